@@ -1,0 +1,2 @@
+//! The plugin author's kit: templates and builds for each language.
+#![forbid(unsafe_code)]

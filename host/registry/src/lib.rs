@@ -1,0 +1,2 @@
+//! Push and pull plugins as OCI artifacts.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! What must survive a power cut.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Element types, shapes and aligned views of tensors.
+#![forbid(unsafe_code)]

@@ -1,0 +1,40 @@
+//! The words that every part of Karman shares.
+//!
+//! Nothing here does anything: no I/O, no clock, no randomness. A [`TaskRequest`] travels with a [`CallContext`] to a
+//! plugin that is described by a [`Manifest`], may do what its [`Grant`]s say within its [`Limits`], and answers with a
+//! [`TaskResponse`] or a [`TaskError`], whose [`ErrorKind`] is also the exit code of the command line.
+//!
+//! ```
+//! use karman_types::{Grant, Manifest};
+//!
+//! let manifest = Manifest::from_toml(r#"
+//!     name = "classify"
+//!     version = "0.1.0"
+//!     world = "karman:task/task"
+//!     asks = ["nn:digits-*"]
+//!
+//!     [limits]
+//!     memory = "64 MiB"
+//!     time = "200 ms"
+//! "#).unwrap();
+//! assert!(manifest.asks[0].covers(&"nn:digits-m".parse::<Grant>().unwrap()));
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod grant;
+mod id;
+mod limits;
+mod manifest;
+mod task;
+mod units;
+mod unknown_key;
+
+pub use error::{ErrorKind, TaskError};
+pub use grant::{Access, Grant, GrantError, GrantSet, pattern_matches};
+pub use id::{Digest, NodeId, ParseIdError, TaskId};
+pub use limits::Limits;
+pub use manifest::{Build, DataField, Language, Manifest, ManifestError, TaskContract, World};
+pub use task::{CallContext, MAX_CALL_DEPTH, Metadata, TaskRequest, TaskResponse, Tier};
+pub use units::{ByteSize, ParseUnitError, format_bytes, format_duration, parse_duration, serde_duration};
+pub use unknown_key::{KeyError, from_toml};

@@ -1,0 +1,349 @@
+use crate::{Grant, KeyError, Limits, from_toml};
+use semver::Version;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a plugin says of itself: written in `karman.toml`, carried as a custom section of the component.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Manifest {
+    /// 1 to 64 lower-case letters, digits and hyphens.
+    pub name: String,
+    /// By the rules of semantic versioning.
+    pub version: Version,
+    /// The interface that it exports.
+    pub world: World,
+    /// One line for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Who wrote it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub authors: Vec<String>,
+    /// An SPDX expression.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub license: String,
+    /// The permissions it needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asks: Vec<Grant>,
+    /// Keeps one instance between calls instead of a fresh one for each.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub warm: bool,
+    /// What it may use.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What it does, for those who look for a task rather than a plugin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskContract>,
+    /// How to build it. Stands in the source tree only: the component does not carry it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<Build>,
+}
+
+/// How the source tree becomes a component.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Build {
+    /// What it is written in.
+    pub lang: Language,
+}
+
+/// A language with a template and a build recipe.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    /// Rust, target `wasm32-wasip2`.
+    Rust,
+    /// C, by Zig's or Debian's clang.
+    C,
+    /// Python, by `componentize-py`.
+    Python,
+    /// JavaScript, by `componentize-js`.
+    Js,
+}
+
+/// What a task does, takes and gives.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TaskContract {
+    /// What it does, as a path from the general to the special: `vision/classification/digits`.
+    pub capability: String,
+    /// What it takes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<DataField>,
+    /// What it gives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<DataField>,
+}
+
+/// One field of a data contract.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DataField {
+    /// Its name.
+    pub name: String,
+    /// Its type: a media type (`image/png`), an element type (`f32`) or `text`, `bool`.
+    pub r#type: String,
+    /// Its shape, where it is an array; 0 is any length.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shape: Vec<u32>,
+    /// Its unit, as in `m/s2`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+    /// Whether it may be left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
+}
+
+/// The interface that a plugin exports.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum World {
+    /// `karman:task/task`, with or without `lifecycle`.
+    Task,
+    /// `karman:task/task-stream`.
+    TaskStream,
+    /// `wasi:cli/command`.
+    Command,
+    /// `wasi:http/proxy` (0.2) or `wasi:http/service` (0.3).
+    Http,
+}
+
+impl World {
+    /// The name by which it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Task => "karman:task/task",
+            Self::TaskStream => "karman:task/task-stream",
+            Self::Command => "wasi:cli/command",
+            Self::Http => "wasi:http/proxy",
+        }
+    }
+}
+
+impl fmt::Display for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for World {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split('@').next().unwrap_or_default() {
+            "karman:task/task" | "karman:task/warm-task" => Ok(Self::Task),
+            "karman:task/task-stream" => Ok(Self::TaskStream),
+            "wasi:cli/command" => Ok(Self::Command),
+            "wasi:http/proxy" | "wasi:http/service" => Ok(Self::Http),
+            _ => Err(format!(
+                "`{text}` is not a world that a node runs: karman:task/task, karman:task/task-stream, \
+                 wasi:cli/command, wasi:http/proxy or wasi:http/service"
+            )),
+        }
+    }
+}
+
+impl Serialize for World {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for World {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+/// A manifest that no node accepts.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// It does not read.
+    #[error("manifest: {0}")]
+    Key(#[from] KeyError),
+    /// A value outside its bounds.
+    #[error("manifest: `{field}` {problem}")]
+    Value {
+        /// The field.
+        field: String,
+        /// What is wrong with it, with the value and the bound.
+        problem: String,
+    },
+    /// Too many bytes.
+    #[error("manifest: {bytes} bytes are more than the {most} that a manifest may have")]
+    TooLong {
+        /// What it has.
+        bytes: usize,
+        /// What it may have.
+        most: usize,
+    },
+}
+
+impl ManifestError {
+    /// The field in question, where it is one.
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::Key(error) => error.key(),
+            Self::Value { field, .. } => Some(field),
+            Self::TooLong { .. } => None,
+        }
+    }
+}
+
+impl Manifest {
+    /// The most bytes that a manifest may have as text.
+    pub const MAX_BYTES: usize = 64 << 10;
+
+    /// The manifest of a component that brings none: this name, no permissions, the default limits.
+    pub fn foreign(name: &str, world: World) -> Self {
+        Self {
+            name: plain_name(name),
+            version: Version::new(0, 0, 0),
+            world,
+            description: String::new(),
+            authors: Vec::new(),
+            license: String::new(),
+            asks: Vec::new(),
+            warm: false,
+            limits: Limits::default(),
+            task: None,
+            build: None,
+        }
+    }
+
+    /// Reads and checks a manifest.
+    ///
+    /// # Errors
+    /// Unknown keys (with the nearest known one), missing keys, values outside their bounds, a limit over what any node
+    /// grants.
+    pub fn from_toml(text: &str) -> Result<Self, ManifestError> {
+        if text.len() > Self::MAX_BYTES {
+            return Err(ManifestError::TooLong {
+                bytes: text.len(),
+                most: Self::MAX_BYTES,
+            });
+        }
+        let manifest: Self = from_toml(text)?;
+        manifest.check()?;
+        Ok(manifest)
+    }
+
+    /// The same manifest as TOML.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a manifest has only string keys and finite values")
+    }
+
+    fn check(&self) -> Result<(), ManifestError> {
+        if self.name.is_empty() || self.name != plain_name(&self.name) {
+            return Err(value(
+                "name",
+                format!(
+                    "`{}` is not 1 to 64 lower-case letters, digits and hyphens",
+                    self.name
+                ),
+            ));
+        }
+        for (field, count, most) in [
+            ("asks", self.asks.len(), 256),
+            ("authors", self.authors.len(), 64),
+        ] {
+            if count > most {
+                return Err(value(field, format!("has {count} entries; {most} is the most")));
+            }
+        }
+        if let Some((name, asked, most)) = self.limits.over(&Limits::ceiling()) {
+            return Err(value(
+                &format!("limits.{name}"),
+                format!("is {asked}; the most that a node grants is {most}"),
+            ));
+        }
+        if self.limits.concurrency == 0 {
+            return Err(value(
+                "limits.concurrency",
+                "is 0; at least 1 call must be possible".into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn value(field: &str, problem: String) -> ManifestError {
+    ManifestError::Value {
+        field: field.into(),
+        problem,
+    }
+}
+
+fn plain_name(name: &str) -> String {
+    name.chars()
+        .filter(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-')
+        .take(64)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        name = "event-screen"
+        version = "0.1.0"
+        world = "karman:task/task-stream"
+        asks = ["kv:road", "call:vision/*"]
+
+        [limits]
+        memory = "2 MiB"
+
+        [task]
+        capability = "vibration/screening"
+        inputs = [{ name = "acceleration", type = "f32", shape = [0], unit = "m/s2" }]
+    "#;
+
+    #[test]
+    fn a_manifest_reads_what_it_writes() {
+        let manifest = Manifest::from_toml(GOOD).unwrap();
+        assert_eq!(Manifest::from_toml(&manifest.to_toml()), Ok(manifest));
+    }
+
+    #[test]
+    fn errors_name_the_field_and_the_bound() {
+        for (from, to, field, says) in [
+            (
+                "memory = \"2 MiB\"",
+                "memry = \"2 MiB\"",
+                "memry",
+                "did you mean `memory`?",
+            ),
+            (
+                "memory = \"2 MiB\"",
+                "memory = \"2 GiB\"",
+                "limits.memory",
+                "1 GiB",
+            ),
+            ("event-screen", "Event Screen", "name", "lower-case"),
+            ("kv:road", "vk:road", "vk:road", "did you mean `kv`?"),
+            (
+                "karman:task/task-stream",
+                "wasi:cli/imports",
+                "wasi:cli/imports",
+                "wasi:cli/command",
+            ),
+        ] {
+            let error = Manifest::from_toml(&GOOD.replace(from, to)).unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+            assert_eq!(error.field(), Some(field), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_long_manifest_is_refused_before_it_is_read() {
+        let long = " ".repeat(Manifest::MAX_BYTES + 1);
+        assert!(matches!(
+            Manifest::from_toml(&long),
+            Err(ManifestError::TooLong { .. })
+        ));
+    }
+}

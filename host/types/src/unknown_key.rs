@@ -1,0 +1,114 @@
+use serde::de::DeserializeOwned;
+
+/// A configuration text that does not say what it should.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// A key that nobody reads.
+    #[error("unknown key `{key}` at line {line}{}", nearest.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
+    Unknown {
+        /// The key as written.
+        key: String,
+        /// Counted from 1.
+        line: usize,
+        /// The known key that is spelt most alike, if any is close.
+        nearest: Option<String>,
+    },
+    /// Anything else: a missing key, a wrong type, a text that is not TOML.
+    #[error("line {line}: {message}")]
+    Invalid {
+        /// What is wrong.
+        message: String,
+        /// Counted from 1.
+        line: usize,
+    },
+}
+
+impl KeyError {
+    /// The key in question, where it is one key.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::Unknown { key, .. } => Some(key),
+            Self::Invalid { message, .. } => message.split('`').nth(1),
+        }
+    }
+}
+
+/// Reads a TOML text into a type that denies unknown fields; a misspelt key is answered with the nearest known one.
+///
+/// # Errors
+/// [`KeyError::Unknown`] for a key that the type does not have, [`KeyError::Invalid`] for the rest.
+pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, KeyError> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| {
+            text[..span.start.min(text.len())].matches('\n').count() + 1
+        });
+        explain(error.message(), line)
+    })
+}
+
+/// Serde words an unknown field as "unknown field `a`, expected one of `b`, `c`" (or "expected `b`").
+fn explain(message: &str, line: usize) -> KeyError {
+    if !message.starts_with("unknown field ") {
+        return KeyError::Invalid {
+            message: message.trim().into(),
+            line,
+        };
+    }
+    let mut names = message.split('`').skip(1).step_by(2);
+    let key = names.next().unwrap_or_default().to_owned();
+    let nearest = names
+        .map(|known| (strsim::damerau_levenshtein(&key, known), known))
+        .filter(|(distance, known)| *distance <= 2.max(known.len() / 3))
+        .min()
+        .map(|(_, known)| known.to_owned());
+    KeyError::Unknown { key, line, nearest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+    struct Config {
+        #[expect(dead_code, reason = "only read")]
+        memory: u32,
+        #[serde(default)]
+        #[expect(dead_code, reason = "only read")]
+        table_elements: u32,
+    }
+
+    #[test]
+    fn a_misspelt_key_is_answered_with_the_nearest() {
+        let error = from_toml::<Config>("memory = 1\ntable-elemnts = 2\n").unwrap_err();
+        assert_eq!(
+            error,
+            KeyError::Unknown {
+                key: "table-elemnts".into(),
+                line: 2,
+                nearest: Some("table-elements".into())
+            }
+        );
+        assert!(error.to_string().contains("did you mean `table-elements`?"));
+    }
+
+    #[test]
+    fn a_key_like_no_other_gets_no_suggestion() {
+        let error = from_toml::<Config>("memory = 1\nzzzzzz = 2\n").unwrap_err();
+        assert!(
+            matches!(error, KeyError::Unknown { nearest: None, .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_missing_key_and_bad_syntax_are_told_apart() {
+        assert_eq!(from_toml::<Config>("").unwrap_err().key(), Some("memory"));
+        assert!(matches!(
+            from_toml::<Config>("memory = ").unwrap_err(),
+            KeyError::Invalid { .. }
+        ));
+    }
+}
