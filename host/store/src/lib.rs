@@ -1,2 +1,54 @@
-//! What must survive a power cut.
+//! What must survive a power cut: buckets, models, plugins, grants, secrets and the node's own keys, in one folder.
+//!
+//! [`Store::open`] locks the folder and puts right what a crash left behind. From then on every method that returns
+//! `Ok` has its effect on the disk (one transaction, fsynced), and every method that fails has had none. Small records
+//! live in `state.redb`; components and models are files under `blobs/`, named by their BLAKE3 digest and checked
+//! against it whenever they are read; the node's keys stand in `keys/`.
+//!
+//! All of it is synchronous: an asynchronous caller moves a clone of the [`Store`] to a blocking thread.
+//!
+//! - [`Store::bucket`] opens a [`Bucket`]: values by key, each with a version, within a quota.
+//! - [`Store::models`] and [`Store::plugins`] hold what the node can run, and [`Store::blobs`] the files behind them.
+//! - [`Store::grants`] is what the operator allowed; [`Store::secrets`] is encrypted at rest.
+//! - [`Store::node_key`] and [`Store::node_secret`] are made at the first start.
+//!
+//! ```
+//! use karman_store::{Store, Swap};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let store = Store::open(dir.path())?;
+//! let road = store.bucket("road")?;
+//! let version = road.set("last", b"pothole")?;
+//! assert_eq!(road.compare_and_swap("last", version, b"kerb")?, Swap::Done { version: version + 1 });
+//! assert_eq!(road.get("last")?.unwrap().value, "kerb");
+//!
+//! store.secrets().set("token", b"s3cret")?;
+//! store.grants().allow("classify", &["nn:digits-*".parse()?])?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
+
+mod blobs;
+mod bucket;
+mod edit;
+mod error;
+mod files;
+mod grants;
+mod keys;
+mod limits;
+mod models;
+mod plugins;
+mod secrets;
+mod store;
+mod tables;
+
+pub use blobs::Blobs;
+pub use bucket::{Bucket, KeyPage, Swap, Usage, Versioned};
+pub use error::{OpenError, StoreError};
+pub use grants::Grants;
+pub use keys::{NodeKey, NodeKeys};
+pub use limits::StoreLimits;
+pub use models::{Model, ModelInfo, Models};
+pub use plugins::{Downgrade, Installed, NewPlugin, Plugin, Plugins, Previous};
+pub use secrets::{SecretValue, Secrets};
+pub use store::Store;

@@ -1,0 +1,98 @@
+//! The engine against wasmtime: `wasmtime serve` of the same version over HTTP, wasmtime's own `InstancePre` in process.
+//!
+//! Keys: `http_rps_vs_wasmtime_serve.cN[.wasi03]` (requests per second, N connections), `http_p99_vs_wasmtime_serve.…`
+//! (99th percentile of latency), `cold_start_vs_wasmtime_serve` (process start to first response, code precompiled),
+//! `call_vs_bare_wasmtime` (p50 of instantiate + call + drop), `idle_node_resident`, `plugin_memory_idle`,
+//! `instance_memory_live`.
+
+mod call;
+mod cold_start;
+mod memory;
+mod server;
+mod throughput;
+
+use crate::report::Report;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The version that we are built on and compare with.
+const WASMTIME: &str = "48.";
+
+/// Programs and guests of this study.
+pub(crate) struct Setting {
+    pub(crate) karman: PathBuf,
+    pub(crate) wasmtime: Result<PathBuf, String>,
+    pub(crate) guests: PathBuf,
+    pub(crate) quick: bool,
+}
+
+pub(crate) fn run(quick: bool) -> Result<Report> {
+    let setting = Setting {
+        karman: beside_us("karman")?,
+        wasmtime: find_wasmtime(),
+        guests: PathBuf::from("target/guests"),
+        quick,
+    };
+    let mut report = Report::new("engine");
+    call::run(&setting, &mut report)?;
+    memory::run(&setting, &mut report)?;
+    cold_start::run(&setting, &mut report)?;
+    throughput::run(&setting, &mut report)?;
+    Ok(report)
+}
+
+impl Setting {
+    pub(crate) fn guest(&self, name: &str) -> Result<PathBuf> {
+        let path = self.guests.join(format!("{name}.wasm"));
+        if !path.exists() {
+            bail!("{} is missing; run `cargo xtask guests` first", path.display());
+        }
+        Ok(path)
+    }
+
+    pub(crate) const fn blocks(&self) -> usize {
+        if self.quick { 3 } else { 30 }
+    }
+}
+
+fn beside_us(name: &str) -> Result<PathBuf> {
+    let path = std::env::current_exe()?
+        .parent()
+        .context("a program lies in a folder")?
+        .join(name);
+    if !path.exists() {
+        bail!(
+            "{} is missing; run `cargo build --release -p karman` first",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
+/// `wasmtime` 48 from `WASMTIME`, from `target/tools`, or from the path.
+fn find_wasmtime() -> Result<PathBuf, String> {
+    let named = std::env::var_os("WASMTIME").map(PathBuf::from);
+    let candidates = named.into_iter().chain([
+        PathBuf::from("target/tools/bin/wasmtime"),
+        PathBuf::from("wasmtime"),
+    ]);
+    for candidate in candidates {
+        if version(&candidate).is_some_and(|version| version.starts_with(WASMTIME)) {
+            return Ok(candidate);
+        }
+    }
+    Err(
+        "no `wasmtime` 48 here: cargo install wasmtime-cli --version 48.0.8 --locked --root target/tools"
+            .into(),
+    )
+}
+
+fn version(program: &Path) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    String::from_utf8(output.stdout)
+        .ok()?
+        .split_whitespace()
+        .nth(1)
+        .map(str::to_owned)
+}

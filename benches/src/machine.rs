@@ -1,0 +1,51 @@
+use std::fs;
+
+/// The machine in words: processor, cores, memory, kernel.
+pub(crate) fn describe() -> String {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        cpuinfo
+            .lines()
+            .find(|line| line.starts_with(name))
+            .and_then(|line| line.split(':').nth(1))
+            .map(str::trim)
+    };
+    let model = field("model name")
+        .or_else(|| field("Model"))
+        .unwrap_or("unknown processor");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib: u64 = memory
+        .split_whitespace()
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!(
+        "{model}, {cores} cores, {} GiB, Linux {}",
+        kib >> 20,
+        kernel.trim()
+    )
+}
+
+/// Resident bytes of a process, and those that are its own (proportional share).
+pub(crate) fn memory_of(pid: u32) -> anyhow::Result<Memory> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let field = |name: &str| -> u64 {
+        let line = rollup.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+            .unwrap_or(0)
+            * 1024
+    };
+    Ok(Memory {
+        resident: field("Rss:"),
+        proportional: field("Pss:"),
+    })
+}
+
+/// Memory of a process in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub(crate) resident: u64,
+    pub(crate) proportional: u64,
+}

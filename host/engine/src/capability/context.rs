@@ -1,0 +1,33 @@
+//! `karman:task/context`: what a task may know of the call that it serves.
+
+use super::bindings::host::karman::task::context::{Call, Host as Context, Tier as WitTier};
+use crate::host::Host;
+use karman_types::Tier;
+use std::time::Instant;
+
+impl Context for Host {
+    async fn current(&mut self) -> wasmtime::Result<Call> {
+        let call = &self.call;
+        let task_id = call.task.to_string();
+        Ok(Call {
+            idempotency_key: call.idempotency_key.as_deref().unwrap_or(&task_id).to_owned(),
+            task_id,
+            attempt: call.attempt,
+            node_id: call.node.to_string(),
+            tier: match call.tier {
+                Tier::Edge => WitTier::Edge,
+                Tier::Fog => WitTier::Fog,
+                Tier::Cloud => WitTier::Cloud,
+                Tier::Space => WitTier::Space,
+            },
+        })
+    }
+
+    async fn time_left(&mut self) -> wasmtime::Result<Option<u64>> {
+        Ok(Some(
+            self.deadline
+                .saturating_duration_since(Instant::now())
+                .as_millis() as u64,
+        ))
+    }
+}

@@ -1,0 +1,270 @@
+//! `wasi:nn` (0.2.0-rc-2024-10-28): models by name with the grant `nn:NAME`; a plugin's own bytes only with `nn-raw:…`.
+
+use super::bindings::host::wasi::nn::{errors, graph, inference, tensor};
+use crate::host::Host;
+use errors::ErrorCode;
+use futures::future::BoxFuture;
+use graph::{ExecutionTarget, GraphEncoding};
+use karman_tensor::{ElementType, Shape, Tensor, TensorError};
+use karman_types::{ErrorKind, Grant, TaskError};
+use std::sync::Arc;
+use tensor::TensorType;
+use wasmtime::component::Resource;
+
+/// Named tensors.
+pub type Tensors = Vec<(String, Tensor)>;
+
+/// Where models come from.
+pub trait Models: Send + Sync {
+    /// A model by the name under which the operator added it.
+    fn by_name(&self, name: String) -> BoxFuture<'static, Result<Arc<dyn Model>, TaskError>>;
+
+    /// A model from a plugin's own bytes; `native` allows a native runtime, else the built-in one with its limits.
+    fn from_bytes(
+        &self,
+        onnx: Vec<u8>,
+        native: bool,
+    ) -> BoxFuture<'static, Result<Arc<dyn Model>, TaskError>>;
+}
+
+/// A loaded model.
+pub trait Model: Send + Sync {
+    /// Runs it once.
+    fn run(self: Arc<Self>, inputs: Tensors) -> BoxFuture<'static, Result<Tensors, TaskError>>;
+
+    /// The back-end and device that run it, as in `onnxruntime, cpu`.
+    fn runs_on(&self) -> String;
+}
+
+/// A graph or a context to run it in: the same thing, because a model holds no state between runs.
+#[derive(Clone)]
+pub struct Graph {
+    name: Arc<str>,
+    model: Arc<dyn Model>,
+}
+
+/// What a plugin sees when something fails.
+pub struct NnError {
+    code: ErrorCode,
+    data: String,
+}
+
+impl From<TaskError> for NnError {
+    fn from(error: TaskError) -> Self {
+        let code = match error.kind {
+            ErrorKind::Invalid => ErrorCode::InvalidArgument,
+            ErrorKind::Denied => ErrorCode::Security,
+            ErrorKind::Unavailable => ErrorCode::NotFound,
+            ErrorKind::Deadline | ErrorKind::Cancelled => ErrorCode::Timeout,
+            ErrorKind::Limit => ErrorCode::TooLarge,
+            ErrorKind::Failed | ErrorKind::Internal => ErrorCode::RuntimeError,
+        };
+        Self {
+            code,
+            data: error.message,
+        }
+    }
+}
+
+type Answer<T> = wasmtime::Result<Result<Resource<T>, Resource<NnError>>>;
+
+impl Host {
+    fn nn<T: Send + 'static>(&mut self, answer: Result<T, TaskError>) -> Answer<T> {
+        Ok(match answer {
+            Ok(value) => Ok(self.table.push(value)?),
+            Err(error) => Err(self.table.push(NnError::from(error))?),
+        })
+    }
+
+    fn models(&self) -> Result<Arc<dyn Models>, TaskError> {
+        self.services
+            .models
+            .clone()
+            .ok_or_else(|| TaskError::unavailable("this host has no models"))
+    }
+
+    async fn load_raw(
+        &mut self,
+        mut parts: Vec<Vec<u8>>,
+        encoding: GraphEncoding,
+        target: ExecutionTarget,
+    ) -> Result<Graph, TaskError> {
+        let native = self.plugin.grants.allows(&Grant::RawModelNative);
+        if !native && !self.plugin.grants.allows(&Grant::RawModel) {
+            let name = &self.plugin.name;
+            return Err(TaskError::denied(format!(
+                "`{name}` has no grant `nn-raw:tract` to load model bytes of its own"
+            ))
+            .with_hint(format!(
+                "load a model by name, or karman node grant {name} nn-raw:tract"
+            )));
+        }
+        if !matches!(encoding, GraphEncoding::Onnx | GraphEncoding::Autodetect) {
+            return Err(TaskError::invalid(format!(
+                "encoding {encoding:?} is not supported; give ONNX"
+            )));
+        }
+        if target != ExecutionTarget::Cpu {
+            return Err(TaskError::unavailable(format!(
+                "no {target:?} back-end on this node"
+            )));
+        }
+        if parts.len() != 1 {
+            return Err(TaskError::invalid(format!(
+                "an ONNX model is 1 part, not {}",
+                parts.len()
+            )));
+        }
+        let model = self.models()?.from_bytes(parts.remove(0), native).await?;
+        Ok(Graph {
+            name: "its own".into(),
+            model,
+        })
+    }
+
+    async fn load_named(&mut self, name: String) -> Result<Graph, TaskError> {
+        if !self.plugin.grants.allows(&Grant::Model(name.clone())) {
+            let plugin = &self.plugin.name;
+            return Err(TaskError::denied(format!("`{plugin}` has no grant `nn:{name}`"))
+                .with_hint(format!("karman node grant {plugin} nn:{name}")));
+        }
+        let model = self.models()?.by_name(name.clone()).await?;
+        Ok(Graph {
+            name: name.into(),
+            model,
+        })
+    }
+}
+
+impl graph::Host for Host {
+    async fn load(
+        &mut self,
+        parts: Vec<Vec<u8>>,
+        encoding: GraphEncoding,
+        target: ExecutionTarget,
+    ) -> Answer<Graph> {
+        let graph = self.load_raw(parts, encoding, target).await;
+        self.nn(graph)
+    }
+
+    async fn load_by_name(&mut self, name: String) -> Answer<Graph> {
+        let graph = self.load_named(name).await;
+        self.nn(graph)
+    }
+}
+
+impl graph::HostGraph for Host {
+    async fn init_execution_context(&mut self, graph: Resource<Graph>) -> Answer<Graph> {
+        let graph = self.table.get(&graph)?.clone();
+        self.nn(Ok(graph))
+    }
+
+    async fn drop(&mut self, graph: Resource<Graph>) -> wasmtime::Result<()> {
+        self.table.delete(graph)?;
+        Ok(())
+    }
+}
+
+impl inference::Host for Host {}
+
+impl inference::HostGraphExecutionContext for Host {
+    async fn compute(
+        &mut self,
+        context: Resource<Graph>,
+        inputs: Vec<(String, Resource<Tensor>)>,
+    ) -> wasmtime::Result<Result<Vec<(String, Resource<Tensor>)>, Resource<NnError>>> {
+        let graph = self.table.get(&context)?.clone();
+        let take = |(name, tensor)| Ok((name, self.table.delete(tensor)?));
+        let inputs: Tensors = inputs.into_iter().map(take).collect::<wasmtime::Result<_>>()?;
+        match graph.model.clone().run(inputs).await {
+            Ok(outputs) => {
+                self.ran_on
+                    .get_or_insert_with(|| format!("{} ({})", graph.name, graph.model.runs_on()));
+                let push = |(name, tensor)| Ok((name, self.table.push(tensor)?));
+                outputs
+                    .into_iter()
+                    .map(push)
+                    .collect::<wasmtime::Result<_>>()
+                    .map(Ok)
+            }
+            Err(error) => Ok(Err(self.table.push(error.into())?)),
+        }
+    }
+
+    async fn drop(&mut self, context: Resource<Graph>) -> wasmtime::Result<()> {
+        self.table.delete(context)?;
+        Ok(())
+    }
+}
+
+impl tensor::Host for Host {}
+
+impl tensor::HostTensor for Host {
+    /// The interface gives this constructor no way to refuse: a tensor whose bytes do not fit its shape ends the call.
+    async fn new(
+        &mut self,
+        dimensions: Vec<u32>,
+        ty: TensorType,
+        data: Vec<u8>,
+    ) -> wasmtime::Result<Resource<Tensor>> {
+        let invalid = |error: TensorError| TaskError::invalid(error.to_string()).with_field("tensor");
+        let tensor = Shape::new(&dimensions)
+            .and_then(|shape| Tensor::new(element(ty), shape, &data))
+            .map_err(|error| wasmtime::Error::new(invalid(error)))?;
+        Ok(self.table.push(tensor)?)
+    }
+
+    async fn dimensions(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<Vec<u32>> {
+        Ok(self.table.get(&tensor)?.shape().dims().to_vec())
+    }
+
+    async fn ty(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<TensorType> {
+        Ok(match self.table.get(&tensor)?.element() {
+            ElementType::F16 => TensorType::Fp16,
+            ElementType::F32 => TensorType::Fp32,
+            ElementType::F64 => TensorType::Fp64,
+            ElementType::Bf16 => TensorType::Bf16,
+            ElementType::I32 => TensorType::I32,
+            ElementType::I64 => TensorType::I64,
+            _ => TensorType::U8,
+        })
+    }
+
+    async fn data(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<Vec<u8>> {
+        Ok(self.table.get(&tensor)?.bytes().to_vec())
+    }
+
+    async fn drop(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<()> {
+        self.table.delete(tensor)?;
+        Ok(())
+    }
+}
+
+const fn element(ty: TensorType) -> ElementType {
+    match ty {
+        TensorType::Fp16 => ElementType::F16,
+        TensorType::Fp32 => ElementType::F32,
+        TensorType::Fp64 => ElementType::F64,
+        TensorType::Bf16 => ElementType::Bf16,
+        TensorType::U8 => ElementType::U8,
+        TensorType::I32 => ElementType::I32,
+        TensorType::I64 => ElementType::I64,
+    }
+}
+
+impl errors::Host for Host {}
+
+impl errors::HostError for Host {
+    async fn code(&mut self, error: Resource<NnError>) -> wasmtime::Result<ErrorCode> {
+        Ok(self.table.get(&error)?.code)
+    }
+
+    async fn data(&mut self, error: Resource<NnError>) -> wasmtime::Result<String> {
+        Ok(self.table.get(&error)?.data.clone())
+    }
+
+    async fn drop(&mut self, error: Resource<NnError>) -> wasmtime::Result<()> {
+        self.table.delete(error)?;
+        Ok(())
+    }
+}

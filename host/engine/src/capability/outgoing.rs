@@ -1,0 +1,318 @@
+//! `wasi:http` outgoing requests, with the grant `http:HOST`.
+//!
+//! A name is resolved once and the connection goes to that address, so that a second answer of the resolver cannot lead
+//! elsewhere (DNS rebinding). Private, local and metadata addresses are refused unless `http-private:HOST` is granted.
+
+use http::uri::Scheme;
+use http::{Request, Response, Uri};
+use http_body_util::BodyExt;
+use karman_types::{Grant, GrantSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::Duration;
+use tokio::net::{TcpStream, lookup_host};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+use wasmtime_wasi_http::io::TokioIo;
+use wasmtime_wasi_http::{
+    DEFAULT_FORBIDDEN_HEADERS, Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks,
+};
+
+/// The longest wait for a connection and for the first byte; a call's own deadline is usually shorter.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Judges and sends a plugin's outgoing requests.
+pub(crate) struct Outgoing {
+    pub(crate) grants: Arc<GrantSet>,
+}
+
+type Io = Box<dyn Future<Output = Result<(), Error>> + Send>;
+
+impl WasiHttpHooks for Outgoing {
+    fn forbidden_header_filter(&mut self) -> ForbiddenHeaderFilter {
+        static FILTER: LazyLock<ForbiddenHeaderFilter> =
+            LazyLock::new(|| Arc::new(|name| DEFAULT_FORBIDDEN_HEADERS.contains(name)));
+        FILTER.clone()
+    }
+
+    fn send_request(
+        &mut self,
+        request: Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
+    ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Io), Error>> + Send> {
+        let grants = self.grants.clone();
+        Box::new(async move {
+            let destination = Destination::of(request.uri(), &grants)?;
+            let connect = options
+                .as_ref()
+                .and_then(|options| options.connect_timeout)
+                .unwrap_or(PATIENCE)
+                .min(PATIENCE);
+            let first = options
+                .as_ref()
+                .and_then(|options| options.first_byte_timeout)
+                .unwrap_or(PATIENCE)
+                .min(PATIENCE);
+            let stream = tokio::time::timeout(connect, destination.connect())
+                .await
+                .map_err(|_| Error::ConnectionTimeout)??;
+            match destination.tls {
+                false => exchange(stream, request, first).await,
+                true => exchange(secure(stream, &destination.host).await?, request, first).await,
+            }
+        })
+    }
+}
+
+struct Destination {
+    host: String,
+    port: u16,
+    tls: bool,
+    private: bool,
+}
+
+impl Destination {
+    /// Where a request goes, if the grants let it.
+    fn of(uri: &Uri, grants: &GrantSet) -> Result<Self, Error> {
+        let tls = uri.scheme() == Some(&Scheme::HTTPS);
+        let host = uri
+            .host()
+            .ok_or(Error::HttpRequestUriInvalid)?
+            .trim_matches(['[', ']'])
+            .to_ascii_lowercase();
+        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        let name = format!("{host}:{port}");
+        let private = grants.allows(&Grant::HttpPrivate(name.clone()));
+        if !private && !grants.allows(&Grant::Http(name)) {
+            return Err(Error::HttpRequestDenied);
+        }
+        Ok(Self {
+            host,
+            port,
+            tls,
+            private,
+        })
+    }
+
+    async fn connect(&self) -> Result<TcpStream, Error> {
+        let unresolved = |_| Error::DnsError {
+            rcode: Some("no answer".into()),
+            info_code: None,
+        };
+        let addresses: Vec<SocketAddr> = lookup_host((&*self.host, self.port))
+            .await
+            .map_err(unresolved)?
+            .collect();
+        let allowed = |address: &&SocketAddr| self.private || is_public(address.ip());
+        let mut last = match addresses.is_empty() {
+            true => Error::DestinationNotFound,
+            false => Error::DestinationIpProhibited,
+        };
+        for address in addresses.iter().filter(allowed) {
+            match TcpStream::connect(address).await {
+                Ok(stream) => {
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Err(error) => last = Error::Connect(error),
+            }
+        }
+        Err(last)
+    }
+}
+
+/// Whether an address is one that anybody on the internet may be at: the special-purpose registries of RFC 6890 are not.
+pub(crate) fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    !(a == 0
+        || a == 10
+        || a == 127
+        || (a == 100 && (64..128).contains(&b))
+        || (a == 169 && b == 254)
+        || (a == 172 && (16..32).contains(&b))
+        || (a == 192 && b == 168)
+        || (a == 192 && b == 0 && (c == 0 || c == 2))
+        || (a == 198 && (18..20).contains(&b))
+        || (a == 198 && b == 51 && c == 100)
+        || (a == 203 && b == 0 && c == 113)
+        || a >= 224)
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    // An IPv4 address in another coat is judged as what it is: mapped, compatible, NAT64 and 6to4.
+    let segments = address.segments();
+    let embedded = match segments {
+        [0, 0, 0, 0, 0, 0xffff, high, low]
+        | [0, 0, 0, 0, 0, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some((high, low)),
+        [0x2002, high, low, ..] => Some((high, low)),
+        _ => None,
+    };
+    match embedded {
+        Some((high, low)) => is_public_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))),
+        // Global unicast is 2000::/3, less documentation, Teredo and benchmarking.
+        None => {
+            segments[0] & 0xe000 == 0x2000
+                && !(segments[0] == 0x2001 && (segments[1] == 0xdb8 || segments[1] < 0x200))
+                && segments[0] != 0x3fff
+        }
+    }
+}
+
+async fn secure(stream: TcpStream, host: &str) -> Result<tokio_rustls::client::TlsStream<TcpStream>, Error> {
+    static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+    let config = CONFIG.get_or_init(|| {
+        let roots = RootCertStore {
+            roots: webpki_roots::TLS_SERVER_ROOTS.into(),
+        };
+        let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring has the default protocol versions");
+        Arc::new(config.with_root_certificates(roots).with_no_client_auth())
+    });
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| Error::HttpRequestUriInvalid)?;
+    TlsConnector::from(config.clone())
+        .connect(name, stream)
+        .await
+        .map_err(Error::Tls)
+}
+
+/// One request and its response over a fresh connection; the connection is driven by the body that the guest reads.
+async fn exchange<S>(
+    stream: S,
+    mut request: Request<WasiBody>,
+    patience: Duration,
+) -> Result<(Response<WasiBody>, Io), Error>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+{
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake::<_, WasiBody>(TokioIo::new(stream)).await?;
+    // The request line of a request that goes to the server itself, not to a proxy, carries the path alone.
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = path.parse().map_err(|_| Error::HttpRequestUriInvalid)?;
+    let driver = AbortOnDrop(tokio::spawn(connection));
+    let response = tokio::time::timeout(patience, sender.send_request(request))
+        .await
+        .map_err(|_| Error::ConnectionReadTimeout)??;
+    let response = response.map(|body| body.map_err(Error::from).boxed_unsync());
+    let io = async move {
+        let _sender = sender;
+        driver.finish().await
+    };
+    Ok((response, Box::new(io)))
+}
+
+struct AbortOnDrop(tokio::task::JoinHandle<hyper::Result<()>>);
+
+impl AbortOnDrop {
+    async fn finish(mut self) -> Result<(), Error> {
+        match (&mut self.0).await {
+            Ok(result) => result.map_err(Error::from),
+            Err(_) => Err(Error::ConnectionTerminated),
+        }
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Empty = http_body_util::Empty<bytes::Bytes>;
+
+    fn grants(texts: &[&str]) -> Arc<GrantSet> {
+        Arc::new(texts.iter().map(|text| text.parse::<Grant>().unwrap()).collect())
+    }
+
+    async fn send(uri: &str, granted: &[&str]) -> Result<u16, Error> {
+        let request = Request::builder().uri(uri).header("host", "test");
+        let request = request
+            .body(Empty::new().map_err(Error::from).boxed_unsync())
+            .unwrap();
+        let mut hooks = Outgoing {
+            grants: grants(granted),
+        };
+        let sending = Box::into_pin(hooks.send_request(request, None, Box::new(async { Ok(()) })));
+        Ok(sending.await?.0.status().as_u16())
+    }
+
+    #[test]
+    fn special_addresses_are_not_public() {
+        for text in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.31.0.1",
+            "192.168.0.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "0.0.0.0",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "fe80::1",
+            "fd00::1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::a9fe:a9fe",
+            "2002:7f00:1::",
+            "2001:db8::1",
+            "ff02::1",
+        ] {
+            assert!(!is_public(text.parse().unwrap()), "{text}");
+        }
+        for text in ["1.1.1.1", "172.32.0.1", "2606:4700::1111", "::ffff:1.1.1.1"] {
+            assert!(is_public(text.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_host_without_grant_is_denied_before_anything_is_resolved() {
+        let denied = send("http://example.org/", &["http:tiles.example"]).await;
+        assert!(matches!(denied, Err(Error::HttpRequestDenied)), "{denied:?}");
+    }
+
+    #[tokio::test]
+    async fn a_granted_name_that_resolves_to_a_private_address_is_refused() {
+        let refused = send("http://localhost:1/", &["http:localhost"]).await;
+        assert!(
+            matches!(refused, Err(Error::DestinationIpProhibited)),
+            "{refused:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_private_address_is_reached_with_its_own_grant() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await;
+            stream
+                .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+                .await
+                .unwrap();
+        });
+        let granted = format!("http-private:localhost:{port}");
+        assert_eq!(
+            send(&format!("http://localhost:{port}/"), &[&granted])
+                .await
+                .unwrap(),
+            204
+        );
+    }
+}

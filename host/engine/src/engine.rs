@@ -1,0 +1,244 @@
+use crate::allocation::{Allocation, Machine};
+use crate::cache::{CompileCache, CompiledFrom};
+use crate::capability::{self, Services};
+use crate::epoch::EpochClock;
+use crate::error::LoadError;
+use crate::host::Host;
+use crate::plugin::Plugin;
+use karman_package::{Package, PublicKey, ReadLimits};
+use karman_types::{Digest, GrantSet, Limits, Manifest};
+use std::sync::{Arc, OnceLock};
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::Semaphore;
+use wasmtime::component::{Component, Linker};
+use wasmtime::{Config, OptLevel};
+
+/// The stack of one guest, of which compiled code may use three quarters; host functions run on the rest.
+const STACK_BYTES: usize = 1 << 20;
+
+/// How an engine is set up.
+#[derive(Clone, Default)]
+pub struct EngineOptions {
+    /// Where compiled code is kept; without it every load compiles.
+    pub cache: Option<CompileCache>,
+    /// What plugins reach outside the engine.
+    pub services: Services,
+    /// How instances get their memory; chosen from the machine when not said.
+    pub allocation: Option<Allocation>,
+    /// Threads for long calls; one for each core when not said.
+    pub workers: Option<usize>,
+    /// The most that a plugin may ask for; [`Limits::ceiling`] when not said.
+    pub ceiling: Option<Limits>,
+    /// With keys here, only plugins signed by one of them load.
+    pub trusted: Option<Vec<PublicKey>>,
+}
+
+/// Compiles, links and runs plugins. Cheap to clone; one per process is enough.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    plain: Wasm,
+    metered: OnceLock<Wasm>,
+    clock: EpochClock,
+    allocation: Allocation,
+    options: EngineOptions,
+    ceiling: Limits,
+    live: Arc<Semaphore>,
+    workers: Option<Runtime>,
+}
+
+/// One wasmtime engine with every interface linked.
+pub(crate) struct Wasm {
+    pub(crate) engine: wasmtime::Engine,
+    pub(crate) linker: Linker<Host>,
+}
+
+/// An engine that could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[error("the Wasm engine cannot start: {0}")]
+pub struct EngineError(String);
+
+impl Engine {
+    /// Sets an engine up. Reserves address space, starts the epoch clock and the workers.
+    ///
+    /// # Errors
+    /// When neither a pool nor allocation on demand fits this machine, or threads cannot be started.
+    pub fn new(options: EngineOptions) -> Result<Self, EngineError> {
+        let clock = EpochClock::start().map_err(|error| EngineError(error.to_string()))?;
+        let wanted = options
+            .allocation
+            .unwrap_or_else(|| Allocation::choose(&Machine::probe()));
+        let (plain, allocation) = Wasm::fitting(wanted)?;
+        clock.add(&plain.engine);
+        tracing::info!(%allocation, "Wasm engine ready");
+        Ok(Self(Arc::new(Inner {
+            plain,
+            metered: OnceLock::new(),
+            clock,
+            allocation,
+            ceiling: options.ceiling.clone().unwrap_or_else(Limits::ceiling),
+            live: Arc::new(Semaphore::new(allocation.slots() as usize)),
+            workers: Some(workers(options.workers)?),
+            options,
+        })))
+    }
+
+    /// Reads, verifies, compiles (or takes from the cache) and links a component. Blocks for as long as compiling takes:
+    /// seconds for a Python or JavaScript component that is not in the cache.
+    ///
+    /// `allowed` is what the operator allows; the plugin holds what it asks for *and* is allowed. `foreign` is the
+    /// manifest for a component that brings none.
+    ///
+    /// # Errors
+    /// See [`LoadError`]; nothing is compiled before the signature and the manifest have been checked.
+    pub fn load(
+        &self,
+        bytes: &[u8],
+        allowed: &GrantSet,
+        foreign: Option<Manifest>,
+    ) -> Result<Arc<Plugin>, LoadError> {
+        let package = Package::read(bytes, &ReadLimits::default())?;
+        let manifest = package
+            .manifest
+            .clone()
+            .or(foreign)
+            .unwrap_or_else(|| Manifest::foreign("plugin", package.world));
+        self.check_trust(&package, &manifest)?;
+        if let Some((limit, asked, most)) = manifest.limits.over(&self.0.ceiling) {
+            return Err(LoadError::OverLimit {
+                name: manifest.name,
+                limit,
+                asked,
+                most,
+            });
+        }
+        let wasm = self.wasm_for(&manifest)?;
+        let (component, from) = self.compile(wasm, package.id, bytes)?;
+        let pre = wasm
+            .linker
+            .instantiate_pre(&component)
+            .map_err(|error| LoadError::Link(format!("{error:#}")))?;
+        Plugin::new(self.clone(), package, manifest, allowed, pre, from)
+    }
+
+    /// How instances get their memory here.
+    pub fn allocation(&self) -> Allocation {
+        self.0.allocation
+    }
+
+    fn check_trust(&self, package: &Package, manifest: &Manifest) -> Result<(), LoadError> {
+        let Some(trusted) = &self.0.options.trusted else {
+            return Ok(());
+        };
+        let name = manifest.name.clone();
+        match &package.publisher {
+            None => Err(LoadError::Unsigned { name }),
+            Some(key) if !trusted.contains(key) => Err(LoadError::Untrusted {
+                name,
+                key: key.clone(),
+            }),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Fuel is counted by compiled code, so a metered plugin is compiled by an engine of its own.
+    fn wasm_for(&self, manifest: &Manifest) -> Result<&Wasm, LoadError> {
+        if manifest.limits.fuel.is_none() {
+            return Ok(&self.0.plain);
+        }
+        if let Some(metered) = self.0.metered.get() {
+            return Ok(metered);
+        }
+        let metered = Wasm::new(Allocation::OnDemand { slots: 0 }, true)
+            .map_err(|error| LoadError::Link(format!("{error:#}")))?;
+        Ok(self.0.metered.get_or_init(|| {
+            self.0.clock.add(&metered.engine);
+            metered
+        }))
+    }
+
+    fn compile(&self, wasm: &Wasm, id: Digest, bytes: &[u8]) -> Result<(Component, CompiledFrom), LoadError> {
+        let compiled = match &self.0.options.cache {
+            Some(cache) => cache.load(&wasm.engine, id, bytes),
+            None => {
+                Component::from_binary(&wasm.engine, bytes).map(|component| (component, CompiledFrom::Source))
+            }
+        };
+        compiled.map_err(|error| LoadError::Compile(format!("{error:#}")))
+    }
+
+    pub(crate) fn services(&self) -> &Services {
+        &self.0.options.services
+    }
+
+    pub(crate) fn workers(&self) -> &Handle {
+        self.0.workers.as_ref().expect("taken only by drop").handle()
+    }
+
+    /// Instances that may still be made.
+    pub(crate) fn live(&self) -> &Arc<Semaphore> {
+        &self.0.live
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The last handle may go away on one of the workers, where waiting for them is not possible.
+        if let Some(workers) = self.workers.take() {
+            workers.shutdown_background();
+        }
+    }
+}
+
+fn workers(count: Option<usize>) -> Result<Runtime, EngineError> {
+    let count = count
+        .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
+        .unwrap_or(2);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(count)
+        .thread_name("karman-guest")
+        // A long call gives way once per epoch tick; without these, its worker would look for other work and for I/O only
+        // every few dozen ticks.
+        .global_queue_interval(1)
+        .event_interval(1)
+        .enable_all()
+        .build()
+        .map_err(|error| EngineError(error.to_string()))
+}
+
+impl Wasm {
+    /// With this allocation, or on demand when so much address space is not to be had after all.
+    fn fitting(wanted: Allocation) -> Result<(Self, Allocation), EngineError> {
+        match Self::new(wanted, false) {
+            Ok(wasm) => Ok((wasm, wanted)),
+            Err(error) => {
+                let smaller = Allocation::OnDemand {
+                    slots: wanted.slots().min(256),
+                };
+                tracing::warn!(%wanted, %error, "allocation does not fit; taking `{smaller}`");
+                let wasm = Self::new(smaller, false).map_err(|error| EngineError(format!("{error:#}")))?;
+                Ok((wasm, smaller))
+            }
+        }
+    }
+
+    fn new(allocation: Allocation, metered: bool) -> wasmtime::Result<Self> {
+        let mut config = Config::new();
+        config
+            .cranelift_opt_level(OptLevel::Speed)
+            .epoch_interruption(true)
+            .consume_fuel(metered)
+            .memory_init_cow(true)
+            .async_stack_size(STACK_BYTES)
+            .max_wasm_stack(STACK_BYTES / 4 * 3)
+            .wasm_component_model_async(true)
+            .wasm_component_model_more_async_builtins(true)
+            .wasm_component_model_async_stackful(true);
+        allocation.apply(&mut config);
+        let engine = wasmtime::Engine::new(&config)?;
+        let mut linker = Linker::new(&engine);
+        capability::link(&mut linker)?;
+        Ok(Self { engine, linker })
+    }
+}

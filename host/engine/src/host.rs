@@ -1,0 +1,175 @@
+//! The state of one call: everything that its host functions may look at.
+
+use crate::capability::Services;
+use crate::capability::outgoing::Outgoing;
+use crate::capability::wasi;
+use crate::epoch::EPOCH_TICK;
+use crate::limiter::{Limiter, Refused};
+use karman_types::{CallContext, ErrorKind, GrantSet, Limits, TaskError, format_duration};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use wasmtime::component::{ResourceTable, ResourceTableError};
+use wasmtime::{Engine, Store, Trap, UpdateDeadline};
+use wasmtime_wasi::WasiCtx;
+use wasmtime_wasi_http::WasiHttpCtx;
+
+/// Handles to things of the host (streams, timers, tensors) that one instance may hold at once.
+const MOST_HANDLES: usize = 10_000;
+
+/// What a plugin is and may do; shared by its calls.
+#[derive(Debug)]
+pub(crate) struct PluginInfo {
+    pub(crate) name: String,
+    pub(crate) grants: Arc<GrantSet>,
+    pub(crate) limits: Limits,
+    /// Whether a folder is granted: then the WASI context is made, and can fail, before the call.
+    pub(crate) has_folders: bool,
+}
+
+/// The data of a store.
+pub(crate) struct Host {
+    pub(crate) plugin: Arc<PluginInfo>,
+    pub(crate) services: Services,
+    pub(crate) call: CallContext,
+    pub(crate) deadline: Instant,
+    /// Set at the first epoch tick that the guest sees: this is no short call.
+    pub(crate) long: Arc<AtomicBool>,
+    pub(crate) limiter: Limiter,
+    pub(crate) table: ResourceTable,
+    pub(crate) wasi: Option<WasiCtx>,
+    pub(crate) http: WasiHttpCtx,
+    pub(crate) outgoing: Outgoing,
+    /// The model and back-end that a call used, for its report.
+    pub(crate) ran_on: Option<String>,
+}
+
+impl Host {
+    /// A store for one call, with its deadline and limits set.
+    ///
+    /// # Errors
+    /// When a granted folder cannot be opened.
+    pub(crate) fn store(
+        engine: &Engine,
+        plugin: Arc<PluginInfo>,
+        services: Services,
+        call: CallContext,
+    ) -> Result<Store<Self>, TaskError> {
+        let wasi = match plugin.has_folders {
+            true => Some(wasi::prepare(&plugin)?.build()),
+            false => None,
+        };
+        let deadline = Instant::now() + time_allowed(&plugin.limits, &call);
+        let fuel = plugin.limits.fuel;
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(MOST_HANDLES);
+        let host = Self {
+            services,
+            call,
+            deadline,
+            long: Arc::default(),
+            limiter: Limiter::new(&plugin.limits),
+            table,
+            wasi,
+            http: WasiHttpCtx::new(),
+            outgoing: Outgoing {
+                grants: plugin.grants.clone(),
+            },
+            ran_on: None,
+            plugin,
+        };
+        let mut store = Store::new(engine, host);
+        store.limiter(|host| &mut host.limiter);
+        store.epoch_deadline_callback(|store| store.data().tick());
+        store.set_epoch_deadline(1);
+        if let Some(fuel) = fuel {
+            store
+                .set_fuel(fuel)
+                .map_err(|error| TaskError::internal(error.to_string()))?;
+        }
+        Ok(store)
+    }
+
+    /// Makes a warm instance serve another call.
+    pub(crate) fn renew(&mut self, call: CallContext) {
+        self.deadline = Instant::now() + time_allowed(&self.plugin.limits, &call);
+        self.call = call;
+        self.long.store(false, Ordering::Relaxed);
+        self.limiter.forget_refusal();
+        self.ran_on = None;
+    }
+
+    /// At each tick a running guest gives way to its neighbours, until its time is over.
+    fn tick(&self) -> wasmtime::Result<UpdateDeadline> {
+        self.long.store(true, Ordering::Relaxed);
+        if Instant::now() >= self.deadline {
+            return Err(wasmtime::Error::new(self.time_over()));
+        }
+        Ok(UpdateDeadline::Yield(1))
+    }
+
+    /// The time until the deadline, with the tick by which a running guest may be late.
+    pub(crate) fn patience(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now()) + EPOCH_TICK
+    }
+
+    pub(crate) fn time_over(&self) -> TaskError {
+        let allowed = time_allowed(&self.plugin.limits, &self.call);
+        TaskError::deadline(format!(
+            "`{}` did not finish within {}",
+            self.plugin.name,
+            format_duration(allowed)
+        ))
+        .with_hint("raise `limits.time` in its manifest, or give the call more time with --within")
+    }
+
+    /// What a trap or a failed host function means to the caller.
+    pub(crate) fn explain(&self, error: &wasmtime::Error) -> TaskError {
+        if let Some(error) = error.downcast_ref::<TaskError>() {
+            return error.clone();
+        }
+        let (name, limits) = (&self.plugin.name, &self.plugin.limits);
+        match self.limiter.refused() {
+            Some(Refused::Memory) => {
+                return TaskError::limit(format!(
+                    "`{name}` needed more than its {} of memory",
+                    limits.memory
+                ))
+                .with_field("limits.memory")
+                .with_hint("raise `limits.memory` in its manifest");
+            }
+            Some(Refused::Table) => {
+                return TaskError::limit(format!(
+                    "`{name}` needed a table over {} elements",
+                    limits.table_elements
+                ))
+                .with_field("limits.table-elements");
+            }
+            None => {}
+        }
+        if let Some(ResourceTableError::Full) = error.downcast_ref() {
+            return TaskError::limit(format!(
+                "`{name}` holds {MOST_HANDLES} handles of the host already"
+            ));
+        }
+        match error.downcast_ref::<Trap>() {
+            Some(Trap::OutOfFuel) => {
+                let fuel = limits.fuel.unwrap_or_default();
+                TaskError::limit(format!("`{name}` used up its {fuel} units of fuel"))
+                    .with_field("limits.fuel")
+            }
+            Some(Trap::Interrupt) => self.time_over(),
+            Some(trap) => TaskError::failed(format!("`{name}` trapped: {trap}"))
+                .with_hint("its last lines of output are in the log"),
+            None => TaskError::new(ErrorKind::Internal, format!("`{name}`: {}", root_cause(error))),
+        }
+    }
+}
+
+fn time_allowed(limits: &Limits, call: &CallContext) -> Duration {
+    call.within.map_or(limits.time, |within| within.min(limits.time))
+}
+
+fn root_cause(error: &wasmtime::Error) -> String {
+    error.chain().last().map(ToString::to_string).unwrap_or_default()
+}

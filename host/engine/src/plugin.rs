@@ -1,0 +1,276 @@
+use crate::cache::CompiledFrom;
+use crate::capability::bindings::lifecycle::LifecycleIndices;
+use crate::capability::bindings::stream::TaskStreamPre;
+use crate::capability::bindings::task::TaskIndices;
+use crate::engine::Engine;
+use crate::error::LoadError;
+use crate::host::{Host, PluginInfo};
+use crate::http::HttpInstances;
+use crate::stats::Stats;
+use crate::warm::WarmInstances;
+use karman_package::{Identity, Package};
+use karman_types::{CallContext, Grant, GrantSet, Limits, Manifest, TaskError, World};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wasmtime::Store;
+use wasmtime::component::InstancePre;
+use wasmtime_wasi_http::handler::ProxyPre;
+
+/// How many calls may wait for each one that may run; one more is refused.
+const WAITING_PER_RUNNING: usize = 4;
+
+/// A plugin that is ready to be called. Calls in flight keep it alive after it was replaced.
+pub struct Plugin {
+    pub(crate) engine: Engine,
+    pub(crate) info: Arc<PluginInfo>,
+    pub(crate) export: Export,
+    pub(crate) warm: WarmInstances,
+    pub(crate) stats: Stats,
+    manifest: Manifest,
+    package: Package,
+    compiled_from: CompiledFrom,
+    running: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    most_waiting: usize,
+}
+
+/// What a plugin exports, ready to be instantiated.
+pub(crate) enum Export {
+    Task {
+        pre: InstancePre<Host>,
+        handler: TaskIndices,
+        lifecycle: Option<LifecycleIndices>,
+    },
+    Stream(TaskStreamPre<Host>),
+    Command(InstancePre<Host>),
+    Http {
+        pre: ProxyPre<Host>,
+        instances: HttpInstances,
+    },
+}
+
+impl std::fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Plugin({} {}, {})",
+            self.manifest.name,
+            self.manifest.version,
+            self.package.id.short()
+        )
+    }
+}
+
+/// How one call went.
+#[derive(Clone, Debug, Default)]
+pub struct CallReport {
+    /// From the acceptance of the call to its end.
+    pub took: Duration,
+    /// The most bytes of linear memory in use.
+    pub memory_peak: u64,
+    /// Fuel used, where the plugin is metered.
+    pub fuel: u64,
+    /// The model and back-end that it used first, if it used one: `digits-m (onnxruntime, cpu)`.
+    pub ran_on: Option<String>,
+}
+
+impl Plugin {
+    pub(crate) fn new(
+        engine: Engine,
+        package: Package,
+        manifest: Manifest,
+        allowed: &GrantSet,
+        pre: InstancePre<Host>,
+        compiled_from: CompiledFrom,
+    ) -> Result<Arc<Self>, LoadError> {
+        let link = |error: wasmtime::Error| LoadError::Link(format!("{error:#}"));
+        let export = match package.world {
+            World::Task => Export::Task {
+                handler: TaskIndices::new(&pre).map_err(link)?,
+                lifecycle: package
+                    .lifecycle
+                    .then(|| LifecycleIndices::new(&pre))
+                    .transpose()
+                    .map_err(link)?,
+                pre,
+            },
+            World::TaskStream => Export::Stream(TaskStreamPre::new(pre).map_err(link)?),
+            World::Command => Export::Command(pre),
+            World::Http => Export::http(pre, &manifest).map_err(link)?,
+        };
+        let asked: GrantSet = manifest.asks.iter().cloned().collect();
+        let grants = Arc::new(asked.intersection(allowed));
+        let has_folders = grants.iter().any(|grant| matches!(grant, Grant::Folder(..)));
+        let info = PluginInfo {
+            name: manifest.name.clone(),
+            has_folders,
+            grants,
+            limits: manifest.limits.clone(),
+        };
+        let has_state = matches!(
+            export,
+            Export::Task {
+                lifecycle: Some(_),
+                ..
+            }
+        );
+        // State lives in one instance: a second one would have another state.
+        let concurrency = if manifest.warm && has_state {
+            1
+        } else {
+            manifest.limits.concurrency as usize
+        };
+        Ok(Arc::new(Self {
+            engine,
+            info: Arc::new(info),
+            export,
+            warm: WarmInstances::new(manifest.warm),
+            stats: Stats::default(),
+            manifest,
+            package,
+            compiled_from,
+            running: Arc::new(Semaphore::new(concurrency)),
+            waiting: AtomicUsize::new(0),
+            most_waiting: concurrency.saturating_mul(WAITING_PER_RUNNING).max(64),
+        }))
+    }
+
+    /// What it says of itself, or what was said for it.
+    pub const fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The file it came from.
+    pub const fn package(&self) -> &Package {
+        &self.package
+    }
+
+    /// What its grants and state belong to.
+    pub fn identity(&self) -> Identity {
+        self.package.identity()
+    }
+
+    /// What it holds: what it asked for and the operator allows.
+    pub fn grants(&self) -> &GrantSet {
+        &self.info.grants
+    }
+
+    /// What it may use.
+    pub fn limits(&self) -> &Limits {
+        &self.info.limits
+    }
+
+    /// What it has done so far.
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Where its compiled code came from.
+    pub const fn compiled_from(&self) -> CompiledFrom {
+        self.compiled_from
+    }
+
+    /// Waits for a place among the calls that may run at once.
+    pub(crate) async fn enter(self: &Arc<Self>, context: &CallContext) -> Result<Entered, TaskError> {
+        let started = Instant::now();
+        let running = match self.running.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                self.wait(&self.running, self.info.limits.concurrency, context)
+                    .await?
+            }
+        };
+        let live = match self.engine.live().clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                self.wait(self.engine.live(), self.engine.allocation().slots(), context)
+                    .await?
+            }
+        };
+        self.stats.started();
+        Ok(Entered {
+            plugin: self.clone(),
+            started,
+            ended: false,
+            _running: running,
+            _live: live,
+        })
+    }
+
+    async fn wait(
+        &self,
+        places: &Arc<Semaphore>,
+        count: u32,
+        context: &CallContext,
+    ) -> Result<OwnedSemaphorePermit, TaskError> {
+        let name = &self.info.name;
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.most_waiting {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(TaskError::limit(format!(
+                "{count} calls of `{name}` run and {} wait already",
+                self.most_waiting
+            ))
+            .with_field("limits.concurrency")
+            .with_hint("try again later, or raise `limits.concurrency`"));
+        }
+        let _waiting = Waiting(&self.waiting);
+        let patience = context
+            .within
+            .map_or(self.info.limits.time, |within| within.min(self.info.limits.time));
+        match tokio::time::timeout(patience, places.clone().acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(TaskError::deadline(format!(
+                "no place among the {count} running calls of `{name}` in time"
+            ))),
+        }
+    }
+}
+
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A call that runs: its place, and its entry in the books when it ends, however it ends.
+pub(crate) struct Entered {
+    plugin: Arc<Plugin>,
+    started: Instant,
+    ended: bool,
+    _running: OwnedSemaphorePermit,
+    _live: OwnedSemaphorePermit,
+}
+
+impl Entered {
+    /// Books the end of the call and reports it.
+    pub(crate) fn end(mut self, store: Option<&Store<Host>>, error: Option<&TaskError>) -> CallReport {
+        self.ended = true;
+        let took = self.started.elapsed();
+        let memory_peak = store.map_or(0, |store| store.data().limiter.memory_peak());
+        let fuel = match (self.plugin.info.limits.fuel, store) {
+            (Some(given), Some(store)) => given - store.get_fuel().unwrap_or(given).min(given),
+            _ => 0,
+        };
+        self.plugin.stats.used(memory_peak, fuel);
+        self.plugin.stats.ended(took, error);
+        CallReport {
+            took,
+            memory_peak: memory_peak as u64,
+            fuel,
+            ran_on: store.and_then(|store| store.data().ran_on.clone()),
+        }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if !self.ended {
+            let cancelled = TaskError::cancelled("the caller went away");
+            self.plugin.stats.ended(self.started.elapsed(), Some(&cancelled));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+use crate::{BackendName, TensorInfo};
+use karman_tensor::TensorError;
+use karman_types::{ErrorKind, TaskError};
+
+/// What goes wrong with a model; [`InferError::kind`] says whose fault it is.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InferError {
+    /// The bytes are no ONNX model.
+    #[error("this is no ONNX model: {reason}: export it again")]
+    Malformed {
+        /// Where it stops making sense.
+        reason: String,
+    },
+    /// A number of the model or of a call lies over its bound.
+    #[error("{what} is {value}, over the limit of {bound}: raise `{limit}` or use a smaller model")]
+    Limit {
+        /// What was counted.
+        what: String,
+        /// What it came to.
+        value: u64,
+        /// What is allowed.
+        bound: u64,
+        /// The field of [`ModelLimits`](crate::ModelLimits).
+        limit: &'static str,
+    },
+    /// A tensor of the model lies in another file.
+    #[error(
+        "tensor `{tensor}` lies in another file: save the model with its weights inside (`onnx.save(model, path)`)"
+    )]
+    ExternalData {
+        /// Its name in the model.
+        tensor: String,
+    },
+    /// The model needs what this back-end does not have.
+    #[error("{backend} cannot run this model: {reason}")]
+    Rejected {
+        /// The back-end.
+        backend: BackendName,
+        /// In its own words.
+        reason: String,
+    },
+    /// An input that the model does not have, or that was given twice.
+    #[error("the model takes no further input `{name}`: it takes {}", list(.takes))]
+    UnknownInput {
+        /// As given.
+        name: String,
+        /// The inputs of the model.
+        takes: Vec<TensorInfo>,
+    },
+    /// An input that was not given.
+    #[error("input {input} is missing: give all of {}", list(.takes))]
+    MissingInput {
+        /// The first that is missing.
+        input: TensorInfo,
+        /// The inputs of the model.
+        takes: Vec<TensorInfo>,
+    },
+    /// An input of another type or shape.
+    #[error("input `{}` is {given}, but the model takes {input}", input.name)]
+    Input {
+        /// What the model takes.
+        input: TensorInfo,
+        /// What was given: `u8 [28, 28]`.
+        given: String,
+    },
+    /// The back-end is not there.
+    #[error("{backend} is not available: {reason}")]
+    Unavailable {
+        /// The back-end.
+        backend: BackendName,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The model failed on these inputs.
+    #[error("{backend} failed on these inputs: {reason}")]
+    Run {
+        /// The back-end.
+        backend: BackendName,
+        /// In its own words.
+        reason: String,
+    },
+    /// The back-end panicked; the process goes on.
+    #[error("{backend} panicked: {reason}: use another back-end or model, and report this one")]
+    Panicked {
+        /// The back-end.
+        backend: BackendName,
+        /// The panic's message.
+        reason: String,
+    },
+    /// An output that is no tensor of ours.
+    #[error("output `{name}` cannot be returned: {reason}")]
+    Output {
+        /// Its name in the model.
+        name: String,
+        /// Why.
+        reason: TensorError,
+    },
+    /// A model from outside that did not survive its rehearsal in a child process.
+    #[error("the model was refused after a trial in a separate process: {reason}")]
+    Rehearsal {
+        /// How the child ended.
+        reason: String,
+    },
+}
+
+impl InferError {
+    /// Which way a task fails that fails with this.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Malformed { .. }
+            | Self::ExternalData { .. }
+            | Self::UnknownInput { .. }
+            | Self::MissingInput { .. }
+            | Self::Input { .. }
+            | Self::Rehearsal { .. } => ErrorKind::Invalid,
+            Self::Limit { .. } => ErrorKind::Limit,
+            Self::Rejected { .. } | Self::Unavailable { .. } => ErrorKind::Unavailable,
+            Self::Run { .. } | Self::Output { .. } => ErrorKind::Failed,
+            Self::Panicked { .. } => ErrorKind::Internal,
+        }
+    }
+
+    pub(crate) fn malformed(reason: impl Into<String>) -> Self {
+        Self::Malformed {
+            reason: reason.into(),
+        }
+    }
+
+    /// An error unless `value` is within `bound`.
+    pub(crate) fn over(
+        limit: &'static str,
+        bound: u64,
+        value: u64,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), Self> {
+        match value <= bound {
+            true => Ok(()),
+            false => Err(Self::Limit {
+                what: what(),
+                value,
+                bound,
+                limit,
+            }),
+        }
+    }
+}
+
+impl From<InferError> for TaskError {
+    fn from(error: InferError) -> Self {
+        Self::new(error.kind(), error.to_string())
+    }
+}
+
+fn list(infos: &[TensorInfo]) -> String {
+    let names: Vec<String> = infos.iter().map(ToString::to_string).collect();
+    match names.is_empty() {
+        true => "none".into(),
+        false => names.join(", "),
+    }
+}

@@ -1,0 +1,110 @@
+//! Checks what a caller gives against what a model takes.
+
+use crate::{Dim, InferError, ModelLimits, TensorInfo};
+use karman_tensor::Tensor;
+use std::collections::HashMap;
+
+/// The given tensors in the order of the model.
+pub(crate) fn arrange(
+    takes: &[TensorInfo],
+    given: Vec<(String, Tensor)>,
+    limits: &ModelLimits,
+) -> Result<Vec<Tensor>, InferError> {
+    let mut slots: Vec<Option<Tensor>> = vec![None; takes.len()];
+    let mut symbols: HashMap<&str, u32> = HashMap::new();
+    for (name, tensor) in given {
+        let Some(at) = (0..takes.len()).find(|i| takes[*i].name == name && slots[*i].is_none()) else {
+            return Err(InferError::UnknownInput {
+                name,
+                takes: takes.to_vec(),
+            });
+        };
+        let input = &takes[at];
+        let sizes = tensor.shape();
+        let mut fits = tensor.element() == input.element && input.accepts(sizes);
+        for (dim, size) in input.dims.iter().flatten().zip(sizes.dims()) {
+            if let Dim::Any(symbol) = dim
+                && !symbol.is_empty()
+            {
+                fits &= symbols.entry(symbol).or_insert(*size) == size;
+            }
+        }
+        if !fits {
+            return Err(InferError::Input {
+                input: input.clone(),
+                given: format!("{} {sizes}", tensor.element()),
+            });
+        }
+        InferError::over("tensor", limits.tensor.0, tensor.bytes().len() as u64, || {
+            format!("input `{name}` in bytes")
+        })?;
+        slots[at] = Some(tensor);
+    }
+    slots
+        .into_iter()
+        .zip(takes)
+        .map(|(slot, input)| {
+            slot.ok_or_else(|| InferError::MissingInput {
+                input: input.clone(),
+                takes: takes.to_vec(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_tensor::ElementType;
+
+    fn info(name: &str, dims: &[&str]) -> TensorInfo {
+        TensorInfo {
+            name: name.into(),
+            element: ElementType::F32,
+            dims: Some(
+                dims.iter()
+                    .map(|d| d.parse().map_or_else(|_| Dim::Any((*d).into()), Dim::Fixed))
+                    .collect(),
+            ),
+        }
+    }
+
+    fn give(names: &[(&str, [u32; 2])]) -> Result<Vec<Tensor>, InferError> {
+        let takes = [info("a", &["N", "2"]), info("b", &["N", "3"])];
+        let given = names
+            .iter()
+            .map(|(name, shape)| {
+                let zeros = vec![0f32; (shape[0] * shape[1]) as usize];
+                ((*name).to_owned(), Tensor::from_slice(*shape, &zeros).unwrap())
+            })
+            .collect();
+        arrange(&takes, given, &ModelLimits::default())
+    }
+
+    #[test]
+    fn inputs_come_in_the_order_of_the_model() {
+        let tensors = give(&[("b", [4, 3]), ("a", [4, 2])]).unwrap();
+        assert_eq!(tensors[0].shape().dims(), [4, 2]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        for (given, says) in [
+            (&[("a", [4, 2])][..], "input b f32 [N, 3] is missing"),
+            (
+                &[("a", [4, 2]), ("c", [4, 3])],
+                "no further input `c`: it takes a f32 [N, 2], b f32 [N, 3]",
+            ),
+            (&[("a", [4, 2]), ("a", [4, 2])], "no further input `a`"),
+            (
+                &[("a", [4, 3])],
+                "input `a` is f32 [4, 3], but the model takes a f32 [N, 2]",
+            ),
+            (&[("a", [4, 2]), ("b", [5, 3])], "input `b` is f32 [5, 3]"),
+        ] {
+            let error = give(given).unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+            assert_eq!(error.kind(), karman_types::ErrorKind::Invalid);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Reads from an ONNX file what its graph takes and gives, so that both back-ends say the same.
+
+use crate::screen::{only, printable};
+use crate::wire::{Fields, Value};
+use crate::{Dim, InferError, ModelLimits, TensorInfo};
+use karman_tensor::ElementType;
+use std::collections::HashSet;
+
+/// What the graph takes and gives.
+#[derive(Debug)]
+pub(crate) struct Outline {
+    pub(crate) inputs: Vec<TensorInfo>,
+    pub(crate) outputs: Vec<TensorInfo>,
+}
+
+impl Outline {
+    /// Screens the model and reads its outline.
+    pub(crate) fn read(bytes: &[u8], limits: &ModelLimits) -> Result<Self, InferError> {
+        crate::screen::screen(bytes, limits)?;
+        let graph = only(bytes, 7)?.ok_or_else(|| InferError::malformed("it has no graph"))?;
+        let (mut constants, mut inputs, mut outputs) = (HashSet::new(), Vec::new(), Vec::new());
+        for field in Fields(graph) {
+            match field? {
+                (5, tensor) => constants.extend(only(tensor.bytes()?, 8)?),
+                (11, value) => inputs.push(value.bytes()?),
+                (12, value) => outputs.push(value.bytes()?),
+                _ => {}
+            }
+        }
+        // Older files list the constants among the inputs, too.
+        let mut named = Vec::new();
+        for input in inputs {
+            if !constants.contains(only(input, 1)?.unwrap_or_default()) {
+                named.push(value_info(input)?);
+            }
+        }
+        let outline = Self {
+            inputs: named,
+            outputs: outputs.into_iter().map(value_info).collect::<Result<_, _>>()?,
+        };
+        for side in [&outline.inputs, &outline.outputs] {
+            let mut seen = HashSet::new();
+            if let Some(twice) = side.iter().find(|info| !seen.insert(&info.name)) {
+                return Err(InferError::malformed(format!(
+                    "it has `{}` twice",
+                    printable(&twice.name)
+                )));
+            }
+        }
+        match outline.outputs.is_empty() {
+            true => Err(InferError::malformed("it has no outputs")),
+            false => Ok(outline),
+        }
+    }
+}
+
+fn value_info(bytes: &[u8]) -> Result<TensorInfo, InferError> {
+    let name = Value::Bytes(only(bytes, 1)?.unwrap_or_default())
+        .text()?
+        .to_owned();
+    let tensor = only(bytes, 2)?
+        .map(|of_type| only(of_type, 1))
+        .transpose()?
+        .flatten()
+        .ok_or_else(|| InferError::malformed(format!("`{}` is no tensor", printable(&name))))?;
+    let (mut element, mut dims) = (None, None);
+    for field in Fields(tensor) {
+        match field? {
+            (1, code) => element = element_type(code.varint()?),
+            (2, shape) => dims = Some(shape_dims(shape.bytes()?, &name)?),
+            _ => {}
+        }
+    }
+    let element = element.ok_or_else(|| {
+        InferError::malformed(format!(
+            "`{}` is of a type that tensors here do not have",
+            printable(&name)
+        ))
+    })?;
+    Ok(TensorInfo { name, element, dims })
+}
+
+fn shape_dims(shape: &[u8], name: &str) -> Result<Vec<Dim>, InferError> {
+    let mut dims = Vec::new();
+    for dim in Fields(shape) {
+        let (field, dim) = dim?;
+        if field != 1 {
+            continue;
+        }
+        let mut size = Dim::Any(String::new());
+        for field in Fields(dim.bytes()?) {
+            match field? {
+                // Exporters write 0 or -1 for a size that they do not know.
+                (1, value) if value.varint()? as i64 <= 0 => {}
+                (1, value) => {
+                    size = Dim::Fixed(u32::try_from(value.varint()?).map_err(|_| {
+                        InferError::malformed(format!("a dimension of `{}` is too large", printable(name)))
+                    })?)
+                }
+                (2, symbol) => size = Dim::Any(printable(symbol.text()?)),
+                _ => {}
+            }
+        }
+        dims.push(size);
+        InferError::over(
+            "rank",
+            karman_tensor::Shape::MAX_RANK as u64,
+            dims.len() as u64,
+            || format!("the number of dimensions of `{}`", printable(name)),
+        )?;
+    }
+    Ok(dims)
+}
+
+/// `TensorProto.DataType` of onnx.proto.
+fn element_type(code: u64) -> Option<ElementType> {
+    Some(match code {
+        1 => ElementType::F32,
+        2 => ElementType::U8,
+        3 => ElementType::I8,
+        6 => ElementType::I32,
+        7 => ElementType::I64,
+        9 => ElementType::Bool,
+        10 => ElementType::F16,
+        11 => ElementType::F64,
+        16 => ElementType::Bf16,
+        _ => return None,
+    })
+}

@@ -1,0 +1,304 @@
+use crate::app::App;
+use crate::commands;
+use crate::output::Output;
+use clap::{ArgAction, Args, Parser, Subcommand};
+use karman_types::TaskError;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// One host runtime for Wasm plugins, from a Raspberry Pi to a satellite.
+#[derive(Debug, Parser)]
+#[command(name = "karman", version, max_term_width = 110)]
+#[command(
+    after_help = "Examples:\n  karman new hello --lang rust && cd hello && karman build\n  echo '{\"name\":\"Ada\"}' | karman run . -\n\nExit codes: 0 done, 1 the task failed, 2 wrong usage or input, 3 denied, 4 unavailable, 5 deadline or limit, 6 internal error"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// Results and errors as JSON, one object per line
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Nothing but results and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say more: -v what happens, -vv details
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// The node's folder [default: $XDG_DATA_HOME/karman or ~/.local/share/karman]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "KARMAN_STATE",
+        hide_env_values = true
+    )]
+    pub(crate) state: Option<PathBuf>,
+    /// The node's configuration [default: $XDG_CONFIG_HOME/karman/node.toml or /etc/karman/node.toml]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "KARMAN_CONFIG",
+        hide_env_values = true
+    )]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Write a new plugin project
+    #[command(
+        after_help = "Examples:\n  karman new hello --lang rust\n  karman new road-screen --lang python"
+    )]
+    New(commands::new::New),
+    /// Compile a project into one file, build/NAME.wasm
+    #[command(after_help = "Examples:\n  karman build\n  karman build plugins/classify --json")]
+    Build(commands::build::Build),
+    /// Rebuild and run again whenever a source changes; an HTTP plugin is served
+    #[command(after_help = "Examples:\n  karman dev . input.json\n  karman dev web --listen 127.0.0.1:8081")]
+    Dev(commands::dev::Dev),
+    /// Run a task or a command once
+    #[command(
+        after_help = "Examples:\n  echo '{\"name\":\"Ada\"}' | karman run . -\n  karman run classify.wasm seven.png --within 200ms\n  karman run ghcr.io/acme/count:0.1.0 -- --words report.txt"
+    )]
+    Run(commands::run::Run),
+    /// Serve an HTTP plugin
+    #[command(
+        after_help = "Examples:\n  karman serve hello.wasm\n  karman serve . --listen 0.0.0.0:8080 --grant http:api.example.org"
+    )]
+    Serve(commands::serve::Serve),
+    /// Show what a plugin is, asks for and holds
+    #[command(
+        after_help = "Examples:\n  karman inspect classify.wasm\n  karman inspect ghcr.io/acme/classify:0.1.0 --long"
+    )]
+    Inspect(commands::inspect::Inspect),
+    /// Sign a plugin, or make a key to sign with
+    #[command(
+        after_help = "Examples:\n  karman sign --new-key publisher.pem\n  karman sign build/hello.wasm --key publisher.pem"
+    )]
+    Sign(commands::sign::Sign),
+    /// Check who signed a plugin and that it is unchanged
+    #[command(
+        after_help = "Examples:\n  karman verify build/hello.wasm\n  karman verify build/hello.wasm --key publisher.pem.pub"
+    )]
+    Verify(commands::verify::Verify),
+    /// Push a plugin to a registry
+    #[command(
+        after_help = "Examples:\n  karman push build/hello.wasm ghcr.io/acme/hello:0.1.0\n  karman push . localhost:5000/hello"
+    )]
+    Push(commands::push::Push),
+    /// Pull a plugin from a registry
+    #[command(
+        after_help = "Examples:\n  karman pull ghcr.io/acme/hello:0.1.0\n  karman pull localhost:5000/hello -o hello.wasm"
+    )]
+    Pull(commands::pull::Pull),
+    /// Put a plugin into service on the running node
+    #[command(
+        after_help = "Examples:\n  karman deploy build/hello.wasm\n  karman deploy ghcr.io/acme/classify:0.2.0 --grant-asked"
+    )]
+    Deploy(commands::deploy::Deploy),
+    /// Take a plugin out of service
+    #[command(after_help = "Examples:\n  karman undeploy hello\n  karman undeploy hello --json")]
+    Undeploy(commands::undeploy::Undeploy),
+    /// Call a task of the running node
+    #[command(
+        after_help = "Examples:\n  echo '{\"name\":\"Ada\"}' | karman call hello -\n  karman call classify seven.png --within 200ms"
+    )]
+    Call(commands::call::Call),
+    /// Show what the running node's plugins do
+    #[command(after_help = "Examples:\n  karman top\n  karman top --json")]
+    Top(commands::top::Top),
+    /// Say what would not work on this machine, and how to mend it
+    #[command(after_help = "Examples:\n  karman doctor\n  karman doctor --json")]
+    Doctor(commands::doctor::Doctor),
+    /// Run a node and speak to it
+    #[command(after_help = "Examples:\n  karman node up\n  karman node logs --follow")]
+    Node(commands::node::Node),
+    /// The models that this node holds
+    #[command(after_help = "Examples:\n  karman model add digits-m digits-m.onnx\n  karman model list")]
+    Model(commands::model::Model),
+    /// Secrets for plugins
+    #[command(after_help = "Examples:\n  karman secret set api-token < token.txt\n  karman secret list")]
+    Secret(commands::secret::Secret),
+    /// Print completions for a shell
+    #[command(
+        after_help = "Examples:\n  karman completions bash > ~/.local/share/bash-completion/completions/karman\n  karman completions fish > ~/.config/fish/completions/karman.fish"
+    )]
+    Completions(commands::completions::Completions),
+    /// Load an ONNX Runtime and print its version: run as a child of our own
+    #[command(hide = true)]
+    ProbeOnnxruntime(commands::probe::ProbeOnnxruntime),
+    /// Try a model from standard input: run as a child of our own
+    #[command(hide = true)]
+    ProbeModel,
+}
+
+/// Reads the arguments, runs the command and answers the exit code.
+pub(crate) fn main() -> u8 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let output = Output::new(cli.global.json, cli.global.quiet);
+    let app = App::new(cli.global, output);
+    commands::run(cli.command, &app).unwrap_or_else(|error| {
+        app.output.error(&error);
+        error.kind.exit_code()
+    })
+}
+
+/// Help and version go to standard output, wrong usage to standard error.
+fn usage(error: &clap::Error) -> u8 {
+    if !error.use_stderr() {
+        let output = Output::new(false, false);
+        let text = error.render();
+        let shown = match output.colour_out() {
+            true => output.bytes(text.ansi().to_string().as_bytes()),
+            false => output.bytes(text.to_string().as_bytes()),
+        };
+        return shown.map_or(6, |()| 0);
+    }
+    let as_json = std::env::args_os()
+        .take_while(|argument| argument != "--")
+        .any(|argument| argument == "--json");
+    if !as_json {
+        // Nobody is left to tell when standard error is closed.
+        let _ = error.print();
+        return 2;
+    }
+    let text = error.render().to_string();
+    let what = text.split("\n\n").next().unwrap_or_default();
+    let what = what
+        .strip_prefix("error: ")
+        .unwrap_or(what)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    Output::new(true, false).error(&TaskError::invalid(what).with_hint("karman --help"));
+    2
+}
+
+/// Reads an address to listen on: `127.0.0.1:8080`, `localhost:8080` or `:8080`, which is this machine only.
+pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
+    let local = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'));
+    let address = local.map_or_else(
+        || text.parse().ok(),
+        |port| port.parse().ok().map(|port: u16| ([127, 0, 0, 1], port).into()),
+    );
+    address.ok_or_else(|| "an address is written `127.0.0.1:8080`; `0.0.0.0:8080` listens to all".into())
+}
+
+/// Reads `KEY=VALUE`.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
+        _ => Err("it is written `KEY=VALUE`".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn walk(command: &clap::Command, path: &str, see: &mut impl FnMut(&clap::Command, &str)) {
+        see(command, path);
+        for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
+            walk(child, &format!("{path} {}", child.get_name()), see);
+        }
+    }
+
+    #[test]
+    fn the_grammar_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_two_examples_of_itself() {
+        walk(&Cli::command(), "karman", &mut |command, path| {
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let examples = help
+                .lines()
+                .filter(|line| line.starts_with("  ") && line.contains(path))
+                .count();
+            assert!(examples >= 2, "`{path}` has {examples} examples");
+        });
+    }
+
+    #[test]
+    fn the_examples_are_understood() {
+        walk(&Cli::command(), "karman", &mut |command, path| {
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            for line in help.lines().filter_map(|line| line.strip_prefix("  ")) {
+                let words = line
+                    .split(['|', '<', '>'])
+                    .find(|part| part.trim_start().starts_with("karman"));
+                let words = words
+                    .unwrap_or_default()
+                    .split(" && ")
+                    .next()
+                    .unwrap_or_default()
+                    .split_whitespace();
+                if let Err(error) = Cli::try_parse_from(words) {
+                    panic!("`{path}`: {line}: {error}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_command_of_the_plugin_keeps_its_own_flags() {
+        let cli = Cli::try_parse_from(["karman", "run", "count.wasm", "-", "--", "--json", "-v"]).unwrap();
+        let Command::Run(run) = cli.command else {
+            panic!("not run")
+        };
+        assert_eq!(
+            (run.input.as_deref(), run.args.join(" ").as_str()),
+            (Some("-"), "--json -v")
+        );
+        assert!(!cli.global.json && cli.global.verbose == 0);
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        for words in [
+            &["karman", "run", "a.wasm", "--grant", "vk:road"][..],
+            &["karman", "run", "a.wasm", "--within", "200"],
+            &["karman", "run", "a.wasm", "--meta", "novalue"],
+            &["karman", "serve", "a.wasm", "--listen", "8080"],
+            &["karman", "new", "hello", "--lang", "cobol"],
+            &["karman", "sign", "a.wasm"],
+            &["karman", "top", "-q", "-v"],
+        ] {
+            assert!(Cli::try_parse_from(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        assert_eq!(listen(":0"), Ok(([127, 0, 0, 1], 0).into()));
+        assert_eq!(listen("localhost:80"), listen("127.0.0.1:80"));
+        assert!(listen("[::1]:80").is_ok() && listen(":99999").is_err() && listen("example.org:80").is_err());
+    }
+
+    #[test]
+    fn pairs_are_read() {
+        assert_eq!(pair("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert!(pair("=b").is_err() && pair("a").is_err());
+    }
+}

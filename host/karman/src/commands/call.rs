@@ -1,0 +1,64 @@
+use crate::answer::Answer;
+use crate::app::App;
+use crate::control::{Control, escape};
+use crate::input::{CallArgs, Input};
+use clap::Args;
+use http::{HeaderMap, Method, header};
+use karman_types::{Limits, TaskError};
+use std::time::Duration;
+
+/// `karman call`
+#[derive(Args, Debug)]
+pub(crate) struct Call {
+    /// The task's name
+    name: String,
+    /// A file with the input, or - for standard input
+    input: Option<String>,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+impl Call {
+    pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
+        // The node knows the plugin's own limit; here it is enough not to read without end.
+        let most = Limits::ceiling().input;
+        let input = Input::read(self.input.as_deref(), self.call.content_type.as_deref(), most)?;
+        let metadata = self
+            .call
+            .metadata
+            .iter()
+            .map(|(key, value)| (format!("karman-meta-{key}"), value.clone()));
+        let within = self
+            .call
+            .within
+            .map(|time| ("karman-within".to_owned(), format!("{} us", time.as_micros())));
+        let headers: Vec<(String, String)> = metadata
+            .chain(within)
+            .chain([("content-type".into(), input.content_type)])
+            .collect();
+        let headers: Vec<(&str, &str)> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let path = format!("/tasks/{}", escape(&self.name));
+        let answer = Control::new(app)?.send(Method::POST, &path, &headers, input.body)?;
+        let heads = answer.headers();
+        let number = |name: &str| {
+            text(heads, name)
+                .and_then(|text| text.parse().ok())
+                .unwrap_or_default()
+        };
+        let answered = Answer {
+            content_type: text(heads, header::CONTENT_TYPE.as_str()).unwrap_or_default(),
+            body: answer.body(),
+            took: Duration::from_micros(number("karman-took-us")),
+            memory_peak: number("karman-memory-peak"),
+            ran_on: text(heads, "karman-ran-on"),
+        };
+        answered.print(&app.output)
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}

@@ -1,0 +1,82 @@
+use crate::app::App;
+use crate::commands::build::list;
+use crate::control::{Control, escape};
+use crate::error::Worded;
+use crate::source::Source;
+use clap::Args;
+use http::Method;
+use karman_node::{Deployed, NodeStatus};
+use karman_types::{TaskError, format_bytes};
+use serde_json::json;
+
+/// `karman deploy`
+#[derive(Args, Debug)]
+pub(crate) struct Deploy {
+    /// A .wasm file, a project's folder, or a reference in a registry
+    plugin: String,
+    /// Allow what the plugin newly asks for
+    #[arg(long)]
+    grant_asked: bool,
+    /// Let an older version replace a newer one
+    #[arg(long)]
+    downgrade: bool,
+    /// Let another publisher's plugin take over the name
+    #[arg(long)]
+    replace: bool,
+}
+
+impl Deploy {
+    pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
+        let control = Control::new(app)?;
+        // Asked first: without a node there is no point in building or pulling.
+        let status: NodeStatus = control.get("/status")?;
+        let source = Source::find(app, &self.plugin)?;
+        let options = [
+            ("grant-asked", self.grant_asked),
+            ("downgrade", self.downgrade),
+            ("replace", self.replace),
+        ];
+        let query: Vec<String> = options
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let path = format!("/plugins/{}?{}", escape(&source.name), query.join("&"));
+        let progress = app.progress(&format!("deploying {}", source.name));
+        let deployed = control
+            .order::<Deployed>(Method::POST, &path, source.bytes.into())
+            .map_err(Worded::worded);
+        drop(progress);
+        let deployed = deployed?;
+        let node = status.node.get(..8).unwrap_or(&status.node);
+        app.output.result(
+            || text(&deployed, node),
+            || {
+                let mut object = json!(deployed);
+                object["node"] = status.node.as_str().into();
+                object
+            },
+        )
+    }
+}
+
+/// `event-screen 0.1.0   on 9c01d2e7   holds: kv:road   replaces 0.0.9`.
+fn text(deployed: &Deployed, node: &str) -> String {
+    let mut parts = vec![
+        format!("{} {}", deployed.name, deployed.version),
+        format!("on {node}"),
+        format!("holds: {}", list(deployed.granted.iter())),
+    ];
+    if !deployed.refused.is_empty() {
+        parts.push(format!("not granted: {}", list(deployed.refused.iter())));
+    }
+    if let Some(version) = &deployed.replaced {
+        parts.push(format!("replaces {version}"));
+    }
+    if let Some(bytes) = deployed.state_moved {
+        parts.push(format!("took over {} of state", format_bytes(bytes as u64)));
+    }
+    if deployed.state_dropped {
+        parts.push("state of the version before dropped".into());
+    }
+    parts.join("   ")
+}

@@ -1,0 +1,292 @@
+use crate::app::App;
+use crate::control::Control;
+use crate::error::Worded;
+use crate::output::table;
+use clap::Args;
+use karman_engine::{Engine, EngineOptions, Machine};
+use karman_infer::{BackendOptions, Backends, SearchPlaces, UseOnnxRuntime};
+use karman_node::{BackendChoice, NodeConfig, NodeStatus};
+use karman_types::{ErrorKind, Language, TaskError, format_bytes};
+use rustix::fs::{Access, access};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// `karman doctor`
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {}
+
+/// One thing that was looked at.
+struct Finding {
+    what: &'static str,
+    /// Whether it works; a lack need not be a fault.
+    works: bool,
+    found: String,
+    hint: Option<String>,
+}
+
+impl Finding {
+    fn good(what: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            what,
+            works: true,
+            found: found.into(),
+            hint: None,
+        }
+    }
+
+    fn bad(what: &'static str, error: &TaskError) -> Self {
+        Self {
+            what,
+            works: false,
+            found: error.message.clone(),
+            hint: error.hint.clone(),
+        }
+    }
+}
+
+impl Doctor {
+    /// Looks at everything; the exit code is 0 unless no plugin can run here.
+    pub(crate) fn run(&self, app: &App) -> Result<u8, TaskError> {
+        let progress = app.progress("looking around");
+        let engine = engine();
+        let runs = engine.works;
+        let mut findings = vec![engine, processor(), memory()];
+        let (config, configured) = config(app);
+        findings.push(configured);
+        progress.step("looking for guest toolchains");
+        findings.extend(toolchains(app));
+        progress.step("looking for ONNX Runtime");
+        findings.extend(backends(&config));
+        findings.push(folder(
+            "state",
+            &app.places.state,
+            "name another with --state or KARMAN_STATE",
+        ));
+        findings.push(folder(
+            "cache",
+            &app.places.cache,
+            "name another with KARMAN_CACHE",
+        ));
+        findings.push(node(app));
+        findings.push(Finding::good("interfaces", interfaces()));
+        drop(progress);
+        show(app, &findings)?;
+        Ok(if runs {
+            0
+        } else {
+            ErrorKind::Unavailable.exit_code()
+        })
+    }
+}
+
+fn show(app: &App, findings: &[Finding]) -> Result<(), TaskError> {
+    if app.output.json {
+        return findings.iter().try_for_each(|finding| {
+            let Finding {
+                what,
+                works,
+                found,
+                hint,
+            } = finding;
+            app.output
+                .line(json!({ "check": what, "ok": works, "found": found, "hint": hint }))
+        });
+    }
+    let mut rows = Vec::new();
+    for Finding {
+        what,
+        works,
+        found,
+        hint,
+    } in findings
+    {
+        let mark = if *works { "ok" } else { "--" };
+        let mut lines = found.lines();
+        rows.push(vec![
+            mark.into(),
+            (*what).into(),
+            lines.next().unwrap_or_default().into(),
+        ]);
+        rows.extend(lines.map(|line| vec![String::new(), String::new(), line.into()]));
+        rows.extend(
+            hint.iter()
+                .map(|hint| vec![String::new(), String::new(), format!("hint: {hint}")]),
+        );
+    }
+    app.output.line(table(&rows))
+}
+
+fn engine() -> Finding {
+    match Engine::new(EngineOptions {
+        workers: Some(1),
+        ..EngineOptions::default()
+    }) {
+        Ok(engine) => Finding::good("engine", format!("wasmtime, Cranelift; {}", engine.allocation())),
+        Err(error) => Finding {
+            what: "engine",
+            works: false,
+            found: error.to_string(),
+            hint: Some("raise the limits on address space and memory: `ulimit -v unlimited`".into()),
+        },
+    }
+}
+
+fn memory() -> Finding {
+    let machine = Machine::probe();
+    let limit = machine
+        .address_limit
+        .map(|limit| format!(", {} of it allowed", format_bytes(limit)))
+        .unwrap_or_default();
+    Finding::good(
+        "memory",
+        format!(
+            "{}; {} address bits{limit}",
+            format_bytes(machine.memory),
+            machine.address_bits
+        ),
+    )
+}
+
+fn processor() -> Finding {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Finding::good(
+        "processor",
+        format!(
+            "{} cores, {}; {}",
+            cores,
+            std::env::consts::ARCH,
+            features().join(" ")
+        ),
+    )
+}
+
+/// What compiled code and models can use.
+fn features() -> Vec<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    let all = [
+        ("sse4.2", std::is_x86_feature_detected!("sse4.2")),
+        ("popcnt", std::is_x86_feature_detected!("popcnt")),
+        ("avx", std::is_x86_feature_detected!("avx")),
+        ("avx2", std::is_x86_feature_detected!("avx2")),
+        ("fma", std::is_x86_feature_detected!("fma")),
+        ("bmi2", std::is_x86_feature_detected!("bmi2")),
+        ("avx512f", std::is_x86_feature_detected!("avx512f")),
+        ("avx512vnni", std::is_x86_feature_detected!("avx512vnni")),
+    ];
+    #[cfg(target_arch = "aarch64")]
+    let all = [
+        ("neon", std::arch::is_aarch64_feature_detected!("neon")),
+        ("lse", std::arch::is_aarch64_feature_detected!("lse")),
+        ("fp16", std::arch::is_aarch64_feature_detected!("fp16")),
+        ("dotprod", std::arch::is_aarch64_feature_detected!("dotprod")),
+        ("sve", std::arch::is_aarch64_feature_detected!("sve")),
+    ];
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let all: [(&str, bool); 0] = [];
+    all.into_iter()
+        .filter_map(|(name, there)| there.then_some(name))
+        .collect()
+}
+
+/// The configuration, or the defaults beside what is wrong with it.
+fn config(app: &App) -> (NodeConfig, Finding) {
+    match (app.config(), &app.places.config) {
+        (Ok(config), Some(path)) => (config, Finding::good("config", path.display().to_string())),
+        (Ok(config), None) => (config, Finding::good("config", "no node.toml; defaults")),
+        (Err(error), _) => (NodeConfig::default(), Finding::bad("config", &error)),
+    }
+}
+
+fn toolchains(app: &App) -> impl Iterator<Item = Finding> {
+    app.tools().report().into_iter().map(|toolchain| {
+        let what = match toolchain.lang {
+            Language::Rust => "build rust",
+            Language::C => "build c",
+            Language::Python => "build python",
+            Language::Js => "build js",
+        };
+        match toolchain.found {
+            Ok(found) => Finding::good(what, found),
+            Err(error) => Finding::bad(what, &error.worded()),
+        }
+    })
+}
+
+fn backends(config: &NodeConfig) -> Vec<Finding> {
+    let onnxruntime = match (config.backend, &config.onnxruntime) {
+        (BackendChoice::Tract, _) => UseOnnxRuntime::Off,
+        (_, Some(path)) => UseOnnxRuntime::At(path.clone()),
+        (_, None) => UseOnnxRuntime::Find(SearchPlaces::from_env()),
+    };
+    let probe = std::env::current_exe().ok();
+    let backends = Backends::detect(&BackendOptions {
+        onnxruntime,
+        probe,
+        ..BackendOptions::default()
+    });
+    let found = backends.all().map(|(name, backend)| {
+        let what = match name {
+            karman_infer::BackendName::OnnxRuntime => "onnxruntime",
+            karman_infer::BackendName::Tract => "tract",
+        };
+        match backend {
+            Ok(backend) => Finding::good(what, format!("version {}", backend.version())),
+            Err(error) => {
+                let hint =
+                    "models run on tract; `pip install onnxruntime`, or set `onnxruntime` in node.toml";
+                Finding::bad(what, &error.worded().with_hint(hint))
+            }
+        }
+    });
+    found.into()
+}
+
+/// A folder that is there or can be made.
+fn folder(what: &'static str, path: &Path, hint: &str) -> Finding {
+    let there = path.ancestors().find(|folder| folder.exists());
+    let writable = there.map(|folder| access(folder, Access::WRITE_OK | Access::EXEC_OK));
+    match (writable, path.exists()) {
+        (Some(Ok(())), true) => Finding::good(what, path.display().to_string()),
+        (Some(Ok(())), false) | (None, _) => {
+            Finding::good(what, format!("{} (not made yet)", path.display()))
+        }
+        (Some(Err(error)), _) => {
+            let message = format!("{} cannot be written: {error}", path.display());
+            Finding::bad(what, &TaskError::unavailable(message).with_hint(hint))
+        }
+    }
+}
+
+fn node(app: &App) -> Finding {
+    let status = Control::of_running(app)
+        .and_then(|control| control.map(|c| c.get::<NodeStatus>("/status")).transpose());
+    match status {
+        Ok(Some(status)) => {
+            let id = status.node.get(..8).unwrap_or(&status.node);
+            Finding::good(
+                "node",
+                format!(
+                    "{id} ({}) runs with {} plugins",
+                    status.tier,
+                    status.plugins.len()
+                ),
+            )
+        }
+        Ok(None) => Finding::good("node", "none runs; `karman node up` starts one"),
+        Err(error) => Finding::bad("node", &error),
+    }
+}
+
+/// `wasi:http 0.2 0.3`, one after the other.
+fn interfaces() -> String {
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, version) in karman_package::OFFERED {
+        versions.entry(name).or_default().push(version);
+    }
+    let lines: Vec<String> = versions
+        .iter()
+        .map(|(name, versions)| format!("{name} {}", versions.join(" ")))
+        .collect();
+    lines.join("\n")
+}

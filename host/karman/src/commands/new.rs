@@ -1,0 +1,47 @@
+use crate::app::App;
+use crate::error::Worded;
+use clap::{Args, ValueEnum};
+use karman_types::{Language, TaskError};
+use serde_json::json;
+use std::path::Path;
+
+/// `karman new`
+#[derive(Args, Debug)]
+pub(crate) struct New {
+    /// Its name, and the folder to write: lower-case letters, digits and hyphens
+    name: String,
+    /// What to write it in
+    #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
+    lang: Lang,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Lang {
+    Rust,
+    C,
+    Python,
+    Js,
+}
+
+impl New {
+    pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
+        let lang = match self.lang {
+            Lang::Rust => Language::Rust,
+            Lang::C => Language::C,
+            Lang::Python => Language::Python,
+            Lang::Js => Language::Js,
+        };
+        let files = karman_kit::create(Path::new(&self.name), &self.name, lang).map_err(Worded::worded)?;
+        let name = &self.name;
+        app.output.result(
+            || {
+                let own = files.iter().filter(|path| !path.starts_with("wit/deps"));
+                let own: Vec<String> = own.map(|path| path.display().to_string()).collect();
+                format!("{name}/   {}", own.join("   "))
+            },
+            || json!({ "name": name, "lang": lang, "dir": name, "files": files }),
+        )?;
+        app.output.note(format!("next: cd {name} && karman build"));
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+use crate::app::App;
+use crate::cli;
+use crate::commands::build::list;
+use crate::commands::serve;
+use crate::control::{Control, escape};
+use crate::error::Worded;
+use crate::held::Held;
+use crate::logging;
+use crate::source::Source;
+use clap::{Args, Subcommand};
+use karman_node::LogEvent;
+use karman_package::{Package, ReadLimits};
+use karman_types::{Grant, TaskError};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// How often new events are asked for.
+const POLL: Duration = Duration::from_millis(500);
+
+/// `karman node`
+#[derive(Args, Debug)]
+pub(crate) struct Node {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What to do with the node.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a node: the plugins that it holds, on its address
+    #[command(
+        after_help = "Examples:\n  karman node up\n  karman node up --listen 0.0.0.0:8080 --config node.toml"
+    )]
+    Up(Up),
+    /// Allow a plugin what it asks for
+    #[command(
+        after_help = "Examples:\n  karman node grant classify http:tiles.example\n  karman node grant classify http:tiles.example --revoke"
+    )]
+    Grant(Allow),
+    /// Show the node's last events
+    #[command(after_help = "Examples:\n  karman node logs --follow\n  karman node logs --plugin classify")]
+    Logs(Logs),
+}
+
+/// `karman node up`
+#[derive(Args, Debug)]
+pub(crate) struct Up {
+    /// Where to listen [default: `listen` of node.toml, 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", value_parser = cli::listen)]
+    listen: Option<SocketAddr>,
+}
+
+/// `karman node grant`
+#[derive(Args, Debug)]
+pub(crate) struct Allow {
+    /// The name of an installed plugin, or the file or folder of any other
+    plugin: String,
+    /// Permissions such as http:example.org
+    #[arg(required = true, value_name = "GRANT")]
+    grants: Vec<Grant>,
+    /// Take them back
+    #[arg(long)]
+    revoke: bool,
+}
+
+/// `karman node logs`
+#[derive(Args, Debug)]
+pub(crate) struct Logs {
+    /// Go on showing what happens
+    #[arg(short, long)]
+    follow: bool,
+    /// Only what is about this plugin
+    #[arg(long, value_name = "NAME")]
+    plugin: Option<String>,
+}
+
+impl Node {
+    pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
+        match &self.verb {
+            Verb::Up(verb) => verb.run(app),
+            Verb::Grant(verb) => verb.run(app),
+            Verb::Logs(verb) => verb.run(app),
+        }
+    }
+}
+
+impl Up {
+    fn run(&self, app: &App) -> Result<(), TaskError> {
+        let ring = logging::start_node(app);
+        let mut config = app.config()?;
+        config.listen = self.listen.unwrap_or(config.listen);
+        serve::threads()?.block_on(async {
+            let started = karman_node::Node::start(config, app.runtime_options(), ring).await;
+            let node = started.map_err(Worded::worded)?;
+            let shut_down = serve::stop_by_signal()?;
+            let up = |address: SocketAddr| {
+                let status = node.status();
+                let (id, count) = (status.node.get(..8).unwrap_or(&status.node), status.plugins.len());
+                let plugins = if count == 1 {
+                    "1 plugin".into()
+                } else {
+                    format!("{count} plugins")
+                };
+                app.output.note(format!(
+                    "node {id} ({}) on http://{address}   {plugins}",
+                    status.tier
+                ));
+                if app.output.json {
+                    let url = format!("http://{address}");
+                    let _ = app
+                        .output
+                        .line(json!({ "node": status.node, "tier": status.tier, "url": url }));
+                }
+            };
+            node.serve(&shut_down, up).await
+        })
+    }
+}
+
+impl Allow {
+    fn run(&self, app: &App) -> Result<(), TaskError> {
+        let held = Held::open(app)?;
+        let identity = match held
+            .installed()?
+            .into_iter()
+            .find(|plugin| plugin.name == self.plugin)
+        {
+            Some(plugin) => plugin.identity,
+            None => self.identity_of_file(app)?,
+        };
+        let now = held.allow(&identity, &self.grants, self.revoke)?;
+        let name = &self.plugin;
+        app.output.result(
+            || format!("{name}   allowed: {}", list(now.iter())),
+            || json!({ "plugin": name, "identity": identity, "allowed": now }),
+        )
+    }
+
+    fn identity_of_file(&self, app: &App) -> Result<String, TaskError> {
+        if !Path::new(&self.plugin).exists() {
+            return Err(
+                TaskError::invalid(format!("no plugin `{}` is installed here", self.plugin))
+                    .with_field("plugin")
+                    .with_hint(
+                        "`karman top` lists those of the running node; or name a file or a project's folder",
+                    ),
+            );
+        }
+        let source = Source::local(app, Path::new(&self.plugin))?;
+        let package = Package::read(&source.bytes, &ReadLimits::default()).map_err(Worded::worded)?;
+        Ok(package.identity().to_string())
+    }
+}
+
+impl Logs {
+    fn run(&self, app: &App) -> Result<(), TaskError> {
+        let control = Control::new(app)?;
+        let plugin = self
+            .plugin
+            .as_deref()
+            .map(|name| format!("&plugin={}", escape(name)))
+            .unwrap_or_default();
+        let mut last = 0;
+        loop {
+            let events: Vec<LogEvent> = control.get(&format!("/logs?after={last}{plugin}"))?;
+            last = events.last().map_or(last, |event| event.number);
+            for event in &events {
+                app.output.result(|| text(event), || json!(event))?;
+            }
+            if !self.follow {
+                return Ok(());
+            }
+            app.block_on(async {
+                tokio::time::sleep(POLL).await;
+                Ok(())
+            })?;
+        }
+    }
+}
+
+/// `12:04:07  info   classify   loaded`, in universal time as the node's own lines are.
+fn text(event: &LogEvent) -> String {
+    let since = UNIX_EPOCH + Duration::from_millis(event.unix_ms);
+    let seconds = since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 86_400;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let plugin = event
+        .plugin
+        .as_deref()
+        .map(|name| format!("{name}   "))
+        .unwrap_or_default();
+    format!(
+        "{hours:02}:{minutes:02}:{seconds:02}  {:5}  {plugin}{}",
+        event.level, event.message
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line() {
+        let event = LogEvent {
+            number: 1,
+            unix_ms: 1_700_000_047_000,
+            level: "info".into(),
+            plugin: Some("classify".into()),
+            message: "loaded".into(),
+        };
+        assert_eq!(text(&event), "22:14:07  info   classify   loaded");
+    }
+}

@@ -1,0 +1,222 @@
+use crate::answer::{Answer, body_value, millis};
+use crate::app::App;
+use crate::input::{self, CallArgs, Input};
+use crate::load::{self, GrantArgs};
+use crate::output::end_if_unread;
+use crate::source::Source;
+use clap::Args;
+use karman_engine::stdio::{self, MemoryInputPipe, MemoryOutputPipe, StdinStream, StdoutStream};
+use karman_engine::{CallReport, CommandIo, Plugin, StreamRequest};
+use karman_node::Runtime;
+use karman_types::{TaskError, TaskRequest, World};
+use serde_json::json;
+use std::io::Write;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// `karman run`
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// A .wasm file, a project's folder, or a reference in a registry
+    plugin: String,
+    /// A file with the input, or - for standard input
+    pub(crate) input: Option<String>,
+    /// Arguments for a command
+    #[arg(last = true)]
+    pub(crate) args: Vec<String>,
+    #[command(flatten)]
+    call: CallArgs,
+    #[command(flatten)]
+    grants: GrantArgs,
+}
+
+impl Run {
+    pub(crate) fn run(&self, app: &App) -> Result<u8, TaskError> {
+        let source = Source::find(app, &self.plugin)?;
+        let runtime = load::runtime(app, &source.name, &self.grants)?;
+        let plugin = load::plugin(app, &runtime, &source, &self.grants)?;
+        let once = Once {
+            app,
+            runtime: &runtime,
+            plugin: &plugin,
+            call: &self.call,
+        };
+        once.run(self.input.as_deref(), &self.args)
+    }
+}
+
+/// One run of a plugin.
+pub(crate) struct Once<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) runtime: &'a Runtime,
+    pub(crate) plugin: &'a Arc<Plugin>,
+    pub(crate) call: &'a CallArgs,
+}
+
+impl Once<'_> {
+    /// Runs it as its world says and prints what it answers; the exit code is the command's own, 0 for a task.
+    pub(crate) fn run(&self, input: Option<&str>, args: &[String]) -> Result<u8, TaskError> {
+        let (name, world) = (&self.plugin.manifest().name, self.plugin.package().world);
+        if world != World::Command && !args.is_empty() {
+            return Err(
+                TaskError::invalid(format!("`{name}` is {world} and takes no arguments"))
+                    .with_hint("give it input: a file, or - for standard input"),
+            );
+        }
+        match world {
+            World::Task => self.task(input).map(|()| 0),
+            World::TaskStream => self.stream(input).map(|()| 0),
+            World::Command => self.command(input, args),
+            World::Http => Err(TaskError::invalid(format!(
+                "`{name}` answers HTTP requests and does not run by itself"
+            ))
+            .with_hint("karman serve PLUGIN")),
+        }
+    }
+
+    fn task(&self, input: Option<&str>) -> Result<(), TaskError> {
+        let input = Input::read(
+            input,
+            self.call.content_type.as_deref(),
+            self.plugin.limits().input,
+        )?;
+        let metadata = self.call.metadata.clone();
+        let request = TaskRequest {
+            content_type: input.content_type,
+            metadata,
+            body: input.body,
+        };
+        let context = self.runtime.context(self.call.within);
+        let (response, report) = self.app.block_on(self.plugin.call(request, context))?;
+        let answer = Answer {
+            content_type: &response.content_type,
+            body: &response.body,
+            took: report.took,
+            memory_peak: report.memory_peak,
+            ran_on: report.ran_on.as_deref(),
+        };
+        answer.print(&self.app.output)
+    }
+
+    fn stream(&self, input: Option<&str>) -> Result<(), TaskError> {
+        let output = &self.app.output;
+        let collected = Collected::default();
+        let most = self.plugin.limits().output.as_usize();
+        let to: Pin<Box<dyn AsyncWrite + Send>> = match output.json {
+            true => Box::pin(Sink::Memory(collected.clone(), most)),
+            false => Box::pin(Sink::Stdout),
+        };
+        let (head, report) = self.app.block_on(async {
+            let body: Pin<Box<dyn AsyncRead + Send>> = match input {
+                None => Box::pin(tokio::io::empty()),
+                Some("-") => Box::pin(tokio::io::stdin()),
+                Some(path) => Box::pin(tokio::fs::File::from_std(input::open(Path::new(path))?)),
+            };
+            let path = input.filter(|input| *input != "-").map(Path::new);
+            let content_type = self
+                .call
+                .content_type
+                .clone()
+                .unwrap_or_else(|| input::type_of(path, b"").to_owned());
+            let request = StreamRequest {
+                content_type,
+                metadata: self.call.metadata.clone(),
+                body,
+            };
+            self.plugin
+                .call_stream(request, to, self.runtime.context(self.call.within))
+                .await
+        })?;
+        if !output.json {
+            return Ok(());
+        }
+        let body = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
+        let answer = Answer {
+            content_type: &head.content_type,
+            body: &body,
+            took: report.took,
+            memory_peak: report.memory_peak,
+            ran_on: report.ran_on.as_deref(),
+        };
+        answer.print(output)
+    }
+
+    fn command(&self, input: Option<&str>, args: &[String]) -> Result<u8, TaskError> {
+        let (output, limits) = (&self.app.output, self.plugin.limits());
+        let stdin: Box<dyn StdinStream> = match input {
+            None | Some("-") => Box::new(stdio::stdin()),
+            Some(_) => Box::new(MemoryInputPipe::new(Input::read(input, None, limits.input)?.body)),
+        };
+        let kept = MemoryOutputPipe::new(limits.output.as_usize());
+        let stdout: Box<dyn StdoutStream> = match output.json {
+            true => Box::new(kept.clone()),
+            false => Box::new(stdio::stdout()),
+        };
+        let name = self.plugin.manifest().name.clone();
+        let args = std::iter::once(name).chain(args.iter().cloned()).collect();
+        let io = CommandIo {
+            args,
+            stdin,
+            stdout,
+            stderr: Box::new(stdio::stderr()),
+        };
+        let context = self.runtime.context(self.call.within);
+        let (code, report) = self.app.block_on(self.plugin.run_command(io, context))?;
+        if output.json {
+            self.command_object(code, &kept.contents(), &report)?;
+        }
+        Ok(code)
+    }
+
+    fn command_object(&self, code: u8, stdout: &[u8], report: &CallReport) -> Result<(), TaskError> {
+        let mut object = json!({
+            "exit_code": code, "content_type": "", "took_ms": millis(report.took),
+            "memory_peak_bytes": report.memory_peak, "ran_on": report.ran_on,
+        });
+        let (key, value) = body_value("", stdout);
+        object[key] = value;
+        self.app.output.line(object)
+    }
+}
+
+type Collected = Arc<Mutex<Vec<u8>>>;
+
+/// Where a streamed response goes: to standard output as it comes, or into memory up to a limit.
+enum Sink {
+    Stdout,
+    Memory(Collected, usize),
+}
+
+impl AsyncWrite for Sink {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        Poll::Ready(match &*self {
+            // In place: what is printed must not wait in a buffer that nobody flushes.
+            Self::Stdout => {
+                let mut out = std::io::stdout().lock();
+                let written = out.write(bytes).and_then(|count| out.flush().map(|()| count));
+                written.or_else(end_if_unread)
+            }
+            Self::Memory(kept, most) => {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                if kept.len() + bytes.len() > *most {
+                    return Poll::Ready(Err(std::io::Error::other(
+                        "the response is longer than `limits.output`",
+                    )));
+                }
+                kept.extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+        })
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

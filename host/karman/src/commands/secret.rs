@@ -1,0 +1,74 @@
+use crate::app::App;
+use crate::held::Held;
+use clap::{Args, Subcommand};
+use karman_types::TaskError;
+use serde_json::json;
+use std::io::{IsTerminal, Read};
+
+/// No secret is longer than a store takes.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// `karman secret`
+#[derive(Args, Debug)]
+pub(crate) struct Secret {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Set a secret; its value comes from standard input, without the last line break
+    #[command(
+        after_help = "Examples:\n  karman secret set api-token < token.txt\n  pass show tiles | karman secret set tiles-token"
+    )]
+    Set(Set),
+    /// List the names of secrets
+    #[command(after_help = "Examples:\n  karman secret list\n  karman secret list --json")]
+    List,
+}
+
+#[derive(Args, Debug)]
+struct Set {
+    /// The name by which plugins read it
+    name: String,
+}
+
+impl Secret {
+    pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
+        match &self.verb {
+            Verb::Set(Set { name }) => set(app, name),
+            Verb::List => {
+                let names = Held::if_any(app)?
+                    .map(|held| held.secrets())
+                    .transpose()?
+                    .unwrap_or_default();
+                names
+                    .iter()
+                    .try_for_each(|name| app.output.result(|| name.clone(), || json!({ "name": name })))
+            }
+        }
+    }
+}
+
+fn set(app: &App, name: &str) -> Result<(), TaskError> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        app.output.note(format!("the value of `{name}`, then Ctrl-D:"));
+    }
+    let mut value = Vec::new();
+    let read = stdin.lock().take(MOST_BYTES).read_to_end(&mut value);
+    read.map_err(|error| TaskError::unavailable(format!("standard input cannot be read: {error}")))?;
+    if value.ends_with(b"\n") {
+        value.pop();
+    }
+    if value.is_empty() {
+        return Err(TaskError::invalid(format!("the value of `{name}` is empty"))
+            .with_field("value")
+            .with_hint(format!(
+                "give it on standard input: karman secret set {name} < FILE"
+            )));
+    }
+    Held::open(app)?.set_secret(name, value)?;
+    app.output
+        .result(|| format!("{name} is set"), || json!({ "name": name }))
+}

@@ -1,0 +1,150 @@
+use crate::cli;
+use crate::error;
+use bytes::Bytes;
+use clap::Args;
+use karman_types::{ByteSize, TaskError, parse_duration};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+/// How a call goes: for `run`, `dev` and `call`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CallArgs {
+    /// Media type of the input [default: by its extension or content]
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) content_type: Option<String>,
+    /// Metadata of the request; may be given again
+    #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = cli::pair)]
+    pub(crate) metadata: Vec<(String, String)>,
+    /// The time it may take, such as 200ms; its own limit binds besides
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) within: Option<Duration>,
+}
+
+/// What goes into a task.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) body: Bytes,
+    pub(crate) content_type: String,
+}
+
+impl Input {
+    /// Reads a file, or standard input for `-`; nothing gives an empty input.
+    ///
+    /// # Errors
+    /// `invalid` when the file is not there, `limit` when it has more than `most`.
+    pub(crate) fn read(
+        source: Option<&str>,
+        content_type: Option<&str>,
+        most: ByteSize,
+    ) -> Result<Self, TaskError> {
+        let body = match source {
+            None => Bytes::new(),
+            Some("-") => whole("standard input", std::io::stdin().lock(), most)?,
+            Some(path) => {
+                let path = Path::new(path);
+                whole(&path.display().to_string(), open(path)?, most)?
+            }
+        };
+        let guessed = || type_of(source.filter(|source| *source != "-").map(Path::new), &body);
+        Ok(Self {
+            content_type: content_type.map_or_else(|| guessed().to_owned(), str::to_owned),
+            body,
+        })
+    }
+}
+
+/// Opens an input file.
+///
+/// # Errors
+/// `invalid` when it is not there.
+pub(crate) fn open(path: &Path) -> Result<File, TaskError> {
+    let opened = File::open(path).map_err(|error| error::file(path, &error).with_field("input"))?;
+    match opened.metadata() {
+        Ok(data) if data.is_dir() => Err(TaskError::invalid(format!("{} is a folder", path.display()))
+            .with_hint("name a file, or - for standard input")),
+        _ => Ok(opened),
+    }
+}
+
+fn whole(name: &str, from: impl Read, most: ByteSize) -> Result<Bytes, TaskError> {
+    let mut bytes = Vec::new();
+    let read = from.take(most.0.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|error| TaskError::unavailable(format!("{name} cannot be read: {error}")))?;
+    if bytes.len() as u64 > most.0 {
+        return Err(
+            TaskError::limit(format!("{name} has more than the {most} that the plugin takes"))
+                .with_field("body")
+                .with_hint("split the input, or raise `limits.input` in the manifest"),
+        );
+    }
+    Ok(bytes.into())
+}
+
+/// The media type of an input, by its file's extension, else by its content; empty where neither says.
+pub(crate) fn type_of(path: Option<&Path>, body: &[u8]) -> &'static str {
+    let extension = path
+        .and_then(Path::extension)
+        .and_then(|text| text.to_str())
+        .unwrap_or_default();
+    match extension.to_ascii_lowercase().as_str() {
+        "cbor" => "application/cbor",
+        "csv" => "text/csv",
+        "gif" => "image/gif",
+        "htm" | "html" => "text/html",
+        "jpeg" | "jpg" => "image/jpeg",
+        "json" => "application/json",
+        "jsonl" | "ndjson" => "application/x-ndjson",
+        "log" | "txt" => "text/plain",
+        "md" => "text/markdown",
+        "mp3" => "audio/mpeg",
+        "mp4" => "video/mp4",
+        "npy" => "application/x-npy",
+        "pdf" => "application/pdf",
+        "pgm" => "image/x-portable-graymap",
+        "png" => "image/png",
+        "ppm" => "image/x-portable-pixmap",
+        "svg" => "image/svg+xml",
+        "tif" | "tiff" => "image/tiff",
+        "toml" => "application/toml",
+        "wav" => "audio/wav",
+        "webp" => "image/webp",
+        "xml" => "application/xml",
+        "yaml" | "yml" => "application/yaml",
+        _ if body.starts_with(b"\x89PNG\r\n\x1a\n") => "image/png",
+        _ if body.starts_with(b"\xff\xd8\xff") => "image/jpeg",
+        _ if is_json(body) => "application/json",
+        _ => "",
+    }
+}
+
+/// An object or a list: a bare number or word may be anything.
+fn is_json(body: &[u8]) -> bool {
+    let start = body.iter().find(|byte| !byte.is_ascii_whitespace());
+    matches!(start, Some(b'{' | b'[')) && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_is_guessed() {
+        assert_eq!(type_of(Some(Path::new("a/Seven.PNG")), b""), "image/png");
+        assert_eq!(type_of(None, b" {\"name\": \"Ada\"}\n"), "application/json");
+        assert_eq!(type_of(None, b"{ not json"), "");
+        assert_eq!(type_of(Some(Path::new("data")), b"[1]"), "application/json");
+        assert_eq!(type_of(None, b"7"), "");
+    }
+
+    #[test]
+    fn a_long_input_is_refused() {
+        let error = whole("it", &[0; 5][..], ByteSize(4)).unwrap_err();
+        assert_eq!(
+            (error.kind, error.field.as_deref()),
+            (karman_types::ErrorKind::Limit, Some("body"))
+        );
+        assert_eq!(whole("it", &[0; 4][..], ByteSize(4)).unwrap().len(), 4);
+    }
+}

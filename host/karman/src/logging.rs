@@ -1,0 +1,41 @@
+use crate::app::App;
+use karman_node::LogRing;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::{Layer, Registry, fmt};
+
+/// Sends events to standard error, from warnings on unless -v or -q say otherwise.
+pub(crate) fn start(app: &App) {
+    let lines = lines(app, LevelFilter::WARN, false);
+    let _ = tracing_subscriber::registry().with(lines).try_init();
+}
+
+/// The same for a node: what happens, with its time, and also into the ring that `karman node logs` shows.
+pub(crate) fn start_node(app: &App) -> LogRing {
+    let ring = LogRing::default();
+    let kept = ring.clone().with_filter(LevelFilter::INFO);
+    let _ = tracing_subscriber::registry()
+        .with(lines(app, LevelFilter::INFO, true))
+        .with(kept)
+        .try_init();
+    ring
+}
+
+fn lines(app: &App, usual: LevelFilter, timed: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
+    let level = match app.verbose {
+        _ if app.output.quiet => LevelFilter::ERROR,
+        0 => usual,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let layer = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(app.output.colour_err());
+    let layer = layer.with_target(app.verbose > 1);
+    match (app.output.json, timed) {
+        (true, _) => layer.json().with_filter(level).boxed(),
+        (_, true) => layer.with_filter(level).boxed(),
+        (_, false) => layer.without_time().with_filter(level).boxed(),
+    }
+}

@@ -1,0 +1,26 @@
+//! The command line of Karman: grammar, wiring and words; everything that it does is done by the crates below.
+//!
+//! `main` reads the arguments ([`cli`]), a command in [`commands`] does its work with what [`app`] gives it, and whatever
+//! goes wrong ends as one [`TaskError`](karman_types::TaskError): two lines on standard error and an exit code.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod app;
+mod cli;
+mod commands;
+mod control;
+mod error;
+mod held;
+mod input;
+mod load;
+mod logging;
+mod output;
+mod places;
+mod source;
+mod watch;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main().into()
+}

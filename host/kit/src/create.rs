@@ -1,0 +1,140 @@
+use crate::KitError;
+use include_dir::{Dir, include_dir};
+use karman_types::Language;
+use std::path::{Path, PathBuf};
+
+static RUST: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/rust");
+static C: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/c");
+static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/python");
+static JS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/js");
+static WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/task");
+
+/// The project's own world: the place to import more.
+const WORLD: &str = include_str!("../templates/plugin.wit");
+const IGNORED: &str = "/build\n/target\nnode_modules\n__pycache__\n";
+
+/// Writes a project that builds and runs as it is into `dir`, which must be empty or not exist: `karman.toml`, sources,
+/// `wit/` and a README. Gives the files written, relative to `dir`.
+///
+/// # Errors
+/// When the name does not suit a plugin, the folder has something in it, or a file cannot be written.
+pub fn create(dir: &Path, name: &str, lang: Language) -> Result<Vec<PathBuf>, KitError> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let letter_first = name.starts_with(|c: char| c.is_ascii_lowercase());
+    if !(letter_first && name.len() <= 64 && name.chars().all(plain)) {
+        return Err(KitError::Name { name: name.into() });
+    }
+    if std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(KitError::WrongLayout {
+            path: dir.into(),
+            problem: "is not empty; name a new folder".into(),
+        });
+    }
+    let template = match lang {
+        Language::Rust => &RUST,
+        Language::C => &C,
+        Language::Python => &PYTHON,
+        Language::Js => &JS,
+    };
+    let mut new = New {
+        dir,
+        name,
+        written: Vec::new(),
+    };
+    // The suffix keeps cargo and editors from taking a template for a project.
+    let as_named = |path: &Path| match path.extension() {
+        Some(suffix) if suffix == "in" => path.with_extension(""),
+        _ => path.into(),
+    };
+    new.folder(template, &as_named)?;
+    new.folder(&WIT, &|path| match path.starts_with("deps") {
+        true => Path::new("wit").join(path),
+        false => Path::new("wit/deps/task").join(path),
+    })?;
+    new.file(Path::new("wit/plugin.wit"), WORLD)?;
+    new.file(Path::new(".gitignore"), IGNORED)?;
+    new.written.sort();
+    Ok(new.written)
+}
+
+/// A project on its way to disk.
+struct New<'a> {
+    dir: &'a Path,
+    name: &'a str,
+    written: Vec<PathBuf>,
+}
+
+impl New<'_> {
+    fn folder(&mut self, folder: &Dir<'_>, place: &dyn Fn(&Path) -> PathBuf) -> Result<(), KitError> {
+        for file in folder.files() {
+            self.file(&place(file.path()), file.contents_utf8().unwrap_or_default())?;
+        }
+        folder.dirs().try_for_each(|inner| self.folder(inner, place))
+    }
+
+    fn file(&mut self, path: &Path, text: &str) -> Result<(), KitError> {
+        let whole = self.dir.join(path);
+        let parent = whole.parent().unwrap_or(self.dir);
+        std::fs::create_dir_all(parent).map_err(KitError::io(parent))?;
+        std::fs::write(&whole, text.replace("{{name}}", self.name)).map_err(KitError::io(&whole))?;
+        self.written.push(path.into());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Project;
+
+    #[test]
+    fn every_language_has_a_project_that_reads() {
+        for lang in [Language::Rust, Language::C, Language::Python, Language::Js] {
+            let dir = tempfile::tempdir().unwrap();
+            let written = create(dir.path(), "hello", lang).unwrap();
+            for file in [
+                "karman.toml",
+                "README.md",
+                ".gitignore",
+                "wit/plugin.wit",
+                "wit/deps/task/task.wit",
+            ] {
+                assert!(
+                    written.contains(&file.into()),
+                    "{lang:?} lacks {file}: {written:?}"
+                );
+            }
+            let project = Project::open(dir.path()).unwrap();
+            assert_eq!(project.manifest.name, "hello");
+            assert_eq!(project.language().unwrap(), lang);
+            let (resolve, world) = project.world().unwrap();
+            assert_eq!(resolve.worlds[world].exports.len(), 1);
+        }
+    }
+
+    #[test]
+    fn no_placeholder_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in create(dir.path(), "hello", Language::Rust).unwrap() {
+            let text = std::fs::read_to_string(dir.path().join(&file)).unwrap();
+            assert!(
+                !text.is_empty() && !text.contains("{{name}}"),
+                "{}",
+                file.display()
+            );
+        }
+    }
+
+    #[test]
+    fn bad_names_and_full_folders_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["", "Hello", "3d", "a b", "../up", &"a".repeat(65)] {
+            let error = create(dir.path(), name, Language::C).unwrap_err();
+            assert!(matches!(error, KitError::Name { .. }), "{error}");
+        }
+        std::fs::write(dir.path().join("mine"), "").unwrap();
+        let error = create(dir.path(), "hello", Language::C).unwrap_err();
+        assert!(error.to_string().contains("is not empty"), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

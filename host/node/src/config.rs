@@ -1,0 +1,287 @@
+use karman_package::PublicKey;
+use karman_types::{
+    ByteSize, Grant, GrantSet, KeyError, Limits, Manifest, Tier, World, from_toml, serde_duration,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A node's configuration: `node.toml`, each key of which can also be given as `KARMAN_KEY` (`KARMAN_CEILING__MEMORY` for
+/// a key of a table).
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct NodeConfig {
+    /// Where the node stands. Default `edge`.
+    pub tier: Tier,
+    /// Where it answers HTTP: tasks and HTTP plugins. Default `127.0.0.1:8080`.
+    pub listen: SocketAddr,
+    /// Takes only plugins signed by one of `trusted-keys`. Default false.
+    pub signed_only: bool,
+    /// Publishers that the operator trusts.
+    pub trusted_keys: Vec<PublicKey>,
+    /// The ONNX Runtime library; searched in the usual places when not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub onnxruntime: Option<PathBuf>,
+    /// The back-end for models: `auto`, `onnxruntime` or `tract`. Default `auto`: ONNX Runtime where it is found.
+    pub backend: BackendChoice,
+    /// What every plugin may have if it asks. Default: the models of this node, `nn:*`.
+    pub default_grants: Vec<Grant>,
+    /// The most that a plugin may ask for.
+    pub ceiling: Ceiling,
+    /// Values for `wasi:config`.
+    pub config: BTreeMap<String, String>,
+    /// Manifests of foreign components, by the name under which they are deployed.
+    pub foreign: BTreeMap<String, Foreign>,
+}
+
+/// Which back-end runs models.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BackendChoice {
+    /// ONNX Runtime where its library is found, else tract.
+    #[default]
+    Auto,
+    /// ONNX Runtime or nothing.
+    OnnxRuntime,
+    /// The built-in one.
+    Tract,
+}
+
+/// The most that a plugin may ask for; what is left out stays as [`Limits::ceiling`] has it.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Ceiling {
+    /// See [`Limits::memory`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ByteSize>,
+    /// See [`Limits::time`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Time>,
+    /// See [`Limits::concurrency`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// See [`Limits::input`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<ByteSize>,
+    /// See [`Limits::output`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<ByteSize>,
+}
+
+/// A duration in a configuration, written `200 ms`.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct Time(#[serde(with = "serde_duration")] pub Duration);
+
+/// What a foreign component may do: it has no manifest to ask with.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Foreign {
+    /// Its grants; what stands here is also allowed.
+    pub grants: Vec<Grant>,
+    /// What it may use.
+    pub limits: Limits,
+    /// Whether instances stay between calls.
+    pub warm: bool,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self {
+            tier: Tier::default(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            signed_only: false,
+            trusted_keys: Vec::new(),
+            onnxruntime: None,
+            backend: BackendChoice::default(),
+            default_grants: vec![Grant::Model("*".into())],
+            ceiling: Ceiling::default(),
+            config: BTreeMap::new(),
+            foreign: BTreeMap::new(),
+        }
+    }
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It does not say what it should.
+    #[error("{path}: {source}")]
+    Key {
+        /// The file, or the environment.
+        path: PathBuf,
+        /// What is wrong.
+        source: KeyError,
+    },
+}
+
+impl NodeConfig {
+    /// The file's configuration, or the default where there is no file, overlaid with variables of the environment.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a key is unknown or has a wrong value.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let text = match file {
+            None => String::new(),
+            Some(path) => std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+                path: path.into(),
+                source,
+            })?,
+        };
+        let key_error = |source| ConfigError::Key {
+            path: file.unwrap_or(Path::new("node.toml")).into(),
+            source,
+        };
+        let config: Self = from_toml(&text).map_err(key_error)?;
+        let overrides = overrides(environment);
+        if overrides.is_empty() {
+            return Ok(config);
+        }
+        let mut table: toml::Table = from_toml(&text).map_err(key_error)?;
+        overlay(&mut table, overrides);
+        let text = toml::to_string(&table).expect("a table that was read can be written");
+        from_toml(&text).map_err(|source| ConfigError::Key {
+            path: "the environment (KARMAN_…)".into(),
+            source,
+        })
+    }
+
+    /// The most that a plugin may ask for on this node.
+    pub fn ceiling(&self) -> Limits {
+        let most = Limits::ceiling();
+        let given = &self.ceiling;
+        Limits {
+            memory: given.memory.unwrap_or(most.memory),
+            time: given.time.map_or(most.time, |time| time.0),
+            concurrency: given.concurrency.unwrap_or(most.concurrency),
+            input: given.input.unwrap_or(most.input),
+            output: given.output.unwrap_or(most.output),
+            ..most
+        }
+    }
+
+    /// What every plugin may have if it asks.
+    pub fn default_grants(&self) -> GrantSet {
+        self.default_grants.iter().cloned().collect()
+    }
+
+    /// The manifest for a component of this name that brings none.
+    pub fn foreign(&self, name: &str, world: World) -> Manifest {
+        let mut manifest = Manifest::foreign(name, world);
+        if let Some(foreign) = self.foreign.get(&manifest.name) {
+            manifest.asks = foreign.grants.clone();
+            manifest.limits = foreign.limits.clone();
+            manifest.warm = foreign.warm;
+        }
+        manifest
+    }
+}
+
+/// The top-level keys that a variable may set; other variables of the same prefix are not configuration.
+const KEYS: [&str; 10] = [
+    "tier",
+    "listen",
+    "signed-only",
+    "trusted-keys",
+    "onnxruntime",
+    "backend",
+    "default-grants",
+    "ceiling",
+    "config",
+    "foreign",
+];
+
+fn overrides(environment: impl Iterator<Item = (String, String)>) -> Vec<(Vec<String>, String)> {
+    environment
+        .filter_map(|(name, value)| {
+            let path = name
+                .strip_prefix("KARMAN_")?
+                .split("__")
+                .map(|part| part.to_lowercase().replace('_', "-"));
+            let path: Vec<String> = path.collect();
+            KEYS.contains(&path[0].as_str()).then_some((path, value))
+        })
+        .collect()
+}
+
+fn overlay(table: &mut toml::Table, overrides: Vec<(Vec<String>, String)>) {
+    for (path, value) in overrides {
+        let (last, parents) = path.split_last().expect("a name has at least one part");
+        let mut table = &mut *table;
+        for parent in parents {
+            let entry = table
+                .entry(parent.clone())
+                .or_insert_with(|| toml::Table::new().into());
+            if !entry.is_table() {
+                *entry = toml::Table::new().into();
+            }
+            table = entry.as_table_mut().expect("made a table above");
+        }
+        table.insert(last.clone(), read_value(value));
+    }
+}
+
+/// `true`, `3`, `["a"]` as TOML has them; anything else is a text.
+fn read_value(text: String) -> toml::Value {
+    toml::from_str::<toml::Table>(&format!("value = {text}"))
+        .ok()
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or(toml::Value::String(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str, variables: &[(&str, &str)]) -> Result<NodeConfig, ConfigError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.toml");
+        std::fs::write(&path, text).unwrap();
+        NodeConfig::load(
+            Some(&path),
+            variables
+                .iter()
+                .map(|(name, value)| ((*name).into(), (*value).into())),
+        )
+    }
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        assert_eq!(load("", &[]).unwrap().listen.port(), 8080);
+    }
+
+    #[test]
+    fn variables_win_over_the_file() {
+        let config = load(
+            "tier = \"fog\"\nsigned-only = true\n[ceiling]\nmemory = \"1 MiB\"",
+            &[
+                ("KARMAN_TIER", "space"),
+                ("KARMAN_CEILING__MEMORY", "2 MiB"),
+                ("KARMAN_TOOLS", "/x"),
+            ],
+        )
+        .unwrap();
+        assert_eq!((config.tier, config.signed_only), (Tier::Space, true));
+        assert_eq!(config.ceiling().memory, ByteSize::mib(2));
+    }
+
+    #[test]
+    fn a_misspelt_key_names_the_nearest() {
+        let error = load("lisen = \"127.0.0.1:1\"", &[]).unwrap_err().to_string();
+        assert!(error.contains("did you mean `listen`?"), "{error}");
+    }
+}

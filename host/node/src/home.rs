@@ -1,0 +1,58 @@
+use karman_store::{OpenError, Store};
+use karman_types::TaskError;
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A node's folder. Its store is opened when it is first needed, so that a command that needs no state starts at once and
+/// runs beside a node that holds it.
+#[derive(Clone)]
+pub struct Home(Arc<Inner>);
+
+struct Inner {
+    folder: PathBuf,
+    store: Mutex<Option<Store>>,
+}
+
+impl Home {
+    /// The node's folder; it is made when something is first kept there.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self(Arc::new(Inner {
+            folder: folder.into(),
+            store: Mutex::default(),
+        }))
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.0.folder
+    }
+
+    /// The socket on which a running node takes orders of its operator.
+    pub fn control_socket(&self) -> PathBuf {
+        self.0.folder.join("control.sock")
+    }
+
+    /// The store, opened if it was not.
+    ///
+    /// # Errors
+    /// `unavailable` while another process (a running node) holds it, `internal` when it is damaged.
+    pub fn store(&self) -> Result<Store, TaskError> {
+        let mut store = self.0.store.lock();
+        if let Some(store) = &*store {
+            return Ok(store.clone());
+        }
+        let opened = Store::open(&self.0.folder).map_err(open_error)?;
+        *store = Some(opened.clone());
+        Ok(opened)
+    }
+}
+
+fn open_error(error: OpenError) -> TaskError {
+    match error {
+        OpenError::Locked { .. } => TaskError::unavailable(error.to_string()).with_hint(
+            "a node is running there: ask it with `karman call`, or name another folder with --state",
+        ),
+        _ => TaskError::internal(error.to_string()),
+    }
+}

@@ -1,0 +1,37 @@
+//! One running node: its folder, its plugins, and the listeners that answer for them.
+//!
+//! A [`Runtime`] is the engine with this node's store, models and settings behind it: enough to run one plugin
+//! (`karman run`, `karman serve`). A [`Node`] adds the [`Plugins`] that stay: deployed once, loaded at every start, upgraded
+//! while calls go on. It answers `POST /tasks/NAME`, `/http/NAME/…`, `/healthz`, `/readyz` and `/metrics` on its address,
+//! and its operator on a Unix socket in its folder. Nothing here decides or computes: it wires the crates below together.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! use karman_node::{LogRing, Node, NodeConfig, RuntimeOptions};
+//!
+//! let folder = tempfile::tempdir().unwrap();
+//! let options =
+//!     RuntimeOptions { state: folder.path().join("state"), cache: folder.path().join("cache"), program: None };
+//! let node = Node::start(NodeConfig::default(), options, LogRing::default()).await.unwrap();
+//! assert!(node.status().plugins.is_empty());
+//! # });
+//! ```
+#![forbid(unsafe_code)]
+
+mod config;
+mod home;
+mod listener;
+mod logs;
+mod node;
+mod plugins;
+mod runtime;
+mod services;
+
+pub use config::{BackendChoice, Ceiling, ConfigError, Foreign, NodeConfig, Time};
+pub use home::Home;
+pub use listener::{HeldModel, Listener, ShutDown, serve_plugin};
+pub use logs::{LogEvent, LogRing};
+pub use node::{Node, NodeStatus};
+pub use plugins::{DeployOptions, Deployed, PluginStatus, Plugins};
+pub use runtime::{Runtime, RuntimeOptions};
+pub use services::{ModelSource, NodeModels};

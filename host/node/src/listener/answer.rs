@@ -1,0 +1,52 @@
+use axum::response::{IntoResponse, Json};
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use karman_types::TaskError;
+use serde_json::{Value, json};
+
+/// An error as the body of an answer: the fields of the command line's `--json` errors.
+pub(crate) fn error_json(error: &TaskError) -> Value {
+    let mut body = json!({ "code": error.kind, "message": error.message });
+    if let Some(hint) = &error.hint {
+        body["hint"] = hint.as_str().into();
+    }
+    if let Some(field) = &error.field {
+        body["field"] = field.as_str().into();
+    }
+    body
+}
+
+pub(crate) fn status(error: &TaskError) -> StatusCode {
+    match error.field.as_deref() {
+        // A body over its limit has a status of its own; so has a limit on how many may call at once.
+        Some("body") => StatusCode::PAYLOAD_TOO_LARGE,
+        _ => StatusCode::from_u16(error.kind.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
+
+pub(crate) fn error_response(error: &TaskError) -> Response<Full<Bytes>> {
+    let body = Full::new(error_json(error).to_string().into());
+    let mut response = Response::new(body);
+    *response.status_mut() = status(error);
+    response.headers_mut().insert(
+        http::header::CONTENT_TYPE,
+        http::HeaderValue::from_static("application/json"),
+    );
+    response
+}
+
+/// Lets handlers use `?` on task errors.
+pub(crate) struct Refusal(pub(crate) TaskError);
+
+impl From<TaskError> for Refusal {
+    fn from(error: TaskError) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> axum::response::Response {
+        (status(&self.0), Json(error_json(&self.0))).into_response()
+    }
+}

@@ -1,0 +1,158 @@
+//! What the node holds besides plugins, for its operator: models, secrets, and grants by identity.
+
+use super::answer::Refusal;
+use crate::node::Node;
+use crate::services::{blocking, store_error};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::response::Json;
+use axum::routing::{get, post};
+use karman_store::{Model, ModelInfo, Store, StoreError};
+use karman_types::{Digest, Grant, GrantSet, TaskError};
+use serde::{Deserialize, Serialize};
+
+/// A model as `karman model list` shows it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct HeldModel {
+    /// By which tasks load it.
+    pub name: String,
+    /// The digest of its file.
+    pub digest: Digest,
+    /// The length of its file in bytes.
+    pub bytes: u64,
+    /// What else is known of it.
+    pub info: ModelInfo,
+}
+
+impl From<Model> for HeldModel {
+    fn from(
+        Model {
+            name,
+            digest,
+            bytes,
+            info,
+        }: Model,
+    ) -> Self {
+        Self {
+            name,
+            digest,
+            bytes,
+            info,
+        }
+    }
+}
+
+/// The operator's routes to them.
+pub(crate) fn router() -> Router<Node> {
+    Router::new()
+        .route("/grants", get(allowed).post(allow).delete(revoke))
+        .route("/models", get(models))
+        .route("/models/{name}", post(add_model))
+        .route("/secrets", get(secrets))
+        .route("/secrets/{name}", post(set_secret))
+}
+
+async fn with<T: Send + 'static>(
+    node: &Node,
+    step: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+) -> Result<Json<T>, Refusal> {
+    let home = node.runtime().home().clone();
+    Ok(Json(
+        blocking(move || step(&home.store()?).map_err(store_error)).await?,
+    ))
+}
+
+#[derive(Deserialize)]
+struct Whose {
+    identity: String,
+}
+
+async fn allowed(
+    State(node): State<Node>,
+    Query(Whose { identity }): Query<Whose>,
+) -> Result<Json<GrantSet>, Refusal> {
+    with(&node, move |store| store.grants().get(&identity)).await
+}
+
+async fn allow(
+    State(node): State<Node>,
+    Query(whose): Query<Whose>,
+    Json(grants): Json<Vec<Grant>>,
+) -> Result<Json<GrantSet>, Refusal> {
+    change(&node, whose.identity, grants, false).await
+}
+
+async fn revoke(
+    State(node): State<Node>,
+    Query(whose): Query<Whose>,
+    Json(grants): Json<Vec<Grant>>,
+) -> Result<Json<GrantSet>, Refusal> {
+    change(&node, whose.identity, grants, true).await
+}
+
+/// A plugin that serves is loaded again, so that the change binds from its next call on.
+async fn change(
+    node: &Node,
+    identity: String,
+    grants: Vec<Grant>,
+    revoke: bool,
+) -> Result<Json<GrantSet>, Refusal> {
+    let serving = node
+        .plugins()
+        .list()
+        .into_iter()
+        .find(|plugin| plugin.identity == identity);
+    if let Some(plugin) = serving {
+        node.plugins().grant(&plugin.name, &grants, revoke).await?;
+        return with(node, move |store| store.grants().get(&identity)).await;
+    }
+    with(node, move |store| match revoke {
+        true => store.grants().revoke(&identity, &grants),
+        false => store.grants().allow(&identity, &grants),
+    })
+    .await
+}
+
+async fn models(State(node): State<Node>) -> Result<Json<Vec<HeldModel>>, Refusal> {
+    with(&node, |store| {
+        Ok(store.models().list()?.into_iter().map(HeldModel::from).collect())
+    })
+    .await
+}
+
+#[derive(Deserialize)]
+struct About {
+    #[serde(default)]
+    info: String,
+}
+
+async fn add_model(
+    State(node): State<Node>,
+    Path(name): Path<String>,
+    Query(About { info }): Query<About>,
+    file: Bytes,
+) -> Result<Json<HeldModel>, Refusal> {
+    let info: ModelInfo = match info.is_empty() {
+        true => ModelInfo::default(),
+        false => serde_json::from_str(&info).map_err(|error| {
+            TaskError::invalid(format!("`info` is no JSON object: {error}")).with_field("info")
+        })?,
+    };
+    with(&node, move |store| {
+        store.models().add(&name, &file, None, info).map(HeldModel::from)
+    })
+    .await
+}
+
+async fn secrets(State(node): State<Node>) -> Result<Json<Vec<String>>, Refusal> {
+    with(&node, |store| store.secrets().list()).await
+}
+
+async fn set_secret(
+    State(node): State<Node>,
+    Path(name): Path<String>,
+    value: Bytes,
+) -> Result<Json<()>, Refusal> {
+    with(&node, move |store| store.secrets().set(&name, &value)).await
+}

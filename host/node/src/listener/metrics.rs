@@ -1,0 +1,102 @@
+//! `/metrics` in the OpenMetrics text format, under the names of OpenTelemetry's FaaS conventions.
+
+use crate::node::Node;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use karman_engine::Plugin;
+use karman_types::ErrorKind;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+use std::sync::Arc;
+
+pub(crate) async fn show(State(node): State<Node>) -> Response {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Plugins(node.plugins().all())));
+    let mut body = String::new();
+    // Writing to a string cannot fail.
+    let _ = text::encode(&mut body, &registry);
+    let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    ([(header::CONTENT_TYPE, kind)], body).into_response()
+}
+
+#[derive(Debug)]
+struct Plugins(Vec<Arc<Plugin>>);
+
+impl Plugins {
+    fn family<M: EncodeMetric>(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help, unit, kind): (&str, &str, Option<&Unit>, MetricType),
+        metric: impl Fn(&Plugin) -> M,
+    ) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(name, help, unit, kind)?;
+        for plugin in &self.0 {
+            let labels = [("faas_name", plugin.manifest().name.as_str())];
+            metric(plugin).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for Plugins {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        use MetricType::{Counter, Gauge, Histogram};
+        let e = &mut encoder;
+        self.family(
+            e,
+            ("faas_invocations", "Calls that ended", None, Counter),
+            |plugin| ConstCounter::new(plugin.stats().calls()),
+        )?;
+        self.family(
+            e,
+            ("faas_coldstarts", "Instances made", None, Counter),
+            |plugin| ConstCounter::new(plugin.stats().cold_starts()),
+        )?;
+        self.family(
+            e,
+            ("karman_plugin_running", "Calls under way", None, Gauge),
+            |plugin| ConstGauge::new(plugin.stats().running() as i64),
+        )?;
+        self.family(e, ("karman_plugin_fuel", "Fuel used", None, Counter), |plugin| {
+            ConstCounter::new(plugin.stats().fuel())
+        })?;
+        self.family(
+            e,
+            (
+                "faas_mem_usage",
+                "Most memory of one instance",
+                Some(&Unit::Bytes),
+                Gauge,
+            ),
+            |plugin| ConstGauge::new(plugin.stats().memory_peak() as i64),
+        )?;
+        self.family(
+            e,
+            (
+                "faas_invoke_duration",
+                "Time of a call",
+                Some(&Unit::Seconds),
+                Histogram,
+            ),
+            |plugin| plugin.stats().latency().clone(),
+        )?;
+        let mut errors =
+            e.encode_descriptor("faas_errors", "Calls that ended with an error", None, Counter)?;
+        for plugin in &self.0 {
+            for kind in ErrorKind::ALL {
+                let labels = [
+                    ("faas_name", plugin.manifest().name.as_str()),
+                    ("error_type", kind.as_str()),
+                ];
+                ConstCounter::new(plugin.stats().errors(kind)).encode(errors.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}

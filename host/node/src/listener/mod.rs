@@ -1,0 +1,15 @@
+//! What a node answers: HTTP plugins, tasks, health and metrics on its address; its operator on a socket in its folder.
+
+mod answer;
+mod connections;
+mod control;
+mod held;
+mod metrics;
+mod plugin;
+mod public;
+
+pub use connections::{Listener, ShutDown};
+pub(crate) use control::serve_control;
+pub use held::HeldModel;
+pub use plugin::serve_plugin;
+pub(crate) use public::serve_public;

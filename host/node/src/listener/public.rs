@@ -1,0 +1,171 @@
+use super::answer::Refusal;
+use super::connections::{Listener, ShutDown};
+use super::{metrics, plugin};
+use crate::node::Node;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use karman_engine::CallReport;
+use karman_types::{TaskError, TaskRequest, TaskResponse, parse_duration};
+use std::time::Duration;
+use tower_service::Service;
+
+/// Headers of this prefix are the metadata of a request or response.
+const METADATA: &str = "karman-meta-";
+/// The time that the caller gives: `200 ms`.
+const WITHIN: &str = "karman-within";
+
+/// Answers on the node's address: `/http/NAME/…` goes to HTTP plugins, the rest is ours.
+pub(crate) async fn serve_public(listener: Listener, node: Node, shut_down: &ShutDown) {
+    let router = Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics::show))
+        .route("/tasks/{*name}", post(call))
+        .fallback(|| async {
+            Refusal(TaskError::invalid("no such path").with_hint("POST /tasks/NAME, or /http/NAME/…"))
+        })
+        .with_state(node.clone());
+    let service = move |request| answer(node.clone(), router.clone(), request);
+    listener.serve(service, shut_down).await;
+}
+
+async fn answer(node: Node, mut router: Router, mut request: Request<Incoming>) -> Response<Body> {
+    if let Some((name, rest)) = plugin_path(request.uri()) {
+        return match node.plugins().find(&name) {
+            Ok(slot) => {
+                *request.uri_mut() = rest;
+                plugin::answer(node.runtime().clone(), slot.current(), request)
+                    .await
+                    .map(Body::new)
+            }
+            Err(error) => Refusal(error).into_response(),
+        };
+    }
+    router
+        .call(request.map(Body::new))
+        .await
+        .unwrap_or_else(|never| match never {})
+}
+
+/// `/http/NAME/rest?query` is `/rest?query` of that plugin.
+fn plugin_path(uri: &Uri) -> Option<(String, Uri)> {
+    let path = uri.path_and_query()?.as_str().strip_prefix("/http/")?;
+    let end = path.find(['/', '?']).unwrap_or(path.len());
+    let rest = match &path[end..] {
+        rest if rest.starts_with('/') => rest.to_owned(),
+        rest => format!("/{rest}"),
+    };
+    Some((path[..end].to_owned(), rest.parse().ok()?))
+}
+
+async fn ready(State(node): State<Node>) -> (StatusCode, &'static str) {
+    match node.is_ready() {
+        true => (StatusCode::OK, "ready\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
+    }
+}
+
+/// `POST /tasks/NAME`: the body is the task's input, the answer's body its output. A direct call: nothing is written down.
+pub(crate) async fn call(
+    State(node): State<Node>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response<Body>, Refusal> {
+    let slot = node.plugins().find(&name)?;
+    let most = slot.current().limits().input;
+    let body = Limited::new(body, most.as_usize())
+        .collect()
+        .await
+        .map_err(|error| {
+            TaskError::limit(format!("the body cannot be read up to {most}: {error}")).with_field("body")
+        })?;
+    let request = TaskRequest {
+        content_type: text(headers.get(header::CONTENT_TYPE)),
+        metadata: metadata(&headers),
+        body: body.to_bytes(),
+    };
+    let context = node.runtime().context(within(&headers)?);
+    let (response, report) = slot.call(request, context).await?;
+    Ok(response_of(response, &report))
+}
+
+fn text(value: Option<&HeaderValue>) -> String {
+    value
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn metadata(headers: &HeaderMap) -> Vec<(String, String)> {
+    headers
+        .iter()
+        .filter_map(|(name, value)| {
+            Some((
+                name.as_str().strip_prefix(METADATA)?.to_owned(),
+                text(Some(value)),
+            ))
+        })
+        .collect()
+}
+
+fn within(headers: &HeaderMap) -> Result<Option<Duration>, TaskError> {
+    let Some(value) = headers.get(WITHIN) else {
+        return Ok(None);
+    };
+    parse_duration(&text(Some(value)))
+        .map(Some)
+        .map_err(|error| TaskError::invalid(error.to_string()).with_field(WITHIN))
+}
+
+fn response_of(response: TaskResponse, report: &CallReport) -> Response<Body> {
+    let mut answer = Response::new(Body::from(Bytes::from(response.body)));
+    let headers = answer.headers_mut();
+    if let Ok(value) = HeaderValue::try_from(response.content_type) {
+        headers.insert(header::CONTENT_TYPE, value);
+    }
+    headers.insert(
+        "karman-took-us",
+        HeaderValue::from(report.took.as_micros() as u64),
+    );
+    headers.insert("karman-memory-peak", HeaderValue::from(report.memory_peak));
+    if let Some(Ok(ran_on)) = report.ran_on.as_deref().map(HeaderValue::from_str) {
+        headers.insert("karman-ran-on", ran_on);
+    }
+    for (name, value) in response.metadata {
+        // What is no header (a line break, say) is left out rather than let through.
+        if let (Ok(name), Ok(value)) = (
+            header::HeaderName::try_from(format!("{METADATA}{name}")),
+            HeaderValue::try_from(value),
+        ) {
+            headers.append(name, value);
+        }
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_sees_the_path_below_its_name() {
+        for (path, name, rest) in [
+            ("/http/a/b?c=d", "a", "/b?c=d"),
+            ("/http/a", "a", "/"),
+            ("/http/a?c", "a", "/?c"),
+            ("/http/a/", "a", "/"),
+        ] {
+            let (found, uri) = plugin_path(&path.parse().unwrap()).unwrap();
+            assert_eq!((found.as_str(), uri.to_string().as_str()), (name, rest));
+        }
+        assert!(plugin_path(&"/tasks/a".parse().unwrap()).is_none());
+    }
+}

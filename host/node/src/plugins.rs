@@ -1,0 +1,334 @@
+//! The plugins that a node holds: what is in its store, loaded and ready under its name.
+
+use crate::runtime::Runtime;
+use crate::services::store_error;
+use karman_engine::{Plugin, Slot, StateMoved};
+use karman_package::{Identity, Package, ReadLimits};
+use karman_store::{Downgrade, NewPlugin};
+use karman_types::{ErrorKind, Grant, GrantSet, TaskError};
+use parking_lot::RwLock;
+use semver::Version;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// The plugins of a node by name.
+pub struct Plugins {
+    runtime: OnceLock<Runtime>,
+    slots: RwLock<BTreeMap<String, Arc<Slot>>>,
+    changing: tokio::sync::Mutex<()>,
+}
+
+/// How a deployment may go.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct DeployOptions {
+    /// Grants what the plugin newly asks for instead of waiting for the operator.
+    pub grant_asked: bool,
+    /// Lets an older version replace a newer one.
+    pub downgrade: bool,
+    /// Lets a plugin of another identity take over the name.
+    pub replace: bool,
+}
+
+/// What a deployment did.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Deployed {
+    /// The plugin's name.
+    pub name: String,
+    /// Its version.
+    pub version: Version,
+    /// The digest of its file.
+    pub id: String,
+    /// The version that it replaced.
+    pub replaced: Option<Version>,
+    /// What it asks for and holds.
+    pub granted: GrantSet,
+    /// What it asks for and does not hold.
+    pub refused: GrantSet,
+    /// Bytes of state that moved over from the version before, for a warm plugin.
+    pub state_moved: Option<usize>,
+    /// Whether state of the version before was dropped.
+    pub state_dropped: bool,
+}
+
+/// One plugin as `karman top`, `/plugins` and `inspect` list it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct PluginStatus {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: Version,
+    /// The digest of its file.
+    pub id: String,
+    /// What its grants belong to.
+    pub identity: String,
+    /// The interface that it exports.
+    pub world: String,
+    /// What it holds.
+    pub granted: GrantSet,
+    /// Calls that ended.
+    pub calls: u64,
+    /// Calls under way.
+    pub running: u64,
+    /// Calls that ended with an error.
+    pub errors: u64,
+    /// The most bytes of memory that one instance used.
+    pub memory_peak: u64,
+}
+
+impl Plugins {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            runtime: OnceLock::new(),
+            slots: RwLock::default(),
+            changing: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Gives the table its runtime, whose `invoke` already points here, and loads what the store holds. A plugin that no
+    /// longer loads is logged and left out; the node runs without it.
+    pub(crate) async fn start(&self, runtime: Runtime) -> Result<(), TaskError> {
+        let store = runtime.home().store()?;
+        let _ = self.runtime.set(runtime);
+        for record in store
+            .plugins()
+            .list()
+            .map_err(store_error)?
+            .into_iter()
+            .filter(|record| record.enabled)
+        {
+            let loaded = match store.plugins().component(&record.identity) {
+                Ok(bytes) => {
+                    self.load(bytes.to_vec(), record.name.clone(), record.granted)
+                        .await
+                }
+                Err(error) => Err(store_error(error)),
+            };
+            let started = match loaded {
+                Ok(plugin) => self.put(&record.name, plugin).await.map(|_| ()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = started {
+                tracing::error!(plugin = record.name, %error, "a plugin of this node does not start");
+            }
+        }
+        Ok(())
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime
+            .get()
+            .expect("start is called before the table is shared")
+    }
+
+    /// The plugin that serves under this name.
+    ///
+    /// # Errors
+    /// `unavailable` when there is none.
+    pub fn find(&self, name: &str) -> Result<Arc<Slot>, TaskError> {
+        self.slots.read().get(name).cloned().ok_or_else(|| {
+            TaskError::unavailable(format!("this node has no task `{name}`")).with_hint("karman deploy FILE")
+        })
+    }
+
+    /// Every plugin with what it did.
+    pub fn list(&self) -> Vec<PluginStatus> {
+        self.slots
+            .read()
+            .values()
+            .map(|slot| status(&slot.current()))
+            .collect()
+    }
+
+    /// Every plugin that serves now.
+    pub fn all(&self) -> Vec<Arc<Plugin>> {
+        self.slots.read().values().map(|slot| slot.current()).collect()
+    }
+
+    /// Puts a plugin into service: verified, checked and, once it serves, kept across restarts. What it newly asks for waits
+    /// for the operator's word; an older version, or another publisher under the same name, needs the option that says so.
+    ///
+    /// # Errors
+    /// `denied` for what needs the operator's word, those of [`karman_engine::LoadError`] for what does not load; the version
+    /// before goes on serving.
+    pub async fn deploy(
+        &self,
+        bytes: Vec<u8>,
+        name: &str,
+        options: DeployOptions,
+    ) -> Result<Deployed, TaskError> {
+        let _one_at_a_time = self.changing.lock().await;
+        let package =
+            Package::read(&bytes, &ReadLimits::default()).map_err(karman_engine::LoadError::from)?;
+        let foreign = || self.runtime().config().foreign(name, package.world);
+        let manifest = package.manifest.clone().unwrap_or_else(foreign);
+        let (name, identity) = (manifest.name.clone(), package.identity());
+        let before = self.slots.read().get(&name).map(|slot| slot.current());
+        self.check_succession(before.as_deref(), &identity, &manifest.version, options)?;
+
+        let store = self.runtime().home().store()?;
+        let key = identity.to_string();
+        let allowed = store.grants().get(&key).map_err(store_error)?;
+        let plugin = self.load(bytes.clone(), name.clone(), allowed.clone()).await?;
+        let asked: GrantSet = manifest.asks.iter().cloned().collect();
+        let missing: Vec<Grant> = asked.beyond(plugin.grants()).cloned().collect();
+        let plugin = match (missing.is_empty(), options.grant_asked) {
+            (true, _) => plugin,
+            (false, true) => {
+                let allowed = store.grants().allow(&key, &missing).map_err(store_error)?;
+                self.load(bytes.clone(), name.clone(), allowed).await?
+            }
+            (false, false) => return Err(waits_for_operator(&name, &missing)),
+        };
+        let moved = self.put(&name, plugin.clone()).await?;
+        let publisher = package.publisher.map(|key| key.to_string());
+        let new = NewPlugin {
+            identity: &key,
+            name: &name,
+            version: manifest.version.clone(),
+            world: package.world,
+            publisher: publisher.as_deref(),
+            component: &bytes,
+        };
+        let kept = store
+            .plugins()
+            .install(&new, Downgrade::Allow)
+            .map_err(store_error);
+        if let (Err(_), Some(before)) = (&kept, before.clone()) {
+            self.put(&name, before).await?;
+        }
+        kept?;
+        if let Some(before) = &before
+            && before.identity() != identity
+        {
+            let _ = store.plugins().remove(&before.identity().to_string());
+        }
+        tracing::info!(plugin = name, version = %manifest.version, "deployed");
+        Ok(Deployed {
+            id: plugin.package().id.to_string(),
+            version: manifest.version,
+            replaced: before.map(|before| before.manifest().version.clone()),
+            granted: plugin.grants().clone(),
+            refused: asked.beyond(plugin.grants()).cloned().collect(),
+            state_moved: if let StateMoved::Moved(bytes) = moved {
+                Some(bytes)
+            } else {
+                None
+            },
+            state_dropped: moved == StateMoved::Dropped,
+            name,
+        })
+    }
+
+    /// Takes a plugin out of service; calls in flight finish.
+    ///
+    /// # Errors
+    /// `unavailable` when there is none of that name.
+    pub async fn undeploy(&self, name: &str) -> Result<(), TaskError> {
+        let _one_at_a_time = self.changing.lock().await;
+        let identity = self.find(name)?.current().identity().to_string();
+        self.runtime()
+            .home()
+            .store()?
+            .plugins()
+            .remove(&identity)
+            .map_err(store_error)?;
+        self.slots.write().remove(name);
+        Ok(())
+    }
+
+    /// Allows or revokes grants of a plugin. They bind from its next call on.
+    ///
+    /// # Errors
+    /// `unavailable` when there is no such plugin, `invalid` when a wider grant still allows what is revoked.
+    pub async fn grant(&self, name: &str, grants: &[Grant], revoke: bool) -> Result<GrantSet, TaskError> {
+        let _one_at_a_time = self.changing.lock().await;
+        let slot = self.find(name)?;
+        let identity = slot.current().identity().to_string();
+        let store = self.runtime().home().store()?;
+        let allowed = match revoke {
+            true => store.grants().revoke(&identity, grants),
+            false => store.grants().allow(&identity, grants),
+        }
+        .map_err(store_error)?;
+        let bytes = store.plugins().component(&identity).map_err(store_error)?;
+        let plugin = self.load(bytes.to_vec(), name.to_owned(), allowed).await?;
+        self.put(name, plugin.clone()).await?;
+        Ok(plugin.grants().clone())
+    }
+
+    async fn load(&self, bytes: Vec<u8>, name: String, allowed: GrantSet) -> Result<Arc<Plugin>, TaskError> {
+        let runtime = self.runtime().clone();
+        crate::services::blocking(move || runtime.load(&bytes, &name, &allowed)).await
+    }
+
+    /// Lets this version serve; a check that fails leaves the one before in place.
+    async fn put(&self, name: &str, plugin: Arc<Plugin>) -> Result<StateMoved, TaskError> {
+        let context = self.runtime().context(None);
+        let slot = self.slots.read().get(name).cloned();
+        if let Some(slot) = slot {
+            return Ok(slot.upgrade(plugin, context).await?);
+        }
+        let slot = Arc::new(Slot::new(plugin, context).await?);
+        self.slots.write().insert(name.to_owned(), slot);
+        Ok(StateMoved::None)
+    }
+
+    fn check_succession(
+        &self,
+        before: Option<&Plugin>,
+        identity: &Identity,
+        version: &Version,
+        options: DeployOptions,
+    ) -> Result<(), TaskError> {
+        let Some(before) = before else { return Ok(()) };
+        let (name, old) = (&before.manifest().name, &before.manifest().version);
+        if version < old && !options.downgrade {
+            return Err(
+                TaskError::denied(format!("`{name}` {version} is older than {old}, which serves"))
+                    .with_field("version")
+                    .with_hint("pass --downgrade if you mean it"),
+            );
+        }
+        let both_unsigned = matches!(
+            (&before.identity(), identity),
+            (Identity::Digest(_), Identity::Digest(_))
+        );
+        if before.identity() != *identity && !both_unsigned && !options.replace {
+            return Err(TaskError::denied(format!(
+                "`{name}` serves for {}, not {}",
+                before.identity().short(),
+                identity.short()
+            ))
+            .with_hint("pass --replace if another publisher may take the name over"));
+        }
+        Ok(())
+    }
+}
+
+fn waits_for_operator(name: &str, missing: &[Grant]) -> TaskError {
+    let asked: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    TaskError::new(
+        ErrorKind::Denied,
+        format!("`{name}` newly asks for {}", asked.join(", ")),
+    )
+    .with_field("asks")
+    .with_hint("pass --grant-asked to allow it, or deploy a version that does not ask")
+}
+
+fn status(plugin: &Plugin) -> PluginStatus {
+    let stats = plugin.stats();
+    PluginStatus {
+        name: plugin.manifest().name.clone(),
+        version: plugin.manifest().version.clone(),
+        id: plugin.package().id.to_string(),
+        identity: plugin.identity().to_string(),
+        world: plugin.package().world.to_string(),
+        granted: plugin.grants().clone(),
+        calls: stats.calls(),
+        running: stats.running(),
+        errors: ErrorKind::ALL.iter().map(|kind| stats.errors(*kind)).sum(),
+        memory_peak: stats.memory_peak(),
+    }
+}

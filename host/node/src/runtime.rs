@@ -1,0 +1,156 @@
+use crate::config::NodeConfig;
+use crate::home::Home;
+use crate::services::{ModelSource, NodeModels, NodeSettings, StoreBuckets};
+use karman_engine::capability::invoke::Invoke;
+use karman_engine::{CompileCache, Engine, EngineOptions, Plugin, Services};
+use karman_package::Package;
+use karman_store::NodeKeys;
+use karman_types::{CallContext, GrantSet, NodeId, TaskError, TaskId};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Everything that it takes to run a plugin on this machine: the engine, and behind it this node's store and models.
+///
+/// `karman run` and `karman serve` need no more; [`Node`](crate::Node) adds the plugins that stay and the listener.
+#[derive(Clone)]
+pub struct Runtime {
+    engine: Engine,
+    home: Home,
+    models: Arc<NodeModels>,
+    config: Arc<NodeConfig>,
+    id: NodeId,
+}
+
+/// Where a runtime keeps things and what it runs itself with.
+#[derive(Clone, Debug)]
+pub struct RuntimeOptions {
+    /// The node's folder: state and keys.
+    pub state: PathBuf,
+    /// Where compiled code is kept.
+    pub cache: PathBuf,
+    /// This program, to try drivers in a child process.
+    pub program: Option<PathBuf>,
+}
+
+impl Runtime {
+    /// Sets the engine up over the node's folder, which is not opened before something in it is needed.
+    ///
+    /// # Errors
+    /// `internal` when the engine cannot start or the node's keys cannot be read.
+    pub fn new(
+        config: NodeConfig,
+        options: RuntimeOptions,
+        invoke: Option<Arc<dyn Invoke>>,
+    ) -> Result<Self, TaskError> {
+        let internal = |error: &dyn std::fmt::Display| TaskError::internal(error.to_string());
+        let home = Home::new(options.state);
+        let keys = NodeKeys::open(home.folder()).map_err(|error| internal(&error))?;
+        let source = ModelSource {
+            backend: config.backend,
+            onnxruntime: config.onnxruntime.clone(),
+            program: options.program,
+        };
+        let models = NodeModels::new(home.clone(), source);
+        let services = Services {
+            invoke,
+            models: Some(models.shared()),
+            buckets: Some(Arc::new(StoreBuckets(home.clone()))),
+            settings: Some(Arc::new(NodeSettings {
+                home: home.clone(),
+                values: config.config.clone(),
+            })),
+        };
+        let cache = CompileCache::open(&options.cache, *keys.mac())
+            .inspect_err(
+                |error| tracing::warn!(folder = %options.cache.display(), %error, "no compile cache"),
+            )
+            .ok();
+        let engine = Engine::new(EngineOptions {
+            cache,
+            services,
+            ceiling: Some(config.ceiling()),
+            trusted: config.signed_only.then(|| config.trusted_keys.clone()),
+            ..EngineOptions::default()
+        })
+        .map_err(|error| internal(&error))?;
+        Ok(Self {
+            engine,
+            home,
+            models,
+            id: keys.node().id(),
+            config: Arc::new(config),
+        })
+    }
+
+    /// Loads a component: verifies, compiles or takes from the cache, links. Blocks.
+    ///
+    /// `name` is what a foreign component is called; `allowed` is what the operator allows besides the defaults.
+    ///
+    /// # Errors
+    /// Those of [`karman_engine::LoadError`].
+    pub fn load(&self, bytes: &[u8], name: &str, allowed: &GrantSet) -> Result<Arc<Plugin>, TaskError> {
+        let allowed: GrantSet = self
+            .config
+            .default_grants()
+            .iter()
+            .chain(allowed.iter())
+            .chain(self.foreign_grants(name))
+            .cloned()
+            .collect();
+        let world = Package::read(bytes, &Default::default())
+            .map_err(karman_engine::LoadError::from)?
+            .world;
+        Ok(self
+            .engine
+            .load(bytes, &allowed, Some(self.config.foreign(name, world)))?)
+    }
+
+    /// What `node.toml` gives to a foreign component stands for the operator's word.
+    fn foreign_grants(&self, name: &str) -> impl Iterator<Item = &karman_types::Grant> {
+        self.config
+            .foreign
+            .get(name)
+            .into_iter()
+            .flat_map(|foreign| foreign.grants.iter())
+    }
+
+    /// The context of a call that begins here.
+    pub fn context(&self, within: Option<Duration>) -> CallContext {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        CallContext {
+            task: TaskId::from_parts(now.as_millis() as u64, fastrand::u128(..)),
+            attempt: 1,
+            idempotency_key: None,
+            within,
+            node: self.id,
+            tier: self.config.tier,
+            chain: Arc::default(),
+        }
+    }
+
+    /// The engine.
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The node's folder.
+    pub const fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// The node's models.
+    pub const fn models(&self) -> &Arc<NodeModels> {
+        &self.models
+    }
+
+    /// The node's configuration.
+    pub fn config(&self) -> &NodeConfig {
+        &self.config
+    }
+
+    /// The node's id.
+    pub const fn id(&self) -> NodeId {
+        self.id
+    }
+}

@@ -1,0 +1,38 @@
+//! What plugins reach outside the engine: the traits that the engine states, over this node's store, models and tasks.
+
+mod buckets;
+mod invoke;
+mod models;
+mod settings;
+
+pub(crate) use buckets::StoreBuckets;
+pub(crate) use invoke::NodeTasks;
+pub use models::{ModelSource, NodeModels};
+pub(crate) use settings::NodeSettings;
+
+use karman_store::StoreError;
+use karman_types::{ErrorKind, TaskError};
+
+/// A store error as a caller sees it.
+pub(crate) fn store_error(error: StoreError) -> TaskError {
+    let kind = match &error {
+        StoreError::Limit { .. } | StoreError::Full { .. } => ErrorKind::Limit,
+        StoreError::Name { .. } | StoreError::Increment { .. } | StoreError::StillGranted { .. } => {
+            ErrorKind::Invalid
+        }
+        StoreError::Mismatch { .. } => ErrorKind::Invalid,
+        StoreError::Unknown { .. } => ErrorKind::Unavailable,
+        StoreError::Older { .. } => ErrorKind::Denied,
+        _ => ErrorKind::Internal,
+    };
+    TaskError::new(kind, error.to_string())
+}
+
+/// Runs a blocking step where it may block. Dropping the future stops waiting for it.
+pub(crate) async fn blocking<T: Send + 'static>(
+    step: impl FnOnce() -> Result<T, TaskError> + Send + 'static,
+) -> Result<T, TaskError> {
+    tokio::task::spawn_blocking(step)
+        .await
+        .unwrap_or_else(|error| Err(TaskError::internal(format!("a step of the host failed: {error}"))))
+}

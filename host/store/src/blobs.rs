@@ -1,0 +1,141 @@
+use crate::tables::{MODELS, PENDING, PLUGINS, list};
+use crate::{Model, Plugin, Store, StoreError, files, limits};
+use bytes::Bytes;
+use karman_types::Digest;
+use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+/// The files behind plugins and models, named by their digest. They come and go with [`Plugins`](crate::Plugins) and
+/// [`Models`](crate::Models).
+///
+/// A file and its record cannot change in one step, so a digest stands in the table `pending` whenever the file may be
+/// without an owner: while it is being added, and after its last owner is gone. What a crash leaves there is settled
+/// when the store is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Blobs<'a>(pub(crate) &'a Store);
+
+impl Blobs<'_> {
+    /// The bytes with this digest, checked against it.
+    ///
+    /// # Errors
+    /// [`StoreError::MissingBlob`] and [`StoreError::CorruptBlob`].
+    pub fn read(&self, digest: &Digest) -> Result<Bytes, StoreError> {
+        let path = self.place(digest);
+        let bytes = fs::read(&path).map_err(|error| missing(&path, error))?;
+        match Digest::of(&bytes) {
+            found if found == *digest => Ok(bytes.into()),
+            found => Err(StoreError::CorruptBlob { path, found }),
+        }
+    }
+
+    /// The file with this digest, checked against it: for those who map it into memory. It stays as it is for as long as
+    /// its plugin or model does.
+    ///
+    /// # Errors
+    /// [`StoreError::MissingBlob`] and [`StoreError::CorruptBlob`].
+    pub fn path(&self, digest: &Digest) -> Result<PathBuf, StoreError> {
+        let path = self.place(digest);
+        let mut hasher = blake3::Hasher::new();
+        fs::File::open(&path)
+            .and_then(|file| hasher.update_reader(file).map(drop))
+            .map_err(|error| missing(&path, error))?;
+        match Digest::from_bytes(*hasher.finalize().as_bytes()) {
+            found if found == *digest => Ok(path),
+            found => Err(StoreError::CorruptBlob { path, found }),
+        }
+    }
+
+    /// Writes a file and lets `own` record its owner, both or neither. `own` also names the files that it took an owner
+    /// from.
+    pub(crate) fn add<T>(
+        &self,
+        bytes: &[u8],
+        own: impl FnOnce(&WriteTransaction, Digest) -> Result<(T, Vec<Digest>), StoreError>,
+    ) -> Result<T, StoreError> {
+        limits::at_most("blob", bytes.len(), self.0.limits().blob.0)?;
+        let digest = Digest::of(bytes);
+        let _guard = self.0.files().lock();
+        self.record(|_| Ok(((), vec![digest])))?;
+        let written = match self.path(&digest) {
+            Ok(_) => Ok(()),
+            Err(_) => files::write(&self.0.dir().join("blobs"), &digest.to_string(), bytes),
+        };
+        let owned = written.and_then(|()| self.record(|txn| own(txn, digest)));
+        // The answer is known by now; what cannot be settled is settled at the next start.
+        self.settle().ok();
+        owned
+    }
+
+    /// Lets `disown` remove a record, then the files that it names where nothing else owns them.
+    pub(crate) fn release<T>(
+        &self,
+        disown: impl FnOnce(&WriteTransaction) -> Result<(T, Vec<Digest>), StoreError>,
+    ) -> Result<T, StoreError> {
+        let _guard = self.0.files().lock();
+        let released = self.record(disown)?;
+        self.settle().ok();
+        Ok(released)
+    }
+
+    /// Changes records; the digests that come back may be without an owner afterwards.
+    fn record<T>(
+        &self,
+        change: impl FnOnce(&WriteTransaction) -> Result<(T, Vec<Digest>), StoreError>,
+    ) -> Result<T, StoreError> {
+        self.0.tables().write(|txn| {
+            let (result, digests) = change(txn)?;
+            let mut pending = txn.open_table(PENDING)?;
+            for digest in digests {
+                pending.insert(digest.as_bytes(), ())?;
+            }
+            Ok(result)
+        })
+    }
+
+    /// Removes the pending files that have no owner.
+    pub(crate) fn settle(&self) -> Result<(), StoreError> {
+        let txn = self.0.tables().read()?;
+        let pending = txn.open_table(PENDING)?;
+        if pending.is_empty()? {
+            return Ok(());
+        }
+        let mut owned = Vec::new();
+        for (_, plugin) in list::<Plugin>(&txn.open_table(PLUGINS)?, PLUGINS)? {
+            owned.push(plugin.digest);
+            owned.extend(plugin.previous.map(|previous| previous.digest));
+        }
+        for (_, model) in list::<Model>(&txn.open_table(MODELS)?, MODELS)? {
+            owned.push(model.digest);
+        }
+        for row in pending.iter()? {
+            let digest = Digest::from_bytes(*row?.0.value());
+            let path = self.place(&digest);
+            if owned.contains(&digest) {
+                continue;
+            }
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(StoreError::io(&path)(error));
+                }
+                _ => {}
+            }
+        }
+        self.0.tables().write(|txn| {
+            txn.open_table(PENDING)?.retain(|_, ()| false)?;
+            Ok(())
+        })
+    }
+
+    fn place(&self, digest: &Digest) -> PathBuf {
+        self.0.dir().join("blobs").join(digest.to_string())
+    }
+}
+
+fn missing(path: &std::path::Path, error: std::io::Error) -> StoreError {
+    match error.kind() {
+        ErrorKind::NotFound => StoreError::MissingBlob { path: path.into() },
+        _ => StoreError::io(path)(error),
+    }
+}

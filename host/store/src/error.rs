@@ -1,0 +1,228 @@
+use karman_types::{Digest, ErrorKind, Grant};
+use semver::Version;
+use std::path::{Path, PathBuf};
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another process has it.
+    #[error("{} is in use by {holder}; stop that node, or give this one a folder of its own", dir.display())]
+    Locked {
+        /// The store's folder.
+        dir: PathBuf,
+        /// `process N`, or `another process` where it did not say which.
+        holder: String,
+    },
+    /// The database is damaged or no database.
+    #[error(
+        "{} is damaged ({problem}); restore it from a backup, or move it away to start empty (keys/ and blobs/ are \
+         files of their own and can stay)", path.display()
+    )]
+    Corrupt {
+        /// The database file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A newer Karman wrote it.
+    #[error("{} has format {found}; this version reads format {known}: use the Karman that wrote it, or a later one", dir.display())]
+    Newer {
+        /// The store's folder.
+        dir: PathBuf,
+        /// Its format.
+        found: u64,
+        /// The newest format that this version reads.
+        known: u64,
+    },
+    /// The folder or what is in it cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a store did not do what it was asked. Nothing has changed when one is returned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Something is longer or more than the configuration allows.
+    #[error("`{field}` has {value}; {most} is the most (raise `{field}` under [store] in node.toml)")]
+    Limit {
+        /// The limit's name in [`StoreLimits`](crate::StoreLimits).
+        field: &'static str,
+        /// What there is, in bytes or entries.
+        value: u64,
+        /// What may be, in bytes or entries.
+        most: u64,
+    },
+    /// A text that cannot name anything.
+    #[error(
+        "`{text}` is not a name for a {field}: use 1 to {most} bytes without spaces, control characters and `*`"
+    )]
+    Name {
+        /// What it should name.
+        field: &'static str,
+        /// The beginning of the text.
+        text: String,
+        /// The most bytes that such a name may have.
+        most: usize,
+    },
+    /// A bucket has no room.
+    #[error(
+        "bucket `{bucket}` would hold {bytes} bytes; {quota} is its quota: delete something, or raise \
+             `quotas.{bucket}` under [store] in node.toml"
+    )]
+    Full {
+        /// The bucket.
+        bucket: String,
+        /// What it would hold, keys and values together.
+        bytes: u64,
+        /// What it may hold.
+        quota: u64,
+    },
+    /// A value that cannot be incremented.
+    #[error("`{key}` in bucket `{bucket}` {problem}; set it to a number below 2^64 in decimal digits first")]
+    Increment {
+        /// The bucket.
+        bucket: String,
+        /// The key.
+        key: String,
+        /// What is wrong with the value.
+        problem: &'static str,
+    },
+    /// There is no such thing.
+    #[error("there is no {what} `{name}` here")]
+    Unknown {
+        /// What was looked for.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Bytes are not those that were promised.
+    #[error(
+        "`{name}` has digest {found}, not {expected}: the bytes were changed on the way; fetch them again"
+    )]
+    Mismatch {
+        /// What it is.
+        name: String,
+        /// The digest it should have.
+        expected: Digest,
+        /// The digest it has.
+        found: Digest,
+    },
+    /// An older version in the place of a newer one.
+    #[error(
+        "`{identity}` {offered} is older than {installed}, which is installed; ask for a downgrade if you mean it"
+    )]
+    Older {
+        /// The plugin.
+        identity: String,
+        /// The version that is installed.
+        installed: Version,
+        /// The version that should replace it.
+        offered: Version,
+    },
+    /// Revoking a grant that a wider one still allows.
+    #[error("`{identity}` would still be allowed `{asked}` by `{wider}`; revoke that one")]
+    StillGranted {
+        /// The plugin.
+        identity: String,
+        /// What should be revoked.
+        asked: Grant,
+        /// What allows it.
+        wider: Grant,
+    },
+    /// A file under `blobs/` is gone.
+    #[error("{} is gone; add the plugin or model again", path.display())]
+    MissingBlob {
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// A file under `blobs/` is not what it was.
+    #[error("{} has digest {found}: the disk changed it; add the plugin or model again", path.display())]
+    CorruptBlob {
+        /// Where it is.
+        path: PathBuf,
+        /// The digest it has.
+        found: Digest,
+    },
+    /// A key file cannot be used.
+    #[error("{} {problem}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        problem: &'static str,
+    },
+    /// A secret was encrypted with another key, or changed on the disk.
+    #[error("secret `{name}` does not decrypt with {}; restore that file, or set the secret again", path.display())]
+    Sealed {
+        /// The secret.
+        name: String,
+        /// The key file.
+        path: PathBuf,
+    },
+    /// A record does not read.
+    #[error(
+        "the record of `{name}` in table `{table}` does not read ({problem}); remove it and add it again"
+    )]
+    Record {
+        /// Where it is.
+        table: String,
+        /// Its key.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The file system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The database refused.
+    #[error("state database: {0}; after an error of the disk, restart the node")]
+    Database(#[source] Box<redb::Error>),
+}
+
+impl StoreError {
+    /// Which way it failed, for callers that answer with a [`karman_types::TaskError`].
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Limit { .. } | Self::Full { .. } => ErrorKind::Limit,
+            Self::Name { .. }
+            | Self::Increment { .. }
+            | Self::Unknown { .. }
+            | Self::Mismatch { .. }
+            | Self::Older { .. }
+            | Self::StillGranted { .. } => ErrorKind::Invalid,
+            _ => ErrorKind::Internal,
+        }
+    }
+
+    /// Turns an error of the file system into one that names the path.
+    pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Io {
+            path: path.into(),
+            source,
+        }
+    }
+}
+
+macro_rules! from_redb {
+    ($($error:ident),*) => {$(
+        impl From<redb::$error> for StoreError {
+            fn from(error: redb::$error) -> Self {
+                Self::Database(Box::new(error.into()))
+            }
+        }
+    )*};
+}
+from_redb!(
+    StorageError,
+    TableError,
+    TransactionError,
+    CommitError,
+    DatabaseError
+);

@@ -1,0 +1,57 @@
+//! Files that are there whole or not at all.
+
+use crate::StoreError;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+
+/// Files that are being written; those that a crash left are swept away at the next start.
+const UNFINISHED: &str = ".new-";
+
+/// Makes a folder that only this user can enter, or makes an existing one so.
+pub(crate) fn private_dir(dir: &Path) -> Result<(), StoreError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .and_then(|()| fs::set_permissions(dir, Permissions::from_mode(0o700)))
+        .map_err(StoreError::io(dir))
+}
+
+/// Writes a file of mode 0600 that replaces what had this name: the bytes reach the disk before the name does, and the
+/// name before this returns.
+pub(crate) fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+    let path = dir.join(name);
+    let write = || -> io::Result<()> {
+        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(dir)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(&path)?;
+        sync_dir(dir)
+    };
+    write().map_err(StoreError::io(&path))
+}
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// Removes what [`write`] did not finish.
+pub(crate) fn sweep(dir: &Path) -> Result<(), StoreError> {
+    let sweep = || -> io::Result<()> {
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            if entry
+                .file_name()
+                .as_encoded_bytes()
+                .starts_with(UNFINISHED.as_bytes())
+            {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    };
+    sweep().map_err(StoreError::io(dir))
+}

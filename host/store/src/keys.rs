@@ -1,0 +1,147 @@
+use crate::{StoreError, files};
+use ed25519_compact::{KeyPair, Noise, Seed};
+use karman_types::NodeId;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// 32 random bytes, wiped from memory when they are dropped.
+pub(crate) type Key = Zeroizing<[u8; 32]>;
+
+/// The keys of a node: files under `keys/`, each 32 random bytes, readable by this user only. They are read apart from the
+/// [`Store`](crate::Store), which only one process can have open.
+pub struct NodeKeys {
+    dir: PathBuf,
+    pub(crate) node: NodeKey,
+    pub(crate) mac: Key,
+}
+
+impl NodeKeys {
+    /// Reads the keys of the node whose folder this is, and makes those that are not there.
+    ///
+    /// # Errors
+    /// [`StoreError::Key`] when a key's file is open to others or has another length, else what the disk refused.
+    pub fn open(home: impl AsRef<Path>) -> Result<Self, StoreError> {
+        files::private_dir(home.as_ref())?;
+        let dir = home.as_ref().join("keys");
+        files::private_dir(&dir)?;
+        files::sweep(&dir)?;
+        let node = NodeKey::new(&*load_or_make(&dir, "node.key")?);
+        let mac = load_or_make(&dir, "mac.key")?;
+        Ok(Self { dir, node, mac })
+    }
+
+    /// Who the node is.
+    pub const fn node(&self) -> &NodeKey {
+        &self.node
+    }
+
+    /// The key under which the node marks what only it may have written.
+    pub fn mac(&self) -> &[u8; 32] {
+        &self.mac
+    }
+
+    /// The key that secrets are encrypted with; nothing before there is a secret.
+    pub(crate) fn secrets(&self) -> Result<Option<Key>, StoreError> {
+        load(&self.secrets_path())
+    }
+
+    /// Makes the key that secrets are encrypted with.
+    pub(crate) fn make_secrets(&self) -> Result<Key, StoreError> {
+        load_or_make(&self.dir, "secrets.key")
+    }
+
+    pub(crate) fn secrets_path(&self) -> PathBuf {
+        self.dir.join("secrets.key")
+    }
+}
+
+/// Who a node is: an Ed25519 key pair. Its file `keys/node.key` holds the 32 bytes of the seed.
+pub struct NodeKey {
+    seed: Key,
+    pair: KeyPair,
+}
+
+impl NodeKey {
+    fn new(seed: &[u8; 32]) -> Self {
+        Self {
+            seed: Zeroizing::new(*seed),
+            pair: KeyPair::from_seed(Seed::new(*seed)),
+        }
+    }
+
+    /// The public key.
+    pub fn public(&self) -> [u8; 32] {
+        *self.pair.pk
+    }
+
+    /// The id that follows from the public key.
+    pub fn id(&self) -> NodeId {
+        NodeId::of_key(&*self.pair.pk)
+    }
+
+    /// Signs a message (RFC 8032).
+    pub fn sign(&self, message: &[u8]) -> [u8; 64] {
+        *self.pair.sk.sign(message, None::<Noise>)
+    }
+
+    /// The seed, for a network stack that wants the key pair itself. Never to be logged.
+    pub fn seed(&self) -> &[u8; 32] {
+        &self.seed
+    }
+}
+
+impl std::fmt::Debug for NodeKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("NodeKey").field(&self.id()).finish()
+    }
+}
+
+/// Fresh random bytes of the system.
+pub(crate) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, StoreError> {
+    let mut bytes = Zeroizing::new([0; N]);
+    getrandom::fill(bytes.as_mut()).map_err(|_| StoreError::Key {
+        path: "/dev/urandom".into(),
+        problem: "gives no random bytes; the system is not ready yet",
+    })?;
+    Ok(bytes)
+}
+
+fn load_or_make(dir: &Path, name: &str) -> Result<Key, StoreError> {
+    let path = dir.join(name);
+    match load(&path)? {
+        Some(key) => Ok(key),
+        None => {
+            let key = random()?;
+            files::write(dir, name, key.as_ref())?;
+            Ok(key)
+        }
+    }
+}
+
+fn load(path: &Path) -> Result<Option<Key>, StoreError> {
+    let error = |problem| {
+        Err(StoreError::Key {
+            path: path.into(),
+            problem,
+        })
+    };
+    let bytes = match fs::read(path) {
+        Ok(bytes) => Zeroizing::new(bytes),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::io(path)(error)),
+    };
+    let mode = fs::metadata(path)
+        .map_err(StoreError::io(path))?
+        .permissions()
+        .mode();
+    if mode & 0o077 != 0 {
+        return error("can be read by other users; if none of them has read it, `chmod 600` it");
+    }
+    match <[u8; 32]>::try_from(bytes.as_slice()) {
+        Ok(key) => Ok(Some(Zeroizing::new(key))),
+        Err(_) => error("does not have 32 bytes; restore it from a backup"),
+    }
+}

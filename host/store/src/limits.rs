@@ -1,0 +1,78 @@
+use crate::StoreError;
+use karman_types::ByteSize;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How much the store takes, each a key of `[store]` in `node.toml`.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct StoreLimits {
+    /// Bytes of one key of a bucket. Default 1 KiB.
+    pub key: ByteSize,
+    /// Bytes of one value of a bucket. Default 16 MiB.
+    pub value: ByteSize,
+    /// Bytes of keys and values in one bucket. Default 64 MiB.
+    pub bucket: ByteSize,
+    /// Bytes of keys and values in the buckets named here, instead of `bucket`.
+    pub quotas: BTreeMap<String, ByteSize>,
+    /// Buckets. Default 1024.
+    pub buckets: u32,
+    /// Keys of one batch, and of one page of keys. Default 1000.
+    pub batch: u32,
+    /// Bytes of values that one batch reads. Default 64 MiB.
+    pub batch_bytes: ByteSize,
+    /// Bytes of one secret. Default 64 KiB.
+    pub secret: ByteSize,
+    /// Bytes of one component or model. Default 2 GiB.
+    pub blob: ByteSize,
+    /// Memory for pages of the database. Default 16 MiB.
+    pub cache: ByteSize,
+}
+
+impl Default for StoreLimits {
+    fn default() -> Self {
+        Self {
+            key: ByteSize::kib(1),
+            value: ByteSize::mib(16),
+            bucket: ByteSize::mib(64),
+            quotas: BTreeMap::new(),
+            buckets: 1024,
+            batch: 1000,
+            batch_bytes: ByteSize::mib(64),
+            secret: ByteSize::kib(64),
+            blob: ByteSize::gib(2),
+            cache: ByteSize::mib(16),
+        }
+    }
+}
+
+impl StoreLimits {
+    /// Bytes of keys and values that this bucket may hold.
+    pub fn quota(&self, bucket: &str) -> ByteSize {
+        self.quotas.get(bucket).copied().unwrap_or(self.bucket)
+    }
+}
+
+/// `value` of `field` is at most `most`.
+pub(crate) fn at_most(field: &'static str, value: usize, most: u64) -> Result<(), StoreError> {
+    match value as u64 {
+        value if value > most => Err(StoreError::Limit { field, value, most }),
+        _ => Ok(()),
+    }
+}
+
+/// Names are for people and for the patterns of grants, in which `*` has a meaning.
+pub(crate) fn name(field: &'static str, text: &str, most: usize) -> Result<(), StoreError> {
+    let fine = !text.is_empty()
+        && text.len() <= most
+        && !text.contains(|c: char| c == '*' || c.is_whitespace() || c.is_control());
+    match fine {
+        true => Ok(()),
+        false => Err(StoreError::Name {
+            field,
+            // A hostile name can be megabytes long.
+            text: text.chars().take(64).collect(),
+            most,
+        }),
+    }
+}

@@ -1,0 +1,221 @@
+use crate::keys::NodeKeys;
+use crate::tables::{FORMAT, Tables};
+use crate::{
+    Blobs, Bucket, Grants, Models, NodeKey, OpenError, Plugins, Secrets, StoreError, StoreLimits, files,
+    limits,
+};
+use parking_lot::Mutex;
+use redb::{Database, DatabaseError, StorageError};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One node's folder. Cheap to clone; the folder stays locked until the last clone is gone.
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+struct Inner {
+    // Fields drop in this order: the database is closed before the folder is unlocked.
+    tables: Tables,
+    dir: PathBuf,
+    limits: StoreLimits,
+    keys: NodeKeys,
+    /// Held while a file under `blobs/` and its record come and go together.
+    files: Mutex<()>,
+    _lock: File,
+}
+
+impl Store {
+    /// Opens the store in this folder, which is made when it is not there, with the default limits.
+    ///
+    /// # Errors
+    /// See [`Store::open_with`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_with(dir, StoreLimits::default())
+    }
+
+    /// Opens the store in this folder, which is made when it is not there; only this user can enter it. After a crash
+    /// the database repairs itself, which takes time in proportion to its size, and unfinished files are swept away.
+    ///
+    /// # Errors
+    /// [`OpenError::Locked`] while another process (or another `Store`) has it, [`OpenError::Corrupt`] when the
+    /// database is damaged, [`OpenError::Newer`] when a later version wrote it, else what the disk refused.
+    pub fn open_with(dir: impl AsRef<Path>, limits: StoreLimits) -> Result<Self, OpenError> {
+        let dir = dir.as_ref();
+        files::private_dir(dir)?;
+        let dir = dir.canonicalize().map_err(StoreError::io(dir))?;
+        let lock = lock(&dir)?;
+        let blobs = dir.join("blobs");
+        files::private_dir(&blobs)?;
+        files::sweep(&blobs)?;
+        let (tables, found) = tables(&dir, &limits)?;
+        if found > FORMAT {
+            return Err(OpenError::Newer {
+                dir,
+                found,
+                known: FORMAT,
+            });
+        }
+        let keys = NodeKeys::open(&dir)?;
+        let store = Self(Arc::new(Inner {
+            tables,
+            dir,
+            limits,
+            keys,
+            files: Mutex::new(()),
+            _lock: lock,
+        }));
+        store.blobs().settle()?;
+        Ok(store)
+    }
+
+    /// The bucket of this name. It comes into being with its first value.
+    ///
+    /// # Errors
+    /// [`StoreError::Name`] when the text cannot name a bucket (1 to 128 bytes).
+    pub fn bucket(&self, name: &str) -> Result<Bucket, StoreError> {
+        limits::name("bucket", name, 128)?;
+        Ok(Bucket::new(self.clone(), name))
+    }
+
+    /// The files behind plugins and models.
+    pub fn blobs(&self) -> Blobs<'_> {
+        Blobs(self)
+    }
+
+    /// The models that this node holds.
+    pub fn models(&self) -> Models<'_> {
+        Models(self)
+    }
+
+    /// The plugins that this node holds.
+    pub fn plugins(&self) -> Plugins<'_> {
+        Plugins(self)
+    }
+
+    /// What the operator allowed.
+    pub fn grants(&self) -> Grants<'_> {
+        Grants(self)
+    }
+
+    /// Texts and keys that nobody may read on the disk.
+    pub fn secrets(&self) -> Secrets<'_> {
+        Secrets(self)
+    }
+
+    /// Who this node is: an Ed25519 key pair, made at the first start.
+    pub fn node_key(&self) -> &NodeKey {
+        &self.0.keys.node
+    }
+
+    /// 32 random bytes that never leave this machine, for keyed MACs over what the node itself wrote.
+    pub fn node_secret(&self) -> &[u8; 32] {
+        &self.0.keys.mac
+    }
+
+    /// The limits it was opened with.
+    pub fn limits(&self) -> &StoreLimits {
+        &self.0.limits
+    }
+
+    /// The folder, absolute.
+    pub fn dir(&self) -> &Path {
+        &self.0.dir
+    }
+
+    pub(crate) fn tables(&self) -> &Tables {
+        &self.0.tables
+    }
+
+    pub(crate) fn keys(&self) -> &NodeKeys {
+        &self.0.keys
+    }
+
+    pub(crate) fn files(&self) -> &Mutex<()> {
+        &self.0.files
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Store").field(&self.0.dir).finish()
+    }
+}
+
+/// Takes the folder, or says who has it. The system frees the lock when the process ends, however it ends.
+fn lock(dir: &Path) -> Result<File, OpenError> {
+    let path = dir.join("lock");
+    let open = || -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+    };
+    let mut file = open().map_err(StoreError::io(&path))?;
+    match file.try_lock() {
+        Ok(()) => {
+            let note = file
+                .set_len(0)
+                .and_then(|()| write!(file, "process {}", std::process::id()));
+            note.map_err(StoreError::io(&path))?;
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Only for the message: the holder may be just about to write it.
+            if !matches!(file.read_to_string(&mut holder), Ok(1..)) {
+                holder = "another process".into();
+            }
+            Err(OpenError::Locked {
+                dir: dir.into(),
+                holder,
+            })
+        }
+        Err(TryLockError::Error(error)) => Err(StoreError::io(&path)(error).into()),
+    }
+}
+
+/// Opens the database, with its format.
+fn tables(dir: &Path, limits: &StoreLimits) -> Result<(Tables, u64), OpenError> {
+    let path = dir.join("state.redb");
+    let mut builder = Database::builder();
+    builder.set_cache_size(limits.cache.as_usize());
+    if !path.exists() {
+        create(&builder, &path)?;
+    }
+    let corrupt = |problem: String| OpenError::Corrupt {
+        path: path.clone(),
+        problem,
+    };
+    let database = builder.open(&path).map_err(|error| match error {
+        DatabaseError::Storage(StorageError::Corrupted(problem)) => corrupt(problem),
+        DatabaseError::Storage(StorageError::Io(error))
+            if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
+        {
+            corrupt(error.to_string())
+        }
+        DatabaseError::UpgradeRequired(version) => corrupt(format!("redb file format {version}")),
+        error => OpenError::Store(error.into()),
+    })?;
+    Tables::open(database).map_err(|error| match error {
+        StoreError::Database(error) if matches!(*error, redb::Error::Corrupted(_)) => {
+            corrupt(error.to_string())
+        }
+        error => error.into(),
+    })
+}
+
+/// A database gets its name when it is whole: a crash while it is laid out leaves none.
+fn create(builder: &redb::Builder, path: &Path) -> Result<(), StoreError> {
+    let unfinished = path.with_extension("new");
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(StoreError::io(&unfinished)(error)),
+        _ => drop(builder.create(&unfinished)?),
+    }
+    fs::rename(&unfinished, path)
+        .and_then(|()| files::sync_dir(path.parent().unwrap_or(path)))
+        .map_err(StoreError::io(path))
+}

@@ -1,0 +1,125 @@
+//! The tables of `state.redb` and how records are written in them.
+
+use crate::StoreError;
+use redb::{
+    ReadTransaction, ReadableDatabase, ReadableTable, Table, TableDefinition, TableHandle, WriteTransaction,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Records in CBOR, by name.
+pub(crate) type Records = TableDefinition<'static, &'static str, &'static [u8]>;
+
+/// `format`: what the tables look like. `clock`: the newest version of any value; versions never repeat.
+pub(crate) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// Bucket to its bytes and entries.
+pub(crate) const BUCKETS: TableDefinition<'_, &str, (u64, u64)> = TableDefinition::new("buckets");
+/// Bucket and key to version, version at creation and value.
+pub(crate) const VALUES: TableDefinition<'_, (&str, &str), (u64, u64, &[u8])> =
+    TableDefinition::new("values");
+/// Bucket and version at creation to key: a listing goes on after a number, whatever is deleted meanwhile.
+pub(crate) const ORDER: TableDefinition<'_, (&str, u64), &str> = TableDefinition::new("order");
+/// Name to [`crate::Model`].
+pub(crate) const MODELS: Records = TableDefinition::new("models");
+/// Identity to [`crate::Plugin`].
+pub(crate) const PLUGINS: Records = TableDefinition::new("plugins");
+/// Identity to what the operator allowed.
+pub(crate) const GRANTS: Records = TableDefinition::new("grants");
+/// Name to nonce and ciphertext.
+pub(crate) const SECRETS: Records = TableDefinition::new("secrets");
+/// Files under `blobs/` that may have no owner: being added, or just removed.
+pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
+
+/// What this version writes and reads.
+pub(crate) const FORMAT: u64 = 1;
+
+pub(crate) struct Tables(redb::Database);
+
+impl Tables {
+    /// The format of a database, 0 when it is new.
+    pub(crate) fn open(database: redb::Database) -> Result<(Self, u64), StoreError> {
+        let tables = Self(database);
+        let format = tables.write(|txn| {
+            let mut meta = txn.open_table(META)?;
+            let found = meta.get("format")?.map(|format| format.value());
+            if found.is_none() {
+                meta.insert("format", FORMAT)?;
+                // Readers may rely on every table being there.
+                txn.open_table(BUCKETS)?;
+                txn.open_table(VALUES)?;
+                txn.open_table(ORDER)?;
+                for records in [MODELS, PLUGINS, GRANTS, SECRETS] {
+                    txn.open_table(records)?;
+                }
+                txn.open_table(PENDING)?;
+            }
+            Ok(found.unwrap_or(FORMAT))
+        })?;
+        Ok((tables, format))
+    }
+
+    pub(crate) fn read(&self) -> Result<ReadTransaction, StoreError> {
+        Ok(self.0.begin_read()?)
+    }
+
+    /// Commits what `change` did, durably, or on its error nothing.
+    pub(crate) fn write<T>(
+        &self,
+        change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let txn = self.0.begin_write()?;
+        let result = change(&txn)?;
+        txn.commit()?;
+        Ok(result)
+    }
+}
+
+/// The record of this name.
+pub(crate) fn get<R: DeserializeOwned>(
+    table: &impl ReadableTable<&'static str, &'static [u8]>,
+    of: Records,
+    name: &str,
+) -> Result<Option<R>, StoreError> {
+    table
+        .get(name)?
+        .map(|bytes| decode(of, name, bytes.value()))
+        .transpose()
+}
+
+/// Every record, by name.
+pub(crate) fn list<R: DeserializeOwned>(
+    table: &impl ReadableTable<&'static str, &'static [u8]>,
+    of: Records,
+) -> Result<Vec<(String, R)>, StoreError> {
+    table
+        .iter()?
+        .map(|entry| {
+            let (name, bytes) = entry?;
+            Ok((name.value().to_owned(), decode(of, name.value(), bytes.value())?))
+        })
+        .collect()
+}
+
+/// Writes the record of this name.
+pub(crate) fn put(
+    table: &mut Table<'_, &'static str, &'static [u8]>,
+    of: Records,
+    name: &str,
+    record: &impl Serialize,
+) -> Result<(), StoreError> {
+    let bytes = cbor4ii::serde::to_vec(Vec::new(), record).map_err(|error| unreadable(of, name, &error))?;
+    table.insert(name, bytes.as_slice())?;
+    Ok(())
+}
+
+fn decode<R: DeserializeOwned>(of: Records, name: &str, bytes: &[u8]) -> Result<R, StoreError> {
+    cbor4ii::serde::from_slice(bytes).map_err(|error| unreadable(of, name, &error))
+}
+
+fn unreadable(of: Records, name: &str, error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::Record {
+        table: of.name().to_owned(),
+        name: name.into(),
+        problem: error.to_string(),
+    }
+}

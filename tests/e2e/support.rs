@@ -1,0 +1,241 @@
+//! Runs the tool in a folder of its own.
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A home of its own: state, cache, configuration.
+pub(crate) struct Home(TempDir);
+
+/// What a run left.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The tool with these arguments, in this home.
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_karman"));
+        command
+            .args(arguments)
+            .env("KARMAN_STATE", self.path().join("state"))
+            .env("KARMAN_CACHE", self.path().join("cache"))
+            .env("XDG_CONFIG_HOME", self.path().join("config"))
+            .env("KARMAN_TOOLS", root().join("target/tools"))
+            .env_remove("KARMAN_CONFIG")
+            .current_dir(self.path());
+        command
+    }
+
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Ran {
+        self.run_with(arguments, b"")
+    }
+
+    pub(crate) fn run_with<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>, input: &[u8]) -> Ran {
+        let mut command = self.command(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        let writer = std::thread::spawn(move || {
+            // A tool that refuses its input before reading it is no failure of the test.
+            let _ = stdin.write_all(&input);
+        });
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Runs one order of the `hostile` guest.
+    pub(crate) fn hostile(&self, order: &str, more: &[&str]) -> Ran {
+        let guest = guest("hostile");
+        let mut arguments = vec!["run", guest.to_str().unwrap(), "-"];
+        arguments.extend(more);
+        self.run_with(arguments, order.as_bytes())
+    }
+
+    /// Starts a server (`serve …`, `node up …`) and waits until it says that it answers.
+    pub(crate) fn start<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Server {
+        let mut command = self.command(arguments);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before it answered:\n{said}");
+            said.push_str(&line);
+            if let Some(at) = line.find("on http://") {
+                let rest = &line[at + "on http://".len()..];
+                let address = rest.split_whitespace().next().unwrap().to_owned();
+                return Server { child, address, stderr: Some(stderr) };
+            }
+        }
+    }
+}
+
+impl Ran {
+    pub(crate) fn out(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).trim().to_owned()
+    }
+
+    /// The run must have ended well.
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+
+    /// The run must have ended with this exit code, and said this.
+    #[track_caller]
+    pub(crate) fn fails(self, code: i32, says: &str) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        assert!(self.stderr.contains(says), "`{says}` is not in {self:?}");
+        assert!(!self.stderr.contains("panicked"), "{self:?}");
+        self
+    }
+}
+
+/// A running server; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: String,
+    stderr: Option<BufReader<ChildStderr>>,
+}
+
+/// An answer over HTTP.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl Server {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], b"")
+    }
+
+    pub(crate) fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        self.send("POST", path, headers, body)
+    }
+
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length")) {
+            head.push_str(&format!("content-length: {}\r\n", body.len()));
+        }
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(b"\r\n").unwrap();
+        // A server may answer, and close, before it has read everything.
+        let _ = stream.write_all(body);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        parse(&answer)
+    }
+
+    /// Kills it as a power cut would.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop, and answers its exit code and what it said besides.
+    pub(crate) fn stop(mut self) -> (i32, String) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let mut said = String::new();
+        self.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code().unwrap_or(-1), said)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn parse(answer: &[u8]) -> Answer {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(answer.len());
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    let status = head.split_whitespace().nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let body = answer.get(end + 4..).unwrap_or_default();
+    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    Answer { status, body: if chunked { unchunk(body) } else { body.to_vec() }, head }
+}
+
+fn unchunk(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(end) = body.windows(2).position(|window| window == b"\r\n") {
+        let Ok(size) = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16) else { break };
+        let Some(chunk) = body.get(end + 2..end + 2 + size).filter(|chunk| !chunk.is_empty()) else { break };
+        whole.extend_from_slice(chunk);
+        body = &body[(end + 4 + size).min(body.len())..];
+    }
+    whole
+}
+
+/// The repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// A guest that `cargo xtask guests` built.
+pub(crate) fn guest(name: &str) -> PathBuf {
+    let path = root().join("target/guests").join(format!("{name}.wasm"));
+    assert!(path.exists(), "{} is missing: run `cargo xtask guests`", path.display());
+    path
+}
+
+/// A component written as text, in a file of this home.
+pub(crate) fn component(home: &Home, name: &str, text: &str) -> PathBuf {
+    let path = home.path().join(name);
+    std::fs::write(&path, wat::parse_str(text).unwrap()).unwrap();
+    path
+}
+
+/// Resident bytes of a process.
+pub(crate) fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}

@@ -1,0 +1,158 @@
+//! Plugins and the guests of tests, each built to `target/guests/NAME.wasm` when it or what it is built with has changed.
+
+mod foreign;
+mod stage;
+
+use crate::run::{root, timed, tools};
+use crate::setup;
+use anyhow::{Context, Result, bail, ensure};
+use karman_kit::{Project, Tools, build};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// A component to build.
+struct Guest {
+    /// The name of the file.
+    name: String,
+    /// The sources: a folder of `plugins/` or `tests/guests/`.
+    sources: PathBuf,
+    /// A feature of its crate that is on in this variant.
+    feature: Option<&'static str>,
+}
+
+/// Guests that are built once more with a feature: guest, feature.
+const VARIANTS: [(&str, &str); 2] = [("warm", "v2"), ("warm", "broken")];
+
+/// Builds these guests, or all. A guest in Rust keeps one core busy, and the others the second.
+pub(crate) fn guests(names: &[String]) -> Result<()> {
+    let mut all = find(&root().join("plugins"))?;
+    all.extend(find(&root().join("tests/guests"))?);
+    for (name, feature) in VARIANTS {
+        if let Some(sources) = all
+            .iter()
+            .find(|guest| guest.name == name)
+            .map(|guest| guest.sources.clone())
+        {
+            all.push(Guest {
+                name: format!("{name}-{feature}"),
+                sources,
+                feature: Some(feature),
+            });
+        }
+    }
+    for name in names {
+        let known = || {
+            all.iter()
+                .map(|guest| guest.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        ensure!(
+            all.iter().any(|guest| guest.name == *name),
+            "there is no guest `{name}`; there are {}",
+            known()
+        );
+    }
+    all.retain(|guest| names.is_empty() || names.contains(&guest.name));
+    let (rust, others): (Vec<_>, Vec<_>) = all
+        .iter()
+        .partition(|guest| guest.sources.join("Cargo.toml").exists());
+    let failed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for guests in [rust, others] {
+            let failed = &failed;
+            scope.spawn(move || {
+                for guest in guests {
+                    if let Err(error) = guest.bring_up_to_date() {
+                        let error = format!("{}: {error:#}", guest.name);
+                        failed.lock().expect("no thread panics with it").push(error);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_default();
+    match failed.is_empty() {
+        true => Ok(()),
+        false => bail!("{}", failed.join("\n\n")),
+    }
+}
+
+fn find(folder: &Path) -> Result<Vec<Guest>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut guests = Vec::new();
+    for entry in folder.read_dir().with_context(|| folder.display().to_string())? {
+        let sources = entry?.path();
+        let files = ["karman.toml", "Cargo.toml", "package.json", "app.js"];
+        if files.iter().any(|file| sources.join(file).exists()) {
+            let name = sources
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            guests.push(Guest {
+                name,
+                sources,
+                feature: None,
+            });
+        }
+    }
+    guests.sort_by(|one, two| one.name.cmp(&two.name));
+    Ok(guests)
+}
+
+impl Guest {
+    fn bring_up_to_date(&self) -> Result<()> {
+        let folder = root().join("target/guests");
+        fs::create_dir_all(&folder)?;
+        let (file, stamp) = (self.file(&folder, "wasm"), self.file(&folder, "stamp"));
+        let inputs = self.inputs()?;
+        if file.exists() && fs::read_to_string(&stamp).is_ok_and(|built| built == inputs) {
+            return Ok(());
+        }
+        timed(&self.name, || {
+            let component = self.build()?;
+            fs::write(&file, component)?;
+            Ok(())
+        })?;
+        Ok(fs::write(stamp, inputs)?)
+    }
+
+    fn build(&self) -> Result<Vec<u8>> {
+        let foreign = !self.sources.join("karman.toml").exists();
+        let folder = match self.sources.starts_with(root().join("plugins")) {
+            true => self.sources.clone(),
+            false => stage::stage(&self.name, &self.sources, self.feature, foreign)?,
+        };
+        let project = Project::open(&folder)?;
+        let built = build(&project, &Tools::find(Some(&tools())), &mut |_| {})?;
+        let component = fs::read(built.path)?;
+        match foreign {
+            true => foreign::without_manifest(&component).context("not a component"),
+            false => Ok(component),
+        }
+    }
+
+    /// What the component depends on, as one digest.
+    fn inputs(&self) -> Result<String> {
+        let mut hash = blake3::Hasher::new();
+        hash.update(self.feature.unwrap_or_default().as_bytes());
+        for recipe in setup::RECIPES {
+            hash.update(recipe.as_bytes());
+        }
+        for folder in [&self.sources, &root().join("wit"), &root().join("host/kit/src")] {
+            for (path, file) in stage::files(folder)? {
+                hash.update(path.to_string_lossy().as_bytes());
+                hash.update_reader(fs::File::open(file)?)?;
+            }
+        }
+        Ok(hash.finalize().to_string())
+    }
+
+    fn file(&self, folder: &Path, extension: &str) -> PathBuf {
+        folder.join(format!("{}.{extension}", self.name))
+    }
+}

@@ -1,0 +1,51 @@
+use super::Step;
+use crate::run::{has, program, quiet};
+use anyhow::{Result, bail};
+
+/// Programs that tests and guests run, with the Debian packages that bring them.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("docker-registry", "docker-registry"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+    ("python3", "python3"),
+];
+
+pub(crate) const DEBIAN: Step = Step {
+    name: "programs",
+    recipe: "docker-registry nodejs npm python3",
+    missing: || !missing().is_empty(),
+    install: || install(&missing()),
+};
+
+fn missing() -> Vec<&'static str> {
+    PROGRAMS
+        .into_iter()
+        .filter(|(name, _)| !has(name))
+        .map(|(_, package)| package)
+        .collect()
+}
+
+/// Installs Debian packages where that can be done, else says how.
+pub(super) fn install(packages: &[&str]) -> Result<()> {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let list = packages.join(" ");
+    if !has("apt-get") {
+        bail!("install these with your system's packages: {list}");
+    }
+    if !root()? {
+        bail!("run `sudo apt-get install {list}`");
+    }
+    quiet(program("apt-get").args(["update", "-qq"]))?;
+    let mut apt = program("apt-get");
+    apt.args(["install", "-qq", "--no-install-recommends"])
+        .args(packages);
+    quiet(apt.env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+/// Whether we may install packages.
+pub(super) fn root() -> Result<bool> {
+    let id = program("id").arg("-u").output()?;
+    Ok(id.stdout.trim_ascii() == b"0")
+}

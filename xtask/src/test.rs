@@ -1,0 +1,65 @@
+use crate::run::{cargo, has, program, root, show, timed, tools};
+use crate::{guests, setup};
+use anyhow::Result;
+use std::path::Path;
+
+/// Every test there is.
+pub(crate) fn test() -> Result<()> {
+    timed("setup", || setup::setup(setup::ALL))?;
+    timed("guests", || guests::guests(&[]))?;
+    timed("plugins' own tests", plugins)?;
+    timed("documentation tests", || {
+        show(&mut cargo(["test", "--quiet", "--workspace", "--doc"]))
+    })?;
+    timed("host tests", || match has("cargo-nextest") {
+        true => show(&mut cargo(["nextest", "run", "--workspace"])),
+        false => show(&mut cargo(["test", "--workspace", "--lib", "--bins", "--tests"])),
+    })
+}
+
+/// The tests that plugins bring in their own language.
+fn plugins() -> Result<()> {
+    let folder = root().join("plugins");
+    let mut plugins: Vec<_> = folder.read_dir().into_iter().flatten().flatten().collect();
+    plugins.sort_by_key(std::fs::DirEntry::file_name);
+    plugins.iter().try_for_each(|plugin| own_tests(&plugin.path()))
+}
+
+fn own_tests(plugin: &Path) -> Result<()> {
+    let tests = [plugin.to_path_buf(), plugin.join("tests"), plugin.join("test")];
+    let has_file = |fits: fn(&str) -> bool| {
+        let mut files = tests
+            .iter()
+            .filter_map(|folder| folder.read_dir().ok())
+            .flatten()
+            .flatten();
+        files.any(|file| fits(&file.file_name().to_string_lossy()))
+    };
+    let inside = |mut command: std::process::Command| show(command.current_dir(plugin));
+    if plugin.join("Cargo.toml").exists() {
+        let mut command = cargo(["test", "--quiet"]);
+        command.env("CARGO_TARGET_DIR", root().join("target/plugins"));
+        inside(command)?;
+    }
+    if has_file(|name| name.starts_with("test") && name.ends_with(".py")) {
+        let folder = if plugin.join("tests").is_dir() {
+            "tests"
+        } else {
+            "."
+        };
+        let mut python = program(tools().join("venv/bin/python"));
+        python.args(["-m", "unittest", "discover", "-t", ".", "-s", folder]);
+        inside(python)?;
+    }
+    if has_file(|name| name.ends_with(".test.js") || name.ends_with(".test.mjs")) {
+        let mut node = program("node");
+        node.arg("--test");
+        inside(node)?;
+    }
+    if plugin.join("Makefile").exists() {
+        let mut make = program("make");
+        make.args(["--silent", "test"]);
+        inside(make)?;
+    }
+    Ok(())
+}
