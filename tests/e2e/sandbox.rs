@@ -7,13 +7,17 @@ use std::time::{Duration, Instant};
 #[test]
 fn a_spinning_guest_ends_at_its_deadline() {
     let started = Instant::now();
-    Home::new().hostile("spin", &["--within", "200ms"]).fails(5, "did not finish within 200 ms");
+    Home::new()
+        .hostile("spin", &["--within", "200ms"])
+        .fails(5, "did not finish within 200 ms");
     assert!(started.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
 fn a_sleeping_guest_ends_at_its_deadline() {
-    Home::new().hostile("sleep 60000", &["--within", "200ms"]).fails(5, "did not finish within 200 ms");
+    Home::new()
+        .hostile("sleep 60000", &["--within", "200ms"])
+        .fails(5, "did not finish within 200 ms");
 }
 
 #[test]
@@ -47,7 +51,8 @@ fn handles_of_the_host_are_bounded() {
 fn an_output_over_its_limit_is_refused() {
     let home = Home::new();
     assert_eq!(home.hostile("output 1000", &[]).ok().out().len(), 1000);
-    home.hostile("output 20000000", &[]).fails(5, "16 MiB is its most");
+    home.hostile("output 20000000", &[])
+        .fails(5, "16 MiB is its most");
 }
 
 #[test]
@@ -63,7 +68,8 @@ fn nothing_is_there_that_was_not_granted() {
     assert_eq!(home.hostile("env", &[]).ok().out(), "");
     home.hostile("kv road", &[]).fails(1, "AccessDenied");
     home.hostile("nn digits-m", &[]).fails(1, "Security");
-    home.hostile("http http://example.org/", &[]).fails(1, "HttpRequestDenied");
+    home.hostile("http http://example.org/", &[])
+        .fails(1, "HttpRequestDenied");
     home.hostile("call other", &[]).fails(3, "no grant `call:other`");
 }
 
@@ -71,7 +77,8 @@ fn nothing_is_there_that_was_not_granted() {
 fn nothing_leaks_into_the_next_call() {
     let home = Home::new();
     let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
-    home.run([std::ffi::OsStr::new("deploy"), guest("hostile").as_os_str()]).ok();
+    home.run([std::ffi::OsStr::new("deploy"), guest("hostile").as_os_str()])
+        .ok();
     for _ in 0..3 {
         let answer = server.post("/tasks/hostile", &[("content-type", "do/count")], b"");
         assert_eq!((answer.status, answer.text().as_str()), (200, "1"));
@@ -93,8 +100,14 @@ fn a_node_survives_a_thousand_hostile_calls() {
         ("nonsense", 400),
     ];
     let home = Home::new();
-    let server = home.start(["-q", "node", "up", "--listen", "127.0.0.1:0"].map(String::from).into_iter().skip(1));
-    home.run([std::ffi::OsStr::new("deploy"), guest("hostile").as_os_str()]).ok();
+    let server = home.start(
+        ["-q", "node", "up", "--listen", "127.0.0.1:0"]
+            .map(String::from)
+            .into_iter()
+            .skip(1),
+    );
+    home.run([std::ffi::OsStr::new("deploy"), guest("hostile").as_os_str()])
+        .ok();
     let round = |count: usize| {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         std::thread::scope(|scope| {
@@ -107,7 +120,8 @@ fn a_node_survives_a_thousand_hostile_calls() {
                         let answer = server.post("/tasks/hostile", &within, b"");
                         let late = answer.status == 504;
                         assert!(answer.status == expected || late, "{order}: {answer:?}");
-                        let honest = server.post("/tasks/hostile", &[("karman-meta-do", "echo")], b"still here");
+                        let honest =
+                            server.post("/tasks/hostile", &[("karman-meta-do", "echo")], b"still here");
                         assert_eq!(honest.text(), "still here");
                     }
                 });
@@ -118,7 +132,10 @@ fn a_node_survives_a_thousand_hostile_calls() {
     round(200);
     let before = round(200);
     let after = round(600);
-    assert!(after as f64 <= before as f64 * 1.05, "resident memory went from {before} to {after}");
+    assert!(
+        after as f64 <= before as f64 * 1.05,
+        "resident memory went from {before} to {after}"
+    );
     assert_eq!(server.get("/healthz").status, 200);
 }
 
@@ -129,9 +146,20 @@ fn it_runs_under_a_2_gib_address_limit_and_in_512_mb() {
     for limit in ["--as=2147483648", "--data=536870912"] {
         let karman = home.command(["run", hostile.to_str().unwrap(), "-", "--meta", "do=echo"]);
         let mut limited = std::process::Command::new("prlimit");
-        limited.arg(limit).arg(karman.get_program()).args(karman.get_args());
+        limited
+            .arg(limit)
+            .arg(karman.get_program())
+            .args(karman.get_args());
         limited.envs(karman.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let output = limited.stdin(std::process::Stdio::null()).current_dir(root()).output().unwrap();
-        assert!(output.status.success(), "{limit}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = limited
+            .stdin(std::process::Stdio::null())
+            .current_dir(root())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{limit}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }

@@ -47,9 +47,18 @@ impl Home {
         self.run_with(arguments, b"")
     }
 
-    pub(crate) fn run_with<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>, input: &[u8]) -> Ran {
+    pub(crate) fn run_with<S: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = S>,
+        input: &[u8],
+    ) -> Ran {
         let mut command = self.command(arguments);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_vec();
         let writer = std::thread::spawn(move || {
@@ -58,11 +67,7 @@ impl Home {
         });
         let output = child.wait_with_output().unwrap();
         writer.join().unwrap();
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            stdout: output.stdout,
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        Ran::of(output)
     }
 
     /// Runs one order of the `hostile` guest.
@@ -76,23 +81,43 @@ impl Home {
     /// Starts a server (`serve …`, `node up …`) and waits until it says that it answers.
     pub(crate) fn start<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Server {
         let mut command = self.command(arguments);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         loop {
             let mut line = String::new();
-            assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before it answered:\n{said}");
+            assert!(
+                stderr.read_line(&mut line).unwrap() > 0,
+                "it ended before it answered:\n{said}"
+            );
             said.push_str(&line);
             if let Some(at) = line.find("on http://") {
                 let rest = &line[at + "on http://".len()..];
                 let address = rest.split_whitespace().next().unwrap().to_owned();
-                return Server { child, address, stderr: Some(stderr) };
+                return Server {
+                    child,
+                    address,
+                    stderr: Some(stderr),
+                };
             }
         }
     }
 }
 
 impl Ran {
+    pub(crate) fn of(output: std::process::Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
     pub(crate) fn out(&self) -> String {
         String::from_utf8_lossy(&self.stdout).trim().to_owned()
     }
@@ -159,7 +184,10 @@ impl Server {
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length")) {
+        if !headers
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        {
             head.push_str(&format!("content-length: {}\r\n", body.len()));
         }
         stream.write_all(head.as_bytes()).unwrap();
@@ -195,19 +223,37 @@ impl Drop for Server {
 }
 
 fn parse(answer: &[u8]) -> Answer {
-    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(answer.len());
+    let end = answer
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .unwrap_or(answer.len());
     let head = String::from_utf8_lossy(&answer[..end]).into_owned();
-    let status = head.split_whitespace().nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let status = head
+        .split_whitespace()
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or(0);
     let body = answer.get(end + 4..).unwrap_or_default();
     let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    Answer { status, body: if chunked { unchunk(body) } else { body.to_vec() }, head }
+    Answer {
+        status,
+        body: if chunked { unchunk(body) } else { body.to_vec() },
+        head,
+    }
 }
 
 fn unchunk(mut body: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     while let Some(end) = body.windows(2).position(|window| window == b"\r\n") {
-        let Ok(size) = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16) else { break };
-        let Some(chunk) = body.get(end + 2..end + 2 + size).filter(|chunk| !chunk.is_empty()) else { break };
+        let Ok(size) = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16) else {
+            break;
+        };
+        let Some(chunk) = body
+            .get(end + 2..end + 2 + size)
+            .filter(|chunk| !chunk.is_empty())
+        else {
+            break;
+        };
         whole.extend_from_slice(chunk);
         body = &body[(end + 4 + size).min(body.len())..];
     }
@@ -216,13 +262,20 @@ fn unchunk(mut body: &[u8]) -> Vec<u8> {
 
 /// The repository.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// A guest that `cargo xtask guests` built.
 pub(crate) fn guest(name: &str) -> PathBuf {
     let path = root().join("target/guests").join(format!("{name}.wasm"));
-    assert!(path.exists(), "{} is missing: run `cargo xtask guests`", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing: run `cargo xtask guests`",
+        path.display()
+    );
     path
 }
 

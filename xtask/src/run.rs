@@ -7,7 +7,7 @@ use std::time::Instant;
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .unwrap_or(Path::new("."))
+        .unwrap_or_else(|| Path::new("."))
 }
 
 /// Where `setup` installs to. `karman_kit::Tools` looks there too.

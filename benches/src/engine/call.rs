@@ -5,11 +5,11 @@ use anyhow::Result;
 use bindings::TaskPre;
 use bindings::exports::karman::task::handler::Request;
 use karman_engine::{Allocation, Engine, EngineOptions, Machine, Plugin};
-use karman_types::{CallContext, GrantSet, NodeId, TaskId, TaskRequest, Tier};
+use karman_types::{CallContext, GrantSet, Manifest, NodeId, TaskId, TaskRequest, Tier};
 use std::sync::Arc;
 use std::time::Instant;
 use wasmtime::component::{Component, Linker};
-use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 
 const CALLS_PER_BLOCK: usize = 2_000;
 
@@ -20,7 +20,9 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         .enable_all()
         .build()?;
     let engine = Engine::new(EngineOptions::default())?;
-    let plugin = engine.load(&bytes, &GrantSet::default(), None)?;
+    let plugin = engine.load(&bytes, &GrantSet::default(), |world| {
+        Manifest::foreign("tiny", world)
+    })?;
     let bare = Bare::new(&bytes)?;
     let ours = || runtime.block_on(ours(&plugin));
     let theirs = || runtime.block_on(bare.block());
@@ -69,7 +71,7 @@ async fn ours(plugin: &Arc<Plugin>) -> Result<f64> {
     Ok(median(times))
 }
 
-#[expect(missing_docs, unreachable_pub, clippy::use_self, reason = "generated code")]
+#[allow(clippy::use_self, clippy::or_fun_call, reason = "generated code")]
 mod bindings {
     wasmtime::component::bindgen!({
         path: "../wit/task",
@@ -98,6 +100,10 @@ impl Bare {
                 .total_memories(slots)
                 .total_stacks(slots)
                 .total_tables(slots);
+            pool.linear_memory_keep_resident(64 << 10)
+                .table_keep_resident(16 << 10);
+            pool.async_stack_keep_resident(32 << 10)
+                .pagemap_scan(Enabled::Auto);
             config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
         }
         let engine = wasmtime::Engine::new(&config)?;

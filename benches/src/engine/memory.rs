@@ -4,7 +4,7 @@ use crate::machine::memory_of;
 use crate::report::{Report, Target};
 use anyhow::{Context, Result};
 use karman_engine::{Engine, EngineOptions};
-use karman_types::GrantSet;
+use karman_types::{GrantSet, Manifest};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -82,7 +82,9 @@ fn plugin_memory(setting: &Setting) -> Result<f64> {
         bytes.extend_from_slice(&[0, 10, 4, b'n', b'o', b't', b'e']);
         bytes.extend_from_slice(&[(number >> 8) as u8, number as u8, 0, 0, 0]);
         engine
-            .load(&bytes, &GrantSet::default(), None)
+            .load(&bytes, &GrantSet::default(), |world| {
+                Manifest::foreign("tiny", world)
+            })
             .context("a guest of ours loads")
     };
     let mut kept = vec![load(0)?];

@@ -6,7 +6,7 @@ use crate::error::LoadError;
 use crate::host::Host;
 use crate::plugin::Plugin;
 use karman_package::{Package, PublicKey, ReadLimits};
-use karman_types::{Digest, GrantSet, Limits, Manifest};
+use karman_types::{Digest, GrantSet, Limits, Manifest, World};
 use std::sync::{Arc, OnceLock};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Semaphore;
@@ -87,8 +87,8 @@ impl Engine {
     /// Reads, verifies, compiles (or takes from the cache) and links a component. Blocks for as long as compiling takes:
     /// seconds for a Python or JavaScript component that is not in the cache.
     ///
-    /// `allowed` is what the operator allows; the plugin holds what it asks for *and* is allowed. `foreign` is the
-    /// manifest for a component that brings none.
+    /// `allowed` is what the operator allows; the plugin holds what it asks for *and* is allowed. `foreign` gives
+    /// the manifest for a component that brings none.
     ///
     /// # Errors
     /// See [`LoadError`]; nothing is compiled before the signature and the manifest have been checked.
@@ -96,14 +96,10 @@ impl Engine {
         &self,
         bytes: &[u8],
         allowed: &GrantSet,
-        foreign: Option<Manifest>,
+        foreign: impl FnOnce(World) -> Manifest,
     ) -> Result<Arc<Plugin>, LoadError> {
         let package = Package::read(bytes, &ReadLimits::default())?;
-        let manifest = package
-            .manifest
-            .clone()
-            .or(foreign)
-            .unwrap_or_else(|| Manifest::foreign("plugin", package.world));
+        let manifest = package.manifest.clone().unwrap_or_else(|| foreign(package.world));
         self.check_trust(&package, &manifest)?;
         if let Some((limit, asked, most)) = manifest.limits.over(&self.0.ceiling) {
             return Err(LoadError::OverLimit {

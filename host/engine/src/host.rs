@@ -5,7 +5,7 @@ use crate::capability::outgoing::Outgoing;
 use crate::capability::wasi;
 use crate::epoch::EPOCH_TICK;
 use crate::limiter::{Limiter, Refused};
-use karman_types::{CallContext, ErrorKind, GrantSet, Limits, TaskError, format_duration};
+use karman_types::{ByteSize, CallContext, ErrorKind, Grant, GrantSet, Limits, TaskError, format_duration};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -25,6 +25,25 @@ pub(crate) struct PluginInfo {
     pub(crate) limits: Limits,
     /// Whether a folder is granted: then the WASI context is made, and can fail, before the call.
     pub(crate) has_folders: bool,
+}
+
+impl PluginInfo {
+    /// The most bytes that the host copies out of the guest for one function, be it an answer or an argument: what is
+    /// longer is refused before memory is taken for it.
+    fn most_copied(&self) -> usize {
+        let longest_value =
+            match self.grants.allows(&Grant::RawModel) || self.grants.allows(&Grant::RawModelNative) {
+                true => ByteSize::mib(64),
+                false => ByteSize::mib(16),
+            };
+        // Names, types and metadata come on top.
+        self.limits
+            .output
+            .max(self.limits.input)
+            .max(longest_value)
+            .as_usize()
+            .saturating_add(1 << 20)
+    }
 }
 
 /// The data of a store.
@@ -82,6 +101,7 @@ impl Host {
         store.limiter(|host| &mut host.limiter);
         store.epoch_deadline_callback(|store| store.data().tick());
         store.set_epoch_deadline(1);
+        store.set_hostcall_fuel(store.data().plugin.most_copied());
         if let Some(fuel) = fuel {
             store
                 .set_fuel(fuel)
@@ -146,6 +166,16 @@ impl Host {
                 .with_field("limits.table-elements");
             }
             None => {}
+        }
+        if error
+            .root_cause()
+            .to_string()
+            .starts_with("too much data is being copied")
+        {
+            let most = ByteSize(self.plugin.most_copied() as u64);
+            return TaskError::limit(format!("`{name}` handed over more than {most} at once"))
+                .with_field("limits.output")
+                .with_hint("answer in smaller pieces, or raise `limits.output` in its manifest");
         }
         if let Some(ResourceTableError::Full) = error.downcast_ref() {
             return TaskError::limit(format!(

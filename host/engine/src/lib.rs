@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use karman_engine::{Engine, EngineOptions};
-//! use karman_types::{GrantSet, World};
+//! use karman_types::{GrantSet, Manifest, World};
 //!
 //! # let bytes = wat::parse_str(r#"(component
 //! #     (core module $m (func (export "run") (result i32) i32.const 0))
@@ -18,7 +18,7 @@
 //! #     (func $run (result (result)) (canon lift (core func $i "run")))
 //! #     (instance (export "wasi:cli/run@0.2.0") (export "run" (func $run))))"#).unwrap();
 //! let engine = Engine::new(EngineOptions::default()).unwrap();
-//! let plugin = engine.load(&bytes, &GrantSet::default(), None).unwrap();
+//! let plugin = engine.load(&bytes, &GrantSet::default(), |world| Manifest::foreign("hello", world)).unwrap();
 //! assert_eq!(plugin.package().world, World::Command);
 //! assert!(plugin.grants().is_empty());
 //! ```

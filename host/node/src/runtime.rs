@@ -3,7 +3,6 @@ use crate::home::Home;
 use crate::services::{ModelSource, NodeModels, NodeSettings, StoreBuckets};
 use karman_engine::capability::invoke::Invoke;
 use karman_engine::{CompileCache, Engine, EngineOptions, Plugin, Services};
-use karman_package::Package;
 use karman_store::NodeKeys;
 use karman_types::{CallContext, GrantSet, NodeId, TaskError, TaskId};
 use std::path::PathBuf;
@@ -98,12 +97,19 @@ impl Runtime {
             .chain(self.foreign_grants(name))
             .cloned()
             .collect();
-        let world = Package::read(bytes, &Default::default())
-            .map_err(karman_engine::LoadError::from)?
-            .world;
-        Ok(self
+        let plugin = self
             .engine
-            .load(bytes, &allowed, Some(self.config.foreign(name, world)))?)
+            .load(bytes, &allowed, |world| self.config.foreign(name, world))?;
+        if plugin
+            .package()
+            .imports
+            .iter()
+            .any(|import| import.starts_with("wasi:nn/"))
+        {
+            // Looking for drivers takes a tenth of a second, which would otherwise count against the first call.
+            self.models.backends();
+        }
+        Ok(plugin)
     }
 
     /// What `node.toml` gives to a foreign component stands for the operator's word.

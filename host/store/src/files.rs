@@ -38,7 +38,7 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Removes what [`write`] did not finish.
+/// Removes what [`write()`] did not finish.
 pub(crate) fn sweep(dir: &Path) -> Result<(), StoreError> {
     let sweep = || -> io::Result<()> {
         for entry in fs::read_dir(dir)? {

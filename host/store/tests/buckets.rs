@@ -1,4 +1,5 @@
 //! Buckets against a plain map, and their bounds.
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use karman_store::{Store, StoreError, StoreLimits, Swap};
 use karman_types::ByteSize;

@@ -1,0 +1,145 @@
+//! A node as its operator and its callers have it.
+
+use crate::support::{Home, guest};
+
+#[test]
+fn tasks_answer_over_http_with_types_metadata_and_errors() {
+    let home = Home::new();
+    let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    home.run(["deploy", guest("hostile").to_str().unwrap()]).ok();
+    let answer = server.post(
+        "/tasks/hostile",
+        &[("content-type", "text/plain"), ("karman-meta-do", "echo")],
+        b"hello",
+    );
+    assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
+    assert!(
+        answer.head.contains("content-type: text/plain") && answer.head.contains("karman-meta-do: echo"),
+        "{answer:?}"
+    );
+    for (order, status, code) in [
+        ("fail denied", 403, "denied"),
+        ("fail invalid", 400, "invalid"),
+        ("fail unavailable", 503, "unavailable"),
+    ] {
+        let answer = server.post("/tasks/hostile", &[("karman-meta-do", order)], b"");
+        assert_eq!(
+            (answer.status, answer.json()["code"].as_str().unwrap()),
+            (status, code),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(server.post("/tasks/nobody", &[], b"").status, 503);
+    assert_eq!(server.get("/nowhere").status, 400);
+    assert_eq!(
+        (server.get("/healthz").status, server.get("/readyz").status),
+        (200, 200)
+    );
+    let metrics = server.get("/metrics").text();
+    assert!(
+        metrics.contains("faas_invocations_total{faas_name=\"hostile\"} 4"),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn call_and_logs_go_to_the_running_node() {
+    let home = Home::new();
+    let _server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    home.run(["deploy", guest("hostile").to_str().unwrap()]).ok();
+    assert_eq!(
+        home.run_with(["call", "hostile", "-", "--meta", "do=echo"], b"across")
+            .ok()
+            .out(),
+        "across"
+    );
+    home.run_with(["call", "hostile", "-", "--meta", "do=log remember me"], b"")
+        .ok();
+    assert!(
+        home.run(["node", "logs", "--plugin", "hostile"])
+            .ok()
+            .out()
+            .contains("remember me")
+    );
+    home.run(["call", "nobody", "-"]).fails(4, "nobody");
+}
+
+#[test]
+fn what_needs_a_node_says_that_none_runs() {
+    let home = Home::new();
+    home.run(["call", "hostile", "-"]).fails(4, "karman node up");
+    home.run(["node", "logs"]).fails(4, "karman node up");
+}
+
+#[test]
+fn two_nodes_do_not_share_a_folder() {
+    let home = Home::new();
+    let _server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    home.run(["node", "up", "--listen", "127.0.0.1:0"])
+        .fails(4, "in use");
+}
+
+#[test]
+fn an_http_plugin_answers_below_its_name() {
+    let home = Home::new();
+    let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    home.run(["deploy", guest("hello-http02").to_str().unwrap()]).ok();
+    let answer = server.get("/http/hello-http02/any/path?q=1");
+    assert_eq!((answer.status, answer.text().trim()), (200, "Hello, world!"));
+}
+
+#[test]
+fn what_a_plugin_newly_asks_for_waits_for_the_operator() {
+    let home = Home::new();
+    let _server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    let project = home.path().join("asker");
+    home.run(["new", "asker", "--lang", "rust"]).ok();
+    let file = project.join("karman.toml");
+    let manifest = std::fs::read_to_string(&file).unwrap();
+    let packed = |asks: &str, version: &str| {
+        let text: String = manifest
+            .lines()
+            .filter(|line| !line.starts_with("asks"))
+            .map(|line| match line.starts_with("version") {
+                true => format!("version = \"{version}\"\nasks = [{asks}]\n"),
+                false => format!("{line}\n"),
+            })
+            .collect();
+        let path = home.path().join(format!("asker-{version}.wasm"));
+        let component = std::fs::read(guest("tiny")).unwrap();
+        let manifest = karman_types::Manifest::from_toml(&text).unwrap();
+        std::fs::write(&path, karman_package::embed(&component, &manifest).unwrap()).unwrap();
+        path
+    };
+    let (first, second) = (packed("", "0.1.0"), packed("\"kv:road\"", "0.2.0"));
+    home.run(["deploy", first.to_str().unwrap()]).ok();
+    home.run(["deploy", second.to_str().unwrap()])
+        .fails(3, "newly asks for kv:road");
+    home.run(["deploy", second.to_str().unwrap(), "--grant-asked"])
+        .ok();
+    home.run(["deploy", first.to_str().unwrap()]).fails(3, "older");
+    home.run(["deploy", first.to_str().unwrap(), "--downgrade"]).ok();
+}
+
+#[test]
+fn a_cycle_of_calls_is_refused() {
+    let home = Home::new();
+    let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    let component = std::fs::read(guest("hostile")).unwrap();
+    for name in ["ping", "pong"] {
+        let text = format!(
+            "name = \"{name}\"\nversion = \"0.1.0\"\nworld = \"karman:task/task\"\nasks = [\"call:*\"]\n"
+        );
+        let manifest = karman_types::Manifest::from_toml(&text).unwrap();
+        let path = home.path().join(format!("{name}.wasm"));
+        std::fs::write(&path, karman_package::embed(&component, &manifest).unwrap()).unwrap();
+        home.run(["deploy", path.to_str().unwrap(), "--grant-asked"]).ok();
+    }
+    // ping calls pong, whose body tells it to call ping.
+    let answer = server.post("/tasks/ping", &[("karman-meta-do", "call pong")], b"call ping");
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(
+        answer.text().contains("cyclic call: ping -> pong -> ping"),
+        "{answer:?}"
+    );
+}
