@@ -1,5 +1,7 @@
 //! The whole tool as its users have it: real processes, real files, real sockets. `cargo xtask guests` builds what runs.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod bad_input;
 mod command_line;
 mod crash;

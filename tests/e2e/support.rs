@@ -81,31 +81,30 @@ impl Home {
     /// Starts a server (`serve …`, `node up …`) and waits until it says that it answers.
     pub(crate) fn start<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Server {
         let mut command = self.command(arguments);
-        let mut child = command
+        let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut server = Server {
+            child,
+            address: String::new(),
+            stderr: None,
+        };
+        let mut stderr = BufReader::new(server.child.stderr.take().unwrap());
         let mut said = String::new();
-        loop {
+        while server.address.is_empty() {
             let mut line = String::new();
-            assert!(
-                stderr.read_line(&mut line).unwrap() > 0,
-                "it ended before it answered:\n{said}"
-            );
+            let more = stderr.read_line(&mut line).unwrap() > 0;
             said.push_str(&line);
-            if let Some(at) = line.find("on http://") {
-                let rest = &line[at + "on http://".len()..];
-                let address = rest.split_whitespace().next().unwrap().to_owned();
-                return Server {
-                    child,
-                    address,
-                    stderr: Some(stderr),
-                };
+            assert!(more, "it ended before it answered:\n{said}");
+            if let Some((_, rest)) = line.split_once("on http://") {
+                server.address = rest.split_whitespace().next().unwrap().to_owned();
             }
         }
+        server.stderr = Some(stderr);
+        server
     }
 }
 

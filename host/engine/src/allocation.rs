@@ -19,6 +19,9 @@ const SLOT: u64 = 4 * GIB + 32 * MIB;
 /// Fewer slots than this are not worth a pool.
 const FEWEST_SLOTS: u64 = 16;
 const MOST_SLOTS: u64 = 1024;
+/// Instances that wait (for a client, a model, a timer) for each core that could run one. A slot costs start-up time and
+/// page tables even when nobody uses it.
+const SLOTS_PER_CORE: u64 = 128;
 /// Memory that one live instance is reckoned with when the pool is sized.
 const MEMORY_PER_SLOT: u64 = 8 * MIB;
 
@@ -31,6 +34,8 @@ pub struct Machine {
     pub address_limit: Option<u64>,
     /// Bytes of memory: the machine's, or the control group's where that is less.
     pub memory: u64,
+    /// Cores that the process may run on.
+    pub cores: u32,
 }
 
 impl Machine {
@@ -44,6 +49,7 @@ impl Machine {
                 .flatten()
                 .min()
                 .unwrap_or(512 * MIB),
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         }
     }
 
@@ -101,7 +107,8 @@ pub enum Allocation {
 impl Allocation {
     /// The best that this machine can hold.
     pub fn choose(machine: &Machine) -> Self {
-        let by_memory = (machine.memory / MEMORY_PER_SLOT).clamp(FEWEST_SLOTS, MOST_SLOTS);
+        let by_cores = (u64::from(machine.cores) * SLOTS_PER_CORE).min(MOST_SLOTS);
+        let by_memory = (machine.memory / MEMORY_PER_SLOT).clamp(FEWEST_SLOTS, by_cores.max(FEWEST_SLOTS));
         // A quarter of the address space: code, models and the store map files too.
         let by_addresses = machine.address_space() / 4 / SLOT;
         match by_memory.min(by_addresses) {
@@ -179,6 +186,7 @@ mod tests {
         address_bits: 47,
         address_limit: None,
         memory: 24 * GIB,
+        cores: 8,
     };
 
     #[test]

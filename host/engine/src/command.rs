@@ -39,7 +39,7 @@ impl Plugin {
             return Err(self.wrong_world("wasi:cli/command"));
         };
         let pre = pre.clone();
-        let entered = self.enter(&context).await?;
+        let mut entered = self.enter(&context).await?;
         let mut store = self.store(context)?;
         let mut builder = wasi::prepare(&self.info)?;
         builder

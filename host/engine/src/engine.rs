@@ -130,10 +130,7 @@ impl Engine {
         let name = manifest.name.clone();
         match &package.publisher {
             None => Err(LoadError::Unsigned { name }),
-            Some(key) if !trusted.contains(key) => Err(LoadError::Untrusted {
-                name,
-                key: key.clone(),
-            }),
+            Some(key) if !trusted.contains(key) => Err(LoadError::Untrusted { name, key: *key }),
             Some(_) => Ok(()),
         }
     }

@@ -107,7 +107,7 @@ impl Plugin {
 
     async fn drive(
         self: Arc<Self>,
-        entered: Entered,
+        mut entered: Entered,
         mut store: Store<Host>,
         used: Option<(Proxy, u32)>,
         request: Request<WasiBody>,
@@ -131,7 +131,9 @@ impl Plugin {
         match ended.await {
             Ok(Ok((proxy, uses))) => {
                 entered.end(Some(&store), None);
-                instances.put_back(HttpInstance { store, proxy, uses });
+                let retired = instances.put_back(HttpInstance { store, proxy, uses });
+                // The answer goes out before the instance is taken apart; its place is free only after that.
+                tokio::spawn(async move { drop((retired, entered)) });
                 Ok(())
             }
             Ok(Err(error)) => {
@@ -225,13 +227,17 @@ impl HttpInstances {
         }
     }
 
-    fn put_back(&self, instance: HttpInstance) {
-        if instance.uses < self.most_uses {
-            let mut idle = self.idle.lock();
-            if idle.len() < MOST_IDLE {
-                idle.push(instance);
-            }
+    /// Keeps an instance that may serve again; gives back one that may not.
+    fn put_back(&self, instance: HttpInstance) -> Option<HttpInstance> {
+        if instance.uses >= self.most_uses {
+            return Some(instance);
         }
+        let mut idle = self.idle.lock();
+        if idle.len() >= MOST_IDLE {
+            return Some(instance);
+        }
+        idle.push(instance);
+        None
     }
 }
 

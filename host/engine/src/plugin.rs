@@ -246,8 +246,8 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
-    /// Books the end of the call and reports it.
-    pub(crate) fn end(mut self, store: Option<&Store<Host>>, error: Option<&TaskError>) -> CallReport {
+    /// Books the end of the call and reports it. The place is free when this is dropped.
+    pub(crate) fn end(&mut self, store: Option<&Store<Host>>, error: Option<&TaskError>) -> CallReport {
         self.ended = true;
         let took = self.started.elapsed();
         let memory_peak = store.map_or(0, |store| store.data().limiter.memory_peak());

@@ -86,7 +86,7 @@ async fn move_state(
     // The one instance that has the state is busy while a call runs: `enter` waits for it, and keeps later calls of the old
     // version out until the new one is in place.
     let failed = |error: TaskError| check_error(old, error.message);
-    let entered = old.enter(&context).await.map_err(failed)?;
+    let mut entered = old.enter(&context).await.map_err(failed)?;
     let Some(mut instance) = old.warm.take() else {
         entered.end(None, None);
         return Ok(StateMoved::None);

@@ -57,7 +57,7 @@ impl Plugin {
             return Err(self.wrong_world("karman:task/task-stream"));
         };
         let pre = pre.clone();
-        let entered = self.enter(&context).await?;
+        let mut entered = self.enter(&context).await?;
         let mut store = self.store(context)?;
         self.stats.instantiated();
         let long = store.data().long.clone();

@@ -41,7 +41,7 @@ impl Plugin {
 
     async fn run(
         self: Arc<Self>,
-        entered: Entered,
+        mut entered: Entered,
         start: Start,
         request: TaskRequest,
     ) -> Result<(TaskResponse, CallReport), TaskError> {

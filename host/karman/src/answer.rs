@@ -1,7 +1,7 @@
 use crate::output::Output;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use karman_types::{TaskError, format_duration};
+use karman_types::{ErrorKind, TaskError, format_duration};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -77,6 +77,16 @@ impl Answer<'_> {
         self.is_json()
             || self.content_type.starts_with("text/")
             || self.content_type.is_empty() && is_printable(self.body)
+    }
+}
+
+/// A task's own error says what is wrong with its input; where to read what it takes is for us to say.
+pub(crate) fn refused(error: TaskError, task: &str) -> TaskError {
+    match (&error.hint, error.kind) {
+        (None, ErrorKind::Invalid) => error.with_hint(format!(
+            "`karman inspect` on the file of `{task}` shows what it takes"
+        )),
+        _ => error,
     }
 }
 

@@ -49,9 +49,7 @@ impl Worded for KitError {
                 }
             }
             Self::Package(error) => error.worded(),
-            Self::Io { .. } => {
-                TaskError::unavailable(self.to_string()).with_hint("look at the path and its permissions")
-            }
+            Self::Io { path, source } => file(&path, &source),
             other => split(TaskError::invalid(other.to_string())),
         }
     }

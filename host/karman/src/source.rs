@@ -1,5 +1,6 @@
 use crate::app::App;
 use crate::error::{self, Worded};
+use crate::watch;
 use karman_kit::{Built, Project};
 use karman_package::ReadLimits;
 use karman_registry::{Auth, Options, Reference, Registry, WkgConfig};
@@ -94,23 +95,31 @@ pub(crate) fn build(app: &App, project: &Project) -> Result<Built, TaskError> {
         tracing::info!(step, "building {name}");
     })
     .map_err(Worded::worded)?;
-    // Dated to the start: what is saved while the compiler runs is newer, and the next look builds again.
-    let dated = File::options()
-        .write(true)
-        .open(&built.path)
-        .and_then(|file| file.set_modified(start));
-    dated.map_err(|error| error::file(&built.path, &error))?;
+    if watch::saved_since(&project.dir, start) {
+        // What was saved while the compiler ran may be missing in the file: dated back, it is built again at the next look.
+        let file = File::options().write(true).open(&built.path);
+        let dated = file.and_then(|file| file.set_modified(start));
+        dated.map_err(|error| error::file(&built.path, &error))?;
+    }
     Ok(built)
+}
+
+/// When the project's file was built, as far as its sources go.
+pub(crate) fn built_at(project: &Project) -> Option<SystemTime> {
+    std::fs::metadata(file_of(project)).ok()?.modified().ok()
+}
+
+fn file_of(project: &Project) -> PathBuf {
+    project
+        .dir
+        .join("build")
+        .join(format!("{}.wasm", project.manifest.name))
 }
 
 /// The project's file, built when a source is newer.
 fn up_to_date(app: &App, project: &Project) -> Result<PathBuf, TaskError> {
-    let path = project
-        .dir
-        .join("build")
-        .join(format!("{}.wasm", project.manifest.name));
-    let made = std::fs::metadata(&path).and_then(|data| data.modified());
-    if made.is_ok_and(|made| !crate::watch::changed_since(&project.dir, made)) {
+    let path = file_of(project);
+    if built_at(project).is_some_and(|made| !watch::changed_since(&project.dir, made)) {
         return Ok(path);
     }
     let built = build(app, project)?;

@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime};
 
 /// Folders that hold no sources.
 const NOT_SOURCES: [&str; 5] = ["build", "target", "node_modules", "__pycache__", "venv"];
+/// Sources that a build writes itself.
+const WRITTEN_BY_BUILDS: [&str; 2] = ["Cargo.lock", "package-lock.json"];
 /// Files that are looked at before the search gives up and the project counts as changed.
 const MOST_FILES: usize = 50_000;
 /// Editors write a file in several steps; a change is over when nothing happened for so long.
@@ -15,6 +17,19 @@ const QUIET: Duration = Duration::from_millis(150);
 
 /// Whether a source of this project was written after `since`.
 pub(crate) fn changed_since(project: &Path, since: SystemTime) -> bool {
+    newer(project, since, &|_| true)
+}
+
+/// The same without the files that a build writes itself: whether someone saved something while it ran.
+pub(crate) fn saved_since(project: &Path, since: SystemTime) -> bool {
+    let by_hand = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        !WRITTEN_BY_BUILDS.contains(&&*name)
+    };
+    newer(project, since, &by_hand)
+}
+
+fn newer(project: &Path, since: SystemTime, counts: &dyn Fn(&Path) -> bool) -> bool {
     let mut folders = vec![project.to_path_buf()];
     let mut seen = 0;
     while let Some(folder) = folders.pop() {
@@ -22,7 +37,7 @@ pub(crate) fn changed_since(project: &Path, since: SystemTime) -> bool {
             seen += 1;
             let Ok(data) = entry.metadata() else { continue };
             let path = entry.path();
-            match is_source(project, &path) {
+            match is_source(project, &path) && counts(&path) {
                 true if data.is_dir() => folders.push(path),
                 true if data.modified().is_ok_and(|time| time > since) || seen > MOST_FILES => return true,
                 _ => {}
@@ -149,5 +164,12 @@ mod tests {
             .unwrap();
         assert!(changed_since(folder.path(), written - Duration::from_secs(1)));
         assert!(!changed_since(folder.path(), written));
+        std::fs::write(folder.path().join("Cargo.lock"), "").unwrap();
+        let before = written - Duration::from_secs(1);
+        std::fs::File::open(path.join("lib.rs"))
+            .unwrap()
+            .set_modified(before)
+            .unwrap();
+        assert!(changed_since(folder.path(), before) && !saved_since(folder.path(), before));
     }
 }

@@ -1,6 +1,6 @@
 //! The plugin author's kit: what `karman new`, `karman build` and the tool part of `karman doctor` do.
 //!
-//! [`create`] writes a project that builds and runs as it is. [`Project::open`] reads one. [`build`] turns it into one
+//! [`create()`] writes a project that builds and runs as it is. [`Project::open`] reads one. [`build()`] turns it into one
 //! file: the language's own file here (`rust`, `c`, `python`, `js`) compiles the sources to a component with the user's
 //! ordinary toolchain, which [`Tools`] finds or says how to get, and the manifest goes into the component.
 //!

@@ -143,7 +143,7 @@ impl NodeConfig {
             })?,
         };
         let key_error = |source| ConfigError::Key {
-            path: file.unwrap_or(Path::new("node.toml")).into(),
+            path: file.unwrap_or_else(|| Path::new("node.toml")).into(),
             source,
         };
         let config: Self = from_toml(&text).map_err(key_error)?;

@@ -70,6 +70,8 @@ impl Node {
         self.0.ready.store(true, Ordering::Relaxed);
         up(address);
         serve_public(listener, self.clone(), shut_down).await;
+        // The process may end before the task that answered there has cleaned up.
+        let _ = std::fs::remove_file(self.runtime().home().control_socket());
         Ok(())
     }
 

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use store::{Error, KeyResponse};
 use wasmtime::component::Resource;
 
+/// A page of keys, and the cursor of the next page if there is one.
+pub type KeyPage = (Vec<String>, Option<u64>);
+
 /// Where buckets are kept. Every method answers a future, so that a call that is cancelled stops waiting.
 pub trait Buckets: Send + Sync {
     /// The value of a key.
@@ -19,11 +22,7 @@ pub trait Buckets: Send + Sync {
     /// Deletes keys, all or none; a key that is not there is no error.
     fn delete(&self, bucket: Arc<str>, keys: Vec<String>) -> BoxFuture<'static, Result<(), TaskError>>;
     /// A page of keys in order, and the cursor of the next page if there is one.
-    fn keys(
-        &self,
-        bucket: Arc<str>,
-        cursor: Option<u64>,
-    ) -> BoxFuture<'static, Result<(Vec<String>, Option<u64>), TaskError>>;
+    fn keys(&self, bucket: Arc<str>, cursor: Option<u64>) -> BoxFuture<'static, Result<KeyPage, TaskError>>;
     /// Adds to a number and answers the sum.
     fn increment(
         &self,

@@ -20,7 +20,7 @@ pub trait Models: Send + Sync {
     fn by_name(&self, name: String) -> BoxFuture<'static, Result<Arc<dyn Model>, TaskError>>;
 
     /// A model from a plugin's own bytes; `native` allows a native runtime, else the built-in one with its limits.
-    fn from_bytes(
+    fn load_bytes(
         &self,
         onnx: Vec<u8>,
         native: bool,
@@ -115,7 +115,7 @@ impl Host {
                 parts.len()
             )));
         }
-        let model = self.models()?.from_bytes(parts.remove(0), native).await?;
+        let model = self.models()?.load_bytes(parts.remove(0), native).await?;
         Ok(Graph {
             name: "its own".into(),
             model,

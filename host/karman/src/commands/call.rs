@@ -1,4 +1,4 @@
-use crate::answer::Answer;
+use crate::answer::{self, Answer};
 use crate::app::App;
 use crate::control::{Control, escape};
 use crate::input::{CallArgs, Input};
@@ -41,7 +41,8 @@ impl Call {
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         let path = format!("/tasks/{}", escape(&self.name));
-        let answer = Control::new(app)?.send(Method::POST, &path, &headers, input.body)?;
+        let called = Control::new(app)?.send(Method::POST, &path, &headers, input.body);
+        let answer = called.map_err(|error| answer::refused(error, &self.name))?;
         let heads = answer.headers();
         let number = |name: &str| {
             text(heads, name)

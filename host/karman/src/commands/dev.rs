@@ -57,7 +57,8 @@ impl Dev {
             }
             app.output
                 .note(format!("watching {}; Ctrl-C ends", project.dir.display()));
-            watch.wait(began)?;
+            let built = source::built_at(&project).filter(|built| *built > began);
+            watch.wait(built.unwrap_or(began))?;
         }
     }
 
@@ -92,7 +93,7 @@ impl Dev {
     }
 
     async fn serve(&self, app: &App, runtime: &Runtime, plugin: Arc<Plugin>) -> Result<ShutDown, TaskError> {
-        let address = self.listen.unwrap_or(runtime.config().listen);
+        let address = self.listen.unwrap_or_else(|| runtime.config().listen);
         let mut bound = Listener::bind(address).await;
         // The version before lets go of the address in a moment.
         for _ in 0..50 {

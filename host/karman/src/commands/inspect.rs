@@ -116,12 +116,10 @@ impl Shown<'_> {
             "id        {id}   {}",
             format_bytes(package.bytes_len as u64)
         ));
-        let imports = if package.imports.is_empty() {
-            "nothing".into()
-        } else {
-            package.imports.join("\n          ")
-        };
-        parts.push(format!("imports   {imports}"));
+        parts.push(format!(
+            "imports   {}",
+            imports(&package.imports).join("\n          ")
+        ));
         parts.join("\n")
     }
 
@@ -169,6 +167,27 @@ impl Shown<'_> {
             "asks": asks, "limits": manifest.limits, "warm": manifest.warm, "task": manifest.task,
             "id": package.id, "bytes": package.bytes_len, "imports": package.imports, "exports": package.exports,
         })
+    }
+}
+
+/// `wasi:io 0.2.6   poll error streams`: the interfaces of a package in one line.
+fn imports(names: &[String]) -> Vec<String> {
+    let mut packages: Vec<(String, Vec<&str>)> = Vec::new();
+    for name in names {
+        let (interface, version) = name.split_once('@').unwrap_or((name, ""));
+        let (package, interface) = interface.split_once('/').unwrap_or((interface, ""));
+        let package = format!("{package} {version}");
+        match packages.iter_mut().find(|(known, _)| *known == package) {
+            Some((_, interfaces)) => interfaces.push(interface),
+            None => packages.push((package, vec![interface])),
+        }
+    }
+    match packages.is_empty() {
+        true => vec!["nothing".into()],
+        false => packages
+            .into_iter()
+            .map(|(package, names)| format!("{package}   {}", names.join(" ")))
+            .collect(),
     }
 }
 
@@ -227,6 +246,21 @@ fn fields(fields: &[DataField]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn imports_are_grouped_by_package() {
+        let names = [
+            "wasi:io/poll@0.2.6",
+            "karman:task/types@0.1.0",
+            "wasi:io/error@0.2.6",
+        ]
+        .map(str::to_owned);
+        assert_eq!(
+            imports(&names),
+            ["wasi:io 0.2.6   poll error", "karman:task 0.1.0   types"]
+        );
+        assert_eq!(imports(&[]), ["nothing"]);
+    }
 
     #[test]
     fn each_ask_says_whether_it_is_granted() {

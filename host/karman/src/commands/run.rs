@@ -1,4 +1,4 @@
-use crate::answer::{Answer, body_value, millis};
+use crate::answer::{self, Answer, body_value, millis};
 use crate::app::App;
 use crate::input::{self, CallArgs, Input};
 use crate::load::{self, GrantArgs};
@@ -90,7 +90,9 @@ impl Once<'_> {
             body: input.body,
         };
         let context = self.runtime.context(self.call.within);
-        let (response, report) = self.app.block_on(self.plugin.call(request, context))?;
+        let called = self.app.block_on(self.plugin.call(request, context));
+        let (response, report) =
+            called.map_err(|error| answer::refused(error, &self.plugin.manifest().name))?;
         let answer = Answer {
             content_type: &response.content_type,
             body: &response.body,
@@ -126,9 +128,11 @@ impl Once<'_> {
                 metadata: self.call.metadata.clone(),
                 body,
             };
-            self.plugin
+            let called = self
+                .plugin
                 .call_stream(request, to, self.runtime.context(self.call.within))
-                .await
+                .await;
+            called.map_err(|error| answer::refused(error, &self.plugin.manifest().name))
         })?;
         if !output.json {
             return Ok(());

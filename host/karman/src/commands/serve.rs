@@ -29,7 +29,7 @@ impl Serve {
         let _inside = threads.enter();
         let runtime = load::runtime(app, &source.name, &self.grants)?;
         // The address before the code: it is the cheaper one to fail, and who comes early waits instead of failing.
-        let address = self.listen.unwrap_or(runtime.config().listen);
+        let address = self.listen.unwrap_or_else(|| runtime.config().listen);
         let listener = threads.block_on(Listener::bind(address))?;
         let plugin = load::plugin(app, &runtime, &source, &self.grants)?;
         check(&plugin)?;

@@ -8,7 +8,6 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
-use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use karman_engine::CallReport;
@@ -126,7 +125,7 @@ fn within(headers: &HeaderMap) -> Result<Option<Duration>, TaskError> {
 }
 
 fn response_of(response: TaskResponse, report: &CallReport) -> Response<Body> {
-    let mut answer = Response::new(Body::from(Bytes::from(response.body)));
+    let mut answer = Response::new(Body::from(response.body));
     let headers = answer.headers_mut();
     if let Ok(value) = HeaderValue::try_from(response.content_type) {
         headers.insert(header::CONTENT_TYPE, value);

@@ -3,7 +3,7 @@ use crate::home::Home;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use karman_engine::capability::keyvalue::Buckets;
+use karman_engine::capability::keyvalue::{Buckets, KeyPage};
 use karman_store::{Bucket, StoreError};
 use karman_types::TaskError;
 use std::sync::Arc;
@@ -44,11 +44,7 @@ impl Buckets for StoreBuckets {
         self.with(bucket, move |bucket| bucket.delete_many(&keys))
     }
 
-    fn keys(
-        &self,
-        bucket: Arc<str>,
-        cursor: Option<u64>,
-    ) -> BoxFuture<'static, Result<(Vec<String>, Option<u64>), TaskError>> {
+    fn keys(&self, bucket: Arc<str>, cursor: Option<u64>) -> BoxFuture<'static, Result<KeyPage, TaskError>> {
         self.with(bucket, move |bucket| {
             bucket.keys(cursor, PAGE).map(|page| (page.keys, page.next))
         })

@@ -113,7 +113,7 @@ impl Models for Shared {
         blocking(move || models.load_named(&name).map(|loaded| loaded as Arc<dyn Model>)).boxed()
     }
 
-    fn from_bytes(
+    fn load_bytes(
         &self,
         onnx: Vec<u8>,
         native: bool,
