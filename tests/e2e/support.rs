@@ -38,6 +38,7 @@ impl Home {
             .env("KARMAN_CACHE", self.path().join("cache"))
             .env("XDG_CONFIG_HOME", self.path().join("config"))
             .env("KARMAN_TOOLS", root().join("target/tools"))
+            .env("VIRTUAL_ENV", root().join("target/tools/venv"))
             .env_remove("KARMAN_CONFIG")
             .current_dir(self.path());
         command

@@ -1,4 +1,4 @@
-use crate::run::{cargo, root, show, tools};
+use crate::run::{cargo, program, root, show, tools};
 use crate::{guests, setup};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,16 @@ pub(crate) fn classify(image: Option<PathBuf>) -> Result<()> {
 
 /// What a user types after `cargo install`: the models once, then the picture.
 fn karman_run(image: &Path) -> Result<()> {
-    let state = root().join("target/classify");
+    // The whole workspace is selected so that the tests find its dependencies built with the same features.
+    show(&mut cargo(["build", "--quiet", "--workspace", "--bin", "karman"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let (binary, state) = (target.join("debug/karman"), root().join("target/classify"));
     let karman = |arguments: &[&str]| {
-        let mut karman = cargo(["run", "--quiet", "--bin", "karman", "--", "--state"]);
-        karman.arg(&state).args(arguments).env("KARMAN_TOOLS", tools());
+        let mut karman = program(&binary);
+        karman.arg("--state").arg(&state).args(arguments);
+        karman
+            .env("KARMAN_TOOLS", tools())
+            .env("VIRTUAL_ENV", tools().join("venv"));
         karman
     };
     for model in ["digits-s", "digits-m", "digits-l"] {

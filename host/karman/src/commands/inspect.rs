@@ -264,19 +264,8 @@ mod tests {
 
     #[test]
     fn each_ask_says_whether_it_is_granted() {
-        let bytes = {
-            // The smallest component that a node runs.
-            let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
-            // An empty instance, and its export as `wasi:cli/run@0.2.0`.
-            bytes.extend_from_slice(b"\x05\x03\x01\x01\x00");
-            let name = b"wasi:cli/run@0.2.0";
-            let mut export = vec![1, 0, name.len() as u8];
-            export.extend_from_slice(name);
-            export.extend_from_slice(&[5, 0, 0]);
-            bytes.extend_from_slice(&[11, export.len() as u8]);
-            bytes.extend_from_slice(&export);
-            bytes
-        };
+        let run = r#"(component (instance $run) (export "wasi:cli/run@0.2.0" (instance $run)))"#;
+        let bytes = wat::parse_str(run).unwrap();
         let package = Package::read(&bytes, &ReadLimits::default()).unwrap();
         let asks = ["nn:digits-*", "http:tiles.example", "kv:road"].map(|text| text.parse().unwrap());
         let manifest = Manifest {
