@@ -35,6 +35,8 @@ pub(crate) fn compile(
             "--target=wasm32-wasi",
             "-mexec-model=reactor",
             "-Os",
+            // As Rust has it; the compiler's own default alone is more than a small plugin's memory.
+            "-Wl,-z,stack-size=1048576",
             "-std=c17",
             "-Wall",
             "-Wextra",

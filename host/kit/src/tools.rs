@@ -85,6 +85,8 @@ pub(crate) fn run(lang: Language, command: &mut Command) -> Result<Vec<u8>, KitE
                 )
             }
             [err, out] if out.is_empty() => err,
+            // Cargo's standard output is messages for programs.
+            [err, _] if lang == Language::Rust && !err.is_empty() => err,
             [err, out] => format!("{err}\n{out}").trim().to_owned(),
         },
     })

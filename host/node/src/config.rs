@@ -179,10 +179,15 @@ impl NodeConfig {
         self.default_grants.iter().cloned().collect()
     }
 
+    /// What stands here for the foreign component of this name.
+    pub(crate) fn foreign_entry(&self, name: &str) -> Option<&Foreign> {
+        self.foreign.get(&Manifest::foreign(name, World::Task).name)
+    }
+
     /// The manifest for a component of this name that brings none.
     pub fn foreign(&self, name: &str, world: World) -> Manifest {
         let mut manifest = Manifest::foreign(name, world);
-        if let Some(foreign) = self.foreign.get(&manifest.name) {
+        if let Some(foreign) = self.foreign_entry(name) {
             manifest.asks = foreign.grants.clone();
             manifest.limits = foreign.limits.clone();
             manifest.warm = foreign.warm;

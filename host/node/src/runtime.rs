@@ -115,8 +115,7 @@ impl Runtime {
     /// What `node.toml` gives to a foreign component stands for the operator's word.
     fn foreign_grants(&self, name: &str) -> impl Iterator<Item = &karman_types::Grant> {
         self.config
-            .foreign
-            .get(name)
+            .foreign_entry(name)
             .into_iter()
             .flat_map(|foreign| foreign.grants.iter())
     }
