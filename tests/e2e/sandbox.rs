@@ -51,8 +51,10 @@ fn handles_of_the_host_are_bounded() {
 fn an_output_over_its_limit_is_refused() {
     let home = Home::new();
     assert_eq!(home.hostile("output 1000", &[]).ok().out().len(), 1000);
-    home.hostile("output 20000000", &[])
+    home.hostile("output 17000000", &[])
         .fails(5, "16 MiB is its most");
+    home.hostile("output 20000000", &[])
+        .fails(5, "more than 17 MiB at once");
 }
 
 #[test]

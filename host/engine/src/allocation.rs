@@ -109,8 +109,8 @@ impl Allocation {
     pub fn choose(machine: &Machine) -> Self {
         let by_cores = (u64::from(machine.cores) * SLOTS_PER_CORE).min(MOST_SLOTS);
         let by_memory = (machine.memory / MEMORY_PER_SLOT).clamp(FEWEST_SLOTS, by_cores.max(FEWEST_SLOTS));
-        // A quarter of the address space: code, models and the store map files too.
-        let by_addresses = machine.address_space() / 4 / SLOT;
+        // Half of the address space: code, models and the store map files too.
+        let by_addresses = machine.address_space() / 2 / SLOT;
         match by_memory.min(by_addresses) {
             slots if slots >= FEWEST_SLOTS => Self::Pool { slots: slots as u32 },
             _ => Self::OnDemand {
@@ -204,7 +204,7 @@ mod tests {
         let Allocation::Pool { slots } = Allocation::choose(&board) else {
             panic!("no pool")
         };
-        assert!(u64::from(slots) * SLOT <= (1 << 38) / 4);
+        assert!(u64::from(slots) * SLOT <= (1 << 38) / 2);
     }
 
     #[test]
