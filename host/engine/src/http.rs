@@ -132,8 +132,10 @@ impl Plugin {
             Ok(Ok((proxy, uses))) => {
                 entered.end(Some(&store), None);
                 let retired = instances.put_back(HttpInstance { store, proxy, uses });
-                // The answer goes out before the instance is taken apart; its place is free only after that.
-                tokio::spawn(async move { drop((retired, entered)) });
+                if retired.is_some() && self.stats.running() == 0 {
+                    // Nobody waits for this place: the answer goes out before the instance is taken apart.
+                    tokio::spawn(async move { drop((retired, entered)) });
+                }
                 Ok(())
             }
             Ok(Err(error)) => {
