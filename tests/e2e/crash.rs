@@ -1,6 +1,6 @@
-//! Power cuts during compile, cache write, upgrade: the next start is clean. Planted code is not executed.
+//! Power cuts during compile, cache write, upgrade, pull: the next start is clean. Planted code is not executed.
 
-use crate::support::{Home, guest};
+use crate::support::{Home, Registry, guest};
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
@@ -68,6 +68,42 @@ fn a_kill_during_an_upgrade_leaves_the_old_version_or_the_new() {
         assert!(matches!(answer.text().as_str(), "v1 1" | "v2 1"), "{answer:?}");
         home.run(["undeploy", "counter"]).ok();
     }
+}
+
+#[test]
+fn a_kill_during_a_pull_leaves_the_whole_file_or_none() {
+    let home = Home::new();
+    let registry = Registry::start();
+    // The largest guest, so that there is a middle to be killed in.
+    let pushed = guest("timeseries");
+    let whole = fs::read(&pushed).unwrap();
+    let reference = format!("{}/acme/timeseries:0.1.0", registry.address);
+    home.run(["push", pushed.to_str().unwrap(), &reference]).ok();
+    let file = home.path().join("pulled.wasm");
+    let mut cut_short = 0;
+    for step in 0..12u64 {
+        let mut pulling = home
+            .command(["pull", &reference, "-o", "pulled.wasm"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let until = std::time::Instant::now() + Duration::from_millis(step * step * 4);
+        while std::time::Instant::now() < until {
+            std::thread::yield_now();
+        }
+        pulling.kill().unwrap();
+        pulling.wait().unwrap();
+        match fs::read(&file) {
+            Ok(bytes) => assert_eq!(bytes, whole),
+            Err(_) => cut_short += 1,
+        }
+        let _ = fs::remove_file(&file);
+    }
+    assert!(cut_short > 0, "no kill came before the end");
+    home.run(["pull", &reference, "-o", "pulled.wasm"]).ok();
+    assert_eq!(fs::read(&file).unwrap(), whole);
 }
 
 #[test]

@@ -292,3 +292,57 @@ pub(crate) fn resident(pid: u32) -> u64 {
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
+
+/// Debian's `docker-registry` on a port of its own; killed when dropped.
+pub(crate) struct Registry {
+    child: Child,
+    pub(crate) address: std::net::SocketAddr,
+    _folder: TempDir,
+}
+
+impl Registry {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let config = folder.path().join("config.yml");
+        let data = folder.path().join("data");
+        std::fs::write(
+            &config,
+            format!(
+                "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\nhttp:\n  addr: {address}\n",
+                data.display()
+            ),
+        )
+        .unwrap();
+        let child = Command::new("docker-registry")
+            .arg("serve")
+            .arg(&config)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("no `docker-registry` on this machine: run `apt-get install docker-registry`");
+        let registry = Self {
+            child,
+            address,
+            _folder: folder,
+        };
+        let started = std::time::Instant::now();
+        while TcpStream::connect(address).is_err() {
+            assert!(
+                started.elapsed() < Duration::from_secs(20),
+                "the registry does not listen"
+            );
+            std::thread::yield_now();
+        }
+        registry
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -44,7 +44,8 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn context() -> CallContext {
+/// A call that nobody in particular makes.
+pub(crate) fn context() -> CallContext {
     CallContext {
         task: TaskId::from_parts(0, 0),
         attempt: 1,

@@ -17,7 +17,7 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let guest = setting.guest("hello-http02")?;
     let folder = tempfile::tempdir()?;
     let ours = Contender::karman(setting, &guest, folder.path());
-    let theirs = Contender::wasmtime(wasmtime, &guest, folder.path())?;
+    let theirs = Contender::wasmtime(wasmtime, &guest, folder.path(), None)?;
     // The first start fills the compile cache.
     ours.start()?;
     let once = |contender: &Contender| Ok(contender.start()?.1.as_secs_f64() * 1e3);

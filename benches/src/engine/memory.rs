@@ -1,17 +1,20 @@
-use super::Setting;
 use super::server::Contender;
+use super::{Setting, call};
 use crate::machine::memory_of;
 use crate::report::{Report, Target};
-use anyhow::{Context, Result};
-use karman_engine::{Engine, EngineOptions};
-use karman_types::{GrantSet, Manifest};
+use anyhow::{Context, Result, ensure};
+use karman_engine::{Engine, EngineOptions, Plugin};
+use karman_types::{GrantSet, Manifest, TaskRequest};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const MIB: f64 = (1 << 20) as f64;
 /// Different plugins that are loaded to see what one costs.
 const PLUGINS: usize = 100;
+/// Instances that live at once to see what one costs.
+const INSTANCES: usize = 50;
 
 /// What an idle node, a loaded plugin and a serving process hold.
 pub(crate) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
@@ -26,6 +29,12 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     report.figure(
         "plugin_memory_idle",
         plugin_memory(setting)? / 1024.0,
+        "KiB",
+        Target::Shown,
+    );
+    report.figure(
+        "instance_memory_live",
+        instance_memory(setting)? / 1024.0,
         "KiB",
         Target::Shown,
     );
@@ -71,6 +80,39 @@ fn idle_node(setting: &Setting, folder: &Path) -> Result<f64> {
     child.kill()?;
     child.wait()?;
     Ok(resident as f64)
+}
+
+/// Bytes that one more instance adds to this process while it waits in a host call.
+fn instance_memory(setting: &Setting) -> Result<f64> {
+    let bytes = std::fs::read(setting.guest("hostile")?)?;
+    let engine = Engine::new(EngineOptions::default())?;
+    let plugin = engine.load(&bytes, &GrantSet::default(), |world| {
+        Manifest::foreign("hostile", world)
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        // What the first call of all costs is no instance's.
+        let mut live = vec![waiting(&plugin).await?];
+        let before = memory_of(std::process::id())?.resident;
+        for _ in 0..INSTANCES {
+            live.push(waiting(&plugin).await?);
+        }
+        let after = memory_of(std::process::id())?.resident;
+        Ok(after.saturating_sub(before) as f64 / INSTANCES as f64)
+    })
+}
+
+async fn waiting(plugin: &Arc<Plugin>) -> Result<impl Future + use<>> {
+    let request = TaskRequest {
+        body: "sleep 60000".into(),
+        ..TaskRequest::default()
+    };
+    let plugin = plugin.clone();
+    let mut call = Box::pin(async move { plugin.call(request, call::context()).await });
+    ensure!(futures::poll!(&mut call).is_pending(), "the guest does not wait");
+    Ok(call)
 }
 
 /// Bytes that one more loaded plugin adds to this process: the component is made different by a custom section.

@@ -2,7 +2,7 @@
 
 use super::Setting;
 use anyhow::{Context, Result, bail};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,6 +33,7 @@ pub(crate) enum Contender {
     Wasmtime {
         program: PathBuf,
         precompiled: PathBuf,
+        at_once: Option<u32>,
     },
 }
 
@@ -45,8 +46,14 @@ impl Contender {
         }
     }
 
-    /// `wasmtime serve` with code compiled beforehand, as `karman` has it in its cache.
-    pub(crate) fn wasmtime(program: &Path, component: &Path, folder: &Path) -> Result<Self> {
+    /// `wasmtime serve` with code compiled beforehand, as `karman` has it in its cache; `at_once` requests in one instance
+    /// where that is not to be its default.
+    pub(crate) fn wasmtime(
+        program: &Path,
+        component: &Path,
+        folder: &Path,
+        at_once: Option<u32>,
+    ) -> Result<Self> {
         let precompiled = folder.join(
             component
                 .with_extension("cwasm")
@@ -65,6 +72,7 @@ impl Contender {
         Ok(Self::Wasmtime {
             program: program.into(),
             precompiled,
+            at_once,
         })
     }
 
@@ -85,11 +93,18 @@ impl Contender {
                     .env("KARMAN_CACHE", state.join("cache"));
                 command
             }
-            Self::Wasmtime { program, precompiled } => {
+            Self::Wasmtime {
+                program,
+                precompiled,
+                at_once,
+            } => {
                 let mut command = Command::new(program);
                 command
                     .args(["serve", "--allow-precompiled", "-Scli", "--no-logging-prefix"])
                     .args(POOL);
+                if let Some(at_once) = at_once {
+                    command.arg(format!("--max-instance-concurrent-reuse-count={at_once}"));
+                }
                 command.arg("--addr");
                 command.arg(address.to_string()).arg(precompiled);
                 command
@@ -125,6 +140,10 @@ impl Contender {
 }
 
 impl Server {
+    pub(crate) const fn new(child: Child, address: SocketAddr) -> Self {
+        Self { child, address }
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -134,6 +153,46 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A connection that is kept from one request to the next.
+pub(crate) struct Connection(BufReader<TcpStream>);
+
+impl Connection {
+    pub(crate) fn open(server: &Server) -> Result<Self> {
+        let stream = TcpStream::connect(server.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    /// Posts and reads the whole answer; its status.
+    pub(crate) fn post(&mut self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<u16> {
+        let mut request = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n",
+            body.len()
+        );
+        for (name, value) in headers {
+            request += &format!("{name}: {value}\r\n");
+        }
+        request += "\r\n";
+        self.0.get_mut().write_all(&[request.as_bytes(), body].concat())?;
+        let (mut status, mut length) = (None, 0);
+        loop {
+            let mut line = String::new();
+            self.0.read_line(&mut line)?;
+            let line = line.trim_end().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse()?;
+            }
+            status = status.or_else(|| line.split(' ').nth(1)?.parse().ok());
+        }
+        std::io::copy(&mut self.0.by_ref().take(length), &mut std::io::sink())?;
+        status.context("the server closed the connection")
     }
 }
 

@@ -51,15 +51,15 @@ impl Plugin {
         self.stats.instantiated();
         let long = store.data().long.clone();
         let run = async move {
-            let over = store.data().time_over();
-            let ended = tokio::time::timeout(store.data().patience(), run(&pre, &mut store)).await;
+            let patience = store.data().patience();
+            let ended = tokio::time::timeout(patience, run(&pre, &mut store)).await;
             let code = match ended {
                 Ok(Ok(code)) => Ok(code),
                 Ok(Err(error)) => match error.downcast_ref::<I32Exit>() {
                     Some(exit) => Ok(exit.0.clamp(0, 255) as u8),
                     None => Err(store.data().explain(&error)),
                 },
-                Err(_) => Err(over),
+                Err(_) => Err(store.data().time_over()),
             };
             let report = entered.end(Some(&store), code.as_ref().err());
             code.map(|code| (code, report))

@@ -28,6 +28,16 @@ pub(crate) struct PluginInfo {
 }
 
 impl PluginInfo {
+    /// The error of a call that did not end in the time it was allowed.
+    pub(crate) fn time_over(&self, allowed: Duration) -> TaskError {
+        TaskError::deadline(format!(
+            "`{}` did not finish within {}",
+            self.name,
+            format_duration(allowed)
+        ))
+        .with_hint("raise `limits.time` in its manifest, or give the call more time with --within")
+    }
+
     /// The most bytes that the host copies out of the guest for one function, be it an answer or an argument: what is
     /// longer is refused before memory is taken for it.
     fn most_copied(&self) -> usize {
@@ -51,6 +61,8 @@ pub(crate) struct Host {
     pub(crate) plugin: Arc<PluginInfo>,
     pub(crate) services: Services,
     pub(crate) call: CallContext,
+    /// How long the call may take in all.
+    pub(crate) allowed: Duration,
     pub(crate) deadline: Instant,
     /// Set at the first epoch tick that the guest sees: this is no short call.
     pub(crate) long: Arc<AtomicBool>,
@@ -78,14 +90,15 @@ impl Host {
             true => Some(wasi::prepare(&plugin)?.build()),
             false => None,
         };
-        let deadline = Instant::now() + time_allowed(&plugin.limits, &call);
+        let allowed = time_allowed(&plugin.limits, &call);
         let fuel = plugin.limits.fuel;
         let mut table = ResourceTable::new();
         table.set_max_capacity(MOST_HANDLES);
         let host = Self {
             services,
             call,
-            deadline,
+            allowed,
+            deadline: Instant::now() + allowed,
             long: Arc::default(),
             limiter: Limiter::new(&plugin.limits),
             table,
@@ -112,7 +125,8 @@ impl Host {
 
     /// Makes a warm instance serve another call.
     pub(crate) fn renew(&mut self, call: CallContext) {
-        self.deadline = Instant::now() + time_allowed(&self.plugin.limits, &call);
+        self.allowed = time_allowed(&self.plugin.limits, &call);
+        self.deadline = Instant::now() + self.allowed;
         self.call = call;
         self.long.store(false, Ordering::Relaxed);
         self.limiter.forget_refusal();
@@ -134,13 +148,7 @@ impl Host {
     }
 
     pub(crate) fn time_over(&self) -> TaskError {
-        let allowed = time_allowed(&self.plugin.limits, &self.call);
-        TaskError::deadline(format!(
-            "`{}` did not finish within {}",
-            self.plugin.name,
-            format_duration(allowed)
-        ))
-        .with_hint("raise `limits.time` in its manifest, or give the call more time with --within")
+        self.plugin.time_over(self.allowed)
     }
 
     /// What a trap or a failed host function means to the caller.

@@ -116,7 +116,7 @@ impl Plugin {
         let Export::Http { pre, instances } = &self.export else {
             unreachable!("asked by serve")
         };
-        let (patience, over) = (store.data().patience(), store.data().time_over());
+        let (patience, allowed) = (store.data().patience(), store.data().allowed);
         let ended = tokio::time::timeout(patience, async {
             let (proxy, uses) = match used {
                 Some(used) => used,
@@ -144,6 +144,7 @@ impl Plugin {
                 Err(error)
             }
             Err(_) => {
+                let over = self.info.time_over(allowed);
                 entered.end(Some(&store), Some(&over));
                 Err(over)
             }

@@ -62,7 +62,7 @@ impl Plugin {
         self.stats.instantiated();
         let long = store.data().long.clone();
         let run = async move {
-            let (patience, over) = (store.data().patience(), store.data().time_over());
+            let patience = store.data().patience();
             let call = async {
                 let guest = pre.instantiate_async(&mut store).await?;
                 run(&guest, &mut store, request, output).await
@@ -70,7 +70,7 @@ impl Plugin {
             let ended = match tokio::time::timeout(patience, call).await {
                 Ok(Ok(answer)) => answer.map_err(convert::error_from_guest),
                 Ok(Err(error)) => Err(store.data().explain(&error)),
-                Err(_) => Err(over),
+                Err(_) => Err(store.data().time_over()),
             };
             let report = entered.end(Some(&store), ended.as_ref().err());
             ended.map(|head| (head, report))

@@ -45,8 +45,8 @@ impl Plugin {
         start: Start,
         request: TaskRequest,
     ) -> Result<(TaskResponse, CallReport), TaskError> {
-        let patience = start.store().data().patience();
-        let over = start.store().data().time_over();
+        let host = start.store().data();
+        let (patience, allowed) = (host.patience(), host.allowed);
         let ended = tokio::time::timeout(patience, self.run_untimed(start, request)).await;
         match ended {
             Ok((Ok(response), instance)) => {
@@ -65,6 +65,7 @@ impl Plugin {
                 Err(error)
             }
             Err(_) => {
+                let over = self.info.time_over(allowed);
                 entered.end(None, Some(&over));
                 Err(over)
             }

@@ -89,6 +89,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), TaskError> {
     name.push(format!(".{}", std::process::id()));
     let temporary = path.with_file_name(name);
     let written = std::fs::write(&temporary, bytes).and_then(|()| {
+        // On the disk before it takes the name, or a power cut leaves the name with nothing behind it.
+        std::fs::File::open(&temporary)?.sync_all()?;
         if let Ok(data) = std::fs::metadata(path) {
             std::fs::set_permissions(&temporary, data.permissions())?;
         }
