@@ -105,6 +105,29 @@ impl fmt::Display for NodeId {
     }
 }
 
+impl FromStr for NodeId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let mut bytes = [0; 8];
+        hex::decode_to_slice(text, &mut bytes).map_err(|_| ParseIdError(text.into(), 16))?;
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for NodeId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,5 +138,12 @@ mod tests {
         assert_eq!(digest.to_string().parse(), Ok(digest));
         assert!("karman".parse::<Digest>().is_err());
         assert!(digest.to_string().starts_with(&digest.short()));
+    }
+
+    #[test]
+    fn node_reads_what_it_writes() {
+        let node = NodeId::of_key(b"karman");
+        assert_eq!(node.to_string().parse(), Ok(node));
+        assert!("karman".parse::<NodeId>().is_err());
     }
 }
