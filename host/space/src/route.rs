@@ -1,0 +1,230 @@
+use crate::{Contact, ContactPlan, Time};
+use karman_types::NodeId;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// Data that want to go from one node to another.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Bundle {
+    /// The node where it is.
+    pub source: NodeId,
+    /// The node where it shall be.
+    pub destination: NodeId,
+    /// Its size on the wire, headers included; an empty one counts as one byte.
+    pub bytes: u64,
+    /// When it can leave.
+    pub sent: Time,
+    /// The last instant at which it may arrive.
+    pub expires: Time,
+    /// Whether it may go in fragments over several contacts with the same neighbour (RFC 9171, section 5.8), instead
+    /// of within one. The next node waits for all of them. Headers of the fragments are not counted.
+    pub split: bool,
+}
+
+/// What is sent in one contact.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hop {
+    /// The contact.
+    pub contact: Contact,
+    /// How much of the bundle: all of it, unless it is split.
+    pub bytes: u64,
+    /// When its first bit leaves.
+    pub departure: Time,
+    /// When its last bit has arrived.
+    pub arrival: Time,
+}
+
+/// A way over time.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Route {
+    /// What is sent, in the order of the way; none if the bundle is where it shall be. The fragments of a split
+    /// bundle are several hops between the same two nodes.
+    pub hops: Vec<Hop>,
+    /// When all of it is there.
+    pub arrival: Time,
+}
+
+/// Why there is no route.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoRoute {
+    /// It is too late already.
+    #[error("the bundle expires at {expires}, before it can leave at {sent}: give it a longer life")]
+    Expired {
+        /// When it can leave.
+        sent: Time,
+        /// When it expires.
+        expires: Time,
+    },
+    /// The contacts do not lead there in time.
+    #[error(
+        "no contacts take {bytes} bytes from {source_node} to {destination} by {expires} ({reached} other nodes can be \
+         reached): extend the plan or its life, or make it smaller{}", if *split { "" } else { " or let it be split" }
+    )]
+    Unreachable {
+        /// Where it is.
+        source_node: NodeId,
+        /// Where it shall be.
+        destination: NodeId,
+        /// Its size.
+        bytes: u64,
+        /// When it expires.
+        expires: Time,
+        /// Whether it may be split.
+        split: bool,
+        /// How many nodes it could be brought to.
+        reached: usize,
+    },
+}
+
+/// The route on which a bundle arrives first.
+///
+/// It is the search of contact graph routing (CCSDS 734.3-B-1, "schedule-aware bundle routing"): labels of earliest
+/// arrival, set in the order of time, over nodes that store what they hold for as long as needed. A contact is used
+/// from its start, or from when the bundle is there; the last bit leaves before its end and arrives one delay later.
+/// Waiting never hurts, so one label for each node is enough. What other bundles take of a contact is not known here.
+///
+/// Equal plans and bundles give equal routes. Each contact is looked at once, or some fifty times for a bundle that
+/// may be split.
+///
+/// # Errors
+/// [`NoRoute`] says which way it fails.
+pub fn earliest_arrival(plan: &ContactPlan, bundle: &Bundle) -> Result<Route, NoRoute> {
+    let &Bundle {
+        source,
+        destination,
+        sent,
+        expires,
+        ..
+    } = bundle;
+    if sent > expires {
+        return Err(NoRoute::Expired { sent, expires });
+    }
+    // For each node that was reached, when, and from which one.
+    let mut labels = BTreeMap::from([(source, (sent, source))]);
+    let mut queue = BinaryHeap::from([Reverse((sent, source))]);
+    while let Some(Reverse((ready, node))) = queue.pop() {
+        if node == destination {
+            return Ok(Route {
+                hops: hops(plan, bundle, &labels),
+                arrival: ready,
+            });
+        }
+        if labels.get(&node).is_some_and(|label| label.0 < ready) {
+            continue;
+        }
+        for pair in plan.contacts_from(node).chunk_by(|a, b| a.to == b.to) {
+            let Some(arrival) = crossing(pair, bundle, ready) else {
+                continue;
+            };
+            let to = pair[0].to;
+            if labels.get(&to).is_none_or(|label| arrival < label.0) {
+                labels.insert(to, (arrival, node));
+                queue.push(Reverse((arrival, to)));
+            }
+        }
+    }
+    Err(NoRoute::Unreachable {
+        source_node: source,
+        destination,
+        bytes: bundle.bytes,
+        expires,
+        split: bundle.split,
+        reached: labels.len() - 1,
+    })
+}
+
+/// Goes back along the labels from the destination, and says what is sent on the way.
+fn hops(plan: &ContactPlan, bundle: &Bundle, labels: &BTreeMap<NodeId, (Time, NodeId)>) -> Vec<Hop> {
+    let mut hops = Vec::new();
+    let mut to = bundle.destination;
+    while to != bundle.source {
+        let (arrival, from) = labels[&to];
+        let (ready, _) = labels[&from];
+        let pair = plan.contacts_between(from, to);
+        if bundle.split {
+            hops.extend(fragments(pair, bundle, ready, arrival).into_iter().rev());
+        } else {
+            let mut whole = pair.iter().filter_map(|contact| whole(contact, bundle, ready));
+            hops.extend(whole.find(|hop| hop.arrival == arrival));
+        }
+        to = from;
+    }
+    hops.reverse();
+    hops
+}
+
+/// When a bundle that is ready at one end of these contacts of one pair is first at the other.
+fn crossing(pair: &[Contact], bundle: &Bundle, ready: Time) -> Option<Time> {
+    let arrival = if bundle.split {
+        first_by(pair, bundle, ready)?
+    } else {
+        let whole = pair.iter().filter_map(|contact| whole(contact, bundle, ready));
+        whole.map(|hop| hop.arrival).min()?
+    };
+    (arrival <= bundle.expires).then_some(arrival)
+}
+
+/// The bundle as a whole in this contact, if it fits.
+fn whole(contact: &Contact, bundle: &Bundle, ready: Time) -> Option<Hop> {
+    let bytes = bundle.bytes.max(1);
+    let departure = contact.start.max(ready);
+    let sending = contact.rate.time_for(bytes);
+    (sending <= contact.end.since(departure)).then(|| Hop {
+        contact: *contact,
+        bytes,
+        departure,
+        arrival: departure + sending + contact.delay,
+    })
+}
+
+/// The first instant by which all fragments can have arrived. Later instants never let fewer bytes arrive, so it is
+/// found by halving, however the delays of the contacts differ.
+fn first_by(pair: &[Contact], bundle: &Bundle, ready: Time) -> Option<Time> {
+    let enough = |by: Time| {
+        let sum = pair
+            .iter()
+            .map(|contact| u128::from(bytes_by(contact, ready, by)))
+            .sum::<u128>();
+        sum >= u128::from(bundle.bytes.max(1))
+    };
+    let (mut early, mut late) = (ready.unix_micros(), bundle.expires.unix_micros());
+    if !enough(bundle.expires) {
+        return None;
+    }
+    while early < late {
+        let middle = early.midpoint(late);
+        if enough(Time::from_unix_micros(middle)) {
+            late = middle;
+        } else {
+            early = middle + 1;
+        }
+    }
+    Some(Time::from_unix_micros(late))
+}
+
+/// How many bytes can have arrived over a contact by an instant.
+fn bytes_by(contact: &Contact, ready: Time, by: Time) -> u64 {
+    let last = contact.end.min(by - contact.delay);
+    contact.rate.bytes_in(last.since(contact.start.max(ready)))
+}
+
+/// What goes over each contact so that all has arrived by an instant that [`first_by`] found.
+fn fragments(pair: &[Contact], bundle: &Bundle, ready: Time, by: Time) -> Vec<Hop> {
+    let mut left = bundle.bytes.max(1);
+    let mut hops = Vec::new();
+    for contact in pair {
+        let bytes = bytes_by(contact, ready, by).min(left);
+        if bytes > 0 {
+            let departure = contact.start.max(ready);
+            hops.push(Hop {
+                contact: *contact,
+                bytes,
+                departure,
+                arrival: departure + contact.rate.time_for(bytes) + contact.delay,
+            });
+            left -= bytes;
+        }
+    }
+    hops
+}
