@@ -1,0 +1,280 @@
+use crate::UnixMs;
+use karman_types::{Digest, NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the caller is promised.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Guarantee {
+    /// Held by its waiting caller: nothing is written, and it ends with the node or the caller.
+    Direct,
+    /// Acknowledged once it is on this node's disk: survives a crash and a power cut, not a lost disk.
+    Local,
+    /// Acknowledged once it is on a majority of three keepers: survives the loss of its owner.
+    Kept,
+}
+
+/// Which ownership of a task: 1 for the node that accepted it, one more for each node that took it over. An effect of an older
+/// epoch is refused.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// That of the node which accepted the task.
+    pub const FIRST: Self = Self(1);
+
+    /// That of the next owner.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An effect of an owner that is one no longer.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, thiserror::Error)]
+#[error(
+    "task {task} is owned with epoch {current}, and epoch {given} is over: give it up, another node owns it"
+)]
+pub struct StaleEpoch {
+    /// The task.
+    pub task: TaskId,
+    /// The epoch of the effect.
+    pub given: Epoch,
+    /// The newest epoch that is known.
+    pub current: Epoch,
+}
+
+/// What a caller hands in.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Submission {
+    /// What is to run: the name by which the node finds providers.
+    pub name: Arc<str>,
+    /// The input.
+    pub request: TaskRequest,
+    /// What is promised.
+    pub guarantee: Guarantee,
+    /// Equal for submissions that ask for the same effect. The node prefixes it with the submitter, so that nobody meets
+    /// another's keys.
+    pub key: Option<Arc<str>>,
+    /// The time that is left.
+    pub within: Option<Duration>,
+    /// The absolute moment after which it must not start.
+    pub expires: Option<UnixMs>,
+    /// A second attempt starts elsewhere when the first has not answered in this time. For tasks that may run twice at once.
+    pub hedge_after: Option<Duration>,
+}
+
+impl Submission {
+    /// A direct task without key, deadline or hedge.
+    pub fn new(name: impl Into<Arc<str>>, request: TaskRequest) -> Self {
+        Self {
+            name: name.into(),
+            request,
+            guarantee: Guarantee::Direct,
+            key: None,
+            within: None,
+            expires: None,
+            hedge_after: None,
+        }
+    }
+
+    /// The digest of what is asked for: two submissions under one key are the same if this is. How long the caller would wait
+    /// is no part of it.
+    pub fn fingerprint(&self) -> Digest {
+        let TaskRequest {
+            content_type,
+            metadata,
+            body,
+        } = &self.request;
+        let texts = metadata.iter().flat_map(|(name, value)| [name, value]);
+        let texts = [self.name.as_ref(), content_type]
+            .into_iter()
+            .chain(texts.map(String::as_str));
+        // Each part after its length, so that no two lists of parts have the same bytes.
+        let mut bytes = vec![self.guarantee as u8];
+        for text in texts {
+            bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        bytes.extend_from_slice(Digest::of(body).as_bytes());
+        Digest::of(&bytes)
+    }
+}
+
+/// How a task ended.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Outcome {
+    /// With an answer.
+    Done(TaskResponse),
+    /// With an error of the task, or of every attempt.
+    Failed(TaskError),
+    /// Its time was over. An attempt that ran was told to stop, and an effect that was on its way may have been applied.
+    Expired,
+    /// It was withdrawn. The same holds for what was on its way.
+    Cancelled,
+}
+
+impl Outcome {
+    /// The answer to a waiting caller.
+    ///
+    /// # Errors
+    /// When the task did not end with a response.
+    pub fn into_result(self) -> Result<TaskResponse, TaskError> {
+        match self {
+            Self::Done(response) => Ok(response),
+            Self::Failed(error) => Err(error),
+            Self::Expired => Err(TaskError::deadline("the time of the task is over")
+                .with_hint("submit it again with more time")),
+            Self::Cancelled => Err(TaskError::cancelled("the task was withdrawn")),
+        }
+    }
+}
+
+/// When an accepted task must not start any more, as it is written down. Default: never.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Due {
+    /// At this moment.
+    pub at: Option<UnixMs>,
+    /// The clock was not trusted when the time left was given: it is over at this moment or later. When the clock becomes trusted,
+    /// `at` takes its place; if the node restarts before that, the task counts as due here, because it may not run late.
+    pub no_earlier_than: Option<UnixMs>,
+}
+
+impl Due {
+    /// The moment to judge by, with or without the time left in this run of the node.
+    pub(crate) fn moment(&self, time_left_known: bool) -> Option<UnixMs> {
+        let estimate = self.no_earlier_than.filter(|_| !time_left_known);
+        [self.at, estimate].into_iter().flatten().min()
+    }
+}
+
+/// An accepted task, as it is written down: by its owner (`Local`), or by the keepers (`Kept`). A later one of the same task
+/// replaces the earlier.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct TaskRecord {
+    /// The task.
+    pub task: TaskId,
+    /// What runs.
+    pub name: Arc<str>,
+    /// What is promised.
+    pub guarantee: Guarantee,
+    /// The caller's idempotency key.
+    pub key: Option<Arc<str>>,
+    /// [`Submission::fingerprint`].
+    pub fingerprint: Digest,
+    /// The ownership.
+    pub epoch: Epoch,
+    /// Attempts so far, as far as they are written down: only for kept tasks.
+    pub attempts: u32,
+    /// When the owner wrote this, if it could tell: time is no earlier than that.
+    pub written: Option<UnixMs>,
+    /// When it must not start any more.
+    pub due: Due,
+    /// When a second attempt starts beside the first.
+    pub hedge_after: Option<Duration>,
+    /// How far it is.
+    pub state: Saved,
+}
+
+/// How far a task is, as it is written down.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Saved {
+    /// It has not ended.
+    Open(TaskRequest),
+    /// It is being handed over to this node, which may own it already. This node never runs it, unless the other refuses it.
+    Moving {
+        /// The node.
+        to: NodeId,
+        /// The input.
+        request: TaskRequest,
+    },
+    /// Another node owns it.
+    Moved {
+        /// The node.
+        to: NodeId,
+        /// When that was, if it could be told.
+        at: Option<UnixMs>,
+    },
+    /// It has ended, and the result waits to be fetched.
+    Ended {
+        /// How.
+        outcome: Outcome,
+        /// When, if it could be told.
+        at: Option<UnixMs>,
+    },
+    /// The result was fetched, or nobody came for it in time; the key is still known.
+    Forgotten {
+        /// When it ended, if it could be told.
+        at: Option<UnixMs>,
+    },
+}
+
+impl TaskRecord {
+    /// What the homes of buckets know the task by: its idempotency key, or else its id.
+    pub fn effect_key(&self) -> Arc<str> {
+        match &self.key {
+            Some(key) => key.clone(),
+            None => self.task.to_string().into(),
+        }
+    }
+
+    /// How it ended, while that is known.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match &self.state {
+            Saved::Ended { outcome, .. } => Some(outcome),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn request(&self) -> Option<&TaskRequest> {
+        match &self.state {
+            Saved::Open(request) | Saved::Moving { request, .. } => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the input that it still holds.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.request().map_or(0, |request| request.body.len() as u64)
+    }
+}
+
+/// One write to the node's table of tasks.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Write {
+    /// Puts this record in the place of an earlier one of the same task.
+    Put(Box<TaskRecord>),
+    /// Deletes the record of this task.
+    Delete(TaskId),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fingerprint_tells_requests_apart() {
+        let request = |metadata: &[(&str, &str)]| TaskRequest {
+            metadata: metadata.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect(),
+            ..TaskRequest::default()
+        };
+        let one = Submission::new("classify", request(&[("a", "bc")]));
+        let other = Submission::new("classify", request(&[("ab", "c")]));
+        let longer = Submission {
+            within: Some(Duration::from_secs(1)),
+            ..one.clone()
+        };
+        assert_ne!(one.fingerprint(), other.fingerprint());
+        assert_eq!(one.fingerprint(), longer.fingerprint());
+    }
+}
