@@ -6,6 +6,7 @@ mod bad_input;
 mod command_line;
 mod crash;
 mod http;
+mod mesh;
 mod models;
 mod node;
 mod sandbox;

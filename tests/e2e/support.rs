@@ -4,6 +4,7 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
@@ -69,6 +70,19 @@ impl Home {
         let output = child.wait_with_output().unwrap();
         writer.join().unwrap();
         Ran::of(output)
+    }
+
+    /// What the running node tells its operator.
+    pub(crate) fn control(&self, path: &str) -> Value {
+        let mut stream = UnixStream::connect(self.path().join("state/control.sock")).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nhost: karman\r\nconnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        parse(&answer).json()
     }
 
     /// Runs one order of the `hostile` guest.

@@ -123,6 +123,11 @@ pub(crate) enum Command {
     /// Run a node and speak to it
     #[command(after_help = "Examples:\n  karman node up\n  karman node logs --follow")]
     Node(commands::node::Node),
+    /// Who belongs to the mesh, and who is there
+    #[command(
+        after_help = "Examples:\n  karman mesh init --backup mesh-root.txt\n  karman mesh invite --tier edge --expires 7d"
+    )]
+    Mesh(commands::mesh::Mesh),
     /// The models that this node holds
     #[command(after_help = "Examples:\n  karman model add digits-m digits-m.onnx\n  karman model list")]
     Model(commands::model::Model),

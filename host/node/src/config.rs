@@ -34,6 +34,30 @@ pub struct NodeConfig {
     pub config: BTreeMap<String, String>,
     /// Manifests of foreign components, by the name under which they are deployed.
     pub foreign: BTreeMap<String, Foreign>,
+    /// How it takes part in its mesh.
+    pub mesh: MeshConfig,
+}
+
+/// How a node takes part in its mesh.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct MeshConfig {
+    /// Where it listens for other nodes, UDP and TCP. Default `0.0.0.0:7117`.
+    pub listen: SocketAddr,
+    /// Addresses of nodes by which it comes into the mesh, besides those of its invitation.
+    pub entrances: Vec<karman_mesh::Multiaddr>,
+    /// Whether it looks for members on its own network (mDNS). Default true.
+    pub find_neighbours: bool,
+}
+
+impl Default for MeshConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([0, 0, 0, 0], 7117)),
+            entrances: Vec::new(),
+            find_neighbours: true,
+        }
+    }
 }
 
 /// Which back-end runs models.
@@ -100,6 +124,7 @@ impl Default for NodeConfig {
             ceiling: Ceiling::default(),
             config: BTreeMap::new(),
             foreign: BTreeMap::new(),
+            mesh: MeshConfig::default(),
         }
     }
 }
@@ -197,7 +222,7 @@ impl NodeConfig {
 }
 
 /// The top-level keys that a variable may set; other variables of the same prefix are not configuration.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "tier",
     "listen",
     "signed-only",
@@ -208,6 +233,7 @@ const KEYS: [&str; 10] = [
     "ceiling",
     "config",
     "foreign",
+    "mesh",
 ];
 
 fn overrides(environment: impl Iterator<Item = (String, String)>) -> Vec<(Vec<String>, String)> {

@@ -3,7 +3,8 @@
 //! A [`Runtime`] is the engine with this node's store, models and settings behind it: enough to run one plugin
 //! (`karman run`, `karman serve`). A [`Node`] adds the [`Plugins`] that stay: deployed once, loaded at every start, upgraded
 //! while calls go on. It answers `POST /tasks/NAME`, `/http/NAME/…`, `/healthz`, `/readyz` and `/metrics` on its address,
-//! and its operator on a Unix socket in its folder. Nothing here decides or computes: it wires the crates below together.
+//! and its operator on a Unix socket in its folder. [`Node::join`] takes it into its mesh: what it does not have, the nodes
+//! around it may. Nothing here decides or computes: it wires the crates below together.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod drive;
 mod home;
 mod listener;
 mod logs;
@@ -27,7 +29,9 @@ mod plugins;
 mod runtime;
 mod services;
 
+pub use config::MeshConfig;
 pub use config::{BackendChoice, Ceiling, ConfigError, Foreign, NodeConfig, Time};
+pub use drive::{DeployedOn, JoinOptions, NodeOffer, PeerStatus, Pinged, Ran};
 pub use home::Home;
 pub use listener::{HeldModel, Listener, ShutDown, serve_plugin};
 pub use logs::{LogEvent, LogRing};

@@ -1,21 +1,26 @@
 use crate::config::NodeConfig;
+use crate::drive::{JoinOptions, Tasks, join};
 use crate::listener::{Listener, ShutDown, serve_control, serve_public};
 use crate::logs::LogRing;
 use crate::plugins::{PluginStatus, Plugins};
 use crate::runtime::{Runtime, RuntimeOptions};
-use crate::services::NodeTasks;
+use karman_engine::Machine;
+use karman_mesh::Mesh;
 use karman_types::TaskError;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// A running node. Cheap to clone.
 #[derive(Clone)]
 pub struct Node(Arc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     runtime: Runtime,
+    machine: Machine,
+    tasks: Arc<Tasks>,
+    mesh: OnceLock<Mesh>,
     plugins: Arc<Plugins>,
     logs: LogRing,
     ready: AtomicBool,
@@ -30,6 +35,8 @@ pub struct NodeStatus {
     pub tier: String,
     /// How instances get their memory.
     pub allocation: String,
+    /// The mesh that it belongs to, in short.
+    pub mesh: Option<String>,
     /// Its plugins.
     pub plugins: Vec<PluginStatus>,
 }
@@ -46,15 +53,32 @@ impl Node {
         logs: LogRing,
     ) -> Result<Self, TaskError> {
         let plugins = Plugins::new();
-        let tasks = Arc::new(NodeTasks(Arc::downgrade(&plugins)));
-        let runtime = Runtime::new(config, options, Some(tasks))?;
+        let tasks = Arc::new(Tasks::new(Arc::downgrade(&plugins)));
+        let runtime = Runtime::new(config, options, Some(tasks.clone()))?;
         plugins.start(runtime.clone()).await?;
         Ok(Self(Arc::new(Inner {
             runtime,
+            machine: Machine::probe(),
+            tasks,
+            mesh: OnceLock::new(),
             plugins,
             logs,
             ready: AtomicBool::new(false),
         })))
+    }
+
+    /// Takes the node into its mesh, if it belongs to one or is invited.
+    ///
+    /// # Errors
+    /// `denied` when the invitation or membership does not hold, `unavailable` when the network is not there.
+    pub async fn join(&self, options: JoinOptions) -> Result<Option<&Mesh>, TaskError> {
+        let Some(mesh) = join(self, options)? else {
+            return Ok(None);
+        };
+        self.0.tasks.join(mesh.clone());
+        let mesh = self.0.mesh.get_or_init(|| mesh);
+        mesh.announce().await;
+        Ok(Some(mesh))
     }
 
     /// Answers on the address of the configuration, and to its operator, until the shutdown. `up` is told the address.
@@ -85,6 +109,27 @@ impl Node {
         &self.0.plugins
     }
 
+    /// The mesh that it belongs to.
+    pub fn mesh(&self) -> Option<&Mesh> {
+        self.0.mesh.get()
+    }
+
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.0.machine
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.0.tasks
+    }
+
+    pub(crate) fn downgrade(&self) -> Weak<Inner> {
+        Arc::downgrade(&self.0)
+    }
+
+    pub(crate) fn upgrade(node: &Weak<Inner>) -> Option<Self> {
+        node.upgrade().map(Self)
+    }
+
     /// Its last events.
     pub fn logs(&self) -> &LogRing {
         &self.0.logs
@@ -101,6 +146,7 @@ impl Node {
             node: self.runtime().id().to_string(),
             tier: self.runtime().config().tier.to_string(),
             allocation: self.runtime().engine().allocation().to_string(),
+            mesh: self.mesh().map(|mesh| mesh.standing().mesh().short()),
             plugins: self.plugins().list(),
         }
     }

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// 32 random bytes, wiped from memory when they are dropped.
-pub(crate) type Key = Zeroizing<[u8; 32]>;
+pub type Key = Zeroizing<[u8; 32]>;
+
+const MESH_ROOT: &str = "mesh-root.key";
 
 /// The keys of a node: files under `keys/`, each 32 random bytes, readable by this user only. They are read apart from the
 /// [`Store`](crate::Store), which only one process can have open.
@@ -51,6 +53,28 @@ impl NodeKeys {
     /// Makes the key that secrets are encrypted with.
     pub(crate) fn make_secrets(&self) -> Result<Key, StoreError> {
         load_or_make(&self.dir, "secrets.key")
+    }
+
+    /// The seed of the mesh's root key, where this is the machine that it was made on.
+    ///
+    /// # Errors
+    /// Those of [`NodeKeys::open`].
+    pub fn mesh_root(&self) -> Result<Option<Key>, StoreError> {
+        load(&self.dir.join(MESH_ROOT))
+    }
+
+    /// Keeps the seed of a mesh's root key, durably.
+    ///
+    /// # Errors
+    /// [`StoreError::Key`] when there is one already: it is not overwritten.
+    pub fn keep_mesh_root(&self, seed: &[u8; 32]) -> Result<(), StoreError> {
+        if self.mesh_root()?.is_some() {
+            return Err(StoreError::Key {
+                path: self.dir.join(MESH_ROOT),
+                problem: "is there already; a machine holds the root key of one mesh",
+            });
+        }
+        files::write(&self.dir, MESH_ROOT, seed)
     }
 
     pub(crate) fn secrets_path(&self) -> PathBuf {

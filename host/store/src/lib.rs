@@ -10,6 +10,7 @@
 //! - [`Store::bucket`] opens a [`Bucket`]: values by key, each with a version, within a quota.
 //! - [`Store::models`] and [`Store::plugins`] hold what the node can run, and [`Store::blobs`] the files behind them.
 //! - [`Store::grants`] is what the operator allowed; [`Store::secrets`] is encrypted at rest.
+//! - [`Store::mesh`] is what the node must not forget of the mesh that it belongs to.
 //! - [`Store::node_key`] and [`Store::node_secret`] are made at the first start.
 //!
 //! ```
@@ -36,6 +37,7 @@ mod files;
 mod grants;
 mod keys;
 mod limits;
+mod mesh;
 mod models;
 mod plugins;
 mod secrets;
@@ -46,8 +48,9 @@ pub use blobs::Blobs;
 pub use bucket::{Bucket, KeyPage, Swap, Usage, Versioned};
 pub use error::{OpenError, StoreError};
 pub use grants::Grants;
-pub use keys::{NodeKey, NodeKeys};
+pub use keys::{Key, NodeKey, NodeKeys};
 pub use limits::StoreLimits;
+pub use mesh::Mesh;
 pub use models::{Model, ModelInfo, Models};
 pub use plugins::{Downgrade, Installed, NewPlugin, Plugin, Plugins, Previous};
 pub use secrets::{SecretValue, Secrets};

@@ -1,8 +1,8 @@
-use crate::keys::NodeKeys;
+use crate::keys::{Key, NodeKeys};
 use crate::tables::{FORMAT, Tables};
 use crate::{
-    Blobs, Bucket, Grants, Models, NodeKey, OpenError, Plugins, Secrets, StoreError, StoreLimits, files,
-    limits,
+    Blobs, Bucket, Grants, Mesh, Models, NodeKey, OpenError, Plugins, Secrets, StoreError, StoreLimits,
+    files, limits,
 };
 use parking_lot::Mutex;
 use redb::{Database, DatabaseError, StorageError};
@@ -104,9 +104,22 @@ impl Store {
         Secrets(self)
     }
 
+    /// What the node must not forget of its mesh.
+    pub fn mesh(&self) -> Mesh<'_> {
+        Mesh(self)
+    }
+
     /// Who this node is: an Ed25519 key pair, made at the first start.
     pub fn node_key(&self) -> &NodeKey {
         &self.0.keys.node
+    }
+
+    /// The seed of the mesh's root key, where this is the machine that it was made on.
+    ///
+    /// # Errors
+    /// When the key's file is open to others or has another length.
+    pub fn mesh_root(&self) -> Result<Option<Key>, StoreError> {
+        self.0.keys.mesh_root()
     }
 
     /// 32 random bytes that never leave this machine, for keyed MACs over what the node itself wrote.

@@ -27,11 +27,15 @@ pub(crate) const PLUGINS: Records = TableDefinition::new("plugins");
 pub(crate) const GRANTS: Records = TableDefinition::new("grants");
 /// Name to nonce and ciphertext.
 pub(crate) const SECRETS: Records = TableDefinition::new("secrets");
+/// Name to what the node must not forget of its mesh.
+pub(crate) const MESH: Records = TableDefinition::new("mesh");
+/// Invitation to the public key that used it.
+pub(crate) const REDEEMED: TableDefinition<'_, u128, &[u8; 32]> = TableDefinition::new("redeemed");
 /// Files under `blobs/` that may have no owner: being added, or just removed.
 pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
 
 /// What this version writes and reads.
-pub(crate) const FORMAT: u64 = 1;
+pub(crate) const FORMAT: u64 = 2;
 
 pub(crate) struct Tables(redb::Database);
 
@@ -42,15 +46,16 @@ impl Tables {
         let format = tables.write(|txn| {
             let mut meta = txn.open_table(META)?;
             let found = meta.get("format")?.map(|format| format.value());
-            if found.is_none() {
+            if found.is_none_or(|found| found < FORMAT) {
                 meta.insert("format", FORMAT)?;
                 // Readers may rely on every table being there.
                 txn.open_table(BUCKETS)?;
                 txn.open_table(VALUES)?;
                 txn.open_table(ORDER)?;
-                for records in [MODELS, PLUGINS, GRANTS, SECRETS] {
+                for records in [MODELS, PLUGINS, GRANTS, SECRETS, MESH] {
                     txn.open_table(records)?;
                 }
+                txn.open_table(REDEEMED)?;
                 txn.open_table(PENDING)?;
             }
             Ok(found.unwrap_or(FORMAT))

@@ -99,6 +99,13 @@ impl NodeId {
     }
 }
 
+impl NodeId {
+    /// The first 8 characters, as people see it.
+    pub fn short(&self) -> String {
+        hex::encode(&self.0[..4])
+    }
+}
+
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))

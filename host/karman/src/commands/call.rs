@@ -4,7 +4,7 @@ use crate::control::{Control, escape};
 use crate::input::{CallArgs, Input};
 use clap::Args;
 use http::{HeaderMap, Method, header};
-use karman_types::{Limits, TaskError};
+use karman_types::{Limits, TaskError, format_duration};
 use std::time::Duration;
 
 /// `karman call`
@@ -56,7 +56,15 @@ impl Call {
             memory_peak: number("karman-memory-peak"),
             ran_on: text(heads, "karman-ran-on"),
         };
-        answered.print(&app.output)
+        answered.print(&app.output)?;
+        if let (Some(node), Some(tier)) = (text(heads, "karman-node"), text(heads, "karman-tier")) {
+            let node = node.get(..8).unwrap_or(node);
+            app.output.note(format!(
+                "ran on {node} ({tier})   {}",
+                format_duration(answered.took)
+            ));
+        }
+        Ok(())
     }
 }
 

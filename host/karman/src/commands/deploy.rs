@@ -5,7 +5,7 @@ use crate::error::Worded;
 use crate::source::Source;
 use clap::Args;
 use http::Method;
-use karman_node::{Deployed, NodeStatus};
+use karman_node::{Deployed, DeployedOn, NodeStatus};
 use karman_types::{TaskError, format_bytes};
 use serde_json::json;
 
@@ -14,6 +14,9 @@ use serde_json::json;
 pub(crate) struct Deploy {
     /// A .wasm file, a project's folder, or a reference in a registry
     plugin: String,
+    /// On which nodes of the mesh: tier=edge, a node's id, or all [default: this node]
+    #[arg(long, value_name = "SELECTOR")]
+    on: Option<String>,
     /// Allow what the plugin newly asks for
     #[arg(long)]
     grant_asked: bool,
@@ -31,6 +34,9 @@ impl Deploy {
         // Asked first: without a node there is no point in building or pulling.
         let status: NodeStatus = control.get("/status")?;
         let source = Source::find(app, &self.plugin)?;
+        if let Some(selector) = &self.on {
+            return self.run_on(app, &control, &source, selector);
+        }
         let options = [
             ("grant-asked", self.grant_asked),
             ("downgrade", self.downgrade),
@@ -56,6 +62,38 @@ impl Deploy {
                 object
             },
         )
+    }
+}
+
+impl Deploy {
+    /// Deploys on every node that the selector names; done when all of them have it.
+    fn run_on(&self, app: &App, control: &Control, source: &Source, selector: &str) -> Result<(), TaskError> {
+        let (name, on) = (escape(&source.name), escape(selector));
+        let path = format!("/mesh/plugins/{name}?on={on}&downgrade={}", self.downgrade);
+        let progress = app.progress(&format!("deploying {} on {selector}", source.name));
+        let deployed = control
+            .order::<Vec<DeployedOn>>(Method::POST, &path, source.bytes.clone().into())
+            .map_err(Worded::worded);
+        drop(progress);
+        let mut failed = None;
+        for DeployedOn { node, outcome } in deployed? {
+            match outcome {
+                Ok(deployed) => app.output.result(
+                    || text(&deployed, &node.short()),
+                    || {
+                        let mut object = json!(deployed);
+                        object["node"] = json!(node);
+                        object
+                    },
+                )?,
+                Err(mut error) => {
+                    error.message = format!("node {}: {}", node.short(), error.message);
+                    app.output.note(&error);
+                    failed = Some(error);
+                }
+            }
+        }
+        failed.map_or(Ok(()), Err)
     }
 }
 

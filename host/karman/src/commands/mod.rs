@@ -7,6 +7,7 @@ pub(crate) mod deploy;
 pub(crate) mod dev;
 pub(crate) mod doctor;
 pub(crate) mod inspect;
+pub(crate) mod mesh;
 pub(crate) mod model;
 pub(crate) mod new;
 pub(crate) mod node;
@@ -56,6 +57,7 @@ pub(crate) fn run(command: Command, app: &App) -> Result<u8, TaskError> {
         Command::Call(command) => command.run(app),
         Command::Top(command) => command.run(app),
         Command::Node(command) => command.run(app),
+        Command::Mesh(command) => command.run(app),
         Command::Model(command) => command.run(app),
         Command::Secret(command) => command.run(app),
         Command::Completions(command) => command.run(app),

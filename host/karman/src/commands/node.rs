@@ -3,21 +3,25 @@ use crate::cli;
 use crate::commands::build::list;
 use crate::commands::serve;
 use crate::control::{Control, escape};
-use crate::error::Worded;
+use crate::error::{self, Worded};
 use crate::held::Held;
 use crate::logging;
 use crate::source::Source;
 use clap::{Args, Subcommand};
-use karman_node::LogEvent;
+use karman_mesh::membership::{Invitation, MembershipError};
+use karman_node::{JoinOptions, LogEvent};
 use karman_package::{Package, ReadLimits};
 use karman_types::{Grant, TaskError};
 use serde_json::json;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// How often new events are asked for.
 const POLL: Duration = Duration::from_millis(500);
+
+/// How long a node that joins waits to be let in.
+const JOIN_PATIENCE: Duration = Duration::from_secs(30);
 
 /// `karman node`
 #[derive(Args, Debug)]
@@ -31,7 +35,7 @@ pub(crate) struct Node {
 pub(crate) enum Verb {
     /// Run a node: the plugins that it holds, on its address
     #[command(
-        after_help = "Examples:\n  karman node up\n  karman node up --listen 0.0.0.0:8080 --config node.toml"
+        after_help = "Examples:\n  karman node up --listen 0.0.0.0:8080\n  karman node up --join kmn1…"
     )]
     Up(Up),
     /// Allow a plugin what it asks for
@@ -50,6 +54,12 @@ pub(crate) struct Up {
     /// Where to listen [default: `listen` of node.toml, 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS", value_parser = cli::listen)]
     listen: Option<SocketAddr>,
+    /// Where to listen for other nodes, UDP and TCP [default: `mesh.listen` of node.toml, 0.0.0.0:7117]
+    #[arg(long, value_name = "ADDRESS", value_parser = cli::listen)]
+    mesh_listen: Option<SocketAddr>,
+    /// Join a mesh: the invitation, or a file that holds it and is deleted once it is used
+    #[arg(long, value_name = "INVITATION")]
+    join: Option<String>,
 }
 
 /// `karman node grant`
@@ -91,10 +101,13 @@ impl Up {
         let ring = logging::start_node(app);
         let mut config = app.config()?;
         config.listen = self.listen.unwrap_or(config.listen);
+        config.mesh.listen = self.mesh_listen.unwrap_or(config.mesh.listen);
+        let invitation = self.join.as_deref().map(Given::read).transpose()?;
         serve::threads()?.block_on(async {
             let started = karman_node::Node::start(config, app.runtime_options(), ring).await;
             let node = started.map_err(Worded::worded)?;
             let shut_down = serve::stop_by_signal()?;
+            self.join(app, &node, invitation).await?;
             let up = |address: SocketAddr| {
                 let status = node.status();
                 let (id, count) = (status.node.get(..8).unwrap_or(&status.node), status.plugins.len());
@@ -115,6 +128,66 @@ impl Up {
                 }
             };
             node.serve(&shut_down, up).await
+        })
+    }
+}
+
+impl Up {
+    /// Takes the node into its mesh, and says how that went.
+    async fn join(
+        &self,
+        app: &App,
+        node: &karman_node::Node,
+        invitation: Option<Given>,
+    ) -> Result<(), TaskError> {
+        let (word, file) = invitation.map_or((None, None), |given| (Some(given.invitation), given.file));
+        let invited = word.is_some();
+        let options = JoinOptions { invitation: word };
+        let Some(mesh) = node.join(options).await? else {
+            return Ok(());
+        };
+        let name = mesh.standing().mesh().short();
+        if !invited {
+            app.output.note(format!("in mesh {name}"));
+            return Ok(());
+        }
+        let member = mesh.admitted(JOIN_PATIENCE).await?;
+        // It is of no use to anyone any more, and tells where the mesh is.
+        if let Some(file) = file {
+            std::fs::remove_file(&file).map_err(|failed| error::file(&file, &failed))?;
+        }
+        app.output.note(format!(
+            "joined mesh {name} as {} node {}",
+            member.tier,
+            member.node.short()
+        ));
+        Ok(())
+    }
+}
+
+/// An invitation as it was given.
+struct Given {
+    invitation: Invitation,
+    file: Option<PathBuf>,
+}
+
+impl Given {
+    /// The word itself, or the file that holds it.
+    fn read(text: &str) -> Result<Self, TaskError> {
+        let refused = |error: MembershipError| {
+            TaskError::new(error.kind(), format!("the invitation: {error}")).with_field("join")
+        };
+        if Path::new(text).is_file() {
+            let file = PathBuf::from(text);
+            let word = std::fs::read_to_string(&file).map_err(|failed| error::file(&file, &failed))?;
+            let invitation = word.trim().parse().map_err(refused)?;
+            let file = Some(file);
+            return Ok(Self { invitation, file });
+        }
+        let invitation = text.parse().map_err(refused)?;
+        Ok(Self {
+            invitation,
+            file: None,
         })
     }
 }

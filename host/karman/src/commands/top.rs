@@ -27,10 +27,12 @@ impl Top {
             node,
             tier,
             allocation,
+            mesh,
             plugins,
         } = status;
+        let mesh = mesh.map(|mesh| format!("   mesh {mesh}")).unwrap_or_default();
         app.output
-            .note(format!("node {} ({tier})   {allocation}", self.cut(&node)));
+            .note(format!("node {} ({tier}){mesh}   {allocation}", self.cut(&node)));
         let names = [
             "NAME", "VERSION", "ID", "WORLD", "CALLS", "RUNNING", "ERRORS", "MEMORY",
         ];

@@ -3,7 +3,7 @@
 
 use super::answer::Refusal;
 use super::connections::ShutDown;
-use super::{held, public};
+use super::{held, mesh, public};
 use crate::logs::LogEvent;
 use crate::node::{Node, NodeStatus};
 use crate::plugins::{DeployOptions, Deployed};
@@ -42,6 +42,7 @@ pub(crate) async fn serve_control(node: Node, shut_down: ShutDown) -> Result<(),
         .route("/logs", get(logs))
         .route("/tasks/{*name}", post(public::call))
         .merge(held::router())
+        .merge(mesh::router())
         .layer(DefaultBodyLimit::max(MOST_BYTES))
         .with_state(node);
     tokio::spawn(async move {
@@ -63,11 +64,15 @@ async fn deploy(
     Query(options): Query<DeployOptions>,
     file: Bytes,
 ) -> Result<Json<Deployed>, Refusal> {
-    Ok(Json(node.plugins().deploy(file.into(), &name, options).await?))
+    let deployed = node.plugins().deploy(file.into(), &name, options).await?;
+    node.announce().await;
+    Ok(Json(deployed))
 }
 
 async fn undeploy(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<()>, Refusal> {
-    Ok(Json(node.plugins().undeploy(&name).await?))
+    node.plugins().undeploy(&name).await?;
+    node.announce().await;
+    Ok(Json(()))
 }
 
 async fn grant(

@@ -4,6 +4,7 @@ mod answer;
 mod connections;
 mod control;
 mod held;
+mod mesh;
 mod metrics;
 mod plugin;
 mod public;

@@ -1,6 +1,7 @@
 use super::answer::Refusal;
 use super::connections::{Listener, ShutDown};
 use super::{metrics, plugin};
+use crate::drive::Ran;
 use crate::node::Node;
 use axum::Router;
 use axum::body::Body;
@@ -10,8 +11,7 @@ use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use karman_engine::CallReport;
-use karman_types::{TaskError, TaskRequest, TaskResponse, parse_duration};
+use karman_types::{Limits, TaskError, TaskRequest, TaskResponse, parse_duration};
 use std::time::Duration;
 use tower_service::Service;
 
@@ -78,8 +78,12 @@ pub(crate) async fn call(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, Refusal> {
-    let slot = node.plugins().find(&name)?;
-    let most = slot.current().limits().input;
+    // A task of another node has its own limit there; here the most that any may take.
+    let most = match node.plugins().find(&name) {
+        Ok(slot) => slot.current().limits().input,
+        Err(error) if node.mesh().is_none() => return Err(error.into()),
+        Err(_) => Limits::ceiling().input,
+    };
     let body = Limited::new(body, most.as_usize())
         .collect()
         .await
@@ -92,8 +96,8 @@ pub(crate) async fn call(
         body: body.to_bytes(),
     };
     let context = node.runtime().context(within(&headers)?);
-    let (response, report) = slot.call(request, context).await?;
-    Ok(response_of(response, &report))
+    let (response, ran) = node.call(&name, request, context).await?;
+    Ok(response_of(response, &ran))
 }
 
 fn text(value: Option<&HeaderValue>) -> String {
@@ -124,7 +128,7 @@ fn within(headers: &HeaderMap) -> Result<Option<Duration>, TaskError> {
         .map_err(|error| TaskError::invalid(error.to_string()).with_field(WITHIN))
 }
 
-fn response_of(response: TaskResponse, report: &CallReport) -> Response<Body> {
+fn response_of(response: TaskResponse, report: &Ran) -> Response<Body> {
     let mut answer = Response::new(Body::from(response.body));
     let headers = answer.headers_mut();
     if let Ok(value) = HeaderValue::try_from(response.content_type) {
@@ -137,6 +141,16 @@ fn response_of(response: TaskResponse, report: &CallReport) -> Response<Body> {
     headers.insert("karman-memory-peak", HeaderValue::from(report.memory_peak));
     if let Some(Ok(ran_on)) = report.ran_on.as_deref().map(HeaderValue::from_str) {
         headers.insert("karman-ran-on", ran_on);
+    }
+    if let Some((node, tier)) = &report.node {
+        headers.insert(
+            "karman-node",
+            HeaderValue::try_from(node.to_string()).expect("hexadecimal"),
+        );
+        headers.insert(
+            "karman-tier",
+            HeaderValue::try_from(tier.to_string()).expect("a word"),
+        );
     }
     for (name, value) in response.metadata {
         // What is no header (a line break, say) is left out rather than let through.

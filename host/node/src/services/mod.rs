@@ -1,12 +1,10 @@
 //! What plugins reach outside the engine: the traits that the engine states, over this node's store, models and tasks.
 
 mod buckets;
-mod invoke;
 mod models;
 mod settings;
 
 pub(crate) use buckets::StoreBuckets;
-pub(crate) use invoke::NodeTasks;
 pub use models::{ModelSource, NodeModels};
 pub(crate) use settings::NodeSettings;
 

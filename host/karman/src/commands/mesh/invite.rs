@@ -1,0 +1,87 @@
+use crate::app::App;
+use crate::control::Control;
+use clap::Args;
+use karman_mesh::membership::{Issuer, Right, Rights, RootKey, Terms, UnixTime};
+use karman_store::NodeKeys;
+use karman_types::{TaskError, Tier, parse_duration};
+use qrcode::QrCode;
+use qrcode::render::unicode;
+use serde_json::json;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// `karman mesh invite`
+#[derive(Args, Debug)]
+pub(super) struct Invite {
+    /// Where the node will stand: edge, fog, cloud or space
+    #[arg(long)]
+    tier: Tier,
+    /// How long the invitation can be used
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = time)]
+    expires: Duration,
+    /// How long the membership lasts before it must be renewed
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time)]
+    lasts: Duration,
+    /// What the node may do, such as deploy:* or drain; besides calling tasks; may be given again
+    #[arg(long = "right", value_name = "RIGHT")]
+    rights: Vec<Right>,
+    /// Where it finds this node, such as /ip4/192.0.2.7/udp/7117/quic-v1 [default: where the running node listens]
+    #[arg(long = "address", value_name = "ADDRESS")]
+    addresses: Vec<karman_mesh::Multiaddr>,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+impl Invite {
+    pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        let failed = |error: &dyn std::fmt::Display| TaskError::internal(error.to_string());
+        let keys = NodeKeys::open(&app.places.state).map_err(|error| failed(&error))?;
+        let root = keys.mesh_root().map_err(|error| failed(&error))?.ok_or_else(|| {
+            TaskError::unavailable("this machine does not hold the root key of a mesh")
+                .with_hint("`karman mesh init` makes one; invite where that was done")
+        })?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = UnixTime::from_seconds(now.as_secs());
+        let not_after = now.after(self.lasts);
+        let mut terms = Terms::usual(self.tier, not_after);
+        let usual = terms.rights.iter();
+        terms.rights = usual.chain(&self.rights).cloned().collect::<Rights>();
+        let addresses = self.addresses(app)?;
+        let issuer = Issuer::root(&RootKey::from_seed(&root));
+        let invitation = issuer
+            .invite(&terms, now.after(self.expires), None, addresses, now)
+            .map_err(|error| TaskError::new(error.kind(), error.to_string()))?;
+        let word = invitation.to_string();
+        app.output.result(
+            || word.clone(),
+            || json!({ "invitation": word, "tier": self.tier }),
+        )?;
+        // In capitals the code needs fewer modules; the word does not care.
+        if let Ok(code) = QrCode::new(word.to_ascii_uppercase()) {
+            app.output.note(code.render::<unicode::Dense1x2>().build());
+        }
+        app.output.note(format!(
+            "for one node, until {}: karman node up --join INVITATION",
+            now.after(self.expires)
+        ));
+        Ok(())
+    }
+
+    fn addresses(&self, app: &App) -> Result<Vec<String>, TaskError> {
+        if !self.addresses.is_empty() {
+            return Ok(self.addresses.iter().map(ToString::to_string).collect());
+        }
+        let running = Control::of_running(app)?.ok_or_else(|| {
+            TaskError::unavailable("where is this node to be found? it does not run")
+                .with_hint("start it (`karman node up`), or give --address")
+        })?;
+        let all: Vec<String> = running.get("/mesh/addresses")?;
+        let local = |address: &String| address.contains("/127.0.0.1/") || address.contains("/ip6/::1/");
+        let mut outside: Vec<String> = all.iter().filter(|address| !local(address)).cloned().collect();
+        if outside.is_empty() {
+            outside = all;
+        }
+        Ok(outside)
+    }
+}

@@ -1,0 +1,58 @@
+//! `karman mesh`: who belongs to it, and who is there.
+
+mod init;
+mod invite;
+mod offers;
+mod peers;
+mod ping;
+mod revoke;
+
+use crate::app::App;
+use clap::{Args, Subcommand};
+use karman_types::TaskError;
+
+/// `karman mesh`
+#[derive(Args, Debug)]
+pub(crate) struct Mesh {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make a mesh: its root key stays on this machine
+    #[command(
+        after_help = "Examples:\n  karman mesh init --backup mesh-root.txt\n  KARMAN_PASSPHRASE=… karman mesh init --restore mesh-root.txt"
+    )]
+    Init(init::Init),
+    /// Invite one node
+    #[command(
+        after_help = "Examples:\n  karman mesh invite --tier edge --expires 7d\n  karman mesh invite --tier fog --right deploy:* --lasts 90d"
+    )]
+    Invite(invite::Invite),
+    /// The nodes that this one has met
+    #[command(after_help = "Examples:\n  karman mesh peers\n  karman mesh peers --json")]
+    Peers(peers::Peers),
+    /// What the nodes in reach offer
+    #[command(after_help = "Examples:\n  karman mesh offers\n  karman mesh offers --json")]
+    Offers(offers::Offers),
+    /// Reach a node, and say by which path
+    #[command(after_help = "Examples:\n  karman mesh ping 9c01d2e7\n  karman mesh ping 9c01d2e7 --json")]
+    Ping(ping::Ping),
+    /// Put a node out of the mesh
+    #[command(after_help = "Examples:\n  karman mesh revoke 9c01d2e7\n  karman mesh revoke 9c01d2e7 --json")]
+    Revoke(revoke::Revoke),
+}
+
+impl Mesh {
+    pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
+        match &self.verb {
+            Verb::Init(verb) => verb.run(app),
+            Verb::Invite(verb) => verb.run(app),
+            Verb::Peers(verb) => verb.run(app),
+            Verb::Offers(verb) => verb.run(app),
+            Verb::Ping(verb) => verb.run(app),
+            Verb::Revoke(verb) => verb.run(app),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+use crate::app::App;
+use crate::control::{Control, escape};
+use bytes::Bytes;
+use clap::Args;
+use http::Method;
+use karman_types::TaskError;
+use serde_json::json;
+
+/// `karman mesh revoke`
+#[derive(Args, Debug)]
+pub(super) struct Revoke {
+    /// The node's id, or its beginning
+    node: String,
+}
+
+impl Revoke {
+    pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        let path = format!("/mesh/revoked/{}", escape(&self.node));
+        Control::new(app)?.order::<()>(Method::POST, &path, Bytes::new())?;
+        app.output.result(
+            || {
+                format!(
+                    "{}   revoked; nodes that are cut off learn it at their next contact",
+                    self.node
+                )
+            },
+            || json!({ "revoked": self.node }),
+        )
+    }
+}

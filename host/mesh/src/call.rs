@@ -1,0 +1,331 @@
+//! One call on one pair of byte streams, whatever carries them.
+//!
+//! The caller writes a [`CallHead`] and the body; the other side answers with an [`AnswerHead`] and the body of the
+//! response. The caller keeps its half open until it has the answer: when it closes or breaks before, the call is
+//! cancelled, and so is the guest that serves it.
+
+use crate::wire::{Frame, WireError, read_up_to};
+use bytes::Bytes;
+use futures::future::{Either, select};
+use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use karman_types::{Metadata, TaskError, TaskId, TaskRequest, TaskResponse};
+use serde::{Deserialize, Serialize};
+use std::future::pending;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The head of a call or an answer: names and metadata, no body.
+const HEAD: u32 = 64 << 10;
+const CALL: Frame = Frame::new("call", HEAD);
+const ANSWER: Frame = Frame::new("answer", HEAD);
+
+/// What is asked of the other node.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Ask {
+    /// Run this task on the body.
+    Call,
+    /// Take the component in the body as a plugin of this name.
+    Deploy {
+        /// Whether an older version may replace a newer one.
+        downgrade: bool,
+    },
+    /// Remove the plugin of this name.
+    Undeploy,
+}
+
+/// What goes before the body of a call.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct CallHead {
+    /// What is to be done.
+    pub ask: Ask,
+    /// The task or plugin that it is done with.
+    pub name: String,
+    /// The task that this call is an attempt of.
+    pub task: TaskId,
+    /// 1 at the first attempt.
+    pub attempt: u32,
+    /// Equal for calls that ask for the same effect.
+    pub idempotency_key: Option<Arc<str>>,
+    /// Time left in milliseconds when the head was written; clocks are not compared.
+    pub within_ms: Option<u64>,
+    /// The tasks that led here, outermost first.
+    pub chain: Vec<Arc<str>>,
+    /// Media type of the body.
+    pub content_type: String,
+    /// Free-form header.
+    pub metadata: Metadata,
+}
+
+impl CallHead {
+    /// The time left.
+    pub fn within(&self) -> Option<Duration> {
+        self.within_ms.map(Duration::from_millis)
+    }
+}
+
+/// How a call went on the node that ran it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct RemoteReport {
+    /// Microseconds from acceptance to end, there.
+    pub took_us: u64,
+    /// The most bytes of linear memory in use.
+    pub memory_peak: u64,
+    /// The model and back-end that it used first, if any.
+    pub ran_on: Option<String>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Call {
+    head: CallHead,
+    body: u64,
+}
+
+#[derive(Deserialize, Serialize)]
+enum Answer {
+    Done {
+        content_type: String,
+        metadata: Metadata,
+        report: RemoteReport,
+        body: u64,
+    },
+    Failed(TaskError),
+}
+
+/// Asks, and waits for the answer. Dropping the future cancels the call on the other side.
+///
+/// # Errors
+/// What the other side answers; `unavailable` when the stream breaks first.
+pub(crate) async fn ask(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    head: CallHead,
+    body: Bytes,
+    most: u64,
+) -> Result<(TaskResponse, RemoteReport), TaskError> {
+    let (mut input, mut output) = stream.split();
+    let call = Call {
+        head,
+        body: body.len() as u64,
+    };
+    // The answer may come before the body is through: a refusal does not wait for what it refuses. When writing fails, so
+    // does reading, unless the answer is there already.
+    let writing = async {
+        let sent = CALL.send(&mut output, &call, &body).await;
+        if let Err(error @ (WireError::TooLong { .. } | WireError::Malformed { .. })) = sent {
+            return error;
+        }
+        pending().await
+    };
+    let reading = receive(&mut input, most);
+    let outcome = match select(pin!(reading), pin!(writing)).await {
+        Either::Left((outcome, _)) => outcome,
+        Either::Right((error, _)) => Err(error),
+    };
+    let _ = output.close().await;
+    outcome.unwrap_or_else(|error| Err(broken(error)))
+}
+
+async fn receive(
+    stream: &mut (impl AsyncRead + Unpin),
+    most: u64,
+) -> Result<Result<(TaskResponse, RemoteReport), TaskError>, WireError> {
+    match ANSWER.read::<Answer>(stream).await? {
+        Answer::Failed(error) => Ok(Err(error)),
+        Answer::Done { body, .. } if body > most => Err(WireError::TooLong {
+            frame: ANSWER.name,
+            length: body,
+            limit: most,
+        }),
+        Answer::Done {
+            content_type,
+            metadata,
+            report,
+            body,
+        } => {
+            let response = TaskResponse {
+                content_type,
+                metadata,
+                body: ANSWER.body(stream, body).await?.into(),
+            };
+            Ok(Ok((response, report)))
+        }
+    }
+}
+
+fn broken(error: WireError) -> TaskError {
+    let says = error.to_string();
+    match error {
+        WireError::Broken { .. } => TaskError::unavailable(format!("the link broke: {says}"))
+            .with_hint("`karman mesh ping NODE` shows the paths to it"),
+        WireError::TooLong { frame, .. } => TaskError::limit(says).with_field(frame),
+        WireError::Malformed { frame, .. } => TaskError::invalid(says).with_field(frame),
+    }
+}
+
+/// Reads a call, lets `serve` answer it, and writes the answer. A caller that goes away ends `serve`.
+///
+/// # Errors
+/// When the stream breaks or what comes in is no call.
+pub(crate) async fn answer<F>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    most: impl FnOnce(&CallHead) -> Result<u64, TaskError>,
+    serve: impl FnOnce(CallHead, TaskRequest) -> F,
+) -> Result<(), WireError>
+where
+    F: Future<Output = Result<(TaskResponse, RemoteReport), TaskError>>,
+{
+    let (mut input, mut output) = stream.split();
+    let Call { mut head, body } = CALL.read(&mut input).await?;
+    let outcome = match most(&head) {
+        Err(refused) => Err(refused),
+        Ok(most) if body > most => Err(TaskError::limit(format!(
+            "the body has {body} bytes; `{}` takes at most {most}",
+            head.name
+        ))
+        .with_field("body")),
+        Ok(_) => {
+            let request = TaskRequest {
+                body: CALL.body(&mut input, body).await?.into(),
+                content_type: std::mem::take(&mut head.content_type),
+                metadata: std::mem::take(&mut head.metadata),
+            };
+            let mut serving = pin!(serve(head, request));
+            let mut one = [0];
+            let gone = pin!(input.read(&mut one));
+            match select(&mut serving, gone).await {
+                Either::Left((outcome, _)) => outcome,
+                // Nothing may follow the body: whatever this is, the caller does not wait any more.
+                Either::Right(_) => return Ok(()),
+            }
+        }
+    };
+    let (answer, body) = match outcome {
+        Ok((response, report)) => (
+            Answer::Done {
+                content_type: response.content_type,
+                metadata: response.metadata,
+                report,
+                body: response.body.len() as u64,
+            },
+            response.body,
+        ),
+        Err(error) => (Answer::Failed(error), Bytes::new()),
+    };
+    ANSWER.send(&mut output, &answer, &body).await?;
+    let _ = output.close().await;
+    Ok(())
+}
+
+impl Frame {
+    async fn send<T: Serialize>(
+        self,
+        stream: &mut (impl AsyncWrite + Unpin),
+        head: &T,
+        body: &[u8],
+    ) -> Result<(), WireError> {
+        let mut bytes = self.encode(head)?;
+        let written = async {
+            // One write for a small body: a second one would be a second packet.
+            if body.len() <= HEAD as usize {
+                bytes.extend_from_slice(body);
+                stream.write_all(&bytes).await?;
+            } else {
+                stream.write_all(&bytes).await?;
+                stream.write_all(body).await?;
+            }
+            stream.flush().await
+        };
+        written.await.map_err(|error| self.broken(error))
+    }
+
+    async fn body(self, stream: &mut (impl AsyncRead + Unpin), length: u64) -> Result<Vec<u8>, WireError> {
+        read_up_to(stream, length)
+            .await
+            .map_err(|error| self.broken(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio_util::compat::TokioAsyncReadCompatExt;
+
+    fn head(name: &str) -> CallHead {
+        CallHead {
+            ask: Ask::Call,
+            name: name.into(),
+            task: TaskId::from_parts(1, 2),
+            attempt: 1,
+            idempotency_key: None,
+            within_ms: Some(50),
+            chain: Vec::new(),
+            content_type: "text/plain".into(),
+            metadata: vec![("a".into(), "b".into())],
+        }
+    }
+
+    async fn echo(_: CallHead, request: TaskRequest) -> Result<(TaskResponse, RemoteReport), TaskError> {
+        let response = TaskResponse {
+            content_type: request.content_type,
+            metadata: request.metadata,
+            body: request.body,
+        };
+        Ok((response, RemoteReport::default()))
+    }
+
+    #[tokio::test]
+    async fn bodies_of_every_size_come_back() {
+        for length in [0, 1, HEAD as usize, HEAD as usize + 1, 3 << 20] {
+            let (ours, theirs) = tokio::io::duplex(64 << 10);
+            let body = Bytes::from(vec![7; length]);
+            let asking = ask(ours.compat(), head("echo"), body.clone(), u64::MAX);
+            let (answer, served) = tokio::join!(asking, answer(theirs.compat(), |_| Ok(u64::MAX), echo));
+            served.unwrap();
+            let (response, _) = answer.unwrap();
+            assert_eq!(response.body, body);
+            assert_eq!(response.metadata, head("").metadata);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_beyond_the_bound_is_refused_before_it_is_read() {
+        let (ours, theirs) = tokio::io::duplex(1 << 10);
+        let asking = ask(
+            ours.compat(),
+            head("echo"),
+            Bytes::from(vec![7; 1 << 20]),
+            u64::MAX,
+        );
+        let (answer, _) = tokio::join!(asking, answer(theirs.compat(), |_| Ok(100), echo));
+        let refused = answer.unwrap_err();
+        assert_eq!(refused.field.as_deref(), Some("body"), "{refused:?}");
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_goes_away_ends_the_call() {
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let (started, wait) = futures::channel::oneshot::channel();
+        let serving = tokio::spawn(answer(
+            theirs.compat(),
+            |_| Ok(u64::MAX),
+            async move |_, _| {
+                let _ = started.send(());
+                std::future::pending().await
+            },
+        ));
+        let asking = tokio::spawn(ask(ours.compat(), head("slow"), Bytes::new(), u64::MAX));
+        wait.await.unwrap();
+        asking.abort();
+        serving.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_link_that_breaks_is_unavailable() {
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        drop(theirs);
+        let refused = ask(ours.compat(), head("echo"), Bytes::new(), u64::MAX)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.kind, karman_types::ErrorKind::Unavailable);
+    }
+}

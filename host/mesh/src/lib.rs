@@ -1,0 +1,44 @@
+//! Nodes find each other and talk.
+//!
+//! A node's [`Standing`] says which mesh it belongs to: by the root key that it holds, by an invitation, or by the membership
+//! that it remembers. [`Mesh::start`] brings it up: every connection passes the gate first, where both sides show their
+//! memberships; behind it members find each other through a DHT of their own and on their local network, tell each other
+//! what they offer, and call each other's tasks. What a node does for others is its [`Serve`].
+//!
+//! - [`membership`] is who belongs: keys, invitations, memberships, revocations. Pure.
+//! - The gate is the first exchange on a connection; nothing answers a stranger.
+//! - The swarm is libp2p: QUIC first, TCP where UDP does not pass, Kademlia under our own name, mDNS.
+//! - Calls run on one stream each: a bounded header, then raw bytes; closing it cancels the call on the other side.
+//!
+//! ```
+//! use karman_mesh::membership::{Issuer, Rights, RootKey, Terms, UnixTime};
+//! use karman_types::Tier;
+//! use std::time::Duration;
+//!
+//! let now = UnixTime::from_seconds(1_800_000_000);
+//! let root = RootKey::generate()?;
+//! let issuer = Issuer::root(&root);
+//! let terms = Terms::usual(Tier::Edge, now.after(Duration::from_secs(86_400)));
+//! let invitation = issuer.invite(&terms, now.after(Duration::from_secs(3_600)), None, Vec::new(), now)?;
+//! assert!(invitation.to_string().starts_with("kmn1"));
+//! # Ok::<(), karman_mesh::membership::MembershipError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod call;
+mod gate;
+pub mod membership;
+mod mesh;
+mod offer;
+mod peers;
+mod standing;
+mod swarm;
+mod wire;
+
+pub use call::{Ask, CallHead, RemoteReport};
+pub use gate::{GateError, PROTOCOL};
+pub use libp2p::{Multiaddr, PeerId};
+pub use mesh::{Mesh, MeshOptions, Provider, Serve};
+pub use peers::{Path, Peer};
+pub use standing::Standing;
+pub use wire::WireError;

@@ -1,0 +1,131 @@
+use super::{Right, RightError, UnixTime};
+use karman_types::{ErrorKind, NodeId};
+
+/// A key, invitation, membership or revocation that does not hold.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MembershipError {
+    /// Not signed for this mesh.
+    #[error(
+        "this is not signed for the mesh {mesh}; ask one of its issuers for an invitation (`karman mesh invite`)"
+    )]
+    Foreign {
+        /// The short form of the mesh's key.
+        mesh: String,
+    },
+    /// Its time is over.
+    #[error(
+        "it was good until {not_after} and it is {now}; renew the membership at an issuer, or ask for a new invitation"
+    )]
+    Expired {
+        /// The last second it was good for.
+        not_after: UnixTime,
+        /// The time it was judged by.
+        now: UnixTime,
+    },
+    /// The mesh has excluded the node, or the issuer that signed for it.
+    #[error(
+        "node {node} is revoked; if it is to come back, give it a new key (`keys/node.key`) and invite it again, and \
+         let the members of a revoked issuer join anew"
+    )]
+    Revoked {
+        /// The revoked one.
+        node: NodeId,
+    },
+    /// Shown by another node than the one it is bound to.
+    #[error("it belongs to node {member} and node {presenter} shows it; use it on the node it was made for")]
+    WrongKey {
+        /// Whose it is.
+        member: NodeId,
+        /// Who shows it.
+        presenter: NodeId,
+    },
+    /// Not built as we build it.
+    #[error("{field}: {why}")]
+    Malformed {
+        /// Which part.
+        field: &'static str,
+        /// What is wrong with it and what to do.
+        why: String,
+    },
+    /// Longer than a node reads or makes.
+    #[error("{field} goes beyond the limit of {limit}; use fewer or shorter values")]
+    TooLong {
+        /// Which part.
+        field: &'static str,
+        /// The most, in bytes, characters or entries.
+        limit: usize,
+    },
+    /// A text with a checksum that does not fit.
+    #[error("the text has a typing error or is cut short; copy all of it again, from `{prefix}` to its end")]
+    Typo {
+        /// How it begins.
+        prefix: &'static str,
+    },
+    /// The signer has no right to sign this.
+    #[error(
+        "node {node} does not hold `{right}`; invite it anew with `--right {right}`, or ask another issuer"
+    )]
+    NotAnIssuer {
+        /// The signer.
+        node: NodeId,
+        /// What it lacks.
+        right: Right,
+    },
+    /// An issuer gives no more than it has.
+    #[error("an issuer cannot give `{asked}`: {why}; ask for less, or use the root key")]
+    BeyondIssuer {
+        /// The right, or the last second asked for.
+        asked: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The invitation was redeemed before. Returned by those who remember the ids of redeemed invitations.
+    #[error(
+        "this invitation was used before; each is for one node, ask for a new one (`karman mesh invite`)"
+    )]
+    Used,
+    /// Another passphrase than the one the backup was made with.
+    #[error("the passphrase does not open this backup; try again, it was chosen at `karman mesh init`")]
+    Passphrase,
+    /// A passphrase that is soon guessed.
+    #[error("the passphrase has fewer than {least} characters; choose a longer one")]
+    WeakPassphrase {
+        /// The fewest.
+        least: usize,
+    },
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes yet; try again when it has started")]
+    NoRandomness,
+    /// A text that is no right.
+    #[error(transparent)]
+    Right(#[from] RightError),
+}
+
+impl MembershipError {
+    /// Which way it failed, for exit codes and HTTP answers.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Foreign { .. }
+            | Self::Expired { .. }
+            | Self::Revoked { .. }
+            | Self::WrongKey { .. }
+            | Self::NotAnIssuer { .. }
+            | Self::BeyondIssuer { .. }
+            | Self::Used
+            | Self::Passphrase => ErrorKind::Denied,
+            Self::Malformed { .. } | Self::Typo { .. } | Self::WeakPassphrase { .. } | Self::Right(_) => {
+                ErrorKind::Invalid
+            }
+            Self::TooLong { .. } => ErrorKind::Limit,
+            Self::NoRandomness => ErrorKind::Unavailable,
+        }
+    }
+
+    pub(super) fn malformed(field: &'static str, why: impl Into<String>) -> Self {
+        Self::Malformed {
+            field,
+            why: why.into(),
+        }
+    }
+}

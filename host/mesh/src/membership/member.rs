@@ -1,0 +1,103 @@
+use super::signer::{Signer, check_key, check_time};
+use super::token::Token;
+use super::{MembershipError, MeshKey, Revocations, Rights, UnixTime, wire};
+use bytes::Bytes;
+use karman_types::{NodeId, Tier};
+
+/// What a node shows to be let in: a token bound to its key, and the token of the issuer that signed it, unless the root
+/// key did. It is no secret; only the holder of the key can use it. A few hundred bytes, at most
+/// [`Membership::MAX_BYTES`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Membership {
+    pub(super) issuer: Option<Bytes>,
+    pub(super) token: Bytes,
+}
+
+/// A node that showed a membership which holds.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Member {
+    /// Its Ed25519 public key.
+    pub key: [u8; 32],
+    /// Its id, which follows from the key.
+    pub node: NodeId,
+    /// Where it stands.
+    pub tier: Tier,
+    /// What it may do.
+    pub rights: Rights,
+    /// When the membership was signed. Later than the clock of whoever reads it: that clock is behind.
+    pub issued: UnixTime,
+    /// The last second the membership is good for.
+    pub not_after: UnixTime,
+}
+
+impl Membership {
+    /// Longer ones are neither made nor read.
+    pub const MAX_BYTES: usize = 8 << 10;
+
+    /// The member that holds it, on a connection that is authenticated as `connection_key`.
+    ///
+    /// `now` is the latest of the clock, the persisted floor and the time of the build ([`UnixTime`]). A membership that
+    /// was issued after `now` holds: the clock is behind.
+    ///
+    /// # Errors
+    /// [`MembershipError::Foreign`], [`Malformed`](MembershipError::Malformed),
+    /// [`NotAnIssuer`](MembershipError::NotAnIssuer) and [`BeyondIssuer`](MembershipError::BeyondIssuer) when it is not
+    /// properly signed for this mesh; then [`WrongKey`](MembershipError::WrongKey),
+    /// [`Revoked`](MembershipError::Revoked) (the node or its issuer) and [`Expired`](MembershipError::Expired).
+    pub fn verify(
+        &self,
+        mesh: &MeshKey,
+        connection_key: &[u8; 32],
+        now: UnixTime,
+        revoked: &Revocations,
+    ) -> Result<Member, MembershipError> {
+        let (signer, token) = self.read(mesh)?;
+        let claims = &token.claims;
+        check_key(&claims.key, connection_key)?;
+        revoked.check(&claims.key)?;
+        signer.stands(now, revoked)?;
+        check_time(claims.terms.not_after, now)?;
+        token.authorize(connection_key, now)?;
+        Ok(Member {
+            key: claims.key,
+            node: NodeId::of_key(&claims.key),
+            tier: claims.terms.tier,
+            rights: claims.terms.rights.clone(),
+            issued: claims.issued,
+            not_after: claims.terms.not_after,
+        })
+    }
+
+    /// The CBOR form.
+    pub fn encode(&self) -> Vec<u8> {
+        wire::encode(&(&self.issuer, &self.token))
+    }
+
+    /// Reads the CBOR form. Nothing is verified yet.
+    ///
+    /// # Errors
+    /// [`MembershipError::TooLong`] or [`MembershipError::Malformed`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, MembershipError> {
+        let (issuer, token) = wire::decode("membership", bytes, Self::MAX_BYTES)?;
+        Ok(Self { issuer, token })
+    }
+
+    /// What it says and who signed it, when that one may say so; whether it holds now is another question.
+    pub(super) fn read(&self, mesh: &MeshKey) -> Result<(Signer, Token), MembershipError> {
+        let signer = Signer::read(mesh, self.issuer.as_deref())?;
+        let foreign = || match signer {
+            Signer::Root(_) => MembershipError::Foreign { mesh: mesh.short() },
+            Signer::Issuer(_) => MembershipError::malformed(
+                "membership",
+                "its signature is not its issuer's; ask for a new one",
+            ),
+        };
+        let token = Token::read(&self.token, signer.key(), foreign())?;
+        // A key may be an issuer's in two meshes; what it signs for one is nothing in the other.
+        if token.claims.mesh != *mesh {
+            return Err(MembershipError::Foreign { mesh: mesh.short() });
+        }
+        signer.may_issue(&token.claims.terms)?;
+        Ok((signer, token))
+    }
+}

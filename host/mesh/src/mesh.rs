@@ -1,0 +1,427 @@
+use crate::call::{self, Ask, CallHead, RemoteReport};
+use crate::gate::{GateError, key_of};
+use crate::membership::{Member, Right};
+use crate::offer::{self, TIERS};
+use crate::peers::{Peer, Peers};
+use crate::standing::Standing;
+use crate::swarm::{Driver, Order};
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::future::{BoxFuture, join_all};
+use karman_types::{NodeId, Offer, TaskError, TaskRequest, TaskResponse};
+use libp2p::identity::Keypair;
+use libp2p::kad::RecordKey;
+use libp2p::multiaddr::Protocol;
+use libp2p::{Multiaddr, PeerId, Stream, StreamProtocol};
+use libp2p_stream::IncomingStreams;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+const CALL: StreamProtocol = StreamProtocol::new("/karman/call/1");
+const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/1");
+/// Calls of one peer at once; one more waits in its own buffers.
+const CALLS_PER_PEER: usize = 256;
+/// How long a node may take to say what it offers, or to take a stream.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What a caller takes as an answer where it did not say.
+const MOST_ANSWER: u64 = 1 << 30;
+/// How much longer than its time left a call may take to say that the time is over.
+const GRACE: Duration = Duration::from_millis(250);
+const ORDERS: usize = 1024;
+/// The network has threads of its own: a guest never runs on them.
+const THREADS: usize = 2;
+
+/// How a node takes part.
+#[derive(Clone, Debug)]
+pub struct MeshOptions {
+    /// Where it listens, UDP and TCP. Port 0: the system chooses.
+    pub listen: SocketAddr,
+    /// Nodes by which it comes into the mesh.
+    pub entrances: Vec<Multiaddr>,
+    /// Whether it looks for members on its own network (mDNS).
+    pub find_neighbours: bool,
+}
+
+/// What the node does for others.
+pub trait Serve: Send + Sync + 'static {
+    /// The longest body that it takes for this call, in bytes.
+    ///
+    /// # Errors
+    /// When it does not take the call at all.
+    fn most_input(&self, head: &CallHead) -> Result<u64, TaskError>;
+
+    /// Does what a member asks for and may ask for. Dropping the future cancels it.
+    fn serve(
+        &self,
+        from: Arc<Member>,
+        head: CallHead,
+        request: TaskRequest,
+    ) -> BoxFuture<'static, Result<(TaskResponse, RemoteReport), TaskError>>;
+
+    /// What it has to give now; nothing while it shuts down.
+    fn offer(&self) -> Option<Offer>;
+}
+
+/// A node's place in the mesh. Cheap to clone; the node leaves when the last clone is gone.
+#[derive(Clone)]
+pub struct Mesh(Arc<Inner>);
+
+struct Inner {
+    orders: mpsc::Sender<Order>,
+    streams: libp2p_stream::Control,
+    standing: Arc<Standing>,
+    peers: Arc<Peers>,
+    service: Arc<dyn Serve>,
+    me: PeerId,
+    refused: AtomicU64,
+    runtime: Option<Runtime>,
+}
+
+/// A node that offers what was asked for.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    /// By which it is called.
+    pub id: PeerId,
+    /// What it offers.
+    pub offer: Arc<Offer>,
+}
+
+impl Mesh {
+    /// Takes the node into its mesh: listens, meets the entrances, announces what `service` offers.
+    ///
+    /// # Errors
+    /// When the address cannot be taken or the network is not there.
+    pub fn start(
+        options: MeshOptions,
+        seed: &[u8; 32],
+        standing: Arc<Standing>,
+        service: Arc<dyn Serve>,
+    ) -> Result<Self, GateError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("karman-mesh")
+            .enable_all()
+            .build()
+            .map_err(|error| GateError::Broken(error.to_string()))?;
+        let threads = runtime.handle().clone();
+        let _inside = threads.enter();
+        let keypair =
+            Keypair::ed25519_from_bytes(*seed).map_err(|error| GateError::Broken(error.to_string()))?;
+        let me = keypair.public().to_peer_id();
+        let peers = Arc::new(Peers::default());
+        let (orders, taken) = mpsc::channel(ORDERS);
+        let mut driver = Driver::new(
+            keypair,
+            standing.clone(),
+            peers.clone(),
+            taken,
+            options.entrances,
+            options.find_neighbours,
+        )?;
+        for address in addresses(options.listen) {
+            driver.listen(address).map_err(GateError::Broken)?;
+        }
+        let mut streams = driver.streams();
+        let mut incoming = |protocol| streams.accept(protocol).expect("registered once");
+        let (calls, questions) = (incoming(CALL), incoming(OFFER));
+        threads.spawn(driver.run());
+        let mesh = Self(Arc::new(Inner {
+            orders,
+            streams,
+            standing,
+            peers,
+            service,
+            me,
+            refused: AtomicU64::new(0),
+            runtime: Some(runtime),
+        }));
+        threads.spawn(answer_calls(Arc::downgrade(&mesh.0), calls));
+        threads.spawn(tell_offers(Arc::downgrade(&mesh.0), questions));
+        Ok(mesh)
+    }
+
+    /// This node's key as libp2p writes it.
+    pub fn me(&self) -> PeerId {
+        self.0.me
+    }
+
+    /// What this node is in the mesh.
+    pub fn standing(&self) -> &Arc<Standing> {
+        &self.0.standing
+    }
+
+    /// Where this node can be reached.
+    pub async fn addresses(&self) -> Vec<Multiaddr> {
+        let (tell, told) = oneshot::channel();
+        let _ = self.0.orders.send(Order::Addresses(tell)).await;
+        let addresses = told.await.unwrap_or_default();
+        addresses
+            .into_iter()
+            .map(|address| address.with_p2p(self.0.me).unwrap_or_else(|address| address))
+            .collect()
+    }
+
+    /// Meets the node at this address.
+    pub async fn dial(&self, address: Multiaddr) {
+        let _ = self.0.orders.send(Order::Dial(address)).await;
+    }
+
+    /// Announces what the node offers now, and nothing that it no longer does.
+    pub async fn announce(&self) {
+        let Some(offer) = self.0.service.offer() else {
+            return;
+        };
+        let keys = offer::keys_of(&offer, &self.0.standing.public_key());
+        let _ = self.0.orders.send(Order::Announce(keys)).await;
+    }
+
+    /// Waits until an issuer has let this node in.
+    ///
+    /// # Errors
+    /// `unavailable` when none has by then.
+    pub async fn admitted(&self, patience: Duration) -> Result<Member, TaskError> {
+        let started = Instant::now();
+        while started.elapsed() < patience {
+            if let Some(member) = self.0.standing.own() {
+                return Ok(member);
+            }
+            if let Some(why) = self.0.standing.refusal() {
+                return Err(TaskError::denied(format!(
+                    "the mesh does not let this node in: {why}"
+                )));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Err(TaskError::unavailable("no issuer let this node in").with_hint(
+            "is the machine that made the invitation up, and its address reachable from here? see `karman node logs`",
+        ))
+    }
+
+    /// Every node that this one has met, and what it knows of it.
+    pub fn peers(&self) -> Vec<Peer> {
+        self.0.peers.list()
+    }
+
+    /// Calls that were refused for want of a right.
+    pub fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
+    }
+
+    /// Who offers this task, this node left out.
+    pub async fn providers(&self, task: &str) -> Vec<Provider> {
+        let keys = TIERS.map(|tier| offer::task_key(task, tier));
+        let mut providers = self.ask_all(self.find(keys).await).await;
+        providers.retain(|provider| provider.offer.runs(task).is_some());
+        providers
+    }
+
+    /// Every node that announced itself, this one left out.
+    pub async fn nodes(&self) -> Vec<Provider> {
+        let mut found = self.find(TIERS.into_iter().flat_map(offer::node_keys)).await;
+        found.extend(
+            self.peers()
+                .iter()
+                .filter(|peer| peer.path.is_some())
+                .map(|peer| peer.id),
+        );
+        self.ask_all(found).await
+    }
+
+    /// The node of this id, if it is in reach.
+    pub async fn node(&self, id: NodeId) -> Option<PeerId> {
+        let known = |peer: &Peer| peer.member.as_ref().is_some_and(|member| member.node == id);
+        if let Some(peer) = self.peers().into_iter().find(known) {
+            return Some(peer.id);
+        }
+        let nodes = self.nodes().await;
+        nodes
+            .into_iter()
+            .find(|node| node.offer.node == id)
+            .map(|node| node.id)
+    }
+
+    /// Reaches the node and lets it say what it offers.
+    ///
+    /// # Errors
+    /// `unavailable` when it cannot be reached.
+    pub async fn reach(&self, id: PeerId) -> Result<Arc<Offer>, TaskError> {
+        let stream = self.stream(id, OFFER).await?;
+        let said = tokio::time::timeout(PATIENCE, offer::ask(stream)).await;
+        match said {
+            Ok(Ok(offer)) if offer.node == node_of(&id) => Ok(self.0.peers.offered(id, offer)),
+            // A node speaks for itself only.
+            Ok(Ok(_)) => Err(unreachable(id, "it speaks for another node")),
+            Ok(Err(error)) => Err(unreachable(id, &error.to_string())),
+            Err(_) => Err(unreachable(id, "it does not answer")),
+        }
+    }
+
+    async fn find(&self, keys: impl IntoIterator<Item = RecordKey>) -> HashSet<PeerId> {
+        let queries = keys.into_iter().map(|key| async {
+            let (tell, told) = oneshot::channel();
+            let _ = self.0.orders.send(Order::Find(key, tell)).await;
+            told.await.unwrap_or_default()
+        });
+        let mut found: HashSet<PeerId> = join_all(queries).await.into_iter().flatten().collect();
+        found.remove(&self.0.me);
+        found
+    }
+
+    async fn ask_all(&self, nodes: HashSet<PeerId>) -> Vec<Provider> {
+        let asked = nodes.into_iter().map(|id| async move {
+            let offer = self.offer_of(id).await?;
+            Some(Provider { id, offer })
+        });
+        join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    /// What the node says that it offers; nothing when it does not say so in time.
+    async fn offer_of(&self, id: PeerId) -> Option<Arc<Offer>> {
+        if let Some(fresh) = self.0.peers.fresh_offer(&id) {
+            return Some(fresh);
+        }
+        self.reach(id)
+            .await
+            .inspect_err(|error| tracing::debug!(%error, "an offer is not known"))
+            .ok()
+    }
+
+    async fn stream(&self, id: PeerId, protocol: StreamProtocol) -> Result<Stream, TaskError> {
+        let mut streams = self.0.streams.clone();
+        match tokio::time::timeout(PATIENCE, streams.open_stream(id, protocol)).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error)) => Err(unreachable(id, &error.to_string())),
+            Err(_) => Err(unreachable(id, "it does not answer")),
+        }
+    }
+
+    /// Asks a node to do something. Dropping the future cancels it there.
+    ///
+    /// # Errors
+    /// What the other node answers; `unavailable` when it cannot be reached or the link breaks; `deadline` when the time is
+    /// over.
+    pub async fn call(
+        &self,
+        node: PeerId,
+        head: CallHead,
+        body: Bytes,
+    ) -> Result<(TaskResponse, RemoteReport), TaskError> {
+        let within = head.within();
+        let name = head.name.clone();
+        let asked = async {
+            let stream = self.stream(node, CALL).await?;
+            call::ask(stream, head, body, MOST_ANSWER).await
+        };
+        match within {
+            None => asked.await,
+            Some(within) => tokio::time::timeout(within + GRACE, asked)
+                .await
+                .unwrap_or_else(|_| {
+                    Err(TaskError::deadline(format!(
+                        "`{name}` was not answered within {}",
+                        karman_types::format_duration(within)
+                    )))
+                }),
+        }
+    }
+}
+
+/// The node behind a libp2p key. Only Ed25519 keys pass the gate.
+fn node_of(id: &PeerId) -> NodeId {
+    NodeId::of_key(&key_of(id).unwrap_or_default())
+}
+
+fn unreachable(id: PeerId, why: &str) -> TaskError {
+    let node = node_of(&id).short();
+    TaskError::unavailable(format!("node {node} cannot be reached: {why}"))
+        .with_hint("`karman mesh ping NODE` shows the paths to it")
+}
+
+/// Where to listen: QUIC and TCP on the same port.
+fn addresses(listen: SocketAddr) -> [Multiaddr; 2] {
+    let ip = Multiaddr::from(listen.ip());
+    [
+        ip.clone()
+            .with(Protocol::Udp(listen.port()))
+            .with(Protocol::QuicV1),
+        ip.with(Protocol::Tcp(listen.port())),
+    ]
+}
+
+async fn answer_calls(mesh: Weak<Inner>, mut calls: IncomingStreams) {
+    let mut places: HashMap<PeerId, Arc<Semaphore>> = HashMap::new();
+    while let Some((peer, stream)) = calls.next().await {
+        let Some(mesh) = mesh.upgrade() else { return };
+        places.retain(|_, places| Arc::strong_count(places) > 1);
+        let places = places
+            .entry(peer)
+            .or_insert_with(|| Arc::new(Semaphore::new(CALLS_PER_PEER)))
+            .clone();
+        tokio::spawn(async move {
+            // A peer with too many calls waits in its own buffers: nothing is read for it.
+            let _place = places.acquire_owned().await;
+            mesh.answer(peer, stream).await;
+        });
+    }
+}
+
+async fn tell_offers(mesh: Weak<Inner>, mut questions: IncomingStreams) {
+    while let Some((_, stream)) = questions.next().await {
+        let Some(mesh) = mesh.upgrade() else { return };
+        let Some(offer) = mesh.service.offer() else {
+            return;
+        };
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(PATIENCE, offer::tell(stream, &offer)).await;
+        });
+    }
+}
+
+impl Inner {
+    async fn answer(&self, peer: PeerId, stream: Stream) {
+        let Some(member) = self.standing.member(&peer) else {
+            return;
+        };
+        let (service, from) = (self.service.clone(), member.clone());
+        let may = |head: &CallHead| {
+            self.may(&member, head)?;
+            service.most_input(head)
+        };
+        let answered = call::answer(stream, may, |head, request| service.serve(from, head, request)).await;
+        if let Err(error) = answered {
+            tracing::debug!(%peer, %error, "a call was not answered");
+        }
+    }
+
+    fn may(&self, member: &Member, head: &CallHead) -> Result<(), TaskError> {
+        let name = head.name.parse().map_err(|_| {
+            TaskError::invalid(format!("`{}` is no name of a task", head.name)).with_field("name")
+        })?;
+        let right = match head.ask {
+            Ask::Call => Right::Call(name),
+            Ask::Deploy { .. } | Ask::Undeploy => Right::Deploy(name),
+        };
+        if member.rights.allows(&right) {
+            return Ok(());
+        }
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Err(
+            TaskError::denied(format!("node {} has no right `{right}`", member.node.short()))
+                .with_hint("`karman mesh invite --right …` gives it with the next membership"),
+        )
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The last handle may be dropped on a thread of another runtime, where waiting is not allowed.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

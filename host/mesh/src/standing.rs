@@ -1,0 +1,334 @@
+//! What this node is in its mesh, and whom it has let in. What changes is in the store before it counts.
+
+use crate::gate::{Credential, GateError};
+use crate::membership::{
+    Invitation, Issuer, Member, Membership, MembershipError, MeshKey, Revocations, Right, Rights, Terms,
+    UnixTime,
+};
+use karman_store::{Store, StoreError};
+use karman_types::Tier;
+use libp2p::PeerId;
+use parking_lot::{Mutex, RwLock};
+use serde_bytes::ByteBuf;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How far the newest time seen may lie behind before it is written down again: a write costs a page of flash.
+const FLOOR_STEP: u64 = 600;
+/// A membership that an issuer sees past half of its life is renewed for as long as it was given.
+const RENEW_AFTER: u64 = 2;
+/// How long the node that holds the root key is a member before it renews itself.
+const ROOT_LASTS: Duration = Duration::from_secs(365 * 86_400);
+
+const MESH: &str = "mesh";
+const MEMBERSHIP: &str = "membership";
+const REVOCATIONS: &str = "revocations";
+const ENTRANCES: &str = "entrances";
+
+/// Membership, revocations and time of one node.
+pub struct Standing {
+    store: Store,
+    mesh: MeshKey,
+    key: [u8; 32],
+    /// Held by the node with the root key: it admits others.
+    issuer: Option<Issuer>,
+    membership: RwLock<Option<Membership>>,
+    invitation: RwLock<Option<Invitation>>,
+    revoked: RwLock<Revocations>,
+    members: Mutex<HashMap<PeerId, Arc<Member>>>,
+    floor: AtomicU64,
+    turned_away: AtomicU64,
+    refusal: Mutex<Option<String>>,
+}
+
+impl Standing {
+    /// The standing of the node of this store: as it remembers it, as the invitation gives it, or as the root key that it
+    /// holds gives it.
+    ///
+    /// # Errors
+    /// `Stranger` without any of these; `NotAMember` when the invitation does not hold; else what the store refuses.
+    pub fn open(
+        store: Store,
+        tier: Tier,
+        invitation: Option<Invitation>,
+        issuer: Option<Issuer>,
+    ) -> Result<Self, GateError> {
+        let remembered: Option<MeshKey> = store.mesh().get(MESH)?;
+        let mesh = match (&issuer, &invitation, remembered) {
+            (Some(issuer), _, _) => issuer.mesh(),
+            (None, Some(invitation), _) => *invitation.mesh(),
+            (None, None, Some(mesh)) => mesh,
+            (None, None, None) => return Err(GateError::Stranger),
+        };
+        if remembered.is_some_and(|remembered| remembered != mesh) {
+            // Nothing of another mesh holds in this one.
+            store.mesh().remove(&[MEMBERSHIP, REVOCATIONS, ENTRANCES])?;
+        }
+        let membership: Option<ByteBuf> = store.mesh().get(MEMBERSHIP)?;
+        let revoked: Option<ByteBuf> = store.mesh().get(REVOCATIONS)?;
+        let revoked = match revoked {
+            Some(bytes) => Revocations::decode(mesh, &bytes)?,
+            None => Revocations::new(mesh),
+        };
+        let standing = Self {
+            mesh,
+            key: store.node_key().public(),
+            issuer,
+            membership: RwLock::new(membership.map(|bytes| Membership::decode(&bytes)).transpose()?),
+            invitation: RwLock::new(invitation),
+            revoked: RwLock::new(revoked),
+            members: Mutex::default(),
+            floor: AtomicU64::new(store.mesh().time_floor(0)?),
+            turned_away: AtomicU64::new(0),
+            refusal: Mutex::default(),
+            store,
+        };
+        standing.begin(tier)?;
+        Ok(standing)
+    }
+
+    /// Brings the node's own membership about, where that needs nobody else.
+    fn begin(&self, tier: Tier) -> Result<(), GateError> {
+        let now = self.now();
+        self.store.mesh().put(MESH, &self.mesh)?;
+        if let Some(issuer) = &self.issuer {
+            let terms = Terms {
+                tier,
+                rights: everything(),
+                not_after: now.after(ROOT_LASTS),
+            };
+            return self.keep(issuer.issue(&self.key, &terms, now)?);
+        }
+        let whole = match &*self.invitation.read() {
+            Some(invitation) => invitation.accept(&self.key, now)?,
+            None => None,
+        };
+        if let Some(membership) = whole {
+            self.keep(membership)?;
+        }
+        if let Some(membership) = self.membership() {
+            // A membership of its own that does not hold: the operator hears it now, not from a refusal elsewhere.
+            match (
+                self.verify(&membership, &self.key),
+                self.invitation.read().is_some(),
+            ) {
+                (Err(_), true) => *self.membership.write() = None,
+                (verified, _) => drop(verified?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The mesh.
+    pub const fn mesh(&self) -> MeshKey {
+        self.mesh
+    }
+
+    /// This node's public key.
+    pub const fn public_key(&self) -> [u8; 32] {
+        self.key
+    }
+
+    /// The time by which memberships are judged: a clock that was reset does not bring expired ones back.
+    pub fn now(&self) -> UnixTime {
+        let clock = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
+        let floor = self.floor.load(Ordering::Relaxed);
+        if clock >= floor + FLOOR_STEP {
+            self.floor.store(clock, Ordering::Relaxed);
+            if let Err(error) = self.store.mesh().time_floor(clock) {
+                tracing::warn!(%error, "the newest time seen is not remembered");
+            }
+        }
+        UnixTime::from_seconds(clock.max(floor))
+    }
+
+    /// This node's own membership, once it has one.
+    pub fn own(&self) -> Option<Member> {
+        self.verify(&self.membership()?, &self.key).ok()
+    }
+
+    /// Where this node met others before it was last shut down.
+    pub(crate) fn entrances(&self) -> Vec<String> {
+        self.store
+            .mesh()
+            .get(ENTRANCES)
+            .ok()
+            .flatten()
+            .unwrap_or_default()
+    }
+
+    /// Remembers where others are: after a restart there is no invitation to tell.
+    pub(crate) fn remember_entrances(&self, addresses: &[String]) {
+        if let Err(error) = self.store.mesh().put(ENTRANCES, &addresses) {
+            tracing::warn!(%error, "the way into the mesh is not remembered");
+        }
+    }
+
+    /// The member on this connection.
+    pub fn member(&self, peer: &PeerId) -> Option<Arc<Member>> {
+        self.members.lock().get(peer).cloned()
+    }
+
+    /// Connections that were not let in.
+    pub fn turned_away(&self) -> u64 {
+        self.turned_away.load(Ordering::Relaxed)
+    }
+
+    /// Puts a node out of the mesh. Others learn it at their next contact.
+    ///
+    /// # Errors
+    /// `NotAMember` when this node may not revoke, else what the store refuses.
+    pub fn revoke(&self, node: &[u8; 32]) -> Result<(), GateError> {
+        let issuer = self.issuer.as_ref().ok_or(GateError::NoIssuer)?;
+        let revocation = issuer.revoke(node, self.now())?;
+        let mut revoked = self.revoked.write();
+        revoked.add(revocation)?;
+        self.store
+            .mesh()
+            .put(REVOCATIONS, &ByteBuf::from(revoked.encode()))?;
+        Ok(())
+    }
+
+    pub(crate) fn membership(&self) -> Option<Membership> {
+        self.membership.read().clone()
+    }
+
+    /// What this node shows at a gate.
+    pub(crate) fn credential(&self) -> Option<Credential> {
+        if let Some(membership) = self.membership() {
+            return Some(Credential::Membership(ByteBuf::from(membership.encode())));
+        }
+        let invitation = self.invitation.read();
+        Some(Credential::Invitation(invitation.as_ref()?.to_string()))
+    }
+
+    pub(crate) fn verify(&self, membership: &Membership, key: &[u8; 32]) -> Result<Member, MembershipError> {
+        membership.verify(&self.mesh, key, self.now(), &self.revoked.read())
+    }
+
+    /// A first membership for the node that shows this invitation; remembered before it is given.
+    pub(crate) fn redeem(&self, invitation: &Invitation, key: &[u8; 32]) -> Result<Membership, GateError> {
+        let issuer = self.issuer.as_ref().ok_or(GateError::NoIssuer)?;
+        let (id, terms) = issuer.redeem(invitation, key, self.now(), &self.revoked.read())?;
+        if !self
+            .store
+            .mesh()
+            .redeem(u128::from_le_bytes(*id.as_bytes()), key)?
+        {
+            return Err(MembershipError::Used.into());
+        }
+        Ok(issuer.issue(key, &terms, self.now())?)
+    }
+
+    /// The next membership of a member whose own is past half of its life, where this node is an issuer.
+    pub(crate) fn renew(
+        &self,
+        membership: &Membership,
+        member: &Member,
+    ) -> Result<Option<Membership>, GateError> {
+        let Some(issuer) = &self.issuer else {
+            return Ok(None);
+        };
+        let now = self.now();
+        let life = member.not_after.seconds().saturating_sub(member.issued.seconds());
+        let lived = now.seconds().saturating_sub(member.issued.seconds());
+        if lived < life / RENEW_AFTER {
+            return Ok(None);
+        }
+        let not_after = now.after(Duration::from_secs(life));
+        let next = issuer.renew(membership, &member.key, not_after, now, &self.revoked.read())?;
+        Ok(Some(next))
+    }
+
+    /// Takes a membership that an issuer gave this node.
+    pub(crate) fn granted(&self, membership: Membership) -> Result<(), GateError> {
+        self.verify(&membership, &self.key)?;
+        self.keep(membership)
+    }
+
+    fn keep(&self, membership: Membership) -> Result<(), GateError> {
+        self.store
+            .mesh()
+            .put(MEMBERSHIP, &ByteBuf::from(membership.encode()))?;
+        *self.membership.write() = Some(membership);
+        *self.invitation.write() = None;
+        Ok(())
+    }
+
+    pub(crate) fn revocations(&self) -> ByteBuf {
+        ByteBuf::from(self.revoked.read().encode())
+    }
+
+    pub(crate) fn revocations_digest(&self) -> [u8; 32] {
+        *self.revoked.read().digest().as_bytes()
+    }
+
+    /// Takes in what another node knows of revocations.
+    pub(crate) fn learn(&self, revocations: &[u8]) -> Result<(), GateError> {
+        let mut revoked = self.revoked.write();
+        if revoked.merge(revocations)? > 0 {
+            self.store
+                .mesh()
+                .put(REVOCATIONS, &ByteBuf::from(revoked.encode()))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn admitted(&self, peer: PeerId, member: Member) {
+        self.members.lock().insert(peer, Arc::new(member));
+    }
+
+    pub(crate) fn turned(&self, error: &GateError) {
+        match error {
+            GateError::Refused(why) => *self.refusal.lock() = Some(why.clone()),
+            _ => drop(self.turned_away.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// Why this node was not let in when it last knocked.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.refusal.lock().clone()
+    }
+
+    /// Those whose membership ran out or was revoked since they were let in.
+    pub(crate) fn no_longer_members(&self) -> Vec<PeerId> {
+        let (now, revoked) = (self.now(), self.revoked.read());
+        let mut members = self.members.lock();
+        let gone = members
+            .iter()
+            .filter(|(_, member)| member.not_after < now || revoked.contains(&member.key))
+            .map(|(peer, _)| *peer);
+        let gone: Vec<PeerId> = gone.collect();
+        for peer in &gone {
+            members.remove(peer);
+        }
+        gone
+    }
+}
+
+/// What the holder of the root key may do.
+fn everything() -> Rights {
+    let all = [
+        "bucket-read:*",
+        "bucket-write:*",
+        "call:*",
+        "deploy:*",
+        "drain",
+        "issue",
+        "revoke",
+    ];
+    all.iter()
+        .map(|right| right.parse::<Right>().expect("a right of ours"))
+        .collect()
+}
+
+impl From<StoreError> for GateError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error.to_string())
+    }
+}

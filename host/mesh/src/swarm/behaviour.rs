@@ -1,0 +1,76 @@
+//! The protocols that members speak with one another.
+
+use crate::gate::PROTOCOL;
+use libp2p::identity::Keypair;
+use libp2p::kad::store::{MemoryStore, MemoryStoreConfig};
+use libp2p::swarm::NetworkBehaviour;
+use libp2p::swarm::behaviour::toggle::Toggle;
+use libp2p::{StreamProtocol, connection_limits, identify, kad, mdns, ping};
+use std::time::Duration;
+
+/// Our own name: nodes of other networks are none of ours.
+const KADEMLIA: StreamProtocol = StreamProtocol::new("/karman/kad/1");
+/// Connections at once, in all and with one peer.
+const MOST_CONNECTIONS: u32 = 1024;
+const MOST_PER_PEER: u32 = 4;
+/// Connections whose first exchange is under way.
+const MOST_PENDING: u32 = 128;
+/// Offers that this node announces.
+pub(crate) const MOST_ANNOUNCED: usize = 4096;
+/// How long others remember that we provide something, and how often we tell them again.
+const PROVIDED_FOR: Duration = Duration::from_secs(2 * 3600);
+const TOLD_EVERY: Duration = Duration::from_secs(1800);
+const QUERY_PATIENCE: Duration = Duration::from_secs(8);
+const PING_EVERY: Duration = Duration::from_secs(15);
+
+#[derive(NetworkBehaviour)]
+pub(crate) struct Behaviour {
+    limits: connection_limits::Behaviour,
+    pub(crate) kad: kad::Behaviour<MemoryStore>,
+    mdns: Toggle<mdns::tokio::Behaviour>,
+    identify: identify::Behaviour,
+    ping: ping::Behaviour,
+    pub(crate) streams: libp2p_stream::Behaviour,
+}
+
+impl Behaviour {
+    pub(crate) fn new(keypair: &Keypair, find_neighbours: bool) -> Self {
+        let id = keypair.public().to_peer_id();
+        let limits = connection_limits::ConnectionLimits::default()
+            .with_max_pending_incoming(Some(MOST_PENDING))
+            .with_max_established_per_peer(Some(MOST_PER_PEER))
+            .with_max_established(Some(MOST_CONNECTIONS));
+        let store = MemoryStoreConfig {
+            max_provided_keys: MOST_ANNOUNCED,
+            ..MemoryStoreConfig::default()
+        };
+        let mut config = kad::Config::new(KADEMLIA);
+        config
+            .set_query_timeout(QUERY_PATIENCE)
+            .set_provider_record_ttl(Some(PROVIDED_FOR))
+            .set_provider_publication_interval(Some(TOLD_EVERY));
+        let mut kad = kad::Behaviour::with_config(id, MemoryStore::with_config(id, store), config);
+        // Until a member has dialled this node nobody knows whether it can be.
+        kad.set_mode(Some(kad::Mode::Client));
+        let mdns = match find_neighbours {
+            true => mdns::tokio::Behaviour::new(mdns::Config::default(), id)
+                .inspect_err(|error| tracing::warn!(%error, "no search for neighbours on this network"))
+                .ok(),
+            false => None,
+        };
+        let version = format!("/karman/{PROTOCOL}");
+        let agent = concat!("karman/", env!("CARGO_PKG_VERSION")).to_owned();
+        Self {
+            limits: connection_limits::Behaviour::new(limits),
+            kad,
+            mdns: mdns.into(),
+            identify: identify::Behaviour::new(
+                identify::Config::new(version, keypair.public())
+                    .with_agent_version(agent)
+                    .with_push_listen_addr_updates(true),
+            ),
+            ping: ping::Behaviour::new(ping::Config::new().with_interval(PING_EVERY)),
+            streams: libp2p_stream::Behaviour::new(),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The libp2p swarm: transports behind the gate, the members' protocols, and the loop that drives them.
+
+mod behaviour;
+mod drive;
+mod transport;
+
+pub(crate) use behaviour::MOST_ANNOUNCED;
+pub(crate) use drive::{Driver, Order};

@@ -1,0 +1,189 @@
+//! Frames: a length in four bytes, little-endian, then that many bytes of CBOR (RFC 8949).
+//!
+//! The length is judged before anything is taken for it, and memory grows with what really arrives; nesting is bounded by
+//! the decoder.
+
+use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A frame that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The other side announced more than is taken.
+    #[error("{frame}: {length} bytes; at most {limit} are taken")]
+    TooLong {
+        /// Which frame.
+        frame: &'static str,
+        /// What was announced, in bytes.
+        length: u64,
+        /// The bound in bytes.
+        limit: u64,
+    },
+    /// The bytes are no such frame.
+    #[error("{frame}: {problem}")]
+    Malformed {
+        /// Which frame.
+        frame: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The stream ended or broke.
+    #[error("{frame}: {error}")]
+    Broken {
+        /// Which frame.
+        frame: &'static str,
+        /// What the stream said.
+        error: std::io::Error,
+    },
+}
+
+/// What a frame is called in errors, and how long it may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    pub(crate) name: &'static str,
+    pub(crate) limit: u32,
+}
+
+impl Frame {
+    pub(crate) const fn new(name: &'static str, limit: u32) -> Self {
+        Self { name, limit }
+    }
+
+    pub(crate) async fn read<T: DeserializeOwned>(
+        self,
+        stream: &mut (impl AsyncRead + Unpin),
+    ) -> Result<T, WireError> {
+        let mut length = [0; 4];
+        stream
+            .read_exact(&mut length)
+            .await
+            .map_err(|error| self.broken(error))?;
+        let length = u32::from_le_bytes(length);
+        if length > self.limit {
+            return Err(self.too_long(u64::from(length)));
+        }
+        let bytes = read_up_to(stream, u64::from(length))
+            .await
+            .map_err(|error| self.broken(error))?;
+        self.decode(&bytes)
+    }
+
+    pub(crate) async fn write<T: Serialize>(
+        self,
+        stream: &mut (impl AsyncWrite + Unpin),
+        value: &T,
+    ) -> Result<(), WireError> {
+        let bytes = self.encode(value)?;
+        stream.write_all(&bytes).await.map_err(|error| self.broken(error))
+    }
+
+    /// The frame with its length in front.
+    pub(crate) fn encode<T: Serialize>(self, value: &T) -> Result<Vec<u8>, WireError> {
+        let bytes = cbor4ii::serde::to_vec(vec![0; 4], value).map_err(|error| self.malformed(error))?;
+        let mut bytes = bytes;
+        let length = bytes.len() - 4;
+        match u32::try_from(length) {
+            Ok(short) if short <= self.limit => {
+                bytes[..4].copy_from_slice(&short.to_le_bytes());
+                Ok(bytes)
+            }
+            _ => Err(self.too_long(length as u64)),
+        }
+    }
+
+    pub(crate) fn decode<T: DeserializeOwned>(self, bytes: &[u8]) -> Result<T, WireError> {
+        cbor4ii::serde::from_slice(bytes).map_err(|error| self.malformed(error))
+    }
+
+    fn malformed(self, problem: impl ToString) -> WireError {
+        WireError::Malformed {
+            frame: self.name,
+            problem: problem.to_string(),
+        }
+    }
+
+    const fn too_long(self, length: u64) -> WireError {
+        WireError::TooLong {
+            frame: self.name,
+            length,
+            limit: self.limit as u64,
+        }
+    }
+
+    pub(crate) const fn broken(self, error: std::io::Error) -> WireError {
+        WireError::Broken {
+            frame: self.name,
+            error,
+        }
+    }
+}
+
+/// Memory that is taken before any of a body has arrived.
+const TAKEN_AHEAD: u64 = 64 << 10;
+
+/// Reads exactly this many bytes; the buffer grows as they arrive, so that a length costs nobody memory.
+pub(crate) async fn read_up_to(
+    stream: &mut (impl AsyncRead + Unpin),
+    length: u64,
+) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(length.min(TAKEN_AHEAD) as usize);
+    stream.take(length).read_to_end(&mut bytes).await?;
+    match bytes.len() as u64 == length {
+        true => Ok(bytes),
+        false => Err(std::io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::executor::block_on;
+    use futures::io::Cursor;
+
+    const FRAME: Frame = Frame::new("test", 16);
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut stream = Cursor::new(Vec::new());
+        block_on(FRAME.write(&mut stream, &"hello")).unwrap();
+        stream.set_position(0);
+        assert_eq!(block_on(FRAME.read::<String>(&mut stream)).unwrap(), "hello");
+    }
+
+    #[test]
+    fn a_length_beyond_the_bound_is_refused_before_it_is_read() {
+        let mut stream = Cursor::new(u32::MAX.to_le_bytes());
+        let refused = block_on(FRAME.read::<String>(&mut stream)).unwrap_err();
+        assert!(
+            matches!(
+                refused,
+                WireError::TooLong {
+                    length: 0xffff_ffff,
+                    limit: 16,
+                    ..
+                }
+            ),
+            "{refused}"
+        );
+        assert!(matches!(
+            FRAME.encode(&"x".repeat(17)),
+            Err(WireError::TooLong { .. })
+        ));
+    }
+
+    #[test]
+    fn a_stream_that_ends_early_is_broken() {
+        let mut stream = Cursor::new([5, 0, 0, 0, 1]);
+        let refused = block_on(FRAME.read::<String>(&mut stream)).unwrap_err();
+        assert!(matches!(refused, WireError::Broken { .. }), "{refused}");
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        let deep = Frame::new("deep", 1 << 20);
+        let mut bytes = vec![0x81; 100_000];
+        bytes.push(0);
+        assert!(deep.decode::<serde::de::IgnoredAny>(&bytes).is_err());
+    }
+}

@@ -1,0 +1,160 @@
+//! Where a direct call runs: on this node where it has the task, else on the nearest that offers it.
+
+use crate::plugins::Plugins;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use karman_engine::capability::invoke::Invoke;
+use karman_mesh::{Ask, CallHead, Mesh, Provider};
+use karman_types::{
+    CallContext, ErrorKind, MAX_CALL_DEPTH, NodeId, TaskError, TaskRequest, TaskResponse, Tier,
+};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+/// Nodes that are tried for one call before it is given up.
+const MOST_ATTEMPTS: usize = 3;
+
+/// The tasks that this node can have done: its own, and those of the mesh.
+pub(crate) struct Tasks {
+    plugins: Weak<Plugins>,
+    mesh: OnceLock<Mesh>,
+}
+
+/// How a call went, wherever it ran.
+#[derive(Clone, Debug, Default)]
+pub struct Ran {
+    /// From the acceptance of the call to its end, on the node that ran it.
+    pub took: Duration,
+    /// The most bytes of linear memory in use.
+    pub memory_peak: u64,
+    /// The model and back-end that it used first, if any.
+    pub ran_on: Option<String>,
+    /// The other node that ran it; nothing when it ran here.
+    pub node: Option<(NodeId, Tier)>,
+}
+
+impl Tasks {
+    pub(crate) fn new(plugins: Weak<Plugins>) -> Self {
+        Self {
+            plugins,
+            mesh: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn join(&self, mesh: Mesh) {
+        let _ = self.mesh.set(mesh);
+    }
+
+    /// Runs the task here, or on the nearest node that offers it. A node that cannot be reached is passed over.
+    pub(crate) async fn call(
+        &self,
+        task: &str,
+        request: TaskRequest,
+        context: CallContext,
+    ) -> Result<(TaskResponse, Ran), TaskError> {
+        let plugins = self
+            .plugins
+            .upgrade()
+            .ok_or_else(|| TaskError::unavailable("the node is shutting down"))?;
+        match (plugins.find(task), self.mesh.get()) {
+            (Ok(slot), _) => {
+                let (response, report) = slot.call(request, context).await?;
+                let ran = Ran {
+                    took: report.took,
+                    memory_peak: report.memory_peak,
+                    ran_on: report.ran_on,
+                    node: None,
+                };
+                Ok((response, ran))
+            }
+            (Err(_), Some(mesh)) => elsewhere(mesh, task, request, context).await,
+            (Err(unknown), None) => Err(unknown),
+        }
+    }
+}
+
+async fn elsewhere(
+    mesh: &Mesh,
+    task: &str,
+    request: TaskRequest,
+    context: CallContext,
+) -> Result<(TaskResponse, Ran), TaskError> {
+    let started = Instant::now();
+    let providers = nearest_first(mesh, mesh.providers(task).await);
+    let mut last = TaskError::unavailable(format!("no node in reach offers `{task}`"))
+        .with_hint("`karman mesh offers` shows what there is; `karman deploy FILE --on NODE` adds to it");
+    for (attempt, provider) in providers.into_iter().take(MOST_ATTEMPTS).enumerate() {
+        let Some(offered) = provider.offer.runs(task) else {
+            continue;
+        };
+        let left = context
+            .within
+            .map(|within| within.saturating_sub(started.elapsed()));
+        let head = CallHead {
+            ask: Ask::Call,
+            name: offered.name.clone(),
+            task: context.task,
+            attempt: context.attempt + attempt as u32,
+            idempotency_key: context.idempotency_key.clone(),
+            within_ms: left.map(|left| left.as_millis() as u64),
+            chain: context.chain.to_vec(),
+            content_type: request.content_type.clone(),
+            metadata: request.metadata.clone(),
+        };
+        match mesh.call(provider.id, head, request.body.clone()).await {
+            Ok((response, report)) => {
+                let ran = Ran {
+                    took: Duration::from_micros(report.took_us),
+                    memory_peak: report.memory_peak,
+                    ran_on: report.ran_on,
+                    node: Some((provider.offer.node, provider.offer.tier)),
+                };
+                return Ok((response, ran));
+            }
+            // Delivery is at least once: a link that breaks may have swallowed the answer of a call that ran.
+            Err(error) if error.kind == ErrorKind::Unavailable => {
+                last.message = format!("`{task}` is not answered: {}", error.message);
+                last.hint = error.hint;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+fn nearest_first(mesh: &Mesh, mut providers: Vec<Provider>) -> Vec<Provider> {
+    let peers = mesh.peers();
+    let round_trip = |provider: &Provider| {
+        let peer = peers.iter().find(|peer| peer.id == provider.id);
+        peer.and_then(|peer| peer.round_trip).unwrap_or(Duration::MAX)
+    };
+    providers.sort_by_key(|provider| (round_trip(provider), provider.offer.node.to_string()));
+    providers
+}
+
+impl Invoke for Tasks {
+    fn invoke(
+        &self,
+        task: String,
+        request: TaskRequest,
+        context: CallContext,
+    ) -> BoxFuture<'static, Result<TaskResponse, TaskError>> {
+        let here = Self {
+            plugins: self.plugins.clone(),
+            mesh: self.mesh.clone(),
+        };
+        async move { Ok(here.call(&task, request, context).await?.0) }.boxed()
+    }
+}
+
+/// The chain of calls that came over the network, if it is not too long.
+pub(crate) fn chain(head: &CallHead) -> Result<Arc<[Arc<str>]>, TaskError> {
+    match head.chain.len() < MAX_CALL_DEPTH {
+        true => Ok(head.chain.clone().into()),
+        false => Err(TaskError::limit(format!(
+            "calls nest deeper than {MAX_CALL_DEPTH}: {} is one too many",
+            head.name
+        ))
+        .with_field("chain")),
+    }
+}

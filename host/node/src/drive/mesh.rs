@@ -1,0 +1,480 @@
+//! The node's side of the mesh: what it does for members, and what its operator asks about them.
+
+use super::dispatch::{Ran, chain};
+use crate::node::Node;
+use crate::plugins::{DeployOptions, Deployed};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use karman_mesh::membership::{Invitation, Issuer, Member, MeshKey, RootKey};
+use karman_mesh::{
+    Ask, CallHead, GateError, Mesh, MeshOptions, Path, Provider, RemoteReport, Serve, Standing,
+};
+use karman_types::{CallContext, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier};
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+use tokio::runtime::Handle;
+
+/// The longest component that a member may deploy.
+const MOST_COMPONENT: u64 = 64 << 20;
+
+/// How the node comes into a mesh.
+#[derive(Debug, Default)]
+pub struct JoinOptions {
+    /// The invitation by which it joins; nothing when it is a member already.
+    pub invitation: Option<Invitation>,
+}
+
+/// Another node as the operator sees it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct PeerStatus {
+    /// Its id.
+    pub node: NodeId,
+    /// Where it stands.
+    pub tier: Option<Tier>,
+    /// How it is reached; nothing while it is not.
+    pub path: Option<Path>,
+    /// The last round trip in microseconds.
+    pub round_trip_us: Option<u64>,
+    /// Milliseconds since it was last heard of.
+    pub last_seen_ms: u64,
+    /// What it last said that it offers.
+    pub offer: Option<Offer>,
+}
+
+/// What a node offers.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct NodeOffer {
+    /// Whether it is this node.
+    pub here: bool,
+    /// The offer.
+    pub offer: Offer,
+}
+
+/// The answer of a node that was asked for.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Pinged {
+    /// The node.
+    pub node: NodeId,
+    /// How it is reached.
+    pub path: Option<Path>,
+    /// Microseconds until it had said what it offers.
+    pub round_trip_us: u64,
+}
+
+/// What became of a deployment on one node.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct DeployedOn {
+    /// The node.
+    pub node: NodeId,
+    /// What it did, or why not.
+    pub outcome: Result<Deployed, TaskError>,
+}
+
+/// Takes the node into its mesh. Nothing when it belongs to none.
+pub(crate) fn join(node: &Node, options: JoinOptions) -> Result<Option<Mesh>, TaskError> {
+    let config = &node.runtime().config().mesh;
+    let store = node.runtime().home().store()?;
+    let root = store.mesh_root().map_err(crate::services::store_error)?;
+    let root = root.map(|seed| RootKey::from_seed(&seed));
+    if let Some(root) = &root {
+        store
+            .mesh()
+            .put("mesh", &root.public())
+            .map_err(crate::services::store_error)?;
+    }
+    let known: Option<MeshKey> = store.mesh().get("mesh").map_err(crate::services::store_error)?;
+    if options.invitation.is_none() && known.is_none() {
+        return Ok(None);
+    }
+    let mut entrances = config.entrances.clone();
+    if let Some(invitation) = &options.invitation {
+        entrances.extend(invitation.addresses().iter().filter_map(|text| text.parse().ok()));
+    }
+    let seed = *store.node_key().seed();
+    let standing = Standing::open(
+        store,
+        node.runtime().config().tier,
+        options.invitation,
+        root.as_ref().map(Issuer::root),
+    )
+    .map_err(refused)?;
+    let service = Service {
+        node: node.downgrade(),
+        threads: Handle::current(),
+    };
+    let options = MeshOptions {
+        listen: config.listen,
+        entrances,
+        find_neighbours: config.find_neighbours,
+    };
+    let mesh = Mesh::start(options, &seed, Arc::new(standing), Arc::new(service)).map_err(refused)?;
+    Ok(Some(mesh))
+}
+
+fn refused(error: GateError) -> TaskError {
+    let says = error.to_string();
+    match error {
+        GateError::NotAMember(_) | GateError::Refused(_) => TaskError::denied(says),
+        GateError::Stranger => TaskError::invalid(says),
+        _ => TaskError::unavailable(says),
+    }
+}
+
+/// The mesh of the node.
+///
+/// # Errors
+/// `unavailable` when it belongs to none.
+pub(crate) fn mesh_of(node: &Node) -> Result<&Mesh, TaskError> {
+    node.mesh().ok_or_else(|| {
+        TaskError::unavailable("this node belongs to no mesh")
+            .with_hint("`karman mesh init` makes one; `karman node up --join INVITATION` joins one")
+    })
+}
+
+/// What the node does for members.
+struct Service {
+    node: Weak<crate::node::Inner>,
+    /// Guests run on the node's threads, never on the network's.
+    threads: Handle,
+}
+
+impl Service {
+    fn node(&self) -> Result<Node, TaskError> {
+        Node::upgrade(&self.node).ok_or_else(|| TaskError::unavailable("the node is shutting down"))
+    }
+}
+
+impl Serve for Service {
+    fn most_input(&self, head: &CallHead) -> Result<u64, TaskError> {
+        match head.ask {
+            Ask::Call => Ok(self
+                .node()?
+                .plugins()
+                .find(&head.name)?
+                .current()
+                .limits()
+                .input
+                .0),
+            Ask::Deploy { .. } => Ok(MOST_COMPONENT),
+            Ask::Undeploy => Ok(0),
+        }
+    }
+
+    fn serve(
+        &self,
+        from: Arc<Member>,
+        head: CallHead,
+        request: TaskRequest,
+    ) -> BoxFuture<'static, Result<(TaskResponse, RemoteReport), TaskError>> {
+        let node = self.node();
+        let served = self.threads.spawn(async move {
+            let node = node?;
+            match head.ask {
+                Ask::Call => run(&node, &head, request).await,
+                Ask::Deploy { downgrade } => {
+                    tracing::info!(plugin = head.name, by = %from.node, "a member deploys");
+                    let options = DeployOptions {
+                        downgrade,
+                        ..DeployOptions::default()
+                    };
+                    let deployed = node
+                        .plugins()
+                        .deploy(request.body.into(), &head.name, options)
+                        .await?;
+                    node.announce().await;
+                    Ok((json(&deployed)?, RemoteReport::default()))
+                }
+                Ask::Undeploy => {
+                    node.plugins().undeploy(&head.name).await?;
+                    node.announce().await;
+                    Ok((TaskResponse::default(), RemoteReport::default()))
+                }
+            }
+        });
+        AbortOnDrop(served).boxed()
+    }
+
+    fn offer(&self) -> Option<Offer> {
+        self.node().ok().map(|node| node.offer())
+    }
+}
+
+async fn run(
+    node: &Node,
+    head: &CallHead,
+    request: TaskRequest,
+) -> Result<(TaskResponse, RemoteReport), TaskError> {
+    let runtime = node.runtime();
+    let context = CallContext {
+        task: head.task,
+        attempt: head.attempt,
+        idempotency_key: head.idempotency_key.clone(),
+        chain: chain(head)?,
+        ..runtime.context(head.within())
+    };
+    let slot = node.plugins().find(&head.name)?;
+    let (response, report) = slot.call(request, context).await?;
+    let report = RemoteReport {
+        took_us: report.took.as_micros() as u64,
+        memory_peak: report.memory_peak,
+        ran_on: report.ran_on,
+    };
+    Ok((response, report))
+}
+
+fn json(value: &impl Serialize) -> Result<TaskResponse, TaskError> {
+    let body = serde_json::to_vec(value).map_err(|error| TaskError::internal(error.to_string()))?;
+    Ok(TaskResponse {
+        content_type: "application/json".into(),
+        metadata: Vec::new(),
+        body: body.into(),
+    })
+}
+
+/// A task of the node's threads that ends when nobody waits for it any more.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<Result<T, TaskError>>);
+
+impl<T> Future for AbortOnDrop<T> {
+    type Output = Result<T, TaskError>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        self.0.poll_unpin(context).map(|ended| {
+            ended.unwrap_or_else(|error| {
+                Err(TaskError::internal(format!("a call failed in the host: {error}")))
+            })
+        })
+    }
+}
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Node {
+    /// What it has to give now.
+    pub fn offer(&self) -> Offer {
+        let tasks = self.plugins().all();
+        let store = self.runtime().home().store().ok();
+        let models = store
+            .and_then(|store| store.models().list().ok())
+            .unwrap_or_default();
+        Offer {
+            node: self.runtime().id(),
+            tier: self.tier(),
+            cores: self.machine().cores,
+            memory: self.machine().memory,
+            tasks: tasks
+                .iter()
+                .map(|plugin| OfferedTask {
+                    name: plugin.manifest().name.clone(),
+                    version: plugin.manifest().version.clone(),
+                    id: plugin.package().id,
+                })
+                .collect(),
+            models: models.into_iter().map(|model| model.name).collect(),
+        }
+    }
+
+    /// Tells the mesh what this node offers now.
+    pub(crate) async fn announce(&self) {
+        if let Some(mesh) = self.mesh() {
+            mesh.announce().await;
+        }
+    }
+
+    /// Where it stands: by its membership, which others trust, else by its own configuration.
+    fn tier(&self) -> Tier {
+        let member = self.mesh().and_then(|mesh| mesh.standing().own());
+        member.map_or_else(|| self.runtime().config().tier, |member| member.tier)
+    }
+
+    /// Every node that this one has met.
+    ///
+    /// # Errors
+    /// `unavailable` when it belongs to no mesh.
+    pub fn peers(&self) -> Result<Vec<PeerStatus>, TaskError> {
+        let peers = mesh_of(self)?.peers();
+        let mut peers: Vec<PeerStatus> = peers
+            .into_iter()
+            .filter_map(|peer| {
+                let offer = peer.offer.map(|(offer, _)| (*offer).clone());
+                Some(PeerStatus {
+                    node: peer.member.as_ref()?.node,
+                    tier: peer.member.map(|member| member.tier),
+                    path: peer.path,
+                    round_trip_us: peer.round_trip.map(|time| time.as_micros() as u64),
+                    last_seen_ms: peer.last_seen.elapsed().as_millis() as u64,
+                    offer,
+                })
+            })
+            .collect();
+        peers.sort_by_key(|peer| peer.node);
+        Ok(peers)
+    }
+
+    /// What every node in reach offers, this one first.
+    ///
+    /// # Errors
+    /// `unavailable` when it belongs to no mesh.
+    pub async fn offers(&self) -> Result<Vec<NodeOffer>, TaskError> {
+        let mut others = mesh_of(self)?.nodes().await;
+        others.sort_by_key(|provider| provider.offer.node);
+        let here = NodeOffer {
+            here: true,
+            offer: self.offer(),
+        };
+        let others = others.into_iter().map(|provider| NodeOffer {
+            here: false,
+            offer: (*provider.offer).clone(),
+        });
+        Ok(std::iter::once(here).chain(others).collect())
+    }
+
+    /// Reaches a node and measures how long that takes.
+    ///
+    /// # Errors
+    /// `unavailable` when it is not in reach.
+    pub async fn ping(&self, id: NodeId) -> Result<Pinged, TaskError> {
+        let mesh = mesh_of(self)?;
+        let unknown = || {
+            TaskError::unavailable(format!("node {} is not in reach", id.short()))
+                .with_hint("`karman mesh peers` lists whom this node has met, and when")
+        };
+        let peer = mesh.node(id).await.ok_or_else(unknown)?;
+        let started = Instant::now();
+        mesh.reach(peer).await?;
+        let round_trip_us = started.elapsed().as_micros() as u64;
+        let path = mesh.peers().into_iter().find(|known| known.id == peer);
+        Ok(Pinged {
+            node: id,
+            path: path.and_then(|peer| peer.path),
+            round_trip_us,
+        })
+    }
+
+    /// Puts a node that this one has met out of the mesh.
+    ///
+    /// # Errors
+    /// `unavailable` when this node is no issuer or has not met the other.
+    pub fn revoke(&self, id: NodeId) -> Result<(), TaskError> {
+        let mesh = mesh_of(self)?;
+        let member = mesh
+            .peers()
+            .into_iter()
+            .find_map(|peer| peer.member.filter(|member| member.node == id))
+            .ok_or_else(|| TaskError::unavailable(format!("node {} has not been met", id.short())))?;
+        mesh.standing().revoke(&member.key).map_err(refused)
+    }
+
+    /// Deploys a component on every node that the selector names.
+    ///
+    /// # Errors
+    /// `invalid` when the selector does not read, `unavailable` when it names no node in reach.
+    pub async fn deploy_on(
+        &self,
+        selector: &str,
+        component: Bytes,
+        name: &str,
+        options: DeployOptions,
+    ) -> Result<Vec<DeployedOn>, TaskError> {
+        let chosen = Selector::read(selector)?;
+        let mesh = mesh_of(self)?;
+        let nodes = mesh.nodes().await;
+        let named: Vec<&Provider> = nodes.iter().filter(|node| chosen.names(&node.offer)).collect();
+        let mut outcomes = Vec::new();
+        if chosen.names(&self.offer()) {
+            let outcome = self.plugins().deploy(component.to_vec(), name, options).await;
+            self.announce().await;
+            outcomes.push(DeployedOn {
+                node: self.runtime().id(),
+                outcome,
+            });
+        }
+        let elsewhere = named.into_iter().map(|node| async {
+            let head = CallHead {
+                ask: Ask::Deploy {
+                    downgrade: options.downgrade,
+                },
+                name: name.to_owned(),
+                task: self.runtime().context(None).task,
+                attempt: 1,
+                idempotency_key: None,
+                within_ms: None,
+                chain: Vec::new(),
+                content_type: "application/wasm".into(),
+                metadata: Vec::new(),
+            };
+            let answer = mesh.call(node.id, head, component.clone()).await;
+            let outcome = answer.and_then(|(response, _)| {
+                serde_json::from_slice(&response.body)
+                    .map_err(|error| TaskError::internal(format!("its answer does not read: {error}")))
+            });
+            DeployedOn {
+                node: node.offer.node,
+                outcome,
+            }
+        });
+        outcomes.extend(join_all(elsewhere).await);
+        match outcomes.is_empty() {
+            false => Ok(outcomes),
+            true => Err(
+                TaskError::unavailable(format!("no node in reach is `{selector}`"))
+                    .with_hint("`karman mesh offers` shows the nodes in reach"),
+            ),
+        }
+    }
+
+    /// Runs a task here or on the nearest node that offers it.
+    ///
+    /// # Errors
+    /// What the task ends with; `unavailable` when no node in reach has it.
+    pub async fn call(
+        &self,
+        task: &str,
+        request: TaskRequest,
+        context: CallContext,
+    ) -> Result<(TaskResponse, Ran), TaskError> {
+        self.tasks().call(task, request, context).await
+    }
+}
+
+/// Which nodes: `tier=edge`, an id or its beginning, or `all`.
+enum Selector {
+    All,
+    Tier(Tier),
+    Node(String),
+}
+
+impl Selector {
+    fn read(text: &str) -> Result<Self, TaskError> {
+        let wrong = |why: String| {
+            TaskError::invalid(why)
+                .with_field("on")
+                .with_hint("--on tier=edge, --on 9c01d2e7 (a node), or --on all")
+        };
+        match text.split_once('=') {
+            Some(("tier", tier)) => tier.parse().map(Self::Tier).map_err(wrong),
+            Some((key, _)) => Err(wrong(format!("`{key}` selects nothing"))),
+            None if text == "all" => Ok(Self::All),
+            None if text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                Ok(Self::Node(text.to_ascii_lowercase()))
+            }
+            None => Err(wrong(format!("`{text}` is no node, tier or `all`"))),
+        }
+    }
+
+    fn names(&self, offer: &Offer) -> bool {
+        match self {
+            Self::All => true,
+            Self::Tier(tier) => offer.tier == *tier,
+            Self::Node(start) => offer.node.to_string().starts_with(start.as_str()),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The mesh, for the node's operator: who is there, what they offer, and deployments on other nodes.
+
+use super::answer::Refusal;
+use crate::drive::{DeployedOn, NodeOffer, PeerStatus, Pinged, mesh_of};
+use crate::node::Node;
+use crate::plugins::DeployOptions;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::response::Json;
+use axum::routing::{get, post};
+use karman_types::{NodeId, TaskError};
+use serde::Deserialize;
+
+pub(crate) fn router() -> Router<Node> {
+    Router::new()
+        .route("/mesh/peers", get(peers))
+        .route("/mesh/offers", get(offers))
+        .route("/mesh/addresses", get(addresses))
+        .route("/mesh/ping/{node}", get(ping))
+        .route("/mesh/revoked/{node}", post(revoke))
+        .route("/mesh/plugins/{name}", post(deploy))
+}
+
+async fn peers(State(node): State<Node>) -> Result<Json<Vec<PeerStatus>>, Refusal> {
+    Ok(Json(node.peers()?))
+}
+
+async fn offers(State(node): State<Node>) -> Result<Json<Vec<NodeOffer>>, Refusal> {
+    Ok(Json(node.offers().await?))
+}
+
+async fn addresses(State(node): State<Node>) -> Result<Json<Vec<String>>, Refusal> {
+    let addresses = mesh_of(&node)?.addresses().await;
+    Ok(Json(addresses.iter().map(ToString::to_string).collect()))
+}
+
+async fn ping(State(node): State<Node>, Path(id): Path<String>) -> Result<Json<Pinged>, Refusal> {
+    Ok(Json(node.ping(read(&node, &id)?).await?))
+}
+
+async fn revoke(State(node): State<Node>, Path(id): Path<String>) -> Result<Json<()>, Refusal> {
+    node.revoke(read(&node, &id)?)?;
+    Ok(Json(()))
+}
+
+/// An id, or the beginning of one of a node that this one has met.
+fn read(node: &Node, text: &str) -> Result<NodeId, TaskError> {
+    if let Ok(id) = text.parse() {
+        return Ok(id);
+    }
+    let peers = node.peers()?;
+    let mut fit = peers
+        .iter()
+        .filter(|peer| peer.node.to_string().starts_with(text));
+    match (fit.next(), fit.next()) {
+        (Some(peer), None) => Ok(peer.node),
+        (Some(_), Some(_)) => Err(TaskError::invalid(format!(
+            "`{text}` is the beginning of several nodes"
+        ))),
+        _ => Err(
+            TaskError::invalid(format!("`{text}` is no node that this one has met"))
+                .with_hint("`karman mesh peers --long` shows ids in full"),
+        ),
+    }
+}
+
+#[derive(Deserialize)]
+struct On {
+    on: String,
+    #[serde(default, rename = "downgrade")]
+    downgrade: bool,
+}
+
+async fn deploy(
+    State(node): State<Node>,
+    Path(name): Path<String>,
+    Query(On { on, downgrade }): Query<On>,
+    component: Bytes,
+) -> Result<Json<Vec<DeployedOn>>, Refusal> {
+    let options = DeployOptions {
+        downgrade,
+        ..DeployOptions::default()
+    };
+    Ok(Json(node.deploy_on(&on, component, &name, options).await?))
+}

@@ -1,0 +1,238 @@
+//! Nodes as processes of their own that join one mesh on loopback: they find each other, share the work, and keep strangers
+//! out.
+
+use crate::support::{Home, Ran, Server, guest};
+use std::time::{Duration, Instant};
+
+/// The time within which what one node offers is found from every other.
+const FOUND: Duration = Duration::from_secs(10);
+
+struct Node {
+    home: Home,
+    server: Server,
+}
+
+/// A folder whose node listens on loopback only, and does not look for others there.
+fn home(tier: &str) -> Home {
+    let home = Home::new();
+    configure(&home, tier, &[]);
+    home
+}
+
+fn configure(home: &Home, tier: &str, entrances: &[String]) {
+    let folder = home.path().join("config/karman");
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = format!(
+        "tier = \"{tier}\"\n[mesh]\nlisten = \"127.0.0.1:0\"\nfind-neighbours = false\nentrances = {entrances:?}\n"
+    );
+    std::fs::write(folder.join("node.toml"), config).unwrap();
+}
+
+fn up(home: Home, more: &[&str]) -> Node {
+    let arguments = [&["node", "up", "--listen", "127.0.0.1:0"], more].concat();
+    let server = home.start(arguments);
+    Node { home, server }
+}
+
+/// The node where the mesh is made.
+fn first() -> Node {
+    let home = home("cloud");
+    home.run(["mesh", "init"]).ok();
+    up(home, &[])
+}
+
+impl Node {
+    fn invite(&self, more: &[&str]) -> String {
+        let arguments = [&["mesh", "invite"], more].concat();
+        self.home.run(arguments).ok().out()
+    }
+
+    fn joined(&self, tier: &str, more: &[&str]) -> Self {
+        let word = self.invite(&[&["--tier", tier], more].concat());
+        up(home(tier), &["--join", &word])
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        self.home.run(arguments)
+    }
+
+    fn id(&self) -> String {
+        let status = self.home.control("/status");
+        status["node"].as_str().unwrap().to_owned()
+    }
+
+    /// Runs it until it succeeds: what the mesh has yet to hear of is there within [`FOUND`].
+    #[track_caller]
+    fn soon(&self, arguments: &[&str], input: &[u8]) -> Ran {
+        let started = Instant::now();
+        loop {
+            let ran = self.home.run_with(arguments, input);
+            if ran.code == 0 || started.elapsed() > FOUND {
+                return ran.ok();
+            }
+        }
+    }
+}
+
+fn path(guest_name: &str) -> String {
+    guest(guest_name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_one_node_has_every_other_can_call() {
+    let cloud = first();
+    let (fog, edge) = (cloud.joined("fog", &[]), cloud.joined("edge", &[]));
+    edge.run(&["deploy", &path("tiny")]).ok();
+
+    let ran = cloud.soon(&["call", "tiny", "-"], b"12345");
+    assert_eq!(ran.out(), "5");
+    assert!(
+        ran.stderr.contains(&format!("ran on {} (edge)", &edge.id()[..8])),
+        "{ran:?}"
+    );
+    // Fog and edge have never met: they find each other through the first node.
+    let ran = fog.soon(&["call", "tiny", "-"], b"123");
+    assert_eq!(ran.out(), "3");
+    assert!(ran.stderr.contains("(edge)"), "{ran:?}");
+
+    let offers = fog.run(&["mesh", "offers", "--json"]).ok().out();
+    assert_eq!(offers.lines().count(), 3, "{offers}");
+    let peers = fog.run(&["mesh", "peers", "--json"]).ok().out();
+    assert!(
+        peers.lines().any(|line| line.contains("\"path\":\"direct\"")),
+        "{peers}"
+    );
+    let pinged = fog.run(&["mesh", "ping", &edge.id()]).ok().out();
+    assert!(pinged.contains("direct"), "{pinged}");
+
+    // A call that takes too long ends on both sides.
+    edge.run(&["deploy", &path("hostile")]).ok();
+    let slow = [
+        "call",
+        "hostile",
+        "-",
+        "--within",
+        "300ms",
+        "--meta",
+        "do=sleep 60000",
+    ];
+    let started = Instant::now();
+    loop {
+        let ran = cloud.run(&slow);
+        if ran.code != 4 || started.elapsed() > FOUND {
+            ran.fails(5, "did not finish within");
+            break;
+        }
+    }
+    let ended = Instant::now();
+    loop {
+        let status = edge.home.control("/status");
+        let plugins = status["plugins"].as_array().unwrap();
+        if plugins.iter().all(|plugin| plugin["running"] == 0) {
+            break;
+        }
+        assert!(ended.elapsed() < FOUND, "the guest still runs: {status}");
+    }
+
+    // What a node that is gone offered is not called any more, and its absence is said.
+    edge.server.kill();
+    cloud.run(&["call", "tiny", "-"]).fails(4, "tiny");
+}
+
+#[test]
+fn code_moves_only_with_the_right_to_deploy() {
+    let cloud = first();
+    let edge = cloud.joined("edge", &[]);
+    let fog = cloud.joined("fog", &["--right", "deploy:tiny"]);
+    let tiny = path("tiny");
+    let on_edge = format!("on {}", &edge.id()[..8]);
+
+    let deployed = cloud.soon(&["deploy", &tiny, "--on", "tier=edge"], b"").out();
+    assert!(deployed.contains(&on_edge), "{deployed}");
+    assert_eq!(edge.home.run_with(["call", "tiny", "-"], b"1234").ok().out(), "4");
+
+    let by_fog = fog.soon(&["deploy", &tiny, "--on", &edge.id()], b"").out();
+    assert!(by_fog.contains(&on_edge), "{by_fog}");
+    fog.run(&["deploy", &path("hostile"), "--on", &edge.id()])
+        .fails(3, "has no right `deploy:hostile`");
+    edge.run(&["deploy", &tiny, "--on", "tier=cloud"])
+        .fails(3, "has no right `deploy:tiny`");
+    fog.run(&["deploy", &tiny, "--on", "tier=space"])
+        .fails(4, "no node in reach");
+    fog.run(&["deploy", &tiny, "--on", "everywhere"])
+        .fails(2, "everywhere");
+}
+
+#[test]
+fn an_invitation_lets_in_one_node_and_a_revoked_one_stays_out() {
+    let cloud = first();
+    let word = cloud.invite(&["--tier", "edge"]);
+    let file = cloud.home.path().join("karman-invite.txt");
+    std::fs::write(&file, format!("{word}\n")).unwrap();
+    let mut edge = up(home("edge"), &["--join", file.to_str().unwrap()]);
+    assert!(!file.exists(), "the invitation lies about after it was used");
+
+    let other = home("edge");
+    other
+        .run(["node", "up", "--listen", "127.0.0.1:0", "--join", &word])
+        .fails(3, "used before");
+    let mut typo = word.clone();
+    typo.pop();
+    other
+        .run(["node", "up", "--listen", "127.0.0.1:0", "--join", &typo])
+        .fails(2, "typing error");
+    let late = cloud.invite(&["--tier", "edge", "--expires", "1s"]);
+    let made = Instant::now();
+    while made.elapsed() < Duration::from_millis(2100) {
+        std::thread::yield_now();
+    }
+    other
+        .run(["node", "up", "--listen", "127.0.0.1:0", "--join", &late])
+        .fails(3, "until");
+
+    // The membership outlives the invitation and a restart, and so does the way back.
+    edge.run(&["deploy", &path("tiny")]).ok();
+    cloud.soon(&["call", "tiny", "-"], b"12");
+    let id = edge.id();
+    edge.server.kill();
+    edge = up(edge.home, &[]);
+    cloud.soon(&["call", "tiny", "-"], b"12");
+
+    cloud.run(&["mesh", "revoke", &id]).ok();
+    let started = Instant::now();
+    loop {
+        let ran = cloud.run(&["call", "tiny", "-"]);
+        if ran.code != 0 {
+            ran.fails(4, "tiny");
+            break;
+        }
+        assert!(started.elapsed() < FOUND, "a revoked node still answers");
+    }
+    edge.run(&["call", "tiny", "-"]).ok();
+}
+
+#[test]
+fn nodes_of_another_mesh_are_strangers() {
+    let (ours, theirs) = (first(), first());
+    theirs.run(&["deploy", &path("tiny")]).ok();
+    ours.server.kill();
+    configure(&ours.home, "cloud", &[theirs.address()]);
+    let ours = up(ours.home, &[]);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(3) {
+        ours.run(&["call", "tiny", "-"])
+            .fails(4, "no node in reach offers `tiny`");
+    }
+    assert_eq!(theirs.run(&["mesh", "peers", "--json"]).ok().out(), "");
+    home("edge")
+        .run(["mesh", "invite", "--tier", "edge"])
+        .fails(4, "root key");
+}
+
+impl Node {
+    /// Where other nodes can reach it.
+    fn address(&self) -> String {
+        let addresses = self.home.control("/mesh/addresses");
+        addresses[0].as_str().unwrap().to_owned()
+    }
+}
