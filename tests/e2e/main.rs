@@ -12,5 +12,6 @@ mod node;
 mod sandbox;
 mod supply_chain;
 mod support;
+mod tasks;
 mod upgrade;
 mod wit;

@@ -5,15 +5,15 @@ use crate::support::{Home, Ran, Server, guest};
 use std::time::{Duration, Instant};
 
 /// The time within which what one node offers is found from every other.
-const FOUND: Duration = Duration::from_secs(10);
+pub(crate) const FOUND: Duration = Duration::from_secs(10);
 
-struct Node {
-    home: Home,
-    server: Server,
+pub(crate) struct Node {
+    pub(crate) home: Home,
+    pub(crate) server: Server,
 }
 
 /// A folder whose node listens on loopback only, and does not look for others there.
-fn home(tier: &str) -> Home {
+pub(crate) fn home(tier: &str) -> Home {
     let home = Home::new();
     configure(&home, tier, &[]);
     home
@@ -28,14 +28,14 @@ fn configure(home: &Home, tier: &str, entrances: &[String]) {
     std::fs::write(folder.join("node.toml"), config).unwrap();
 }
 
-fn up(home: Home, more: &[&str]) -> Node {
+pub(crate) fn up(home: Home, more: &[&str]) -> Node {
     let arguments = [&["node", "up", "--listen", "127.0.0.1:0"], more].concat();
     let server = home.start(arguments);
     Node { home, server }
 }
 
 /// The node where the mesh is made.
-fn first() -> Node {
+pub(crate) fn first() -> Node {
     let home = home("cloud");
     home.run(["mesh", "init"]).ok();
     up(home, &[])
@@ -47,23 +47,23 @@ impl Node {
         self.home.run(arguments).ok().out()
     }
 
-    fn joined(&self, tier: &str, more: &[&str]) -> Self {
+    pub(crate) fn joined(&self, tier: &str, more: &[&str]) -> Self {
         let word = self.invite(&[&["--tier", tier], more].concat());
         up(home(tier), &["--join", &word])
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         self.home.run(arguments)
     }
 
-    fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         let status = self.home.control("/status");
         status["node"].as_str().unwrap().to_owned()
     }
 
     /// Runs it until it succeeds: what the mesh has yet to hear of is there within [`FOUND`].
     #[track_caller]
-    fn soon(&self, arguments: &[&str], input: &[u8]) -> Ran {
+    pub(crate) fn soon(&self, arguments: &[&str], input: &[u8]) -> Ran {
         let started = Instant::now();
         loop {
             let ran = self.home.run_with(arguments, input);
@@ -74,7 +74,7 @@ impl Node {
     }
 }
 
-fn path(guest_name: &str) -> String {
+pub(crate) fn path(guest_name: &str) -> String {
     guest(guest_name).to_str().unwrap().to_owned()
 }
 

@@ -191,26 +191,21 @@ impl Server {
         self.send("POST", path, headers, body)
     }
 
+    /// Nothing when the server is gone; an answer with status 0 when it went in the middle.
+    pub(crate) fn try_post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Option<Answer> {
+        let stream = TcpStream::connect(&self.address).ok()?;
+        Some(exchange(stream, "POST", path, headers, body))
+    }
+
     pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
-        for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        if !headers
-            .iter()
-            .any(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        {
-            head.push_str(&format!("content-length: {}\r\n", body.len()));
-        }
-        stream.write_all(head.as_bytes()).unwrap();
-        stream.write_all(b"\r\n").unwrap();
-        // A server may answer, and close, before it has read everything.
-        let _ = stream.write_all(body);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        parse(&answer)
+        let stream = TcpStream::connect(&self.address).unwrap();
+        exchange(stream, method, path, headers, body)
+    }
+
+    /// Kills it as a power cut would, and does not wait for its end.
+    pub(crate) fn signal_kill(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
 
     /// Kills it as a power cut would.
@@ -234,6 +229,34 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// One request on a connection of its own.
+fn exchange(
+    mut stream: TcpStream,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+    {
+        head.push_str(&format!("content-length: {}\r\n", body.len()));
+    }
+    head.push_str("\r\n");
+    // A server may answer, and close, before it has read everything.
+    let _ = stream.write_all(head.as_bytes());
+    let _ = stream.write_all(body);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    parse(&answer)
 }
 
 fn parse(answer: &[u8]) -> Answer {

@@ -1,5 +1,6 @@
 //! Calls of `karman:task/handler`.
 
+use crate::capability::keyvalue::Buckets;
 use crate::convert;
 use crate::fair::Fair;
 use crate::host::Host;
@@ -20,12 +21,25 @@ impl Plugin {
         request: TaskRequest,
         context: CallContext,
     ) -> Result<(TaskResponse, CallReport), TaskError> {
+        self.call_over(request, context, None).await
+    }
+
+    /// [`Plugin::call`] over other buckets than the node's, for this one call.
+    ///
+    /// # Errors
+    /// Those of [`Plugin::call`].
+    pub async fn call_over(
+        self: &Arc<Self>,
+        request: TaskRequest,
+        context: CallContext,
+        buckets: Option<Arc<dyn Buckets>>,
+    ) -> Result<(TaskResponse, CallReport), TaskError> {
         self.check_input(request.body.len() as u64)?;
         if !matches!(self.export, Export::Task { .. }) {
             return Err(self.wrong_world("karman:task/task"));
         }
         let entered = self.enter(&context).await?;
-        let start = match self.warm.take() {
+        let mut start = match self.warm.take() {
             Some(mut warm) => {
                 warm.store.data_mut().renew(context);
                 warm.store.set_epoch_deadline(1);
@@ -33,6 +47,8 @@ impl Plugin {
             }
             None => Start::Cold(self.store(context)?),
         };
+        let nodes = || self.engine.services().buckets.clone();
+        start.store_mut().data_mut().services.buckets = buckets.or_else(nodes);
         let long = start.store().data().long.clone();
         let plugin = self.clone();
         let run = async move { plugin.run(entered, start, request).await };
@@ -177,6 +193,13 @@ impl Start {
         match self {
             Self::Cold(store) => store,
             Self::Warm(instance) => &instance.store,
+        }
+    }
+
+    const fn store_mut(&mut self) -> &mut Store<Host> {
+        match self {
+            Self::Cold(store) => store,
+            Self::Warm(instance) => &mut instance.store,
         }
     }
 }

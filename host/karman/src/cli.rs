@@ -111,9 +111,14 @@ pub(crate) enum Command {
     Undeploy(commands::undeploy::Undeploy),
     /// Call a task of the running node
     #[command(
-        after_help = "Examples:\n  echo '{\"name\":\"Ada\"}' | karman call hello -\n  karman call classify seven.png --within 200ms"
+        after_help = "Examples:\n  echo '{\"name\":\"Ada\"}' | karman call hello -\n  karman call classify seven.png --within 200ms\n  karman call report data.csv --accept local --key 2026-11-21"
     )]
     Call(commands::call::Call),
+    /// The tasks that the running node has accepted
+    #[command(
+        after_help = "Examples:\n  karman task list\n  karman task result 01JD7W2Z0Q8V5M3N9K4T6B1XAC --wait 30s"
+    )]
+    Task(commands::task::Task),
     /// Show what the running node's plugins do
     #[command(after_help = "Examples:\n  karman top\n  karman top --json")]
     Top(commands::top::Top),

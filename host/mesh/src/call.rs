@@ -25,6 +25,18 @@ const ANSWER: Frame = Frame::new("answer", HEAD);
 pub enum Ask {
     /// Run this task on the body.
     Call,
+    /// Run this attempt at an accepted task on the body, over the buckets of the node that asks; the body of the response is an
+    /// answer with the batch for them.
+    Attempt {
+        /// Which run of the owner started it.
+        run: u64,
+        /// The ownership.
+        epoch: u64,
+    },
+    /// Tell the value of the key in the body, in the bucket of this name, and its version.
+    ReadBucket,
+    /// Take over the accepted task in the body.
+    TakeOver,
     /// Take the component in the body as a plugin of this name.
     Deploy {
         /// Whether an older version may replace a newer one.

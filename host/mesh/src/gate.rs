@@ -283,6 +283,12 @@ async fn flush(stream: &mut (impl AsyncWrite + Unpin)) -> Result<(), GateError> 
         .map_err(|error| GateError::Broken(error.to_string()))
 }
 
+/// The peer that holds this Ed25519 public key; nothing when it is no key.
+pub fn peer_of(key: &[u8; 32]) -> Option<PeerId> {
+    let key = libp2p::identity::ed25519::PublicKey::try_from_bytes(key).ok()?;
+    Some(libp2p::identity::PublicKey::from(key).to_peer_id())
+}
+
 /// The Ed25519 public key that a peer id carries.
 pub(crate) fn key_of(peer: &PeerId) -> Option<[u8; 32]> {
     let bytes = peer.as_ref().digest();

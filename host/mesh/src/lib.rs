@@ -36,7 +36,7 @@ mod swarm;
 mod wire;
 
 pub use call::{Ask, CallHead, RemoteReport};
-pub use gate::{GateError, PROTOCOL};
+pub use gate::{GateError, PROTOCOL, peer_of};
 pub use libp2p::{Multiaddr, PeerId};
 pub use mesh::{Mesh, MeshOptions, Provider, Serve};
 pub use peers::{Path, Peer};

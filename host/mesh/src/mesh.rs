@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 const CALL: StreamProtocol = StreamProtocol::new("/karman/call/1");
 const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/1");
@@ -180,6 +180,11 @@ impl Mesh {
         let _ = self.0.orders.send(Order::Announce(keys)).await;
     }
 
+    /// Announces nothing any more.
+    pub async fn withdraw(&self) {
+        let _ = self.0.orders.send(Order::Announce(HashSet::new())).await;
+    }
+
     /// Waits until an issuer has let this node in.
     ///
     /// # Errors
@@ -215,20 +220,32 @@ impl Mesh {
     /// Who offers this task, this node left out.
     pub async fn providers(&self, task: &str) -> Vec<Provider> {
         let keys = TIERS.map(|tier| offer::task_key(task, tier));
+        let runs = |provider: &Provider| provider.offer.runs(task).is_some();
         let mut providers = self.ask_all(self.find(keys).await).await;
-        providers.retain(|provider| provider.offer.runs(task).is_some());
+        providers.retain(runs);
+        if providers.is_empty() {
+            // A neighbour that has just come may not have announced itself yet.
+            providers = self.ask_all(self.connected()).await;
+            providers.retain(runs);
+        }
         providers
+    }
+
+    fn connected(&self) -> HashSet<PeerId> {
+        let peers = self.peers();
+        let connected = peers.iter().filter(|peer| peer.path.is_some());
+        connected.map(|peer| peer.id).collect()
+    }
+
+    /// Counts how often a node has come into reach; closed when this one has left the mesh.
+    pub fn arrivals(&self) -> watch::Receiver<u64> {
+        self.0.peers.arrivals()
     }
 
     /// Every node that announced itself, this one left out.
     pub async fn nodes(&self) -> Vec<Provider> {
         let mut found = self.find(TIERS.into_iter().flat_map(offer::node_keys)).await;
-        found.extend(
-            self.peers()
-                .iter()
-                .filter(|peer| peer.path.is_some())
-                .map(|peer| peer.id),
-        );
+        found.extend(self.connected());
         self.ask_all(found).await
     }
 
@@ -403,7 +420,8 @@ impl Inner {
             TaskError::invalid(format!("`{}` is no name of a task", head.name)).with_field("name")
         })?;
         let right = match head.ask {
-            Ask::Call => Right::Call(name),
+            Ask::Call | Ask::Attempt { .. } | Ask::TakeOver => Right::Call(name),
+            Ask::ReadBucket => Right::BucketRead(name),
             Ask::Deploy { .. } | Ask::Undeploy => Right::Deploy(name),
         };
         if member.rights.allows(&right) {

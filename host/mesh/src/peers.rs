@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// How old an offer may be before its node is asked again.
 const FRESH: Duration = Duration::from_secs(5);
@@ -72,11 +73,15 @@ pub struct Peer {
 }
 
 #[derive(Default)]
-pub(crate) struct Peers(Mutex<HashMap<PeerId, Peer>>);
+pub(crate) struct Peers {
+    peers: Mutex<HashMap<PeerId, Peer>>,
+    /// How often a node has come into reach.
+    arrivals: watch::Sender<u64>,
+}
 
 impl Peers {
     pub(crate) fn list(&self) -> Vec<Peer> {
-        self.0.lock().values().cloned().collect()
+        self.peers.lock().values().cloned().collect()
     }
 
     pub(crate) fn connected(&self, id: PeerId, path: Path, member: Option<Arc<Member>>) {
@@ -90,6 +95,11 @@ impl Peers {
             peer.path = Some(peer.path.map_or(path, better));
             peer.member = member;
         });
+        self.arrivals.send_modify(|arrivals| *arrivals += 1);
+    }
+
+    pub(crate) fn arrivals(&self) -> watch::Receiver<u64> {
+        self.arrivals.subscribe()
     }
 
     pub(crate) fn disconnected(&self, id: &PeerId) {
@@ -112,13 +122,13 @@ impl Peers {
 
     /// What the node offered a moment ago.
     pub(crate) fn fresh_offer(&self, id: &PeerId) -> Option<Arc<Offer>> {
-        let peers = self.0.lock();
+        let peers = self.peers.lock();
         let (offer, when) = peers.get(id)?.offer.as_ref()?;
         (when.elapsed() < FRESH).then(|| offer.clone())
     }
 
     fn change(&self, id: PeerId, change: impl FnOnce(&mut Peer)) {
-        let mut peers = self.0.lock();
+        let mut peers = self.peers.lock();
         if peers.len() >= MOST_REMEMBERED && !peers.contains_key(&id) {
             let oldest = peers
                 .values()

@@ -256,7 +256,10 @@ impl Standing {
             .mesh()
             .put(MEMBERSHIP, &ByteBuf::from(membership.encode()))?;
         *self.membership.write() = Some(membership);
-        *self.invitation.write() = None;
+        if let Some(used) = self.invitation.write().take() {
+            // The way back, should the node be restarted before it has met anyone else.
+            self.remember_entrances(used.addresses());
+        }
         Ok(())
     }
 

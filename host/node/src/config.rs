@@ -36,6 +36,8 @@ pub struct NodeConfig {
     pub foreign: BTreeMap<String, Foreign>,
     /// How it takes part in its mesh.
     pub mesh: MeshConfig,
+    /// What it holds of accepted tasks, and how long.
+    pub tasks: karman_tasks::Limits,
 }
 
 /// How a node takes part in its mesh.
@@ -125,6 +127,7 @@ impl Default for NodeConfig {
             config: BTreeMap::new(),
             foreign: BTreeMap::new(),
             mesh: MeshConfig::default(),
+            tasks: karman_tasks::Limits::default(),
         }
     }
 }

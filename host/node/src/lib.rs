@@ -4,7 +4,7 @@
 //! (`karman run`, `karman serve`). A [`Node`] adds the [`Plugins`] that stay: deployed once, loaded at every start, upgraded
 //! while calls go on. It answers `POST /tasks/NAME`, `/http/NAME/…`, `/healthz`, `/readyz` and `/metrics` on its address,
 //! and its operator on a Unix socket in its folder. [`Node::join`] takes it into its mesh: what it does not have, the nodes
-//! around it may. Nothing here decides or computes: it wires the crates below together.
+//! around it may. A task that is accepted is on the disk before its caller hears so, and is run until it has an outcome. Nothing here decides or computes: it wires the crates below together.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -31,7 +31,7 @@ mod services;
 
 pub use config::MeshConfig;
 pub use config::{BackendChoice, Ceiling, ConfigError, Foreign, NodeConfig, Time};
-pub use drive::{DeployedOn, JoinOptions, NodeOffer, PeerStatus, Pinged, Ran};
+pub use drive::{DeployedOn, JoinOptions, NodeOffer, PeerStatus, Pinged, Ran, TaskState, TaskStatus};
 pub use home::Home;
 pub use listener::{HeldModel, Listener, ShutDown, serve_plugin};
 pub use logs::{LogEvent, LogRing};

@@ -1,5 +1,5 @@
 use crate::config::NodeConfig;
-use crate::drive::{JoinOptions, Tasks, join};
+use crate::drive::{Calls, JoinOptions, Tasks, join};
 use crate::listener::{Listener, ShutDown, serve_control, serve_public};
 use crate::logs::LogRing;
 use crate::plugins::{PluginStatus, Plugins};
@@ -19,7 +19,8 @@ pub struct Node(Arc<Inner>);
 pub(crate) struct Inner {
     runtime: Runtime,
     machine: Machine,
-    tasks: Arc<Tasks>,
+    calls: Arc<Calls>,
+    tasks: Tasks,
     mesh: OnceLock<Mesh>,
     plugins: Arc<Plugins>,
     logs: LogRing,
@@ -53,12 +54,14 @@ impl Node {
         logs: LogRing,
     ) -> Result<Self, TaskError> {
         let plugins = Plugins::new();
-        let tasks = Arc::new(Tasks::new(Arc::downgrade(&plugins)));
-        let runtime = Runtime::new(config, options, Some(tasks.clone()))?;
+        let calls = Arc::new(Calls::new(Arc::downgrade(&plugins)));
+        let runtime = Runtime::new(config, options, Some(calls.clone()))?;
         plugins.start(runtime.clone()).await?;
+        let tasks = Tasks::start(runtime.clone(), plugins.clone(), runtime.config().tasks.clone())?;
         Ok(Self(Arc::new(Inner {
             runtime,
             machine: Machine::probe(),
+            calls,
             tasks,
             mesh: OnceLock::new(),
             plugins,
@@ -75,6 +78,7 @@ impl Node {
         let Some(mesh) = join(self, options)? else {
             return Ok(None);
         };
+        self.0.calls.join(mesh.clone());
         self.0.tasks.join(mesh.clone());
         let mesh = self.0.mesh.get_or_init(|| mesh);
         mesh.announce().await;
@@ -116,6 +120,10 @@ impl Node {
 
     pub(crate) fn machine(&self) -> &Machine {
         &self.0.machine
+    }
+
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.0.calls
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {

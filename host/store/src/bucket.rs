@@ -182,22 +182,10 @@ impl Bucket {
     /// [`Bucket::set`].
     pub fn increment(&self, key: &str, delta: u64) -> Result<u64, StoreError> {
         self.check_key(key)?;
-        let error = |problem| StoreError::Increment {
-            bucket: self.name().into(),
-            key: key.into(),
-            problem,
-        };
         self.edit(|edit| {
-            let number = match edit.get(key)? {
-                None => 0,
-                Some((_, value)) => std::str::from_utf8(&value)
-                    .ok()
-                    .and_then(|text| text.parse().ok())
-                    .ok_or_else(|| error("is not a number"))?,
-            };
-            let sum = delta
-                .checked_add(number)
-                .ok_or_else(|| error("would become too great a number"))?;
+            let before = edit.get(key)?;
+            let before = before.as_ref().map(|(_, value)| &**value);
+            let sum = incremented(self.name(), key, before, delta)?;
             edit.put(key, sum.to_string().as_bytes())?;
             Ok(sum)
         })
@@ -267,7 +255,7 @@ impl Bucket {
         at_most("key", key.len(), self.limits().key.0)
     }
 
-    fn check_entry(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn check_entry(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
         self.check_key(key)?;
         at_most("value", value.len(), self.limits().value.0)
     }
@@ -298,6 +286,28 @@ impl Store {
         });
         rows.collect()
     }
+}
+
+/// What [`Bucket::increment`] makes of a value.
+///
+/// # Errors
+/// [`StoreError::Increment`] when the value is no number, or the sum is 2^64 or more.
+pub fn incremented(bucket: &str, key: &str, before: Option<&[u8]>, delta: u64) -> Result<u64, StoreError> {
+    let error = |problem| StoreError::Increment {
+        bucket: bucket.into(),
+        key: key.into(),
+        problem,
+    };
+    let number: u64 = match before {
+        None => 0,
+        Some(value) => std::str::from_utf8(value)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| error("is not a number"))?,
+    };
+    delta
+        .checked_add(number)
+        .ok_or_else(|| error("would become too great a number"))
 }
 
 fn versioned((version, _, value): (u64, u64, &[u8])) -> Versioned {

@@ -1,4 +1,4 @@
-//! What must survive a power cut: buckets, models, plugins, grants, secrets and the node's own keys, in one folder.
+//! What must survive a power cut: buckets, tasks, models, plugins, grants, secrets and the node's own keys, in one folder.
 //!
 //! [`Store::open`] locks the folder and puts right what a crash left behind. From then on every method that returns
 //! `Ok` has its effect on the disk (one transaction, fsynced), and every method that fails has had none. Small records
@@ -11,6 +11,7 @@
 //! - [`Store::models`] and [`Store::plugins`] hold what the node can run, and [`Store::blobs`] the files behind them.
 //! - [`Store::grants`] is what the operator allowed; [`Store::secrets`] is encrypted at rest.
 //! - [`Store::mesh`] is what the node must not forget of the mesh that it belongs to.
+//! - [`Store::tasks`] holds accepted tasks until their results are fetched, and applies their effects once.
 //! - [`Store::node_key`] and [`Store::node_secret`] are made at the first start.
 //!
 //! ```
@@ -43,9 +44,10 @@ mod plugins;
 mod secrets;
 mod store;
 mod tables;
+mod tasks;
 
 pub use blobs::Blobs;
-pub use bucket::{Bucket, KeyPage, Swap, Usage, Versioned};
+pub use bucket::{Bucket, KeyPage, Swap, Usage, Versioned, incremented};
 pub use error::{OpenError, StoreError};
 pub use grants::Grants;
 pub use keys::{Key, NodeKey, NodeKeys};
@@ -55,3 +57,4 @@ pub use models::{Model, ModelInfo, Models};
 pub use plugins::{Downgrade, Installed, NewPlugin, Plugin, Plugins, Previous};
 pub use secrets::{SecretValue, Secrets};
 pub use store::Store;
+pub use tasks::Tasks;

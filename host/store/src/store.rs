@@ -2,7 +2,7 @@ use crate::keys::{Key, NodeKeys};
 use crate::tables::{FORMAT, Tables};
 use crate::{
     Blobs, Bucket, Grants, Mesh, Models, NodeKey, OpenError, Plugins, Secrets, StoreError, StoreLimits,
-    files, limits,
+    Tasks, files, limits,
 };
 use parking_lot::Mutex;
 use redb::{Database, DatabaseError, StorageError};
@@ -107,6 +107,11 @@ impl Store {
     /// What the node must not forget of its mesh.
     pub fn mesh(&self) -> Mesh<'_> {
         Mesh(self)
+    }
+
+    /// Accepted tasks, and the effects that buckets have seen.
+    pub fn tasks(&self) -> Tasks<'_> {
+        Tasks(self)
     }
 
     /// Who this node is: an Ed25519 key pair, made at the first start.

@@ -31,11 +31,15 @@ pub(crate) const SECRETS: Records = TableDefinition::new("secrets");
 pub(crate) const MESH: Records = TableDefinition::new("mesh");
 /// Invitation to the public key that used it.
 pub(crate) const REDEEMED: TableDefinition<'_, u128, &[u8; 32]> = TableDefinition::new("redeemed");
+/// Id to [`karman_tasks::TaskRecord`].
+pub(crate) const TASKS: Records = TableDefinition::new("tasks");
+/// Idempotency key to [`karman_tasks::Seen`].
+pub(crate) const EFFECTS: Records = TableDefinition::new("effects");
 /// Files under `blobs/` that may have no owner: being added, or just removed.
 pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
 
 /// What this version writes and reads.
-pub(crate) const FORMAT: u64 = 2;
+pub(crate) const FORMAT: u64 = 3;
 
 pub(crate) struct Tables(redb::Database);
 
@@ -52,7 +56,7 @@ impl Tables {
                 txn.open_table(BUCKETS)?;
                 txn.open_table(VALUES)?;
                 txn.open_table(ORDER)?;
-                for records in [MODELS, PLUGINS, GRANTS, SECRETS, MESH] {
+                for records in [MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS] {
                     txn.open_table(records)?;
                 }
                 txn.open_table(REDEEMED)?;

@@ -203,6 +203,16 @@ impl Machine {
         })
     }
 
+    /// Every task that it holds, the oldest first.
+    pub fn tasks(&self) -> impl Iterator<Item = &TaskRecord> {
+        self.tasks.iter().map(|task| &task.record)
+    }
+
+    /// What is written down of a task; nothing when it is not known here.
+    pub fn record(&self, task: TaskId) -> Option<&TaskRecord> {
+        self.tasks.get(task).map(|task| &task.record)
+    }
+
     /// How much it holds.
     pub fn held(&self) -> Held {
         self.tasks.held()

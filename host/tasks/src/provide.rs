@@ -103,6 +103,11 @@ impl Provider {
         self.draining = true;
     }
 
+    /// Whether nothing new starts.
+    pub const fn draining(&self) -> bool {
+        self.draining
+    }
+
     /// How many attempts run.
     pub fn running(&self) -> usize {
         self.running.len()

@@ -86,6 +86,16 @@ impl fmt::Display for TaskId {
     }
 }
 
+impl FromStr for TaskId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse()
+            .map(Self)
+            .map_err(|error| format!("`{text}` is not the id of a task: {error}"))
+    }
+}
+
 /// A node: the first 8 bytes of the digest of its public key.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct NodeId([u8; 8]);

@@ -32,11 +32,9 @@ pub trait Buckets: Send + Sync {
     ) -> BoxFuture<'static, Result<u64, TaskError>>;
 }
 
-/// An open bucket: the grant was checked when it was opened.
-pub struct Bucket {
-    name: Arc<str>,
-    buckets: Arc<dyn Buckets>,
-}
+/// An open bucket: the grant was checked when it was opened. Where it is kept is asked anew at each use: an instance that stays
+/// warm may hold it from one call to the next, and each call may have its own.
+pub struct Bucket(Arc<str>);
 
 type Answer<T> = wasmtime::Result<Result<T, Error>>;
 
@@ -49,8 +47,9 @@ fn error(error: TaskError) -> Error {
 
 impl Host {
     fn bucket(&self, bucket: &Resource<Bucket>) -> wasmtime::Result<(Arc<str>, Arc<dyn Buckets>)> {
-        let bucket = self.table.get(bucket)?;
-        Ok((bucket.name.clone(), bucket.buckets.clone()))
+        let name = self.table.get(bucket)?.0.clone();
+        let buckets = self.services.buckets.clone();
+        Ok((name, buckets.expect("no bucket opens without them")))
     }
 }
 
@@ -59,13 +58,10 @@ impl store::Host for Host {
         if !self.plugin.grants.allows(&Grant::KeyValue(identifier.clone())) {
             return Ok(Err(Error::AccessDenied));
         }
-        let Some(buckets) = self.services.buckets.clone() else {
+        if self.services.buckets.is_none() {
             return Ok(Err(Error::NoSuchStore));
-        };
-        Ok(Ok(self.table.push(Bucket {
-            name: identifier.into(),
-            buckets,
-        })?))
+        }
+        Ok(Ok(self.table.push(Bucket(identifier.into()))?))
     }
 }
 

@@ -2,9 +2,12 @@ use crate::answer::{self, Answer};
 use crate::app::App;
 use crate::control::{Control, escape};
 use crate::input::{CallArgs, Input};
-use clap::Args;
-use http::{HeaderMap, Method, header};
-use karman_types::{Limits, TaskError, format_duration};
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use http::{HeaderMap, Method, Response, header};
+use karman_types::{Limits, TaskError, TaskId, format_duration};
+use serde::Deserialize;
+use serde_json::json;
 use std::time::Duration;
 
 /// `karman call`
@@ -16,6 +19,30 @@ pub(crate) struct Call {
     input: Option<String>,
     #[command(flatten)]
     call: CallArgs,
+    /// Do not wait: have the task accepted, and print its id. `local`: on this node's disk before the answer comes
+    #[arg(long, value_name = "PROMISE")]
+    accept: Option<Promise>,
+    /// The same for calls that ask for the same effect: a repetition joins the first
+    #[arg(long, value_name = "KEY", requires = "accept")]
+    key: Option<String>,
+}
+
+/// What an accepted task is promised.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Promise {
+    /// Survives a crash and a power cut of this node
+    Local,
+    /// Survives the loss of this node: needs three keepers in the mesh
+    Kept,
+}
+
+impl Promise {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Kept => "kept",
+        }
+    }
 }
 
 impl Call {
@@ -34,6 +61,15 @@ impl Call {
             .map(|time| ("karman-within".to_owned(), format!("{} us", time.as_micros())));
         let headers: Vec<(String, String)> = metadata
             .chain(within)
+            .chain(
+                self.accept
+                    .map(|promise| ("karman-accept".into(), promise.word().into())),
+            )
+            .chain(
+                self.key
+                    .iter()
+                    .map(|key| ("karman-idempotency-key".into(), key.clone())),
+            )
             .chain([("content-type".into(), input.content_type)])
             .collect();
         let headers: Vec<(&str, &str)> = headers
@@ -43,29 +79,55 @@ impl Call {
         let path = format!("/tasks/{}", escape(&self.name));
         let called = Control::new(app)?.send(Method::POST, &path, &headers, input.body);
         let answer = called.map_err(|error| answer::refused(error, &self.name))?;
-        let heads = answer.headers();
-        let number = |name: &str| {
-            text(heads, name)
-                .and_then(|text| text.parse().ok())
-                .unwrap_or_default()
-        };
-        let answered = Answer {
-            content_type: text(heads, header::CONTENT_TYPE.as_str()).unwrap_or_default(),
-            body: answer.body(),
-            took: Duration::from_micros(number("karman-took-us")),
-            memory_peak: number("karman-memory-peak"),
-            ran_on: text(heads, "karman-ran-on"),
-        };
-        answered.print(&app.output)?;
-        if let (Some(node), Some(tier)) = (text(heads, "karman-node"), text(heads, "karman-tier")) {
-            let node = node.get(..8).unwrap_or(node);
-            app.output.note(format!(
-                "ran on {node} ({tier})   {}",
-                format_duration(answered.took)
-            ));
+        match self.accept {
+            None => show(app, &answer),
+            Some(promise) => accepted(app, &answer, promise),
         }
-        Ok(())
     }
+}
+
+/// Prints the id by which `karman task` knows it.
+fn accepted(app: &App, answer: &Response<Bytes>, promise: Promise) -> Result<(), TaskError> {
+    let id: Accepted = serde_json::from_slice(answer.body())
+        .map_err(|error| TaskError::internal(format!("the node's answer does not read: {error}")))?;
+    app.output.result(
+        || id.task.to_string(),
+        || json!({ "task": id.task, "accepted": promise.word() }),
+    )
+}
+
+#[derive(Deserialize)]
+struct Accepted {
+    task: TaskId,
+}
+
+/// Prints the answer of a task, and where it ran if that was elsewhere.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(super) fn show(app: &App, answer: &Response<Bytes>) -> Result<(), TaskError> {
+    let heads = answer.headers();
+    let number = |name: &str| {
+        text(heads, name)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default()
+    };
+    let answered = Answer {
+        content_type: text(heads, header::CONTENT_TYPE.as_str()).unwrap_or_default(),
+        body: answer.body(),
+        took: Duration::from_micros(number("karman-took-us")),
+        memory_peak: number("karman-memory-peak"),
+        ran_on: text(heads, "karman-ran-on"),
+    };
+    answered.print(&app.output)?;
+    if let (Some(node), Some(tier)) = (text(heads, "karman-node"), text(heads, "karman-tier")) {
+        let node = node.get(..8).unwrap_or(node);
+        app.output.note(format!(
+            "ran on {node} ({tier})   {}",
+            format_duration(answered.took)
+        ));
+    }
+    Ok(())
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

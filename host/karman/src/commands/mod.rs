@@ -18,6 +18,7 @@ pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod serve;
 pub(crate) mod sign;
+pub(crate) mod task;
 pub(crate) mod top;
 pub(crate) mod undeploy;
 pub(crate) mod verify;
@@ -55,6 +56,7 @@ pub(crate) fn run(command: Command, app: &App) -> Result<u8, TaskError> {
         Command::Deploy(command) => command.run(app),
         Command::Undeploy(command) => command.run(app),
         Command::Call(command) => command.run(app),
+        Command::Task(command) => command.run(app),
         Command::Top(command) => command.run(app),
         Command::Node(command) => command.run(app),
         Command::Mesh(command) => command.run(app),

@@ -7,11 +7,13 @@ use crate::error::{self, Worded};
 use crate::held::Held;
 use crate::logging;
 use crate::source::Source;
+use bytes::Bytes;
 use clap::{Args, Subcommand};
+use http::Method;
 use karman_mesh::membership::{Invitation, MembershipError};
-use karman_node::{JoinOptions, LogEvent};
+use karman_node::{JoinOptions, LogEvent, TaskState, TaskStatus};
 use karman_package::{Package, ReadLimits};
-use karman_types::{Grant, TaskError};
+use karman_types::{Grant, NodeId, TaskError};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -46,6 +48,9 @@ pub(crate) enum Verb {
     /// Show the node's last events
     #[command(after_help = "Examples:\n  karman node logs --follow\n  karman node logs --plugin classify")]
     Logs(Logs),
+    /// Take the node out of service: it takes nothing new, and what waits goes to other nodes
+    #[command(after_help = "Examples:\n  karman node drain && systemctl stop karman")]
+    Drain,
 }
 
 /// `karman node up`
@@ -92,8 +97,33 @@ impl Node {
             Verb::Up(verb) => verb.run(app),
             Verb::Grant(verb) => verb.run(app),
             Verb::Logs(verb) => verb.run(app),
+            Verb::Drain => drain(app),
         }
     }
+}
+
+/// Answers when nothing runs any more and what waited is elsewhere.
+fn drain(app: &App) -> Result<(), TaskError> {
+    let control = Control::new(app)?;
+    let progress = app.progress("draining");
+    let heirs = control.order::<Vec<NodeId>>(Method::POST, "/drain", Bytes::new());
+    drop(progress);
+    let heirs = heirs?;
+    let left: Vec<TaskStatus> = control.get("/accepted")?;
+    let left = left
+        .iter()
+        .filter(|task| task.state == TaskState::Waiting)
+        .count();
+    app.output.result(
+        || match (heirs.is_empty(), left) {
+            (_, 0) => "drained: nothing runs or waits here".into(),
+            (true, _) => {
+                format!("drained: no node in reach takes over, {left} tasks wait here for the next start")
+            }
+            (false, _) => format!("drained: {left} tasks wait here for the next start"),
+        },
+        || json!({ "heirs": heirs, "waiting": left }),
+    )
 }
 
 impl Up {

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// Nodes that are tried for one call before it is given up.
 const MOST_ATTEMPTS: usize = 3;
 
-/// The tasks that this node can have done: its own, and those of the mesh.
-pub(crate) struct Tasks {
+/// Direct calls: of this node's own tasks, and of those of the mesh.
+pub(crate) struct Calls {
     plugins: Weak<Plugins>,
     mesh: OnceLock<Mesh>,
 }
@@ -33,7 +33,7 @@ pub struct Ran {
     pub node: Option<(NodeId, Tier)>,
 }
 
-impl Tasks {
+impl Calls {
     pub(crate) fn new(plugins: Weak<Plugins>) -> Self {
         Self {
             plugins,
@@ -122,7 +122,8 @@ async fn elsewhere(
     Err(last)
 }
 
-fn nearest_first(mesh: &Mesh, mut providers: Vec<Provider>) -> Vec<Provider> {
+/// Those with the shortest round trip first.
+pub(super) fn nearest_first(mesh: &Mesh, mut providers: Vec<Provider>) -> Vec<Provider> {
     let peers = mesh.peers();
     let round_trip = |provider: &Provider| {
         let peer = peers.iter().find(|peer| peer.id == provider.id);
@@ -132,7 +133,7 @@ fn nearest_first(mesh: &Mesh, mut providers: Vec<Provider>) -> Vec<Provider> {
     providers
 }
 
-impl Invoke for Tasks {
+impl Invoke for Calls {
     fn invoke(
         &self,
         task: String,

@@ -1,6 +1,7 @@
 //! The node's side of the mesh: what it does for members, and what its operator asks about them.
 
-use super::dispatch::{Ran, chain};
+use super::attempt;
+use super::dispatch::{Ran, chain, nearest_first};
 use crate::node::Node;
 use crate::plugins::{DeployOptions, Deployed};
 use bytes::Bytes;
@@ -18,6 +19,11 @@ use tokio::runtime::Handle;
 
 /// The longest component that a member may deploy.
 const MOST_COMPONENT: u64 = 64 << 20;
+
+/// The longest key of a bucket that a member may read.
+const MOST_KEY: u64 = 64 << 10;
+/// The longest record of a task that a member may hand over: its input with what else is written down of it.
+const MOST_TASK: u64 = 256 << 20;
 
 /// How the node comes into a mesh.
 #[derive(Debug, Default)]
@@ -149,7 +155,9 @@ impl Service {
 impl Serve for Service {
     fn most_input(&self, head: &CallHead) -> Result<u64, TaskError> {
         match head.ask {
-            Ask::Call => Ok(self
+            Ask::ReadBucket => Ok(MOST_KEY),
+            Ask::TakeOver => Ok(MOST_TASK),
+            Ask::Call | Ask::Attempt { .. } => Ok(self
                 .node()?
                 .plugins()
                 .find(&head.name)?
@@ -173,6 +181,20 @@ impl Serve for Service {
             let node = node?;
             match head.ask {
                 Ask::Call => run(&node, &head, request).await,
+                Ask::Attempt { .. } => {
+                    let stranger = || TaskError::internal("a member without a key");
+                    let owner = karman_mesh::peer_of(&from.key).ok_or_else(stranger)?;
+                    let answer = attempt::serve(node.tasks().inner(), owner, head, request).await?;
+                    Ok((answer, RemoteReport::default()))
+                }
+                Ask::ReadBucket => {
+                    let read = attempt::read_bucket(node.tasks().inner(), &head.name, &request.body);
+                    Ok((read.await?, RemoteReport::default()))
+                }
+                Ask::TakeOver => {
+                    let taken = attempt::take_over(node.tasks(), &request.body).await?;
+                    Ok((taken, RemoteReport::default()))
+                }
                 Ask::Deploy { downgrade } => {
                     tracing::info!(plugin = head.name, by = %from.node, "a member deploys");
                     let options = DeployOptions {
@@ -214,6 +236,9 @@ async fn run(
         chain: chain(head)?,
         ..runtime.context(head.within())
     };
+    if node.tasks().draining() {
+        return Err(TaskError::unavailable("this node is draining"));
+    }
     let slot = node.plugins().find(&head.name)?;
     let (response, report) = slot.call(request, context).await?;
     let report = RemoteReport {
@@ -260,7 +285,10 @@ impl<T> Drop for AbortOnDrop<T> {
 impl Node {
     /// What it has to give now.
     pub fn offer(&self) -> Offer {
-        let tasks = self.plugins().all();
+        let tasks = match self.tasks().draining() {
+            true => Vec::new(),
+            false => self.plugins().all(),
+        };
         let store = self.runtime().home().store().ok();
         let models = store
             .and_then(|store| store.models().list().ok())
@@ -282,8 +310,9 @@ impl Node {
         }
     }
 
-    /// Tells the mesh what this node offers now.
+    /// Tells the mesh, and tasks that wait, what this node offers now.
     pub(crate) async fn announce(&self) {
+        self.tasks().providers_changed();
         if let Some(mesh) = self.mesh() {
             mesh.announce().await;
         }
@@ -431,6 +460,22 @@ impl Node {
         }
     }
 
+    /// Takes nothing new, lets what runs end, and hands accepted tasks that wait over to the nodes in reach, the nearest first;
+    /// these nodes. Done when the node may be stopped.
+    pub async fn drain(&self) -> Vec<NodeId> {
+        let heirs = match self.mesh() {
+            Some(mesh) => {
+                mesh.withdraw().await;
+                let nodes = nearest_first(mesh, mesh.nodes().await);
+                nodes.into_iter().map(|node| node.offer.node).collect()
+            }
+            None => Vec::new(),
+        };
+        tracing::info!(heirs = heirs.len(), "draining");
+        self.tasks().drain(heirs.clone()).await;
+        heirs
+    }
+
     /// Runs a task here or on the nearest node that offers it.
     ///
     /// # Errors
@@ -441,7 +486,7 @@ impl Node {
         request: TaskRequest,
         context: CallContext,
     ) -> Result<(TaskResponse, Ran), TaskError> {
-        self.tasks().call(task, request, context).await
+        self.calls().call(task, request, context).await
     }
 }
 

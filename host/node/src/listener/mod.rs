@@ -8,6 +8,7 @@ mod mesh;
 mod metrics;
 mod plugin;
 mod public;
+mod tasks;
 
 pub use connections::{Listener, ShutDown};
 pub(crate) use control::serve_control;

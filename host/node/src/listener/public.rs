@@ -1,22 +1,28 @@
 use super::answer::Refusal;
 use super::connections::{Listener, ShutDown};
-use super::{metrics, plugin};
+use super::{metrics, plugin, tasks};
 use crate::drive::Ran;
 use crate::node::Node;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Json};
 use axum::routing::{get, post};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
+use karman_tasks::{Guarantee, Submission};
 use karman_types::{Limits, TaskError, TaskRequest, TaskResponse, parse_duration};
+use serde_json::json;
 use std::time::Duration;
 use tower_service::Service;
 
 /// Headers of this prefix are the metadata of a request or response.
 const METADATA: &str = "karman-meta-";
+/// What a caller that does not wait wants promised: `local`.
+const ACCEPT: &str = "karman-accept";
+/// Equal for requests that ask for the same effect.
+const KEY: &str = "karman-idempotency-key";
 /// The time that the caller gives: `200 ms`.
 const WITHIN: &str = "karman-within";
 
@@ -27,6 +33,7 @@ pub(crate) async fn serve_public(listener: Listener, node: Node, shut_down: &Shu
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics::show))
         .route("/tasks/{*name}", post(call))
+        .merge(tasks::router())
         .fallback(|| async {
             Refusal(TaskError::invalid("no such path").with_hint("POST /tasks/NAME, or /http/NAME/…"))
         })
@@ -71,17 +78,20 @@ async fn ready(State(node): State<Node>) -> (StatusCode, &'static str) {
     }
 }
 
-/// `POST /tasks/NAME`: the body is the task's input, the answer's body its output. A direct call: nothing is written down.
+/// `POST /tasks/NAME`: the body is the task's input, the answer's body its output. A direct call: nothing is written down. With
+/// the header `karman-accept` the task is accepted instead, and the answer is its id.
 pub(crate) async fn call(
     State(node): State<Node>,
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, Refusal> {
-    // A task of another node has its own limit there; here the most that any may take.
+    let accepting = headers.contains_key(ACCEPT);
+    // A task of another node has its own limit there, and an accepted one may wait for a node that has it: here the most that
+    // any may take.
     let most = match node.plugins().find(&name) {
         Ok(slot) => slot.current().limits().input,
-        Err(error) if node.mesh().is_none() => return Err(error.into()),
+        Err(error) if node.mesh().is_none() && !accepting => return Err(error.into()),
         Err(_) => Limits::ceiling().input,
     };
     let body = Limited::new(body, most.as_usize())
@@ -95,9 +105,40 @@ pub(crate) async fn call(
         metadata: metadata(&headers),
         body: body.to_bytes(),
     };
+    if accepting {
+        return accept(&node, name, &headers, request).await;
+    }
     let context = node.runtime().context(within(&headers)?);
     let (response, ran) = node.call(&name, request, context).await?;
     Ok(response_of(response, &ran))
+}
+
+async fn accept(
+    node: &Node,
+    name: String,
+    headers: &HeaderMap,
+    request: TaskRequest,
+) -> Result<Response<Body>, Refusal> {
+    let guarantee = match text(headers.get(ACCEPT)).as_str() {
+        "local" => Guarantee::Local,
+        "kept" => Guarantee::Kept,
+        other => {
+            return Err(
+                TaskError::invalid(format!("`{other}` is no promise: local or kept"))
+                    .with_field(ACCEPT)
+                    .into(),
+            );
+        }
+    };
+    let submission = Submission {
+        guarantee,
+        key: headers.get(KEY).map(|key| text(Some(key)).into()),
+        within: within(headers)?,
+        ..Submission::new(name, request)
+    };
+    let task = node.tasks().submit(submission).await?;
+    let place = [(header::LOCATION, format!("/accepted/{task}"))];
+    Ok((StatusCode::ACCEPTED, place, Json(json!({ "task": task }))).into_response())
 }
 
 fn text(value: Option<&HeaderValue>) -> String {
@@ -128,7 +169,7 @@ fn within(headers: &HeaderMap) -> Result<Option<Duration>, TaskError> {
         .map_err(|error| TaskError::invalid(error.to_string()).with_field(WITHIN))
 }
 
-fn response_of(response: TaskResponse, report: &Ran) -> Response<Body> {
+pub(super) fn response_of(response: TaskResponse, report: &Ran) -> Response<Body> {
     let mut answer = Response::new(Body::from(response.body));
     let headers = answer.headers_mut();
     if let Ok(value) = HeaderValue::try_from(response.content_type) {

@@ -1,10 +1,12 @@
 //! What plugins reach outside the engine: the traits that the engine states, over this node's store, models and tasks.
 
 mod buckets;
+mod effects;
 mod models;
 mod settings;
 
 pub(crate) use buckets::StoreBuckets;
+pub(crate) use effects::{Effects, Origin};
 pub use models::{ModelSource, NodeModels};
 pub(crate) use settings::NodeSettings;
 

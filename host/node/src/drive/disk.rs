@@ -1,0 +1,47 @@
+//! The thread that writes tasks down. What comes while it waits for the disk is written together next time, so that one fsync
+//! serves many tasks.
+
+use super::tasks::Inner;
+use karman_store::Store;
+use karman_tasks::{Ticket, Write};
+use std::sync::Weak;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Writes that go into one transaction.
+const MOST_TOGETHER: usize = 1024;
+
+/// The way to the disk. The thread ends when it is dropped.
+pub(super) struct Disk(Sender<(Ticket, Write)>);
+
+impl Disk {
+    /// Starts the thread; it tells `tasks` what has become of each write.
+    pub(super) fn start(store: Store, tasks: Weak<Inner>) -> Self {
+        let (send, writes) = channel();
+        let spawned = std::thread::Builder::new()
+            .name("karman-disk".into())
+            .spawn(move || write_down(&store, &writes, &tasks));
+        if let Err(error) = spawned {
+            // Without it no task is ever acknowledged, which is the truth.
+            tracing::error!(%error, "tasks cannot be written down: no thread for it");
+        }
+        Self(send)
+    }
+
+    /// Writes are carried out in the order of these calls.
+    pub(super) fn write(&self, ticket: Ticket, write: Write) {
+        let _ = self.0.send((ticket, write));
+    }
+}
+
+fn write_down(store: &Store, writes: &Receiver<(Ticket, Write)>, tasks: &Weak<Inner>) {
+    while let Ok(first) = writes.recv() {
+        let more = writes.try_iter().take(MOST_TOGETHER - 1);
+        let (tickets, writes): (Vec<Ticket>, Vec<Write>) = std::iter::once(first).chain(more).unzip();
+        let outcome = store.tasks().write(&writes).map_err(|error| error.to_string());
+        if let Err(error) = &outcome {
+            tracing::error!(error, "tasks cannot be written down");
+        }
+        let Some(tasks) = tasks.upgrade() else { return };
+        tasks.saved(tickets, outcome);
+    }
+}

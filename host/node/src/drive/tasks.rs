@@ -1,0 +1,476 @@
+//! Drives the machine of accepted tasks (`karman-tasks`): feeds it what happens, does what it says.
+
+use super::attempt;
+use super::disk::Disk;
+use crate::plugins::Plugins;
+use crate::runtime::Runtime;
+use crate::services::store_error;
+use karman_mesh::Mesh;
+use karman_tasks::{
+    Action, AttemptId, Event, Guarantee, Handover, Instant, Limits, Machine, Outcome, Provider, Reading,
+    SaveError, Status, Submission, TaskRecord, Ticket, UnixMs,
+};
+use karman_types::{NodeId, TaskError, TaskId};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::AbortHandle;
+
+/// How often the wall clock is read while it is not trusted: a board gets its time some seconds after it has booted.
+const CLOCK_DOUBTED: Duration = Duration::from_secs(5);
+/// How often while it is. Each reading moves the floor on the disk.
+const CLOCK_TRUSTED: Duration = Duration::from_secs(600);
+/// Tasks of which a provider remembers the epoch.
+const MOST_EPOCHS: usize = 100_000;
+/// Attempts of other nodes that run here at once.
+const MOST_RUNNING: usize = 1024;
+
+/// The accepted tasks of a node.
+#[derive(Clone)]
+pub(crate) struct Tasks(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(super) runtime: Runtime,
+    pub(super) plugins: Arc<Plugins>,
+    pub(super) mesh: OnceLock<Mesh>,
+    machine: Mutex<Machine>,
+    /// Attempts of other nodes that run here.
+    pub(super) provider: Mutex<Provider>,
+    /// Attempts of this node, wherever they run.
+    running: Mutex<HashMap<AttemptId, AbortHandle>>,
+    /// Nodes that offered to run something, by which they are called.
+    pub(super) providers: Mutex<HashMap<NodeId, karman_mesh::Provider>>,
+    /// Who waits for an acknowledgement.
+    asked: Mutex<HashMap<TaskId, oneshot::Sender<Result<TaskId, TaskError>>>>,
+    disk: Disk,
+    /// How long the home of a bucket remembers the key of a task.
+    pub(super) key_retention: Duration,
+    /// Those of the node: it may be fed from any thread.
+    threads: Handle,
+    started: std::time::Instant,
+    wake: Arc<Notify>,
+    ended: Notify,
+    drained: Notify,
+}
+
+/// An accepted task as the operator sees it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct TaskStatus {
+    /// Its id.
+    pub task: TaskId,
+    /// What runs.
+    pub name: String,
+    /// What was promised.
+    pub guarantee: Guarantee,
+    /// How far it is.
+    pub state: TaskState,
+    /// Where it runs, or who has it now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeId>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<TaskError>,
+}
+
+/// How far an accepted task is.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskState {
+    /// On its way to the disk.
+    Saving,
+    /// Held: since a restart nobody can tell whether its time is over.
+    DeadlineUnknown,
+    /// Waits for a node that can run it.
+    Waiting,
+    /// Runs.
+    Running,
+    /// Has run; its effects or its outcome are on the way to the disk.
+    Ending,
+    /// Ended with a response.
+    Done,
+    /// Ended with an error.
+    Failed,
+    /// Ended because its time was over.
+    Expired,
+    /// Withdrawn.
+    Cancelled,
+    /// Ended, and its result is gone.
+    Forgotten,
+    /// Handed over to another node.
+    Moved,
+}
+
+impl TaskStatus {
+    fn of(record: &TaskRecord, status: Status<'_>) -> Self {
+        let (state, nodes, error) = match status {
+            Status::Saving => (TaskState::Saving, Vec::new(), None),
+            Status::DeadlineUnknown => (TaskState::DeadlineUnknown, Vec::new(), None),
+            Status::Waiting => (TaskState::Waiting, Vec::new(), None),
+            Status::Running(nodes) => (TaskState::Running, nodes, None),
+            Status::Ending => (TaskState::Ending, Vec::new(), None),
+            Status::Ended(Outcome::Done(_)) => (TaskState::Done, Vec::new(), None),
+            Status::Ended(Outcome::Failed(error)) => (TaskState::Failed, Vec::new(), Some(error.clone())),
+            Status::Ended(Outcome::Expired) => (TaskState::Expired, Vec::new(), None),
+            Status::Ended(Outcome::Cancelled) => (TaskState::Cancelled, Vec::new(), None),
+            Status::Forgotten => (TaskState::Forgotten, Vec::new(), None),
+            Status::Moved(to) => (TaskState::Moved, vec![to], None),
+        };
+        Self {
+            task: record.task,
+            name: record.name.to_string(),
+            guarantee: record.guarantee,
+            state,
+            nodes,
+            error,
+        }
+    }
+}
+
+impl Tasks {
+    /// Takes up the tasks that the node had accepted before it was last stopped.
+    ///
+    /// # Errors
+    /// When the store cannot be opened or read.
+    pub(crate) fn start(runtime: Runtime, plugins: Arc<Plugins>, limits: Limits) -> Result<Self, TaskError> {
+        let store = runtime.home().store()?;
+        let records = store.tasks().records().map_err(store_error)?;
+        let (node, reading) = (runtime.id(), remember(&runtime)?);
+        let key_retention = limits.key_retention;
+        let machine = Machine::recover(node, limits, Instant(0), reading, fastrand::u64(..), records);
+        let wake = Arc::new(Notify::new());
+        let inner = Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
+            machine: Mutex::new(machine),
+            provider: Mutex::new(Provider::new(MOST_RUNNING, MOST_EPOCHS)),
+            running: Mutex::default(),
+            providers: Mutex::default(),
+            asked: Mutex::default(),
+            disk: Disk::start(store, inner.clone()),
+            mesh: OnceLock::new(),
+            key_retention,
+            threads: Handle::current(),
+            started: std::time::Instant::now(),
+            wake: wake.clone(),
+            ended: Notify::new(),
+            drained: Notify::new(),
+            runtime,
+            plugins,
+        });
+        tokio::spawn(keep_time(Arc::downgrade(&inner), wake, reading.trusted));
+        Ok(Self(inner))
+    }
+
+    /// From now on nodes of the mesh run tasks too.
+    pub(crate) fn join(&self, mesh: Mesh) {
+        tokio::spawn(notice_arrivals(Arc::downgrade(&self.0), mesh.arrivals()));
+        let _ = self.0.mesh.set(mesh);
+        self.providers_changed();
+    }
+
+    /// What waits for a provider looks again.
+    pub(crate) fn providers_changed(&self) {
+        self.0.feed(Event::ProvidersChanged);
+    }
+
+    /// Accepts a task, and answers its id once it is on the disk. The id of an earlier one, when it came under the same key.
+    ///
+    /// # Errors
+    /// When it is not accepted: see [`karman_tasks::SubmitError`].
+    pub(crate) async fn submit(&self, submission: Submission) -> Result<TaskId, TaskError> {
+        let asked = self.0.runtime.context(None).task;
+        let submission = Box::new(submission);
+        self.acknowledged(asked, Event::Submit { asked, submission })
+            .await
+    }
+
+    /// Takes over a task that another node hands over.
+    ///
+    /// # Errors
+    /// When this node does not take it.
+    pub(crate) async fn receive(&self, handover: Handover) -> Result<TaskId, TaskError> {
+        let task = handover.record.task;
+        self.acknowledged(task, Event::Receive(Box::new(handover))).await
+    }
+
+    async fn acknowledged(&self, asked: TaskId, event: Event) -> Result<TaskId, TaskError> {
+        let (tell, told) = oneshot::channel();
+        self.0.asked.lock().insert(asked, tell);
+        self.0.feed(event);
+        told.await
+            .unwrap_or_else(|_| Err(TaskError::unavailable("the node is shutting down")))
+    }
+
+    /// Every task that this node holds, the oldest first.
+    pub(crate) fn list(&self) -> Vec<TaskStatus> {
+        let machine = self.0.machine.lock();
+        let tasks = machine.tasks();
+        tasks
+            .filter_map(|record| Some(TaskStatus::of(record, machine.status(record.task)?)))
+            .collect()
+    }
+
+    /// How far a task is.
+    ///
+    /// # Errors
+    /// `unavailable` when this node does not know it.
+    pub(crate) fn status(&self, task: TaskId) -> Result<TaskStatus, TaskError> {
+        let machine = self.0.machine.lock();
+        let status = machine
+            .record(task)
+            .and_then(|record| Some(TaskStatus::of(record, machine.status(task)?)));
+        status.ok_or_else(|| unknown(task))
+    }
+
+    /// How a task ended, if it ends within this time; nothing when it has not.
+    ///
+    /// # Errors
+    /// `unavailable` when this node does not know it, or does not have its result any more.
+    pub(crate) async fn outcome(&self, task: TaskId, wait: Duration) -> Result<Option<Outcome>, TaskError> {
+        let until = tokio::time::Instant::now() + wait;
+        loop {
+            let mut ended = std::pin::pin!(self.0.ended.notified());
+            ended.as_mut().enable();
+            match self.0.machine.lock().status(task) {
+                None => return Err(unknown(task)),
+                Some(Status::Ended(outcome)) => return Ok(Some(outcome.clone())),
+                Some(Status::Forgotten) => {
+                    return Err(TaskError::unavailable(format!(
+                        "task {task} has ended, and its result is kept no longer"
+                    )));
+                }
+                Some(Status::Moved(to)) => {
+                    return Err(TaskError::unavailable(format!(
+                        "task {task} was handed over to node {}",
+                        to.short()
+                    ))
+                    .with_hint("ask that node"));
+                }
+                Some(_) => {}
+            }
+            if tokio::time::timeout_at(until, ended).await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Withdraws a task that has not ended; forgets the result of one that has.
+    ///
+    /// # Errors
+    /// `unavailable` when this node does not know it.
+    pub(crate) fn remove(&self, task: TaskId) -> Result<TaskStatus, TaskError> {
+        let before = self.status(task)?;
+        self.0.feed(match before.state {
+            TaskState::Done | TaskState::Failed | TaskState::Expired | TaskState::Cancelled => {
+                Event::Fetched { task }
+            }
+            _ => Event::Cancel { asked: task },
+        });
+        self.status(task)
+    }
+
+    /// Takes nothing new, lets what runs end, hands what waits over to the heirs, and answers when that is done.
+    pub(crate) async fn drain(&self, heirs: Vec<NodeId>) {
+        let mut drained = std::pin::pin!(self.0.drained.notified());
+        drained.as_mut().enable();
+        self.0.provider.lock().drain();
+        self.0.feed(Event::Drain { heirs });
+        drained.await;
+    }
+
+    /// Whether it takes nothing new.
+    pub(crate) fn draining(&self) -> bool {
+        self.0.provider.lock().draining()
+    }
+
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+}
+
+fn unknown(task: TaskId) -> TaskError {
+    TaskError::unavailable(format!("this node does not know task {task}"))
+        .with_hint("`karman task list` shows what it holds; other nodes hold others")
+}
+
+impl Inner {
+    fn now(&self) -> Instant {
+        Instant(self.started.elapsed().as_millis() as u64)
+    }
+
+    /// The time of day, where it can be believed.
+    pub(super) fn wall(&self) -> Option<UnixMs> {
+        let reading = reading(&self.runtime).ok()?;
+        reading.trusted.then_some(reading.wall)
+    }
+
+    /// Tells the machine what happened, and does what it then wants.
+    pub(super) fn feed(self: &Arc<Self>, event: Event) {
+        // Under the lock, so that writes reach the disk in the machine's order; nothing in `perform` waits or feeds.
+        let mut machine = self.machine.lock();
+        for action in machine.handle(self.now(), event) {
+            self.perform(action);
+        }
+        drop(machine);
+        self.wake.notify_one();
+    }
+
+    /// The disk has carried these writes out, or not.
+    pub(super) fn saved(self: &Arc<Self>, tickets: Vec<Ticket>, outcome: Result<(), String>) {
+        for ticket in tickets {
+            self.feed(match &outcome {
+                Ok(()) => Event::Saved { ticket },
+                Err(error) => {
+                    let error = SaveError::Disk(error.clone());
+                    Event::Unsaved { ticket, error }
+                }
+            });
+        }
+    }
+
+    fn perform(self: &Arc<Self>, action: Action) {
+        match action {
+            Action::Persist { ticket, write } => self.disk.write(ticket, write),
+            Action::Acknowledge { asked, task } => self.tell(asked, Ok(task)),
+            Action::Refuse { asked, error } => self.tell(asked, Err(error.into())),
+            Action::Ended { .. } => self.ended.notify_waiters(),
+            Action::Drained => self.drained.notify_waiters(),
+            Action::Place { task, name, avoid } => self.spawn(move |tasks| async move {
+                let providers = attempt::place(&tasks, &name, &avoid).await;
+                Event::Offered { task, providers }
+            }),
+            Action::Start { provider, call } => {
+                let (attempt, tasks) = (call.attempt, self.clone());
+                let mut running = self.running.lock();
+                let run = self.threads.spawn(async move {
+                    let answer = attempt::run(&tasks, provider, *call).await;
+                    tasks.running.lock().remove(&attempt);
+                    tasks.feed(Event::Answered { attempt, answer });
+                });
+                running.insert(attempt, run.abort_handle());
+            }
+            Action::Stop { attempt, .. } => {
+                if let Some(run) = self.running.lock().remove(&attempt) {
+                    run.abort();
+                }
+            }
+            Action::Commit(commit) => self.spawn(move |tasks| async move {
+                let attempt = commit.attempt;
+                match attempt::commit(&tasks, *commit).await {
+                    Some(verdict) => Event::Committed { attempt, verdict },
+                    None => Event::CommitLost { attempt },
+                }
+            }),
+            Action::HandOver { to, handover } => self.spawn(move |tasks| async move {
+                let task = handover.record.task;
+                match attempt::hand_over(&tasks, to, *handover).await {
+                    Some(true) => Event::HandedOver { task },
+                    refused => Event::HandOverFailed {
+                        task,
+                        refused: refused.is_some(),
+                    },
+                }
+            }),
+            // Kept tasks are refused while there are no keepers, and direct ones are not handed to the machine.
+            Action::Propose { .. } | Action::Disowned { .. } | Action::Answer { .. } => {
+                tracing::error!(
+                    ?action,
+                    "the machine of tasks wants what this node never asked it for"
+                );
+            }
+        }
+    }
+
+    fn tell(&self, asked: TaskId, outcome: Result<TaskId, TaskError>) {
+        if let Some(tell) = self.asked.lock().remove(&asked) {
+            let _ = tell.send(outcome);
+        }
+    }
+
+    /// Does something that takes time, and feeds the machine what came of it.
+    fn spawn<F: Future<Output = Event> + Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(Arc<Self>) -> F + Send + 'static,
+    ) {
+        let tasks = self.clone();
+        self.threads.spawn(async move {
+            let event = work(tasks.clone()).await;
+            tasks.feed(event);
+        });
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.wake.notify_one();
+    }
+}
+
+/// The wall clock, and what is known of it. It is believed unless it shows a time before one that this node has seen.
+fn reading(runtime: &Runtime) -> Result<Reading, TaskError> {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let store = runtime.home().store()?;
+    let floor = store.mesh().time_floor(0).map_err(store_error)?;
+    Ok(Reading {
+        wall: UnixMs(wall.as_millis() as u64),
+        trusted: wall.as_secs() >= floor,
+        floor: UnixMs(floor * 1000),
+    })
+}
+
+/// Reads the clock and, where it is believed, remembers that it was this late.
+fn remember(runtime: &Runtime) -> Result<Reading, TaskError> {
+    let reading = reading(runtime)?;
+    if reading.trusted {
+        let store = runtime.home().store()?;
+        store
+            .mesh()
+            .time_floor(reading.wall.0 / 1000)
+            .map_err(store_error)?;
+    }
+    Ok(reading)
+}
+
+/// What waits for a provider looks again when a node comes into reach.
+async fn notice_arrivals(tasks: Weak<Inner>, mut arrivals: watch::Receiver<u64>) {
+    while arrivals.changed().await.is_ok() {
+        let Some(tasks) = tasks.upgrade() else { return };
+        tasks.feed(Event::ProvidersChanged);
+    }
+}
+
+/// Wakes the machine when it asked for it, and reads the clock for it.
+async fn keep_time(tasks: Weak<Inner>, wake: Arc<Notify>, mut trusted: bool) {
+    let mut read = tokio::time::Instant::now();
+    loop {
+        let Some(inner) = tasks.upgrade() else { return };
+        let pause = match trusted {
+            true => CLOCK_TRUSTED,
+            false => CLOCK_DOUBTED,
+        };
+        if read.elapsed() >= pause {
+            read = tokio::time::Instant::now();
+            match remember(&inner.runtime) {
+                Ok(reading) => {
+                    trusted = reading.trusted;
+                    inner.feed(Event::Clock(reading));
+                }
+                Err(error) => tracing::warn!(%error, "the time is not remembered"),
+            }
+        }
+        let due = inner.machine.lock().next_timeout();
+        let due = due.map(|due| due.since(inner.now()));
+        if due == Some(Duration::ZERO) {
+            inner.feed(Event::Tick);
+            continue;
+        }
+        drop(inner);
+        let sleep = pause.saturating_sub(read.elapsed()).min(due.unwrap_or(pause));
+        tokio::select! {
+            () = tokio::time::sleep(sleep) => {}
+            () = wake.notified() => {}
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Accepted tasks over HTTP: how far they are, their results, and withdrawing them. Whoever knows the id may ask: it is as good as
+//! random. Only the operator sees them all.
+
+use super::answer::Refusal;
+use super::public::response_of;
+use crate::drive::{Ran, TaskStatus};
+use crate::node::Node;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{Response, StatusCode};
+use axum::response::{IntoResponse, Json};
+use axum::routing::{get, post};
+use karman_types::{NodeId, TaskError, TaskId, parse_duration};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// The longest that one request waits for a result.
+const MOST_WAIT: Duration = Duration::from_secs(60);
+
+/// What anyone may ask who knows the id of a task.
+pub(crate) fn router() -> Router<Node> {
+    Router::new()
+        .route("/accepted/{task}", get(status).delete(remove))
+        .route("/accepted/{task}/result", get(result))
+}
+
+/// What the operator may ask besides.
+pub(crate) fn operator() -> Router<Node> {
+    router()
+        .route("/accepted", get(list))
+        .route("/drain", post(drain))
+}
+
+async fn list(State(node): State<Node>) -> Json<Vec<TaskStatus>> {
+    Json(node.tasks().list())
+}
+
+async fn status(State(node): State<Node>, Path(task): Path<String>) -> Result<Json<TaskStatus>, Refusal> {
+    Ok(Json(node.tasks().status(read(&task)?)?))
+}
+
+/// Withdraws a task that has not ended; forgets the result of one that has.
+async fn remove(State(node): State<Node>, Path(task): Path<String>) -> Result<Json<TaskStatus>, Refusal> {
+    Ok(Json(node.tasks().remove(read(&task)?)?))
+}
+
+#[derive(Deserialize)]
+struct Wait {
+    #[serde(default)]
+    wait: Option<String>,
+}
+
+/// The result as the task answered it; 202 with the status while there is none.
+async fn result(
+    State(node): State<Node>,
+    Path(task): Path<String>,
+    Query(Wait { wait }): Query<Wait>,
+) -> Result<Response<Body>, Refusal> {
+    let task = read(&task)?;
+    let wait = match wait.as_deref().map(parse_duration) {
+        None => Duration::ZERO,
+        Some(Ok(wait)) => wait.min(MOST_WAIT),
+        Some(Err(error)) => return Err(TaskError::invalid(error.to_string()).with_field("wait").into()),
+    };
+    Ok(match node.tasks().outcome(task, wait).await? {
+        Some(outcome) => response_of(outcome.into_result()?, &Ran::default()),
+        None => (StatusCode::ACCEPTED, Json(node.tasks().status(task)?)).into_response(),
+    })
+}
+
+fn read(task: &str) -> Result<TaskId, TaskError> {
+    task.parse()
+        .map_err(|error: String| TaskError::invalid(error).with_field("task"))
+}
+
+/// Takes the node out of service; answers when nothing runs any more.
+async fn drain(State(node): State<Node>) -> Json<Vec<NodeId>> {
+    Json(node.drain().await)
+}

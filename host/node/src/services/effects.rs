@@ -1,0 +1,247 @@
+//! The buckets of one attempt at an accepted task. What it reads is noted with its version, what it writes waits until it has
+//! answered; both go to the buckets' home together, which applies them once.
+
+use super::{blocking, store_error};
+use crate::home::Home;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use karman_engine::capability::keyvalue::{Buckets, KeyPage};
+use karman_mesh::{CallHead, Mesh, PeerId};
+use karman_tasks::{Batch, Operation, Read};
+use karman_types::{ErrorKind, NodeId, TaskError};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What one attempt may write: it is held in memory and travels in one piece.
+const MOST_BYTES: usize = 16 << 20;
+/// What one attempt may touch.
+const MOST_KEYS: usize = 10_000;
+/// Keys in one page of a listing.
+const PAGE: usize = 256;
+
+/// Where the buckets of an attempt are.
+#[derive(Clone)]
+pub(crate) enum Origin {
+    /// On this node.
+    Here(Home),
+    /// On the node that owns the task.
+    There {
+        mesh: Mesh,
+        owner: PeerId,
+        /// What the attempt came with: each read is asked in its name.
+        head: Box<CallHead>,
+    },
+}
+
+/// The buckets of one attempt.
+pub(crate) struct Effects {
+    origin: Origin,
+    noted: Arc<Mutex<Noted>>,
+}
+
+type Place = (Arc<str>, Arc<str>);
+
+#[derive(Default)]
+struct Noted {
+    reads: BTreeMap<Place, u64>,
+    /// Nothing in the place of a value deletes it.
+    writes: BTreeMap<Place, Option<Bytes>>,
+    bytes: usize,
+}
+
+impl Effects {
+    pub(crate) fn new(origin: Origin) -> Arc<Self> {
+        Arc::new(Self {
+            origin,
+            noted: Arc::default(),
+        })
+    }
+
+    /// What the attempt would write, if anything, for the buckets of this node.
+    pub(crate) fn batch(&self, home: NodeId) -> Option<Batch> {
+        let Noted { reads, writes, .. } = std::mem::take(&mut *self.noted.lock());
+        if writes.is_empty() {
+            return None;
+        }
+        let reads = reads
+            .into_iter()
+            .map(|((bucket, key), version)| Read { bucket, key, version });
+        let operations = writes.into_iter().map(|((bucket, key), value)| match value {
+            Some(value) => Operation::Set { bucket, key, value },
+            None => Operation::Delete { bucket, key },
+        });
+        Some(Batch {
+            home,
+            reads: reads.collect(),
+            operations: operations.collect(),
+        })
+    }
+}
+
+impl Noted {
+    fn write(&mut self, place: Place, value: Option<Bytes>) -> Result<(), TaskError> {
+        let size = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
+        let before = self.writes.get(&place).map_or(0, size);
+        let bytes = self.bytes + place.1.len() + size(&value) - before;
+        if bytes > MOST_BYTES || self.writes.len() >= MOST_KEYS {
+            return Err(TaskError::limit(format!(
+                "an accepted task writes at most {MOST_KEYS} keys and {MOST_BYTES} bytes to buckets"
+            ))
+            .with_field("buckets"));
+        }
+        self.bytes = bytes;
+        self.writes.insert(place, value);
+        Ok(())
+    }
+
+    /// The first version counts: had the value changed since, the attempt would have seen two worlds.
+    fn read(&mut self, place: Place, version: u64) -> Result<(), TaskError> {
+        if self.reads.len() >= MOST_KEYS {
+            return Err(TaskError::limit(format!(
+                "an accepted task reads at most {MOST_KEYS} keys of buckets"
+            ))
+            .with_field("buckets"));
+        }
+        self.reads.entry(place).or_insert(version);
+        Ok(())
+    }
+}
+
+impl Origin {
+    /// Value and version of a key; version 0 stands for none.
+    pub(crate) async fn read(
+        self,
+        bucket: Arc<str>,
+        key: Arc<str>,
+    ) -> Result<(u64, Option<Bytes>), TaskError> {
+        match self {
+            Self::Here(home) => {
+                blocking(move || {
+                    let found = home.store()?.bucket(&bucket).and_then(|bucket| bucket.get(&key));
+                    let found = found.map_err(store_error)?;
+                    Ok(found.map_or((0, None), |found| (found.version, Some(found.value))))
+                })
+                .await
+            }
+            Self::There { mesh, owner, head } => {
+                let head = CallHead {
+                    ask: karman_mesh::Ask::ReadBucket,
+                    name: bucket.to_string(),
+                    ..*head
+                };
+                let (found, _) = mesh
+                    .call(owner, head, Bytes::copy_from_slice(key.as_bytes()))
+                    .await?;
+                let version = found
+                    .metadata
+                    .first()
+                    .and_then(|(_, version)| version.parse().ok());
+                match version {
+                    Some(0) => Ok((0, None)),
+                    Some(version) => Ok((version, Some(found.body))),
+                    None => Err(TaskError::internal("the answer to a read has no version")),
+                }
+            }
+        }
+    }
+
+    async fn keys(self, bucket: Arc<str>, cursor: Option<u64>) -> Result<KeyPage, TaskError> {
+        let Self::Here(home) = self else {
+            return Err(TaskError::new(
+                ErrorKind::Unavailable,
+                format!("bucket `{bucket}` is on another node: its keys cannot be listed from here"),
+            ));
+        };
+        blocking(move || {
+            let bucket = home.store()?.bucket(&bucket);
+            let page = bucket.and_then(|bucket| bucket.keys(cursor, PAGE));
+            page.map(|page| (page.keys, page.next)).map_err(store_error)
+        })
+        .await
+    }
+}
+
+/// What the attempt sees under a key: its own last write, else what the home has.
+async fn look(
+    origin: Origin,
+    noted: Arc<Mutex<Noted>>,
+    bucket: Arc<str>,
+    key: Arc<str>,
+) -> Result<Option<Bytes>, TaskError> {
+    let place = (bucket.clone(), key.clone());
+    if let Some(own) = noted.lock().writes.get(&place) {
+        return Ok(own.clone());
+    }
+    let (version, value) = origin.read(bucket, key).await?;
+    noted.lock().read(place, version)?;
+    Ok(value)
+}
+
+impl Buckets for Effects {
+    fn get(&self, bucket: Arc<str>, key: String) -> BoxFuture<'static, Result<Option<Bytes>, TaskError>> {
+        look(self.origin.clone(), self.noted.clone(), bucket, key.into()).boxed()
+    }
+
+    fn set(
+        &self,
+        bucket: Arc<str>,
+        pairs: Vec<(String, Bytes)>,
+    ) -> BoxFuture<'static, Result<(), TaskError>> {
+        let noted = self.noted.clone();
+        async move {
+            let mut noted = noted.lock();
+            pairs
+                .into_iter()
+                .try_for_each(|(key, value)| noted.write((bucket.clone(), key.into()), Some(value)))
+        }
+        .boxed()
+    }
+
+    fn delete(&self, bucket: Arc<str>, keys: Vec<String>) -> BoxFuture<'static, Result<(), TaskError>> {
+        let noted = self.noted.clone();
+        async move {
+            let mut noted = noted.lock();
+            keys.into_iter()
+                .try_for_each(|key| noted.write((bucket.clone(), key.into()), None))
+        }
+        .boxed()
+    }
+
+    /// Listings show the attempt's own writes, on their last page. They are not checked again when the batch is applied.
+    fn keys(&self, bucket: Arc<str>, cursor: Option<u64>) -> BoxFuture<'static, Result<KeyPage, TaskError>> {
+        let (origin, noted) = (self.origin.clone(), self.noted.clone());
+        async move {
+            let (mut keys, next) = origin.keys(bucket.clone(), cursor).await?;
+            let noted = noted.lock();
+            let own = |key: &str| noted.writes.get(&(bucket.clone(), key.into()));
+            keys.retain(|key| own(key).is_none());
+            if next.is_none() {
+                let written = noted.writes.iter();
+                let here = written.filter(|((of, _), value)| *of == bucket && value.is_some());
+                keys.extend(here.map(|((_, key), _)| key.to_string()));
+            }
+            Ok((keys, next))
+        }
+        .boxed()
+    }
+
+    fn increment(
+        &self,
+        bucket: Arc<str>,
+        key: String,
+        delta: u64,
+    ) -> BoxFuture<'static, Result<u64, TaskError>> {
+        let (origin, noted) = (self.origin.clone(), self.noted.clone());
+        async move {
+            let key: Arc<str> = key.into();
+            let before = look(origin, noted.clone(), bucket.clone(), key.clone()).await?;
+            let sum =
+                karman_store::incremented(&bucket, &key, before.as_deref(), delta).map_err(store_error)?;
+            noted.lock().write((bucket, key), Some(sum.to_string().into()))?;
+            Ok(sum)
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,252 @@
+use crate::edit::Edit;
+use crate::tables::{EFFECTS, TASKS, VALUES, get, list, put};
+use crate::{Store, StoreError};
+use karman_tasks::{
+    Commit, CommitError, Judgement, LimitReached, Operation, Seen, TaskRecord, UnixMs, Verdict, Write, judge,
+};
+use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Effects that are remembered, so that none is applied twice.
+const MOST_EFFECTS: u64 = 1_000_000;
+
+/// The accepted tasks of this node, and which effects of tasks its buckets have seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Tasks<'a>(pub(crate) &'a Store);
+
+impl Tasks<'_> {
+    /// Carries these writes out in their order, in one fsynced transaction.
+    ///
+    /// # Errors
+    /// What the disk refused; nothing is written then.
+    pub fn write(&self, writes: &[Write]) -> Result<(), StoreError> {
+        self.0.tables().write(|txn| {
+            let mut table = txn.open_table(TASKS)?;
+            for write in writes {
+                match write {
+                    Write::Put(record) => put(&mut table, TASKS, &record.task.to_string(), record)?,
+                    Write::Delete(task) => drop(table.remove(task.to_string().as_str())?),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Every record, the oldest task first.
+    ///
+    /// # Errors
+    /// [`StoreError::Record`] when one does not read, else what the disk refused.
+    pub fn records(&self) -> Result<Vec<TaskRecord>, StoreError> {
+        let table = self.0.tables().read()?.open_table(TASKS)?;
+        Ok(list(&table, TASKS)?
+            .into_iter()
+            .map(|(_, record)| record)
+            .collect())
+    }
+
+    /// Applies the batch of a task to this node's buckets, once: see [`judge`]. Operations and the row that remembers them are one
+    /// transaction. Rows are forgotten `retention` after `wall`, the time of day, where that is known.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] or [`StoreError::Limit`] when a bucket does not take the values, else what the disk refused. What
+    /// [`judge`] refuses is no error here but the inner one.
+    pub fn commit(
+        &self,
+        commit: &Commit,
+        wall: Option<UnixMs>,
+        retention: Duration,
+    ) -> Result<Result<Verdict, CommitError>, StoreError> {
+        self.0.tables().write(|txn| {
+            let seen: Option<Seen> = get(&txn.open_table(EFFECTS)?, EFFECTS, &commit.key)?;
+            let versions = versions(txn, commit)?;
+            let version = |bucket: &str, key: &str| versions.get(&(bucket, key)).copied().unwrap_or(0);
+            let Judgement { verdict, remember } = match judge(commit, seen.as_ref(), wall, version) {
+                Ok(judgement) => judgement,
+                Err(refused) => return Ok(Err(refused)),
+            };
+            if seen.is_none() && remember.is_some() && !room(txn, wall, retention)? {
+                return Ok(Err(CommitError::Limit(LimitReached {
+                    name: "effects".into(),
+                    most: MOST_EFFECTS,
+                })));
+            }
+            if verdict == Verdict::Applied {
+                self.apply(txn, &commit.batch.operations)?;
+            }
+            if let Some(seen) = remember {
+                put(&mut txn.open_table(EFFECTS)?, EFFECTS, &commit.key, &seen)?;
+            }
+            Ok(Ok(verdict))
+        })
+    }
+
+    fn apply(&self, txn: &WriteTransaction, operations: &[Operation]) -> Result<(), StoreError> {
+        let mut of_buckets: BTreeMap<&Arc<str>, Vec<&Operation>> = BTreeMap::new();
+        for operation in operations {
+            let (Operation::Set { bucket, .. } | Operation::Delete { bucket, .. }) = operation;
+            of_buckets.entry(bucket).or_default().push(operation);
+        }
+        for (name, operations) in of_buckets {
+            let bucket = self.0.bucket(name)?;
+            let mut edit = Edit::begin(txn, &bucket)?;
+            for operation in operations {
+                match operation {
+                    Operation::Set { key, value, .. } => {
+                        bucket.check_entry(key, value)?;
+                        edit.put(key, value)?;
+                    }
+                    Operation::Delete { key, .. } => drop(edit.delete(key)?),
+                }
+            }
+            edit.end()?;
+        }
+        Ok(())
+    }
+}
+
+type Versions<'a> = BTreeMap<(&'a str, &'a str), u64>;
+
+/// The versions of all that the batch has read, as they are now.
+fn versions<'a>(txn: &WriteTransaction, commit: &'a Commit) -> Result<Versions<'a>, StoreError> {
+    let values = txn.open_table(VALUES)?;
+    let mut versions = Versions::new();
+    for read in &commit.batch.reads {
+        if let Some(row) = values.get((&*read.bucket, &*read.key))? {
+            versions.insert((&read.bucket, &read.key), row.value().0);
+        }
+    }
+    Ok(versions)
+}
+
+/// Whether one more effect can be remembered; those whose time is over are swept away for it.
+fn room(txn: &WriteTransaction, wall: Option<UnixMs>, retention: Duration) -> Result<bool, StoreError> {
+    let mut table = txn.open_table(EFFECTS)?;
+    if table.len()? < MOST_EFFECTS {
+        return Ok(true);
+    }
+    for (key, seen) in list::<Seen>(&table, EFFECTS)? {
+        if seen.may_be_forgotten(wall, retention) {
+            table.remove(key.as_str())?;
+        }
+    }
+    Ok(table.len()? < MOST_EFFECTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_tasks::{AttemptId, Batch, Epoch, Read};
+    use karman_types::{Digest, NodeId, TaskId, TaskResponse};
+
+    const KEEP: Duration = Duration::from_secs(8 * 86_400);
+
+    /// Adds one to `road/holes`, having read it.
+    fn add_one(store: &Store, key: &str, epoch: u64) -> Commit {
+        let found = store.bucket("road").unwrap().get("holes").unwrap();
+        let version = found.as_ref().map_or(0, |found| found.version);
+        let before: u64 = found.map_or(0, |found| {
+            std::str::from_utf8(&found.value).unwrap().parse().unwrap()
+        });
+        Commit {
+            attempt: AttemptId {
+                task: TaskId::from_parts(0, 1),
+                run: 0,
+                number: 1,
+            },
+            key: key.into(),
+            fingerprint: Digest::of(b"add one"),
+            epoch: Epoch(epoch),
+            batch: Batch {
+                home: NodeId::of_key(b"home"),
+                reads: vec![Read {
+                    bucket: "road".into(),
+                    key: "holes".into(),
+                    version,
+                }],
+                operations: vec![Operation::Set {
+                    bucket: "road".into(),
+                    key: "holes".into(),
+                    value: (before + 1).to_string().into(),
+                }],
+            },
+            response: TaskResponse::default(),
+        }
+    }
+
+    fn holes(store: &Store) -> String {
+        let found = store.bucket("road").unwrap().get("holes").unwrap().unwrap();
+        String::from_utf8(found.value.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn an_effect_is_applied_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let commit = |commit: &Commit| store.tasks().commit(commit, None, KEEP).unwrap();
+        let (first, stale) = (add_one(&store, "a", 1), add_one(&store, "b", 1));
+        assert_eq!(commit(&first), Ok(Verdict::Applied));
+        assert!(matches!(commit(&first), Ok(Verdict::AlreadyApplied(_))));
+        assert!(matches!(commit(&stale), Ok(Verdict::Conflict { .. })));
+        assert_eq!(holes(&store), "1");
+        assert_eq!(commit(&add_one(&store, "b", 1)), Ok(Verdict::Applied));
+        drop(store);
+        let store = Store::open(dir.path()).unwrap();
+        assert!(matches!(
+            store.tasks().commit(&first, None, KEEP).unwrap(),
+            Ok(Verdict::AlreadyApplied(_))
+        ));
+        assert_eq!(holes(&store), "2");
+    }
+
+    #[test]
+    fn a_batch_that_a_bucket_refuses_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let mut commit = add_one(&store, "a", 1);
+        commit.batch.operations.push(Operation::Set {
+            bucket: "river".into(),
+            key: "k".repeat(1 << 20).into(),
+            value: "1".into(),
+        });
+        assert!(matches!(
+            store.tasks().commit(&commit, None, KEEP),
+            Err(StoreError::Limit { field: "key", .. })
+        ));
+        assert_eq!(store.bucket("road").unwrap().get("holes").unwrap(), None);
+        commit.batch.operations.pop();
+        assert_eq!(
+            store.tasks().commit(&commit, None, KEEP).unwrap(),
+            Ok(Verdict::Applied)
+        );
+    }
+
+    #[test]
+    fn records_come_back_until_they_are_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let record = |task| TaskRecord {
+            task: TaskId::from_parts(task, 0),
+            name: "classify".into(),
+            guarantee: karman_tasks::Guarantee::Local,
+            key: None,
+            fingerprint: Digest::of(b""),
+            epoch: Epoch::FIRST,
+            attempts: 0,
+            written: None,
+            due: karman_tasks::Due::default(),
+            hedge_after: None,
+            state: karman_tasks::Saved::Open(karman_types::TaskRequest::default()),
+        };
+        let writes = [2, 1, 3].map(|task| Write::Put(Box::new(record(task))));
+        store.tasks().write(&writes).unwrap();
+        store
+            .tasks()
+            .write(&[Write::Delete(TaskId::from_parts(2, 0))])
+            .unwrap();
+        drop(store);
+        let store = Store::open(dir.path()).unwrap();
+        assert_eq!(store.tasks().records().unwrap(), [record(1), record(3)]);
+    }
+}
