@@ -1,4 +1,6 @@
+use anyhow::{Context, Result, bail};
 use std::fs;
+use std::path::PathBuf;
 
 /// The machine in words: processor, cores, memory, kernel.
 pub(crate) fn describe() -> String {
@@ -29,7 +31,7 @@ pub(crate) fn describe() -> String {
 }
 
 /// Resident bytes of a process, and those that are its own (proportional share).
-pub(crate) fn memory_of(pid: u32) -> anyhow::Result<Memory> {
+pub(crate) fn memory_of(pid: u32) -> Result<Memory> {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let field = |name: &str| -> u64 {
         let line = rollup.lines().find(|line| line.starts_with(name));
@@ -48,4 +50,29 @@ pub(crate) fn memory_of(pid: u32) -> anyhow::Result<Memory> {
 pub(crate) struct Memory {
     pub(crate) resident: u64,
     pub(crate) proportional: u64,
+}
+
+/// A program that was built together with this one.
+pub(crate) fn beside_us(name: &str) -> Result<PathBuf> {
+    let path = std::env::current_exe()?
+        .parent()
+        .context("a program lies in a folder")?
+        .join(name);
+    if !path.exists() {
+        bail!(
+            "{} is missing; run `cargo build --release -p karman` first",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
+/// Seconds of processor time that a process has used, with all its threads.
+pub(crate) fn processor_time_of(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name of the program stands in parentheses and may hold anything; what is counted comes after it.
+    let (_, fields) = stat.rsplit_once(')').context("no name")?;
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.map(|field| field.parse::<u64>()).sum::<Result<u64, _>>()?;
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }

@@ -6,10 +6,12 @@
 
 mod engine;
 mod machine;
+mod mesh;
 mod pairs;
 mod report;
 
 use clap::{Parser, ValueEnum};
+use std::path::PathBuf;
 
 /// Runs one study.
 #[derive(Parser)]
@@ -19,17 +21,31 @@ struct Args {
     /// Fewer and shorter blocks, to see that it runs; its figures mean little.
     #[arg(long)]
     quick: bool,
+    /// Be the other side of a contender instead.
+    #[arg(long, hide = true)]
+    serve: Option<mesh::Serve>,
+    #[arg(long, hide = true, default_value = ".")]
+    folder: PathBuf,
+    #[arg(long, hide = true)]
+    at: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Study {
     Engine,
+    Mesh,
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    // Two are built in; none is everybody's choice.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    if let Some(what) = args.serve {
+        return mesh::serve(what, &args.folder, args.at.as_deref());
+    }
     let report = match args.study {
         Study::Engine => engine::run(args.quick)?,
+        Study::Mesh => mesh::run(args.quick)?,
     };
     report.write_and_print()
 }

@@ -63,6 +63,17 @@ pub(crate) fn ratio(pairs: &[Pair]) -> Ratio {
     }
 }
 
+/// The value below which this share of the values lies.
+pub(crate) fn percentile(values: &[f64], share: f64) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1);
+    values
+        .get((last as f64 * share).round() as usize)
+        .copied()
+        .unwrap_or(f64::NAN)
+}
+
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -14,10 +14,13 @@ mod memory;
 mod server;
 mod throughput;
 
+use crate::machine::beside_us;
 use crate::report::Report;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+pub(crate) use call::context;
 
 /// The version that we are built on and compare with.
 const WASMTIME: &str = "48.";
@@ -58,20 +61,6 @@ impl Setting {
     pub(crate) const fn blocks(&self) -> usize {
         if self.quick { 3 } else { 30 }
     }
-}
-
-fn beside_us(name: &str) -> Result<PathBuf> {
-    let path = std::env::current_exe()?
-        .parent()
-        .context("a program lies in a folder")?
-        .join(name);
-    if !path.exists() {
-        bail!(
-            "{} is missing; run `cargo build --release -p karman` first",
-            path.display()
-        );
-    }
-    Ok(path)
 }
 
 /// `wasmtime` 48 from `WASMTIME`, from `target/tools`, or from the path.

@@ -4,16 +4,16 @@
 //! response. The caller keeps its half open until it has the answer: when it closes or breaks before, the call is
 //! cancelled, and so is the guest that serves it.
 
-use crate::wire::{Frame, WireError, read_up_to};
+use crate::wire::{Frame, WireError, read_bytes};
 use bytes::Bytes;
 use futures::future::{Either, select};
-use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use karman_types::{Metadata, TaskError, TaskId, TaskRequest, TaskResponse};
 use serde::{Deserialize, Serialize};
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The head of a call or an answer: names and metadata, no body.
 const HEAD: u32 = 64 << 10;
@@ -109,12 +109,11 @@ enum Answer {
 /// # Errors
 /// What the other side answers; `unavailable` when the stream breaks first.
 pub(crate) async fn ask(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    (mut input, mut output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     head: CallHead,
     body: Bytes,
     most: u64,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
-    let (mut input, mut output) = stream.split();
     let call = Call {
         head,
         body: body.len() as u64,
@@ -133,7 +132,7 @@ pub(crate) async fn ask(
         Either::Left((outcome, _)) => outcome,
         Either::Right((error, _)) => Err(error),
     };
-    let _ = output.close().await;
+    let _ = output.shutdown().await;
     outcome.unwrap_or_else(|error| Err(broken(error)))
 }
 
@@ -157,7 +156,7 @@ async fn receive(
             let response = TaskResponse {
                 content_type,
                 metadata,
-                body: ANSWER.body(stream, body).await?.into(),
+                body: ANSWER.body(stream, body).await?,
             };
             Ok(Ok((response, report)))
         }
@@ -174,19 +173,20 @@ fn broken(error: WireError) -> TaskError {
     }
 }
 
-/// Reads a call, lets `serve` answer it, and writes the answer. A caller that goes away ends `serve`.
+/// Reads a call, lets `serve` answer it, and writes the answer. A caller that goes away ends `serve`. The body is read once
+/// there is `room` for it, which is held until the answer is written.
 ///
 /// # Errors
 /// When the stream breaks or what comes in is no call.
-pub(crate) async fn answer<F>(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+pub(crate) async fn answer<F, Room>(
+    (mut input, mut output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     most: impl FnOnce(&CallHead) -> Result<u64, TaskError>,
+    room: impl AsyncFnOnce(u64) -> Room,
     serve: impl FnOnce(CallHead, TaskRequest) -> F,
 ) -> Result<(), WireError>
 where
     F: Future<Output = Result<(TaskResponse, RemoteReport), TaskError>>,
 {
-    let (mut input, mut output) = stream.split();
     let Call { mut head, body } = CALL.read(&mut input).await?;
     let outcome = match most(&head) {
         Err(refused) => Err(refused),
@@ -196,8 +196,9 @@ where
         ))
         .with_field("body")),
         Ok(_) => {
+            let _room = room(body).await;
             let request = TaskRequest {
-                body: CALL.body(&mut input, body).await?.into(),
+                body: CALL.body(&mut input, body).await?,
                 content_type: std::mem::take(&mut head.content_type),
                 metadata: std::mem::take(&mut head.metadata),
             };
@@ -224,7 +225,7 @@ where
         Err(error) => (Answer::Failed(error), Bytes::new()),
     };
     ANSWER.send(&mut output, &answer, &body).await?;
-    let _ = output.close().await;
+    let _ = output.shutdown().await;
     Ok(())
 }
 
@@ -250,8 +251,8 @@ impl Frame {
         written.await.map_err(|error| self.broken(error))
     }
 
-    async fn body(self, stream: &mut (impl AsyncRead + Unpin), length: u64) -> Result<Vec<u8>, WireError> {
-        read_up_to(stream, length)
+    async fn body(self, stream: &mut (impl AsyncRead + Unpin), length: u64) -> Result<Bytes, WireError> {
+        read_bytes(stream, length)
             .await
             .map_err(|error| self.broken(error))
     }
@@ -260,7 +261,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio_util::compat::TokioAsyncReadCompatExt;
+    use tokio::io::{DuplexStream, ReadHalf, WriteHalf, split};
 
     fn head(name: &str) -> CallHead {
         CallHead {
@@ -276,6 +277,13 @@ mod tests {
         }
     }
 
+    fn link(size: usize) -> [(ReadHalf<DuplexStream>, WriteHalf<DuplexStream>); 2] {
+        let (ours, theirs) = tokio::io::duplex(size);
+        [split(ours), split(theirs)]
+    }
+
+    async fn anyway(_: u64) {}
+
     async fn echo(_: CallHead, request: TaskRequest) -> Result<(TaskResponse, RemoteReport), TaskError> {
         let response = TaskResponse {
             content_type: request.content_type,
@@ -288,10 +296,10 @@ mod tests {
     #[tokio::test]
     async fn bodies_of_every_size_come_back() {
         for length in [0, 1, HEAD as usize, HEAD as usize + 1, 3 << 20] {
-            let (ours, theirs) = tokio::io::duplex(64 << 10);
+            let [ours, theirs] = link(64 << 10);
             let body = Bytes::from(vec![7; length]);
-            let asking = ask(ours.compat(), head("echo"), body.clone(), u64::MAX);
-            let (answer, served) = tokio::join!(asking, answer(theirs.compat(), |_| Ok(u64::MAX), echo));
+            let asking = ask(ours, head("echo"), body.clone(), u64::MAX);
+            let (answer, served) = tokio::join!(asking, answer(theirs, |_| Ok(u64::MAX), anyway, echo));
             served.unwrap();
             let (response, _) = answer.unwrap();
             assert_eq!(response.body, body);
@@ -301,31 +309,27 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_beyond_the_bound_is_refused_before_it_is_read() {
-        let (ours, theirs) = tokio::io::duplex(1 << 10);
-        let asking = ask(
-            ours.compat(),
-            head("echo"),
-            Bytes::from(vec![7; 1 << 20]),
-            u64::MAX,
-        );
-        let (answer, _) = tokio::join!(asking, answer(theirs.compat(), |_| Ok(100), echo));
+        let [ours, theirs] = link(1 << 10);
+        let asking = ask(ours, head("echo"), Bytes::from(vec![7; 1 << 20]), u64::MAX);
+        let (answer, _) = tokio::join!(asking, answer(theirs, |_| Ok(100), anyway, echo));
         let refused = answer.unwrap_err();
         assert_eq!(refused.field.as_deref(), Some("body"), "{refused:?}");
     }
 
     #[tokio::test]
     async fn a_caller_that_goes_away_ends_the_call() {
-        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let [ours, theirs] = link(64 << 10);
         let (started, wait) = futures::channel::oneshot::channel();
         let serving = tokio::spawn(answer(
-            theirs.compat(),
+            theirs,
             |_| Ok(u64::MAX),
+            anyway,
             async move |_, _| {
                 let _ = started.send(());
                 std::future::pending().await
             },
         ));
-        let asking = tokio::spawn(ask(ours.compat(), head("slow"), Bytes::new(), u64::MAX));
+        let asking = tokio::spawn(ask(ours, head("slow"), Bytes::new(), u64::MAX));
         wait.await.unwrap();
         asking.abort();
         serving.await.unwrap().unwrap();
@@ -333,11 +337,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_link_that_breaks_is_unavailable() {
-        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let [ours, theirs] = link(64 << 10);
         drop(theirs);
-        let refused = ask(ours.compat(), head("echo"), Bytes::new(), u64::MAX)
-            .await
-            .unwrap_err();
+        let refused = ask(ours, head("echo"), Bytes::new(), u64::MAX).await.unwrap_err();
         assert_eq!(refused.kind, karman_types::ErrorKind::Unavailable);
     }
 }

@@ -5,18 +5,21 @@
 //! The gate sits between transport and swarm, so that neither the DHT nor any other protocol sees a stranger.
 
 use crate::membership::{Invitation, Member, Membership, MembershipError};
+use crate::peers::Path;
 use crate::standing::Standing;
 use crate::wire::{Frame, WireError};
-use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use libp2p::PeerId;
 use libp2p::core::muxing::{StreamMuxerBox, StreamMuxerExt};
 use libp2p::core::{ConnectedPoint, Endpoint};
+use libp2p::multiaddr::Protocol;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio_util::compat::FuturesAsyncReadCompatExt;
 
 /// Nodes that speak another version than this do not understand each other.
 pub const PROTOCOL: u16 = 1;
@@ -57,6 +60,9 @@ pub enum GateError {
     /// This node has neither membership nor invitation.
     #[error("this node belongs to no mesh: `karman node up --join INVITATION`")]
     Stranger,
+    /// It asks for calls, which only members may.
+    #[error("the other side asks for calls without having been let in")]
+    NotAdmitted,
     /// Only issuers admit and revoke.
     #[error("this node is no issuer: do it where the mesh was made, or at a node with the right `issue`")]
     NoIssuer,
@@ -70,6 +76,8 @@ struct Hello {
     version: u16,
     credential: Credential,
     revocations: [u8; 32],
+    /// The port where it takes calls directly.
+    calls: Option<u16>,
 }
 
 /// What a node shows at the gate.
@@ -89,6 +97,8 @@ enum Reply {
 struct Welcome {
     version: u16,
     membership: ByteBuf,
+    /// The port where we take calls directly.
+    calls: Option<u16>,
     /// A membership for the caller: its first, or its next.
     granted: Option<ByteBuf>,
     revocations: [u8; 32],
@@ -132,7 +142,7 @@ pub(crate) async fn admit(
         let stream = stream
             .await
             .map_err(|error: std::io::Error| GateError::Broken(error.to_string()))?;
-        let mut exchange = Box::pin(exchange(&standing, peer, stream, speaks_first));
+        let mut exchange = Box::pin(exchange(&standing, peer, stream.compat(), speaks_first));
         poll_fn(|context| {
             if let Poll::Ready(done) = exchange.as_mut().poll(context) {
                 return Poll::Ready(done);
@@ -148,8 +158,9 @@ pub(crate) async fn admit(
     });
     let member = exchanged.await.map_err(|_| GateError::Slow).and_then(|done| done);
     match member {
-        Ok(member) => {
-            standing.admitted(peer, member);
+        Ok((member, calls)) => {
+            let calls = calls.and_then(|port| Some((host_of(&endpoint)?, port)));
+            standing.admitted(peer, member, calls);
             Ok((peer, muxer))
         }
         Err(error) => {
@@ -165,13 +176,13 @@ async fn exchange(
     peer: PeerId,
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     speaks_first: bool,
-) -> Result<Member, GateError> {
+) -> Result<(Member, Option<u16>), GateError> {
     let key = key_of(&peer).ok_or_else(|| GateError::Broken("the peer's key is no Ed25519 key".into()))?;
     let done = match speaks_first {
         true => knock(standing, &key, &mut stream).await,
         false => open(standing, &key, &mut stream).await,
     };
-    let _ = stream.close().await;
+    let _ = stream.shutdown().await;
     done
 }
 
@@ -179,11 +190,12 @@ async fn knock(
     standing: &Standing,
     key: &[u8; 32],
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-) -> Result<Member, GateError> {
+) -> Result<(Member, Option<u16>), GateError> {
     let hello = Hello {
         version: PROTOCOL,
         credential: standing.credential().ok_or(GateError::Stranger)?,
         revocations: standing.revocations_digest(),
+        calls: standing.calls_port(),
     };
     HELLO.write(stream, &hello).await?;
     flush(stream).await?;
@@ -208,14 +220,14 @@ async fn knock(
     };
     WELCOME.write(stream, &thanks).await?;
     flush(stream).await?;
-    Ok(member)
+    Ok((member, welcome.calls))
 }
 
 async fn open(
     standing: &Standing,
     key: &[u8; 32],
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-) -> Result<Member, GateError> {
+) -> Result<(Member, Option<u16>), GateError> {
     let hello: Hello = HELLO.read(stream).await?;
     let answer = welcome(standing, key, &hello);
     let (member, reply) = match answer {
@@ -238,12 +250,12 @@ async fn open(
     if let Some(revoked) = &thanks.revoked {
         standing.learn(revoked)?;
     }
-    Ok(member)
+    Ok((member, hello.calls))
 }
 
 /// Leaves who was refused the time to read why: closing at once would take the reason along.
 async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
-    let _ = stream.close().await;
+    let _ = stream.shutdown().await;
     let _ = tokio::time::timeout(LEAVE, stream.read(&mut [0])).await;
 }
 
@@ -269,6 +281,7 @@ fn welcome(standing: &Standing, key: &[u8; 32], hello: &Hello) -> Result<(Member
     let welcome = Welcome {
         version: PROTOCOL,
         membership: ByteBuf::from(standing.membership().ok_or(GateError::Stranger)?.encode()),
+        calls: standing.calls_port(),
         granted: granted.map(|membership| ByteBuf::from(membership.encode())),
         revocations: ours,
         revoked: (hello.revocations != ours).then(|| standing.revocations()),
@@ -287,6 +300,19 @@ async fn flush(stream: &mut (impl AsyncWrite + Unpin)) -> Result<(), GateError> 
 pub fn peer_of(key: &[u8; 32]) -> Option<PeerId> {
     let key = libp2p::identity::ed25519::PublicKey::try_from_bytes(key).ok()?;
     Some(libp2p::identity::PublicKey::from(key).to_peer_id())
+}
+
+/// Where the other side is, if UDP passes between the two.
+fn host_of(endpoint: &ConnectedPoint) -> Option<String> {
+    let mut address = endpoint.get_remote_address().iter();
+    let host = match address.next()? {
+        Protocol::Ip4(ip) => ip.to_string(),
+        Protocol::Ip6(ip) => ip.to_string(),
+        Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name) => name.into_owned(),
+        _ => return None,
+    };
+    let direct = Path::of(endpoint) == Path::Direct;
+    direct.then_some(host)
 }
 
 /// The Ed25519 public key that a peer id carries.

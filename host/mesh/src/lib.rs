@@ -8,7 +8,9 @@
 //! - [`membership`] is who belongs: keys, invitations, memberships, revocations. Pure.
 //! - The gate is the first exchange on a connection; nothing answers a stranger.
 //! - The swarm is libp2p: QUIC first, TCP where UDP does not pass, Kademlia under our own name, mDNS.
-//! - Calls run on one stream each: a bounded header, then raw bytes; closing it cancels the call on the other side.
+//! - Calls run on one stream each: a bounded header, then raw bytes; closing it cancels the call on the other side. The
+//!   stream is one of the data plane, a QUIC connection for calls alone, where the nodes reach each other directly, else one
+//!   of the swarm.
 //!
 //! ```
 //! use karman_mesh::membership::{Issuer, Rights, RootKey, Terms, UnixTime};
@@ -25,7 +27,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod answers;
 mod call;
+mod data;
 mod gate;
 pub mod membership;
 mod mesh;

@@ -1,6 +1,8 @@
-use crate::call::{self, Ask, CallHead, RemoteReport};
+use crate::answers::Answers;
+use crate::call::{self, CallHead, RemoteReport};
+use crate::data::Plane;
 use crate::gate::{GateError, key_of};
-use crate::membership::{Member, Right};
+use crate::membership::Member;
 use crate::offer::{self, TIERS};
 use crate::peers::{Peer, Peers};
 use crate::standing::Standing;
@@ -14,18 +16,17 @@ use libp2p::kad::RecordKey;
 use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId, Stream, StreamProtocol};
 use libp2p_stream::IncomingStreams;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use tokio::io::split;
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::compat::FuturesAsyncReadCompatExt;
 
 const CALL: StreamProtocol = StreamProtocol::new("/karman/call/1");
 const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/1");
-/// Calls of one peer at once; one more waits in its own buffers.
-const CALLS_PER_PEER: usize = 256;
 /// How long a node may take to say what it offers, or to take a stream.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What a caller takes as an answer where it did not say.
@@ -39,7 +40,7 @@ const THREADS: usize = 2;
 /// How a node takes part.
 #[derive(Clone, Debug)]
 pub struct MeshOptions {
-    /// Where it listens, UDP and TCP. Port 0: the system chooses.
+    /// Where it listens, UDP and TCP; on the next UDP port it takes calls directly. Port 0: the system chooses both.
     pub listen: SocketAddr,
     /// Nodes by which it comes into the mesh.
     pub entrances: Vec<Multiaddr>,
@@ -78,7 +79,9 @@ struct Inner {
     peers: Arc<Peers>,
     service: Arc<dyn Serve>,
     me: PeerId,
-    refused: AtomicU64,
+    answers: Arc<Answers>,
+    /// Nothing where it could not have a port: calls go over the swarm then.
+    plane: Option<Arc<Plane>>,
     runtime: Option<Runtime>,
 }
 
@@ -114,6 +117,16 @@ impl Mesh {
             Keypair::ed25519_from_bytes(*seed).map_err(|error| GateError::Broken(error.to_string()))?;
         let me = keypair.public().to_peer_id();
         let peers = Arc::new(Peers::default());
+        let answers = Arc::new(Answers::new(standing.clone(), service.clone()));
+        let plane = Plane::start(
+            &keypair,
+            calls_at(options.listen),
+            standing.clone(),
+            answers.clone(),
+        );
+        let plane = plane
+            .inspect_err(|error| tracing::warn!(%error, "this node takes no direct calls"))
+            .ok();
         let (orders, taken) = mpsc::channel(ORDERS);
         let mut driver = Driver::new(
             keypair,
@@ -137,10 +150,11 @@ impl Mesh {
             peers,
             service,
             me,
-            refused: AtomicU64::new(0),
+            answers,
+            plane,
             runtime: Some(runtime),
         }));
-        threads.spawn(answer_calls(Arc::downgrade(&mesh.0), calls));
+        threads.spawn(answer_calls(mesh.0.answers.clone(), mesh.0.plane.clone(), calls));
         threads.spawn(tell_offers(Arc::downgrade(&mesh.0), questions));
         Ok(mesh)
     }
@@ -209,12 +223,16 @@ impl Mesh {
 
     /// Every node that this one has met, and what it knows of it.
     pub fn peers(&self) -> Vec<Peer> {
-        self.0.peers.list()
+        let mut peers = self.0.peers.list();
+        for peer in &mut peers {
+            peer.direct_calls = self.0.plane.as_ref().is_some_and(|plane| plane.reaches(&peer.id));
+        }
+        peers
     }
 
     /// Calls that were refused for want of a right.
     pub fn refused(&self) -> u64 {
-        self.0.refused.load(Ordering::Relaxed)
+        self.0.answers.refused()
     }
 
     /// Who offers this task, this node left out.
@@ -268,7 +286,7 @@ impl Mesh {
     /// `unavailable` when it cannot be reached.
     pub async fn reach(&self, id: PeerId) -> Result<Arc<Offer>, TaskError> {
         let stream = self.stream(id, OFFER).await?;
-        let said = tokio::time::timeout(PATIENCE, offer::ask(stream)).await;
+        let said = tokio::time::timeout(PATIENCE, offer::ask(stream.compat())).await;
         match said {
             Ok(Ok(offer)) if offer.node == node_of(&id) => Ok(self.0.peers.offered(id, offer)),
             // A node speaks for itself only.
@@ -331,8 +349,21 @@ impl Mesh {
         let within = head.within();
         let name = head.name.clone();
         let asked = async {
-            let stream = self.stream(node, CALL).await?;
-            call::ask(stream, head, body, MOST_ANSWER).await
+            let direct = match &self.0.plane {
+                Some(plane) => plane.open(&node).await,
+                None => None,
+            };
+            match direct {
+                Some(stream) => call::ask(stream, head, body, MOST_ANSWER).await,
+                None => {
+                    let stream = split(self.stream(node, CALL).await?.compat());
+                    // The stream stands, so the other side has let this one in.
+                    if let Some(plane) = &self.0.plane {
+                        plane.want(node);
+                    }
+                    call::ask(stream, head, body, MOST_ANSWER).await
+                }
+            }
         };
         match within {
             None => asked.await,
@@ -370,21 +401,23 @@ fn addresses(listen: SocketAddr) -> [Multiaddr; 2] {
     ]
 }
 
-async fn answer_calls(mesh: Weak<Inner>, mut calls: IncomingStreams) {
-    let mut places: HashMap<PeerId, Arc<Semaphore>> = HashMap::new();
+async fn answer_calls(answers: Arc<Answers>, plane: Option<Arc<Plane>>, mut calls: IncomingStreams) {
     while let Some((peer, stream)) = calls.next().await {
-        let Some(mesh) = mesh.upgrade() else { return };
-        places.retain(|_, places| Arc::strong_count(places) > 1);
-        let places = places
-            .entry(peer)
-            .or_insert_with(|| Arc::new(Semaphore::new(CALLS_PER_PEER)))
-            .clone();
-        tokio::spawn(async move {
-            // A peer with too many calls waits in its own buffers: nothing is read for it.
-            let _place = places.acquire_owned().await;
-            mesh.answer(peer, stream).await;
-        });
+        // Perhaps it cannot open a connection to this node, but this node one to it.
+        if let Some(plane) = &plane {
+            plane.want(peer);
+        }
+        answers.take(peer, split(stream.compat()));
     }
+}
+
+/// Calls come on the UDP port after the one that the swarm listens on.
+fn calls_at(listen: SocketAddr) -> SocketAddr {
+    let port = match listen.port() {
+        0 => 0,
+        port => port.checked_add(1).unwrap_or_default(),
+    };
+    SocketAddr::new(listen.ip(), port)
 }
 
 async fn tell_offers(mesh: Weak<Inner>, mut questions: IncomingStreams) {
@@ -394,44 +427,8 @@ async fn tell_offers(mesh: Weak<Inner>, mut questions: IncomingStreams) {
             return;
         };
         tokio::spawn(async move {
-            let _ = tokio::time::timeout(PATIENCE, offer::tell(stream, &offer)).await;
+            let _ = tokio::time::timeout(PATIENCE, offer::tell(stream.compat(), &offer)).await;
         });
-    }
-}
-
-impl Inner {
-    async fn answer(&self, peer: PeerId, stream: Stream) {
-        let Some(member) = self.standing.member(&peer) else {
-            return;
-        };
-        let (service, from) = (self.service.clone(), member.clone());
-        let may = |head: &CallHead| {
-            self.may(&member, head)?;
-            service.most_input(head)
-        };
-        let answered = call::answer(stream, may, |head, request| service.serve(from, head, request)).await;
-        if let Err(error) = answered {
-            tracing::debug!(%peer, %error, "a call was not answered");
-        }
-    }
-
-    fn may(&self, member: &Member, head: &CallHead) -> Result<(), TaskError> {
-        let name = head.name.parse().map_err(|_| {
-            TaskError::invalid(format!("`{}` is no name of a task", head.name)).with_field("name")
-        })?;
-        let right = match head.ask {
-            Ask::Call | Ask::Attempt { .. } | Ask::TakeOver => Right::Call(name),
-            Ask::ReadBucket => Right::BucketRead(name),
-            Ask::Deploy { .. } | Ask::Undeploy => Right::Deploy(name),
-        };
-        if member.rights.allows(&right) {
-            return Ok(());
-        }
-        self.refused.fetch_add(1, Ordering::Relaxed);
-        Err(
-            TaskError::denied(format!("node {} has no right `{right}`", member.node.short()))
-                .with_hint("`karman mesh invite --right …` gives it with the next membership"),
-        )
     }
 }
 

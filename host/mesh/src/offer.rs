@@ -5,10 +5,10 @@
 
 use crate::swarm::MOST_ANNOUNCED;
 use crate::wire::{Frame, WireError};
-use futures::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use karman_types::{Offer, Tier, capability_levels};
 use libp2p::kad::RecordKey;
 use std::collections::HashSet;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 const OFFER: Frame = Frame::new("offer", 1 << 20);
 pub(crate) const TIERS: [Tier; 4] = [Tier::Edge, Tier::Fog, Tier::Cloud, Tier::Space];
@@ -48,9 +48,9 @@ pub(crate) fn keys_of(offer: &Offer, public_key: &[u8; 32]) -> HashSet<RecordKey
 
 pub(crate) async fn tell(mut stream: impl AsyncWrite + Unpin, offer: &Offer) -> Result<(), WireError> {
     OFFER.write(&mut stream, offer).await?;
-    stream.close().await.map_err(|error| OFFER.broken(error))
+    stream.shutdown().await.map_err(|error| OFFER.broken(error))
 }
 
-pub(crate) async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<Offer, WireError> {
+pub(crate) async fn ask(mut stream: impl AsyncRead + Unpin) -> Result<Offer, WireError> {
     OFFER.read(&mut stream).await
 }

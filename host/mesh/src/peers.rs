@@ -64,6 +64,8 @@ pub struct Peer {
     pub member: Option<Arc<Member>>,
     /// How it is reached; nothing while it is not.
     pub path: Option<Path>,
+    /// Whether calls go over a connection of their own now, beside the swarm.
+    pub direct_calls: bool,
     /// The last round trip measured.
     pub round_trip: Option<Duration>,
     /// When it was last heard of.
@@ -143,6 +145,7 @@ impl Peers {
             id,
             member: None,
             path: None,
+            direct_calls: false,
             round_trip: None,
             last_seen: Instant::now(),
             offer: None,

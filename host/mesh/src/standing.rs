@@ -11,8 +11,8 @@ use libp2p::PeerId;
 use parking_lot::{Mutex, RwLock};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How far the newest time seen may lie behind before it is written down again: a write costs a page of flash.
@@ -37,7 +37,8 @@ pub struct Standing {
     membership: RwLock<Option<Membership>>,
     invitation: RwLock<Option<Invitation>>,
     revoked: RwLock<Revocations>,
-    members: Mutex<HashMap<PeerId, Arc<Member>>>,
+    members: Mutex<HashMap<PeerId, Admitted>>,
+    calls: OnceLock<u16>,
     floor: AtomicU64,
     turned_away: AtomicU64,
     refusal: Mutex<Option<String>>,
@@ -80,6 +81,7 @@ impl Standing {
             invitation: RwLock::new(invitation),
             revoked: RwLock::new(revoked),
             members: Mutex::default(),
+            calls: OnceLock::new(),
             floor: AtomicU64::new(store.mesh().time_floor(0)?),
             turned_away: AtomicU64::new(0),
             refusal: Mutex::default(),
@@ -169,9 +171,28 @@ impl Standing {
         }
     }
 
-    /// The member on this connection.
+    /// The member behind this key, if it was let in and its membership still holds.
     pub fn member(&self, peer: &PeerId) -> Option<Arc<Member>> {
-        self.members.lock().get(peer).cloned()
+        let member = self.members.lock().get(peer)?.member.clone();
+        self.holds(&member).then_some(member)
+    }
+
+    /// Where the member takes calls directly, as it said at the gate.
+    pub(crate) fn calls_at(&self, peer: &PeerId) -> Option<(String, u16)> {
+        self.members.lock().get(peer)?.calls.clone()
+    }
+
+    /// The port where this node takes calls directly.
+    pub(crate) fn calls_port(&self) -> Option<u16> {
+        self.calls.get().copied()
+    }
+
+    pub(crate) fn takes_calls_at(&self, port: u16) {
+        let _ = self.calls.set(port);
+    }
+
+    fn holds(&self, member: &Member) -> bool {
+        member.not_after >= self.now() && !self.revoked.read().contains(&member.key)
     }
 
     /// Connections that were not let in.
@@ -282,8 +303,13 @@ impl Standing {
         Ok(())
     }
 
-    pub(crate) fn admitted(&self, peer: PeerId, member: Member) {
-        self.members.lock().insert(peer, Arc::new(member));
+    /// Lets a member in; `calls` is where it takes calls directly, if this connection tells.
+    pub(crate) fn admitted(&self, peer: PeerId, member: Member, calls: Option<(String, u16)>) {
+        let mut members = self.members.lock();
+        let before = members.remove(&peer).and_then(|before| before.calls);
+        let calls = calls.or(before);
+        let member = Arc::new(member);
+        members.insert(peer, Admitted { member, calls });
     }
 
     pub(crate) fn turned(&self, error: &GateError) {
@@ -300,18 +326,17 @@ impl Standing {
 
     /// Those whose membership ran out or was revoked since they were let in.
     pub(crate) fn no_longer_members(&self) -> Vec<PeerId> {
-        let (now, revoked) = (self.now(), self.revoked.read());
         let mut members = self.members.lock();
-        let gone = members
-            .iter()
-            .filter(|(_, member)| member.not_after < now || revoked.contains(&member.key))
-            .map(|(peer, _)| *peer);
-        let gone: Vec<PeerId> = gone.collect();
-        for peer in &gone {
-            members.remove(peer);
-        }
-        gone
+        let gone = members.extract_if(|_, admitted| !self.holds(&admitted.member));
+        gone.map(|(peer, _)| peer).collect()
     }
+}
+
+/// One that was let in.
+struct Admitted {
+    member: Arc<Member>,
+    /// Host and port where it takes calls directly.
+    calls: Option<(String, u16)>,
 }
 
 /// What the holder of the root key may do.

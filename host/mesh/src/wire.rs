@@ -3,9 +3,11 @@
 //! The length is judged before anything is taken for it, and memory grows with what really arrives; nesting is bounded by
 //! the decoder.
 
-use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use bytes::{BufMut, Bytes};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::io::{Error, ErrorKind, Result as IoResult};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// A frame that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +65,7 @@ impl Frame {
         if length > self.limit {
             return Err(self.too_long(u64::from(length)));
         }
-        let bytes = read_up_to(stream, u64::from(length))
+        let bytes = read_bytes(stream, u64::from(length))
             .await
             .map_err(|error| self.broken(error))?;
         self.decode(&bytes)
@@ -119,27 +121,35 @@ impl Frame {
     }
 }
 
-/// Memory that is taken before any of a body has arrived.
-const TAKEN_AHEAD: u64 = 64 << 10;
+/// Where tensors begin: what vector instructions and `karman-tensor` want.
+const ALIGNMENT: usize = 64;
+/// The most that one read asks for: some streams clear what they are given to fill.
+const AT_ONCE: usize = 256 << 10;
 
-/// Reads exactly this many bytes; the buffer grows as they arrive, so that a length costs nobody memory.
-pub(crate) async fn read_up_to(
-    stream: &mut (impl AsyncRead + Unpin),
-    length: u64,
-) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(length.min(TAKEN_AHEAD) as usize);
-    stream.take(length).read_to_end(&mut bytes).await?;
-    match bytes.len() as u64 == length {
-        true => Ok(bytes),
-        false => Err(std::io::ErrorKind::UnexpectedEof.into()),
+/// Reads exactly this many bytes into one aligned buffer. It is reserved at once but not touched before bytes arrive, so
+/// that a length costs addresses, not memory.
+pub(crate) async fn read_bytes(stream: &mut (impl AsyncRead + Unpin), length: u64) -> IoResult<Bytes> {
+    let too_long = |_| Error::from(ErrorKind::OutOfMemory);
+    let length = usize::try_from(length).map_err(|_| ErrorKind::OutOfMemory)?;
+    let mut bytes: Vec<u8> = Vec::new();
+    bytes.try_reserve_exact(length + ALIGNMENT).map_err(too_long)?;
+    let start = bytes.as_ptr().align_offset(ALIGNMENT);
+    bytes.resize(start, 0);
+    let end = start + length;
+    while bytes.len() < end {
+        let most = AT_ONCE.min(end - bytes.len());
+        if stream.read_buf(&mut (&mut bytes).limit(most)).await? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
     }
+    Ok(Bytes::from(bytes).slice(start..))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use futures::executor::block_on;
-    use futures::io::Cursor;
+    use std::io::Cursor;
 
     const FRAME: Frame = Frame::new("test", 16);
 
@@ -177,6 +187,16 @@ mod tests {
         let mut stream = Cursor::new([5, 0, 0, 0, 1]);
         let refused = block_on(FRAME.read::<String>(&mut stream)).unwrap_err();
         assert!(matches!(refused, WireError::Broken { .. }), "{refused}");
+    }
+
+    #[test]
+    fn bodies_are_aligned() {
+        for length in [0, 1, 100, 1 << 20] {
+            let mut stream = Cursor::new(vec![7; length]);
+            let bytes = block_on(read_bytes(&mut stream, length as u64)).unwrap();
+            assert_eq!(bytes, vec![7; length]);
+            assert_eq!(bytes.as_ptr().align_offset(ALIGNMENT), 0);
+        }
     }
 
     #[test]

@@ -2,102 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use futures::future::BoxFuture;
-use futures::{AsyncReadExt, AsyncWriteExt, FutureExt};
-use karman_mesh::membership::{Invitation, Issuer, Member, RootKey, Terms, UnixTime};
-use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, Multiaddr, PeerId, RemoteReport, Serve, Standing};
-use karman_store::Store;
-use karman_types::{NodeId, Offer, OfferedTask, TaskError, TaskId, TaskRequest, TaskResponse, Tier};
+mod support;
+
+use futures::{AsyncReadExt, AsyncWriteExt};
+use karman_mesh::membership::RootKey;
+use karman_mesh::{Multiaddr, PeerId};
+use karman_types::Tier;
 use libp2p::core::Endpoint;
 use libp2p::core::muxing::{StreamMuxerBox, StreamMuxerExt};
 use libp2p::core::transport::{DialOpts, PortUse};
 use libp2p::core::upgrade::Version;
 use libp2p::{Transport, noise, tcp, yamux};
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tempfile::TempDir;
-
-/// Answers every call with its own body.
-struct Echo(NodeId);
-
-impl Serve for Echo {
-    fn most_input(&self, _: &CallHead) -> Result<u64, TaskError> {
-        Ok(1 << 20)
-    }
-
-    fn serve(
-        &self,
-        _: Arc<Member>,
-        _: CallHead,
-        request: TaskRequest,
-    ) -> BoxFuture<'static, Result<(TaskResponse, RemoteReport), TaskError>> {
-        let response = TaskResponse {
-            body: request.body,
-            ..TaskResponse::default()
-        };
-        async { Ok((response, RemoteReport::default())) }.boxed()
-    }
-
-    fn offer(&self) -> Option<Offer> {
-        Some(Offer {
-            node: self.0,
-            tier: Tier::Edge,
-            cores: 1,
-            memory: 1 << 30,
-            tasks: vec![OfferedTask {
-                name: "vision/echo".into(),
-                version: semver::Version::new(0, 1, 0),
-                id: karman_types::Digest::of(b"echo"),
-            }],
-            models: Vec::new(),
-        })
-    }
-}
-
-struct Node {
-    mesh: Mesh,
-    _folder: TempDir,
-}
-
-fn start(invitation: Option<Invitation>, root: Option<&RootKey>) -> Node {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
-    let (id, seed) = (store.node_key().id(), *store.node_key().seed());
-    let entrances = invitation.iter().flat_map(|invitation| invitation.addresses());
-    let options = MeshOptions {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        entrances: entrances.map(|address| address.parse().unwrap()).collect(),
-        find_neighbours: false,
-    };
-    let standing = Standing::open(store, Tier::Edge, invitation, root.map(Issuer::root)).unwrap();
-    let mesh = Mesh::start(options, &seed, Arc::new(standing), Arc::new(Echo(id))).unwrap();
-    Node {
-        mesh,
-        _folder: folder,
-    }
-}
-
-async fn addresses(node: &Node) -> Vec<Multiaddr> {
-    let started = Instant::now();
-    loop {
-        let addresses = node.mesh.addresses().await;
-        if addresses.len() == 2 {
-            return addresses;
-        }
-        assert!(started.elapsed() < Duration::from_secs(10), "it does not listen");
-        tokio::task::yield_now().await;
-    }
-}
-
-fn invite(root: &RootKey, addresses: &[Multiaddr]) -> Invitation {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let now = UnixTime::from_seconds(now);
-    let later = now.after(Duration::from_secs(3600));
-    let addresses = addresses.iter().map(ToString::to_string).collect();
-    Issuer::root(root)
-        .invite(&Terms::usual(Tier::Edge, later), later, None, addresses, now)
-        .unwrap()
-}
+use std::time::{Duration, Instant};
+use support::{addresses, head, invite, start};
 
 /// A connection by a key that belongs to nobody, with what it says first; true when the node has closed it.
 async fn knock(address: &Multiaddr, says: &[u8]) -> bool {
@@ -170,20 +87,9 @@ async fn strangers_are_turned_away_and_a_member_is_served_beside_them() {
         assert!(knock(tcp, says).await, "{says:02x?} was not turned away");
         assert_eq!(first.mesh.standing().turned_away(), number as u64 + 1);
         // Members do not notice.
-        let head = CallHead {
-            ask: Ask::Call,
-            name: "vision/echo".into(),
-            task: TaskId::from_parts(0, 1),
-            attempt: 1,
-            idempotency_key: None,
-            within_ms: Some(10_000),
-            chain: Vec::new(),
-            content_type: String::new(),
-            metadata: Vec::new(),
-        };
         let (answer, _) = member
             .mesh
-            .call(first.mesh.me(), head, "hello".into())
+            .call(first.mesh.me(), head("vision/echo"), "hello".into())
             .await
             .unwrap();
         assert_eq!(answer.body, "hello");

@@ -1,0 +1,123 @@
+//! quinn as its own documentation has it, with windows as large as Karman's.
+
+use super::Setting;
+use super::contender::Contender;
+use super::serve::{Handler, Process, Serve, ready};
+use super::trust;
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{
+    ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, TransportConfig, VarInt,
+};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The longest request that is read whole before it is answered.
+const MOST: usize = 1 << 20;
+
+pub(super) struct Quinn {
+    connection: Connection,
+    tensor: bool,
+    server: Process,
+    _endpoint: Endpoint,
+}
+
+fn transport() -> Arc<TransportConfig> {
+    let mut transport = TransportConfig::default();
+    transport
+        .stream_receive_window(VarInt::from_u32(8 << 20))
+        .receive_window(VarInt::from_u32(16 << 20))
+        .send_window(16 << 20);
+    Arc::new(transport)
+}
+
+impl Quinn {
+    pub(super) async fn start(setting: &Setting, what: Serve) -> Result<Self> {
+        let (server, at) = Process::serving(setting, what, None)?;
+        let tls = QuicClientConfig::try_from(trust::client(setting.folder())?)?;
+        let mut config = ClientConfig::new(Arc::new(tls));
+        config.transport_config(transport());
+        let mut endpoint = Endpoint::client(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        endpoint.set_default_client_config(config);
+        let connection = endpoint.connect(at.parse()?, trust::NAME)?.await?;
+        Ok(Self {
+            connection,
+            tensor: matches!(what, Serve::QuinnTensor),
+            server,
+            _endpoint: endpoint,
+        })
+    }
+}
+
+impl Contender for Quinn {
+    fn call(&self, body: Bytes) -> BoxFuture<'_, Result<Bytes>> {
+        async move {
+            let (mut output, mut input) = self.connection.open_bi().await?;
+            if self.tensor {
+                output.write_all(&(body.len() as u64).to_le_bytes()).await?;
+                output.write_chunk(body).await?;
+            } else {
+                output.write_all(&body).await?;
+            }
+            output.finish()?;
+            Ok(input.read_to_end(MOST).await?.into())
+        }
+        .boxed()
+    }
+
+    fn others(&self) -> Vec<u32> {
+        vec![self.server.id()]
+    }
+}
+
+pub(super) async fn serve(folder: &Path, handler: Handler) -> Result<()> {
+    listen(folder, move |mut output, mut input| {
+        let handler = handler.clone();
+        async move {
+            let body = input.read_to_end(MOST).await?;
+            output.write_all(&handler.call(body.into()).await?).await?;
+            Ok(output.finish()?)
+        }
+    })
+    .await
+}
+
+pub(super) async fn serve_tensor(folder: &Path) -> Result<()> {
+    listen(folder, |mut output, mut input| async move {
+        let mut length = [0; 8];
+        input.read_exact(&mut length).await?;
+        let mut body = Vec::with_capacity(u64::from_le_bytes(length) as usize);
+        while let Some(chunk) = input.read_chunk(usize::MAX, true).await? {
+            body.extend_from_slice(&chunk.bytes);
+        }
+        output.write_all(body.len().to_string().as_bytes()).await?;
+        Ok(output.finish()?)
+    })
+    .await
+}
+
+async fn listen<H, F>(folder: &Path, handle: H) -> Result<()>
+where
+    H: Fn(SendStream, RecvStream) -> F + Clone + Send + 'static,
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let tls = QuicServerConfig::try_from(trust::server(folder)?)?;
+    let mut config = ServerConfig::with_crypto(Arc::new(tls));
+    config.transport_config(transport());
+    let endpoint = Endpoint::server(config, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    ready(endpoint.local_addr()?);
+    let connection = endpoint.accept().await.context("closed")?.await?;
+    while let Ok((output, input)) = connection.accept_bi().await {
+        let answered = handle(output, input);
+        tokio::spawn(async move {
+            if let Err(error) = answered.await {
+                eprintln!("quinn: {error:#}");
+            }
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! What this node does for members that call it, whatever way they came.
+
+use crate::call::{self, Ask, CallHead};
+use crate::membership::{Member, Right};
+use crate::mesh::Serve;
+use crate::standing::Standing;
+use karman_types::TaskError;
+use libp2p::PeerId;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+
+/// Calls of one peer at once; one more waits in its own buffers.
+pub(crate) const CALLS_PER_PEER: usize = 256;
+/// Bodies of one peer's calls that are held at once, in KiB; the next one waits unread.
+const BODIES_PER_PEER: usize = 512 << 10;
+
+pub(crate) struct Answers {
+    standing: Arc<Standing>,
+    service: Arc<dyn Serve>,
+    places: Mutex<HashMap<PeerId, Arc<Places>>>,
+    refused: AtomicU64,
+}
+
+/// What one peer may take up.
+struct Places {
+    calls: Semaphore,
+    bodies: Semaphore,
+}
+
+impl Answers {
+    pub(crate) fn new(standing: Arc<Standing>, service: Arc<dyn Serve>) -> Self {
+        Self {
+            standing,
+            service,
+            places: Mutex::default(),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Calls that were refused for want of a right.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Answers the call on this pair of streams as soon as the peer has a place.
+    pub(crate) fn take<R, W>(self: &Arc<Self>, peer: PeerId, stream: (R, W))
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (answers, places) = (self.clone(), self.places(peer));
+        tokio::spawn(async move {
+            // A peer with too many calls waits in its own buffers: nothing is read for it.
+            let _place = places.calls.acquire().await;
+            answers.answer(peer, stream, &places).await;
+        });
+    }
+
+    fn places(&self, peer: PeerId) -> Arc<Places> {
+        let mut all = self.places.lock();
+        if !all.contains_key(&peer) {
+            all.retain(|_, places| Arc::strong_count(places) > 1);
+        }
+        let new = || {
+            Arc::new(Places {
+                calls: Semaphore::new(CALLS_PER_PEER),
+                bodies: Semaphore::new(BODIES_PER_PEER),
+            })
+        };
+        all.entry(peer).or_insert_with(new).clone()
+    }
+
+    async fn answer(
+        &self,
+        peer: PeerId,
+        stream: (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+        places: &Places,
+    ) {
+        let Some(member) = self.standing.member(&peer) else {
+            return;
+        };
+        let (service, from) = (self.service.clone(), member.clone());
+        let may = |head: &CallHead| {
+            self.may(&member, head)?;
+            service.most_input(head)
+        };
+        let room = async |body: u64| {
+            let kib = body.div_ceil(1 << 10).min(BODIES_PER_PEER as u64);
+            places.bodies.acquire_many(kib as u32).await
+        };
+        let serve = |head, request| service.serve(from, head, request);
+        if let Err(error) = call::answer(stream, may, room, serve).await {
+            tracing::debug!(%peer, %error, "a call was not answered");
+        }
+    }
+
+    fn may(&self, member: &Member, head: &CallHead) -> Result<(), TaskError> {
+        let name = head.name.parse().map_err(|_| {
+            TaskError::invalid(format!("`{}` is no name of a task", head.name)).with_field("name")
+        })?;
+        let right = match head.ask {
+            Ask::Call | Ask::Attempt { .. } | Ask::TakeOver => Right::Call(name),
+            Ask::ReadBucket => Right::BucketRead(name),
+            Ask::Deploy { .. } | Ask::Undeploy => Right::Deploy(name),
+        };
+        if member.rights.allows(&right) {
+            return Ok(());
+        }
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Err(
+            TaskError::denied(format!("node {} has no right `{right}`", member.node.short()))
+                .with_hint("`karman mesh invite --right …` gives it with the next membership"),
+        )
+    }
+}

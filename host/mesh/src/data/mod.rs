@@ -1,0 +1,13 @@
+//! The data plane: calls on a QUIC connection of their own, between nodes that reach each other directly.
+//!
+//! It knows nobody by itself: it takes calls from those whom the gate has let in, for as long as they are members, and
+//! everything that it cannot carry goes over the swarm's streams.
+
+mod outgoing;
+mod plane;
+mod tls;
+
+pub(crate) use plane::Plane;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+use quinn::SendStream;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::AsyncWrite;
+
+/// A stream that is reset when it is dropped before its end: what was not sent yet is not sent any more.
+pub(crate) struct Outgoing {
+    stream: SendStream,
+    ended: bool,
+}
+
+impl Outgoing {
+    pub(super) const fn new(stream: SendStream) -> Self {
+        Self { stream, ended: false }
+    }
+}
+
+impl AsyncWrite for Outgoing {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        AsyncWrite::poll_write(Pin::new(&mut self.stream), context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.ended = true;
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = self.stream.reset(quinn::VarInt::from_u32(0));
+        }
+    }
+}

@@ -1,0 +1,289 @@
+use super::outgoing::Outgoing;
+use super::tls;
+use crate::answers::{Answers, CALLS_PER_PEER};
+use crate::gate::GateError;
+use crate::standing::Standing;
+use libp2p::PeerId;
+use libp2p::identity::Keypair;
+use parking_lot::Mutex;
+use quinn::{
+    ClientConfig, Connection, Endpoint, Incoming, RecvStream, ServerConfig, TransportConfig, VarInt,
+};
+use std::collections::HashMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// Handshakes of others at once: strangers can begin them.
+const HANDSHAKES: usize = 64;
+/// How long a handshake may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long after an attempt the next one is made, where the node cannot be reached directly.
+const AGAIN: Duration = Duration::from_secs(30);
+/// How often connections are looked through.
+const ROUNDS: Duration = Duration::from_secs(2);
+/// How long a connection may stay that no call uses; longer than any call takes.
+const UNUSED: Duration = Duration::from_secs(600);
+/// A node that is gone is noticed after this time, and asked whether it is there after a third of it.
+const SILENCE: Duration = Duration::from_secs(12);
+/// Bytes that may be under way on one stream and on one connection: 1 Gbit/s at a round trip of 60 and 120 ms.
+const STREAM_WINDOW: u32 = 8 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+
+const NOT_ADMITTED: VarInt = VarInt::from_u32(1);
+const REPLACED: VarInt = VarInt::from_u32(2);
+const DONE: VarInt = VarInt::from_u32(3);
+
+/// The connections that carry calls.
+pub(crate) struct Plane {
+    endpoint: Endpoint,
+    client: ClientConfig,
+    standing: Arc<Standing>,
+    answers: Arc<Answers>,
+    links: Mutex<HashMap<PeerId, Link>>,
+    threads: Handle,
+}
+
+/// What connects this node with another: at most one connection that it opened itself, and one that the other opened.
+struct Link {
+    ours: Option<Connection>,
+    theirs: Option<Connection>,
+    tried: Option<Instant>,
+    used: Instant,
+}
+
+impl Plane {
+    /// Takes calls at this address, on threads of the runtime that it is called in. Where its port is taken, on another:
+    /// members are told at the gate.
+    pub(crate) fn start(
+        keypair: &Keypair,
+        at: SocketAddr,
+        standing: Arc<Standing>,
+        answers: Arc<Answers>,
+    ) -> Result<Arc<Self>, GateError> {
+        let broken = |error: std::io::Error| GateError::Broken(error.to_string());
+        let (server, client) = tls::configs(keypair)?;
+        let transport = Arc::new(transport());
+        let mut server = ServerConfig::with_crypto(Arc::new(server));
+        server.transport_config(transport.clone());
+        let mut client = ClientConfig::new(Arc::new(client));
+        client.transport_config(transport);
+        let socket = UdpSocket::bind(at)
+            .or_else(|_| UdpSocket::bind((at.ip(), 0)))
+            .map_err(broken)?;
+        let endpoint = Endpoint::new(
+            quinn::EndpointConfig::default(),
+            Some(server),
+            socket,
+            Arc::new(quinn::TokioRuntime),
+        );
+        let endpoint = endpoint.map_err(broken)?;
+        standing.takes_calls_at(endpoint.local_addr().map_err(broken)?.port());
+        let plane = Arc::new(Self {
+            endpoint,
+            client,
+            standing,
+            answers,
+            links: Mutex::default(),
+            threads: Handle::current(),
+        });
+        plane.threads.spawn(plane.clone().accept());
+        plane.threads.spawn(plane.clone().look_after());
+        Ok(plane)
+    }
+
+    /// A stream to the node, if there is a connection.
+    pub(crate) async fn open(&self, peer: &PeerId) -> Option<(RecvStream, Outgoing)> {
+        let connection = self.connection(peer)?;
+        let (output, input) = connection.open_bi().await.ok()?;
+        Some((input, Outgoing::new(output)))
+    }
+
+    /// Whether calls to the node go this way now.
+    pub(crate) fn reaches(&self, peer: &PeerId) -> bool {
+        self.links
+            .lock()
+            .get(peer)
+            .is_some_and(|link| link.live().is_some())
+    }
+
+    fn connection(&self, peer: &PeerId) -> Option<Connection> {
+        let mut links = self.links.lock();
+        let link = links.get_mut(peer)?;
+        link.used = Instant::now();
+        link.live().cloned()
+    }
+
+    /// Opens a connection to the node in the background, where it said how it is reached: no call waits for what may never
+    /// come. The node must have let this one in before.
+    pub(crate) fn want(self: &Arc<Self>, peer: PeerId) {
+        let Some(at) = self.standing.calls_at(&peer) else {
+            return;
+        };
+        let mut links = self.links.lock();
+        let link = links.entry(peer).or_default();
+        if link.live().is_some() || link.tried.is_some_and(|tried| tried.elapsed() < AGAIN) {
+            return;
+        }
+        link.tried = Some(Instant::now());
+        let plane = self.clone();
+        // Its driver runs where it is opened: on the network's threads, whoever calls.
+        self.threads.spawn(async move {
+            match timeout(PATIENCE, plane.connect(&peer, at)).await {
+                Ok(Ok(connection)) => plane.keep(peer, connection, |link| &mut link.ours),
+                Ok(Err(error)) => tracing::debug!(%peer, %error, "no direct connection for calls"),
+                Err(_) => tracing::debug!(%peer, "no direct connection for calls: no answer"),
+            }
+        });
+    }
+
+    pub(super) async fn connect(
+        &self,
+        peer: &PeerId,
+        (host, port): (String, u16),
+    ) -> Result<Connection, GateError> {
+        let broken = |error: &dyn std::fmt::Display| GateError::Broken(error.to_string());
+        let mut found = tokio::net::lookup_host((host.as_str(), port))
+            .await
+            .map_err(|error| broken(&error))?;
+        let at = found
+            .next()
+            .ok_or_else(|| broken(&format!("{host} has no address")))?;
+        let connecting = self
+            .endpoint
+            .connect_with(self.client.clone(), at, tls::SERVER)
+            .map_err(|error| broken(&error))?;
+        let connection = connecting.await.map_err(|error| broken(&error))?;
+        match tls::peer_of(&connection) {
+            Some(there) if there == *peer => Ok(connection),
+            _ => Err(GateError::Broken(format!("another node answers at {at}"))),
+        }
+    }
+
+    /// Those who ask to come in. Nothing is kept for an address that has not proved to be one while many ask.
+    async fn accept(self: Arc<Self>) {
+        let places = Arc::new(Semaphore::new(HANDSHAKES));
+        while let Some(incoming) = self.endpoint.accept().await {
+            let crowded = places.available_permits() < HANDSHAKES / 2;
+            if crowded && incoming.may_retry() {
+                let _ = incoming.retry();
+                continue;
+            }
+            let Ok(place) = places.clone().try_acquire_owned() else {
+                incoming.refuse();
+                continue;
+            };
+            let plane = self.clone();
+            self.threads.spawn(async move {
+                let admitted = timeout(PATIENCE, plane.admit(incoming)).await;
+                drop(place);
+                match admitted.unwrap_or(Err(GateError::Slow)) {
+                    Ok((peer, connection)) => plane.keep(peer, connection, |link| &mut link.theirs),
+                    Err(error) => {
+                        plane.standing.turned(&error);
+                        tracing::info!(%error, "a connection for calls was not let in");
+                    }
+                }
+            });
+        }
+    }
+
+    async fn admit(&self, incoming: Incoming) -> Result<(PeerId, Connection), GateError> {
+        let connection = incoming
+            .await
+            .map_err(|error| GateError::Broken(error.to_string()))?;
+        let peer = tls::peer_of(&connection);
+        match peer.filter(|peer| self.standing.member(peer).is_some()) {
+            Some(peer) => Ok((peer, connection)),
+            None => {
+                connection.close(NOT_ADMITTED, GateError::NotAdmitted.to_string().as_bytes());
+                Err(GateError::NotAdmitted)
+            }
+        }
+    }
+
+    /// Keeps a connection, and answers the calls that come on it. A newer one takes the place of an older.
+    fn keep(
+        self: &Arc<Self>,
+        peer: PeerId,
+        connection: Connection,
+        slot: fn(&mut Link) -> &mut Option<Connection>,
+    ) {
+        let mut links = self.links.lock();
+        let link = links.entry(peer).or_default();
+        link.used = Instant::now();
+        if let Some(older) = slot(link).replace(connection.clone()) {
+            older.close(REPLACED, b"a newer connection took its place");
+        }
+        self.threads.spawn(self.clone().serve(peer, connection));
+    }
+
+    async fn serve(self: Arc<Self>, peer: PeerId, connection: Connection) {
+        while let Ok((output, input)) = connection.accept_bi().await {
+            if let Some(link) = self.links.lock().get_mut(&peer) {
+                link.used = Instant::now();
+            }
+            self.answers.take(peer, (input, Outgoing::new(output)));
+        }
+    }
+
+    /// Ends the connections of those who are members no longer, and those that nobody uses.
+    async fn look_after(self: Arc<Self>) {
+        let mut rounds = interval(ROUNDS);
+        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            rounds.tick().await;
+            self.links.lock().retain(|peer, link| {
+                if self.standing.member(peer).is_none() {
+                    link.close(NOT_ADMITTED, GateError::NotAdmitted.to_string().as_bytes());
+                } else if link.used.elapsed() > UNUSED {
+                    link.close(DONE, b"not used");
+                }
+                link.live().is_some() || link.tried.is_some_and(|tried| tried.elapsed() < AGAIN)
+            });
+        }
+    }
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            ours: None,
+            theirs: None,
+            tried: None,
+            used: Instant::now(),
+        }
+    }
+}
+
+impl Link {
+    fn live(&self) -> Option<&Connection> {
+        let both = [&self.ours, &self.theirs];
+        both.into_iter()
+            .flatten()
+            .find(|connection| connection.close_reason().is_none())
+    }
+
+    fn close(&mut self, code: VarInt, why: &[u8]) {
+        for connection in [self.ours.take(), self.theirs.take()].into_iter().flatten() {
+            connection.close(code, why);
+        }
+    }
+}
+
+fn transport() -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(CALLS_PER_PEER as u32))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .datagram_receive_buffer_size(None)
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
+        .send_window(u64::from(CONNECTION_WINDOW))
+        .keep_alive_interval(Some(SILENCE / 3))
+        .max_idle_timeout(SILENCE.try_into().ok());
+    transport
+}

@@ -1,0 +1,144 @@
+use super::Plane;
+use crate::answers::Answers;
+use crate::call::{CallHead, RemoteReport};
+use crate::membership::{Issuer, Member, RootKey, Terms};
+use crate::mesh::Serve;
+use crate::standing::Standing;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use karman_store::Store;
+use karman_types::{Offer, TaskError, TaskRequest, TaskResponse, Tier};
+use libp2p::PeerId;
+use libp2p::identity::Keypair;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Does nothing for anybody.
+struct Idle;
+
+impl Serve for Idle {
+    fn most_input(&self, _: &CallHead) -> Result<u64, TaskError> {
+        Ok(0)
+    }
+
+    fn serve(
+        &self,
+        _: Arc<Member>,
+        _: CallHead,
+        _: TaskRequest,
+    ) -> BoxFuture<'static, Result<(TaskResponse, RemoteReport), TaskError>> {
+        async { Err(TaskError::unavailable("idle")) }.boxed()
+    }
+
+    fn offer(&self) -> Option<Offer> {
+        None
+    }
+}
+
+/// A node that has only its data plane: whom it knows, the test says.
+struct Node {
+    id: PeerId,
+    plane: Arc<Plane>,
+    standing: Arc<Standing>,
+    _folder: TempDir,
+}
+
+impl Node {
+    fn start(root: &RootKey) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let keypair = Keypair::ed25519_from_bytes(*store.node_key().seed()).unwrap();
+        let standing = Arc::new(Standing::open(store, Tier::Edge, None, Some(Issuer::root(root))).unwrap());
+        let answers = Arc::new(Answers::new(standing.clone(), Arc::new(Idle)));
+        let at = "127.0.0.1:0".parse().unwrap();
+        Self {
+            id: keypair.public().to_peer_id(),
+            plane: Plane::start(&keypair, at, standing.clone(), answers).unwrap(),
+            standing,
+            _folder: folder,
+        }
+    }
+
+    /// Lets the other in, as the gate would have.
+    fn knows(&self, other: &Self, root: &RootKey, port: u16) {
+        let now = self.standing.now();
+        let later = now.after(Duration::from_secs(3600));
+        let terms = Terms::usual(Tier::Edge, later);
+        let key = other.standing.public_key();
+        let membership = Issuer::root(root).issue(&key, &terms, now).unwrap();
+        let member = self.standing.verify(&membership, &key).unwrap();
+        self.standing
+            .admitted(other.id, member, Some(("127.0.0.1".into(), port)));
+    }
+
+    fn port(&self) -> u16 {
+        self.standing.calls_port().unwrap()
+    }
+}
+
+async fn until(is: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is() {
+        assert!(started.elapsed() < Duration::from_secs(10), "it does not come");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_are_let_in_and_strangers_counted() {
+    let root = RootKey::generate().unwrap();
+    let (node, member, stranger) = (Node::start(&root), Node::start(&root), Node::start(&root));
+    node.knows(&member, &root, member.port());
+    for asks in [&member, &stranger] {
+        asks.knows(&node, &root, node.port());
+        asks.plane.want(node.id);
+    }
+    until(|| node.plane.reaches(&member.id) && member.plane.reaches(&node.id)).await;
+    assert!(member.plane.open(&node.id).await.is_some());
+    until(|| node.standing.turned_away() == 1).await;
+    until(|| !stranger.plane.reaches(&node.id)).await;
+    assert!(!node.plane.reaches(&stranger.id));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_node_at_that_address_is_not_taken_for_it() {
+    let root = RootKey::generate().unwrap();
+    let (node, other, asks) = (Node::start(&root), Node::start(&root), Node::start(&root));
+    other.knows(&asks, &root, asks.port());
+    let at = ("127.0.0.1".into(), other.port());
+    let refused = asks.plane.connect(&node.id, at).await.unwrap_err();
+    assert!(refused.to_string().contains("another node answers"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_waits_for_a_port_that_is_blocked() {
+    let root = RootKey::generate().unwrap();
+    let (node, asks) = (Node::start(&root), Node::start(&root));
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    asks.knows(&node, &root, silent.local_addr().unwrap().port());
+    let started = Instant::now();
+    for _ in 0..1_000 {
+        asks.plane.want(node.id);
+        assert!(asks.plane.open(&node.id).await.is_none());
+    }
+    assert!(started.elapsed() < Duration::from_secs(1));
+    // One attempt was made for all of them.
+    let mut packet = [0; 2048];
+    let (_, from) = silent.recv_from(&mut packet).unwrap();
+    assert_eq!(from.port(), asks.port());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_membership_that_is_over_ends_the_connection() {
+    let root = RootKey::generate().unwrap();
+    let (node, member) = (Node::start(&root), Node::start(&root));
+    node.knows(&member, &root, member.port());
+    member.knows(&node, &root, node.port());
+    member.plane.want(node.id);
+    until(|| node.plane.reaches(&member.id)).await;
+    node.standing.revoke(&member.standing.public_key()).unwrap();
+    until(|| !node.plane.reaches(&member.id) && !member.plane.reaches(&node.id)).await;
+    assert!(node.standing.member(&member.id).is_none());
+}

@@ -1,0 +1,145 @@
+//! Nodes that echo what they are called with.
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use karman_mesh::membership::{Invitation, Issuer, Member, RootKey, Terms, UnixTime};
+use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, Multiaddr, RemoteReport, Serve, Standing};
+use karman_store::Store;
+use karman_types::{NodeId, Offer, OfferedTask, TaskError, TaskId, TaskRequest, TaskResponse, Tier};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
+
+/// Answers a call with its own body, and a call of `slow` never.
+struct Echo {
+    node: NodeId,
+    /// Calls of `slow` that wait.
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Counts one for as long as it is there.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Serve for Echo {
+    fn most_input(&self, _: &CallHead) -> Result<u64, TaskError> {
+        Ok(64 << 20)
+    }
+
+    fn serve(
+        &self,
+        _: Arc<Member>,
+        head: CallHead,
+        request: TaskRequest,
+    ) -> BoxFuture<'static, Result<(TaskResponse, RemoteReport), TaskError>> {
+        if head.name == "slow" {
+            let waits = Counted::new(&self.waiting);
+            return async move {
+                let _waits = waits;
+                std::future::pending().await
+            }
+            .boxed();
+        }
+        let response = TaskResponse {
+            body: request.body,
+            ..TaskResponse::default()
+        };
+        async { Ok((response, RemoteReport::default())) }.boxed()
+    }
+
+    fn offer(&self) -> Option<Offer> {
+        Some(Offer {
+            node: self.node,
+            tier: Tier::Edge,
+            cores: 1,
+            memory: 1 << 30,
+            tasks: vec![OfferedTask {
+                name: "vision/echo".into(),
+                version: semver::Version::new(0, 1, 0),
+                id: karman_types::Digest::of(b"echo"),
+            }],
+            models: Vec::new(),
+        })
+    }
+}
+
+pub(crate) struct Node {
+    pub(crate) mesh: Mesh,
+    #[allow(dead_code, reason = "not every test has calls that wait")]
+    pub(crate) waiting: Arc<AtomicUsize>,
+    _folder: TempDir,
+}
+
+pub(crate) fn start(invitation: Option<Invitation>, root: Option<&RootKey>) -> Node {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let (id, seed) = (store.node_key().id(), *store.node_key().seed());
+    let entrances = invitation.iter().flat_map(|invitation| invitation.addresses());
+    let options = MeshOptions {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        entrances: entrances.map(|address| address.parse().unwrap()).collect(),
+        find_neighbours: false,
+    };
+    let standing = Standing::open(store, Tier::Edge, invitation, root.map(Issuer::root)).unwrap();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let echo = Echo {
+        node: id,
+        waiting: waiting.clone(),
+    };
+    let mesh = Mesh::start(options, &seed, Arc::new(standing), Arc::new(echo)).unwrap();
+    Node {
+        mesh,
+        waiting,
+        _folder: folder,
+    }
+}
+
+pub(crate) async fn addresses(node: &Node) -> Vec<Multiaddr> {
+    let started = Instant::now();
+    loop {
+        let addresses = node.mesh.addresses().await;
+        if addresses.len() == 2 {
+            return addresses;
+        }
+        assert!(started.elapsed() < Duration::from_secs(10), "it does not listen");
+        tokio::task::yield_now().await;
+    }
+}
+
+pub(crate) fn invite(root: &RootKey, addresses: &[Multiaddr]) -> Invitation {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = UnixTime::from_seconds(now);
+    let later = now.after(Duration::from_secs(3600));
+    let addresses = addresses.iter().map(ToString::to_string).collect();
+    Issuer::root(root)
+        .invite(&Terms::usual(Tier::Edge, later), later, None, addresses, now)
+        .unwrap()
+}
+
+/// A call of this task.
+pub(crate) fn head(name: &str) -> CallHead {
+    CallHead {
+        ask: Ask::Call,
+        name: name.into(),
+        task: TaskId::from_parts(0, 1),
+        attempt: 1,
+        idempotency_key: None,
+        within_ms: Some(30_000),
+        chain: Vec::new(),
+        content_type: String::new(),
+        metadata: Vec::new(),
+    }
+}
