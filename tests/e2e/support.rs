@@ -95,7 +95,11 @@ impl Home {
 
     /// Starts a server (`serve …`, `node up …`) and waits until it says that it answers.
     pub(crate) fn start<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Server {
-        let mut command = self.command(arguments);
+        self.started(self.command(arguments))
+    }
+
+    /// Starts a server by this command.
+    pub(crate) fn started(&self, mut command: Command) -> Server {
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

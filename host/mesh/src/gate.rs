@@ -40,6 +40,9 @@ pub enum GateError {
     /// The other side did not let us in.
     #[error("the other side refused us: {0}")]
     Refused(String),
+    /// The other side is no issuer: it can neither admit this node nor judge its invitation.
+    #[error("the other side admits nobody: it is no issuer")]
+    NoJudge,
     /// The other side speaks another version of the protocol.
     #[error(
         "the other side speaks version {theirs} of the protocol, this node {PROTOCOL}: update the older of the two"
@@ -76,8 +79,16 @@ struct Hello {
     version: u16,
     credential: Credential,
     revocations: [u8; 32],
+    about: About,
+}
+
+/// What a node tells of itself besides who it is.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct About {
     /// The port where it takes calls directly.
-    calls: Option<u16>,
+    pub(crate) calls: Option<u16>,
+    /// Drawn when it was started: another one tells that all connections before are dead.
+    pub(crate) run: u64,
 }
 
 /// What a node shows at the gate.
@@ -91,14 +102,15 @@ pub(crate) enum Credential {
 enum Reply {
     Welcome(Box<Welcome>),
     Refused(String),
+    /// An invitation was shown to a node that cannot redeem it. Another one can.
+    NoIssuer,
 }
 
 #[derive(Deserialize, Serialize)]
 struct Welcome {
     version: u16,
     membership: ByteBuf,
-    /// The port where we take calls directly.
-    calls: Option<u16>,
+    about: About,
     /// A membership for the caller: its first, or its next.
     granted: Option<ByteBuf>,
     revocations: [u8; 32],
@@ -158,9 +170,8 @@ pub(crate) async fn admit(
     });
     let member = exchanged.await.map_err(|_| GateError::Slow).and_then(|done| done);
     match member {
-        Ok((member, calls)) => {
-            let calls = calls.and_then(|port| Some((host_of(&endpoint)?, port)));
-            standing.admitted(peer, member, calls);
+        Ok((member, about)) => {
+            standing.admitted(peer, member, about, host_of(&endpoint));
             Ok((peer, muxer))
         }
         Err(error) => {
@@ -176,7 +187,7 @@ async fn exchange(
     peer: PeerId,
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     speaks_first: bool,
-) -> Result<(Member, Option<u16>), GateError> {
+) -> Result<(Member, About), GateError> {
     let key = key_of(&peer).ok_or_else(|| GateError::Broken("the peer's key is no Ed25519 key".into()))?;
     let done = match speaks_first {
         true => knock(standing, &key, &mut stream).await,
@@ -190,18 +201,19 @@ async fn knock(
     standing: &Standing,
     key: &[u8; 32],
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-) -> Result<(Member, Option<u16>), GateError> {
+) -> Result<(Member, About), GateError> {
     let hello = Hello {
         version: PROTOCOL,
         credential: standing.credential().ok_or(GateError::Stranger)?,
         revocations: standing.revocations_digest(),
-        calls: standing.calls_port(),
+        about: standing.about(),
     };
     HELLO.write(stream, &hello).await?;
     flush(stream).await?;
     let welcome = match WELCOME.read(stream).await? {
         Reply::Welcome(welcome) => welcome,
         Reply::Refused(why) => return Err(GateError::Refused(why)),
+        Reply::NoIssuer => return Err(GateError::NoJudge),
     };
     if welcome.version != PROTOCOL {
         return Err(GateError::Version {
@@ -220,18 +232,19 @@ async fn knock(
     };
     WELCOME.write(stream, &thanks).await?;
     flush(stream).await?;
-    Ok((member, welcome.calls))
+    Ok((member, welcome.about))
 }
 
 async fn open(
     standing: &Standing,
     key: &[u8; 32],
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-) -> Result<(Member, Option<u16>), GateError> {
+) -> Result<(Member, About), GateError> {
     let hello: Hello = HELLO.read(stream).await?;
     let answer = welcome(standing, key, &hello);
     let (member, reply) = match answer {
         Ok((member, welcome)) => (Ok(member), Reply::Welcome(Box::new(welcome))),
+        Err(GateError::NoIssuer) => (Err(GateError::NoIssuer), Reply::NoIssuer),
         Err(error) => {
             let why = error.to_string();
             (Err(error), Reply::Refused(why))
@@ -250,7 +263,7 @@ async fn open(
     if let Some(revoked) = &thanks.revoked {
         standing.learn(revoked)?;
     }
-    Ok((member, hello.calls))
+    Ok((member, hello.about))
 }
 
 /// Leaves who was refused the time to read why: closing at once would take the reason along.
@@ -281,7 +294,7 @@ fn welcome(standing: &Standing, key: &[u8; 32], hello: &Hello) -> Result<(Member
     let welcome = Welcome {
         version: PROTOCOL,
         membership: ByteBuf::from(standing.membership().ok_or(GateError::Stranger)?.encode()),
-        calls: standing.calls_port(),
+        about: standing.about(),
         granted: granted.map(|membership| ByteBuf::from(membership.encode())),
         revocations: ours,
         revoked: (hello.revocations != ours).then(|| standing.revocations()),

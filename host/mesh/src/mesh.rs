@@ -29,6 +29,8 @@ const CALL: StreamProtocol = StreamProtocol::new("/karman/call/1");
 const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/1");
 /// How long a node may take to say what it offers, or to take a stream.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a stream is opened again that nobody took.
+const MOST_TRIES: usize = 5;
 /// What a caller takes as an answer where it did not say.
 const MOST_ANSWER: u64 = 1 << 30;
 /// How much longer than its time left a call may take to say that the time is over.
@@ -285,15 +287,18 @@ impl Mesh {
     /// # Errors
     /// `unavailable` when it cannot be reached.
     pub async fn reach(&self, id: PeerId) -> Result<Arc<Offer>, TaskError> {
-        let stream = self.stream(id, OFFER).await?;
-        let said = tokio::time::timeout(PATIENCE, offer::ask(stream.compat())).await;
-        match said {
-            Ok(Ok(offer)) if offer.node == node_of(&id) => Ok(self.0.peers.offered(id, offer)),
-            // A node speaks for itself only.
-            Ok(Ok(_)) => Err(unreachable(id, "it speaks for another node")),
-            Ok(Err(error)) => Err(unreachable(id, &error.to_string())),
-            Err(_) => Err(unreachable(id, "it does not answer")),
+        let mut last = unreachable(id, "it does not answer");
+        for _ in 0..MOST_TRIES {
+            let stream = self.stream(id, OFFER).await?;
+            match tokio::time::timeout(PATIENCE, offer::ask(stream.compat())).await {
+                Ok(Ok(offer)) if offer.node == node_of(&id) => return Ok(self.0.peers.offered(id, offer)),
+                // A node speaks for itself only.
+                Ok(Ok(_)) => return Err(unreachable(id, "it speaks for another node")),
+                Ok(Err(error)) => last = unreachable(id, &error.to_string()),
+                Err(_) => return Err(last),
+            }
         }
+        Err(last)
     }
 
     async fn find(&self, keys: impl IntoIterator<Item = RecordKey>) -> HashSet<PeerId> {
@@ -349,21 +354,12 @@ impl Mesh {
         let within = head.within();
         let name = head.name.clone();
         let asked = async {
-            let direct = match &self.0.plane {
-                Some(plane) => plane.open(&node).await,
-                None => None,
-            };
-            match direct {
-                Some(stream) => call::ask(stream, head, body, MOST_ANSWER).await,
-                None => {
-                    let stream = split(self.stream(node, CALL).await?.compat());
-                    // The stream stands, so the other side has let this one in.
-                    if let Some(plane) = &self.0.plane {
-                        plane.want(node);
-                    }
-                    call::ask(stream, head, body, MOST_ANSWER).await
-                }
+            if let Some(plane) = &self.0.plane
+                && let Some(stream) = plane.open(&node).await
+            {
+                return call::ask(stream, head, body, MOST_ANSWER).await;
             }
+            self.call_over_swarm(node, head, body).await
         };
         match within {
             None => asked.await,
@@ -376,6 +372,28 @@ impl Mesh {
                     )))
                 }),
         }
+    }
+}
+
+impl Mesh {
+    async fn call_over_swarm(
+        &self,
+        node: PeerId,
+        head: CallHead,
+        body: Bytes,
+    ) -> Result<(TaskResponse, RemoteReport), TaskError> {
+        for _ in 0..MOST_TRIES {
+            let stream = split(self.stream(node, CALL).await?.compat());
+            // The stream stands, so the other side has let this one in.
+            if let Some(plane) = &self.0.plane {
+                plane.want(node);
+            }
+            let asked = call::ask_if_taken(stream, head.clone(), body.clone(), MOST_ANSWER);
+            if let Some(answer) = asked.await? {
+                return Ok(answer);
+            }
+        }
+        Err(unreachable(node, "it takes no calls"))
     }
 }
 
@@ -407,7 +425,13 @@ async fn answer_calls(answers: Arc<Answers>, plane: Option<Arc<Plane>>, mut call
         if let Some(plane) = &plane {
             plane.want(peer);
         }
-        answers.take(peer, split(stream.compat()));
+        let answers = answers.clone();
+        tokio::spawn(async move {
+            let (input, mut output) = split(stream.compat());
+            if call::take(&mut output).await.is_ok() {
+                answers.take(peer, (input, output));
+            }
+        });
     }
 }
 

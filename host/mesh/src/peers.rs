@@ -5,6 +5,7 @@ use karman_types::Offer;
 use libp2p::PeerId;
 use libp2p::core::ConnectedPoint;
 use libp2p::multiaddr::Protocol;
+use libp2p::swarm::ConnectionId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -17,8 +18,8 @@ const FRESH: Duration = Duration::from_secs(5);
 /// Nodes that are remembered after they have gone.
 const MOST_REMEMBERED: usize = 4096;
 
-/// How a node is reached.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+/// How a node is reached; the better path comes first.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Path {
     /// QUIC over UDP.
@@ -66,12 +67,30 @@ pub struct Peer {
     pub path: Option<Path>,
     /// Whether calls go over a connection of their own now, beside the swarm.
     pub direct_calls: bool,
+    /// Why the path is no better one, as far as that is known.
+    pub obstacle: Option<String>,
+    /// Every connection with it.
+    ways: Vec<(ConnectionId, Path)>,
+    /// Which of its runs these are with.
+    run: Option<u64>,
     /// The last round trip measured.
     pub round_trip: Option<Duration>,
     /// When it was last heard of.
     pub last_seen: Instant,
     /// What it offered when it was last asked, and when that was.
     pub offer: Option<(Arc<Offer>, Instant)>,
+}
+
+impl Peer {
+    /// Of all ways the best is the path.
+    fn choose(&mut self) {
+        let best = self.ways.iter().map(|(_, path)| *path).min();
+        if best != self.path {
+            self.path = best;
+            // Both were measured and found on another path.
+            (self.obstacle, self.round_trip) = (None, None);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -86,33 +105,76 @@ impl Peers {
         self.peers.lock().values().cloned().collect()
     }
 
-    pub(crate) fn connected(&self, id: PeerId, path: Path, member: Option<Arc<Member>>) {
+    /// A connection more; a better path does not give way to a worse one that came later. Connections with an earlier run of the
+    /// node are answered: nobody is at their other end.
+    pub(crate) fn connected(
+        &self,
+        id: PeerId,
+        way: (ConnectionId, Path),
+        member: Option<Arc<Member>>,
+        run: Option<u64>,
+    ) -> Vec<ConnectionId> {
+        let mut dead = Vec::new();
         self.change(id, |peer| {
-            // A better path does not give way to a worse one that came later.
-            let better = |now: Path| match (now, path) {
-                (Path::Direct, _) => Path::Direct,
-                (now, Path::Relayed) => now,
-                _ => path,
-            };
-            peer.path = Some(peer.path.map_or(path, better));
+            if peer.run != run {
+                dead = peer.ways.drain(..).map(|(connection, _)| connection).collect();
+                peer.run = run;
+            }
+            peer.ways.push(way);
+            peer.choose();
             peer.member = member;
         });
         self.arrivals.send_modify(|arrivals| *arrivals += 1);
+        dead
     }
 
     pub(crate) fn arrivals(&self) -> watch::Receiver<u64> {
         self.arrivals.subscribe()
     }
 
-    pub(crate) fn disconnected(&self, id: &PeerId) {
+    pub(crate) fn disconnected(&self, id: &PeerId, connection: ConnectionId) {
         self.change(*id, |peer| {
-            peer.path = None;
-            peer.round_trip = None;
+            peer.ways.retain(|(way, _)| *way != connection);
+            peer.choose();
         });
     }
 
-    pub(crate) fn measured(&self, id: &PeerId, round_trip: Duration) {
-        self.change(*id, |peer| peer.round_trip = Some(round_trip));
+    pub(crate) fn measured(&self, id: &PeerId, connection: ConnectionId, round_trip: Duration) {
+        self.change(*id, |peer| {
+            if peer
+                .ways
+                .contains(&(connection, peer.path.unwrap_or(Path::Relayed)))
+            {
+                peer.round_trip = Some(round_trip);
+            }
+        });
+    }
+
+    pub(crate) fn round_trip(&self, id: &PeerId) -> Option<Duration> {
+        self.peers.lock().get(id)?.round_trip
+    }
+
+    pub(crate) fn path(&self, id: &PeerId) -> Option<Path> {
+        self.peers.lock().get(id)?.path
+    }
+
+    /// Whether this connection with the node goes over a third one.
+    pub(crate) fn is_relayed(&self, id: &PeerId, connection: ConnectionId) -> bool {
+        let peers = self.peers.lock();
+        peers
+            .get(id)
+            .is_some_and(|peer| peer.ways.contains(&(connection, Path::Relayed)))
+    }
+
+    /// A better path was tried and did not come about.
+    pub(crate) fn obstructed(&self, id: &PeerId, why: &str) {
+        self.change(*id, |peer| {
+            peer.obstacle = match peer.path {
+                Some(Path::Tcp) => Some(format!("UDP does not pass: {why}")),
+                Some(Path::Relayed) => Some(format!("hole punching failed: {why}")),
+                Some(Path::Direct) | None => None,
+            };
+        });
     }
 
     pub(crate) fn offered(&self, id: PeerId, offer: Offer) -> Arc<Offer> {
@@ -146,6 +208,9 @@ impl Peers {
             member: None,
             path: None,
             direct_calls: false,
+            obstacle: None,
+            ways: Vec::new(),
+            run: None,
             round_trip: None,
             last_seen: Instant::now(),
             offer: None,

@@ -1,6 +1,6 @@
 //! What this node is in its mesh, and whom it has let in. What changes is in the store before it counts.
 
-use crate::gate::{Credential, GateError};
+use crate::gate::{About, Credential, GateError};
 use crate::membership::{
     Invitation, Issuer, Member, Membership, MembershipError, MeshKey, Revocations, Right, Rights, Terms,
     UnixTime,
@@ -40,6 +40,8 @@ pub struct Standing {
     members: Mutex<HashMap<PeerId, Admitted>>,
     calls: OnceLock<u16>,
     floor: AtomicU64,
+    /// Tells this run of the node from others.
+    run: u64,
     turned_away: AtomicU64,
     refusal: Mutex<Option<String>>,
 }
@@ -83,6 +85,7 @@ impl Standing {
             members: Mutex::default(),
             calls: OnceLock::new(),
             floor: AtomicU64::new(store.mesh().time_floor(0)?),
+            run: fastrand::u64(..),
             turned_away: AtomicU64::new(0),
             refusal: Mutex::default(),
             store,
@@ -182,9 +185,17 @@ impl Standing {
         self.members.lock().get(peer)?.calls.clone()
     }
 
-    /// The port where this node takes calls directly.
-    pub(crate) fn calls_port(&self) -> Option<u16> {
-        self.calls.get().copied()
+    /// Which run of the member is connected.
+    pub(crate) fn run_of(&self, peer: &PeerId) -> Option<u64> {
+        Some(self.members.lock().get(peer)?.run)
+    }
+
+    /// What this node tells of itself at the gate.
+    pub(crate) fn about(&self) -> About {
+        About {
+            calls: self.calls.get().copied(),
+            run: self.run,
+        }
     }
 
     pub(crate) fn takes_calls_at(&self, port: u16) {
@@ -303,13 +314,18 @@ impl Standing {
         Ok(())
     }
 
-    /// Lets a member in; `calls` is where it takes calls directly, if this connection tells.
-    pub(crate) fn admitted(&self, peer: PeerId, member: Member, calls: Option<(String, u16)>) {
+    /// Lets a member in; `host` is where it is, if UDP passes between the two.
+    pub(crate) fn admitted(&self, peer: PeerId, member: Member, about: About, host: Option<String>) {
         let mut members = self.members.lock();
-        let before = members.remove(&peer).and_then(|before| before.calls);
-        let calls = calls.or(before);
-        let member = Arc::new(member);
-        members.insert(peer, Admitted { member, calls });
+        // Over a connection that does not tell, it is where it was, unless it was started again.
+        let before = members.remove(&peer).filter(|before| before.run == about.run);
+        let calls = host.zip(about.calls).or_else(|| before?.calls);
+        let admitted = Admitted {
+            member: Arc::new(member),
+            calls,
+            run: about.run,
+        };
+        members.insert(peer, admitted);
     }
 
     pub(crate) fn turned(&self, error: &GateError) {
@@ -337,6 +353,8 @@ struct Admitted {
     member: Arc<Member>,
     /// Host and port where it takes calls directly.
     calls: Option<(String, u16)>,
+    /// Which of its runs it is.
+    run: u64,
 }
 
 /// What the holder of the root key may do.

@@ -3,8 +3,10 @@ use crate::run::{has, program, quiet};
 use anyhow::{Result, bail};
 
 /// Programs that tests and guests run, with the Debian packages that bring them.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 6] = [
     ("docker-registry", "docker-registry"),
+    ("ip", "iproute2"),
+    ("nft", "nftables"),
     ("node", "nodejs"),
     ("npm", "npm"),
     ("python3", "python3"),
@@ -12,7 +14,7 @@ const PROGRAMS: [(&str, &str); 4] = [
 
 pub(crate) const DEBIAN: Step = Step {
     name: "programs",
-    recipe: "docker-registry nodejs npm python3",
+    recipe: "docker-registry iproute2 nftables nodejs npm python3",
     missing: || !missing().is_empty(),
     install: || install(&missing()),
 };

@@ -53,6 +53,8 @@ struct Link {
     theirs: Option<Connection>,
     tried: Option<Instant>,
     used: Instant,
+    /// With which run of the other node.
+    run: Option<u64>,
 }
 
 impl Plane {
@@ -113,6 +115,7 @@ impl Plane {
     fn connection(&self, peer: &PeerId) -> Option<Connection> {
         let mut links = self.links.lock();
         let link = links.get_mut(peer)?;
+        link.leave_earlier(self.standing.run_of(peer));
         link.used = Instant::now();
         link.live().cloned()
     }
@@ -125,6 +128,7 @@ impl Plane {
         };
         let mut links = self.links.lock();
         let link = links.entry(peer).or_default();
+        link.leave_earlier(self.standing.run_of(&peer));
         if link.live().is_some() || link.tried.is_some_and(|tried| tried.elapsed() < AGAIN) {
             return;
         }
@@ -214,6 +218,7 @@ impl Plane {
     ) {
         let mut links = self.links.lock();
         let link = links.entry(peer).or_default();
+        link.leave_earlier(self.standing.run_of(&peer));
         link.used = Instant::now();
         if let Some(older) = slot(link).replace(connection.clone()) {
             older.close(REPLACED, b"a newer connection took its place");
@@ -237,6 +242,7 @@ impl Plane {
         loop {
             rounds.tick().await;
             self.links.lock().retain(|peer, link| {
+                link.leave_earlier(self.standing.run_of(peer));
                 if self.standing.member(peer).is_none() {
                     link.close(NOT_ADMITTED, GateError::NotAdmitted.to_string().as_bytes());
                 } else if link.used.elapsed() > UNUSED {
@@ -255,6 +261,7 @@ impl Default for Link {
             theirs: None,
             tried: None,
             used: Instant::now(),
+            run: None,
         }
     }
 }
@@ -265,6 +272,14 @@ impl Link {
         both.into_iter()
             .flatten()
             .find(|connection| connection.close_reason().is_none())
+    }
+
+    /// Ends connections with a run of the other node before this one: it does not answer on them any more.
+    fn leave_earlier(&mut self, run: Option<u64>) {
+        if run.is_some() && self.run != run {
+            self.close(REPLACED, b"the node was started again");
+            (self.run, self.tried) = (run, None);
+        }
     }
 
     fn close(&mut self, code: VarInt, why: &[u8]) {

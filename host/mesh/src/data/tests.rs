@@ -69,12 +69,19 @@ impl Node {
         let key = other.standing.public_key();
         let membership = Issuer::root(root).issue(&key, &terms, now).unwrap();
         let member = self.standing.verify(&membership, &key).unwrap();
-        self.standing
-            .admitted(other.id, member, Some(("127.0.0.1".into(), port)));
+        self.standing.admitted(
+            other.id,
+            member,
+            crate::gate::About {
+                calls: Some(port),
+                run: 1,
+            },
+            Some("127.0.0.1".into()),
+        );
     }
 
     fn port(&self) -> u16 {
-        self.standing.calls_port().unwrap()
+        self.standing.about().calls.unwrap()
     }
 }
 

@@ -1,18 +1,20 @@
 //! The protocols that members speak with one another.
 
+use super::relays;
+use super::streams::Streams;
 use crate::gate::PROTOCOL;
 use libp2p::identity::Keypair;
 use libp2p::kad::store::{MemoryStore, MemoryStoreConfig};
 use libp2p::swarm::NetworkBehaviour;
 use libp2p::swarm::behaviour::toggle::Toggle;
-use libp2p::{StreamProtocol, connection_limits, identify, kad, mdns, ping};
+use libp2p::{StreamProtocol, autonat, connection_limits, dcutr, identify, kad, mdns, ping, relay};
 use std::time::Duration;
 
 /// Our own name: nodes of other networks are none of ours.
-const KADEMLIA: StreamProtocol = StreamProtocol::new("/karman/kad/1");
+pub(super) const KADEMLIA: StreamProtocol = StreamProtocol::new("/karman/kad/1");
 /// Connections at once, in all and with one peer.
 const MOST_CONNECTIONS: u32 = 1024;
-const MOST_PER_PEER: u32 = 4;
+const MOST_PER_PEER: u32 = 8;
 /// Connections whose first exchange is under way.
 const MOST_PENDING: u32 = 128;
 /// Offers that this node announces.
@@ -22,6 +24,8 @@ const PROVIDED_FOR: Duration = Duration::from_secs(2 * 3600);
 const TOLD_EVERY: Duration = Duration::from_secs(1800);
 const QUERY_PATIENCE: Duration = Duration::from_secs(8);
 const PING_EVERY: Duration = Duration::from_secs(15);
+/// Nodes whose addresses are kept after they have gone.
+const MOST_KNOWN: usize = 1024;
 
 #[derive(NetworkBehaviour)]
 pub(crate) struct Behaviour {
@@ -30,11 +34,16 @@ pub(crate) struct Behaviour {
     mdns: Toggle<mdns::tokio::Behaviour>,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
-    pub(crate) streams: libp2p_stream::Behaviour,
+    pub(crate) streams: Streams,
+    relay: relay::Behaviour,
+    relayed: relay::client::Behaviour,
+    pub(crate) punch: dcutr::Behaviour,
+    pub(crate) reachable: autonat::v2::client::Behaviour,
+    reaching: autonat::v2::server::Behaviour,
 }
 
 impl Behaviour {
-    pub(crate) fn new(keypair: &Keypair, find_neighbours: bool) -> Self {
+    pub(crate) fn new(keypair: &Keypair, find_neighbours: bool, relayed: relay::client::Behaviour) -> Self {
         let id = keypair.public().to_peer_id();
         let limits = connection_limits::ConnectionLimits::default()
             .with_max_pending_incoming(Some(MOST_PENDING))
@@ -58,6 +67,10 @@ impl Behaviour {
                 .ok(),
             false => None,
         };
+        // Every node would relay; others ask those that serve the DHT, for they can be reached. Changing the status later
+        // would tell relayed connections of it too, whose handlers take no such message and panic.
+        let mut relay = relay::Behaviour::new(id, relays::limits());
+        relay.set_status(Some(relay::Status::Enable));
         let version = format!("/karman/{PROTOCOL}");
         let agent = concat!("karman/", env!("CARGO_PKG_VERSION")).to_owned();
         Self {
@@ -67,10 +80,17 @@ impl Behaviour {
             identify: identify::Behaviour::new(
                 identify::Config::new(version, keypair.public())
                     .with_agent_version(agent)
+                    .with_cache_size(MOST_KNOWN)
+                    .with_hide_listen_addrs(true)
                     .with_push_listen_addr_updates(true),
             ),
             ping: ping::Behaviour::new(ping::Config::new().with_interval(PING_EVERY)),
-            streams: libp2p_stream::Behaviour::new(),
+            streams: Streams::new(),
+            relay,
+            relayed,
+            punch: dcutr::Behaviour::new(id),
+            reachable: autonat::v2::client::Behaviour::default(),
+            reaching: autonat::v2::server::Behaviour::default(),
         }
     }
 }

@@ -1,26 +1,27 @@
 //! The loop that owns the swarm: orders come in, events of the network change the book of peers.
 
 use super::behaviour::{Behaviour, BehaviourEvent};
+use super::reach::{Reach, ip_of};
+use super::relays::{Relays, is_circuit};
 use super::transport::gated;
 use crate::gate::GateError;
-use crate::peers::{Path, Peers};
+use crate::peers::Peers;
 use crate::standing::Standing;
 use futures::StreamExt;
-use libp2p::core::ConnectedPoint;
 use libp2p::identity::Keypair;
 use libp2p::kad::{self, GetProvidersOk, QueryId, QueryResult, RecordKey};
 use libp2p::multiaddr::Protocol;
-use libp2p::swarm::SwarmEvent;
 use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
-use libp2p::{Multiaddr, PeerId, Swarm, identify, mdns, ping};
+use libp2p::swarm::{ConnectionId, SwarmEvent};
+use libp2p::{Multiaddr, PeerId, Swarm, autonat, dcutr, identify, mdns, ping, relay};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How often memberships are looked through, and nodes that should be there are dialled again.
-const ROUNDS: Duration = Duration::from_secs(2);
+const ROUNDS: Duration = Duration::from_secs(1);
 /// How long a connection may stay that nobody uses.
 const IDLE: Duration = Duration::from_secs(600);
 /// Nodes whose addresses are remembered.
@@ -44,19 +45,29 @@ struct Finding {
 }
 
 pub(crate) struct Driver {
-    swarm: Swarm<Behaviour>,
+    pub(super) swarm: Swarm<Behaviour>,
     orders: mpsc::Receiver<Order>,
-    standing: Arc<Standing>,
-    peers: Arc<Peers>,
+    pub(super) standing: Arc<Standing>,
+    pub(super) peers: Arc<Peers>,
     finding: HashMap<QueryId, Finding>,
     announced: HashSet<RecordKey>,
     /// Nodes by which this one comes into the mesh.
     entrances: Vec<Multiaddr>,
     /// Where others were met, to come back to after a restart; and whether that is news.
-    met: BTreeMap<PeerId, Multiaddr>,
+    pub(super) met: BTreeMap<PeerId, Multiaddr>,
     met_others: bool,
-    /// The routing table has grown since the offers were announced.
-    tell_again: bool,
+    /// Since the offers were announced they have changed, the routing table has grown, or this node is elsewhere.
+    pub(super) tell_again: bool,
+    /// It listens on every address of the machine: the loopback is nothing to announce.
+    pub(super) everywhere: bool,
+    pub(super) reach: Reach,
+    pub(super) relays: Relays,
+    /// When this node met the first other one.
+    pub(super) met_first: Option<Instant>,
+    /// Nodes that were dialled over TCP, until they say whether they take QUIC too.
+    pub(super) over_tcp: HashMap<PeerId, Multiaddr>,
+    /// Dials for a better path than there is.
+    pub(super) tries: HashSet<ConnectionId>,
 }
 
 impl Driver {
@@ -68,13 +79,14 @@ impl Driver {
         entrances: Vec<Multiaddr>,
         find_neighbours: bool,
     ) -> Result<Self, GateError> {
-        let transport = gated(&keypair, standing.clone())?;
-        let behaviour = Behaviour::new(&keypair, find_neighbours);
+        let id = keypair.public().to_peer_id();
+        let (over_relays, relayed) = relay::client::new(id);
+        let transport = gated(&keypair, standing.clone(), over_relays)?;
+        let behaviour = Behaviour::new(&keypair, find_neighbours, relayed);
         // QUIC gets a head start on TCP, so that TCP is what is left where UDP does not pass.
         let config = libp2p::swarm::Config::with_tokio_executor()
             .with_idle_connection_timeout(IDLE)
             .with_smart_dial();
-        let id = keypair.public().to_peer_id();
         let remembered: Vec<Multiaddr> = standing
             .entrances()
             .iter()
@@ -91,6 +103,12 @@ impl Driver {
             met: BTreeMap::new(),
             met_others: false,
             tell_again: false,
+            everywhere: false,
+            reach: Reach::default(),
+            relays: Relays::default(),
+            over_tcp: HashMap::new(),
+            met_first: None,
+            tries: HashSet::new(),
         })
     }
 
@@ -99,6 +117,7 @@ impl Driver {
     }
 
     pub(crate) fn listen(&mut self, address: Multiaddr) -> Result<(), String> {
+        self.everywhere |= ip_of(&address).is_some_and(|ip| ip.is_unspecified());
         self.swarm
             .listen_on(address.clone())
             .map(|_| ())
@@ -131,22 +150,47 @@ impl Driver {
             }
             Order::Dial(address) => self.dial(vec![address]),
             Order::Addresses(tell) => {
-                let _ = tell.send(self.swarm.listeners().cloned().collect());
+                let _ = tell.send(self.addresses());
             }
         }
     }
 
+    /// Where strangers that were invited find this node: relays take members only.
+    fn addresses(&self) -> Vec<Multiaddr> {
+        let announced = self
+            .swarm
+            .external_addresses()
+            .filter(|address| !is_circuit(address));
+        let announced: Vec<Multiaddr> = announced.cloned().collect();
+        match announced.is_empty() {
+            // Nothing but the loopback: for tries on one machine.
+            true => self
+                .swarm
+                .listeners()
+                .filter(|address| !is_circuit(address))
+                .cloned()
+                .collect(),
+            false => announced,
+        }
+    }
+
+    /// Announces these keys with the next round, and no others.
     fn announce(&mut self, keys: HashSet<RecordKey>) {
         let kad = &mut self.swarm.behaviour_mut().kad;
         for gone in self.announced.difference(&keys) {
             kad.stop_providing(gone);
         }
-        for new in keys.difference(&self.announced) {
-            if let Err(error) = kad.start_providing(new.clone()) {
+        self.tell_again |= self.announced != keys;
+        self.announced = keys;
+    }
+
+    fn tell(&mut self) {
+        let kad = &mut self.swarm.behaviour_mut().kad;
+        for key in &self.announced {
+            if let Err(error) = kad.start_providing(key.clone()) {
                 tracing::warn!(%error, "an offer is not announced");
             }
         }
-        self.announced = keys;
     }
 
     /// Meets the nodes at these addresses; those of one node are tried together.
@@ -173,6 +217,18 @@ impl Driver {
         }
     }
 
+    /// Meets those who provide something at once: where they are is known only as long as the query runs.
+    fn come_to(&mut self, providers: &HashSet<PeerId>) {
+        for provider in providers {
+            let dial = DialOpts::peer_id(*provider).condition(PeerCondition::DisconnectedAndNotDialing);
+            if provider != self.swarm.local_peer_id()
+                && let Err(error) = self.swarm.dial(dial.build())
+            {
+                tracing::trace!(%provider, %error, "not dialled");
+            }
+        }
+    }
+
     /// Looks after what no event brings: memberships that ran out, a mesh that is not there yet.
     fn round(&mut self) {
         for peer in self.standing.no_longer_members() {
@@ -185,78 +241,100 @@ impl Driver {
             let addresses: Vec<String> = self.met.values().map(ToString::to_string).collect();
             self.standing.remember_entrances(&addresses);
         }
-        if std::mem::take(&mut self.tell_again) {
-            let keys = std::mem::take(&mut self.announced);
-            self.announce(keys);
+        self.settle();
+        if self.tell_again && self.knows_its_way() {
+            self.tell_again = false;
+            self.tell();
         }
     }
 
     fn event(&mut self, event: SwarmEvent<BehaviourEvent>) {
         match event {
-            SwarmEvent::NewListenAddr { address, .. } => {
-                tracing::info!(%address, "the mesh can reach this node at");
-                // Without it, records of what this node provides would not say where it is.
-                self.swarm.add_external_address(address);
+            SwarmEvent::NewListenAddr { address, .. } => self.listening(address),
+            SwarmEvent::ExpiredListenAddr { address, .. } => self.not_listening(&address),
+            SwarmEvent::ListenerClosed {
+                listener_id,
+                addresses,
+                reason,
+            } => {
+                addresses.iter().for_each(|address| self.not_listening(address));
+                if let (Some(relay), Err(error)) = (self.relays.closed(&listener_id), reason) {
+                    tracing::debug!(%relay, %error, "a place at a relay is gone");
+                }
             }
-            SwarmEvent::ExpiredListenAddr { address, .. } => self.swarm.remove_external_address(&address),
+            SwarmEvent::ExternalAddrConfirmed { .. } | SwarmEvent::ExternalAddrExpired { .. } => {
+                self.tell_again = true;
+            }
             SwarmEvent::ConnectionEstablished {
-                peer_id, endpoint, ..
-            } => self.connected(peer_id, &endpoint),
+                peer_id,
+                connection_id,
+                endpoint,
+                num_established,
+                ..
+            } => self.connected(peer_id, connection_id, &endpoint, num_established.get() == 1),
             SwarmEvent::ConnectionClosed {
                 peer_id,
-                num_established: 0,
+                connection_id,
                 ..
-            } => self.peers.disconnected(&peer_id),
-            SwarmEvent::OutgoingConnectionError { peer_id, error, .. } => {
-                tracing::debug!(?peer_id, %error, "a node cannot be reached");
-            }
+            } => self.closed(peer_id, connection_id),
+            SwarmEvent::OutgoingConnectionError {
+                peer_id,
+                connection_id,
+                error,
+            } => self.not_connected(peer_id, connection_id, &error),
             SwarmEvent::Behaviour(event) => self.protocol(event),
             _ => {}
         }
     }
 
-    fn meet(&mut self, peer: PeerId, address: Multiaddr) {
+    pub(super) fn meet(&mut self, peer: PeerId, address: Multiaddr) {
         if self.met.len() < MOST_MET || self.met.contains_key(&peer) {
             self.met_others |= self.met.insert(peer, address.clone()) != Some(address);
         }
     }
 
-    fn connected(&mut self, peer: PeerId, endpoint: &ConnectedPoint) {
-        let path = Path::of(endpoint);
-        if endpoint.is_listener() && path != Path::Relayed {
-            // A member has dialled this node, so others can: it serves the DHT from now on.
-            self.swarm.behaviour_mut().kad.set_mode(Some(kad::Mode::Server));
-        }
-        if let ConnectedPoint::Dialer { address, .. } = endpoint
-            && let Ok(address) = address.clone().with_p2p(peer)
-        {
-            self.meet(peer, address);
-        }
-        self.peers.connected(peer, path, self.standing.member(&peer));
-    }
-
     fn protocol(&mut self, event: BehaviourEvent) {
         match event {
-            BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. }) => {
-                if !self.met.contains_key(&peer_id)
-                    && let Some(first) = info.listen_addrs.first()
-                    && let Ok(address) = first.clone().with_p2p(peer_id)
-                {
-                    self.meet(peer_id, address);
-                }
-                for address in info.listen_addrs {
-                    self.swarm.behaviour_mut().kad.add_address(&peer_id, address);
-                }
-            }
+            BehaviourEvent::Identify(identify::Event::Received {
+                peer_id,
+                connection_id,
+                info,
+            }) => self.introduced(peer_id, connection_id, info),
+            BehaviourEvent::Punch(dcutr::Event {
+                remote_peer_id,
+                result: Err(error),
+            }) => tracing::debug!(peer = %remote_peer_id, %error, "no hole was punched"),
             BehaviourEvent::Mdns(mdns::Event::Discovered(neighbours)) => {
                 let named = |(peer, address): (PeerId, Multiaddr)| address.with_p2p(peer).ok();
                 self.dial(neighbours.into_iter().filter_map(named).collect());
             }
+            BehaviourEvent::Relayed(relay::client::Event::ReservationReqAccepted {
+                relay_peer_id, ..
+            }) => {
+                self.relays.agrees(relay_peer_id, Instant::now());
+            }
             BehaviourEvent::Ping(ping::Event {
                 peer,
+                connection,
                 result: Ok(round_trip),
+            }) => self.peers.measured(&peer, connection, round_trip),
+            BehaviourEvent::Ping(ping::Event {
+                peer,
+                connection,
+                result: Err(error),
+            }) => {
+                // What is left of a circuit whose other end is gone looks like a connection.
+                tracing::debug!(%peer, %error, "a connection is dead");
+                self.swarm.close_connection(connection);
+            }
+            BehaviourEvent::Reachable(autonat::v2::client::Event {
+                tested_addr,
+                result: Ok(()),
                 ..
-            }) => self.peers.measured(&peer, round_trip),
+            }) => {
+                self.reach.confirmed(&tested_addr);
+                self.settle();
+            }
             BehaviourEvent::Kad(kad::Event::RoutingUpdated {
                 is_new_peer: true, ..
             }) => self.tell_again = true,
@@ -266,6 +344,7 @@ impl Driver {
                     && let Some(finding) = self.finding.get_mut(&id)
                 {
                     finding.found.extend(providers);
+                    self.come_to(providers);
                 }
                 if step.last
                     && let Some(finding) = self.finding.remove(&id)

@@ -2,6 +2,10 @@
 
 mod behaviour;
 mod drive;
+mod paths;
+mod reach;
+mod relays;
+mod streams;
 mod transport;
 
 pub(crate) use behaviour::MOST_ANNOUNCED;

@@ -1,29 +1,47 @@
-//! QUIC first, TCP with Noise and Yamux where UDP does not pass; the gate in front of both.
+//! QUIC first, TCP with Noise and Yamux where UDP does not pass, over a relay where nothing else does; the gate in front of
+//! all of them. A relayed connection is encrypted from end to end: the relay carries what it cannot read.
 
 use crate::gate::{GateError, admit};
 use crate::standing::Standing;
 use libp2p::core::muxing::StreamMuxerBox;
-use libp2p::core::transport::Boxed;
+use libp2p::core::transport::{Boxed, timeout::TransportTimeout};
 use libp2p::core::upgrade::Version;
 use libp2p::identity::Keypair;
-use libp2p::{PeerId, Transport, dns, noise, quic, tcp, yamux};
+use libp2p::{PeerId, Transport, dns, noise, quic, relay, tcp, yamux};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a TCP dial waits for an answer: what swallows packets would otherwise hold it for two minutes.
+const DIAL_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) type Gated = Boxed<(PeerId, StreamMuxerBox)>;
 
-pub(crate) fn gated(keypair: &Keypair, standing: Arc<Standing>) -> Result<Gated, GateError> {
+pub(crate) fn gated(
+    keypair: &Keypair,
+    standing: Arc<Standing>,
+    relayed: relay::client::Transport,
+) -> Result<Gated, GateError> {
     let broken = |error: &dyn std::fmt::Display| GateError::Broken(error.to_string());
     let noise = noise::Config::new(keypair).map_err(|error| broken(&error))?;
-    let tcp = tcp::tokio::Transport::new(tcp::Config::default().nodelay(true))
+    let tcp = tcp::tokio::Transport::new(tcp::Config::default().nodelay(true));
+    let tcp = TransportTimeout::with_outgoing_timeout(tcp, DIAL_PATIENCE)
         .upgrade(Version::V1Lazy)
-        .authenticate(noise)
+        .authenticate(noise.clone())
         .multiplex(yamux::Config::default())
         .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
     let quic = quic::tokio::Transport::new(quic::Config::new(keypair))
         .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
     let direct = quic.or_transport(tcp).map(|either, _| either.into_inner());
     let named = dns::tokio::Transport::system(direct).map_err(|error| broken(&error))?;
-    Ok(named
+    let relayed = relayed
+        .upgrade(Version::V1Lazy)
+        .authenticate(noise)
+        .multiplex(yamux::Config::default())
+        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
+    // The relay comes first: the others would take its address for a part of their own.
+    Ok(relayed
+        .or_transport(named)
+        .map(|either, _| either.into_inner())
         .and_then(move |(peer, muxer), endpoint| admit(standing, peer, muxer, endpoint))
         .boxed())
 }

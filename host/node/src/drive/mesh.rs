@@ -65,6 +65,8 @@ pub struct Pinged {
     pub node: NodeId,
     /// How it is reached.
     pub path: Option<Path>,
+    /// Why the path is no better one, as far as that is known.
+    pub obstacle: Option<String>,
     /// Microseconds until it had said what it offers.
     pub round_trip_us: u64,
 }
@@ -380,10 +382,12 @@ impl Node {
         let started = Instant::now();
         mesh.reach(peer).await?;
         let round_trip_us = started.elapsed().as_micros() as u64;
-        let path = mesh.peers().into_iter().find(|known| known.id == peer);
+        let known = mesh.peers().into_iter().find(|known| known.id == peer);
+        let (path, obstacle) = known.map_or((None, None), |known| (known.path, known.obstacle));
         Ok(Pinged {
             node: id,
-            path: path.and_then(|peer| peer.path),
+            path,
+            obstacle,
             round_trip_us,
         })
     }

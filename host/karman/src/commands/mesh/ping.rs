@@ -20,7 +20,11 @@ impl Ping {
             || {
                 let path = pinged.path.map_or_else(|| "-".into(), |path| path.to_string());
                 let time = format_duration(Duration::from_micros(pinged.round_trip_us));
-                format!("{}   {path}   {time}", pinged.node.short())
+                let why = pinged
+                    .obstacle
+                    .as_ref()
+                    .map_or_else(String::new, |why| format!("   {why}"));
+                format!("{}   {path}   {time}{why}", pinged.node.short())
             },
             || json!(pinged),
         )

@@ -1,0 +1,221 @@
+//! How others reach this node and how it reaches them: what the loop does when connections come and go.
+
+use super::behaviour::KADEMLIA;
+use super::drive::Driver;
+use super::reach::{ip_of, is_private};
+use super::relays::is_circuit;
+use crate::peers::Path;
+use libp2p::core::ConnectedPoint;
+use libp2p::multiaddr::Protocol;
+use libp2p::swarm::behaviour::{FromSwarm, NewExternalAddrCandidate};
+use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
+use libp2p::swarm::{ConnectionId, DialError, NetworkBehaviour};
+use libp2p::{Multiaddr, PeerId, identify, kad, relay};
+use std::time::{Duration, Instant};
+
+/// How long a node that is new in the mesh waits to be dialled, or for a place at a relay, before it announces itself.
+const SETTLES_WITHIN: Duration = Duration::from_secs(2);
+
+impl Driver {
+    /// Others may reach this node here, or at a relay's address for it.
+    pub(super) fn listening(&mut self, address: Multiaddr) {
+        if !is_circuit(&address) {
+            let ip = ip_of(&address);
+            if self.everywhere && ip.is_some_and(|ip| ip.is_loopback()) {
+                return;
+            }
+            self.reach.listens(&address);
+            let candidate =
+                || FromSwarm::NewExternalAddrCandidate(NewExternalAddrCandidate { addr: &address });
+            let behaviour = self.swarm.behaviour_mut();
+            // The swarm takes what is announced for confirmed and does not tell these of it.
+            behaviour.punch.on_swarm_event(candidate());
+            if !ip.is_none_or(is_private) {
+                behaviour.reachable.on_swarm_event(candidate());
+            }
+        }
+        tracing::info!(%address, "the mesh can reach this node at");
+        // Without it, records of what this node provides would not say where it is.
+        self.swarm.add_external_address(address);
+        self.tell_again = true;
+    }
+
+    pub(super) fn not_listening(&mut self, address: &Multiaddr) {
+        self.swarm.remove_external_address(address);
+        if !is_circuit(address) {
+            self.reach.left(address);
+        }
+        self.tell_again = true;
+    }
+
+    pub(super) fn connected(
+        &mut self,
+        peer: PeerId,
+        connection: ConnectionId,
+        endpoint: &ConnectedPoint,
+        first: bool,
+    ) {
+        let path = Path::of(endpoint);
+        self.reach.connected(connection, endpoint, first);
+        self.met_first.get_or_insert_with(Instant::now);
+        if let ConnectedPoint::Dialer { address, .. } = endpoint
+            && path != Path::Relayed
+            && let Ok(address) = address.clone().with_p2p(peer)
+        {
+            if path == Path::Tcp {
+                self.over_tcp.insert(peer, address.clone());
+            }
+            self.meet(peer, address);
+        }
+        let member = self.standing.member(&peer);
+        let run = self.standing.run_of(&peer);
+        for dead in self.peers.connected(peer, (connection, path), member, run) {
+            self.swarm.close_connection(dead);
+        }
+        self.settle();
+    }
+
+    pub(super) fn closed(&mut self, peer: PeerId, connection: ConnectionId) {
+        self.reach.closed(&connection);
+        self.tries.remove(&connection);
+        if !self.swarm.is_connected(&peer) {
+            self.relays.lost(&peer);
+            self.over_tcp.remove(&peer);
+        }
+        self.peers.disconnected(&peer, connection);
+        self.settle();
+    }
+
+    /// A dial failed; where it was for a better path to a node that is there, that is why there is none.
+    pub(super) fn not_connected(
+        &mut self,
+        peer: Option<PeerId>,
+        connection: ConnectionId,
+        error: &DialError,
+    ) {
+        tracing::debug!(?peer, %error, "a node cannot be reached");
+        let tried = self.tries.remove(&connection);
+        if let Some(peer) = peer
+            && let DialError::Transport(failed) = error
+            && (tried || self.peers.path(&peer) == Some(Path::Relayed))
+        {
+            // What UDP says tells the most, for that is what is wanted.
+            let told = failed.iter().filter(|(address, _)| ip_of(address).is_some());
+            if let Some((address, why)) = told.max_by_key(|(address, _)| is_quic(address)) {
+                let address: Multiaddr = address
+                    .iter()
+                    .take_while(|part| !matches!(part, Protocol::P2p(_)))
+                    .collect();
+                self.peers
+                    .obstructed(&peer, &format!("{address}: {}", innermost(why)));
+            }
+        }
+    }
+
+    /// A node has said who it is, where it is and what it speaks.
+    pub(super) fn introduced(&mut self, peer: PeerId, connection: ConnectionId, info: identify::Info) {
+        let serves = info.protocols.contains(&KADEMLIA);
+        if !self.peers.is_relayed(&peer, connection) {
+            self.reach.seen_as(&info.observed_addr);
+            let relays = serves && info.protocols.contains(&relay::HOP_PROTOCOL_NAME);
+            let beyond = |address: &Multiaddr| ip_of(address).is_none_or(|ip| !self.reach.is_neighbour(ip));
+            match relays && info.listen_addrs.iter().any(beyond) {
+                true => self.relays.offers(peer, &info.listen_addrs),
+                false => self.relays.lost(&peer),
+            }
+        }
+        self.try_better(peer, &info.listen_addrs, serves);
+        if serves {
+            let direct = info.listen_addrs.iter().find(|address| !is_circuit(address));
+            if !self.met.contains_key(&peer)
+                && let Some(address) = direct
+                && let Ok(address) = address.clone().with_p2p(peer)
+            {
+                self.meet(peer, address);
+            }
+            for address in info.listen_addrs {
+                self.swarm.behaviour_mut().kad.add_address(&peer, address);
+            }
+        }
+        self.settle();
+    }
+
+    /// Tries what may be better than the path there is: QUIC where TCP has won, perhaps by chance; the direct way to a node
+    /// that is known to be reachable but came over a relay.
+    fn try_better(&mut self, peer: PeerId, addresses: &[Multiaddr], reachable: bool) {
+        let over_tcp = self.over_tcp.remove(&peer);
+        let relayed = reachable && self.peers.path(&peer) == Some(Path::Relayed);
+        let direct = addresses.iter().filter(|address| !is_circuit(address));
+        let better = direct.filter(|address| match &over_tcp {
+            Some(tcp) => is_quic(address) && ip_of(address) == ip_of(tcp),
+            None => relayed,
+        });
+        let better: Vec<Multiaddr> = better.cloned().collect();
+        if better.is_empty() {
+            return;
+        }
+        let dial = DialOpts::peer_id(peer)
+            .condition(PeerCondition::Always)
+            .addresses(better)
+            .build();
+        let connection = dial.connection_id();
+        if self.swarm.dial(dial).is_ok() {
+            self.tries.insert(connection);
+        }
+    }
+
+    /// Whether it is known how others find this node: by itself, at a relay, or not soon. What is announced earlier leads
+    /// them to addresses that answer nobody.
+    pub(super) fn knows_its_way(&self) -> bool {
+        let waited = |since: &Instant| since.elapsed() > SETTLES_WITHIN;
+        self.reach.known_to_all() || self.relays.has_place() || self.met_first.as_ref().is_some_and(waited)
+    }
+
+    /// Does what follows from who can reach this node: whom it serves, and whether it needs a relay.
+    pub(super) fn settle(&mut self) {
+        let mode = match self.reach.known_to_all() {
+            true => kad::Mode::Server,
+            false => kad::Mode::Client,
+        };
+        let kad = &mut self.swarm.behaviour_mut().kad;
+        if kad.mode() != mode {
+            tracing::info!(?mode, "this node in the DHT");
+            kad.set_mode(Some(mode));
+        }
+        if self.reach.known_outside() {
+            for place in self.relays.settled(Instant::now()) {
+                self.swarm.remove_listener(place);
+            }
+            return;
+        }
+        let peers = self.peers.clone();
+        let distance = |relay: &PeerId| {
+            peers
+                .round_trip(relay)
+                .map_or((true, None), |time| (false, Some(time)))
+        };
+        let now = Instant::now();
+        while let Some((relay, address)) = self.relays.wanted(now, distance) {
+            match self.swarm.listen_on(address) {
+                Ok(place) => self.relays.asks(place, relay, now),
+                Err(error) => {
+                    tracing::debug!(%relay, %error, "no place at a relay");
+                    self.relays.lost(&relay);
+                }
+            }
+        }
+    }
+}
+
+fn is_quic(address: &Multiaddr) -> bool {
+    address.iter().any(|part| part == Protocol::QuicV1)
+}
+
+/// The error at the bottom: those above it repeat it.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

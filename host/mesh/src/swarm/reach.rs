@@ -1,0 +1,203 @@
+//! Whether others can reach this node: judged by who has done so, and from where.
+
+use libp2p::Multiaddr;
+use libp2p::core::ConnectedPoint;
+use libp2p::multiaddr::Protocol;
+use libp2p::swarm::ConnectionId;
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+/// What is known of the ways to this node.
+///
+/// That a neighbour has dialled it says nothing about those beyond the router, so neighbours count only while nobody else
+/// is there.
+#[derive(Default)]
+pub(super) struct Reach {
+    /// Where this node listens.
+    own: HashSet<IpAddr>,
+    /// Somebody sees it under an address that is not its own: a router translates.
+    translated: bool,
+    /// Connections with nodes beyond this network.
+    outside: HashSet<ConnectionId>,
+    dialled_from_outside: bool,
+    dialled_by_neighbour: bool,
+}
+
+impl Reach {
+    /// Takes in where this node listens. After a move nothing that was known before holds.
+    pub(super) fn listens(&mut self, address: &Multiaddr) {
+        self.own.extend(ip_of(address));
+    }
+
+    pub(super) fn left(&mut self, address: &Multiaddr) {
+        if let Some(ip) = ip_of(address) {
+            self.own.remove(&ip);
+            (
+                self.translated,
+                self.dialled_from_outside,
+                self.dialled_by_neighbour,
+            ) = (false, false, false);
+        }
+    }
+
+    /// Takes in how another node sees this one.
+    pub(super) fn seen_as(&mut self, address: &Multiaddr) {
+        self.translated |= ip_of(address).is_some_and(|ip| !self.own.contains(&ip));
+    }
+
+    /// Takes in a connection; `first` where there is no other one with its node. Whoever this node has sent packets to gets
+    /// in through a router that takes theirs for answers: that proves nothing.
+    pub(super) fn connected(&mut self, connection: ConnectionId, endpoint: &ConnectedPoint, first: bool) {
+        if endpoint.is_relayed() {
+            return;
+        }
+        let Some(ip) = ip_of(endpoint.get_remote_address()) else {
+            return;
+        };
+        let neighbour = self.is_neighbour(ip);
+        if !neighbour {
+            self.outside.insert(connection);
+        }
+        if endpoint.is_listener() {
+            self.dialled_from_outside |= !neighbour && first;
+            self.dialled_by_neighbour |= neighbour;
+        }
+    }
+
+    /// A node has dialled back to this address, from a port that no router has seen before.
+    pub(super) fn confirmed(&mut self, address: &Multiaddr) {
+        self.dialled_from_outside |= ip_of(address).is_some_and(|ip| !is_private(ip));
+    }
+
+    pub(super) fn closed(&mut self, connection: &ConnectionId) {
+        self.outside.remove(connection);
+    }
+
+    /// Whether nodes beyond this network are known to reach it.
+    pub(super) const fn known_outside(&self) -> bool {
+        self.dialled_from_outside
+    }
+
+    /// Whether it is reached by everybody there is.
+    pub(super) fn known_to_all(&self) -> bool {
+        self.dialled_from_outside || (self.dialled_by_neighbour && self.outside.is_empty())
+    }
+
+    /// Whether a node at this address shares this one's way to the world.
+    pub(super) fn is_neighbour(&self, ip: IpAddr) -> bool {
+        ip.is_loopback()
+            || self.own.iter().any(|own| same_network(*own, ip))
+            || (self.translated && is_private(ip))
+    }
+}
+
+/// The IP address in front.
+pub(super) fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
+    match address.iter().next()? {
+        Protocol::Ip4(ip) => Some(ip.into()),
+        Protocol::Ip6(ip) => Some(ip.into()),
+        _ => None,
+    }
+}
+
+/// Whether an address means something on its own network only.
+pub(super) fn is_private(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => {
+            // Behind a provider's own translation: RFC 6598.
+            let shared = ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64;
+            ip.is_private() || ip.is_loopback() || ip.is_link_local() || shared
+        }
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
+    }
+}
+
+/// Whether two addresses lie in one network of the usual size: /24, or /64.
+fn same_network(one: IpAddr, other: IpAddr) -> bool {
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => one.octets()[..3] == other.octets()[..3],
+        (IpAddr::V6(one), IpAddr::V6(other)) => one.octets()[..8] == other.octets()[..8],
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libp2p::core::Endpoint;
+    use libp2p::core::transport::PortUse;
+
+    fn at(ip: &str) -> Multiaddr {
+        format!("/ip4/{ip}/udp/7117/quic-v1").parse().unwrap()
+    }
+
+    fn by(ip: &str) -> ConnectedPoint {
+        ConnectedPoint::Listener {
+            local_addr: at("192.168.1.5"),
+            send_back_addr: at(ip),
+        }
+    }
+
+    fn to(ip: &str) -> ConnectedPoint {
+        ConnectedPoint::Dialer {
+            address: at(ip),
+            role_override: Endpoint::Dialer,
+            port_use: PortUse::Reuse,
+        }
+    }
+
+    fn number(number: usize) -> ConnectionId {
+        ConnectionId::new_unchecked(number)
+    }
+
+    fn at_home() -> Reach {
+        let mut reach = Reach::default();
+        reach.listens(&at("192.168.1.5"));
+        reach
+    }
+
+    #[test]
+    fn a_neighbour_counts_only_where_nobody_else_is() {
+        let mut reach = at_home();
+        reach.connected(number(1), &by("192.168.1.9"), true);
+        assert!(reach.known_to_all() && !reach.known_outside());
+        reach.connected(number(2), &to("198.18.0.1"), true);
+        assert!(!reach.known_to_all());
+        reach.closed(&number(2));
+        assert!(reach.known_to_all());
+    }
+
+    #[test]
+    fn whoever_dials_from_outside_proves_the_way_until_the_node_moves() {
+        let mut reach = at_home();
+        reach.connected(number(1), &by("198.18.0.1"), true);
+        assert!(reach.known_to_all() && reach.known_outside());
+        reach.left(&at("192.168.1.5"));
+        assert!(!reach.known_to_all());
+    }
+
+    #[test]
+    fn behind_a_router_every_private_address_is_a_neighbour() {
+        let mut reach = at_home();
+        reach.seen_as(&at("192.168.1.5"));
+        reach.connected(number(1), &by("192.168.7.1"), true);
+        assert!(reach.known_outside(), "a routed network without translation");
+        let mut reach = at_home();
+        reach.seen_as(&at("198.18.4.4"));
+        reach.connected(number(1), &by("192.168.7.1"), true);
+        assert!(!reach.known_outside());
+    }
+
+    #[test]
+    fn a_way_that_was_made_by_dialling_out_proves_nothing() {
+        let mut reach = at_home();
+        reach.seen_as(&at("198.18.4.4"));
+        reach.connected(number(1), &to("198.18.0.1"), true);
+        reach.connected(number(2), &by("198.18.0.1"), false);
+        assert!(!reach.known_outside());
+        reach.confirmed(&at("192.168.1.5"));
+        assert!(!reach.known_outside(), "confirmed by a neighbour");
+        reach.confirmed(&at("198.18.4.4"));
+        assert!(reach.known_outside());
+    }
+}

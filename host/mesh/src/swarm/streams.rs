@@ -1,0 +1,144 @@
+//! Streams take the best path to a node.
+//!
+//! `libp2p-stream` opens each stream on any connection with the node. This behaviour lets it see the best ones only: a
+//! relayed connection drains once there is a direct one, and is there again when that breaks.
+
+use crate::peers::Path;
+use libp2p::core::transport::PortUse;
+use libp2p::core::{ConnectedPoint, Endpoint};
+use libp2p::swarm::behaviour::{ConnectionClosed, ConnectionEstablished};
+use libp2p::swarm::{
+    ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent, THandlerOutEvent,
+    ToSwarm,
+};
+use libp2p::{Multiaddr, PeerId};
+use std::collections::HashMap;
+use std::task::{Context, Poll};
+
+pub(crate) struct Streams {
+    inner: libp2p_stream::Behaviour,
+    connections: HashMap<PeerId, Vec<Connection>>,
+}
+
+struct Connection {
+    id: ConnectionId,
+    endpoint: ConnectedPoint,
+    /// Whether `inner` sees it.
+    shown: bool,
+}
+
+impl Streams {
+    pub(super) fn new() -> Self {
+        Self {
+            inner: libp2p_stream::Behaviour::new(),
+            connections: HashMap::new(),
+        }
+    }
+
+    pub(super) fn new_control(&self) -> libp2p_stream::Control {
+        self.inner.new_control()
+    }
+
+    fn established(&mut self, event: ConnectionEstablished<'_>) {
+        self.inner.on_swarm_event(FromSwarm::ConnectionEstablished(event));
+        let connections = self.connections.entry(event.peer_id).or_default();
+        connections.push(Connection {
+            id: event.connection_id,
+            endpoint: event.endpoint.clone(),
+            shown: true,
+        });
+        self.show_best(event.peer_id);
+    }
+
+    fn closed(&mut self, event: ConnectionClosed<'_>) {
+        if let Some(connections) = self.connections.get_mut(&event.peer_id) {
+            connections.retain(|connection| connection.id != event.connection_id);
+            if connections.is_empty() {
+                self.connections.remove(&event.peer_id);
+            }
+        }
+        self.inner.on_swarm_event(FromSwarm::ConnectionClosed(event));
+        self.show_best(event.peer_id);
+    }
+
+    fn show_best(&mut self, peer_id: PeerId) {
+        let Some(connections) = self.connections.get_mut(&peer_id) else {
+            return;
+        };
+        let paths = connections
+            .iter()
+            .map(|connection| Path::of(&connection.endpoint));
+        let best = paths.min();
+        for Connection { id, endpoint, shown } in connections {
+            let show = Some(Path::of(endpoint)) == best;
+            let event = match (*shown, show) {
+                (false, true) => FromSwarm::ConnectionEstablished(ConnectionEstablished {
+                    peer_id,
+                    connection_id: *id,
+                    endpoint,
+                    failed_addresses: &[],
+                    other_established: 0,
+                }),
+                (true, false) => FromSwarm::ConnectionClosed(ConnectionClosed {
+                    peer_id,
+                    connection_id: *id,
+                    endpoint,
+                    cause: None,
+                    remaining_established: 0,
+                }),
+                _ => continue,
+            };
+            self.inner.on_swarm_event(event);
+            *shown = show;
+        }
+    }
+}
+
+impl NetworkBehaviour for Streams {
+    type ConnectionHandler = <libp2p_stream::Behaviour as NetworkBehaviour>::ConnectionHandler;
+    type ToSwarm = ();
+
+    fn handle_established_inbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        peer: PeerId,
+        local: &Multiaddr,
+        remote: &Multiaddr,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        self.inner
+            .handle_established_inbound_connection(connection, peer, local, remote)
+    }
+
+    fn handle_established_outbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        peer: PeerId,
+        address: &Multiaddr,
+        role: Endpoint,
+        port: PortUse,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        self.inner
+            .handle_established_outbound_connection(connection, peer, address, role, port)
+    }
+
+    fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
+        match event {
+            FromSwarm::ConnectionEstablished(event) => self.established(event),
+            FromSwarm::ConnectionClosed(event) => self.closed(event),
+            event => self.inner.on_swarm_event(event),
+        }
+    }
+
+    fn on_connection_handler_event(
+        &mut self,
+        peer: PeerId,
+        connection: ConnectionId,
+        event: THandlerOutEvent<Self>,
+    ) {
+        self.inner.on_connection_handler_event(peer, connection, event);
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<ToSwarm<Self::ToSwarm, THandlerInEvent<Self>>> {
+        self.inner.poll(context)
+    }
+}
