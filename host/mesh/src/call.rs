@@ -1,8 +1,8 @@
 //! One call on one pair of byte streams, whatever carries them.
 //!
-//! The caller writes a [`CallHead`] and the body; the other side answers with an [`AnswerHead`] and the body of the
-//! response. The caller keeps its half open until it has the answer: when it closes or breaks before, the call is
-//! cancelled, and so is the guest that serves it.
+//! The caller writes a [`CallHead`] and the body; the other side answers with a head and the body of the response. The
+//! caller keeps its half open until it has the answer: when it closes or breaks before, the call is cancelled, and so is the
+//! guest that serves it.
 
 use crate::wire::{Frame, WireError, read_bytes};
 use bytes::Bytes;

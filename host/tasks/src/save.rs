@@ -2,8 +2,8 @@ use crate::machine::Machine;
 use crate::table::{Phase, Redo, Step, Task};
 use crate::{Action, Entry, Guarantee, KeptError, Outcome, SaveError, Saved, Ticket, Write};
 
-/// Nothing is done on the strength of a write before the write is durable. A step that needs one ends with [`Machine::save`], which
-/// only asks for it; what depends on it is in [`Machine::step_done`], which only [`crate::Event::Saved`] with the ticket of
+/// Nothing is done on the strength of a write before the write is durable. A step that needs one ends with `Machine::save`, which
+/// only asks for it; what depends on it is in `Machine::step_done`, which only [`crate::Event::Saved`] with the ticket of
 /// that very write can reach.
 impl Machine {
     pub(crate) fn save(&mut self, task: &mut Task, step: Step) {
