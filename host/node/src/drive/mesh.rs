@@ -3,14 +3,11 @@
 use super::attempt;
 use super::dispatch::{Ran, chain, nearest_first};
 use crate::node::Node;
-use crate::plugins::{DeployOptions, Deployed};
-use bytes::Bytes;
+use crate::plugins::DeployOptions;
 use futures::FutureExt;
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
 use karman_mesh::membership::{Invitation, Issuer, Member, MeshKey, RootKey};
-use karman_mesh::{
-    Ask, CallHead, GateError, Mesh, MeshOptions, Path, Provider, RemoteReport, Serve, Standing,
-};
+use karman_mesh::{Ask, CallHead, GateError, Mesh, MeshOptions, Path, RemoteReport, Serve, Standing};
 use karman_types::{CallContext, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Weak};
@@ -69,15 +66,6 @@ pub struct Pinged {
     pub obstacle: Option<String>,
     /// Microseconds until it had said what it offers.
     pub round_trip_us: u64,
-}
-
-/// What became of a deployment on one node.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct DeployedOn {
-    /// The node.
-    pub node: NodeId,
-    /// What it did, or why not.
-    pub outcome: Result<Deployed, TaskError>,
 }
 
 /// Takes the node into its mesh. Nothing when it belongs to none.
@@ -406,64 +394,6 @@ impl Node {
         mesh.standing().revoke(&member.key).map_err(refused)
     }
 
-    /// Deploys a component on every node that the selector names.
-    ///
-    /// # Errors
-    /// `invalid` when the selector does not read, `unavailable` when it names no node in reach.
-    pub async fn deploy_on(
-        &self,
-        selector: &str,
-        component: Bytes,
-        name: &str,
-        options: DeployOptions,
-    ) -> Result<Vec<DeployedOn>, TaskError> {
-        let chosen = Selector::read(selector)?;
-        let mesh = mesh_of(self)?;
-        let nodes = mesh.nodes().await;
-        let named: Vec<&Provider> = nodes.iter().filter(|node| chosen.names(&node.offer)).collect();
-        let mut outcomes = Vec::new();
-        if chosen.names(&self.offer()) {
-            let outcome = self.plugins().deploy(component.to_vec(), name, options).await;
-            self.announce().await;
-            outcomes.push(DeployedOn {
-                node: self.runtime().id(),
-                outcome,
-            });
-        }
-        let elsewhere = named.into_iter().map(|node| async {
-            let head = CallHead {
-                ask: Ask::Deploy {
-                    downgrade: options.downgrade,
-                },
-                name: name.to_owned(),
-                task: self.runtime().context(None).task,
-                attempt: 1,
-                idempotency_key: None,
-                within_ms: None,
-                chain: Vec::new(),
-                content_type: "application/wasm".into(),
-                metadata: Vec::new(),
-            };
-            let answer = mesh.call(node.id, head, component.clone()).await;
-            let outcome = answer.and_then(|(response, _)| {
-                serde_json::from_slice(&response.body)
-                    .map_err(|error| TaskError::internal(format!("its answer does not read: {error}")))
-            });
-            DeployedOn {
-                node: node.offer.node,
-                outcome,
-            }
-        });
-        outcomes.extend(join_all(elsewhere).await);
-        match outcomes.is_empty() {
-            false => Ok(outcomes),
-            true => Err(
-                TaskError::unavailable(format!("no node in reach is `{selector}`"))
-                    .with_hint("`karman mesh offers` shows the nodes in reach"),
-            ),
-        }
-    }
-
     /// Takes nothing new, lets what runs end, and hands accepted tasks that wait over to the nodes in reach, the nearest first;
     /// these nodes. Done when the node may be stopped.
     pub async fn drain(&self) -> Vec<NodeId> {
@@ -491,39 +421,5 @@ impl Node {
         context: CallContext,
     ) -> Result<(TaskResponse, Ran), TaskError> {
         self.calls().call(task, request, context).await
-    }
-}
-
-/// Which nodes: `tier=edge`, an id or its beginning, or `all`.
-enum Selector {
-    All,
-    Tier(Tier),
-    Node(String),
-}
-
-impl Selector {
-    fn read(text: &str) -> Result<Self, TaskError> {
-        let wrong = |why: String| {
-            TaskError::invalid(why)
-                .with_field("on")
-                .with_hint("--on tier=edge, --on 9c01d2e7 (a node), or --on all")
-        };
-        match text.split_once('=') {
-            Some(("tier", tier)) => tier.parse().map(Self::Tier).map_err(wrong),
-            Some((key, _)) => Err(wrong(format!("`{key}` selects nothing"))),
-            None if text == "all" => Ok(Self::All),
-            None if text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
-                Ok(Self::Node(text.to_ascii_lowercase()))
-            }
-            None => Err(wrong(format!("`{text}` is no node, tier or `all`"))),
-        }
-    }
-
-    fn names(&self, offer: &Offer) -> bool {
-        match self {
-            Self::All => true,
-            Self::Tier(tier) => offer.tier == *tier,
-            Self::Node(start) => offer.node.to_string().starts_with(start.as_str()),
-        }
     }
 }

@@ -1,14 +1,17 @@
 //! What drives the node: one file for each part below that is fed events and whose wishes are carried out.
 
 mod attempt;
+mod deploy;
 mod disk;
 mod dispatch;
 mod mesh;
+mod status;
 mod tasks;
 
+pub use deploy::DeployedOn;
 pub(crate) use dispatch::Calls;
 pub use dispatch::Ran;
-pub use mesh::{DeployedOn, JoinOptions, NodeOffer, PeerStatus, Pinged};
+pub use mesh::{JoinOptions, NodeOffer, PeerStatus, Pinged};
 pub(crate) use mesh::{join, mesh_of};
+pub use status::{TaskState, TaskStatus};
 pub(crate) use tasks::Tasks;
-pub use tasks::{TaskState, TaskStatus};

@@ -2,17 +2,17 @@
 
 use super::attempt;
 use super::disk::Disk;
+use super::status::{TaskState, TaskStatus};
 use crate::plugins::Plugins;
 use crate::runtime::Runtime;
 use crate::services::store_error;
 use karman_mesh::Mesh;
 use karman_tasks::{
-    Action, AttemptId, Event, Guarantee, Handover, Instant, Limits, Machine, Outcome, Provider, Reading,
-    SaveError, Status, Submission, TaskRecord, Ticket, UnixMs,
+    Action, AttemptId, Event, Handover, Instant, Limits, Machine, Outcome, Provider, Reading, SaveError,
+    Status, Submission, Ticket, UnixMs,
 };
 use karman_types::{NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -55,79 +55,6 @@ pub(crate) struct Inner {
     wake: Arc<Notify>,
     ended: Notify,
     drained: Notify,
-}
-
-/// An accepted task as the operator sees it.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct TaskStatus {
-    /// Its id.
-    pub task: TaskId,
-    /// What runs.
-    pub name: String,
-    /// What was promised.
-    pub guarantee: Guarantee,
-    /// How far it is.
-    pub state: TaskState,
-    /// Where it runs, or who has it now.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<NodeId>,
-    /// Why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<TaskError>,
-}
-
-/// How far an accepted task is.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TaskState {
-    /// On its way to the disk.
-    Saving,
-    /// Held: since a restart nobody can tell whether its time is over.
-    DeadlineUnknown,
-    /// Waits for a node that can run it.
-    Waiting,
-    /// Runs.
-    Running,
-    /// Has run; its effects or its outcome are on the way to the disk.
-    Ending,
-    /// Ended with a response.
-    Done,
-    /// Ended with an error.
-    Failed,
-    /// Ended because its time was over.
-    Expired,
-    /// Withdrawn.
-    Cancelled,
-    /// Ended, and its result is gone.
-    Forgotten,
-    /// Handed over to another node.
-    Moved,
-}
-
-impl TaskStatus {
-    fn of(record: &TaskRecord, status: Status<'_>) -> Self {
-        let (state, nodes, error) = match status {
-            Status::Saving => (TaskState::Saving, Vec::new(), None),
-            Status::DeadlineUnknown => (TaskState::DeadlineUnknown, Vec::new(), None),
-            Status::Waiting => (TaskState::Waiting, Vec::new(), None),
-            Status::Running(nodes) => (TaskState::Running, nodes, None),
-            Status::Ending => (TaskState::Ending, Vec::new(), None),
-            Status::Ended(Outcome::Done(_)) => (TaskState::Done, Vec::new(), None),
-            Status::Ended(Outcome::Failed(error)) => (TaskState::Failed, Vec::new(), Some(error.clone())),
-            Status::Ended(Outcome::Expired) => (TaskState::Expired, Vec::new(), None),
-            Status::Ended(Outcome::Cancelled) => (TaskState::Cancelled, Vec::new(), None),
-            Status::Forgotten => (TaskState::Forgotten, Vec::new(), None),
-            Status::Moved(to) => (TaskState::Moved, vec![to], None),
-        };
-        Self {
-            task: record.task,
-            name: record.name.to_string(),
-            guarantee: record.guarantee,
-            state,
-            nodes,
-            error,
-        }
-    }
 }
 
 impl Tasks {
