@@ -7,6 +7,7 @@
 use crate::fair::Fair;
 use crate::host::Host;
 use crate::plugin::{Entered, Export, Plugin};
+use crate::wakes::OwnWakes;
 use bytes::Bytes;
 use futures::channel::oneshot;
 use http::{Request, Response};
@@ -192,13 +193,15 @@ async fn answer_of(
 ) -> Result<Response<GuestBody>, TaskError> {
     let mut running = true;
     let mut outcome = Ok(());
-    let head = poll_fn(|context| {
+    let wakes = OwnWakes::new();
+    let mut step = |context: &mut Context<'_>| {
         if running && let Poll::Ready(ended) = Pin::new(&mut drive).poll(context) {
             running = false;
             outcome = ended;
         }
         Pin::new(&mut answer).poll(context)
-    });
+    };
+    let head = poll_fn(|context| wakes.poll(context, &mut step));
     match head.await {
         Ok(Ok(response)) => {
             let most = plugin.info.limits.output.0;
@@ -206,6 +209,7 @@ async fn answer_of(
             Ok(response.map(|body| GuestBody {
                 body,
                 drive,
+                wakes,
                 left: most,
                 whole: false,
             }))
@@ -248,6 +252,7 @@ impl HttpInstances {
 pub struct GuestBody {
     body: WasiBody,
     drive: Option<Drive>,
+    wakes: OwnWakes,
     left: u64,
     whole: bool,
 }
@@ -260,35 +265,40 @@ impl Body for GuestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let this = &mut *self;
-        let mut asked = false;
-        loop {
-            match Pin::new(&mut this.body).poll_frame(context) {
-                Poll::Ready(Some(Ok(frame))) => {
-                    let length = frame.data_ref().map_or(0, |data| data.len() as u64);
-                    let Some(left) = this.left.checked_sub(length) else {
-                        return Poll::Ready(Some(Err(Error::HttpResponseBodySize(None))));
-                    };
-                    this.left = left;
-                    return Poll::Ready(Some(Ok(frame)));
+        let Self {
+            body,
+            drive,
+            wakes,
+            left,
+            whole,
+        } = &mut *self;
+        let next = wakes.poll(context, |context| {
+            loop {
+                if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) {
+                    return Poll::Ready(frame);
                 }
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
-                Poll::Ready(None) => {
-                    this.whole = true;
-                    return Poll::Ready(None);
+                // The body waits for the guest. It may have written its last; otherwise it wakes us when it writes.
+                let running = drive.as_mut().map(|drive| Pin::new(drive).poll(context));
+                match running {
+                    Some(Poll::Ready(_)) => *drive = None,
+                    Some(Poll::Pending) | None => return Poll::Pending,
                 }
-                Poll::Pending => {}
             }
-            // The body waits for the guest.
-            let Some(drive) = &mut this.drive else {
-                return Poll::Pending;
-            };
-            // Polled twice in a row without a frame between: both wait.
-            match Pin::new(drive).poll(context) {
-                Poll::Ready(_) => this.drive = None,
-                Poll::Pending if std::mem::replace(&mut asked, true) => return Poll::Pending,
-                Poll::Pending => {}
+        });
+        match next {
+            Poll::Ready(Some(Ok(frame))) => {
+                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                let Some(rest) = left.checked_sub(length) else {
+                    return Poll::Ready(Some(Err(Error::HttpResponseBodySize(None))));
+                };
+                *left = rest;
+                Poll::Ready(Some(Ok(frame)))
             }
+            Poll::Ready(None) => {
+                *whole = true;
+                Poll::Ready(None)
+            }
+            other => other,
         }
     }
 

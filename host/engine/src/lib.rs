@@ -40,6 +40,7 @@ mod slot;
 mod stats;
 mod stream;
 mod task;
+mod wakes;
 mod warm;
 
 pub use allocation::{Allocation, Machine};
