@@ -49,7 +49,7 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  karman node logs --follow\n  karman node logs --plugin classify")]
     Logs(Logs),
     /// Take the node out of service: it takes nothing new, and what waits goes to other nodes
-    #[command(after_help = "Examples:\n  karman node drain && systemctl stop karman")]
+    #[command(after_help = "Examples:\n  karman node drain\n  karman node drain --json")]
     Drain,
 }
 

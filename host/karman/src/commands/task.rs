@@ -26,7 +26,9 @@ enum Verb {
     #[command(after_help = "Examples:\n  karman task list\n  karman task list --json")]
     List,
     /// How far a task is
-    #[command(after_help = "Examples:\n  karman task status 01JD7W2Z0Q8V5M3N9K4T6B1XAC")]
+    #[command(
+        after_help = "Examples:\n  karman task status 01JD7W2Z0Q8V5M3N9K4T6B1XAC\n  karman task status 01JD7W2Z0Q8V5M3N9K4T6B1XAC --json"
+    )]
     Status(One),
     /// What a task answered
     #[command(
@@ -34,7 +36,9 @@ enum Verb {
     )]
     Result(Outcome),
     /// Withdraw a task
-    #[command(after_help = "Examples:\n  karman task cancel 01JD7W2Z0Q8V5M3N9K4T6B1XAC")]
+    #[command(
+        after_help = "Examples:\n  karman task cancel 01JD7W2Z0Q8V5M3N9K4T6B1XAC\n  karman task cancel 01JD7W2Z0Q8V5M3N9K4T6B1XAC --json"
+    )]
     Cancel(One),
 }
 

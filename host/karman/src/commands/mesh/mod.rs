@@ -22,7 +22,7 @@ pub(crate) struct Mesh {
 enum Verb {
     /// Make a mesh: its root key stays on this machine
     #[command(
-        after_help = "Examples:\n  karman mesh init --backup mesh-root.txt\n  KARMAN_PASSPHRASE=… karman mesh init --restore mesh-root.txt"
+        after_help = "Examples:\n  karman mesh init --backup mesh-root.txt\n  karman mesh init --restore mesh-root.txt"
     )]
     Init(init::Init),
     /// Invite one node
