@@ -6,10 +6,8 @@ use crate::support::{Home, Server, guest};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The time within which what one node offers is found from every other; thrice that on a machine that has more to do.
-const FOUND: Duration = Duration::from_secs(10);
-/// The time within which two homes have punched their way to each other.
-const PUNCHED: Duration = Duration::from_secs(30);
+/// How long anything may take here. It takes a tenth of that; twelve nodes on two busy cores are slow.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes that go over a relay; those of public networks let 128 KiB through.
 const TENSOR: usize = 1 << 20;
@@ -162,7 +160,7 @@ fn twelve_nodes_behind_routers_and_firewalls_call_each_other() {
             "the office, where no UDP passes, joined after {:.1?}",
             node.joined
         );
-        assert!(node.joined < FOUND, "TCP did not win in time");
+        assert!(node.joined < PATIENCE, "TCP did not win in time");
     }
 
     let last_start = Instant::now();
@@ -174,7 +172,7 @@ fn twelve_nodes_behind_routers_and_firewalls_call_each_other() {
             }
             let missing: Vec<Place> = missing.iter().map(|node| node.place).collect();
             assert!(
-                last_start.elapsed() < 3 * FOUND,
+                last_start.elapsed() < PATIENCE,
                 "{:?} does not find {missing:?}",
                 node.place
             );
@@ -217,7 +215,7 @@ fn judge_paths(nodes: &[Node]) {
     let started = Instant::now();
     while !punched() {
         assert!(
-            started.elapsed() < PUNCHED,
+            started.elapsed() < PATIENCE,
             "no hole is punched between the homes"
         );
     }

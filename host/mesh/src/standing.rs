@@ -5,6 +5,7 @@ use crate::membership::{
     Invitation, Issuer, Member, Membership, MembershipError, MeshKey, Revocations, Right, Rights, Terms,
     UnixTime,
 };
+use crate::wire::WireError;
 use karman_store::{Store, StoreError};
 use karman_types::Tier;
 use libp2p::PeerId;
@@ -331,6 +332,8 @@ impl Standing {
     pub(crate) fn turned(&self, error: &GateError) {
         match error {
             GateError::Refused(why) => *self.refusal.lock() = Some(why.clone()),
+            // Of several dials to one node the losers end here, too.
+            GateError::Broken(_) | GateError::Wire(WireError::Broken { .. }) => {}
             _ => drop(self.turned_away.fetch_add(1, Ordering::Relaxed)),
         }
     }
