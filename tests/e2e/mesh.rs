@@ -161,6 +161,12 @@ fn code_moves_only_with_the_right_to_deploy() {
         .fails(4, "no node in reach");
     fog.run(&["deploy", &tiny, "--on", "everywhere"])
         .fails(2, "everywhere");
+
+    edge.run(&["undeploy", "tiny", "--on", "tier=fog"])
+        .fails(4, "has `tiny`");
+    let gone = fog.run(&["undeploy", "tiny", "--on", "tier=edge"]).ok().out();
+    assert!(gone.contains(&on_edge), "{gone}");
+    edge.run(&["undeploy", "tiny"]).fails(4, "tiny");
 }
 
 #[test]

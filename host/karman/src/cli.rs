@@ -107,7 +107,7 @@ pub(crate) enum Command {
     )]
     Deploy(commands::deploy::Deploy),
     /// Take a plugin out of service
-    #[command(after_help = "Examples:\n  karman undeploy hello\n  karman undeploy hello --json")]
+    #[command(after_help = "Examples:\n  karman undeploy hello\n  karman undeploy hello --on tier=edge")]
     Undeploy(commands::undeploy::Undeploy),
     /// Call a task of the running node
     #[command(

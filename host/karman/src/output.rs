@@ -1,6 +1,6 @@
 //! Where words go: results on standard output, everything else on standard error.
 
-use karman_types::{ErrorKind, TaskError};
+use karman_types::{ErrorKind, NodeId, TaskError};
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -81,6 +81,20 @@ impl Output {
         if !self.quiet && !self.json {
             let _ = writeln!(io::stderr().lock(), "{text}");
         }
+    }
+
+    /// What failed on some of several nodes: each is said, the last as the error of the command.
+    ///
+    /// # Errors
+    /// When there is one.
+    pub(crate) fn failures(&self, failed: Vec<(NodeId, TaskError)>) -> Result<(), TaskError> {
+        let mut failed = failed.into_iter().map(|(node, mut error)| {
+            error.message = format!("node {}: {}", node.short(), error.message);
+            error
+        });
+        let last = failed.next_back();
+        failed.for_each(|error| self.note(error));
+        last.map_or(Ok(()), Err)
     }
 
     /// An error: two lines, or one object.

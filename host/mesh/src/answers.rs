@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 /// Calls of one peer at once; one more waits in its own buffers.
@@ -23,6 +24,8 @@ pub(crate) struct Answers {
     service: Arc<dyn Serve>,
     places: Mutex<HashMap<PeerId, Arc<Places>>>,
     refused: AtomicU64,
+    /// Where calls are served.
+    threads: Handle,
 }
 
 /// What one peer may take up.
@@ -32,12 +35,13 @@ struct Places {
 }
 
 impl Answers {
-    pub(crate) fn new(standing: Arc<Standing>, service: Arc<dyn Serve>) -> Self {
+    pub(crate) fn new(standing: Arc<Standing>, service: Arc<dyn Serve>, threads: Handle) -> Self {
         Self {
             standing,
             service,
             places: Mutex::default(),
             refused: AtomicU64::new(0),
+            threads,
         }
     }
 
@@ -53,7 +57,7 @@ impl Answers {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (answers, places) = (self.clone(), self.places(peer));
-        tokio::spawn(async move {
+        self.threads.spawn(async move {
             // A peer with too many calls waits in its own buffers: nothing is read for it.
             let _place = places.calls.acquire().await;
             answers.answer(peer, stream, &places).await;

@@ -10,21 +10,15 @@ use futures::future::{Either, select};
 use karman_types::{Metadata, TaskError, TaskId, TaskRequest, TaskResponse};
 use serde::{Deserialize, Serialize};
 use std::future::pending;
-use std::io::ErrorKind;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The head of a call or an answer: names and metadata, no body.
 const HEAD: u32 = 64 << 10;
 const CALL: Frame = Frame::new("call", HEAD);
-const ANSWER: Frame = Frame::new("answer", HEAD);
-/// The first byte from the other side of a stream over libp2p. One that ends without it has reached nobody: where many come at
-/// once, libp2p drops some unseen, and then the call may be made again without being run twice.
-const TAKEN: u8 = 1;
-
+pub(crate) const ANSWER: Frame = Frame::new("answer", HEAD);
 /// What is asked of the other node.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Ask {
@@ -124,64 +118,7 @@ pub(crate) async fn ask(
         .unwrap_or_else(|error| Err(broken(error)))
 }
 
-/// [`ask`] on a stream that the other side has to [`take`]; nothing where nobody did, so that the call has begun nowhere.
-///
-/// # Errors
-/// Those of [`ask`].
-pub(crate) async fn ask_if_taken(
-    (input, output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
-    head: CallHead,
-    body: Bytes,
-    most: u64,
-) -> Result<Option<(TaskResponse, RemoteReport)>, TaskError> {
-    let mut input = Greeted { input, taken: false };
-    let outcome = exchange((&mut input, output), head, body, most).await;
-    match outcome {
-        Ok(answer) => answer.map(Some),
-        Err(_) if !input.taken => Ok(None),
-        Err(error) => Err(broken(error)),
-    }
-}
-
-/// Says that this side has taken the stream.
-///
-/// # Errors
-/// When the stream is broken.
-pub(crate) async fn take(output: &mut (impl AsyncWrite + Unpin)) -> Result<(), WireError> {
-    let taken = async {
-        output.write_all(&[TAKEN]).await?;
-        output.flush().await
-    };
-    taken.await.map_err(|error| ANSWER.broken(error))
-}
-
-/// A stream that begins with the word of the other side that it has taken it.
-struct Greeted<R> {
-    input: R,
-    taken: bool,
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for Greeted<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let this = &mut *self;
-        if !this.taken {
-            let mut word = [0];
-            let mut word = ReadBuf::new(&mut word);
-            ready!(Pin::new(&mut this.input).poll_read(context, &mut word))?;
-            if word.filled() != [TAKEN] {
-                return Poll::Ready(Err(ErrorKind::UnexpectedEof.into()));
-            }
-            this.taken = true;
-        }
-        Pin::new(&mut this.input).poll_read(context, buffer)
-    }
-}
-
-async fn exchange(
+pub(crate) async fn exchange(
     (mut input, mut output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     head: CallHead,
     body: Bytes,
@@ -236,7 +173,7 @@ async fn receive(
     }
 }
 
-fn broken(error: WireError) -> TaskError {
+pub(crate) fn broken(error: WireError) -> TaskError {
     let says = error.to_string();
     match error {
         WireError::Broken { .. } => TaskError::unavailable(format!("the link broke: {says}"))
@@ -332,11 +269,11 @@ impl Frame {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use tokio::io::{DuplexStream, ReadHalf, WriteHalf, split};
 
-    fn head(name: &str) -> CallHead {
+    pub(crate) fn head(name: &str) -> CallHead {
         CallHead {
             ask: Ask::Call,
             name: name.into(),
@@ -350,14 +287,17 @@ mod tests {
         }
     }
 
-    fn link(size: usize) -> [(ReadHalf<DuplexStream>, WriteHalf<DuplexStream>); 2] {
+    pub(crate) fn link(size: usize) -> [(ReadHalf<DuplexStream>, WriteHalf<DuplexStream>); 2] {
         let (ours, theirs) = tokio::io::duplex(size);
         [split(ours), split(theirs)]
     }
 
-    async fn anyway(_: u64) {}
+    pub(crate) async fn anyway(_: u64) {}
 
-    async fn echo(_: CallHead, request: TaskRequest) -> Result<(TaskResponse, RemoteReport), TaskError> {
+    pub(crate) async fn echo(
+        _: CallHead,
+        request: TaskRequest,
+    ) -> Result<(TaskResponse, RemoteReport), TaskError> {
         let response = TaskResponse {
             content_type: request.content_type,
             metadata: request.metadata,
@@ -414,21 +354,5 @@ mod tests {
         drop(theirs);
         let refused = ask(ours, head("echo"), Bytes::new(), u64::MAX).await.unwrap_err();
         assert_eq!(refused.kind, karman_types::ErrorKind::Unavailable);
-    }
-
-    #[tokio::test]
-    async fn a_stream_that_nobody_took_is_told_apart() {
-        let [ours, theirs] = link(64 << 10);
-        drop(theirs);
-        let asked = ask_if_taken(ours, head("echo"), Bytes::new(), u64::MAX).await;
-        assert_eq!(asked.unwrap(), None);
-        let [ours, mut theirs] = link(64 << 10);
-        let asking = ask_if_taken(ours, head("echo"), Bytes::from_static(b"1"), u64::MAX);
-        let taking = async {
-            take(&mut theirs.1).await.unwrap();
-            answer(theirs, |_| Ok(u64::MAX), anyway, echo).await.unwrap();
-        };
-        let (asked, ()) = tokio::join!(asking, taking);
-        assert_eq!(asked.unwrap().unwrap().0.body, "1");
     }
 }

@@ -30,6 +30,7 @@
 mod answers;
 mod call;
 mod data;
+mod discovery;
 mod gate;
 pub mod membership;
 mod mesh;
@@ -37,12 +38,14 @@ mod offer;
 mod peers;
 mod standing;
 mod swarm;
+mod taken;
 mod wire;
 
 pub use call::{Ask, CallHead, RemoteReport};
+pub use discovery::Provider;
 pub use gate::{GateError, PROTOCOL, peer_of};
 pub use libp2p::{Multiaddr, PeerId};
-pub use mesh::{Mesh, MeshOptions, Provider, Serve};
+pub use mesh::{Mesh, MeshOptions, Serve};
 pub use peers::{Path, Peer};
 pub use standing::Standing;
 pub use wire::WireError;

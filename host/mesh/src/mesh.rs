@@ -1,18 +1,19 @@
 use crate::answers::Answers;
 use crate::call::{self, CallHead, RemoteReport};
 use crate::data::Plane;
+use crate::discovery::Found;
 use crate::gate::{GateError, key_of};
 use crate::membership::Member;
-use crate::offer::{self, TIERS};
+use crate::offer;
 use crate::peers::{Peer, Peers};
 use crate::standing::Standing;
 use crate::swarm::{Driver, Order};
+use crate::taken::{ask_if_taken, take};
 use bytes::Bytes;
 use futures::StreamExt;
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
 use karman_types::{NodeId, Offer, TaskError, TaskRequest, TaskResponse};
 use libp2p::identity::Keypair;
-use libp2p::kad::RecordKey;
 use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId, Stream, StreamProtocol};
 use libp2p_stream::IncomingStreams;
@@ -21,22 +22,22 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::io::split;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::compat::FuturesAsyncReadCompatExt;
 
 const CALL: StreamProtocol = StreamProtocol::new("/karman/call/1");
-const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/1");
+pub(crate) const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/1");
 /// How long a node may take to say what it offers, or to take a stream.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a stream is opened again that nobody took.
-const MOST_TRIES: usize = 5;
+pub(crate) const MOST_TRIES: usize = 5;
 /// What a caller takes as an answer where it did not say.
 const MOST_ANSWER: u64 = 1 << 30;
 /// How much longer than its time left a call may take to say that the time is over.
 const GRACE: Duration = Duration::from_millis(250);
 const ORDERS: usize = 1024;
-/// The network has threads of its own: a guest never runs on them.
+/// The swarm has threads of its own: a guest never runs on them.
 const THREADS: usize = 2;
 
 /// How a node takes part.
@@ -58,7 +59,8 @@ pub trait Serve: Send + Sync + 'static {
     /// When it does not take the call at all.
     fn most_input(&self, head: &CallHead) -> Result<u64, TaskError>;
 
-    /// Does what a member asks for and may ask for. Dropping the future cancels it.
+    /// Does what a member asks for and may ask for, on the threads of the runtime in which the mesh was started. Dropping the
+    /// future cancels it.
     fn serve(
         &self,
         from: Arc<Member>,
@@ -72,32 +74,27 @@ pub trait Serve: Send + Sync + 'static {
 
 /// A node's place in the mesh. Cheap to clone; the node leaves when the last clone is gone.
 #[derive(Clone)]
-pub struct Mesh(Arc<Inner>);
+pub struct Mesh(pub(crate) Arc<Inner>);
 
-struct Inner {
-    orders: mpsc::Sender<Order>,
+pub(crate) struct Inner {
+    pub(crate) orders: mpsc::Sender<Order>,
     streams: libp2p_stream::Control,
     standing: Arc<Standing>,
-    peers: Arc<Peers>,
+    pub(crate) peers: Arc<Peers>,
+    /// What the DHT answered lately.
+    pub(crate) found: Found,
     service: Arc<dyn Serve>,
-    me: PeerId,
+    pub(crate) me: PeerId,
     answers: Arc<Answers>,
     /// Nothing where it could not have a port: calls go over the swarm then.
     plane: Option<Arc<Plane>>,
     runtime: Option<Runtime>,
 }
 
-/// A node that offers what was asked for.
-#[derive(Clone, Debug)]
-pub struct Provider {
-    /// By which it is called.
-    pub id: PeerId,
-    /// What it offers.
-    pub offer: Arc<Offer>,
-}
-
 impl Mesh {
-    /// Takes the node into its mesh: listens, meets the entrances, announces what `service` offers.
+    /// Takes the node into its mesh: listens, meets the entrances, announces what `service` offers. The swarm gets threads of
+    /// its own; calls are made and served on those of the runtime that this is called in, so that none changes threads on
+    /// its way from the link to the guest and back.
     ///
     /// # Errors
     /// When the address cannot be taken or the network is not there.
@@ -113,18 +110,19 @@ impl Mesh {
             .enable_all()
             .build()
             .map_err(|error| GateError::Broken(error.to_string()))?;
-        let threads = runtime.handle().clone();
+        let (callers, threads) = (Handle::current(), runtime.handle().clone());
         let _inside = threads.enter();
         let keypair =
             Keypair::ed25519_from_bytes(*seed).map_err(|error| GateError::Broken(error.to_string()))?;
         let me = keypair.public().to_peer_id();
         let peers = Arc::new(Peers::default());
-        let answers = Arc::new(Answers::new(standing.clone(), service.clone()));
+        let answers = Arc::new(Answers::new(standing.clone(), service.clone(), callers.clone()));
         let plane = Plane::start(
             &keypair,
             calls_at(options.listen),
             standing.clone(),
             answers.clone(),
+            callers,
         );
         let plane = plane
             .inspect_err(|error| tracing::warn!(%error, "this node takes no direct calls"))
@@ -150,6 +148,7 @@ impl Mesh {
             streams,
             standing,
             peers,
+            found: Found::default(),
             service,
             me,
             answers,
@@ -237,101 +236,12 @@ impl Mesh {
         self.0.answers.refused()
     }
 
-    /// Who offers this task, this node left out.
-    pub async fn providers(&self, task: &str) -> Vec<Provider> {
-        let keys = TIERS.map(|tier| offer::task_key(task, tier));
-        let runs = |provider: &Provider| provider.offer.runs(task).is_some();
-        let mut providers = self.ask_all(self.find(keys).await).await;
-        providers.retain(runs);
-        if providers.is_empty() {
-            // A neighbour that has just come may not have announced itself yet.
-            providers = self.ask_all(self.connected()).await;
-            providers.retain(runs);
-        }
-        providers
-    }
-
-    fn connected(&self) -> HashSet<PeerId> {
-        let peers = self.peers();
-        let connected = peers.iter().filter(|peer| peer.path.is_some());
-        connected.map(|peer| peer.id).collect()
-    }
-
     /// Counts how often a node has come into reach; closed when this one has left the mesh.
     pub fn arrivals(&self) -> watch::Receiver<u64> {
         self.0.peers.arrivals()
     }
 
-    /// Every node that announced itself, this one left out.
-    pub async fn nodes(&self) -> Vec<Provider> {
-        let mut found = self.find(TIERS.into_iter().flat_map(offer::node_keys)).await;
-        found.extend(self.connected());
-        self.ask_all(found).await
-    }
-
-    /// The node of this id, if it is in reach.
-    pub async fn node(&self, id: NodeId) -> Option<PeerId> {
-        let known = |peer: &Peer| peer.member.as_ref().is_some_and(|member| member.node == id);
-        if let Some(peer) = self.peers().into_iter().find(known) {
-            return Some(peer.id);
-        }
-        let nodes = self.nodes().await;
-        nodes
-            .into_iter()
-            .find(|node| node.offer.node == id)
-            .map(|node| node.id)
-    }
-
-    /// Reaches the node and lets it say what it offers.
-    ///
-    /// # Errors
-    /// `unavailable` when it cannot be reached.
-    pub async fn reach(&self, id: PeerId) -> Result<Arc<Offer>, TaskError> {
-        let mut last = unreachable(id, "it does not answer");
-        for _ in 0..MOST_TRIES {
-            let stream = self.stream(id, OFFER).await?;
-            match tokio::time::timeout(PATIENCE, offer::ask(stream.compat())).await {
-                Ok(Ok(offer)) if offer.node == node_of(&id) => return Ok(self.0.peers.offered(id, offer)),
-                // A node speaks for itself only.
-                Ok(Ok(_)) => return Err(unreachable(id, "it speaks for another node")),
-                Ok(Err(error)) => last = unreachable(id, &error.to_string()),
-                Err(_) => return Err(last),
-            }
-        }
-        Err(last)
-    }
-
-    async fn find(&self, keys: impl IntoIterator<Item = RecordKey>) -> HashSet<PeerId> {
-        let queries = keys.into_iter().map(|key| async {
-            let (tell, told) = oneshot::channel();
-            let _ = self.0.orders.send(Order::Find(key, tell)).await;
-            told.await.unwrap_or_default()
-        });
-        let mut found: HashSet<PeerId> = join_all(queries).await.into_iter().flatten().collect();
-        found.remove(&self.0.me);
-        found
-    }
-
-    async fn ask_all(&self, nodes: HashSet<PeerId>) -> Vec<Provider> {
-        let asked = nodes.into_iter().map(|id| async move {
-            let offer = self.offer_of(id).await?;
-            Some(Provider { id, offer })
-        });
-        join_all(asked).await.into_iter().flatten().collect()
-    }
-
-    /// What the node says that it offers; nothing when it does not say so in time.
-    async fn offer_of(&self, id: PeerId) -> Option<Arc<Offer>> {
-        if let Some(fresh) = self.0.peers.fresh_offer(&id) {
-            return Some(fresh);
-        }
-        self.reach(id)
-            .await
-            .inspect_err(|error| tracing::debug!(%error, "an offer is not known"))
-            .ok()
-    }
-
-    async fn stream(&self, id: PeerId, protocol: StreamProtocol) -> Result<Stream, TaskError> {
+    pub(crate) async fn stream(&self, id: PeerId, protocol: StreamProtocol) -> Result<Stream, TaskError> {
         let mut streams = self.0.streams.clone();
         match tokio::time::timeout(PATIENCE, streams.open_stream(id, protocol)).await {
             Ok(Ok(stream)) => Ok(stream),
@@ -388,7 +298,7 @@ impl Mesh {
             if let Some(plane) = &self.0.plane {
                 plane.want(node);
             }
-            let asked = call::ask_if_taken(stream, head.clone(), body.clone(), MOST_ANSWER);
+            let asked = ask_if_taken(stream, head.clone(), body.clone(), MOST_ANSWER);
             if let Some(answer) = asked.await? {
                 return Ok(answer);
             }
@@ -398,11 +308,11 @@ impl Mesh {
 }
 
 /// The node behind a libp2p key. Only Ed25519 keys pass the gate.
-fn node_of(id: &PeerId) -> NodeId {
+pub(crate) fn node_of(id: &PeerId) -> NodeId {
     NodeId::of_key(&key_of(id).unwrap_or_default())
 }
 
-fn unreachable(id: PeerId, why: &str) -> TaskError {
+pub(crate) fn unreachable(id: PeerId, why: &str) -> TaskError {
     let node = node_of(&id).short();
     TaskError::unavailable(format!("node {node} cannot be reached: {why}"))
         .with_hint("`karman mesh ping NODE` shows the paths to it")
@@ -428,7 +338,7 @@ async fn answer_calls(answers: Arc<Answers>, plane: Option<Arc<Plane>>, mut call
         let answers = answers.clone();
         tokio::spawn(async move {
             let (input, mut output) = split(stream.compat());
-            if call::take(&mut output).await.is_ok() {
+            if take(&mut output).await.is_ok() {
                 answers.take(peer, (input, output));
             }
         });
@@ -458,6 +368,9 @@ async fn tell_offers(mesh: Weak<Inner>, mut questions: IncomingStreams) {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if let Some(plane) = &self.plane {
+            plane.close();
+        }
         // The last handle may be dropped on a thread of another runtime, where waiting is not allowed.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

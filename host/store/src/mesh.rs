@@ -6,6 +6,11 @@ use serde::de::DeserializeOwned;
 
 /// Invitations that are remembered as used.
 const MOST_REDEEMED: u64 = 100_000;
+/// When this program was built, in seconds since 1970.
+const BUILT: u64 = match u64::from_str_radix(env!("KARMAN_BUILT"), 10) {
+    Ok(seconds) => seconds,
+    Err(_) => panic!("SOURCE_DATE_EPOCH is no number of seconds"),
+};
 
 /// What a node must not forget of the mesh that it belongs to. The records are the mesh's own; here they are kept.
 #[derive(Clone, Copy, Debug)]
@@ -67,15 +72,16 @@ impl Mesh<'_> {
         })
     }
 
-    /// The newest time ever seen, in seconds since 1970: the later of what was remembered and this. Clocks of boards start
-    /// in the past; what expired before this time has expired.
+    /// The newest time ever seen, in seconds since 1970: the latest of when this program was built, what was remembered, and
+    /// `seen`. Clocks of boards start in the past; what expired before this time has expired.
     ///
     /// # Errors
     /// What the disk refused.
     pub fn time_floor(&self, seen: u64) -> Result<u64, StoreError> {
         let floor = {
             let meta = self.0.tables().read()?.open_table(META)?;
-            meta.get("time-floor")?.map_or(0, |floor| floor.value())
+            meta.get("time-floor")?
+                .map_or(BUILT, |floor| floor.value().max(BUILT))
         };
         if seen <= floor {
             return Ok(floor);
@@ -89,6 +95,7 @@ impl Mesh<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::BUILT;
     use crate::Store;
 
     #[test]
@@ -107,11 +114,13 @@ mod tests {
     fn time_never_goes_back() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).unwrap();
-        assert_eq!(store.mesh().time_floor(100).unwrap(), 100);
-        assert_eq!(store.mesh().time_floor(5).unwrap(), 100);
+        assert_eq!(store.mesh().time_floor(0).unwrap(), BUILT);
+        let later = BUILT + 100;
+        assert_eq!(store.mesh().time_floor(later).unwrap(), later);
+        assert_eq!(store.mesh().time_floor(5).unwrap(), later);
         drop(store);
         let store = Store::open(dir.path()).unwrap();
-        assert_eq!(store.mesh().time_floor(0).unwrap(), 100);
+        assert_eq!(store.mesh().time_floor(0).unwrap(), later);
     }
 
     #[test]

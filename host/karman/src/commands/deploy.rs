@@ -75,7 +75,7 @@ impl Deploy {
             .order::<Vec<DeployedOn>>(Method::POST, &path, source.bytes.clone().into())
             .map_err(Worded::worded);
         drop(progress);
-        let mut failed = None;
+        let mut failed = Vec::new();
         for DeployedOn { node, outcome } in deployed? {
             match outcome {
                 Ok(deployed) => app.output.result(
@@ -86,14 +86,10 @@ impl Deploy {
                         object
                     },
                 )?,
-                Err(mut error) => {
-                    error.message = format!("node {}: {}", node.short(), error.message);
-                    app.output.note(&error);
-                    failed = Some(error);
-                }
+                Err(error) => failed.push((node, error)),
             }
         }
-        failed.map_or(Ok(()), Err)
+        app.output.failures(failed)
     }
 }
 

@@ -2,6 +2,7 @@ use crate::app::App;
 use crate::control::{Control, escape};
 use clap::Args;
 use http::Method;
+use karman_node::UndeployedOn;
 use karman_types::TaskError;
 use serde_json::json;
 
@@ -10,14 +11,37 @@ use serde_json::json;
 pub(crate) struct Undeploy {
     /// The plugin's name
     name: String,
+    /// On which nodes of the mesh: tier=edge, a node's id, or all [default: this node]
+    #[arg(long, value_name = "SELECTOR")]
+    on: Option<String>,
 }
 
 impl Undeploy {
     pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
+        let control = Control::new(app)?;
+        if let Some(selector) = &self.on {
+            return self.run_on(app, &control, selector);
+        }
         let path = format!("/plugins/{}", escape(&self.name));
-        Control::new(app)?.order::<()>(Method::DELETE, &path, Default::default())?;
+        control.order::<()>(Method::DELETE, &path, Default::default())?;
         let name = &self.name;
         app.output
             .result(|| format!("{name} is out of service"), || json!({ "name": name }))
+    }
+    /// Takes it out of service on every node that the selector names; done when none of them has it any more.
+    fn run_on(&self, app: &App, control: &Control, selector: &str) -> Result<(), TaskError> {
+        let path = format!("/mesh/plugins/{}?on={}", escape(&self.name), escape(selector));
+        let outcomes: Vec<UndeployedOn> = control.order(Method::DELETE, &path, Default::default())?;
+        let mut failed = Vec::new();
+        for UndeployedOn { node, outcome } in outcomes {
+            match outcome {
+                Ok(()) => app.output.result(
+                    || format!("{} is out of service on {}", self.name, node.short()),
+                    || json!({ "name": self.name, "node": node }),
+                )?,
+                Err(error) => failed.push((node, error)),
+            }
+        }
+        app.output.failures(failed)
     }
 }

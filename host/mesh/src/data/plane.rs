@@ -11,7 +11,7 @@ use quinn::{
 };
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -58,13 +58,14 @@ struct Link {
 }
 
 impl Plane {
-    /// Takes calls at this address, on threads of the runtime that it is called in. Where its port is taken, on another:
+    /// Takes calls at this address, on these threads. Where its port is taken, on another:
     /// members are told at the gate.
     pub(crate) fn start(
         keypair: &Keypair,
         at: SocketAddr,
         standing: Arc<Standing>,
         answers: Arc<Answers>,
+        threads: Handle,
     ) -> Result<Arc<Self>, GateError> {
         let broken = |error: std::io::Error| GateError::Broken(error.to_string());
         let (server, client) = tls::configs(keypair)?;
@@ -73,6 +74,7 @@ impl Plane {
         server.transport_config(transport.clone());
         let mut client = ClientConfig::new(Arc::new(client));
         client.transport_config(transport);
+        let _inside = threads.enter();
         let socket = UdpSocket::bind(at)
             .or_else(|_| UdpSocket::bind((at.ip(), 0)))
             .map_err(broken)?;
@@ -90,11 +92,16 @@ impl Plane {
             standing,
             answers,
             links: Mutex::default(),
-            threads: Handle::current(),
+            threads: threads.clone(),
         });
-        plane.threads.spawn(plane.clone().accept());
-        plane.threads.spawn(plane.clone().look_after());
+        threads.spawn(plane.clone().accept());
+        threads.spawn(look_after(Arc::downgrade(&plane)));
         Ok(plane)
+    }
+
+    /// Ends every connection; nothing comes in any more.
+    pub(crate) fn close(&self) {
+        self.endpoint.close(DONE, b"the node leaves");
     }
 
     /// A stream to the node, if there is a connection.
@@ -134,7 +141,7 @@ impl Plane {
         }
         link.tried = Some(Instant::now());
         let plane = self.clone();
-        // Its driver runs where it is opened: on the network's threads, whoever calls.
+        // Its driver runs where it is opened, whoever calls.
         self.threads.spawn(async move {
             match timeout(PATIENCE, plane.connect(&peer, at)).await {
                 Ok(Ok(connection)) => plane.keep(peer, connection, |link| &mut link.ours),
@@ -236,21 +243,26 @@ impl Plane {
     }
 
     /// Ends the connections of those who are members no longer, and those that nobody uses.
-    async fn look_after(self: Arc<Self>) {
-        let mut rounds = interval(ROUNDS);
-        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            rounds.tick().await;
-            self.links.lock().retain(|peer, link| {
-                link.leave_earlier(self.standing.run_of(peer));
-                if self.standing.member(peer).is_none() {
-                    link.close(NOT_ADMITTED, GateError::NotAdmitted.to_string().as_bytes());
-                } else if link.used.elapsed() > UNUSED {
-                    link.close(DONE, b"not used");
-                }
-                link.live().is_some() || link.tried.is_some_and(|tried| tried.elapsed() < AGAIN)
-            });
-        }
+    fn look_through(&self) {
+        self.links.lock().retain(|peer, link| {
+            link.leave_earlier(self.standing.run_of(peer));
+            if self.standing.member(peer).is_none() {
+                link.close(NOT_ADMITTED, GateError::NotAdmitted.to_string().as_bytes());
+            } else if link.used.elapsed() > UNUSED {
+                link.close(DONE, b"not used");
+            }
+            link.live().is_some() || link.tried.is_some_and(|tried| tried.elapsed() < AGAIN)
+        });
+    }
+}
+
+async fn look_after(plane: Weak<Plane>) {
+    let mut rounds = interval(ROUNDS);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        let Some(plane) = plane.upgrade() else { return };
+        plane.look_through();
     }
 }
 

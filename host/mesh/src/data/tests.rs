@@ -14,6 +14,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokio::runtime::Handle;
 
 /// Does nothing for anybody.
 struct Idle;
@@ -51,11 +52,11 @@ impl Node {
         let store = Store::open(folder.path()).unwrap();
         let keypair = Keypair::ed25519_from_bytes(*store.node_key().seed()).unwrap();
         let standing = Arc::new(Standing::open(store, Tier::Edge, None, Some(Issuer::root(root))).unwrap());
-        let answers = Arc::new(Answers::new(standing.clone(), Arc::new(Idle)));
+        let answers = Arc::new(Answers::new(standing.clone(), Arc::new(Idle), Handle::current()));
         let at = "127.0.0.1:0".parse().unwrap();
         Self {
             id: keypair.public().to_peer_id(),
-            plane: Plane::start(&keypair, at, standing.clone(), answers).unwrap(),
+            plane: Plane::start(&keypair, at, standing.clone(), answers, Handle::current()).unwrap(),
             standing,
             _folder: folder,
         }

@@ -175,10 +175,15 @@ pub(super) async fn commit(tasks: &Inner, commit: Commit) -> Option<Result<Verdi
         match store.tasks().commit(&commit, wall, retention) {
             Ok(verdict) => Ok(verdict),
             // Tried again until there is room or the time of the task is over.
-            Err(StoreError::Full { bucket, quota, .. }) => Ok(Err(CommitError::Limit(LimitReached {
-                name: format!("quotas.{bucket}"),
-                most: quota,
-            }))),
+            Err(StoreError::Full { bucket, quota, .. }) => {
+                tracing::warn!(
+                    bucket,
+                    quota,
+                    "a bucket is full: what a task wrote waits for room"
+                );
+                let name = format!("quotas.{bucket}");
+                Ok(Err(CommitError::Limit(LimitReached { name, most: quota })))
+            }
             Err(StoreError::Limit { field, most, .. }) => Ok(Err(CommitError::Limit(LimitReached {
                 name: field.into(),
                 most,
@@ -218,9 +223,18 @@ pub(super) async fn hand_over(tasks: &Inner, to: NodeId, handover: Handover) -> 
         .ok()
 }
 
-/// Takes over a task from a node that is being drained: whether this node has it now.
-pub(super) async fn take_over(tasks: &Tasks, body: &[u8]) -> Result<TaskResponse, TaskError> {
-    let taken = tasks.receive(read("task", body)?).await;
+/// Takes over a task from a node that is being drained: whether this node has it now. The right of that node was checked for the
+/// name in the head of its call, so the task has to be that one.
+pub(super) async fn take_over(tasks: &Tasks, name: &str, body: &[u8]) -> Result<TaskResponse, TaskError> {
+    let handover: Handover = read("task", body)?;
+    if *handover.record.name != *name {
+        return Err(TaskError::invalid(format!(
+            "the task is `{}`, the call says `{name}`",
+            handover.record.name
+        ))
+        .with_field("name"));
+    }
+    let taken = tasks.receive(handover).await;
     if let Err(error) = &taken {
         tracing::warn!(%error, "a task is not taken over");
     }

@@ -1,4 +1,4 @@
-//! Deployments on other nodes.
+//! Deployments on nodes of the mesh, and removals.
 
 use super::mesh::mesh_of;
 use crate::node::Node;
@@ -6,7 +6,7 @@ use crate::plugins::{DeployOptions, Deployed};
 use bytes::Bytes;
 use futures::future::join_all;
 use karman_mesh::{Ask, CallHead, Provider};
-use karman_types::{NodeId, Offer, TaskError, Tier};
+use karman_types::{NodeId, Offer, TaskError, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
 
 /// What became of a deployment on one node.
@@ -16,6 +16,15 @@ pub struct DeployedOn {
     pub node: NodeId,
     /// What it did, or why not.
     pub outcome: Result<Deployed, TaskError>,
+}
+
+/// What became of a removal on one node.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct UndeployedOn {
+    /// The node.
+    pub node: NodeId,
+    /// Whether it did, or why not.
+    pub outcome: Result<(), TaskError>,
 }
 
 impl Node {
@@ -30,12 +39,12 @@ impl Node {
         name: &str,
         options: DeployOptions,
     ) -> Result<Vec<DeployedOn>, TaskError> {
-        let chosen = Selector::read(selector)?;
-        let mesh = mesh_of(self)?;
-        let nodes = mesh.nodes().await;
-        let named: Vec<&Provider> = nodes.iter().filter(|node| chosen.names(&node.offer)).collect();
+        let ask = Ask::Deploy {
+            downgrade: options.downgrade,
+        };
+        let (here, elsewhere) = self.selected(selector).await?;
         let mut outcomes = Vec::new();
-        if chosen.names(&self.offer()) {
+        if here {
             let outcome = self.plugins().deploy(component.to_vec(), name, options).await;
             self.announce().await;
             outcomes.push(DeployedOn {
@@ -43,22 +52,9 @@ impl Node {
                 outcome,
             });
         }
-        let elsewhere = named.into_iter().map(|node| async {
-            let head = CallHead {
-                ask: Ask::Deploy {
-                    downgrade: options.downgrade,
-                },
-                name: name.to_owned(),
-                task: self.runtime().context(None).task,
-                attempt: 1,
-                idempotency_key: None,
-                within_ms: None,
-                chain: Vec::new(),
-                content_type: "application/wasm".into(),
-                metadata: Vec::new(),
-            };
-            let answer = mesh.call(node.id, head, component.clone()).await;
-            let outcome = answer.and_then(|(response, _)| {
+        let elsewhere = elsewhere.iter().map(|node| async {
+            let answer = self.order(node, ask.clone(), name, component.clone()).await;
+            let outcome = answer.and_then(|response| {
                 serde_json::from_slice(&response.body)
                     .map_err(|error| TaskError::internal(format!("its answer does not read: {error}")))
             });
@@ -68,13 +64,78 @@ impl Node {
             }
         });
         outcomes.extend(join_all(elsewhere).await);
+        Ok(outcomes)
+    }
+
+    /// Takes a plugin out of service on every node that the selector names and that has it.
+    ///
+    /// # Errors
+    /// `invalid` when the selector does not read, `unavailable` when it names no node in reach that has the plugin.
+    pub async fn undeploy_on(&self, selector: &str, name: &str) -> Result<Vec<UndeployedOn>, TaskError> {
+        let (here, mut elsewhere) = self.selected(selector).await?;
+        elsewhere.retain(|node| node.offer.tasks.iter().any(|task| task.name == name));
+        let mut outcomes = Vec::new();
+        if here && self.plugins().find(name).is_ok() {
+            let outcome = self.plugins().undeploy(name).await;
+            self.announce().await;
+            outcomes.push(UndeployedOn {
+                node: self.runtime().id(),
+                outcome,
+            });
+        }
+        let elsewhere = elsewhere.iter().map(|node| async {
+            let answer = self.order(node, Ask::Undeploy, name, Bytes::new()).await;
+            UndeployedOn {
+                node: node.offer.node,
+                outcome: answer.map(drop),
+            }
+        });
+        outcomes.extend(join_all(elsewhere).await);
         match outcomes.is_empty() {
             false => Ok(outcomes),
-            true => Err(
+            true => Err(TaskError::unavailable(format!(
+                "no node in reach that is `{selector}` has `{name}`"
+            ))
+            .with_hint("`karman mesh offers` shows who has what")),
+        }
+    }
+
+    /// Whether the selector names this node, and which others it names.
+    async fn selected(&self, selector: &str) -> Result<(bool, Vec<Provider>), TaskError> {
+        let chosen = Selector::read(selector)?;
+        let mut others = mesh_of(self)?.nodes().await;
+        others.retain(|node| chosen.names(&node.offer));
+        let here = chosen.names(&self.offer());
+        if !here && others.is_empty() {
+            return Err(
                 TaskError::unavailable(format!("no node in reach is `{selector}`"))
                     .with_hint("`karman mesh offers` shows the nodes in reach"),
-            ),
+            );
         }
+        Ok((here, others))
+    }
+
+    /// Has another node do something with its plugin of this name.
+    async fn order(
+        &self,
+        node: &Provider,
+        ask: Ask,
+        name: &str,
+        body: Bytes,
+    ) -> Result<TaskResponse, TaskError> {
+        let head = CallHead {
+            ask,
+            name: name.to_owned(),
+            task: self.runtime().context(None).task,
+            attempt: 1,
+            idempotency_key: None,
+            within_ms: None,
+            chain: Vec::new(),
+            content_type: "application/wasm".into(),
+            metadata: Vec::new(),
+        };
+        let (response, _) = mesh_of(self)?.call(node.id, head, body).await?;
+        Ok(response)
     }
 }
 

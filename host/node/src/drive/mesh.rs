@@ -1,26 +1,14 @@
-//! The node's side of the mesh: what it does for members, and what its operator asks about them.
+//! The node's place in the mesh: how it joins, and what its operator asks about the other nodes.
 
-use super::attempt;
-use super::dispatch::{Ran, chain, nearest_first};
+use super::dispatch::{Ran, nearest_first};
+use super::serve::Service;
 use crate::node::Node;
-use crate::plugins::DeployOptions;
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use karman_mesh::membership::{Invitation, Issuer, Member, MeshKey, RootKey};
-use karman_mesh::{Ask, CallHead, GateError, Mesh, MeshOptions, Path, RemoteReport, Serve, Standing};
+use karman_mesh::membership::{Invitation, Issuer, MeshKey, RootKey};
+use karman_mesh::{GateError, Mesh, MeshOptions, Path, Standing};
 use karman_types::{CallContext, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
-use tokio::runtime::Handle;
-
-/// The longest component that a member may deploy.
-const MOST_COMPONENT: u64 = 64 << 20;
-
-/// The longest key of a bucket that a member may read.
-const MOST_KEY: u64 = 64 << 10;
-/// The longest record of a task that a member may hand over: its input with what else is written down of it.
-const MOST_TASK: u64 = 256 << 20;
 
 /// How the node comes into a mesh.
 #[derive(Debug, Default)]
@@ -96,10 +84,7 @@ pub(crate) fn join(node: &Node, options: JoinOptions) -> Result<Option<Mesh>, Ta
         root.as_ref().map(Issuer::root),
     )
     .map_err(refused)?;
-    let service = Service {
-        node: node.downgrade(),
-        threads: Handle::current(),
-    };
+    let service = Service::of(node);
     let options = MeshOptions {
         listen: config.listen,
         entrances,
@@ -127,149 +112,6 @@ pub(crate) fn mesh_of(node: &Node) -> Result<&Mesh, TaskError> {
         TaskError::unavailable("this node belongs to no mesh")
             .with_hint("`karman mesh init` makes one; `karman node up --join INVITATION` joins one")
     })
-}
-
-/// What the node does for members.
-struct Service {
-    node: Weak<crate::node::Inner>,
-    /// Guests run on the node's threads, never on the network's.
-    threads: Handle,
-}
-
-impl Service {
-    fn node(&self) -> Result<Node, TaskError> {
-        Node::upgrade(&self.node).ok_or_else(|| TaskError::unavailable("the node is shutting down"))
-    }
-}
-
-impl Serve for Service {
-    fn most_input(&self, head: &CallHead) -> Result<u64, TaskError> {
-        match head.ask {
-            Ask::ReadBucket => Ok(MOST_KEY),
-            Ask::TakeOver => Ok(MOST_TASK),
-            Ask::Call | Ask::Attempt { .. } => Ok(self
-                .node()?
-                .plugins()
-                .find(&head.name)?
-                .current()
-                .limits()
-                .input
-                .0),
-            Ask::Deploy { .. } => Ok(MOST_COMPONENT),
-            Ask::Undeploy => Ok(0),
-        }
-    }
-
-    fn serve(
-        &self,
-        from: Arc<Member>,
-        head: CallHead,
-        request: TaskRequest,
-    ) -> BoxFuture<'static, Result<(TaskResponse, RemoteReport), TaskError>> {
-        let node = self.node();
-        let served = self.threads.spawn(async move {
-            let node = node?;
-            match head.ask {
-                Ask::Call => run(&node, &head, request).await,
-                Ask::Attempt { .. } => {
-                    let stranger = || TaskError::internal("a member without a key");
-                    let owner = karman_mesh::peer_of(&from.key).ok_or_else(stranger)?;
-                    let answer = attempt::serve(node.tasks().inner(), owner, head, request).await?;
-                    Ok((answer, RemoteReport::default()))
-                }
-                Ask::ReadBucket => {
-                    let read = attempt::read_bucket(node.tasks().inner(), &head.name, &request.body);
-                    Ok((read.await?, RemoteReport::default()))
-                }
-                Ask::TakeOver => {
-                    let taken = attempt::take_over(node.tasks(), &request.body).await?;
-                    Ok((taken, RemoteReport::default()))
-                }
-                Ask::Deploy { downgrade } => {
-                    tracing::info!(plugin = head.name, by = %from.node, "a member deploys");
-                    let options = DeployOptions {
-                        downgrade,
-                        ..DeployOptions::default()
-                    };
-                    let deployed = node
-                        .plugins()
-                        .deploy(request.body.into(), &head.name, options)
-                        .await?;
-                    node.announce().await;
-                    Ok((json(&deployed)?, RemoteReport::default()))
-                }
-                Ask::Undeploy => {
-                    node.plugins().undeploy(&head.name).await?;
-                    node.announce().await;
-                    Ok((TaskResponse::default(), RemoteReport::default()))
-                }
-            }
-        });
-        AbortOnDrop(served).boxed()
-    }
-
-    fn offer(&self) -> Option<Offer> {
-        self.node().ok().map(|node| node.offer())
-    }
-}
-
-async fn run(
-    node: &Node,
-    head: &CallHead,
-    request: TaskRequest,
-) -> Result<(TaskResponse, RemoteReport), TaskError> {
-    let runtime = node.runtime();
-    let context = CallContext {
-        task: head.task,
-        attempt: head.attempt,
-        idempotency_key: head.idempotency_key.clone(),
-        chain: chain(head)?,
-        ..runtime.context(head.within())
-    };
-    if node.tasks().draining() {
-        return Err(TaskError::unavailable("this node is draining"));
-    }
-    let slot = node.plugins().find(&head.name)?;
-    let (response, report) = slot.call(request, context).await?;
-    let report = RemoteReport {
-        took_us: report.took.as_micros() as u64,
-        memory_peak: report.memory_peak,
-        ran_on: report.ran_on,
-    };
-    Ok((response, report))
-}
-
-fn json(value: &impl Serialize) -> Result<TaskResponse, TaskError> {
-    let body = serde_json::to_vec(value).map_err(|error| TaskError::internal(error.to_string()))?;
-    Ok(TaskResponse {
-        content_type: "application/json".into(),
-        metadata: Vec::new(),
-        body: body.into(),
-    })
-}
-
-/// A task of the node's threads that ends when nobody waits for it any more.
-struct AbortOnDrop<T>(tokio::task::JoinHandle<Result<T, TaskError>>);
-
-impl<T> Future for AbortOnDrop<T> {
-    type Output = Result<T, TaskError>;
-
-    fn poll(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        self.0.poll_unpin(context).map(|ended| {
-            ended.unwrap_or_else(|error| {
-                Err(TaskError::internal(format!("a call failed in the host: {error}")))
-            })
-        })
-    }
-}
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl Node {

@@ -5,10 +5,11 @@ mod deploy;
 mod disk;
 mod dispatch;
 mod mesh;
+mod serve;
 mod status;
 mod tasks;
 
-pub use deploy::DeployedOn;
+pub use deploy::{DeployedOn, UndeployedOn};
 pub(crate) use dispatch::Calls;
 pub use dispatch::Ran;
 pub use mesh::{JoinOptions, NodeOffer, PeerStatus, Pinged};

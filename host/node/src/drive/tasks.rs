@@ -6,6 +6,7 @@ use super::status::{TaskState, TaskStatus};
 use crate::plugins::Plugins;
 use crate::runtime::Runtime;
 use crate::services::store_error;
+use futures::FutureExt;
 use karman_mesh::Mesh;
 use karman_tasks::{
     Action, AttemptId, Event, Handover, Instant, Limits, Machine, Outcome, Provider, Reading, SaveError,
@@ -14,6 +15,7 @@ use karman_tasks::{
 use karman_types::{NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Handle;
@@ -272,9 +274,14 @@ impl Inner {
                 let (attempt, tasks) = (call.attempt, self.clone());
                 let mut running = self.running.lock();
                 let run = self.threads.spawn(async move {
-                    let answer = attempt::run(&tasks, provider, *call).await;
+                    // A panic in the host is as good as a lost connection: the attempt may not stand as running for ever.
+                    let ran = AssertUnwindSafe(attempt::run(&tasks, provider, *call)).catch_unwind();
+                    let event = match ran.await {
+                        Ok(answer) => Event::Answered { attempt, answer },
+                        Err(_) => Event::AttemptLost { attempt },
+                    };
                     tasks.running.lock().remove(&attempt);
-                    tasks.feed(Event::Answered { attempt, answer });
+                    tasks.feed(event);
                 });
                 running.insert(attempt, run.abort_handle());
             }

@@ -1,7 +1,7 @@
-//! The mesh, for the node's operator: who is there, what they offer, and deployments on other nodes.
+//! The mesh, for the node's operator: who is there, what they offer, and deployments on them.
 
 use super::answer::Refusal;
-use crate::drive::{DeployedOn, NodeOffer, PeerStatus, Pinged, mesh_of};
+use crate::drive::{DeployedOn, NodeOffer, PeerStatus, Pinged, UndeployedOn, mesh_of};
 use crate::node::Node;
 use crate::plugins::DeployOptions;
 use axum::Router;
@@ -19,7 +19,7 @@ pub(crate) fn router() -> Router<Node> {
         .route("/mesh/addresses", get(addresses))
         .route("/mesh/ping/{node}", get(ping))
         .route("/mesh/revoked/{node}", post(revoke))
-        .route("/mesh/plugins/{name}", post(deploy))
+        .route("/mesh/plugins/{name}", post(deploy).delete(undeploy))
 }
 
 async fn peers(State(node): State<Node>) -> Result<Json<Vec<PeerStatus>>, Refusal> {
@@ -68,7 +68,7 @@ fn read(node: &Node, text: &str) -> Result<NodeId, TaskError> {
 #[derive(Deserialize)]
 struct On {
     on: String,
-    #[serde(default, rename = "downgrade")]
+    #[serde(default)]
     downgrade: bool,
 }
 
@@ -83,4 +83,12 @@ async fn deploy(
         ..DeployOptions::default()
     };
     Ok(Json(node.deploy_on(&on, component, &name, options).await?))
+}
+
+async fn undeploy(
+    State(node): State<Node>,
+    Path(name): Path<String>,
+    Query(On { on, .. }): Query<On>,
+) -> Result<Json<Vec<UndeployedOn>>, Refusal> {
+    Ok(Json(node.undeploy_on(&on, &name).await?))
 }

@@ -1,0 +1,154 @@
+//! What the node does for members of its mesh.
+
+use super::attempt;
+use super::dispatch::chain;
+use crate::node::Node;
+use crate::plugins::DeployOptions;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use karman_mesh::membership::Member;
+use karman_mesh::{Ask, CallHead, RemoteReport, Serve};
+use karman_types::{CallContext, Offer, TaskError, TaskRequest, TaskResponse};
+use serde::Serialize;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+
+/// The longest component that a member may deploy.
+const MOST_COMPONENT: u64 = 64 << 20;
+/// The longest key of a bucket that a member may read.
+const MOST_KEY: u64 = 64 << 10;
+/// The longest record of a task that a member may hand over: its input with what else is written down of it.
+const MOST_TASK: u64 = 256 << 20;
+
+/// What the node does for members.
+pub(super) struct Service {
+    node: Weak<crate::node::Inner>,
+}
+
+impl Service {
+    pub(super) fn of(node: &Node) -> Self {
+        Self {
+            node: node.downgrade(),
+        }
+    }
+
+    fn node(&self) -> Result<Node, TaskError> {
+        Node::upgrade(&self.node).ok_or_else(|| TaskError::unavailable("the node is shutting down"))
+    }
+}
+
+impl Serve for Service {
+    fn most_input(&self, head: &CallHead) -> Result<u64, TaskError> {
+        match head.ask {
+            Ask::ReadBucket => Ok(MOST_KEY),
+            Ask::TakeOver => Ok(MOST_TASK),
+            Ask::Call | Ask::Attempt { .. } => Ok(self
+                .node()?
+                .plugins()
+                .find(&head.name)?
+                .current()
+                .limits()
+                .input
+                .0),
+            Ask::Deploy { .. } => Ok(MOST_COMPONENT),
+            Ask::Undeploy => Ok(0),
+        }
+    }
+
+    fn serve(
+        &self,
+        from: Arc<Member>,
+        head: CallHead,
+        request: TaskRequest,
+    ) -> BoxFuture<'static, Result<(TaskResponse, RemoteReport), TaskError>> {
+        let node = self.node();
+        let served = async move { serve(&node?, &from, head, request).await };
+        // What goes wrong in the host is an answer too: without one the caller takes the link for broken and tries again.
+        let ended = AssertUnwindSafe(served).catch_unwind();
+        ended
+            .map(|ended| ended.unwrap_or_else(|_| Err(TaskError::internal("the call failed in the host"))))
+            .boxed()
+    }
+
+    fn offer(&self) -> Option<Offer> {
+        self.node().ok().map(|node| node.offer())
+    }
+}
+
+async fn serve(
+    node: &Node,
+    from: &Member,
+    head: CallHead,
+    request: TaskRequest,
+) -> Result<(TaskResponse, RemoteReport), TaskError> {
+    match head.ask {
+        Ask::Call => run(node, &head, request).await,
+        Ask::Attempt { .. } => {
+            let stranger = || TaskError::internal("a member without a key");
+            let owner = karman_mesh::peer_of(&from.key).ok_or_else(stranger)?;
+            let answer = attempt::serve(node.tasks().inner(), owner, head, request).await?;
+            Ok((answer, RemoteReport::default()))
+        }
+        Ask::ReadBucket => {
+            let read = attempt::read_bucket(node.tasks().inner(), &head.name, &request.body);
+            Ok((read.await?, RemoteReport::default()))
+        }
+        Ask::TakeOver => {
+            let taken = attempt::take_over(node.tasks(), &head.name, &request.body).await?;
+            Ok((taken, RemoteReport::default()))
+        }
+        Ask::Deploy { downgrade } => {
+            tracing::info!(plugin = head.name, by = %from.node, "a member deploys");
+            let options = DeployOptions {
+                downgrade,
+                ..DeployOptions::default()
+            };
+            let deployed = node
+                .plugins()
+                .deploy(request.body.into(), &head.name, options)
+                .await?;
+            node.announce().await;
+            Ok((json(&deployed)?, RemoteReport::default()))
+        }
+        Ask::Undeploy => {
+            node.plugins().undeploy(&head.name).await?;
+            node.announce().await;
+            Ok((TaskResponse::default(), RemoteReport::default()))
+        }
+    }
+}
+
+async fn run(
+    node: &Node,
+    head: &CallHead,
+    request: TaskRequest,
+) -> Result<(TaskResponse, RemoteReport), TaskError> {
+    let runtime = node.runtime();
+    let context = CallContext {
+        task: head.task,
+        attempt: head.attempt,
+        idempotency_key: head.idempotency_key.clone(),
+        chain: chain(head)?,
+        ..runtime.context(head.within())
+    };
+    if node.tasks().draining() {
+        return Err(TaskError::unavailable("this node is draining"));
+    }
+    let slot = node.plugins().find(&head.name)?;
+    let (response, report) = slot.call(request, context).await?;
+    let report = RemoteReport {
+        took_us: report.took.as_micros() as u64,
+        memory_peak: report.memory_peak,
+        ran_on: report.ran_on,
+    };
+    Ok((response, report))
+}
+
+fn json(value: &impl Serialize) -> Result<TaskResponse, TaskError> {
+    let body = serde_json::to_vec(value).map_err(|error| TaskError::internal(error.to_string()))?;
+    Ok(TaskResponse {
+        content_type: "application/json".into(),
+        metadata: Vec::new(),
+        body: body.into(),
+    })
+}
