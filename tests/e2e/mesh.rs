@@ -155,6 +155,14 @@ fn code_moves_only_with_the_right_to_deploy() {
     assert!(by_fog.contains(&on_edge), "{by_fog}");
     fog.run(&["deploy", &path("hostile"), "--on", &edge.id()])
         .fails(3, "has no right `deploy:hostile`");
+    let metrics = edge.server.get("/metrics").text();
+    for counted in [
+        "karman_mesh_peers{path=\"direct\"} 2",
+        "karman_mesh_refusals_total{reason=\"call-denied\"} 1",
+        "karman_mesh_traffic_bytes_total{protocol=\"/karman/kad/1\",direction=\"sent\"}",
+    ] {
+        assert!(metrics.contains(counted), "{counted}: {metrics}");
+    }
     edge.run(&["deploy", &tiny, "--on", "tier=cloud"])
         .fails(3, "has no right `deploy:tiny`");
     fog.run(&["deploy", &tiny, "--on", "tier=space"])

@@ -3,13 +3,13 @@
 use crate::call::{self, Ask, CallHead};
 use crate::membership::{Member, Right};
 use crate::mesh::Serve;
+use crate::refusals::{Refusals, of_call, of_head};
 use crate::standing::Standing;
 use karman_types::TaskError;
 use libp2p::PeerId;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -23,7 +23,7 @@ pub(crate) struct Answers {
     standing: Arc<Standing>,
     service: Arc<dyn Serve>,
     places: Mutex<HashMap<PeerId, Arc<Places>>>,
-    refused: AtomicU64,
+    refusals: Arc<Refusals>,
     /// Where calls are served.
     threads: Handle,
 }
@@ -37,17 +37,18 @@ struct Places {
 impl Answers {
     pub(crate) fn new(standing: Arc<Standing>, service: Arc<dyn Serve>, threads: Handle) -> Self {
         Self {
-            standing,
             service,
             places: Mutex::default(),
-            refused: AtomicU64::new(0),
+            refusals: standing.counts(),
+            standing,
             threads,
         }
     }
 
-    /// Calls that were refused for want of a right.
-    pub(crate) fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
+    fn refused(&self, reason: Option<&'static str>) {
+        if let Some(reason) = reason {
+            self.refusals.count(reason);
+        }
     }
 
     /// Answers the call on this pair of streams as soon as the peer has a place.
@@ -88,9 +89,10 @@ impl Answers {
             return;
         };
         let (service, from) = (self.service.clone(), member.clone());
-        let may = |head: &CallHead| {
-            self.may(&member, head)?;
-            service.most_input(head)
+        let may = |head: &CallHead, body| {
+            let allowed = self.may(&member, head);
+            let allowed = allowed.and_then(|()| fits(head, body, service.most_input(head)?));
+            allowed.inspect_err(|error| self.refused(of_head(error)))
         };
         let room = async |body: u64| {
             let kib = body.div_ceil(1 << 10).min(BODIES_PER_PEER as u64);
@@ -98,6 +100,7 @@ impl Answers {
         };
         let serve = |head, request| service.serve(from, head, request);
         if let Err(error) = call::answer(stream, may, room, serve).await {
+            self.refused(of_call(&error));
             tracing::debug!(%peer, %error, "a call was not answered");
         }
     }
@@ -114,10 +117,20 @@ impl Answers {
         if member.rights.allows(&right) {
             return Ok(());
         }
-        self.refused.fetch_add(1, Ordering::Relaxed);
         Err(
             TaskError::denied(format!("node {} has no right `{right}`", member.node.short()))
                 .with_hint("`karman mesh invite --right …` gives it with the next membership"),
         )
     }
+}
+
+fn fits(head: &CallHead, body: u64, most: u64) -> Result<(), TaskError> {
+    if body <= most {
+        return Ok(());
+    }
+    Err(TaskError::limit(format!(
+        "the body has {body} bytes; `{}` takes at most {most}",
+        head.name
+    ))
+    .with_field("body"))
 }

@@ -184,13 +184,13 @@ pub(crate) fn broken(error: WireError) -> TaskError {
 }
 
 /// Reads a call, lets `serve` answer it, and writes the answer. A caller that goes away ends `serve`. The body is read once
-/// there is `room` for it, which is held until the answer is written.
+/// it `may` be served and there is `room` for it, which is held until the answer is written.
 ///
 /// # Errors
 /// When the stream breaks or what comes in is no call.
 pub(crate) async fn answer<F, Room>(
     (mut input, mut output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
-    most: impl FnOnce(&CallHead) -> Result<u64, TaskError>,
+    may: impl FnOnce(&CallHead, u64) -> Result<(), TaskError>,
     room: impl AsyncFnOnce(u64) -> Room,
     serve: impl FnOnce(CallHead, TaskRequest) -> F,
 ) -> Result<(), WireError>
@@ -198,14 +198,9 @@ where
     F: Future<Output = Result<(TaskResponse, RemoteReport), TaskError>>,
 {
     let Call { mut head, body } = CALL.read(&mut input).await?;
-    let outcome = match most(&head) {
+    let outcome = match may(&head, body) {
         Err(refused) => Err(refused),
-        Ok(most) if body > most => Err(TaskError::limit(format!(
-            "the body has {body} bytes; `{}` takes at most {most}",
-            head.name
-        ))
-        .with_field("body")),
-        Ok(_) => {
+        Ok(()) => {
             let _room = room(body).await;
             let request = TaskRequest {
                 body: CALL.body(&mut input, body).await?,
@@ -268,6 +263,13 @@ impl Frame {
     }
 }
 
+/// The first bytes of a call whose body is said to be this long.
+#[cfg(test)]
+pub(crate) fn promise(head: &CallHead, body: u64) -> Vec<u8> {
+    let head = head.clone();
+    CALL.encode(&Call { head, body }).unwrap_or_default()
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -312,7 +314,7 @@ pub(crate) mod tests {
             let [ours, theirs] = link(64 << 10);
             let body = Bytes::from(vec![7; length]);
             let asking = ask(ours, head("echo"), body.clone(), u64::MAX);
-            let (answer, served) = tokio::join!(asking, answer(theirs, |_| Ok(u64::MAX), anyway, echo));
+            let (answer, served) = tokio::join!(asking, answer(theirs, |_, _| Ok(()), anyway, echo));
             served.unwrap();
             let (response, _) = answer.unwrap();
             assert_eq!(response.body, body);
@@ -324,7 +326,8 @@ pub(crate) mod tests {
     async fn a_body_beyond_the_bound_is_refused_before_it_is_read() {
         let [ours, theirs] = link(1 << 10);
         let asking = ask(ours, head("echo"), Bytes::from(vec![7; 1 << 20]), u64::MAX);
-        let (answer, _) = tokio::join!(asking, answer(theirs, |_| Ok(100), anyway, echo));
+        let long = |_: &CallHead, body| Err(TaskError::limit(format!("{body} bytes")).with_field("body"));
+        let (answer, _) = tokio::join!(asking, answer(theirs, long, anyway, echo));
         let refused = answer.unwrap_err();
         assert_eq!(refused.field.as_deref(), Some("body"), "{refused:?}");
     }
@@ -335,7 +338,7 @@ pub(crate) mod tests {
         let (started, wait) = futures::channel::oneshot::channel();
         let serving = tokio::spawn(answer(
             theirs,
-            |_| Ok(u64::MAX),
+            |_, _| Ok(()),
             anyway,
             async move |_, _| {
                 let _ = started.send(());

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long one that was refused may take to read why and to leave.
 const LEAVE: Duration = Duration::from_secs(2);
 /// Memberships are a few hundred bytes; revocations 10,000 entries at most.
-const HELLO: Frame = Frame::new("hello", 16 << 10);
+pub(crate) const HELLO: Frame = Frame::new("hello", 16 << 10);
 const WELCOME: Frame = Frame::new("welcome", 8 << 20);
 
 /// Why a connection was not let in.
@@ -75,11 +75,11 @@ pub enum GateError {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Hello {
-    version: u16,
-    credential: Credential,
-    revocations: [u8; 32],
-    about: About,
+pub(crate) struct Hello {
+    pub(crate) version: u16,
+    pub(crate) credential: Credential,
+    pub(crate) revocations: [u8; 32],
+    pub(crate) about: About,
 }
 
 /// What a node tells of itself besides who it is.
@@ -161,7 +161,12 @@ pub(crate) async fn admit(
             }
             while let Poll::Ready(event) = muxer.poll_unpin(context) {
                 if let Err(error) = event {
-                    return Poll::Ready(Err(GateError::Broken(error.to_string())));
+                    // Who was refused may leave at once: why it was, the exchange knows.
+                    let broken = GateError::Broken(error.to_string());
+                    return match exchange.as_mut().poll(context) {
+                        Poll::Ready(done) => Poll::Ready(done),
+                        Poll::Pending => Poll::Ready(Err(broken)),
+                    };
                 }
             }
             Poll::Pending

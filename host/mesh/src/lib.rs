@@ -27,16 +27,26 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// What the tests beside the code share with those in `tests/` names this crate.
+#[cfg(test)]
+extern crate self as karman_mesh;
+
 mod answers;
 mod call;
 mod data;
 mod discovery;
 mod gate;
+#[cfg(test)]
+mod hostile;
 pub mod membership;
 mod mesh;
 mod offer;
 mod peers;
+mod refusals;
 mod standing;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
 mod swarm;
 mod taken;
 mod wire;
@@ -48,4 +58,5 @@ pub use libp2p::{Multiaddr, PeerId};
 pub use mesh::{Mesh, MeshOptions, Serve};
 pub use peers::{Path, Peer};
 pub use standing::Standing;
+pub use swarm::Traffic;
 pub use wire::WireError;

@@ -7,7 +7,7 @@ use crate::membership::Member;
 use crate::offer;
 use crate::peers::{Peer, Peers};
 use crate::standing::Standing;
-use crate::swarm::{Driver, Order};
+use crate::swarm::{Driver, Meter, Order, Traffic};
 use crate::taken::{ask_if_taken, take};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -26,7 +26,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::compat::FuturesAsyncReadCompatExt;
 
-const CALL: StreamProtocol = StreamProtocol::new("/karman/call/1");
+pub(crate) const CALL: StreamProtocol = StreamProtocol::new("/karman/call/1");
 pub(crate) const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/1");
 /// How long a node may take to say what it offers, or to take a stream.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -84,10 +84,11 @@ pub(crate) struct Inner {
     /// What the DHT answered lately.
     pub(crate) found: Found,
     service: Arc<dyn Serve>,
+    meter: Arc<Meter>,
     pub(crate) me: PeerId,
     answers: Arc<Answers>,
     /// Nothing where it could not have a port: calls go over the swarm then.
-    plane: Option<Arc<Plane>>,
+    pub(crate) plane: Option<Arc<Plane>>,
     runtime: Option<Runtime>,
 }
 
@@ -127,6 +128,7 @@ impl Mesh {
         let plane = plane
             .inspect_err(|error| tracing::warn!(%error, "this node takes no direct calls"))
             .ok();
+        let meter = Arc::new(Meter::default());
         let (orders, taken) = mpsc::channel(ORDERS);
         let mut driver = Driver::new(
             keypair,
@@ -135,6 +137,7 @@ impl Mesh {
             taken,
             options.entrances,
             options.find_neighbours,
+            meter.clone(),
         )?;
         for address in addresses(options.listen) {
             driver.listen(address).map_err(GateError::Broken)?;
@@ -150,6 +153,7 @@ impl Mesh {
             peers,
             found: Found::default(),
             service,
+            meter,
             me,
             answers,
             plane,
@@ -231,9 +235,9 @@ impl Mesh {
         peers
     }
 
-    /// Calls that were refused for want of a right.
-    pub fn refused(&self) -> u64 {
-        self.0.answers.refused()
+    /// What each protocol of the swarm has sent and received. Direct calls are not among them.
+    pub fn traffic(&self) -> Vec<Traffic> {
+        self.0.meter.read()
     }
 
     /// Counts how often a node has come into reach; closed when this one has left the mesh.

@@ -5,7 +5,7 @@ use crate::membership::{
     Invitation, Issuer, Member, Membership, MembershipError, MeshKey, Revocations, Right, Rights, Terms,
     UnixTime,
 };
-use crate::wire::WireError;
+use crate::refusals::Refusals;
 use karman_store::{Store, StoreError};
 use karman_types::Tier;
 use libp2p::PeerId;
@@ -43,7 +43,7 @@ pub struct Standing {
     floor: AtomicU64,
     /// Tells this run of the node from others.
     run: u64,
-    turned_away: AtomicU64,
+    refusals: Arc<Refusals>,
     refusal: Mutex<Option<String>>,
 }
 
@@ -87,7 +87,7 @@ impl Standing {
             calls: OnceLock::new(),
             floor: AtomicU64::new(store.mesh().time_floor(0)?),
             run: fastrand::u64(..),
-            turned_away: AtomicU64::new(0),
+            refusals: Arc::default(),
             refusal: Mutex::default(),
             store,
         };
@@ -207,9 +207,13 @@ impl Standing {
         member.not_after >= self.now() && !self.revoked.read().contains(&member.key)
     }
 
-    /// Connections that were not let in.
-    pub fn turned_away(&self) -> u64 {
-        self.turned_away.load(Ordering::Relaxed)
+    /// Connections that were not let in and calls that were not served: how many, by the reason.
+    pub fn refusals(&self) -> Vec<(&'static str, u64)> {
+        self.refusals.read()
+    }
+
+    pub(crate) fn counts(&self) -> Arc<Refusals> {
+        self.refusals.clone()
     }
 
     /// Puts a node out of the mesh. Others learn it at their next contact.
@@ -330,11 +334,11 @@ impl Standing {
     }
 
     pub(crate) fn turned(&self, error: &GateError) {
-        match error {
-            GateError::Refused(why) => *self.refusal.lock() = Some(why.clone()),
-            // Of several dials to one node the losers end here, too.
-            GateError::Broken(_) | GateError::Wire(WireError::Broken { .. }) => {}
-            _ => drop(self.turned_away.fetch_add(1, Ordering::Relaxed)),
+        if let GateError::Refused(why) = error {
+            *self.refusal.lock() = Some(why.clone());
+        }
+        if let Some(reason) = error.reason() {
+            self.refusals.count(reason);
         }
     }
 

@@ -86,7 +86,7 @@ mod tests {
         let asking = ask_if_taken(ours, head("echo"), Bytes::from_static(b"1"), u64::MAX);
         let taking = async {
             take(&mut theirs.1).await.unwrap();
-            answer(theirs, |_| Ok(u64::MAX), anyway, echo).await.unwrap();
+            answer(theirs, |_, _| Ok(()), anyway, echo).await.unwrap();
         };
         let (asked, ()) = tokio::join!(asking, taking);
         assert_eq!(asked.unwrap().unwrap().0.body, "1");

@@ -59,7 +59,7 @@ async fn calls_run_on_a_connection_of_their_own_in_both_directions() {
     until(|| direct(&first, &second)).await;
     echo(&first, &second, "back".into()).await;
     assert!(direct(&second, &first));
-    assert_eq!(first.mesh.standing().turned_away(), 0);
+    assert_eq!(first.mesh.standing().refusals(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -105,7 +105,7 @@ async fn members_are_let_in_and_strangers_counted() {
     }
     until(|| node.plane.reaches(&member.id) && member.plane.reaches(&node.id)).await;
     assert!(member.plane.open(&node.id).await.is_some());
-    until(|| node.standing.turned_away() == 1).await;
+    until(|| node.standing.refusals() == [("not-admitted", 1)]).await;
     until(|| !stranger.plane.reaches(&node.id)).await;
     assert!(!node.plane.reaches(&stranger.id));
 }

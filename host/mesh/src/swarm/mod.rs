@@ -6,7 +6,10 @@ mod paths;
 mod reach;
 mod relays;
 mod streams;
+mod traffic;
 mod transport;
 
 pub(crate) use behaviour::MOST_ANNOUNCED;
 pub(crate) use drive::{Driver, Order};
+pub(crate) use traffic::Meter;
+pub use traffic::Traffic;

@@ -1,6 +1,7 @@
 //! QUIC first, TCP with Noise and Yamux where UDP does not pass, over a relay where nothing else does; the gate in front of
 //! all of them. A relayed connection is encrypted from end to end: the relay carries what it cannot read.
 
+use super::traffic::{Meter, Metered};
 use crate::gate::{GateError, admit};
 use crate::standing::Standing;
 use libp2p::core::muxing::StreamMuxerBox;
@@ -20,6 +21,7 @@ pub(crate) fn gated(
     keypair: &Keypair,
     standing: Arc<Standing>,
     relayed: relay::client::Transport,
+    meter: Arc<Meter>,
 ) -> Result<Gated, GateError> {
     let broken = |error: &dyn std::fmt::Display| GateError::Broken(error.to_string());
     let noise = noise::Config::new(keypair).map_err(|error| broken(&error))?;
@@ -42,6 +44,7 @@ pub(crate) fn gated(
     Ok(relayed
         .or_transport(named)
         .map(|either, _| either.into_inner())
+        .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(Metered::new(muxer, meter.clone()))))
         .and_then(move |(peer, muxer), endpoint| admit(standing, peer, muxer, endpoint))
         .boxed())
 }

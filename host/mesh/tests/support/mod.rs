@@ -77,6 +77,8 @@ impl Serve for Echo {
 }
 
 pub(crate) struct Node {
+    #[allow(dead_code, reason = "not every test asks for it")]
+    pub(crate) id: NodeId,
     pub(crate) mesh: Mesh,
     #[allow(dead_code, reason = "not every test has calls that wait")]
     pub(crate) waiting: Arc<AtomicUsize>,
@@ -84,6 +86,16 @@ pub(crate) struct Node {
 }
 
 pub(crate) fn start(invitation: Option<Invitation>, root: Option<&RootKey>) -> Node {
+    start_as(invitation, root, None)
+}
+
+/// A node that gives another's id for its own.
+#[allow(dead_code, reason = "not every test has liars")]
+pub(crate) fn start_lying(invitation: Invitation, says: NodeId) -> Node {
+    start_as(Some(invitation), None, Some(says))
+}
+
+fn start_as(invitation: Option<Invitation>, root: Option<&RootKey>, says: Option<NodeId>) -> Node {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path()).unwrap();
     let (id, seed) = (store.node_key().id(), *store.node_key().seed());
@@ -96,11 +108,12 @@ pub(crate) fn start(invitation: Option<Invitation>, root: Option<&RootKey>) -> N
     let standing = Standing::open(store, Tier::Edge, invitation, root.map(Issuer::root)).unwrap();
     let waiting = Arc::new(AtomicUsize::new(0));
     let echo = Echo {
-        node: id,
+        node: says.unwrap_or(id),
         waiting: waiting.clone(),
     };
     let mesh = Mesh::start(options, &seed, Arc::new(standing), Arc::new(echo)).unwrap();
     Node {
+        id,
         mesh,
         waiting,
         _folder: folder,
@@ -130,6 +143,7 @@ pub(crate) fn invite(root: &RootKey, addresses: &[Multiaddr]) -> Invitation {
 }
 
 /// A call of this task.
+#[allow(dead_code, reason = "not every test calls")]
 pub(crate) fn head(name: &str) -> CallHead {
     CallHead {
         ask: Ask::Call,

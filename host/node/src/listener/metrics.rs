@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use karman_engine::Plugin;
+use karman_mesh::{Mesh, Path};
 use karman_types::ErrorKind;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -18,11 +19,53 @@ use std::sync::Arc;
 pub(crate) async fn show(State(node): State<Node>) -> Response {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Plugins(node.plugins().all())));
+    if let Some(mesh) = node.mesh() {
+        registry.register_collector(Box::new(Network(mesh.clone())));
+    }
     let mut body = String::new();
     // Writing to a string cannot fail.
     let _ = text::encode(&mut body, &registry);
     let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], body).into_response()
+}
+
+struct Network(Mesh);
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Network")
+    }
+}
+
+impl Collector for Network {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        use MetricType::{Counter, Gauge};
+        let Self(mesh) = self;
+        let help = "Nodes in reach, by the path to them";
+        let mut peers = encoder.encode_descriptor("karman_mesh_peers", help, None, Gauge)?;
+        let known = mesh.peers();
+        for path in [Path::Direct, Path::Tcp, Path::Relayed] {
+            let here = known.iter().filter(|peer| peer.path == Some(path)).count();
+            let labels = [("path", path.to_string())];
+            ConstGauge::new(here as i64).encode(peers.encode_family(&labels)?)?;
+        }
+        let help = "Connections and calls of other nodes that were refused";
+        let mut refusals = encoder.encode_descriptor("karman_mesh_refusals", help, None, Counter)?;
+        for (reason, count) in mesh.standing().refusals() {
+            let labels = [("reason", reason)];
+            ConstCounter::new(count).encode(refusals.encode_family(&labels)?)?;
+        }
+        let help = "Bytes on the streams of the swarm, direct calls left out";
+        let unit = Some(&Unit::Bytes);
+        let mut bytes = encoder.encode_descriptor("karman_mesh_traffic", help, unit, Counter)?;
+        for traffic in mesh.traffic() {
+            for (direction, count) in [("sent", traffic.sent), ("received", traffic.received)] {
+                let labels = [("protocol", traffic.protocol.as_str()), ("direction", direction)];
+                ConstCounter::new(count).encode(bytes.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug)]

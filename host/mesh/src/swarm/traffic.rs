@@ -1,0 +1,264 @@
+//! How much each protocol of the swarm sends and receives, for an operator who pays for the link.
+//!
+//! The bytes counted are those of the streams. What carries them comes on top: framing, encryption, acknowledgements.
+
+use futures::{AsyncRead, AsyncWrite};
+use libp2p::core::StreamMuxer;
+use libp2p::core::muxing::{StreamMuxerBox, StreamMuxerEvent, SubstreamBox};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+/// The first line on a stream whose protocol is agreed upon (multistream-select 1.0).
+const MULTISTREAM: &[u8] = b"/multistream/1.0.0\n";
+/// What may pass before the protocol is known.
+const MOST_HEAD: usize = 256;
+/// Protocols that are counted apart: a stranger names as many as it likes.
+const MOST_PROTOCOLS: usize = 64;
+/// The gate is not agreed upon: it is the first stream of a connection.
+const GATE: &str = "gate";
+const OTHER: &str = "other";
+
+/// What one protocol has sent and received, in bytes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Traffic {
+    /// The name that the protocol has on the wire, or `gate`, or `other`.
+    pub protocol: String,
+    /// Bytes sent.
+    pub sent: u64,
+    /// Bytes received.
+    pub received: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Meter(Mutex<BTreeMap<String, Arc<Counter>>>);
+
+#[derive(Default)]
+struct Counter {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Meter {
+    /// Every protocol so far.
+    pub(crate) fn read(&self) -> Vec<Traffic> {
+        let counters = self.0.lock();
+        let read = |(protocol, counter): (&String, &Arc<Counter>)| Traffic {
+            protocol: protocol.clone(),
+            sent: counter.sent.load(Ordering::Relaxed),
+            received: counter.received.load(Ordering::Relaxed),
+        };
+        counters.iter().map(read).collect()
+    }
+
+    fn counter(&self, protocol: &str) -> Arc<Counter> {
+        let mut counters = self.0.lock();
+        let protocol = match counters.len() < MOST_PROTOCOLS || counters.contains_key(protocol) {
+            true => protocol,
+            false => OTHER,
+        };
+        counters.entry(protocol.to_owned()).or_default().clone()
+    }
+}
+
+/// A connection whose streams are counted.
+pub(super) struct Metered {
+    connection: StreamMuxerBox,
+    meter: Arc<Meter>,
+}
+
+impl Metered {
+    pub(super) const fn new(connection: StreamMuxerBox, meter: Arc<Meter>) -> Self {
+        Self { connection, meter }
+    }
+
+    fn stream(&self, stream: SubstreamBox, ours: bool) -> MeteredStream {
+        MeteredStream {
+            stream,
+            ours,
+            meter: self.meter.clone(),
+            known: None,
+            head: Vec::new(),
+            answered: 0,
+        }
+    }
+}
+
+impl StreamMuxer for Metered {
+    type Substream = MeteredStream;
+    type Error = io::Error;
+
+    fn poll_inbound(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<MeteredStream>> {
+        let stream = ready!(Pin::new(&mut self.connection).poll_inbound(context))?;
+        Poll::Ready(Ok(self.stream(stream, false)))
+    }
+
+    fn poll_outbound(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<MeteredStream>> {
+        let stream = ready!(Pin::new(&mut self.connection).poll_outbound(context))?;
+        Poll::Ready(Ok(self.stream(stream, true)))
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_close(context)
+    }
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<StreamMuxerEvent>> {
+        Pin::new(&mut self.connection).poll(context)
+    }
+}
+
+pub(super) struct MeteredStream {
+    stream: SubstreamBox,
+    /// Whether this side opened it: the opener says the protocol's name.
+    ours: bool,
+    meter: Arc<Meter>,
+    /// The counter of its protocol, once that is known.
+    known: Option<Arc<Counter>>,
+    /// What the opener has said until then.
+    head: Vec<u8>,
+    /// How much the other has.
+    answered: u64,
+}
+
+impl MeteredStream {
+    fn count(&mut self, sent: bool, bytes: &[u8]) {
+        if self.known.is_none() {
+            self.learn(sent, bytes);
+            return;
+        }
+        if let Some(counter) = &self.known {
+            let side = if sent { &counter.sent } else { &counter.received };
+            side.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn learn(&mut self, sent: bool, bytes: &[u8]) {
+        if sent != self.ours {
+            self.answered += bytes.len() as u64;
+            return;
+        }
+        let before = self.head.len();
+        self.head.extend_from_slice(bytes);
+        let protocol = match proposed(&self.head) {
+            Proposed::Protocol(name) => name,
+            Proposed::Gate => GATE,
+            Proposed::Unfinished if self.head.len() < MOST_HEAD => return,
+            Proposed::Unfinished => OTHER,
+        };
+        let counter = self.meter.counter(protocol);
+        let said = (before + bytes.len()) as u64;
+        let (sent, received) = match self.ours {
+            true => (said, self.answered),
+            false => (self.answered, said),
+        };
+        counter.sent.fetch_add(sent, Ordering::Relaxed);
+        counter.received.fetch_add(received, Ordering::Relaxed);
+        self.head = Vec::new();
+        self.known = Some(counter);
+    }
+}
+
+#[derive(Debug, Eq, PartialEq)]
+enum Proposed<'a> {
+    Unfinished,
+    Gate,
+    Protocol(&'a str),
+}
+
+/// The protocol that the opener of a stream names first. Members take it nearly always, for they all speak the same.
+fn proposed(head: &[u8]) -> Proposed<'_> {
+    let Some((first, rest)) = line(head) else {
+        // The gate's frames begin with a length, whose first byte is no length of that line.
+        let differs = head.iter().skip(1).zip(MULTISTREAM).any(|(a, b)| a != b);
+        return if differs {
+            Proposed::Gate
+        } else {
+            Proposed::Unfinished
+        };
+    };
+    if first != MULTISTREAM {
+        return Proposed::Gate;
+    }
+    let Some((second, _)) = line(rest) else {
+        return Proposed::Unfinished;
+    };
+    let name = second
+        .strip_suffix(b"\n")
+        .and_then(|name| std::str::from_utf8(name).ok());
+    Proposed::Protocol(name.unwrap_or(OTHER))
+}
+
+/// A line and what follows it. Those that matter here are shorter than 128 bytes, and their length is one byte.
+fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first()?;
+    rest.split_at_checked(usize::from(*length))
+}
+
+impl AsyncRead for MeteredStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        self.count(false, &buffer[..read]);
+        Poll::Ready(Ok(read))
+    }
+}
+
+impl AsyncWrite for MeteredStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        self.count(true, &bytes[..written]);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_close(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KAD: &[u8] = b"\x13/multistream/1.0.0\n\x0e/karman/kad/1\n\0";
+
+    #[test]
+    fn the_opener_names_the_protocol() {
+        assert_eq!(proposed(KAD), Proposed::Protocol("/karman/kad/1"));
+        for short in 0..KAD.len() - 1 {
+            assert_eq!(proposed(&KAD[..short]), Proposed::Unfinished, "{short}");
+        }
+        assert_eq!(proposed(b"\0\0\x01\x20hello"), Proposed::Gate);
+    }
+
+    #[test]
+    fn a_stranger_cannot_fill_the_memory() {
+        let meter = Meter::default();
+        for number in 0..1000 {
+            meter.counter(&format!("/{number}"));
+        }
+        assert_eq!(meter.read().len(), MOST_PROTOCOLS + 1);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            proposed(&bytes);
+        }
+    }
+}
