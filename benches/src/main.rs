@@ -9,6 +9,7 @@ mod machine;
 mod mesh;
 mod pairs;
 mod report;
+mod scale;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -34,6 +35,7 @@ struct Args {
 enum Study {
     Engine,
     Mesh,
+    Scale,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -46,6 +48,7 @@ fn main() -> anyhow::Result<()> {
     let report = match args.study {
         Study::Engine => engine::run(args.quick)?,
         Study::Mesh => mesh::run(args.quick)?,
+        Study::Scale => scale::run(args.quick)?,
     };
     report.write_and_print()
 }

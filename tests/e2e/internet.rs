@@ -46,6 +46,11 @@ impl Place {
         }
     }
 
+    /// Its address.
+    pub(crate) const fn address(self) -> Ipv4Addr {
+        self.addresses().0
+    }
+
     /// The router before it, with the network between that and the internet.
     fn router(self) -> Option<(String, u8)> {
         match self {
@@ -88,6 +93,7 @@ impl Internet {
             made: Vec::new(),
         };
         internet.namespace(CORE)?;
+        internet.forward(CORE)?;
         for place in places {
             let name = place.namespace();
             internet.namespace(&name)?;
@@ -106,6 +112,43 @@ impl Internet {
             internet.ip(&name, &["route", "add", "default", "via", &gateway.to_string()])?;
         }
         Ok(internet)
+    }
+
+    /// Lets nothing pass between these places and those.
+    ///
+    /// # Errors
+    /// What is not permitted.
+    pub(crate) fn cut(&self, these: &[Place], those: &[Place]) -> Result<(), String> {
+        let set = |places: &[Place]| {
+            let addresses: Vec<String> = places.iter().map(|place| place.address().to_string()).collect();
+            format!("{{ {} }}", addresses.join(", "))
+        };
+        let (these, those) = (set(these), set(those));
+        self.nft(&format!(
+            "table ip cut {{
+                chain through {{
+                    type filter hook forward priority 0;
+                    ip saddr {these} ip daddr {those} drop;
+                    ip saddr {those} ip daddr {these} drop;
+                }}
+            }}\n"
+        ))
+    }
+
+    /// Lets everything pass again.
+    ///
+    /// # Errors
+    /// What is not permitted.
+    pub(crate) fn mend(&self) -> Result<(), String> {
+        self.nft("delete table ip cut\n")
+    }
+
+    fn nft(&self, rules: &str) -> Result<(), String> {
+        run(
+            "ip",
+            &["netns", "exec", &self.named(CORE), "nft", "-f", "-"],
+            rules,
+        )
     }
 
     /// The command, run there.
@@ -140,7 +183,6 @@ impl Internet {
     fn router(&mut self, name: &str, network: u8, place: Place) -> Result<(), String> {
         self.namespace(name)?;
         self.forward(name)?;
-        self.forward(CORE)?;
         let outside = Ipv4Addr::new(198, 18, network, 2);
         let core = Ipv4Addr::new(198, 18, network, 1);
         self.link(name, &outside, CORE, name, &core)?;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bad_input;
+mod clock;
 mod command_line;
 mod crash;
 mod http;
@@ -11,6 +12,7 @@ mod mesh;
 mod models;
 mod nat;
 mod node;
+mod partition;
 mod sandbox;
 mod supply_chain;
 mod support;

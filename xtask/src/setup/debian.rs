@@ -3,8 +3,9 @@ use crate::run::{has, program, quiet};
 use anyhow::{Result, bail};
 
 /// Programs that tests and guests run, with the Debian packages that bring them.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("docker-registry", "docker-registry"),
+    ("faketime", "faketime"),
     ("ip", "iproute2"),
     ("nft", "nftables"),
     ("node", "nodejs"),
@@ -14,7 +15,7 @@ const PROGRAMS: [(&str, &str); 6] = [
 
 pub(crate) const DEBIAN: Step = Step {
     name: "programs",
-    recipe: "docker-registry iproute2 nftables nodejs npm python3",
+    recipe: "docker-registry faketime iproute2 nftables nodejs npm python3",
     missing: || !missing().is_empty(),
     install: || install(&missing()),
 };
