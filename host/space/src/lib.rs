@@ -4,7 +4,8 @@
 //! recorded log compute the same answers. Element sets become [`Satellite`]s ([`read_elements`], SGP4); a satellite
 //! sampled over a [`Span`] is a [`Track`]; a track and a ground [`Station`], or two tracks, give the [`Contact`]s in
 //! which a link exists. An operator may also write them down as TOML. Together they are a [`ContactPlan`], over which
-//! [`earliest_arrival`] finds the [`Route`] of a [`Bundle`] that waits at nodes until the next contact opens.
+//! [`earliest_arrival`] finds the [`Route`] of a [`Bundle`] that waits at nodes until the next contact opens. A
+//! [`LinkProfile`] says how links behave while they exist: a [`Line`] is one in use.
 //!
 //! ```
 //! use karman_space::{Bundle, ContactPlan, Time, earliest_arrival};
@@ -49,6 +50,8 @@
 #![forbid(unsafe_code)]
 
 mod earth;
+mod line;
+mod link;
 mod orbit;
 mod plan;
 mod rate;
@@ -57,6 +60,8 @@ mod time;
 mod windows;
 
 pub use earth::{Ecef, Geodetic, PlaceError};
+pub use line::{Line, Passage};
+pub use link::{Link, LinkError, LinkProfile, Outage, Toward};
 pub use orbit::{ElementsError, PositionError, Satellite, read_elements};
 pub use plan::{Contact, ContactPlan, PlanError};
 pub use rate::{ParseRateError, Rate};

@@ -15,6 +15,11 @@ use std::time::Duration;
 /// How long a TCP dial waits for an answer: what swallows packets would otherwise hold it for two minutes.
 const DIAL_PATIENCE: Duration = Duration::from_secs(5);
 
+/// A connection that nobody uses costs a packet each way in this time: more seldom, and routers forget it.
+const KEEP_ALIVE: Duration = Duration::from_secs(12);
+/// A node that is gone is noticed after this time where nobody calls it.
+const SILENCE: Duration = Duration::from_secs(30);
+
 pub(crate) type Gated = Boxed<(PeerId, StreamMuxerBox)>;
 
 pub(crate) fn gated(
@@ -31,8 +36,10 @@ pub(crate) fn gated(
         .authenticate(noise.clone())
         .multiplex(yamux::Config::default())
         .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
-    let quic = quic::tokio::Transport::new(quic::Config::new(keypair))
-        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
+    let mut quic = quic::Config::new(keypair);
+    quic.keep_alive_interval = KEEP_ALIVE;
+    quic.max_idle_timeout = SILENCE.as_millis() as u32;
+    let quic = quic::tokio::Transport::new(quic).map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
     let direct = quic.or_transport(tcp).map(|either, _| either.into_inner());
     let named = dns::tokio::Transport::system(direct).map_err(|error| broken(&error))?;
     let relayed = relayed
