@@ -191,6 +191,7 @@ impl Node {
             listen: "127.0.0.1:0".parse()?,
             entrances: entrances.filter_map(|address| address.parse().ok()).collect(),
             find_neighbours: false,
+            links: None,
         };
         let task = format!("scale/n{number}");
         let offers = Offers {

@@ -250,3 +250,32 @@ impl Node {
         addresses[0].as_str().unwrap().to_owned()
     }
 }
+
+#[test]
+fn a_rehearsal_on_links_of_a_profile() {
+    let cloud = first();
+    let word = cloud.invite(&["--tier", "edge"]);
+    let edge = home("edge");
+    let profile = |text: &str| {
+        let file = edge.path().join("links.toml");
+        std::fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let wrong = profile("[[link]]\nto = \"tier=cloud\"\nlag = \"80ms\"\n");
+    edge.run([
+        "node",
+        "up",
+        "--listen",
+        "127.0.0.1:0",
+        "--join",
+        &word,
+        "--link-profile",
+        &wrong,
+    ])
+    .fails(2, "lag");
+    let slow = profile("[[link]]\nto = \"tier=cloud\"\ndelay = \"80ms\"\n");
+    let edge = up(edge, &["--join", &word, "--link-profile", &slow]);
+    let pinged = edge.soon(&["mesh", "ping", &cloud.id(), "--json"], b"").out();
+    let pinged: serde_json::Value = serde_json::from_str(&pinged).unwrap();
+    assert!(pinged["round_trip_us"].as_u64().unwrap() >= 80_000, "{pinged}");
+}

@@ -158,6 +158,7 @@ fn start(folder: &Path, invitation: Option<Invitation>, issuer: Option<Issuer>) 
         listen: "127.0.0.1:0".parse()?,
         entrances: entrances.filter_map(|address| address.parse().ok()).collect(),
         find_neighbours: false,
+        links: None,
     };
     let standing = Standing::open(store, Tier::Edge, invitation, issuer)?;
     Ok(Mesh::start(options, &seed, Arc::new(standing), Arc::new(Length))?)

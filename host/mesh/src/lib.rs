@@ -35,6 +35,7 @@ mod answers;
 mod call;
 mod data;
 mod discovery;
+mod emulate;
 mod gate;
 #[cfg(test)]
 mod hostile;

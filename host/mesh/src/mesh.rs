@@ -2,16 +2,18 @@ use crate::answers::Answers;
 use crate::call::{self, CallHead, RemoteReport};
 use crate::data::Plane;
 use crate::discovery::Found;
+use crate::emulate::Lines;
 use crate::gate::{GateError, key_of};
 use crate::membership::Member;
 use crate::offer;
 use crate::peers::{Peer, Peers};
 use crate::standing::Standing;
-use crate::swarm::{Driver, Meter, Order, Traffic};
+use crate::swarm::{Driver, Meter, Order, Traffic, Wires};
 use crate::taken::{ask_if_taken, take};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
+use karman_space::LinkProfile;
 use karman_types::{NodeId, Offer, TaskError, TaskRequest, TaskResponse};
 use libp2p::identity::Keypair;
 use libp2p::multiaddr::Protocol;
@@ -49,6 +51,8 @@ pub struct MeshOptions {
     pub entrances: Vec<Multiaddr>,
     /// Whether it looks for members on its own network (mDNS).
     pub find_neighbours: bool,
+    /// How the links behave that leave it; nothing: as they are.
+    pub links: Option<LinkProfile>,
 }
 
 /// What the node does for others.
@@ -116,6 +120,7 @@ impl Mesh {
         let keypair =
             Keypair::ed25519_from_bytes(*seed).map_err(|error| GateError::Broken(error.to_string()))?;
         let me = keypair.public().to_peer_id();
+        let lines = options.links.map(|links| Arc::new(Lines::new(links)));
         let peers = Arc::new(Peers::default());
         let answers = Arc::new(Answers::new(standing.clone(), service.clone(), callers.clone()));
         let plane = Plane::start(
@@ -124,6 +129,7 @@ impl Mesh {
             standing.clone(),
             answers.clone(),
             callers,
+            lines.clone(),
         );
         let plane = plane
             .inspect_err(|error| tracing::warn!(%error, "this node takes no direct calls"))
@@ -137,7 +143,10 @@ impl Mesh {
             taken,
             options.entrances,
             options.find_neighbours,
-            meter.clone(),
+            Wires {
+                meter: meter.clone(),
+                lines,
+            },
         )?;
         for address in addresses(options.listen) {
             driver.listen(address).map_err(GateError::Broken)?;

@@ -13,6 +13,7 @@ use http::Method;
 use karman_mesh::membership::{Invitation, MembershipError};
 use karman_node::{JoinOptions, LogEvent, TaskState, TaskStatus};
 use karman_package::{Package, ReadLimits};
+use karman_space::{LinkError, LinkProfile};
 use karman_types::{Grant, NodeId, TaskError};
 use serde_json::json;
 use std::net::SocketAddr;
@@ -37,7 +38,7 @@ pub(crate) struct Node {
 pub(crate) enum Verb {
     /// Run a node: the plugins that it holds, on its address
     #[command(
-        after_help = "Examples:\n  karman node up --listen 0.0.0.0:8080\n  karman node up --join kmn1…"
+        after_help = "Examples:\n  karman node up --listen 0.0.0.0:8080\n  karman node up --join kmn1…\n  karman node up --link-profile satellite.toml"
     )]
     Up(Up),
     /// Allow a plugin what it asks for
@@ -65,6 +66,9 @@ pub(crate) struct Up {
     /// Join a mesh: the invitation, or a file that holds it and is deleted once it is used
     #[arg(long, value_name = "INVITATION")]
     join: Option<String>,
+    /// Rehearse: let the links that leave this node behave as in this file (delay, loss, rate, outages)
+    #[arg(long, value_name = "FILE")]
+    link_profile: Option<PathBuf>,
 }
 
 /// `karman node grant`
@@ -172,7 +176,10 @@ impl Up {
     ) -> Result<(), TaskError> {
         let (word, file) = invitation.map_or((None, None), |given| (Some(given.invitation), given.file));
         let invited = word.is_some();
-        let options = JoinOptions { invitation: word };
+        let options = JoinOptions {
+            invitation: word,
+            links: self.links()?,
+        };
         let Some(mesh) = node.join(options).await? else {
             return Ok(());
         };
@@ -192,6 +199,17 @@ impl Up {
             member.node.short()
         ));
         Ok(())
+    }
+
+    fn links(&self) -> Result<Option<LinkProfile>, TaskError> {
+        let Some(file) = &self.link_profile else {
+            return Ok(None);
+        };
+        let text = std::fs::read_to_string(file).map_err(|failed| error::file(file, &failed))?;
+        let wrong = |error: LinkError| {
+            TaskError::invalid(format!("{}: {error}", file.display())).with_field("link-profile")
+        };
+        LinkProfile::from_toml(&text).map(Some).map_err(wrong)
     }
 }
 

@@ -1,13 +1,15 @@
 use super::outgoing::Outgoing;
 use super::tls;
 use crate::answers::{Answers, CALLS_PER_PEER};
+use crate::emulate::{Lines, Slowed};
 use crate::gate::GateError;
 use crate::standing::Standing;
 use libp2p::PeerId;
 use libp2p::identity::Keypair;
 use parking_lot::Mutex;
 use quinn::{
-    ClientConfig, Connection, Endpoint, Incoming, RecvStream, ServerConfig, TransportConfig, VarInt,
+    ClientConfig, Connection, Endpoint, Incoming, RecvStream, SendStream, ServerConfig, TransportConfig,
+    VarInt,
 };
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -16,6 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::either::Either;
 
 /// Handshakes of others at once: strangers can begin them.
 const HANDSHAKES: usize = 64;
@@ -37,6 +40,9 @@ const NOT_ADMITTED: VarInt = VarInt::from_u32(1);
 const REPLACED: VarInt = VarInt::from_u32(2);
 const DONE: VarInt = VarInt::from_u32(3);
 
+/// Where a call is written.
+pub(crate) type OnLine = Either<Outgoing, Slowed>;
+
 /// The connections that carry calls.
 pub(crate) struct Plane {
     endpoint: Endpoint,
@@ -45,6 +51,7 @@ pub(crate) struct Plane {
     answers: Arc<Answers>,
     links: Mutex<HashMap<PeerId, Link>>,
     threads: Handle,
+    lines: Option<Arc<Lines>>,
 }
 
 /// What connects this node with another: at most one connection that it opened itself, and one that the other opened.
@@ -66,6 +73,7 @@ impl Plane {
         standing: Arc<Standing>,
         answers: Arc<Answers>,
         threads: Handle,
+        lines: Option<Arc<Lines>>,
     ) -> Result<Arc<Self>, GateError> {
         let broken = |error: std::io::Error| GateError::Broken(error.to_string());
         let (server, client) = tls::configs(keypair)?;
@@ -93,6 +101,7 @@ impl Plane {
             answers,
             links: Mutex::default(),
             threads: threads.clone(),
+            lines,
         });
         threads.spawn(plane.clone().accept());
         threads.spawn(look_after(Arc::downgrade(&plane)));
@@ -105,10 +114,20 @@ impl Plane {
     }
 
     /// A stream to the node, if there is a connection.
-    pub(crate) async fn open(&self, peer: &PeerId) -> Option<(RecvStream, Outgoing)> {
+    pub(crate) async fn open(&self, peer: &PeerId) -> Option<(RecvStream, OnLine)> {
         let connection = self.connection(peer)?;
         let (output, input) = connection.open_bi().await.ok()?;
-        Some((input, Outgoing::new(output)))
+        Some((input, self.on_line(peer, output)))
+    }
+
+    /// The half that writes, by the line to the node where links are emulated.
+    fn on_line(&self, peer: &PeerId, output: SendStream) -> OnLine {
+        let output = Outgoing::new(output);
+        let member = self.lines.as_ref().zip(self.standing.member(peer));
+        match member.and_then(|(lines, member)| lines.to(&member)) {
+            Some(line) => Either::Right(Slowed::new(output, line)),
+            None => Either::Left(output),
+        }
     }
 
     /// Whether calls to the node go this way now.
@@ -238,7 +257,7 @@ impl Plane {
             if let Some(link) = self.links.lock().get_mut(&peer) {
                 link.used = Instant::now();
             }
-            self.answers.take(peer, (input, Outgoing::new(output)));
+            self.answers.take(peer, (input, self.on_line(&peer, output)));
         }
     }
 

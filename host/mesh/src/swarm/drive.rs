@@ -3,8 +3,7 @@
 use super::behaviour::{Behaviour, BehaviourEvent};
 use super::reach::{Reach, ip_of};
 use super::relays::{Relays, is_circuit};
-use super::traffic::Meter;
-use super::transport::gated;
+use super::transport::{Wires, gated};
 use crate::gate::GateError;
 use crate::peers::Peers;
 use crate::standing::Standing;
@@ -79,11 +78,11 @@ impl Driver {
         orders: mpsc::Receiver<Order>,
         entrances: Vec<Multiaddr>,
         find_neighbours: bool,
-        meter: Arc<Meter>,
+        wires: Wires,
     ) -> Result<Self, GateError> {
         let id = keypair.public().to_peer_id();
         let (over_relays, relayed) = relay::client::new(id);
-        let transport = gated(&keypair, standing.clone(), over_relays, meter)?;
+        let transport = gated(&keypair, standing.clone(), over_relays, wires)?;
         let behaviour = Behaviour::new(&keypair, find_neighbours, relayed);
         // QUIC gets a head start on TCP, so that TCP is what is left where UDP does not pass.
         let config = libp2p::swarm::Config::with_tokio_executor()

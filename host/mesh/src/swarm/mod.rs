@@ -13,3 +13,4 @@ pub(crate) use behaviour::MOST_ANNOUNCED;
 pub(crate) use drive::{Driver, Order};
 pub(crate) use traffic::Meter;
 pub use traffic::Traffic;
+pub(crate) use transport::Wires;

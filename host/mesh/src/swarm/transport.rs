@@ -2,8 +2,10 @@
 //! all of them. A relayed connection is encrypted from end to end: the relay carries what it cannot read.
 
 use super::traffic::{Meter, Metered};
+use crate::emulate::{Emulated, Lines};
 use crate::gate::{GateError, admit};
 use crate::standing::Standing;
+use libp2p::core::ConnectedPoint;
 use libp2p::core::muxing::StreamMuxerBox;
 use libp2p::core::transport::{Boxed, timeout::TransportTimeout};
 use libp2p::core::upgrade::Version;
@@ -22,11 +24,19 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 pub(crate) type Gated = Boxed<(PeerId, StreamMuxerBox)>;
 
+/// What every connection goes through besides the gate.
+pub(crate) struct Wires {
+    /// Counts its bytes.
+    pub(crate) meter: Arc<Meter>,
+    /// How it behaves, where links are emulated.
+    pub(crate) lines: Option<Arc<Lines>>,
+}
+
 pub(crate) fn gated(
     keypair: &Keypair,
     standing: Arc<Standing>,
     relayed: relay::client::Transport,
-    meter: Arc<Meter>,
+    Wires { meter, lines }: Wires,
 ) -> Result<Gated, GateError> {
     let broken = |error: &dyn std::fmt::Display| GateError::Broken(error.to_string());
     let noise = noise::Config::new(keypair).map_err(|error| broken(&error))?;
@@ -52,6 +62,32 @@ pub(crate) fn gated(
         .or_transport(named)
         .map(|either, _| either.into_inner())
         .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(Metered::new(muxer, meter.clone()))))
-        .and_then(move |(peer, muxer), endpoint| admit(standing, peer, muxer, endpoint))
+        .and_then({
+            let standing = standing.clone();
+            move |(peer, muxer), endpoint| admit(standing, peer, muxer, endpoint)
+        })
+        .and_then(move |(peer, muxer), endpoint| emulate(lines, standing, peer, muxer, endpoint))
         .boxed())
+}
+
+/// Puts the connection on the line to its node, where links are emulated. One over a relay is on that one's line already.
+async fn emulate(
+    lines: Option<Arc<Lines>>,
+    standing: Arc<Standing>,
+    peer: PeerId,
+    muxer: StreamMuxerBox,
+    endpoint: ConnectedPoint,
+) -> Result<(PeerId, StreamMuxerBox), GateError> {
+    let member = standing.member(&peer).filter(|_| !endpoint.is_relayed());
+    let Some(line) = lines.zip(member).and_then(|(lines, member)| lines.to(&member)) else {
+        return Ok((peer, muxer));
+    };
+    if line.outage().is_some() {
+        return Err(GateError::Broken(
+            "the link is in an outage of its profile".into(),
+        ));
+    }
+    // The handshake and the gate have taken one each.
+    tokio::time::sleep(2 * line.round_trip()).await;
+    Ok((peer, StreamMuxerBox::new(Emulated::new(muxer, line))))
 }

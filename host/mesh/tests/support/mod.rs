@@ -4,6 +4,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_mesh::membership::{Invitation, Issuer, Member, RootKey, Terms, UnixTime};
 use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, Multiaddr, RemoteReport, Serve, Standing};
+use karman_space::LinkProfile;
 use karman_store::Store;
 use karman_types::{NodeId, Offer, OfferedTask, TaskError, TaskId, TaskRequest, TaskResponse, Tier};
 use std::sync::Arc;
@@ -86,16 +87,28 @@ pub(crate) struct Node {
 }
 
 pub(crate) fn start(invitation: Option<Invitation>, root: Option<&RootKey>) -> Node {
-    start_as(invitation, root, None)
+    start_as(invitation, root, None, None)
+}
+
+/// A node whose links behave as this says.
+#[allow(dead_code, reason = "not every test emulates links")]
+pub(crate) fn start_on(invitation: Invitation, links: &str) -> Node {
+    let links = LinkProfile::from_toml(links).unwrap();
+    start_as(Some(invitation), None, None, Some(links))
 }
 
 /// A node that gives another's id for its own.
 #[allow(dead_code, reason = "not every test has liars")]
 pub(crate) fn start_lying(invitation: Invitation, says: NodeId) -> Node {
-    start_as(Some(invitation), None, Some(says))
+    start_as(Some(invitation), None, Some(says), None)
 }
 
-fn start_as(invitation: Option<Invitation>, root: Option<&RootKey>, says: Option<NodeId>) -> Node {
+fn start_as(
+    invitation: Option<Invitation>,
+    root: Option<&RootKey>,
+    says: Option<NodeId>,
+    links: Option<LinkProfile>,
+) -> Node {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path()).unwrap();
     let (id, seed) = (store.node_key().id(), *store.node_key().seed());
@@ -104,6 +117,7 @@ fn start_as(invitation: Option<Invitation>, root: Option<&RootKey>, says: Option
         listen: "127.0.0.1:0".parse().unwrap(),
         entrances: entrances.map(|address| address.parse().unwrap()).collect(),
         find_neighbours: false,
+        links,
     };
     let standing = Standing::open(store, Tier::Edge, invitation, root.map(Issuer::root)).unwrap();
     let waiting = Arc::new(AtomicUsize::new(0));

@@ -5,6 +5,7 @@ use super::serve::Service;
 use crate::node::Node;
 use karman_mesh::membership::{Invitation, Issuer, MeshKey, RootKey};
 use karman_mesh::{GateError, Mesh, MeshOptions, Path, Standing};
+use karman_space::LinkProfile;
 use karman_types::{CallContext, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use std::time::Instant;
 pub struct JoinOptions {
     /// The invitation by which it joins; nothing when it is a member already.
     pub invitation: Option<Invitation>,
+    /// How the links behave that leave the node, for rehearsals.
+    pub links: Option<LinkProfile>,
 }
 
 /// Another node as the operator sees it.
@@ -58,6 +61,7 @@ pub struct Pinged {
 
 /// Takes the node into its mesh. Nothing when it belongs to none.
 pub(crate) fn join(node: &Node, options: JoinOptions) -> Result<Option<Mesh>, TaskError> {
+    let JoinOptions { invitation, links } = options;
     let config = &node.runtime().config().mesh;
     let store = node.runtime().home().store()?;
     let root = store.mesh_root().map_err(crate::services::store_error)?;
@@ -69,18 +73,18 @@ pub(crate) fn join(node: &Node, options: JoinOptions) -> Result<Option<Mesh>, Ta
             .map_err(crate::services::store_error)?;
     }
     let known: Option<MeshKey> = store.mesh().get("mesh").map_err(crate::services::store_error)?;
-    if options.invitation.is_none() && known.is_none() {
+    if invitation.is_none() && known.is_none() {
         return Ok(None);
     }
     let mut entrances = config.entrances.clone();
-    if let Some(invitation) = &options.invitation {
+    if let Some(invitation) = &invitation {
         entrances.extend(invitation.addresses().iter().filter_map(|text| text.parse().ok()));
     }
     let seed = *store.node_key().seed();
     let standing = Standing::open(
         store,
         node.runtime().config().tier,
-        options.invitation,
+        invitation,
         root.as_ref().map(Issuer::root),
     )
     .map_err(refused)?;
@@ -89,6 +93,7 @@ pub(crate) fn join(node: &Node, options: JoinOptions) -> Result<Option<Mesh>, Ta
         listen: config.listen,
         entrances,
         find_neighbours: config.find_neighbours,
+        links,
     };
     let mesh = Mesh::start(options, &seed, Arc::new(standing), Arc::new(service)).map_err(refused)?;
     Ok(Some(mesh))

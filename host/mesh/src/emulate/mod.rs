@@ -1,0 +1,89 @@
+//! Links that behave as a profile says, for rehearsals: everything that this node sends to another, on whatever protocol,
+//! leaves by one line and takes its time there.
+//!
+//! The lines stand above the transports: what a stream carries is delayed, slowed, held back and lost (sent again, that is)
+//! before it reaches QUIC or TCP, which find a perfect link below. So the figures are those of the link described, up to what
+//! a transport's own congestion control would have made of it.
+
+mod connection;
+mod stream;
+
+pub(crate) use connection::Emulated;
+pub(crate) use stream::Slowed;
+
+use crate::membership::Member;
+use karman_space::{Line, LinkProfile, Outage, Passage};
+use karman_types::NodeId;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a link may be gone before its connections break, as those of QUIC and TCP do.
+pub(super) const SILENCE: Duration = Duration::from_secs(12);
+
+/// The lines that leave this node, one to each other node.
+pub(crate) struct Lines {
+    profile: LinkProfile,
+    started: Instant,
+    lines: Mutex<HashMap<NodeId, Arc<SharedLine>>>,
+}
+
+/// One line, which all streams to the node share.
+pub(crate) struct SharedLine {
+    line: Mutex<Line>,
+    started: Instant,
+}
+
+impl Lines {
+    pub(crate) fn new(profile: LinkProfile) -> Self {
+        Self {
+            profile,
+            started: Instant::now(),
+            lines: Mutex::default(),
+        }
+    }
+
+    /// The line to a node; nothing where the profile has none.
+    pub(crate) fn to(&self, member: &Member) -> Option<Arc<SharedLine>> {
+        let link = self.profile.to(member.node, member.tier)?;
+        let mut lines = self.lines.lock();
+        let line = lines.entry(member.node).or_insert_with(|| {
+            let seed = member
+                .node
+                .to_string()
+                .bytes()
+                .fold(0, |seed: u64, byte| seed.rotate_left(7) ^ u64::from(byte));
+            Arc::new(SharedLine {
+                line: Mutex::new(Line::new(link.clone(), seed)),
+                started: self.started,
+            })
+        });
+        Some(line.clone())
+    }
+}
+
+impl SharedLine {
+    /// When so many bytes, sent now, have left and arrived.
+    pub(super) fn send(&self, bytes: usize) -> (Instant, Instant) {
+        let Passage { left, arrived } = self.line.lock().send(self.started.elapsed(), bytes);
+        (self.started + left, self.started + arrived)
+    }
+
+    /// The time that a message and its answer need at least, if the way back is like the way there.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.line.lock().link().delay * 2
+    }
+
+    /// The outage that the link is in now.
+    pub(crate) fn outage(&self) -> Option<Outage> {
+        self.line.lock().link().outage(self.started.elapsed())
+    }
+
+    /// When connections over it break, if the link is in an outage that is long enough.
+    pub(super) fn breaks_at(&self) -> Option<Instant> {
+        let outage = self.outage().filter(|outage| outage.length > SILENCE)?;
+        Some(self.started + outage.start + SILENCE)
+    }
+}
