@@ -279,3 +279,22 @@ fn a_rehearsal_on_links_of_a_profile() {
     let pinged: serde_json::Value = serde_json::from_str(&pinged).unwrap();
     assert!(pinged["round_trip_us"].as_u64().unwrap() >= 80_000, "{pinged}");
 }
+
+#[test]
+fn the_doctor_says_why_nobody_is_met() {
+    let cloud = first();
+    let edge = cloud.joined("edge", &[]);
+    let healthy = edge.soon(&["doctor"], b"").out();
+    assert!(healthy.contains("1 node in reach"), "{healthy}");
+    assert!(healthy.contains("edge node of mesh"), "{healthy}");
+    let Node { home, server } = edge;
+    drop((cloud, server));
+    let edge = up(home, &[]);
+    let started = Instant::now();
+    let mut said = String::new();
+    while !said.contains("nothing comes back") {
+        assert!(started.elapsed() < FOUND, "{said}");
+        said = edge.run(&["doctor"]).ok().out();
+    }
+    assert!(said.contains("nobody is in reach"), "{said}");
+}

@@ -246,7 +246,16 @@ fn judge_paths(nodes: &[Node]) {
         pinged.contains("tcp") && pinged.contains("UDP does not pass"),
         "{pinged}"
     );
+    let doctor = |node: &Node| node.home.run(["doctor"]).ok().out();
+    let office = doctor(at(Place::Office(2)));
+    assert!(office.contains("over TCP"), "{office}");
     let hidden = at(Place::Home(2, Place::UNPUNCHED));
+    let home = doctor(hidden);
+    assert!(
+        home.contains("behind a router that translates; others come over a relay"),
+        "{home}"
+    );
+    println!("what the doctor says behind a router:\n{home}");
     for node in one {
         let pinged = ping(node, hidden);
         println!("home to what cannot be punched: {pinged}");

@@ -59,5 +59,5 @@ pub use libp2p::{Multiaddr, PeerId};
 pub use mesh::{Mesh, MeshOptions, Serve};
 pub use peers::{Path, Peer};
 pub use standing::Standing;
-pub use swarm::Traffic;
+pub use swarm::{Situation, Traffic};
 pub use wire::WireError;

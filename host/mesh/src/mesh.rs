@@ -8,7 +8,7 @@ use crate::membership::Member;
 use crate::offer;
 use crate::peers::{Peer, Peers};
 use crate::standing::Standing;
-use crate::swarm::{Driver, Meter, Order, Traffic, Wires};
+use crate::swarm::{Driver, Meter, Order, Situation, Traffic, Wires};
 use crate::taken::{ask_if_taken, take};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -192,6 +192,18 @@ impl Mesh {
             .into_iter()
             .map(|address| address.with_p2p(self.0.me).unwrap_or_else(|address| address))
             .collect()
+    }
+
+    /// How this node stands in the network.
+    pub async fn situation(&self) -> Situation {
+        let (tell, told) = oneshot::channel();
+        let _ = self.0.orders.send(Order::Situation(tell)).await;
+        told.await.unwrap_or_default()
+    }
+
+    /// Why the mesh did not let this node in when it last knocked.
+    pub fn refusal(&self) -> Option<String> {
+        self.0.standing.refusal()
     }
 
     /// Meets the node at this address.

@@ -32,7 +32,8 @@ mod services;
 pub use config::MeshConfig;
 pub use config::{BackendChoice, Ceiling, ConfigError, Foreign, NodeConfig, Time};
 pub use drive::{
-    DeployedOn, JoinOptions, NodeOffer, PeerStatus, Pinged, Ran, TaskState, TaskStatus, UndeployedOn,
+    DeployedOn, Diagnosis, JoinOptions, NodeOffer, PeerStatus, Pinged, Ran, TaskState, TaskStatus,
+    UndeployedOn,
 };
 pub use home::Home;
 pub use listener::{HeldModel, Listener, ShutDown, serve_plugin};

@@ -5,10 +5,11 @@ use crate::output::table;
 use clap::Args;
 use karman_engine::{Engine, EngineOptions, Machine};
 use karman_infer::{BackendOptions, Backends, SearchPlaces, UseOnnxRuntime};
-use karman_node::{BackendChoice, NodeConfig, NodeStatus};
+use karman_node::{BackendChoice, Diagnosis, NodeConfig, NodeStatus};
 use karman_types::{ErrorKind, Language, TaskError, format_bytes};
 use rustix::fs::{Access, access};
 use serde_json::json;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -18,7 +19,7 @@ pub(crate) struct Doctor {}
 
 /// One thing that was looked at.
 struct Finding {
-    what: &'static str,
+    what: Cow<'static, str>,
     /// Whether it works; a lack need not be a fault.
     works: bool,
     found: String,
@@ -28,7 +29,7 @@ struct Finding {
 impl Finding {
     fn good(what: &'static str, found: impl Into<String>) -> Self {
         Self {
-            what,
+            what: what.into(),
             works: true,
             found: found.into(),
             hint: None,
@@ -37,7 +38,7 @@ impl Finding {
 
     fn bad(what: &'static str, error: &TaskError) -> Self {
         Self {
-            what,
+            what: what.into(),
             works: false,
             found: error.message.clone(),
             hint: error.hint.clone(),
@@ -68,7 +69,7 @@ impl Doctor {
             &app.places.cache,
             "name another with KARMAN_CACHE",
         ));
-        findings.push(node(app));
+        findings.extend(node(app));
         findings.push(Finding::good("interfaces", interfaces()));
         drop(progress);
         show(app, &findings)?;
@@ -105,7 +106,7 @@ fn show(app: &App, findings: &[Finding]) -> Result<(), TaskError> {
         let mut lines = found.lines();
         rows.push(vec![
             mark.into(),
-            (*what).into(),
+            what.clone().into_owned(),
             lines.next().unwrap_or_default().into(),
         ]);
         rows.extend(lines.map(|line| vec![String::new(), String::new(), line.into()]));
@@ -124,7 +125,7 @@ fn engine() -> Finding {
     }) {
         Ok(engine) => Finding::good("engine", format!("wasmtime, Cranelift; {}", engine.allocation())),
         Err(error) => Finding {
-            what: "engine",
+            what: "engine".into(),
             works: false,
             found: error.to_string(),
             hint: Some("raise the limits on address space and memory: `ulimit -v unlimited`".into()),
@@ -258,23 +259,29 @@ fn folder(what: &'static str, path: &Path, hint: &str) -> Finding {
     }
 }
 
-fn node(app: &App) -> Finding {
-    let status = Control::of_running(app)
-        .and_then(|control| control.map(|c| c.get::<NodeStatus>("/status")).transpose());
-    match status {
-        Ok(Some(status)) => {
+/// The running node, and what it finds when it looks at its mesh.
+fn node(app: &App) -> Vec<Finding> {
+    let asked = Control::of_running(app).and_then(|control| {
+        let Some(control) = control else { return Ok(None) };
+        let status: NodeStatus = control.get("/status")?;
+        let diagnoses: Vec<Diagnosis> = control.get("/mesh/diagnosis")?;
+        Ok(Some((status, diagnoses)))
+    });
+    match asked {
+        Ok(Some((status, diagnoses))) => {
             let id = status.node.get(..8).unwrap_or(&status.node);
-            Finding::good(
-                "node",
-                format!(
-                    "{id} ({}) runs with {} plugins",
-                    status.tier,
-                    status.plugins.len()
-                ),
-            )
+            let plugins = status.plugins.len();
+            let runs = format!("{id} ({}) runs with {plugins} plugins", status.tier);
+            let mesh = diagnoses.into_iter().map(|diagnosis| Finding {
+                what: diagnosis.check.into(),
+                works: diagnosis.works,
+                found: diagnosis.found,
+                hint: diagnosis.hint,
+            });
+            std::iter::once(Finding::good("node", runs)).chain(mesh).collect()
         }
-        Ok(None) => Finding::good("node", "none runs; `karman node up` starts one"),
-        Err(error) => Finding::bad("node", &error),
+        Ok(None) => vec![Finding::good("node", "none runs; `karman node up` starts one")],
+        Err(error) => vec![Finding::bad("node", &error)],
     }
 }
 

@@ -3,6 +3,7 @@
 use super::behaviour::{Behaviour, BehaviourEvent};
 use super::reach::{Reach, ip_of};
 use super::relays::{Relays, is_circuit};
+use super::situation::{Failures, Situation};
 use super::transport::{Wires, gated};
 use crate::gate::GateError;
 use crate::peers::Peers;
@@ -37,6 +38,8 @@ pub(crate) enum Order {
     Dial(Multiaddr),
     /// Where this node can be reached.
     Addresses(oneshot::Sender<Vec<Multiaddr>>),
+    /// How this node stands in the network.
+    Situation(oneshot::Sender<Situation>),
 }
 
 struct Finding {
@@ -68,6 +71,7 @@ pub(crate) struct Driver {
     pub(super) over_tcp: HashMap<PeerId, Multiaddr>,
     /// Dials for a better path than there is.
     pub(super) tries: HashSet<ConnectionId>,
+    pub(super) failures: Failures,
 }
 
 impl Driver {
@@ -110,6 +114,7 @@ impl Driver {
             over_tcp: HashMap::new(),
             met_first: None,
             tries: HashSet::new(),
+            failures: Failures::default(),
         })
     }
 
@@ -152,6 +157,9 @@ impl Driver {
             Order::Dial(address) => self.dial(vec![address]),
             Order::Addresses(tell) => {
                 let _ = tell.send(self.addresses());
+            }
+            Order::Situation(tell) => {
+                let _ = tell.send(self.situation());
             }
         }
     }

@@ -5,12 +5,14 @@ mod drive;
 mod paths;
 mod reach;
 mod relays;
+mod situation;
 mod streams;
 mod traffic;
 mod transport;
 
 pub(crate) use behaviour::MOST_ANNOUNCED;
 pub(crate) use drive::{Driver, Order};
+pub use situation::Situation;
 pub(crate) use traffic::Meter;
 pub use traffic::Traffic;
 pub(crate) use transport::Wires;

@@ -56,6 +56,7 @@ impl Driver {
         first: bool,
     ) {
         let path = Path::of(endpoint);
+        self.failures.succeeded(endpoint.get_remote_address());
         self.reach.connected(connection, endpoint, first);
         self.met_first.get_or_insert_with(Instant::now);
         if let ConnectedPoint::Dialer { address, .. } = endpoint
@@ -94,6 +95,7 @@ impl Driver {
         error: &DialError,
     ) {
         tracing::debug!(?peer, %error, "a node cannot be reached");
+        self.failures.failed(error);
         let tried = self.tries.remove(&connection);
         if let Some(peer) = peer
             && let DialError::Transport(failed) = error
@@ -212,7 +214,7 @@ fn is_quic(address: &Multiaddr) -> bool {
 }
 
 /// The error at the bottom: those above it repeat it.
-fn innermost(error: &dyn std::error::Error) -> String {
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

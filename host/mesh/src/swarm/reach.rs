@@ -1,5 +1,6 @@
 //! Whether others can reach this node: judged by who has done so, and from where.
 
+use super::relays::is_circuit;
 use libp2p::Multiaddr;
 use libp2p::core::ConnectedPoint;
 use libp2p::multiaddr::Protocol;
@@ -59,14 +60,22 @@ impl Reach {
             self.outside.insert(connection);
         }
         if endpoint.is_listener() {
-            self.dialled_from_outside |= !neighbour && first;
+            if !neighbour && first && !self.dialled_from_outside {
+                tracing::info!(by = %endpoint.get_remote_address(), "this node is reached from outside");
+                self.dialled_from_outside = true;
+            }
             self.dialled_by_neighbour |= neighbour;
         }
     }
 
     /// A node has dialled back to this address, from a port that no router has seen before.
     pub(super) fn confirmed(&mut self, address: &Multiaddr) {
-        self.dialled_from_outside |= ip_of(address).is_some_and(|ip| !is_private(ip));
+        // At a relay's address the relay was reached.
+        let own = ip_of(address).is_some_and(|ip| !is_private(ip)) && !is_circuit(address);
+        if own && !self.dialled_from_outside {
+            tracing::info!(%address, "this node is reached from outside");
+            self.dialled_from_outside = true;
+        }
     }
 
     pub(super) fn closed(&mut self, connection: &ConnectionId) {
@@ -76,6 +85,11 @@ impl Reach {
     /// Whether nodes beyond this network are known to reach it.
     pub(super) const fn known_outside(&self) -> bool {
         self.dialled_from_outside
+    }
+
+    /// Whether others see it under an address that is not its own.
+    pub(super) const fn translated(&self) -> bool {
+        self.translated
     }
 
     /// Whether it is reached by everybody there is.
@@ -197,6 +211,10 @@ mod tests {
         assert!(!reach.known_outside());
         reach.confirmed(&at("192.168.1.5"));
         assert!(!reach.known_outside(), "confirmed by a neighbour");
+        let relay = libp2p::PeerId::random();
+        let circuit = format!("/ip4/198.18.4.4/udp/7117/quic-v1/p2p/{relay}/p2p-circuit");
+        reach.confirmed(&circuit.parse().unwrap());
+        assert!(!reach.known_outside(), "the relay was reached");
         reach.confirmed(&at("198.18.4.4"));
         assert!(reach.known_outside());
     }

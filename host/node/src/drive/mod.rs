@@ -2,6 +2,7 @@
 
 mod attempt;
 mod deploy;
+mod diagnosis;
 mod disk;
 mod dispatch;
 mod mesh;
@@ -10,6 +11,7 @@ mod status;
 mod tasks;
 
 pub use deploy::{DeployedOn, UndeployedOn};
+pub use diagnosis::Diagnosis;
 pub(crate) use dispatch::Calls;
 pub use dispatch::Ran;
 pub use mesh::{JoinOptions, NodeOffer, PeerStatus, Pinged};

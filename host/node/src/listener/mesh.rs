@@ -1,7 +1,7 @@
 //! The mesh, for the node's operator: who is there, what they offer, and deployments on them.
 
 use super::answer::Refusal;
-use crate::drive::{DeployedOn, NodeOffer, PeerStatus, Pinged, UndeployedOn, mesh_of};
+use crate::drive::{DeployedOn, Diagnosis, NodeOffer, PeerStatus, Pinged, UndeployedOn, mesh_of};
 use crate::node::Node;
 use crate::plugins::DeployOptions;
 use axum::Router;
@@ -17,6 +17,7 @@ pub(crate) fn router() -> Router<Node> {
         .route("/mesh/peers", get(peers))
         .route("/mesh/offers", get(offers))
         .route("/mesh/addresses", get(addresses))
+        .route("/mesh/diagnosis", get(diagnosis))
         .route("/mesh/ping/{node}", get(ping))
         .route("/mesh/revoked/{node}", post(revoke))
         .route("/mesh/plugins/{name}", post(deploy).delete(undeploy))
@@ -33,6 +34,10 @@ async fn offers(State(node): State<Node>) -> Result<Json<Vec<NodeOffer>>, Refusa
 async fn addresses(State(node): State<Node>) -> Result<Json<Vec<String>>, Refusal> {
     let addresses = mesh_of(&node)?.addresses().await;
     Ok(Json(addresses.iter().map(ToString::to_string).collect()))
+}
+
+async fn diagnosis(State(node): State<Node>) -> Result<Json<Vec<Diagnosis>>, Refusal> {
+    Ok(Json(node.diagnose().await?))
 }
 
 async fn ping(State(node): State<Node>, Path(id): Path<String>) -> Result<Json<Pinged>, Refusal> {
