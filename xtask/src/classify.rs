@@ -1,4 +1,4 @@
-use crate::run::{cargo, program, root, show, tools};
+use crate::run::{cargo, program, root, show, target, tools};
 use crate::{guests, setup};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,7 @@ pub(crate) fn classify(image: Option<PathBuf>) -> Result<()> {
 fn karman_run(image: &Path) -> Result<()> {
     // The whole workspace is selected so that the tests find its dependencies built with the same features.
     show(&mut cargo(["build", "--quiet", "--workspace", "--bin", "karman"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let (binary, state) = (target.join("debug/karman"), root().join("target/classify"));
+    let (binary, state) = (target().join("debug/karman"), root().join("target/classify"));
     let karman = |arguments: &[&str]| {
         let mut karman = program(&binary);
         karman.arg("--state").arg(&state).args(arguments);

