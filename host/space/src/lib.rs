@@ -4,8 +4,8 @@
 //! recorded log compute the same answers. Element sets become [`Satellite`]s ([`read_elements`], SGP4); a satellite
 //! sampled over a [`Span`] is a [`Track`]; a track and a ground [`Station`], or two tracks, give the [`Contact`]s in
 //! which a link exists. An operator may also write them down as TOML. Together they are a [`ContactPlan`], over which
-//! [`earliest_arrival`] finds the [`Route`] of a [`Bundle`] that waits at nodes until the next contact opens. A
-//! [`LinkProfile`] says how links behave while they exist: a [`Line`] is one in use.
+//! [`earliest_arrival`] finds the [`Route`] of a [`Bundle`] that waits at nodes until the next contact opens, and [`agenda()`]
+//! what a node sends now. A [`LinkProfile`] says how links behave while they exist: a [`Line`] is one in use.
 //!
 //! ```
 //! use karman_space::{Bundle, ContactPlan, Time, earliest_arrival};
@@ -49,6 +49,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod agenda;
 mod earth;
 mod line;
 mod link;
@@ -59,6 +60,7 @@ mod route;
 mod time;
 mod windows;
 
+pub use agenda::{Agenda, Priority, Waiting, agenda};
 pub use earth::{Ecef, Geodetic, PlaceError};
 pub use line::{Line, Passage};
 pub use link::{Link, LinkError, LinkProfile, Outage, Toward};
