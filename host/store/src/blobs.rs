@@ -1,14 +1,18 @@
-use crate::tables::{MODELS, PENDING, PLUGINS, list};
-use crate::{Model, Plugin, Store, StoreError, files, limits};
+use crate::tables::{BUNDLES, MODELS, PENDING, PLUGINS, list};
+use crate::{Bundle, BundleState, Model, Plugin, Slices, Store, StoreError, files, limits};
 use bytes::Bytes;
 use karman_types::Digest;
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-/// The files behind plugins and models, named by their digest. They come and go with [`Plugins`](crate::Plugins) and
-/// [`Models`](crate::Models).
+/// Blobs whose hash trees are kept in memory, 64 bytes for each 16 KiB of a blob.
+const MOST_SLICED: usize = 16;
+
+/// The files behind plugins, models and bundles, named by their digest. They come and go with [`Plugins`](crate::Plugins),
+/// [`Models`](crate::Models) and [`Bundles`](crate::Bundles).
 ///
 /// A file and its record cannot change in one step, so a digest stands in the table `pending` whenever the file may be
 /// without an owner: while it is being added, and after its last owner is gone. What a crash leaves there is settled
@@ -47,6 +51,30 @@ impl Blobs<'_> {
         }
     }
 
+    /// The file with this digest in slices that prove themselves. Hashed when it is first asked for.
+    ///
+    /// # Errors
+    /// [`StoreError::MissingBlob`] and [`StoreError::CorruptBlob`].
+    pub fn slices(&self, digest: &Digest) -> Result<Arc<Slices>, StoreError> {
+        let known = |slices: &&Arc<Slices>| slices.digest() == *digest;
+        if let Some(slices) = self.0.sliced().lock().iter().find(known) {
+            return Ok(slices.clone());
+        }
+        let path = self.place(digest);
+        let slices = Slices::open(&path).map_err(|error| missing(&path, error))?;
+        if slices.digest() != *digest {
+            let found = slices.digest();
+            return Err(StoreError::CorruptBlob { path, found });
+        }
+        let slices = Arc::new(slices);
+        let mut sliced = self.0.sliced().lock();
+        if sliced.len() == MOST_SLICED {
+            sliced.pop_front();
+        }
+        sliced.push_back(slices.clone());
+        Ok(slices)
+    }
+
     /// Writes a file and lets `own` record its owner, both or neither. `own` also names the files that it took an owner
     /// from.
     pub(crate) fn add<T>(
@@ -60,7 +88,11 @@ impl Blobs<'_> {
         self.record(|_| Ok(((), vec![digest])))?;
         let written = match self.path(&digest) {
             Ok(_) => Ok(()),
-            Err(_) => files::write(&self.0.dir().join("blobs"), &digest.to_string(), bytes),
+            // What was received is there already, under another name.
+            Err(_) => match self.adopt(&digest) {
+                Ok(true) => Ok(()),
+                _ => files::write(&self.0.dir().join("blobs"), &digest.to_string(), bytes),
+            },
         };
         let owned = written.and_then(|()| self.record(|txn| own(txn, digest)));
         // The answer is known by now; what cannot be settled is settled at the next start.
@@ -108,6 +140,11 @@ impl Blobs<'_> {
         }
         for (_, model) in list::<Model>(&txn.open_table(MODELS)?, MODELS)? {
             owned.push(model.digest);
+        }
+        for (name, bundle) in list::<Bundle>(&txn.open_table(BUNDLES)?, BUNDLES)? {
+            if bundle.state == BundleState::Waiting {
+                owned.extend(name.parse::<Digest>().ok());
+            }
         }
         for row in pending.iter()? {
             let digest = Digest::from_bytes(*row?.0.value());

@@ -131,6 +131,12 @@ pub enum StoreError {
         /// What allows it.
         wider: Grant,
     },
+    /// A blob that comes in already.
+    #[error("blob {} is being received already: wait until it is here", digest.short())]
+    Receiving {
+        /// The blob.
+        digest: Digest,
+    },
     /// A file under `blobs/` is gone.
     #[error("{} is gone; add the plugin or model again", path.display())]
     MissingBlob {
@@ -197,6 +203,7 @@ impl StoreError {
             | Self::Mismatch { .. }
             | Self::Older { .. }
             | Self::StillGranted { .. } => ErrorKind::Invalid,
+            Self::Receiving { .. } => ErrorKind::Unavailable,
             _ => ErrorKind::Internal,
         }
     }

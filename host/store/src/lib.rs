@@ -8,7 +8,9 @@
 //! All of it is synchronous: an asynchronous caller moves a clone of the [`Store`] to a blocking thread.
 //!
 //! - [`Store::bucket`] opens a [`Bucket`]: values by key, each with a version, within a quota.
-//! - [`Store::models`] and [`Store::plugins`] hold what the node can run, and [`Store::blobs`] the files behind them.
+//! - [`Store::models`] and [`Store::plugins`] hold what the node can run, and [`Store::blobs`] the files behind them, which come
+//!   in and go out in [`Slices`] that prove themselves; a [`Partial`] is one that has not wholly come.
+//! - [`Store::bundles`] waits for contacts.
 //! - [`Store::grants`] is what the operator allowed; [`Store::secrets`] is encrypted at rest.
 //! - [`Store::mesh`] is what the node must not forget of the mesh that it belongs to.
 //! - [`Store::tasks`] holds accepted tasks until their results are fetched, and applies their effects once.
@@ -32,6 +34,7 @@
 
 mod blobs;
 mod bucket;
+mod bundles;
 mod edit;
 mod error;
 mod files;
@@ -40,21 +43,26 @@ mod keys;
 mod limits;
 mod mesh;
 mod models;
+mod partial;
 mod plugins;
 mod secrets;
+mod slices;
 mod store;
 mod tables;
 mod tasks;
 
 pub use blobs::Blobs;
 pub use bucket::{Bucket, KeyPage, Swap, Usage, Versioned, incremented};
+pub use bundles::{Bundle, BundleState, Bundles};
 pub use error::{OpenError, StoreError};
 pub use grants::Grants;
 pub use keys::{Key, NodeKey, NodeKeys};
 pub use limits::StoreLimits;
 pub use mesh::Mesh;
 pub use models::{Model, ModelInfo, Models};
+pub use partial::{Partial, PutError};
 pub use plugins::{Downgrade, Installed, NewPlugin, Plugin, Plugins, Previous};
 pub use secrets::{SecretValue, Secrets};
+pub use slices::{GROUP, Slices};
 pub use store::Store;
 pub use tasks::Tasks;

@@ -25,6 +25,10 @@ pub struct StoreLimits {
     pub secret: ByteSize,
     /// Bytes of one component or model. Default 2 GiB.
     pub blob: ByteSize,
+    /// Bytes of all blobs that are being received. Default 4 GiB.
+    pub partial: ByteSize,
+    /// Bytes of all bundles that wait here. Default 1 GiB.
+    pub bundles: ByteSize,
     /// Memory for pages of the database. Default 16 MiB.
     pub cache: ByteSize,
 }
@@ -41,6 +45,8 @@ impl Default for StoreLimits {
             batch_bytes: ByteSize::mib(64),
             secret: ByteSize::kib(64),
             blob: ByteSize::gib(2),
+            partial: ByteSize::gib(4),
+            bundles: ByteSize::gib(1),
             cache: ByteSize::mib(16),
         }
     }

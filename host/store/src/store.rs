@@ -1,11 +1,13 @@
 use crate::keys::{Key, NodeKeys};
 use crate::tables::{FORMAT, Tables};
 use crate::{
-    Blobs, Bucket, Grants, Mesh, Models, NodeKey, OpenError, Plugins, Secrets, StoreError, StoreLimits,
-    Tasks, files, limits,
+    Blobs, Bucket, Bundles, Grants, Mesh, Models, NodeKey, OpenError, Plugins, Secrets, Slices, StoreError,
+    StoreLimits, Tasks, files, limits, partial,
 };
+use karman_types::Digest;
 use parking_lot::Mutex;
 use redb::{Database, DatabaseError, StorageError};
+use std::collections::{HashSet, VecDeque};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -23,6 +25,10 @@ struct Inner {
     keys: NodeKeys,
     /// Held while a file under `blobs/` and its record come and go together.
     files: Mutex<()>,
+    /// Blobs that are being received.
+    receiving: Mutex<HashSet<Digest>>,
+    /// Blobs that others read, the one that was first asked for longest ago in front.
+    sliced: Mutex<VecDeque<Arc<Slices>>>,
     _lock: File,
 }
 
@@ -64,9 +70,12 @@ impl Store {
             limits,
             keys,
             files: Mutex::new(()),
+            receiving: Mutex::default(),
+            sliced: Mutex::default(),
             _lock: lock,
         }));
         store.blobs().settle()?;
+        partial::collect(&store)?;
         Ok(store)
     }
 
@@ -82,6 +91,11 @@ impl Store {
     /// The files behind plugins and models.
     pub fn blobs(&self) -> Blobs<'_> {
         Blobs(self)
+    }
+
+    /// Bundles that wait for a contact.
+    pub fn bundles(&self) -> Bundles<'_> {
+        Bundles(self)
     }
 
     /// The models that this node holds.
@@ -152,6 +166,14 @@ impl Store {
 
     pub(crate) fn files(&self) -> &Mutex<()> {
         &self.0.files
+    }
+
+    pub(crate) fn receiving(&self) -> &Mutex<HashSet<Digest>> {
+        &self.0.receiving
+    }
+
+    pub(crate) fn sliced(&self) -> &Mutex<VecDeque<Arc<Slices>>> {
+        &self.0.sliced
     }
 }
 

@@ -35,11 +35,13 @@ pub(crate) const REDEEMED: TableDefinition<'_, u128, &[u8; 32]> = TableDefinitio
 pub(crate) const TASKS: Records = TableDefinition::new("tasks");
 /// Idempotency key to [`karman_tasks::Seen`].
 pub(crate) const EFFECTS: Records = TableDefinition::new("effects");
+/// Digest to [`crate::Bundle`].
+pub(crate) const BUNDLES: Records = TableDefinition::new("bundles");
 /// Files under `blobs/` that may have no owner: being added, or just removed.
 pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
 
 /// What this version writes and reads.
-pub(crate) const FORMAT: u64 = 3;
+pub(crate) const FORMAT: u64 = 4;
 
 pub(crate) struct Tables(redb::Database);
 
@@ -56,7 +58,7 @@ impl Tables {
                 txn.open_table(BUCKETS)?;
                 txn.open_table(VALUES)?;
                 txn.open_table(ORDER)?;
-                for records in [MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS] {
+                for records in [MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS, BUNDLES] {
                     txn.open_table(records)?;
                 }
                 txn.open_table(REDEEMED)?;

@@ -21,7 +21,7 @@ pub(crate) fn store_error(error: StoreError) -> TaskError {
             ErrorKind::Invalid
         }
         StoreError::Mismatch { .. } => ErrorKind::Invalid,
-        StoreError::Unknown { .. } => ErrorKind::Unavailable,
+        StoreError::Unknown { .. } | StoreError::Receiving { .. } => ErrorKind::Unavailable,
         StoreError::Older { .. } => ErrorKind::Denied,
         _ => ErrorKind::Internal,
     };

@@ -1,0 +1,295 @@
+use crate::tables::{BUNDLES, get, list, put};
+use crate::{Store, StoreError};
+use bytes::Bytes;
+use karman_types::{Digest, NodeId};
+use serde::{Deserialize, Serialize};
+
+/// Bundles that are known, the ones that have left included: none of them is taken again.
+const MOST_KNOWN: usize = 10_000;
+
+/// A bundle that this node holds or held. What has become of it is remembered until it would have expired.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Bundle {
+    /// The digest of its file, under which [`Blobs`](crate::Blobs) has it while it is here.
+    #[serde(skip, default = "unknown")]
+    pub digest: Digest,
+    /// What is in it, where this node made it.
+    pub label: String,
+    /// The node that made it.
+    pub source: NodeId,
+    /// The node where it shall be.
+    pub destination: NodeId,
+    /// Its length in bytes.
+    pub size: u64,
+    /// The higher goes first.
+    pub priority: u8,
+    /// When it was made, in milliseconds since 1970, by the clock of its source.
+    pub created_ms: u64,
+    /// The last instant at which it may arrive, in milliseconds since 1970.
+    pub expires_ms: u64,
+    /// How far it is.
+    pub state: BundleState,
+    /// Nodes that did not take it.
+    pub refused_by: Vec<NodeId>,
+}
+
+/// How far a bundle is, here.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BundleState {
+    /// It waits for a contact, or to be opened here.
+    Waiting,
+    /// The next node has it on its disk.
+    Passed {
+        /// That node.
+        to: NodeId,
+        /// When it was said, in milliseconds since 1970.
+        at_ms: u64,
+    },
+    /// It was for this node, which has done what it asks for.
+    Delivered,
+    /// It was for this node, which does not do what it asks for.
+    Refused {
+        /// Why not.
+        why: String,
+    },
+    /// Its time was over first.
+    Expired,
+}
+
+const fn unknown() -> Digest {
+    Digest::from_bytes([0; 32])
+}
+
+/// The bundles of this node, by digest.
+#[derive(Clone, Copy, Debug)]
+pub struct Bundles<'a>(pub(crate) &'a Store);
+
+impl Bundles<'_> {
+    /// Keeps a bundle until it has left: file and record are there together, fsynced. False when it is known already, whatever
+    /// has become of it.
+    ///
+    /// # Errors
+    /// [`StoreError::Limit`] when there is no room for it, else what the disk refused.
+    pub fn keep(&self, bundle: &Bundle, bytes: &Bytes) -> Result<bool, StoreError> {
+        let quota = self.0.limits().bundles.0;
+        self.0.blobs().add(bytes, |txn, digest| {
+            let mut table = txn.open_table(BUNDLES)?;
+            let name = digest.to_string();
+            if get::<Bundle>(&table, BUNDLES, &name)?.is_some() {
+                return Ok((false, Vec::new()));
+            }
+            let known = list::<Bundle>(&table, BUNDLES)?;
+            let waiting = known
+                .iter()
+                .filter(|(_, known)| known.state == BundleState::Waiting);
+            let taken: u64 = waiting.map(|(_, known)| known.size).sum();
+            for (field, value, most) in [
+                ("bundles", taken + bytes.len() as u64, quota),
+                ("known bundles", known.len() as u64 + 1, MOST_KNOWN as u64),
+            ] {
+                if value > most {
+                    return Err(StoreError::Limit { field, value, most });
+                }
+            }
+            put(&mut table, BUNDLES, &name, bundle)?;
+            Ok((true, Vec::new()))
+        })
+    }
+
+    /// The bundle of this digest.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn get(&self, digest: &Digest) -> Result<Option<Bundle>, StoreError> {
+        let table = self.0.tables().read()?.open_table(BUNDLES)?;
+        let bundle = get::<Bundle>(&table, BUNDLES, &digest.to_string())?;
+        Ok(bundle.map(|bundle| Bundle {
+            digest: *digest,
+            ..bundle
+        }))
+    }
+
+    /// All that are known, those first that go first.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn list(&self) -> Result<Vec<Bundle>, StoreError> {
+        let table = self.0.tables().read()?.open_table(BUNDLES)?;
+        let mut all: Vec<Bundle> = list::<Bundle>(&table, BUNDLES)?
+            .into_iter()
+            .filter_map(|(name, bundle)| {
+                let digest = name.parse().ok()?;
+                Some(Bundle { digest, ..bundle })
+            })
+            .collect();
+        all.sort_by_key(|bundle| (std::cmp::Reverse(bundle.priority), bundle.expires_ms));
+        Ok(all)
+    }
+
+    /// Says what has become of a bundle; its file goes unless it still waits.
+    ///
+    /// # Errors
+    /// [`StoreError::Unknown`] when there is none, else what the disk refused.
+    pub fn set(&self, digest: &Digest, state: BundleState) -> Result<(), StoreError> {
+        self.change(digest, |bundle| bundle.state = state)
+    }
+
+    /// Remembers that a node does not take it.
+    ///
+    /// # Errors
+    /// Those of [`set`](Self::set).
+    pub fn refused(&self, digest: &Digest, by: NodeId) -> Result<(), StoreError> {
+        self.change(digest, |bundle| {
+            if !bundle.refused_by.contains(&by) {
+                bundle.refused_by.push(by);
+            }
+        })
+    }
+
+    fn change(&self, digest: &Digest, change: impl FnOnce(&mut Bundle)) -> Result<(), StoreError> {
+        let name = digest.to_string();
+        self.0.blobs().release(|txn| {
+            let mut table = txn.open_table(BUNDLES)?;
+            let bundle = get::<Bundle>(&table, BUNDLES, &name)?;
+            let mut bundle = bundle.ok_or_else(|| StoreError::Unknown {
+                what: "bundle",
+                name: name.clone(),
+            })?;
+            change(&mut bundle);
+            put(&mut table, BUNDLES, &name, &bundle)?;
+            let gone = bundle.state != BundleState::Waiting;
+            Ok(((), gone.then_some(*digest).into_iter().collect()))
+        })
+    }
+
+    /// Lets go of those whose time is over: the ones that wait are expired, the ones that have left are forgotten a day later.
+    /// What is expired now.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn expire(&self, now_ms: u64) -> Result<Vec<Digest>, StoreError> {
+        const REMEMBERED_MS: u64 = 86_400_000;
+        let over = |bundle: &Bundle| match bundle.state {
+            BundleState::Waiting => bundle.expires_ms < now_ms,
+            _ => bundle.expires_ms.saturating_add(REMEMBERED_MS) < now_ms,
+        };
+        // Most of the time there is nothing to do, and nothing is written.
+        if !self.list()?.iter().any(over) {
+            return Ok(Vec::new());
+        }
+        self.0.blobs().release(|txn| {
+            let mut table = txn.open_table(BUNDLES)?;
+            let mut expired = Vec::new();
+            for (name, mut bundle) in list::<Bundle>(&table, BUNDLES)? {
+                if !over(&bundle) {
+                    continue;
+                }
+                if bundle.state == BundleState::Waiting {
+                    bundle.state = BundleState::Expired;
+                    put(&mut table, BUNDLES, &name, &bundle)?;
+                    expired.extend(name.parse::<Digest>().ok());
+                } else {
+                    table.remove(name.as_str())?;
+                }
+            }
+            Ok((expired.clone(), expired))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StoreLimits;
+    use karman_types::ByteSize;
+
+    fn bundle(bytes: &Bytes, priority: u8, expires_ms: u64) -> Bundle {
+        Bundle {
+            digest: Digest::of(bytes),
+            label: String::new(),
+            source: NodeId::of_key(b"a"),
+            destination: NodeId::of_key(b"b"),
+            size: bytes.len() as u64,
+            priority,
+            created_ms: 0,
+            expires_ms,
+            state: BundleState::Waiting,
+            refused_by: Vec::new(),
+        }
+    }
+
+    fn files(store: &Store) -> usize {
+        std::fs::read_dir(store.dir().join("blobs")).unwrap().count()
+    }
+
+    #[test]
+    fn a_bundle_stays_until_it_has_left_and_is_not_taken_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let bytes = Bytes::from_static(b"sealed");
+        let kept = bundle(&bytes, 1, 1_000);
+        assert!(store.bundles().keep(&kept, &bytes).unwrap());
+        drop(store);
+        let store = Store::open(dir.path()).unwrap();
+        assert_eq!(store.bundles().list().unwrap(), std::slice::from_ref(&kept));
+        assert_eq!(store.blobs().read(&kept.digest).unwrap(), bytes);
+        let to = NodeId::of_key(b"c");
+        store.bundles().refused(&kept.digest, to).unwrap();
+        assert_eq!(files(&store), 1);
+        let passed = BundleState::Passed { to, at_ms: 7 };
+        store.bundles().set(&kept.digest, passed.clone()).unwrap();
+        assert_eq!(files(&store), 0);
+        assert!(!store.bundles().keep(&kept, &bytes).unwrap());
+        assert_eq!(store.bundles().get(&kept.digest).unwrap().unwrap().state, passed);
+        assert_eq!(files(&store), 0);
+    }
+
+    #[test]
+    fn the_urgent_comes_first_and_the_late_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let [late, urgent, soon] = ["late", "urgent", "soon"].map(Bytes::from);
+        store.bundles().keep(&bundle(&late, 1, 9_000), &late).unwrap();
+        store.bundles().keep(&bundle(&soon, 1, 1_000), &soon).unwrap();
+        store.bundles().keep(&bundle(&urgent, 2, 9_000), &urgent).unwrap();
+        let order: Vec<Digest> = store
+            .bundles()
+            .list()
+            .unwrap()
+            .iter()
+            .map(|bundle| bundle.digest)
+            .collect();
+        assert_eq!(order, [&urgent, &soon, &late].map(|bytes| Digest::of(bytes)));
+        assert_eq!(store.bundles().expire(1_000).unwrap(), []);
+        assert_eq!(store.bundles().expire(1_001).unwrap(), [Digest::of(&soon)]);
+        assert_eq!(files(&store), 2);
+        // Known for another day, so that it is not taken again.
+        assert!(!store.bundles().keep(&bundle(&soon, 1, 1_000), &soon).unwrap());
+        store.bundles().expire(90_000_000).unwrap();
+        assert_eq!(files(&store), 0);
+        store.bundles().expire(900_000_000).unwrap();
+        assert_eq!(store.bundles().list().unwrap(), []);
+    }
+
+    #[test]
+    fn what_goes_over_the_quota_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = StoreLimits {
+            bundles: ByteSize(10),
+            ..StoreLimits::default()
+        };
+        let store = Store::open_with(dir.path(), limits).unwrap();
+        let [first, second] = ["1234567", "89abcdef"].map(Bytes::from);
+        store.bundles().keep(&bundle(&first, 1, 1_000), &first).unwrap();
+        let refused = store
+            .bundles()
+            .keep(&bundle(&second, 2, 1_000), &second)
+            .unwrap_err();
+        assert!(
+            matches!(refused, StoreError::Limit { field: "bundles", .. }),
+            "{refused}"
+        );
+        assert_eq!(files(&store), 1);
+    }
+}
