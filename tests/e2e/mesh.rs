@@ -42,7 +42,7 @@ pub(crate) fn first() -> Node {
 }
 
 impl Node {
-    fn invite(&self, more: &[&str]) -> String {
+    pub(crate) fn invite(&self, more: &[&str]) -> String {
         let arguments = [&["mesh", "invite"], more].concat();
         self.home.run(arguments).ok().out()
     }

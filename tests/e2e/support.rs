@@ -320,6 +320,22 @@ pub(crate) fn guest(name: &str) -> PathBuf {
     path
 }
 
+/// The `tiny` guest with so many bytes more that it has this length, in a file of this home.
+pub(crate) fn padded(home: &Home, length: usize) -> PathBuf {
+    let mut bytes = std::fs::read(guest("tiny")).unwrap();
+    // A custom section, which engines pass over: its number, its length in five bytes of LEB128, an empty name.
+    let payload = length - bytes.len() - 6;
+    bytes.push(0);
+    bytes.extend((0..5).map(|at| (payload >> (7 * at) & 0x7f) as u8 | if at < 4 { 0x80 } else { 0 }));
+    bytes.push(0);
+    let mut noise = fastrand::Rng::with_seed(7);
+    bytes.extend((1..payload).map(|_| noise.u8(..)));
+    assert_eq!(bytes.len(), length);
+    let path = home.path().join("tiny.wasm");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
 /// A component written as text, in a file of this home.
 pub(crate) fn component(home: &Home, name: &str, text: &str) -> PathBuf {
     let path = home.path().join(name);

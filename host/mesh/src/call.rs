@@ -7,7 +7,7 @@
 use crate::wire::{Frame, WireError, read_bytes};
 use bytes::Bytes;
 use futures::future::{Either, select};
-use karman_types::{Metadata, TaskError, TaskId, TaskRequest, TaskResponse};
+use karman_types::{Digest, Metadata, TaskError, TaskId, TaskRequest, TaskResponse};
 use serde::{Deserialize, Serialize};
 use std::future::pending;
 use std::pin::pin;
@@ -36,13 +36,28 @@ pub enum Ask {
     ReadBucket,
     /// Take over the accepted task in the body.
     TakeOver,
-    /// Take the component in the body as a plugin of this name.
+    /// Fetch the component of this digest and take it as a plugin of this name. The body is the ticket that allows to read it.
     Deploy {
         /// Whether an older version may replace a newer one.
         downgrade: bool,
+        /// The component.
+        digest: Digest,
+        /// Its length in bytes.
+        size: u64,
     },
     /// Remove the plugin of this name.
     Undeploy,
+    /// Send groups of a blob with the hashes that prove them. The body is the ticket that allows to read it.
+    ReadBlob {
+        /// The blob.
+        digest: Digest,
+        /// Its length in bytes, as the one that asks was told.
+        size: u64,
+        /// The first group.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
 }
 
 /// What goes before the body of a call.

@@ -120,7 +120,7 @@ impl Mesh {
         Err(last)
     }
 
-    async fn find(&self, keys: impl IntoIterator<Item = RecordKey>) -> HashSet<PeerId> {
+    pub(crate) async fn find(&self, keys: impl IntoIterator<Item = RecordKey>) -> HashSet<PeerId> {
         let queries = keys.into_iter().map(|key| async {
             let (tell, told) = oneshot::channel();
             let _ = self.0.orders.send(Order::Find(key, tell)).await;

@@ -347,7 +347,11 @@ async fn a_call_that_the_member_may_not_make_or_that_is_too_long() {
     let evil = scene.member().await;
     let to = scene.first.mesh.me();
     let deploy = crate::CallHead {
-        ask: crate::Ask::Deploy { downgrade: false },
+        ask: crate::Ask::Deploy {
+            downgrade: false,
+            digest: karman_types::Digest::of(b"x"),
+            size: 1,
+        },
         ..call_head("vision/echo")
     };
     let refused = evil.mesh.call(to, deploy, "x".into()).await.unwrap_err();

@@ -8,6 +8,7 @@
 //! - [`membership`] is who belongs: keys, invitations, memberships, revocations. Pure.
 //! - The gate is the first exchange on a connection; nothing answers a stranger.
 //! - The swarm is libp2p: QUIC first, TCP where UDP does not pass, Kademlia under our own name, mDNS.
+//! - Blobs are fetched in slices that prove themselves, each with a call, from several nodes at once.
 //! - Calls run on one stream each: a bounded header, then raw bytes; closing it cancels the call on the other side. The
 //!   stream is one of the data plane, a QUIC connection for calls alone, where the nodes reach each other directly, else one
 //!   of the swarm.
@@ -32,6 +33,7 @@
 extern crate self as karman_mesh;
 
 mod answers;
+mod blobs;
 mod call;
 mod data;
 mod discovery;
@@ -52,6 +54,7 @@ mod swarm;
 mod taken;
 mod wire;
 
+pub use blobs::{Fetched, MOST_GROUPS, PIECE, Ticket, Wanted};
 pub use call::{Ask, CallHead, RemoteReport};
 pub use discovery::Provider;
 pub use gate::{GateError, PROTOCOL, peer_of};

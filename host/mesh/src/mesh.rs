@@ -286,15 +286,26 @@ impl Mesh {
         head: CallHead,
         body: Bytes,
     ) -> Result<(TaskResponse, RemoteReport), TaskError> {
+        self.call_for(node, head, body, MOST_ANSWER).await
+    }
+
+    /// [`call`](Self::call) that takes an answer of at most this many bytes.
+    pub(crate) async fn call_for(
+        &self,
+        node: PeerId,
+        head: CallHead,
+        body: Bytes,
+        most: u64,
+    ) -> Result<(TaskResponse, RemoteReport), TaskError> {
         let within = head.within();
         let name = head.name.clone();
         let asked = async {
             if let Some(plane) = &self.0.plane
                 && let Some(stream) = plane.open(&node).await
             {
-                return call::ask(stream, head, body, MOST_ANSWER).await;
+                return call::ask(stream, head, body, most).await;
             }
-            self.call_over_swarm(node, head, body).await
+            self.call_over_swarm(node, head, body, most).await
         };
         match within {
             None => asked.await,
@@ -316,6 +327,7 @@ impl Mesh {
         node: PeerId,
         head: CallHead,
         body: Bytes,
+        most: u64,
     ) -> Result<(TaskResponse, RemoteReport), TaskError> {
         for _ in 0..MOST_TRIES {
             let stream = split(self.stream(node, CALL).await?.compat());
@@ -323,7 +335,7 @@ impl Mesh {
             if let Some(plane) = &self.0.plane {
                 plane.want(node);
             }
-            let asked = ask_if_taken(stream, head.clone(), body.clone(), MOST_ANSWER);
+            let asked = ask_if_taken(stream, head.clone(), body.clone(), most);
             if let Some(answer) = asked.await? {
                 return Ok(answer);
             }

@@ -5,7 +5,7 @@
 
 use crate::swarm::MOST_ANNOUNCED;
 use crate::wire::{Frame, WireError};
-use karman_types::{Offer, Tier, capability_levels};
+use karman_types::{Digest, Offer, Tier, capability_levels};
 use libp2p::kad::RecordKey;
 use std::collections::HashSet;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -30,19 +30,22 @@ fn node_key(tier: Tier, shard: u8) -> RecordKey {
     key(&format!("node/{tier}/{shard}"))
 }
 
+/// The key of a file, by its digest.
+pub(crate) fn blob_key(digest: &Digest) -> RecordKey {
+    key(&format!("blob/{digest}"))
+}
+
 fn key(text: &str) -> RecordKey {
-    RecordKey::new(&karman_types::Digest::of(text.as_bytes()).as_bytes())
+    RecordKey::new(&Digest::of(text.as_bytes()).as_bytes())
 }
 
 /// Every key that an offer is announced under.
 pub(crate) fn keys_of(offer: &Offer, public_key: &[u8; 32]) -> HashSet<RecordKey> {
     let mut keys = HashSet::from([node_key(offer.tier, public_key[0] % NODE_SHARDS)]);
     let levels = offer.tasks.iter().flat_map(|task| capability_levels(&task.name));
-    keys.extend(
-        levels
-            .map(|level| task_key(level, offer.tier))
-            .take(MOST_ANNOUNCED - 1),
-    );
+    let levels = levels.map(|level| task_key(level, offer.tier));
+    let files = offer.tasks.iter().map(|task| blob_key(&task.id));
+    keys.extend(levels.chain(files).take(MOST_ANNOUNCED - 1));
     keys
 }
 

@@ -2,12 +2,13 @@
 
 use crate::gate::{About, Credential, GateError};
 use crate::membership::{
-    Invitation, Issuer, Member, Membership, MembershipError, MeshKey, Revocations, Right, Rights, Terms,
-    UnixTime,
+    Invitation, Issuer, Kind, Member, Membership, MembershipError, MeshKey, Revocations, Right, Rights,
+    Signed, Terms, UnixTime,
 };
 use crate::refusals::Refusals;
+use bytes::Bytes;
 use karman_store::{Store, StoreError};
-use karman_types::Tier;
+use karman_types::{TaskError, Tier};
 use libp2p::PeerId;
 use parking_lot::{Mutex, RwLock};
 use serde_bytes::ByteBuf;
@@ -246,6 +247,26 @@ impl Standing {
 
     pub(crate) fn verify(&self, membership: &Membership, key: &[u8; 32]) -> Result<Member, MembershipError> {
         membership.verify(&self.mesh, key, self.now(), &self.revoked.read())
+    }
+
+    pub(crate) fn seed(&self) -> &[u8; 32] {
+        self.store.node_key().seed()
+    }
+
+    /// States something in this node's name.
+    ///
+    /// # Errors
+    /// `unavailable` while it is no member.
+    pub(crate) fn sign(&self, kind: Kind, says: Bytes) -> Result<Signed, TaskError> {
+        let membership = self
+            .membership()
+            .ok_or_else(|| TaskError::unavailable("this node is no member of its mesh yet"))?;
+        Ok(Signed::sign(kind, self.seed(), &membership, says))
+    }
+
+    /// Who states something.
+    pub(crate) fn judge(&self, kind: Kind, signed: &Signed) -> Result<Member, MembershipError> {
+        signed.verify(kind, &self.mesh, self.now(), &self.revoked.read())
     }
 
     /// A first membership for the node that shows this invitation; remembered before it is given.

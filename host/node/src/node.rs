@@ -1,5 +1,5 @@
 use crate::config::NodeConfig;
-use crate::drive::{Calls, JoinOptions, Tasks, join};
+use crate::drive::{Calls, JoinOptions, Lent, Tasks, join};
 use crate::listener::{Listener, ShutDown, serve_control, serve_public};
 use crate::logs::LogRing;
 use crate::plugins::{PluginStatus, Plugins};
@@ -23,6 +23,7 @@ pub(crate) struct Inner {
     tasks: Tasks,
     mesh: OnceLock<Mesh>,
     plugins: Arc<Plugins>,
+    lent: Lent,
     logs: LogRing,
     ready: AtomicBool,
 }
@@ -65,6 +66,7 @@ impl Node {
             tasks,
             mesh: OnceLock::new(),
             plugins,
+            lent: Lent::default(),
             logs,
             ready: AtomicBool::new(false),
         })))
@@ -124,6 +126,10 @@ impl Node {
 
     pub(crate) fn calls(&self) -> &Calls {
         &self.0.calls
+    }
+
+    pub(crate) fn lent(&self) -> &Lent {
+        &self.0.lent
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {

@@ -146,6 +146,14 @@ impl Plugins {
         self.slots.read().values().map(|slot| slot.current()).collect()
     }
 
+    /// The name under which this component would serve: its own, or `name` where it brings no manifest.
+    pub(crate) fn name_of(&self, component: &[u8], name: &str) -> Result<String, TaskError> {
+        let package =
+            Package::read(component, &ReadLimits::default()).map_err(karman_engine::LoadError::from)?;
+        let foreign = || self.runtime().config().foreign(name, package.world);
+        Ok(package.manifest.unwrap_or_else(foreign).name)
+    }
+
     /// Puts a plugin into service: verified, checked and, once it serves, kept across restarts. What it newly asks for waits
     /// for the operator's word; an older version, or another publisher under the same name, needs the option that says so.
     ///

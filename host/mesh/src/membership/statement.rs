@@ -6,9 +6,11 @@ use ed25519_compact::{KeyPair, Noise, PublicKey, Seed, Signature};
 
 #[derive(Clone, Copy)]
 pub(super) enum Statement {
+    Envelope,
     Invitation,
     Revocation,
     Succession,
+    Ticket,
 }
 
 impl Statement {
@@ -32,9 +34,11 @@ impl Statement {
 
     const fn name(self) -> &'static str {
         match self {
+            Self::Envelope => "envelope",
             Self::Invitation => "invitation",
             Self::Revocation => "revocation",
             Self::Succession => "succession",
+            Self::Ticket => "ticket",
         }
     }
 

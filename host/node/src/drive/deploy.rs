@@ -28,7 +28,8 @@ pub struct UndeployedOn {
 }
 
 impl Node {
-    /// Deploys a component on every node that the selector names.
+    /// Deploys a component on every node that the selector names: they are told what it is, and fetch it from this node and
+    /// from each other.
     ///
     /// # Errors
     /// `invalid` when the selector does not read, `unavailable` when it names no node in reach.
@@ -39,9 +40,6 @@ impl Node {
         name: &str,
         options: DeployOptions,
     ) -> Result<Vec<DeployedOn>, TaskError> {
-        let ask = Ask::Deploy {
-            downgrade: options.downgrade,
-        };
         let (here, elsewhere) = self.selected(selector).await?;
         let mut outcomes = Vec::new();
         if here {
@@ -52,15 +50,23 @@ impl Node {
                 outcome,
             });
         }
-        let elsewhere = elsewhere.iter().map(|node| async {
-            let answer = self.order(node, ask.clone(), name, component.clone()).await;
-            let outcome = answer.and_then(|response| {
+        let name = self.plugins().name_of(&component, name)?;
+        let loan = &self.lend(name, component).await?;
+        let ask = &Ask::Deploy {
+            downgrade: options.downgrade,
+            digest: loan.digest,
+            size: loan.size,
+        };
+        let elsewhere = elsewhere.iter().map(|node| async move {
+            let deployed = async {
+                let ticket = loan.ticket(node.offer.node)?;
+                let response = self.order(node, ask.clone(), &loan.name, ticket).await?;
                 serde_json::from_slice(&response.body)
                     .map_err(|error| TaskError::internal(format!("its answer does not read: {error}")))
-            });
+            };
             DeployedOn {
                 node: node.offer.node,
-                outcome,
+                outcome: deployed.await,
             }
         });
         outcomes.extend(join_all(elsewhere).await);
@@ -131,7 +137,7 @@ impl Node {
             idempotency_key: None,
             within_ms: None,
             chain: Vec::new(),
-            content_type: "application/wasm".into(),
+            content_type: String::new(),
             metadata: Vec::new(),
         };
         let (response, _) = mesh_of(self)?.call(node.id, head, body).await?;

@@ -1,6 +1,7 @@
 //! What drives the node: one file for each part below that is fed events and whose wishes are carried out.
 
 mod attempt;
+mod blobs;
 mod deploy;
 mod diagnosis;
 mod disk;
@@ -10,6 +11,7 @@ mod serve;
 mod status;
 mod tasks;
 
+pub(crate) use blobs::Lent;
 pub use deploy::{DeployedOn, UndeployedOn};
 pub use diagnosis::Diagnosis;
 pub(crate) use dispatch::Calls;

@@ -3,18 +3,15 @@
 use super::attempt;
 use super::dispatch::chain;
 use crate::node::Node;
-use crate::plugins::DeployOptions;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use karman_mesh::membership::Member;
-use karman_mesh::{Ask, CallHead, RemoteReport, Serve};
+use karman_mesh::membership::{Member, Signed};
+use karman_mesh::{Ask, CallHead, PeerId, RemoteReport, Serve};
 use karman_types::{CallContext, Offer, TaskError, TaskRequest, TaskResponse};
 use serde::Serialize;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 
-/// The longest component that a member may deploy.
-const MOST_COMPONENT: u64 = 64 << 20;
 /// The longest key of a bucket that a member may read.
 const MOST_KEY: u64 = 64 << 10;
 /// The longest record of a task that a member may hand over: its input with what else is written down of it.
@@ -50,7 +47,7 @@ impl Serve for Service {
                 .limits()
                 .input
                 .0),
-            Ask::Deploy { .. } => Ok(MOST_COMPONENT),
+            Ask::Deploy { .. } | Ask::ReadBlob { .. } => Ok(Signed::MAX_BYTES as u64),
             Ask::Undeploy => Ok(0),
         }
     }
@@ -84,9 +81,7 @@ async fn serve(
     match head.ask {
         Ask::Call => run(node, &head, request).await,
         Ask::Attempt { .. } => {
-            let stranger = || TaskError::internal("a member without a key");
-            let owner = karman_mesh::peer_of(&from.key).ok_or_else(stranger)?;
-            let answer = attempt::serve(node.tasks().inner(), owner, head, request).await?;
+            let answer = attempt::serve(node.tasks().inner(), peer_of(from)?, head, request).await?;
             Ok((answer, RemoteReport::default()))
         }
         Ask::ReadBucket => {
@@ -97,18 +92,14 @@ async fn serve(
             let taken = attempt::take_over(node.tasks(), &head.name, &request.body).await?;
             Ok((taken, RemoteReport::default()))
         }
-        Ask::Deploy { downgrade } => {
+        Ask::Deploy { .. } => {
             tracing::info!(plugin = head.name, by = %from.node, "a member deploys");
-            let options = DeployOptions {
-                downgrade,
-                ..DeployOptions::default()
-            };
-            let deployed = node
-                .plugins()
-                .deploy(request.body.into(), &head.name, options)
-                .await?;
-            node.announce().await;
+            let deployed = node.deploy_from(peer_of(from)?, &head, request.body).await?;
             Ok((json(&deployed)?, RemoteReport::default()))
+        }
+        Ask::ReadBlob { .. } => {
+            let given = node.give(from, &head, &request.body).await?;
+            Ok((given, RemoteReport::default()))
         }
         Ask::Undeploy => {
             node.plugins().undeploy(&head.name).await?;
@@ -116,6 +107,10 @@ async fn serve(
             Ok((TaskResponse::default(), RemoteReport::default()))
         }
     }
+}
+
+fn peer_of(member: &Member) -> Result<PeerId, TaskError> {
+    karman_mesh::peer_of(&member.key).ok_or_else(|| TaskError::internal("a member without a key"))
 }
 
 async fn run(
