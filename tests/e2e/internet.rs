@@ -143,6 +143,42 @@ impl Internet {
         self.nft("delete table ip cut\n")
     }
 
+    /// Lets links between places on the internet be cut: see [`Internet::part`].
+    ///
+    /// # Errors
+    /// What is not permitted or not installed.
+    pub(crate) fn with_sky(self) -> Result<Self, String> {
+        self.nft(SKY)?;
+        Ok(self)
+    }
+
+    /// Nothing passes between the two any more, in either direction, and nobody is told.
+    pub(crate) fn part(&self, one: Place, other: Place) {
+        self.change("add", one, other);
+    }
+
+    /// What was cut passes again.
+    pub(crate) fn join(&self, one: Place, other: Place) {
+        self.change("delete", one, other);
+    }
+
+    /// What goes to this place goes at this rate at most.
+    pub(crate) fn slow(&self, to: Place, kbit: u64) {
+        let rate = format!("{kbit}kbit");
+        let (core, port) = (self.named(CORE), to.namespace());
+        let shape = [
+            "-n", &core, "qdisc", "add", "dev", &port, "root", "tbf", "rate", &rate, "burst", "16kb",
+            "latency", "100ms",
+        ];
+        run("tc", &shape, "").expect("a link is slowed down");
+    }
+
+    fn change(&self, verb: &str, one: Place, other: Place) {
+        let (one, other) = (one.addresses().0, other.addresses().0);
+        let change = format!("{verb} element ip sky apart {{ {one} . {other}, {other} . {one} }}\n");
+        self.nft(&change).expect("a link is changed");
+    }
+
     fn nft(&self, rules: &str) -> Result<(), String> {
         run(
             "ip",
@@ -284,6 +320,15 @@ fn translation() -> String {
         }}\n"
     )
 }
+
+const SKY: &str = "table ip sky {
+    set apart { type ipv4_addr . ipv4_addr; }
+    chain through {
+        type filter hook forward priority 0;
+        ip saddr . ip daddr @apart drop;
+    }
+}
+";
 
 const NO_UDP: &str = "table ip office {
     chain through {

@@ -15,6 +15,7 @@ mod nat;
 mod node;
 mod partition;
 mod sandbox;
+mod satellite;
 mod supply_chain;
 mod support;
 mod tasks;

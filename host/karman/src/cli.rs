@@ -103,7 +103,7 @@ pub(crate) enum Command {
     Pull(commands::pull::Pull),
     /// Put a plugin into service on the running node
     #[command(
-        after_help = "Examples:\n  karman deploy build/hello.wasm\n  karman deploy ghcr.io/acme/classify:0.2.0 --grant-asked"
+        after_help = "Examples:\n  karman deploy build/hello.wasm\n  karman deploy ghcr.io/acme/classify:0.2.0 --grant-asked\n  karman deploy screen.wasm --on 9c01d2e7 --wait 2d"
     )]
     Deploy(commands::deploy::Deploy),
     /// Take a plugin out of service

@@ -115,6 +115,8 @@ impl Answers {
             Ask::Deploy { .. } | Ask::Undeploy => Right::Deploy(name),
             // By a ticket, which the one that holds the blob judges.
             Ask::ReadBlob { .. } => return Ok(()),
+            // From any member: who sent it, and what it may, only its destination can see.
+            Ask::TakeBundle { .. } => return Ok(()),
         };
         if member.rights.allows(&right) {
             return Ok(());

@@ -47,6 +47,13 @@ pub enum Ask {
     },
     /// Remove the plugin of this name.
     Undeploy,
+    /// Fetch the bundle of this digest, and see to it that it gets on.
+    TakeBundle {
+        /// The bundle.
+        digest: Digest,
+        /// Its length in bytes.
+        size: u64,
+    },
     /// Send groups of a blob with the hashes that prove them. The body is the ticket that allows to read it.
     ReadBlob {
         /// The blob.

@@ -8,6 +8,7 @@
 //! - [`membership`] is who belongs: keys, invitations, memberships, revocations. Pure.
 //! - The gate is the first exchange on a connection; nothing answers a stranger.
 //! - The swarm is libp2p: QUIC first, TCP where UDP does not pass, Kademlia under our own name, mDNS.
+//! - What waits for a link is a bundle (RFC 9171) with an envelope that is signed and sealed (RFC 9180).
 //! - Blobs are fetched in slices that prove themselves, each with a call, from several nodes at once.
 //! - Calls run on one stream each: a bounded header, then raw bytes; closing it cancels the call on the other side. The
 //!   stream is one of the data plane, a QUIC connection for calls alone, where the nodes reach each other directly, else one
@@ -32,8 +33,10 @@
 #[cfg(test)]
 extern crate self as karman_mesh;
 
+mod acquaintances;
 mod answers;
 mod blobs;
+mod bundles;
 mod call;
 mod data;
 mod discovery;
@@ -55,6 +58,7 @@ mod taken;
 mod wire;
 
 pub use blobs::{Fetched, MOST_GROUPS, PIECE, Ticket, Wanted};
+pub use bundles::{BundleError, BundleHead, Envelope, Parcel, open_bundle, write_bundle};
 pub use call::{Ask, CallHead, RemoteReport};
 pub use discovery::Provider;
 pub use gate::{GateError, PROTOCOL, peer_of};

@@ -211,6 +211,34 @@ impl Mesh {
         let _ = self.0.orders.send(Order::Dial(address)).await;
     }
 
+    /// Tries to reach a node now, at all addresses where it was ever met, besides other tries that may be under way.
+    pub async fn meet(&self, node: PeerId) {
+        let _ = self.0.orders.send(Order::Meet(node)).await;
+    }
+
+    /// Ends all connections with a node: its contact is over, and what is left of them would answer nobody.
+    pub async fn part(&self, node: PeerId) {
+        if let Some(plane) = &self.0.plane {
+            plane.part(&node);
+        }
+        let _ = self.0.orders.send(Order::Part(node)).await;
+    }
+
+    /// Whether there is a connection with the node.
+    pub fn is_connected(&self, node: &PeerId) -> bool {
+        self.0.peers.path(node).is_some()
+    }
+
+    /// The key of a node that this one has met, however long ago.
+    pub fn key_of(&self, node: NodeId) -> Option<[u8; 32]> {
+        self.0.standing.acquaintances().key(node)
+    }
+
+    /// All nodes that this one has ever met.
+    pub fn acquaintances(&self) -> Vec<NodeId> {
+        self.0.standing.acquaintances().nodes()
+    }
+
     /// Announces what the node offers now, and nothing that it no longer does.
     pub async fn announce(&self) {
         let Some(offer) = self.0.service.offer() else {

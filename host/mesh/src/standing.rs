@@ -1,5 +1,6 @@
 //! What this node is in its mesh, and whom it has let in. What changes is in the store before it counts.
 
+use crate::acquaintances::Acquaintances;
 use crate::gate::{About, Credential, GateError};
 use crate::membership::{
     Invitation, Issuer, Kind, Member, Membership, MembershipError, MeshKey, Revocations, Right, Rights,
@@ -40,6 +41,7 @@ pub struct Standing {
     invitation: RwLock<Option<Invitation>>,
     revoked: RwLock<Revocations>,
     members: Mutex<HashMap<PeerId, Admitted>>,
+    acquaintances: Acquaintances,
     calls: OnceLock<u16>,
     floor: AtomicU64,
     /// Tells this run of the node from others.
@@ -85,6 +87,7 @@ impl Standing {
             invitation: RwLock::new(invitation),
             revoked: RwLock::new(revoked),
             members: Mutex::default(),
+            acquaintances: Acquaintances::new(store.clone()),
             calls: OnceLock::new(),
             floor: AtomicU64::new(store.mesh().time_floor(0)?),
             run: fastrand::u64(..),
@@ -249,6 +252,11 @@ impl Standing {
         membership.verify(&self.mesh, key, self.now(), &self.revoked.read())
     }
 
+    /// The members that this node has ever met.
+    pub(crate) const fn acquaintances(&self) -> &Acquaintances {
+        &self.acquaintances
+    }
+
     pub(crate) fn seed(&self) -> &[u8; 32] {
         self.store.node_key().seed()
     }
@@ -342,6 +350,7 @@ impl Standing {
 
     /// Lets a member in; `host` is where it is, if UDP passes between the two.
     pub(crate) fn admitted(&self, peer: PeerId, member: Member, about: About, host: Option<String>) {
+        self.acquaintances.met(&member);
         let mut members = self.members.lock();
         // Over a connection that does not tell, it is where it was, unless it was started again.
         let before = members.remove(&peer).filter(|before| before.run == about.run);

@@ -1,3 +1,4 @@
+use crate::contacts::Orbits;
 use karman_package::PublicKey;
 use karman_types::{
     ByteSize, Grant, GrantSet, KeyError, Limits, Manifest, Tier, World, from_toml, serde_duration,
@@ -50,6 +51,12 @@ pub struct MeshConfig {
     pub entrances: Vec<karman_mesh::Multiaddr>,
     /// Whether it looks for members on its own network (mDNS). Default true.
     pub find_neighbours: bool,
+    /// A file that says when which nodes can reach each other; read again when it changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contacts: Option<PathBuf>,
+    /// Orbits that contacts are computed from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orbits: Option<Orbits>,
 }
 
 impl Default for MeshConfig {
@@ -58,6 +65,8 @@ impl Default for MeshConfig {
             listen: SocketAddr::from(([0, 0, 0, 0], 7117)),
             entrances: Vec::new(),
             find_neighbours: true,
+            contacts: None,
+            orbits: None,
         }
     }
 }

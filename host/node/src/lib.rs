@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod contacts;
 mod drive;
 mod home;
 mod listener;
@@ -31,11 +32,13 @@ mod services;
 
 pub use config::MeshConfig;
 pub use config::{BackendChoice, Ceiling, ConfigError, Foreign, NodeConfig, Time};
+pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{
-    DeployedOn, Diagnosis, JoinOptions, NodeOffer, PeerStatus, Pinged, Ran, TaskState, TaskStatus,
+    BundleStatus, DeployedOn, Diagnosis, JoinOptions, NodeOffer, PeerStatus, Pinged, Ran, Sent, TaskState, TaskStatus,
     UndeployedOn,
 };
 pub use home::Home;
+pub use karman_store::BundleState;
 pub use listener::{HeldModel, Listener, ShutDown, serve_plugin};
 pub use logs::{LogEvent, LogRing};
 pub use node::{Node, NodeStatus};

@@ -1,5 +1,6 @@
 use crate::config::NodeConfig;
-use crate::drive::{Calls, JoinOptions, Lent, Tasks, join};
+use crate::contacts::Contacts;
+use crate::drive::{Bundles, Calls, JoinOptions, Lent, Tasks, hand_on, join};
 use crate::listener::{Listener, ShutDown, serve_control, serve_public};
 use crate::logs::LogRing;
 use crate::plugins::{PluginStatus, Plugins};
@@ -24,6 +25,7 @@ pub(crate) struct Inner {
     mesh: OnceLock<Mesh>,
     plugins: Arc<Plugins>,
     lent: Lent,
+    bundles: Arc<Bundles>,
     logs: LogRing,
     ready: AtomicBool,
 }
@@ -59,6 +61,7 @@ impl Node {
         let runtime = Runtime::new(config, options, Some(calls.clone()))?;
         plugins.start(runtime.clone()).await?;
         let tasks = Tasks::start(runtime.clone(), plugins.clone(), runtime.config().tasks.clone())?;
+        let bundles = Arc::new(Bundles::new(Contacts::new(runtime.config().mesh.clone())));
         Ok(Self(Arc::new(Inner {
             runtime,
             machine: Machine::probe(),
@@ -67,6 +70,7 @@ impl Node {
             mesh: OnceLock::new(),
             plugins,
             lent: Lent::default(),
+            bundles,
             logs,
             ready: AtomicBool::new(false),
         })))
@@ -84,6 +88,7 @@ impl Node {
         self.0.tasks.join(mesh.clone());
         let mesh = self.0.mesh.get_or_init(|| mesh);
         mesh.announce().await;
+        tokio::spawn(hand_on(self.downgrade()));
         Ok(Some(mesh))
     }
 
@@ -130,6 +135,10 @@ impl Node {
 
     pub(crate) fn lent(&self) -> &Lent {
         &self.0.lent
+    }
+
+    pub(crate) fn bundles(&self) -> &Arc<Bundles> {
+        &self.0.bundles
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {

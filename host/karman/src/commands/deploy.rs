@@ -5,9 +5,11 @@ use crate::error::Worded;
 use crate::source::Source;
 use clap::Args;
 use http::Method;
-use karman_node::{Deployed, DeployedOn, NodeStatus};
-use karman_types::{TaskError, format_bytes};
+use karman_node::{Deployed, DeployedOn, NodeStatus, PeerStatus, Sent};
+use karman_space::Priority;
+use karman_types::{TaskError, format_bytes, parse_duration};
 use serde_json::json;
+use std::time::Duration;
 
 /// `karman deploy`
 #[derive(Args, Debug)]
@@ -17,6 +19,12 @@ pub(crate) struct Deploy {
     /// On which nodes of the mesh: tier=edge, a node's id, or all [default: this node]
     #[arg(long, value_name = "SELECTOR")]
     on: Option<String>,
+    /// If the node cannot be reached now, let the plugin wait for it this long, sealed; --on names one node
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "on")]
+    wait: Option<Duration>,
+    /// Which goes first of what waits: bulk, normal or expedited [default: normal]
+    #[arg(long, value_name = "PRIORITY", value_parser = priority, requires = "wait")]
+    priority: Option<Priority>,
     /// Allow what the plugin newly asks for
     #[arg(long)]
     grant_asked: bool,
@@ -34,6 +42,11 @@ impl Deploy {
         // Asked first: without a node there is no point in building or pulling.
         let status: NodeStatus = control.get("/status")?;
         let source = Source::find(app, &self.plugin)?;
+        if let (Some(node), Some(wait)) = (&self.on, self.wait)
+            && !is_reached(&control, node)?
+        {
+            return self.run_later(app, &control, &source, (node, wait));
+        }
         if let Some(selector) = &self.on {
             return self.run_on(app, &control, &source, selector);
         }
@@ -91,6 +104,67 @@ impl Deploy {
         }
         app.output.failures(failed)
     }
+}
+
+impl Deploy {
+    /// Leaves the plugin to the node here, which hands it on at the next contact.
+    fn run_later(
+        &self,
+        app: &App,
+        control: &Control,
+        source: &Source,
+        (node, wait): (&str, Duration),
+    ) -> Result<(), TaskError> {
+        let (name, on) = (escape(&source.name), escape(node));
+        let mut path = format!(
+            "/mesh/bundles/{name}?on={on}&wait-ms={}&downgrade={}",
+            wait.as_millis(),
+            self.downgrade
+        );
+        if let Some(priority) = &self.priority {
+            path.push_str(&format!(
+                "&priority={}",
+                json!(priority).as_str().unwrap_or_default()
+            ));
+        }
+        let sent = control
+            .order::<Sent>(Method::POST, &path, source.bytes.clone().into())
+            .map_err(Worded::worded)?;
+        let node = sent.node.short();
+        app.output.result(
+            || {
+                let when = match &sent.arrives {
+                    Some(arrives) => format!("there by {arrives}"),
+                    None => "no contact is planned that brings it there in time".into(),
+                };
+                format!(
+                    "{}   waits for {node}   {when}   bundle {}   until {}",
+                    sent.plugin,
+                    sent.bundle.short(),
+                    sent.expires
+                )
+            },
+            || json!(sent),
+        )
+    }
+}
+
+/// Whether the node can be reached now.
+fn is_reached(control: &Control, node: &str) -> Result<bool, TaskError> {
+    let peers: Vec<PeerStatus> = control.get("/mesh/peers")?;
+    Ok(peers
+        .iter()
+        .any(|peer| peer.path.is_some() && peer.node.to_string().starts_with(node)))
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn priority(text: &str) -> Result<Priority, String> {
+    let known = [Priority::Bulk, Priority::Normal, Priority::Expedited];
+    let named = known.into_iter().find(|priority| json!(priority) == text);
+    named.ok_or_else(|| "the priorities are bulk, normal and expedited".into())
 }
 
 /// `event-screen 0.1.0   on 9c01d2e7   holds: kv:road   replaces 0.0.9`.

@@ -138,6 +138,13 @@ impl Plane {
             .is_some_and(|link| link.live().is_some())
     }
 
+    /// Ends the connections with the node, and lets new ones be opened at once.
+    pub(crate) fn part(&self, peer: &PeerId) {
+        if let Some(mut link) = self.links.lock().remove(peer) {
+            link.close(DONE, b"the contact is over");
+        }
+    }
+
     fn connection(&self, peer: &PeerId) -> Option<Connection> {
         let mut links = self.links.lock();
         let link = links.get_mut(peer)?;

@@ -36,6 +36,10 @@ pub(crate) enum Order {
     Find(RecordKey, oneshot::Sender<HashSet<PeerId>>),
     /// Meet the node at this address.
     Dial(Multiaddr),
+    /// Try to reach this node, whatever else is tried.
+    Meet(PeerId),
+    /// End all connections with this node.
+    Part(PeerId),
     /// Where this node can be reached.
     Addresses(oneshot::Sender<Vec<Multiaddr>>),
     /// How this node stands in the network.
@@ -155,6 +159,8 @@ impl Driver {
                 self.finding.insert(query, Finding { found, tell });
             }
             Order::Dial(address) => self.dial(vec![address]),
+            Order::Meet(peer) => self.meet_again(peer),
+            Order::Part(peer) => drop(self.swarm.disconnect_peer_id(peer)),
             Order::Addresses(tell) => {
                 let _ = tell.send(self.addresses());
             }

@@ -4,6 +4,7 @@ use super::behaviour::KADEMLIA;
 use super::drive::Driver;
 use super::reach::{ip_of, is_private};
 use super::relays::is_circuit;
+use crate::mesh::node_of;
 use crate::peers::Path;
 use libp2p::core::ConnectedPoint;
 use libp2p::multiaddr::Protocol;
@@ -76,6 +77,22 @@ impl Driver {
         self.settle();
     }
 
+    /// Dials a node where it was met before. Dials that began while it was out of reach do not count: they wait longer and
+    /// longer between their tries.
+    pub(super) fn meet_again(&mut self, peer: PeerId) {
+        let known = self.standing.acquaintances().addresses(node_of(&peer));
+        let known = known.iter().filter_map(|address| address.parse().ok());
+        let addresses: Vec<Multiaddr> = self.met.get(&peer).cloned().into_iter().chain(known).collect();
+        let dial = DialOpts::peer_id(peer)
+            .condition(PeerCondition::Always)
+            .addresses(addresses)
+            .extend_addresses_through_behaviour()
+            .build();
+        if let Err(error) = self.swarm.dial(dial) {
+            tracing::debug!(%peer, %error, "not dialled");
+        }
+    }
+
     pub(super) fn closed(&mut self, peer: PeerId, connection: ConnectionId) {
         self.reach.closed(&connection);
         self.tries.remove(&connection);
@@ -117,6 +134,9 @@ impl Driver {
     /// A node has said who it is, where it is and what it speaks.
     pub(super) fn introduced(&mut self, peer: PeerId, connection: ConnectionId, info: identify::Info) {
         let serves = info.protocols.contains(&KADEMLIA);
+        let direct = info.listen_addrs.iter().filter(|address| !is_circuit(address));
+        let direct = direct.map(ToString::to_string).collect();
+        self.standing.acquaintances().is_at(node_of(&peer), direct);
         if !self.peers.is_relayed(&peer, connection) {
             self.reach.seen_as(&info.observed_addr);
             let relays = serves && info.protocols.contains(&relay::HOP_PROTOCOL_NAME);

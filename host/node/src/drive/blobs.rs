@@ -2,6 +2,7 @@
 //! fetches.
 
 use super::mesh_of;
+use crate::contacts;
 use crate::node::Node;
 use crate::plugins::{DeployOptions, Deployed};
 use crate::services::{blocking, store_error};
@@ -106,11 +107,16 @@ impl Node {
         let end = end.ok_or_else(|| {
             TaskError::invalid(format!("{count} groups; at most {MOST_GROUPS} are sent")).with_field("count")
         })?;
-        let ticket = Ticket::judge(ticket, reader, mesh_of(self)?.standing())?;
-        if ticket.digest != digest {
-            return Err(TaskError::denied("the ticket is for another file").with_field("ticket"));
-        }
-        let slices = self.slices(ticket).await?;
+        let slices = match ticket.is_empty() {
+            true => self.offered(digest, reader.node).await?,
+            false => {
+                let ticket = Ticket::judge(ticket, reader, mesh_of(self)?.standing())?;
+                if ticket.digest != digest {
+                    return Err(TaskError::denied("the ticket is for another file").with_field("ticket"));
+                }
+                self.slices(ticket).await?
+            }
+        };
         if slices.size() != size {
             let has = slices.size();
             return Err(
@@ -126,6 +132,21 @@ impl Node {
             body: slice.await?,
             ..TaskResponse::default()
         })
+    }
+
+    /// The bundle that this node offers to the one that asks.
+    async fn offered(&self, digest: Digest, to: NodeId) -> Result<Arc<Slices>, TaskError> {
+        let denied = || TaskError::denied("it was offered no such bundle").with_field("digest");
+        if self.bundles().is_offered(digest, to).ok_or_else(denied)? {
+            let now = contacts::now();
+            let plan = self.bundles().plan(now);
+            let since = plan
+                .open(self.runtime().id(), to, now)
+                .map(|contact| now.since(contact.start).as_millis() as u64);
+            tracing::info!(bundle = %digest.short(), %to, since_contact_ms = since, "a bundle leaves");
+        }
+        let home = self.runtime().home().clone();
+        blocking(move || home.store()?.blobs().slices(&digest).map_err(store_error)).await
     }
 
     /// The file that a ticket names, under the name that the ticket is for: a right to deploy one plugin opens no other.
@@ -180,7 +201,12 @@ impl Node {
 
     /// Takes a component that a member sent into service, if it is what the member says that it is: its right to deploy is for
     /// that name.
-    async fn deploy_as(&self, name: &str, component: Bytes, downgrade: bool) -> Result<Deployed, TaskError> {
+    pub(super) async fn deploy_as(
+        &self,
+        name: &str,
+        component: Bytes,
+        downgrade: bool,
+    ) -> Result<Deployed, TaskError> {
         let found = self.plugins().name_of(&component, name)?;
         if found != name {
             return Err(
@@ -197,7 +223,7 @@ impl Node {
     }
 
     /// A blob: from the disk where it is there, else from others, as far as it has not come before.
-    async fn fetch(&self, wanted: Wanted, from: PeerId) -> Result<Bytes, TaskError> {
+    pub(super) async fn fetch(&self, wanted: Wanted, from: PeerId) -> Result<Bytes, TaskError> {
         let (digest, size) = (wanted.digest, wanted.size);
         let store = self.runtime().home().store()?;
         let here = blocking(move || match store.blobs().read(&digest) {

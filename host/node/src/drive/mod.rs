@@ -2,21 +2,25 @@
 
 mod attempt;
 mod blobs;
+mod bundles;
 mod deploy;
 mod diagnosis;
 mod disk;
 mod dispatch;
 mod mesh;
+mod parcels;
 mod serve;
 mod status;
 mod tasks;
 
 pub(crate) use blobs::Lent;
+pub(crate) use bundles::{Bundles, run as hand_on};
 pub use deploy::{DeployedOn, UndeployedOn};
 pub use diagnosis::Diagnosis;
 pub(crate) use dispatch::Calls;
 pub use dispatch::Ran;
 pub use mesh::{JoinOptions, NodeOffer, PeerStatus, Pinged};
 pub(crate) use mesh::{join, mesh_of};
+pub use parcels::{BundleStatus, Sent};
 pub use status::{TaskState, TaskStatus};
 pub(crate) use tasks::Tasks;

@@ -48,7 +48,7 @@ impl Serve for Service {
                 .input
                 .0),
             Ask::Deploy { .. } | Ask::ReadBlob { .. } => Ok(Signed::MAX_BYTES as u64),
-            Ask::Undeploy => Ok(0),
+            Ask::Undeploy | Ask::TakeBundle { .. } => Ok(0),
         }
     }
 
@@ -101,6 +101,10 @@ async fn serve(
             let given = node.give(from, &head, &request.body).await?;
             Ok((given, RemoteReport::default()))
         }
+        Ask::TakeBundle { digest, size } => {
+            node.take_bundle(from, digest, size).await?;
+            Ok((TaskResponse::default(), RemoteReport::default()))
+        }
         Ask::Undeploy => {
             node.plugins().undeploy(&head.name).await?;
             node.announce().await;
@@ -109,7 +113,7 @@ async fn serve(
     }
 }
 
-fn peer_of(member: &Member) -> Result<PeerId, TaskError> {
+pub(super) fn peer_of(member: &Member) -> Result<PeerId, TaskError> {
     karman_mesh::peer_of(&member.key).ok_or_else(|| TaskError::internal("a member without a key"))
 }
 

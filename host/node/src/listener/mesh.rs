@@ -1,7 +1,7 @@
 //! The mesh, for the node's operator: who is there, what they offer, and deployments on them.
 
 use super::answer::Refusal;
-use crate::drive::{DeployedOn, Diagnosis, NodeOffer, PeerStatus, Pinged, UndeployedOn, mesh_of};
+use crate::drive::{BundleStatus, DeployedOn, Diagnosis, NodeOffer, PeerStatus, Pinged, Sent, UndeployedOn, mesh_of};
 use crate::node::Node;
 use crate::plugins::DeployOptions;
 use axum::Router;
@@ -9,8 +9,10 @@ use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::response::Json;
 use axum::routing::{get, post};
+use karman_space::Priority;
 use karman_types::{NodeId, TaskError};
 use serde::Deserialize;
+use std::time::Duration;
 
 pub(crate) fn router() -> Router<Node> {
     Router::new()
@@ -21,6 +23,8 @@ pub(crate) fn router() -> Router<Node> {
         .route("/mesh/ping/{node}", get(ping))
         .route("/mesh/revoked/{node}", post(revoke))
         .route("/mesh/plugins/{name}", post(deploy).delete(undeploy))
+        .route("/mesh/bundles", get(bundles))
+        .route("/mesh/bundles/{name}", post(deploy_later))
 }
 
 async fn peers(State(node): State<Node>) -> Result<Json<Vec<PeerStatus>>, Refusal> {
@@ -96,4 +100,30 @@ async fn undeploy(
     Query(On { on, .. }): Query<On>,
 ) -> Result<Json<Vec<UndeployedOn>>, Refusal> {
     Ok(Json(node.undeploy_on(&on, &name).await?))
+}
+
+async fn bundles(State(node): State<Node>) -> Result<Json<Vec<BundleStatus>>, Refusal> {
+    Ok(Json(node.bundle_list()?))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Later {
+    on: String,
+    wait_ms: u64,
+    #[serde(default)]
+    priority: Priority,
+    #[serde(default)]
+    downgrade: bool,
+}
+
+async fn deploy_later(
+    State(node): State<Node>,
+    Path(name): Path<String>,
+    Query(later): Query<Later>,
+    component: Bytes,
+) -> Result<Json<Sent>, Refusal> {
+    let terms = (Duration::from_millis(later.wait_ms), later.priority);
+    let sent = node.deploy_later(&later.on, component, &name, later.downgrade, terms);
+    Ok(Json(sent.await?))
 }

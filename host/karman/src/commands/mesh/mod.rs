@@ -1,5 +1,7 @@
 //! `karman mesh`: who belongs to it, and who is there.
 
+mod bundles;
+mod contacts;
 mod init;
 mod invite;
 mod offers;
@@ -39,6 +41,14 @@ enum Verb {
     /// Reach a node, and say by which path
     #[command(after_help = "Examples:\n  karman mesh ping 9c01d2e7\n  karman mesh ping 9c01d2e7 --json")]
     Ping(ping::Ping),
+    /// When which nodes can reach each other, by the files that node.toml names
+    #[command(
+        after_help = "Examples:\n  karman mesh contacts --for 12h\n  karman mesh contacts --from 2026-11-21T10:00:00Z --toml > contacts.toml"
+    )]
+    Contacts(contacts::Contacts),
+    /// What waits for a contact, and what has become of it
+    #[command(after_help = "Examples:\n  karman mesh bundles\n  karman mesh bundles --json")]
+    Bundles(bundles::Bundles),
     /// Put a node out of the mesh
     #[command(after_help = "Examples:\n  karman mesh revoke 9c01d2e7\n  karman mesh revoke 9c01d2e7 --json")]
     Revoke(revoke::Revoke),
@@ -52,6 +62,8 @@ impl Mesh {
             Verb::Peers(verb) => verb.run(app),
             Verb::Offers(verb) => verb.run(app),
             Verb::Ping(verb) => verb.run(app),
+            Verb::Contacts(verb) => verb.run(app),
+            Verb::Bundles(verb) => verb.run(app),
             Verb::Revoke(verb) => verb.run(app),
         }
     }

@@ -1,0 +1,114 @@
+use crate::app::App;
+use crate::output::table;
+use clap::Args;
+use karman_node::contact_plan;
+use karman_space::{Contact, Time};
+use karman_types::{NodeId, TaskError, format_duration, parse_duration};
+use serde_json::json;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// `karman mesh contacts`
+#[derive(Args, Debug)]
+pub(super) struct Contacts {
+    /// From when on, such as 2026-11-21T10:00:00Z [default: now]
+    #[arg(long, value_name = "TIME")]
+    from: Option<Time>,
+    /// For how long
+    #[arg(long = "for", value_name = "TIME", default_value = "1d", value_parser = time)]
+    ahead: Duration,
+    /// As a file for `contacts` in node.toml
+    #[arg(long)]
+    toml: bool,
+    /// Ids in full length
+    #[arg(long)]
+    long: bool,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+impl Contacts {
+    pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Time::from_unix_micros(i64::try_from(now.as_micros()).unwrap_or(i64::MAX));
+        let from = self.from.unwrap_or(now);
+        let config = app.config()?.mesh;
+        if config.contacts.is_none() && config.orbits.is_none() {
+            return Err(TaskError::unavailable("node.toml names no contacts")
+                .with_hint("set `contacts = \"contacts.toml\"` under [mesh], or write [mesh.orbits]"));
+        }
+        let plan = contact_plan(&config, from, self.ahead)?;
+        let mut contacts = plan.contacts().to_vec();
+        contacts.sort_by_key(|contact| contact.start);
+        // The one of each pair that is open or comes next.
+        let is_next = |contact: &Contact| {
+            let open = plan.open(contact.from, contact.to, from);
+            open.or_else(|| plan.next(contact.from, contact.to, from)) == Some(contact)
+        };
+        if app.output.json {
+            return contacts.iter().try_for_each(|contact| {
+                app.output.line(json!({
+                    "from": contact.from,
+                    "to": contact.to,
+                    "start": contact.start,
+                    "end": contact.end,
+                    "rate": contact.rate,
+                    "delay_us": contact.delay.as_micros() as u64,
+                    "next": is_next(contact),
+                }))
+            });
+        }
+        if self.toml {
+            return contacts
+                .iter()
+                .try_for_each(|contact| app.output.line(as_toml(contact)));
+        }
+        let head = ["FROM", "TO", "START", "END", "RATE", "NEXT"].map(str::to_owned);
+        let row = |contact: &Contact| {
+            let next = match (is_next(contact), contact.is_open(from)) {
+                (false, _) => String::new(),
+                (true, true) => "now".into(),
+                (true, false) => {
+                    let wait = Duration::from_secs(contact.start.since(from).as_secs());
+                    format!("in {}", format_duration(wait))
+                }
+            };
+            vec![
+                self.id(contact.from),
+                self.id(contact.to),
+                contact.start.to_string(),
+                contact.end.to_string(),
+                contact.rate.to_string(),
+                next,
+            ]
+        };
+        let rows: Vec<Vec<String>> = std::iter::once(head.to_vec())
+            .chain(contacts.iter().map(row))
+            .collect();
+        app.output.line(table(&rows))
+    }
+
+    fn id(&self, node: NodeId) -> String {
+        match self.long {
+            true => node.to_string(),
+            false => node.short(),
+        }
+    }
+}
+
+fn as_toml(contact: &Contact) -> String {
+    let Contact {
+        from,
+        to,
+        start,
+        end,
+        rate,
+        delay,
+    } = contact;
+    let delay = delay.as_micros();
+    format!(
+        "[[contact]]\nfrom = \"{from}\"\nto = \"{to}\"\nstart = \"{start}\"\nend = \"{end}\"\nrate = \"{rate}\"\n\
+         delay = \"{delay} us\"\n"
+    )
+}

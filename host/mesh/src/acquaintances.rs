@@ -1,0 +1,90 @@
+use crate::membership::Member;
+use karman_store::Store;
+use karman_types::NodeId;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
+
+const RECORD: &str = "acquaintances";
+/// Members that are remembered; the ones that come later are not.
+const MOST: usize = 4096;
+/// Addresses of one.
+const MOST_ADDRESSES: usize = 4;
+
+/// The members that were ever let in: by which key, and where they were. What waits for one of them is sealed to its key, which
+/// a node's id does not tell; and when its contact comes, nobody else is there to ask where it is. Survives a restart.
+pub(crate) struct Acquaintances {
+    store: Store,
+    known: Mutex<BTreeMap<NodeId, Known>>,
+}
+
+#[derive(Clone, Deserialize, Serialize)]
+struct Known {
+    key: ByteBuf,
+    addresses: Vec<String>,
+}
+
+impl Acquaintances {
+    pub(crate) fn new(store: Store) -> Self {
+        let known: Vec<Known> = store.mesh().get(RECORD).ok().flatten().unwrap_or_default();
+        let known = known.into_iter().map(|known| (NodeId::of_key(&known.key), known));
+        Self {
+            known: Mutex::new(known.collect()),
+            store,
+        }
+    }
+
+    /// A member was let in.
+    pub(crate) fn met(&self, member: &Member) {
+        let mut known = self.known.lock();
+        if known.len() >= MOST || known.contains_key(&member.node) {
+            return;
+        }
+        let new = Known {
+            key: ByteBuf::from(member.key),
+            addresses: Vec::new(),
+        };
+        known.insert(member.node, new);
+        self.keep(&known);
+    }
+
+    /// A member says where it is.
+    pub(crate) fn is_at(&self, node: NodeId, mut addresses: Vec<String>) {
+        addresses.truncate(MOST_ADDRESSES);
+        let mut known = self.known.lock();
+        match known.get_mut(&node) {
+            Some(known) if !addresses.is_empty() && known.addresses != addresses => {
+                known.addresses = addresses
+            }
+            _ => return,
+        }
+        self.keep(&known);
+    }
+
+    fn keep(&self, known: &BTreeMap<NodeId, Known>) {
+        let all: Vec<&Known> = known.values().collect();
+        if let Err(error) = self.store.mesh().put(RECORD, &all) {
+            tracing::warn!(%error, "a member is not remembered");
+        }
+    }
+
+    /// The key of a node.
+    pub(crate) fn key(&self, node: NodeId) -> Option<[u8; 32]> {
+        self.known.lock().get(&node)?.key[..].try_into().ok()
+    }
+
+    /// Where a node was.
+    pub(crate) fn addresses(&self, node: NodeId) -> Vec<String> {
+        let known = self.known.lock();
+        known
+            .get(&node)
+            .map(|known| known.addresses.clone())
+            .unwrap_or_default()
+    }
+
+    /// All nodes whose key is known.
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        self.known.lock().keys().copied().collect()
+    }
+}

@@ -1,0 +1,332 @@
+//! Bundles: what waits here for a contact leaves when it comes, and what comes for this node is opened.
+//!
+//! The decisions are `karman-space`'s ([`agenda`]); here are the clock, the disk and the links. A node hands a bundle on by
+//! telling the next one of it, which then fetches it like any blob: what a contact cuts goes on in the next one. It keeps
+//! its own copy until the next node has it on its disk.
+
+use super::mesh_of;
+use crate::contacts::{self, Contacts};
+use crate::node::{Inner, Node};
+use crate::services::{blocking, store_error};
+use bytes::Bytes;
+use karman_mesh::{Ask, CallHead, Mesh, PeerId};
+use karman_space::{Contact, ContactPlan, Priority, Rate, Time, Waiting, agenda};
+use karman_store::{Bundle, BundleState, Store};
+use karman_types::{Digest, ErrorKind, NodeId, TaskError};
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::Weak;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// The longest bundle: the longest component with what goes around it.
+pub(super) const MOST_BUNDLE: u64 = (64 << 20) + (256 << 10);
+/// How long to wait before a node that does not answer is tried again while its contact lasts.
+const AGAIN: Duration = Duration::from_millis(250);
+/// How long a node that is in reach without a planned contact is taken to stay.
+const STAYS: Duration = Duration::from_secs(3600);
+/// How fast such a node is taken to be.
+const USUAL: Rate = Rate(10_000_000);
+/// The longest time until the plan is looked at again.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// What a node knows of its bundles besides what is on the disk.
+pub(crate) struct Bundles {
+    contacts: Mutex<Contacts>,
+    /// Which bundle is offered to which node: nobody else may read it. Whether it was asked for.
+    offered: Mutex<HashMap<(Digest, NodeId), bool>>,
+    /// Nodes that something is being sent to, this one where something is being opened.
+    busy: Mutex<HashSet<NodeId>>,
+    looked: Mutex<Time>,
+    changed: Notify,
+}
+
+impl Bundles {
+    pub(crate) fn new(contacts: Contacts) -> Self {
+        Self {
+            contacts: Mutex::new(contacts),
+            offered: Mutex::default(),
+            busy: Mutex::default(),
+            looked: Mutex::new(contacts::now()),
+            changed: Notify::new(),
+        }
+    }
+
+    /// The contact plan from now on.
+    pub(crate) fn plan(&self, now: Time) -> ContactPlan {
+        self.contacts.lock().plan(now).clone()
+    }
+
+    /// Something waits that did not.
+    pub(super) fn changed(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Whether the bundle may be read by this node now, and whether that is news.
+    pub(super) fn is_offered(&self, digest: Digest, to: NodeId) -> Option<bool> {
+        let mut offered = self.offered.lock();
+        let asked = offered.get_mut(&(digest, to))?;
+        Some(!std::mem::replace(asked, true))
+    }
+}
+
+/// Hands bundles on for as long as the node is there.
+pub(crate) async fn run(node: Weak<Inner>) {
+    let arrivals = Node::upgrade(&node).and_then(|node| Some(node.mesh()?.arrivals()));
+    let Some(mut arrivals) = arrivals else { return };
+    loop {
+        let Some(here) = Node::upgrade(&node) else { return };
+        let bundles = here.bundles().clone();
+        let wait = look(&here)
+            .await
+            .inspect_err(|error| tracing::error!(%error, "bundles are not handed on"))
+            .unwrap_or(LOOK);
+        // A node that is asleep here can be shut down.
+        drop(here);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = bundles.changed.notified() => {}
+            arrived = arrivals.changed() => if arrived.is_err() { return },
+        }
+    }
+}
+
+/// Does what is to be done now; how long until there is more.
+async fn look(node: &Node) -> Result<Duration, TaskError> {
+    let now = contacts::now();
+    let here = node.runtime().id();
+    let mesh = mesh_of(node)?;
+    let plan = node.bundles().plan(now);
+    keep_to(node, mesh, &plan, now).await;
+    let waiting = waiting(node, now).await?;
+    if waiting.iter().any(|bundle| bundle.destination == here) && node.bundles().busy.lock().insert(here) {
+        tokio::spawn(open_all(node.clone()));
+    }
+    let chances = with_chances(mesh, &plan, here, now);
+    let todo = agenda(&chances, here, now, &waiting);
+    for (_, none) in &todo.stranded {
+        tracing::debug!(%none, "a bundle waits for better contacts");
+    }
+    for (_, contact) in &todo.now {
+        if node.bundles().busy.lock().insert(contact.to) {
+            let planned = plan.open(here, contact.to, now).is_some();
+            tokio::spawn(send_all(node.clone(), *contact, planned));
+        }
+    }
+    let edges = plan
+        .contacts_of(here)
+        .flat_map(|contact| [contact.start, contact.end]);
+    let next = edges.filter(|edge| *edge > now).chain(todo.next).min();
+    let wait = next.map_or(LOOK, |next| next.since(contacts::now()));
+    Ok(wait.min(LOOK))
+}
+
+/// Ends the connections of contacts that are over, for what is left of them would swallow what the next one is to bring; and
+/// dials where one has begun, whoever has something to send: perhaps only one of the two knows where the other is.
+async fn keep_to(node: &Node, mesh: &Mesh, plan: &ContactPlan, now: Time) {
+    let before = std::mem::replace(&mut *node.bundles().looked.lock(), now);
+    let here = node.runtime().id();
+    let passed = |edge: Time| edge > before && edge <= now;
+    let edges = plan
+        .contacts_of(here)
+        .filter(|contact| passed(contact.start) || passed(contact.end))
+        .map(|contact| {
+            if contact.from == here {
+                contact.to
+            } else {
+                contact.from
+            }
+        });
+    for other in edges.collect::<HashSet<NodeId>>() {
+        let Some(id) = mesh.key_of(other).and_then(|key| karman_mesh::peer_of(&key)) else {
+            continue;
+        };
+        if plan
+            .open(here, other, now)
+            .or_else(|| plan.open(other, here, now))
+            .is_none()
+        {
+            tracing::info!(node = %other, "the contact is over");
+            mesh.part(id).await;
+        } else if !mesh.is_connected(&id) {
+            mesh.meet(id).await;
+        }
+    }
+}
+
+/// The plan, with those in reach whom no contact is planned with.
+fn with_chances(mesh: &Mesh, plan: &ContactPlan, here: NodeId, now: Time) -> ContactPlan {
+    let peers = mesh.peers().into_iter().filter(|peer| peer.path.is_some());
+    let planned = |from, to| {
+        plan.contacts_between(from, to)
+            .last()
+            .is_some_and(|last| last.end > now)
+    };
+    let chances = peers
+        .filter_map(|peer| peer.member)
+        .filter(|member| !planned(here, member.node) && !planned(member.node, here));
+    let chances = chances.map(|member| Contact {
+        from: here,
+        to: member.node,
+        start: now,
+        end: now + STAYS,
+        rate: USUAL,
+        delay: Duration::ZERO,
+    });
+    let left = plan.contacts().iter().filter(|contact| contact.end > now);
+    let all = left.copied().chain(chances).collect();
+    ContactPlan::new(all).unwrap_or_else(|_| plan.clone())
+}
+
+/// What waits here, without what has expired.
+async fn waiting(node: &Node, now: Time) -> Result<Vec<Waiting<Digest>>, TaskError> {
+    let store = node.runtime().home().store()?;
+    let now_ms = (now.unix_micros() / 1000).max(0) as u64;
+    let all = blocking(move || {
+        for digest in store.bundles().expire(now_ms).map_err(store_error)? {
+            tracing::warn!(bundle = %digest.short(), "a bundle has expired here");
+        }
+        store.bundles().list().map_err(store_error)
+    });
+    let waiting = all
+        .await?
+        .into_iter()
+        .filter(|bundle| bundle.state == BundleState::Waiting);
+    Ok(waiting
+        .map(|bundle| Waiting {
+            key: bundle.digest,
+            destination: bundle.destination,
+            bytes: bundle.size,
+            priority: priority(bundle.priority),
+            expires: Time::from_unix_ms(i64::try_from(bundle.expires_ms).unwrap_or(i64::MAX)),
+            refused_by: bundle.refused_by,
+        })
+        .collect())
+}
+
+pub(super) const fn priority(number: u8) -> Priority {
+    match number {
+        0 => Priority::Bulk,
+        1 => Priority::Normal,
+        _ => Priority::Expedited,
+    }
+}
+
+/// Opens what is here for this node.
+async fn open_all(node: Node) {
+    let here = node.runtime().id();
+    while let Ok(waiting) = waiting(&node, contacts::now()).await {
+        let Some(bundle) = waiting.iter().find(|bundle| bundle.destination == here) else {
+            break;
+        };
+        if let Err(error) = node.open(bundle.key).await {
+            tracing::error!(bundle = %bundle.key.short(), %error, "a bundle cannot be opened");
+            break;
+        }
+    }
+    node.bundles().busy.lock().remove(&here);
+}
+
+/// Sends a node all that goes its way while the contact lasts.
+async fn send_all(node: Node, contact: Contact, planned: bool) {
+    let left = contact.end.since(contacts::now());
+    let sending = async {
+        let mesh = mesh_of(&node)?;
+        let unknown = || TaskError::unavailable("its key is not known: the two have never met");
+        let id = mesh.key_of(contact.to).and_then(|key| karman_mesh::peer_of(&key));
+        let id = id.ok_or_else(unknown)?;
+        while reach(mesh, id, planned).await {
+            let Some(bundle) = next_for(&node, &contact).await? else {
+                break;
+            };
+            send(&node, mesh, (id, contact.to), &bundle).await?;
+        }
+        Ok::<(), TaskError>(())
+    };
+    if let Ok(Err(error)) = tokio::time::timeout(left, sending).await {
+        tracing::warn!(to = %contact.to, %error, "nothing can be sent");
+    }
+    node.bundles()
+        .offered
+        .lock()
+        .retain(|(_, to), _| *to != contact.to);
+    node.bundles().busy.lock().remove(&contact.to);
+    node.bundles().changed();
+}
+
+/// Waits until the node is in reach; false where there is no reason to wait.
+async fn reach(mesh: &Mesh, id: PeerId, planned: bool) -> bool {
+    let mut arrivals = mesh.arrivals();
+    while !mesh.is_connected(&id) {
+        if !planned {
+            return false;
+        }
+        mesh.meet(id).await;
+        let _ = tokio::time::timeout(AGAIN, arrivals.changed()).await;
+    }
+    true
+}
+
+/// The most urgent of the bundles that go this way now.
+async fn next_for(node: &Node, contact: &Contact) -> Result<Option<Digest>, TaskError> {
+    let now = contacts::now();
+    let waiting = waiting(node, now).await?;
+    let plan = with_chances(mesh_of(node)?, &node.bundles().plan(now), contact.from, now);
+    let todo = agenda(&plan, contact.from, now, &waiting).now.into_iter();
+    let ours = todo.filter(|(_, way)| way.to == contact.to);
+    Ok(ours.map(|(digest, _)| digest).next())
+}
+
+/// Tells a node of a bundle, and lets it fetch it.
+async fn send(
+    node: &Node,
+    mesh: &Mesh,
+    (id, to): (PeerId, NodeId),
+    digest: &Digest,
+) -> Result<(), TaskError> {
+    let store = node.runtime().home().store()?;
+    let digest = *digest;
+    let Some(bundle) = known(&store, digest).await? else {
+        return Ok(());
+    };
+    let head = CallHead {
+        ask: Ask::TakeBundle {
+            digest,
+            size: bundle.size,
+        },
+        name: "bundle".into(),
+        task: node.runtime().context(None).task,
+        attempt: 1,
+        idempotency_key: None,
+        within_ms: None,
+        chain: Vec::new(),
+        content_type: String::new(),
+        metadata: Vec::new(),
+    };
+    node.bundles().offered.lock().insert((digest, to), false);
+    let taken = mesh.call(id, head, Bytes::new()).await;
+    node.bundles().offered.lock().remove(&(digest, to));
+    match taken {
+        Ok(_) => {
+            tracing::info!(bundle = %digest.short(), %to, bytes = bundle.size, "a bundle has left");
+            let at_ms = (contacts::now().unix_micros() / 1000) as u64;
+            let passed = BundleState::Passed { to, at_ms };
+            blocking(move || store.bundles().set(&digest, passed).map_err(store_error)).await
+        }
+        Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Deadline) => {
+            tracing::info!(bundle = %digest.short(), %to, %error, "a bundle did not get through");
+            tokio::time::sleep(AGAIN).await;
+            Ok(())
+        }
+        Err(error) => {
+            tracing::warn!(bundle = %digest.short(), %to, %error, "a node does not take a bundle");
+            blocking(move || store.bundles().refused(&digest, to).map_err(store_error)).await
+        }
+    }
+}
+
+/// The bundle of this digest.
+pub(super) async fn known(store: &Store, digest: Digest) -> Result<Option<Bundle>, TaskError> {
+    let store = store.clone();
+    blocking(move || store.bundles().get(&digest).map_err(store_error)).await
+}
