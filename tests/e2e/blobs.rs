@@ -110,6 +110,7 @@ impl Holder {
                 .map(|address| address.parse().unwrap())
                 .collect(),
             find_neighbours: false,
+            links: None,
         };
         let standing = Standing::open(store, Tier::Edge, Some(invitation), None).unwrap();
         let runtime = Runtime::new().unwrap();

@@ -1,7 +1,9 @@
 //! The mesh, for the node's operator: who is there, what they offer, and deployments on them.
 
 use super::answer::Refusal;
-use crate::drive::{BundleStatus, DeployedOn, Diagnosis, NodeOffer, PeerStatus, Pinged, Sent, UndeployedOn, mesh_of};
+use crate::drive::{
+    BundleStatus, DeployedOn, Diagnosis, NodeOffer, PeerStatus, Pinged, Sent, UndeployedOn, mesh_of,
+};
 use crate::node::Node;
 use crate::plugins::DeployOptions;
 use axum::Router;
