@@ -14,6 +14,7 @@
 //! - [`Store::grants`] is what the operator allowed; [`Store::secrets`] is encrypted at rest.
 //! - [`Store::mesh`] is what the node must not forget of the mesh that it belongs to.
 //! - [`Store::tasks`] holds accepted tasks until their results are fetched, and applies their effects once.
+//! - [`Store::keepers`] is the log of the keepers of kept tasks, where this node is one of them.
 //! - [`Store::node_key`] and [`Store::node_secret`] are made at the first start.
 //!
 //! ```
@@ -39,6 +40,7 @@ mod edit;
 mod error;
 mod files;
 mod grants;
+mod keepers;
 mod keys;
 mod limits;
 mod mesh;
@@ -56,6 +58,7 @@ pub use bucket::{Bucket, KeyPage, Swap, Usage, Versioned, incremented};
 pub use bundles::{Bundle, BundleState, Bundles};
 pub use error::{OpenError, StoreError};
 pub use grants::Grants;
+pub use keepers::Keepers;
 pub use keys::{Key, NodeKey, NodeKeys};
 pub use limits::StoreLimits;
 pub use mesh::Mesh;

@@ -1,7 +1,7 @@
 use crate::keys::{Key, NodeKeys};
 use crate::tables::{FORMAT, Tables};
 use crate::{
-    Blobs, Bucket, Bundles, Grants, Mesh, Models, NodeKey, OpenError, Plugins, Secrets, Slices, StoreError,
+    Blobs, Bucket, Bundles, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Secrets, Slices, StoreError,
     StoreLimits, Tasks, files, limits, partial,
 };
 use karman_types::Digest;
@@ -126,6 +126,11 @@ impl Store {
     /// Accepted tasks, and the effects that buckets have seen.
     pub fn tasks(&self) -> Tasks<'_> {
         Tasks(self)
+    }
+
+    /// The log of the keepers of kept tasks, where this node is one of them.
+    pub fn keepers(&self) -> Keepers<'_> {
+        Keepers(self)
     }
 
     /// Who this node is: an Ed25519 key pair, made at the first start.

@@ -37,6 +37,10 @@ pub(crate) const TASKS: Records = TableDefinition::new("tasks");
 pub(crate) const EFFECTS: Records = TableDefinition::new("effects");
 /// Digest to [`crate::Bundle`].
 pub(crate) const BUNDLES: Records = TableDefinition::new("bundles");
+/// Name to what a keeper must not forget of the keepers' consensus besides their log.
+pub(crate) const KEEPERS: Records = TableDefinition::new("keepers");
+/// Index to entry of the keepers' log.
+pub(crate) const KEEPERS_LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("keepers-log");
 /// Files under `blobs/` that may have no owner: being added, or just removed.
 pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
 
@@ -58,10 +62,11 @@ impl Tables {
                 txn.open_table(BUCKETS)?;
                 txn.open_table(VALUES)?;
                 txn.open_table(ORDER)?;
-                for records in [MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS, BUNDLES] {
+                for records in [MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS, KEEPERS, BUNDLES] {
                     txn.open_table(records)?;
                 }
                 txn.open_table(REDEEMED)?;
+                txn.open_table(KEEPERS_LOG)?;
                 txn.open_table(PENDING)?;
             }
             Ok(found.unwrap_or(FORMAT))
