@@ -1,7 +1,7 @@
-//! Any bytes as the revocations of a mesh, and as the succession of its root key.
+//! Any bytes as the revocations of a mesh, as the succession of its root key, and as the charter of its keepers.
 #![no_main]
 
-use karman_mesh::membership::{MeshKey, Revocations, Succession};
+use karman_mesh::membership::{Charter, MeshKey, Revocations, Succession};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -11,6 +11,8 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(new) => assert_eq!(new, revoked.number()),
         Err(_) => assert_eq!(revoked.number(), 0),
     }
+    // Nobody holds the key of this mesh.
+    assert!(Charter::decode(&mesh, bytes).is_err());
     if let Ok(succession) = Succession::decode(bytes) {
         assert_eq!(succession.encode(), bytes);
         let _ = succession.verify(&succession.old);

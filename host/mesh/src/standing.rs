@@ -3,7 +3,7 @@
 use crate::acquaintances::Acquaintances;
 use crate::gate::{About, Credential, GateError};
 use crate::membership::{
-    Invitation, Issuer, Kind, Member, Membership, MembershipError, MeshKey, Revocations, Right, Rights,
+    Charter, Invitation, Issuer, Kind, Member, Membership, MembershipError, MeshKey, Revocations, Right, Rights,
     Signed, Terms, UnixTime,
 };
 use crate::refusals::Refusals;
@@ -233,6 +233,15 @@ impl Standing {
             .mesh()
             .put(REVOCATIONS, &ByteBuf::from(revoked.encode()))?;
         Ok(())
+    }
+
+    /// Names the keepers of the mesh by their public keys, in the place of those of the charter before.
+    ///
+    /// # Errors
+    /// `NoIssuer` when this node may not, `NotAMember` when they are not three.
+    pub fn charter(&self, keepers: &[[u8; 32]], before: Option<&Charter>) -> Result<Charter, GateError> {
+        let issuer = self.issuer.as_ref().ok_or(GateError::NoIssuer)?;
+        Ok(issuer.charter(keepers, before, self.now())?)
     }
 
     pub(crate) fn membership(&self) -> Option<Membership> {

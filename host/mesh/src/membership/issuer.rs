@@ -2,8 +2,8 @@ use super::key::random;
 use super::signer::{Signer, check_time};
 use super::token::Claims;
 use super::{
-    Invitation, InvitationId, Member, Membership, MembershipError, MeshKey, Revocation, Revocations, Right,
-    RootKey, Terms, UnixTime, statement,
+    Charter, Invitation, InvitationId, Member, Membership, MembershipError, MeshKey, Revocation, Revocations,
+    Right, RootKey, Terms, UnixTime, statement,
 };
 use bytes::Bytes;
 use karman_types::NodeId;
@@ -176,6 +176,21 @@ impl Issuer {
         check_time(invitation.terms.not_after, now)?;
         self.signer.may_issue(&invitation.terms)?;
         Ok((invitation.id, invitation.terms.clone()))
+    }
+
+    /// Names the keepers by their public keys, in the place of those of the charter before. `at` is the present time.
+    ///
+    /// # Errors
+    /// [`MembershipError::Malformed`] when they are not three; [`NotAnIssuer`](MembershipError::NotAnIssuer) when it does not
+    /// hold `issue`; [`Expired`](MembershipError::Expired) when its own membership is over.
+    pub fn charter(
+        &self,
+        keepers: &[[u8; 32]],
+        before: Option<&Charter>,
+        at: UnixTime,
+    ) -> Result<Charter, MembershipError> {
+        self.signer.may_charter(at)?;
+        Charter::sign(self.mesh(), keepers, before, at, self.token.clone(), &self.seed)
     }
 
     /// Ends the membership of the node with this public key, for good: it comes back with a new key only. `at` is the

@@ -10,6 +10,7 @@
 //! are renewed often keep this small.
 
 mod backup;
+mod charter;
 mod error;
 mod invitation;
 mod issuer;
@@ -31,6 +32,7 @@ mod word;
 #[cfg(test)]
 mod tests;
 
+pub use charter::Charter;
 pub use error::MembershipError;
 pub use invitation::{Invitation, InvitationId};
 pub use issuer::Issuer;

@@ -91,6 +91,15 @@ impl Signer {
         check_time(token.claims.terms.not_after, at)
     }
 
+    /// Whether it could name keepers at this time. Depends on nothing else, so that every node decides alike.
+    pub(super) fn may_charter(&self, at: UnixTime) -> Result<(), MembershipError> {
+        let Self::Issuer(token) = self else {
+            return Ok(());
+        };
+        self.needs(Right::Issue)?;
+        check_time(token.claims.terms.not_after, at)
+    }
+
     fn needs(&self, right: Right) -> Result<(), MembershipError> {
         match self {
             Self::Issuer(token) if !token.claims.terms.rights.allows(&right) => {

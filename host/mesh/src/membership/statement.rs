@@ -11,6 +11,7 @@ pub(super) enum Statement {
     Revocation,
     Succession,
     Ticket,
+    Charter,
 }
 
 impl Statement {
@@ -39,6 +40,7 @@ impl Statement {
             Self::Revocation => "revocation",
             Self::Succession => "succession",
             Self::Ticket => "ticket",
+            Self::Charter => "charter",
         }
     }
 
