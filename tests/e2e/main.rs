@@ -9,6 +9,7 @@ mod command_line;
 mod crash;
 mod http;
 mod internet;
+mod kept;
 mod mesh;
 mod models;
 mod nat;

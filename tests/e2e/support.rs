@@ -10,6 +10,9 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A home of its own: state, cache, configuration.
 pub(crate) struct Home(TempDir);
 
@@ -74,15 +77,21 @@ impl Home {
 
     /// What the running node tells its operator.
     pub(crate) fn control(&self, path: &str) -> Value {
-        let mut stream = UnixStream::connect(self.path().join("state/control.sock")).unwrap();
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nhost: karman\r\nconnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        parse(&answer).json()
+        self.ask("GET", path, &[], b"").expect("no node answers").json()
+    }
+
+    /// The same for any request; nothing when no node answers.
+    pub(crate) fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Option<Answer> {
+        let stream = UnixStream::connect(self.path().join("state/control.sock")).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let answer = exchange(stream, method, path, headers, body);
+        (answer.status > 0).then_some(answer)
     }
 
     /// Runs one order of the `hostile` guest.
@@ -161,7 +170,7 @@ impl Ran {
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
-    stderr: Option<BufReader<ChildStderr>>,
+    pub(crate) stderr: Option<BufReader<ChildStderr>>,
 }
 
 /// An answer over HTTP.
@@ -198,11 +207,13 @@ impl Server {
     /// Nothing when the server is gone; an answer with status 0 when it went in the middle.
     pub(crate) fn try_post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Option<Answer> {
         let stream = TcpStream::connect(&self.address).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Some(exchange(stream, "POST", path, headers, body))
     }
 
     pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         exchange(stream, method, path, headers, body)
     }
 
@@ -237,13 +248,12 @@ impl Drop for Server {
 
 /// One request on a connection of its own.
 fn exchange(
-    mut stream: TcpStream,
+    mut stream: impl Read + Write,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Answer {
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));

@@ -111,7 +111,7 @@ pub(crate) enum Command {
     Undeploy(commands::undeploy::Undeploy),
     /// Call a task of the running node
     #[command(
-        after_help = "Examples:\n  echo '{\"name\":\"Ada\"}' | karman call hello -\n  karman call classify seven.png --within 200ms\n  karman call report data.csv --accept local --key 2026-11-21"
+        after_help = "Examples:\n  echo '{\"name\":\"Ada\"}' | karman call hello -\n  karman call classify seven.png --within 200ms\n  karman call report data.csv --accept kept --key 2026-11-21"
     )]
     Call(commands::call::Call),
     /// The tasks that the running node has accepted

@@ -1,6 +1,6 @@
 use crate::app::App;
 use karman_node::LogRing;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{Layer, Registry, fmt};
 
@@ -13,7 +13,7 @@ pub(crate) fn start(app: &App) {
 /// The same for a node: what happens, with its time, and also into the ring that `karman node logs` shows.
 pub(crate) fn start_node(app: &App) -> LogRing {
     let ring = LogRing::default();
-    let kept = ring.clone().with_filter(LevelFilter::INFO);
+    let kept = ring.clone().with_filter(of_ours(LevelFilter::INFO));
     let _ = tracing_subscriber::registry()
         .with(lines(app, LevelFilter::INFO, true))
         .with(kept)
@@ -34,8 +34,19 @@ fn lines(app: &App, usual: LevelFilter, timed: bool) -> Box<dyn Layer<Registry> 
         .with_ansi(app.output.colour_err());
     let layer = layer.with_target(app.verbose > 1);
     match (app.output.json, timed) {
-        (true, _) => layer.json().with_filter(level).boxed(),
-        (_, true) => layer.with_filter(level).boxed(),
-        (_, false) => layer.without_time().with_filter(level).boxed(),
+        (true, _) => layer.json().with_filter(of_ours(level)).boxed(),
+        (_, true) => layer.with_filter(of_ours(level)).boxed(),
+        (_, false) => layer.without_time().with_filter(of_ours(level)).boxed(),
     }
+}
+
+/// The consensus library tells of every message that was lost, as an error: it speaks where details are asked for.
+fn of_ours(level: LevelFilter) -> Targets {
+    let library = match level {
+        LevelFilter::DEBUG | LevelFilter::TRACE => LevelFilter::INFO,
+        _ => LevelFilter::OFF,
+    };
+    Targets::new()
+        .with_default(level)
+        .with_target("openraft", library)
 }

@@ -110,6 +110,8 @@ impl Answers {
             TaskError::invalid(format!("`{}` is no name of a task", head.name)).with_field("name")
         })?;
         let right = match head.ask {
+            // Whether it may ask just this, only the body tells.
+            Ask::Keep { .. } | Ask::Commit => return Ok(()),
             Ask::Call | Ask::Attempt { .. } | Ask::TakeOver => Right::Call(name),
             Ask::ReadBucket => Right::BucketRead(name),
             Ask::Deploy { .. } | Ask::Undeploy => Right::Deploy(name),

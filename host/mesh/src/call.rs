@@ -7,7 +7,7 @@
 use crate::wire::{Frame, WireError, read_bytes};
 use bytes::Bytes;
 use futures::future::{Either, select};
-use karman_types::{Digest, Metadata, TaskError, TaskId, TaskRequest, TaskResponse};
+use karman_types::{Digest, Metadata, NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
 use serde::{Deserialize, Serialize};
 use std::future::pending;
 use std::pin::pin;
@@ -24,18 +24,26 @@ pub(crate) const ANSWER: Frame = Frame::new("answer", HEAD);
 pub enum Ask {
     /// Run this task on the body.
     Call,
-    /// Run this attempt at an accepted task on the body, over the buckets of the node that asks; the body of the response is an
-    /// answer with the batch for them.
+    /// Run this attempt at an accepted task on the body; the body of the response is an answer with the batch for its buckets.
     Attempt {
         /// Which run of the owner started it.
         run: u64,
         /// The ownership.
         epoch: u64,
+        /// The node whose buckets it works on; nothing where it is the node that asks.
+        home: Option<NodeId>,
     },
     /// Tell the value of the key in the body, in the bucket of this name, and its version.
     ReadBucket,
+    /// Apply the batch in the body, of an attempt at a kept task, to the buckets of this node.
+    Commit,
     /// Take over the accepted task in the body.
     TakeOver,
+    /// What keepers ask each other, and others ask them: see the body.
+    Keep {
+        /// Whether it is all that is kept, which may be long.
+        snapshot: bool,
+    },
     /// Fetch the component of this digest and take it as a plugin of this name. The body is the ticket that allows to read it.
     Deploy {
         /// Whether an older version may replace a newer one.

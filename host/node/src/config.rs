@@ -1,4 +1,5 @@
 use crate::contacts::Orbits;
+use crate::drive::KeepersConfig;
 use karman_package::PublicKey;
 use karman_types::{
     ByteSize, Grant, GrantSet, KeyError, Limits, Manifest, Tier, World, from_toml, serde_duration,
@@ -39,6 +40,8 @@ pub struct NodeConfig {
     pub mesh: MeshConfig,
     /// What it holds of accepted tasks, and how long.
     pub tasks: karman_tasks::Limits,
+    /// How it deals with the keepers of kept tasks, and what it keeps where it is one.
+    pub keepers: KeepersConfig,
 }
 
 /// How a node takes part in its mesh.
@@ -137,6 +140,7 @@ impl Default for NodeConfig {
             foreign: BTreeMap::new(),
             mesh: MeshConfig::default(),
             tasks: karman_tasks::Limits::default(),
+            keepers: KeepersConfig::default(),
         }
     }
 }
@@ -234,7 +238,7 @@ impl NodeConfig {
 }
 
 /// The top-level keys that a variable may set; other variables of the same prefix are not configuration.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 13] = [
     "tier",
     "listen",
     "signed-only",
@@ -246,6 +250,8 @@ const KEYS: [&str; 11] = [
     "config",
     "foreign",
     "mesh",
+    "tasks",
+    "keepers",
 ];
 
 fn overrides(environment: impl Iterator<Item = (String, String)>) -> Vec<(Vec<String>, String)> {

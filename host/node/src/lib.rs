@@ -34,8 +34,8 @@ pub use config::MeshConfig;
 pub use config::{BackendChoice, Ceiling, ConfigError, Foreign, NodeConfig, Time};
 pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{
-    BundleStatus, DeployedOn, Diagnosis, JoinOptions, NodeOffer, PeerStatus, Pinged, Ran, Sent, TaskState,
-    TaskStatus, UndeployedOn,
+    BundleStatus, DeployedOn, Diagnosis, JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, NodeOffer,
+    PeerStatus, Pinged, Ran, Sent, TaskState, TaskStatus, UndeployedOn,
 };
 pub use home::Home;
 pub use karman_store::BundleState;

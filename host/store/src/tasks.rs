@@ -233,6 +233,7 @@ mod tests {
             key: None,
             fingerprint: Digest::of(b""),
             epoch: Epoch::FIRST,
+            home: None,
             attempts: 0,
             written: None,
             due: karman_tasks::Due::default(),

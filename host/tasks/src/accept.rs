@@ -168,6 +168,7 @@ impl Machine {
                 let error = match error {
                     KeptError::KeyReused(error) => SubmitError::KeyReused(error),
                     KeptError::Limit(error) => SubmitError::Limit(error),
+                    error @ KeptError::Denied(_) => SubmitError::NotDurable(SaveError::Refused(error)),
                     _ => SubmitError::Owned,
                 };
                 for asked in asked {
@@ -191,7 +192,10 @@ impl Machine {
                         task.phase = Phase::Gone;
                     }
                     // The entry may be committed yet, and a task nobody waits for would be left at the keepers.
-                    _ => self.end(task, Outcome::Cancelled),
+                    _ => {
+                        task.phase = Phase::Withdrawing;
+                        self.save(task, Step::Withdraw);
+                    }
                 }
             }
         }
@@ -251,6 +255,7 @@ impl Machine {
             key: submission.key,
             fingerprint,
             epoch: Epoch::FIRST,
+            home: (submission.guarantee == Guarantee::Kept).then_some(self.node),
             attempts: 0,
             written: wall,
             due,

@@ -101,6 +101,8 @@ pub(crate) struct Attempts {
     pub(crate) started: u32,
     /// How many of them ended in a conflict.
     pub(crate) conflicts: u32,
+    /// How many of them could not reach the home of their buckets.
+    pub(crate) excused: u32,
     /// How often in a row no provider was found, or something could not be saved.
     pub(crate) pauses: u32,
     pub(crate) live: Vec<Live>,
@@ -119,9 +121,17 @@ impl Attempts {
         }
     }
 
-    /// Whether the limits allow another one. An attempt that ran into a conflict did its work, so it counts apart.
+    /// Whether the limits allow another one. An attempt that ran into a conflict did its work, so it counts apart; one that did
+    /// not reach its home does not count.
     pub(crate) const fn may_start(&self, most: u32) -> bool {
-        self.started < most.saturating_add(self.conflicts)
+        self.failures() < most
+    }
+
+    /// How many of them failed, or may yet.
+    pub(crate) const fn failures(&self) -> u32 {
+        self.started
+            .saturating_sub(self.conflicts)
+            .saturating_sub(self.excused)
     }
 
     /// When the only attempt that runs gets a second one beside it.
@@ -196,6 +206,12 @@ impl Attempts {
     /// Runs again because what it read has changed: not the provider's fault.
     pub(crate) fn again(&mut self) {
         self.conflicts += 1;
+        self.tried.clear();
+    }
+
+    /// Runs again once the home is there: not the provider's fault either.
+    pub(crate) fn excuse(&mut self) {
+        self.excused += 1;
         self.tried.clear();
     }
 

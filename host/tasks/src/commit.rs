@@ -136,6 +136,12 @@ pub enum CommitError {
     /// The key was used for another request.
     #[error(transparent)]
     KeyReused(#[from] KeyReused),
+    /// The owner may not write to this bucket.
+    #[error("the node that owns the task has no right `bucket-write:{bucket}` at the home of its buckets")]
+    Denied {
+        /// The bucket.
+        bucket: Arc<str>,
+    },
     /// The home cannot remember more keys for now.
     #[error(transparent)]
     Limit(#[from] LimitReached),

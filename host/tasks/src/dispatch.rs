@@ -132,6 +132,15 @@ impl Machine {
         self.with_live(attempt, |machine, task| machine.failed(task, lost()));
     }
 
+    pub(crate) fn home_away(&mut self, attempt: AttemptId) {
+        self.with_live(attempt, |machine, task| {
+            task.attempts.excuse();
+            if task.attempts.live.is_empty() && task.attempts.next == Next::None {
+                machine.pause_for_home(task);
+            }
+        });
+    }
+
     pub(crate) fn provider_lost(&mut self, provider: NodeId) {
         for id in self.tasks.ids(|task| !task.attempts.live.is_empty()) {
             self.with(id, |machine, task| {
@@ -167,6 +176,11 @@ impl Machine {
             Err(CommitError::Limit(_)) => machine.commit_later(task, commit),
             Err(error @ CommitError::KeyReused(_)) => {
                 machine.end(task, Outcome::Failed(TaskError::invalid(error.to_string())));
+            }
+            Err(error @ CommitError::Denied { .. }) => {
+                let error = TaskError::denied(error.to_string());
+                let hint = "`karman mesh invite --right …` gives it with the next membership";
+                machine.end(task, Outcome::Failed(error.with_hint(hint)));
             }
             Err(error) => machine.end(task, Outcome::Failed(TaskError::internal(error.to_string()))),
         });
@@ -239,6 +253,7 @@ impl Machine {
                 name: task.record.name.clone(),
                 request,
                 key: task.record.effect_key(),
+                home: task.record.home,
                 within: self.time_left(task),
             }),
         });
@@ -251,7 +266,7 @@ impl Machine {
             task.attempts.last_error = Some(error);
         } else if task.attempts.may_start(self.limits.attempts) {
             task.attempts.last_error = Some(error);
-            let failures = task.attempts.started - task.attempts.conflicts;
+            let failures = task.attempts.failures();
             let pause = self.limits.backoff().pause(failures, &mut self.jitter);
             task.attempts.next = Next::At(self.now.after(pause));
         } else {
@@ -266,6 +281,13 @@ impl Machine {
             .limits
             .backoff()
             .pause(task.attempts.pauses, &mut self.jitter);
+        task.attempts.next = Next::At(self.now.after(pause));
+    }
+
+    /// Waits for the home. Unlike for want of a provider, an attempt starts in between, so the pauses count on.
+    fn pause_for_home(&mut self, task: &mut Task) {
+        let n = task.attempts.excused;
+        let pause = self.limits.backoff().pause(n, &mut self.jitter);
         task.attempts.next = Next::At(self.now.after(pause));
     }
 

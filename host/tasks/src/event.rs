@@ -50,6 +50,12 @@ pub enum Event {
         /// The attempt.
         attempt: AttemptId,
     },
+    /// The node whose buckets the task works on could not be reached from the attempt, which has ended with that. It does not
+    /// count: the task waits for its home, and is tried again after a pause.
+    HomeAway {
+        /// The attempt.
+        attempt: AttemptId,
+    },
     /// A node is gone, with every attempt there.
     ProviderLost {
         /// The node.
@@ -220,6 +226,8 @@ pub struct Call {
     pub request: TaskRequest,
     /// [`TaskRecord::effect_key`]: equal for calls that ask for the same effect.
     pub key: Arc<str>,
+    /// [`TaskRecord::home`]; nothing where it is the owner.
+    pub home: Option<NodeId>,
     /// The time that is left.
     pub within: Option<Duration>,
 }
@@ -265,7 +273,7 @@ pub enum SubmitError {
     #[error("this node is draining: submit the task to another one")]
     Draining,
     /// A kept task needs three keepers.
-    #[error("a kept task needs three keepers and the mesh has {have}: add keepers, or ask for `local`")]
+    #[error("a kept task needs three keepers, and this node knows of {have}")]
     TooFewKeepers {
         /// How many there are.
         have: u32,
@@ -289,6 +297,12 @@ impl From<SubmitError> for TaskError {
             | SubmitError::NotDurable(_)
             | SubmitError::Owned => ErrorKind::Unavailable,
         };
-        Self::new(kind, error.to_string())
+        let refused = Self::new(kind, error.to_string());
+        match error {
+            SubmitError::TooFewKeepers { .. } => refused.with_hint(
+                "`karman mesh keepers NODE NODE NODE`, where the mesh was made, names them; `--accept local` needs none",
+            ),
+            _ => refused,
+        }
     }
 }

@@ -1,119 +1,9 @@
 use crate::dedupe::Keys;
 use crate::limits::room;
-use crate::{Epoch, KeyReused, LimitReached, Outcome, Saved, StaleEpoch, TaskRecord, UnixMs};
+use crate::{Effect, Entry, Epoch, KeptError, KeyReused, Saved, StaleEpoch, TaskRecord};
 use karman_types::{NodeId, TaskId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-
-/// One entry of the keepers' log. Whoever proposes it may do so again until it knows what became of it.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub enum Entry {
-    /// A task is accepted. Once this is committed, the caller gets its acknowledgement.
-    Accept {
-        /// The node that accepted it, which is its first owner.
-        owner: NodeId,
-        /// The task.
-        record: Box<TaskRecord>,
-    },
-    /// A node takes the task over.
-    Own {
-        /// The task.
-        task: TaskId,
-        /// Its owner from now on.
-        node: NodeId,
-        /// The next epoch.
-        epoch: Epoch,
-    },
-    /// An attempt is about to start. Only the owner learns that this was committed, so that nobody else starts one.
-    Dispatch {
-        /// The task.
-        task: TaskId,
-        /// The ownership.
-        epoch: Epoch,
-        /// The number of the attempt.
-        number: u32,
-        /// Where it runs.
-        provider: NodeId,
-    },
-    /// The task has ended: it is done, failed, expired or cancelled.
-    End {
-        /// The task.
-        task: TaskId,
-        /// The ownership.
-        epoch: Epoch,
-        /// How.
-        outcome: Outcome,
-        /// When, if the owner could tell.
-        at: Option<UnixMs>,
-    },
-    /// The result was fetched, or nobody came for it in time.
-    Trim {
-        /// The task.
-        task: TaskId,
-        /// The ownership.
-        epoch: Epoch,
-    },
-    /// The key is old enough: nothing is known of the task any more.
-    Forget {
-        /// The task.
-        task: TaskId,
-        /// The ownership.
-        epoch: Epoch,
-    },
-}
-
-/// What an entry did. A node that lets clients wait at any keeper tells them from these.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub enum Effect {
-    /// The task is kept.
-    Accepted(TaskId),
-    /// The task has this owner.
-    Owned {
-        /// The task.
-        task: TaskId,
-        /// Its owner.
-        node: NodeId,
-        /// The ownership.
-        epoch: Epoch,
-    },
-    /// The attempt may start.
-    Dispatched(TaskId),
-    /// The task has ended, with the outcome of its record.
-    Ended(TaskId),
-    /// The result is gone.
-    Trimmed(TaskId),
-    /// All of it is gone.
-    Forgotten(TaskId),
-}
-
-/// Why an entry had no effect. It stays in the log all the same, and is refused by every keeper alike.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, thiserror::Error)]
-#[non_exhaustive]
-pub enum KeptError {
-    /// An owner that is one no longer.
-    #[error(transparent)]
-    Stale(#[from] StaleEpoch),
-    /// The same request under the same key was accepted before, perhaps by another node.
-    #[error("task {0} asks for the same under the same key: wait for that one")]
-    Same(TaskId),
-    /// Another request came under a key that is taken.
-    #[error(transparent)]
-    KeyReused(#[from] KeyReused),
-    /// There is no such task, or it was forgotten.
-    #[error("task {0} is not known to the keepers: submit it again")]
-    Unknown(TaskId),
-    /// The task has ended before. This is how.
-    #[error("task {task} has ended: fetch its result")]
-    Ended {
-        /// The task.
-        task: TaskId,
-        /// The recorded outcome, while it is known.
-        outcome: Option<Box<Outcome>>,
-    },
-    /// The keepers have no room for more.
-    #[error(transparent)]
-    Limit(#[from] LimitReached),
-}
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A kept task, as the keepers know it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -122,6 +12,8 @@ pub struct Kept {
     pub owner: NodeId,
     /// The task; its epoch is that of the owner.
     pub record: TaskRecord,
+    /// Whether another submission of the same has been told of it.
+    pub joined: bool,
 }
 
 /// What the keepers agree on: the state machine behind their replicated log. The consensus itself is a library's. The same
@@ -131,6 +23,7 @@ pub struct KeptState {
     tasks: BTreeMap<TaskId, Kept>,
     keys: Keys,
     most: usize,
+    bytes: u64,
     refused_stale: u64,
 }
 
@@ -141,6 +34,7 @@ impl KeptState {
             tasks: BTreeMap::new(),
             keys: Keys::default(),
             most,
+            bytes: 0,
             refused_stale: 0,
         }
     }
@@ -160,6 +54,21 @@ impl KeptState {
     /// A task.
     pub fn get(&self, task: TaskId) -> Option<&Kept> {
         self.tasks.get(&task)
+    }
+
+    /// Every task, the oldest first.
+    pub fn tasks(&self) -> impl Iterator<Item = &Kept> {
+        self.tasks.values()
+    }
+
+    /// Every node that owns a task.
+    pub fn owners(&self) -> BTreeSet<NodeId> {
+        self.tasks.values().map(|kept| kept.owner).collect()
+    }
+
+    /// Bytes of the inputs and results that are kept.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The tasks that this node owns: what another one takes over when it is lost, and itself when it starts again.
@@ -186,6 +95,7 @@ impl KeptState {
     fn apply_one(&mut self, entry: Entry) -> Result<Effect, KeptError> {
         match entry {
             Entry::Accept { owner, record } => self.accept(owner, *record),
+            Entry::Withdraw { task, epoch } => self.withdraw(task, epoch),
             Entry::Own { task, node, epoch } => self.own(task, node, epoch),
             Entry::Dispatch {
                 task, epoch, number, ..
@@ -201,22 +111,19 @@ impl KeptState {
                 outcome,
                 at,
             } => {
-                let record = self.owned(task, epoch)?;
-                open(record)?;
-                record.state = Saved::Ended { outcome, at };
+                open(self.owned(task, epoch)?)?;
+                self.change(task, Saved::Ended { outcome, at });
                 Ok(Effect::Ended(task))
             }
             Entry::Trim { task, epoch } => {
-                let record = self.owned(task, epoch)?;
-                if let Saved::Ended { at, .. } = record.state {
-                    record.state = Saved::Forgotten { at };
+                if let Saved::Ended { at, .. } = self.owned(task, epoch)?.state {
+                    self.change(task, Saved::Forgotten { at });
                 }
                 Ok(Effect::Trimmed(task))
             }
             Entry::Forget { task, epoch } => {
-                let key = self.owned(task, epoch)?.key.clone();
-                self.tasks.remove(&task);
-                self.keys.remove(key.as_ref(), task);
+                self.owned(task, epoch)?;
+                self.remove(task);
                 Ok(Effect::Forgotten(task))
             }
         }
@@ -229,7 +136,7 @@ impl KeptState {
             false => self.keys.find(record.key.as_ref()),
         };
         if let Some(first) = first {
-            let known = self.tasks.get(&first);
+            let known = self.tasks.get_mut(&first);
             return match known.filter(|known| known.record.fingerprint == record.fingerprint) {
                 None => Err(KeyReused {
                     key: record.effect_key(),
@@ -242,13 +149,34 @@ impl KeptState {
                 {
                     Ok(Effect::Accepted(task))
                 }
-                Some(_) => Err(KeptError::Same(first)),
+                Some(known) => {
+                    known.joined = true;
+                    Err(KeptError::Same(first))
+                }
             };
         }
         room("kept", self.tasks.len(), self.most)?;
         self.keys.insert(record.key.as_ref(), task);
-        self.tasks.insert(task, Kept { owner, record });
+        self.bytes += record.weight();
+        let joined = false;
+        self.tasks.insert(
+            task,
+            Kept {
+                owner,
+                record,
+                joined,
+            },
+        );
         Ok(Effect::Accepted(task))
+    }
+
+    fn withdraw(&mut self, task: TaskId, epoch: Epoch) -> Result<Effect, KeptError> {
+        self.owned(task, epoch)?;
+        if self.tasks.get(&task).is_some_and(|kept| kept.joined) {
+            return Err(KeptError::Joined(task));
+        }
+        self.remove(task);
+        Ok(Effect::Withdrawn(task))
     }
 
     fn own(&mut self, task: TaskId, node: NodeId, epoch: Epoch) -> Result<Effect, KeptError> {
@@ -267,6 +195,21 @@ impl KeptState {
         kept.owner = node;
         kept.record.epoch = epoch;
         Ok(Effect::Owned { task, node, epoch })
+    }
+
+    fn change(&mut self, task: TaskId, state: Saved) {
+        if let Some(kept) = self.tasks.get_mut(&task) {
+            self.bytes -= kept.record.weight();
+            kept.record.state = state;
+            self.bytes += kept.record.weight();
+        }
+    }
+
+    fn remove(&mut self, task: TaskId) {
+        if let Some(Kept { record, .. }) = self.tasks.remove(&task) {
+            self.bytes -= record.weight();
+            self.keys.remove(record.key.as_ref(), task);
+        }
     }
 
     /// The record of a task, for an effect of its owner.
@@ -298,7 +241,7 @@ fn open(record: &TaskRecord) -> Result<(), KeptError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Due, Guarantee};
+    use crate::{Due, Guarantee, Outcome};
     use karman_types::{Digest, TaskRequest};
 
     const TASK: TaskId = TaskId::from_parts(0, 1);
@@ -315,11 +258,15 @@ mod tests {
             key: Some("k".into()),
             fingerprint: Digest::of(asks.as_bytes()),
             epoch: Epoch::FIRST,
+            home: Some(node("a")),
             attempts: 0,
             written: None,
             due: Due::default(),
             hedge_after: None,
-            state: Saved::Open(TaskRequest::default()),
+            state: Saved::Open(TaskRequest {
+                body: "12345".into(),
+                ..TaskRequest::default()
+            }),
         };
         Entry::Accept {
             owner: node("a"),
@@ -379,5 +326,41 @@ mod tests {
         let epoch = Epoch::FIRST;
         kept.apply(Entry::Forget { task: TASK, epoch }).unwrap();
         kept.apply(accept(other, "y")).unwrap();
+    }
+
+    #[test]
+    fn what_nobody_was_told_of_is_withdrawn() {
+        let withdraw = Entry::Withdraw {
+            task: TASK,
+            epoch: Epoch::FIRST,
+        };
+        let mut kept = KeptState::new(8);
+        kept.apply(accept(TASK, "x")).unwrap();
+        assert_eq!(kept.apply(withdraw.clone()), Ok(Effect::Withdrawn(TASK)));
+        assert_eq!((kept.len(), kept.bytes()), (0, 0));
+        assert_eq!(kept.apply(withdraw.clone()), Err(KeptError::Unknown(TASK)));
+
+        // The same came to another node, whose caller now waits for this one.
+        kept.apply(accept(TASK, "x")).unwrap();
+        let other = TaskId::from_parts(0, 2);
+        assert_eq!(kept.apply(accept(other, "x")), Err(KeptError::Same(TASK)));
+        assert_eq!(kept.apply(withdraw), Err(KeptError::Joined(TASK)));
+        assert!(matches!(kept.get(TASK).unwrap().record.state, Saved::Open(_)));
+    }
+
+    #[test]
+    fn bytes_are_those_of_inputs_and_results() {
+        let mut kept = KeptState::new(8);
+        kept.apply(accept(TASK, "x")).unwrap();
+        assert_eq!(kept.bytes(), 5);
+        let response = karman_types::TaskResponse {
+            body: "123".into(),
+            ..Default::default()
+        };
+        kept.apply(end(1, Outcome::Done(response))).unwrap();
+        assert_eq!(kept.bytes(), 3);
+        let epoch = Epoch::FIRST;
+        kept.apply(Entry::Trim { task: TASK, epoch }).unwrap();
+        assert_eq!(kept.bytes(), 0);
     }
 }

@@ -24,7 +24,8 @@
 //! | `accept`, `save` | submitting, joining, taking over; what waits for durability |
 //! | `dispatch`, `attempt` | placing, starting, retrying, hedging, committing |
 //! | `end`, `drain` | outcomes until they are forgotten; handing over |
-//! | `record`, `kept`, `commit` | what is written down: on the own disk, by the keepers, at the homes of buckets |
+//! | `record`, `entry`, `kept`, `commit` | what is written down: on the own disk, by the keepers, at the homes of buckets |
+//! | `signs` | which owners the keepers take for lost |
 //! | `clock` | what is known of the time |
 //! | `provide` | the other side of an attempt |
 //!
@@ -75,6 +76,7 @@ mod dedupe;
 mod dispatch;
 mod drain;
 mod end;
+mod entry;
 mod event;
 mod kept;
 mod limits;
@@ -82,16 +84,19 @@ mod machine;
 mod provide;
 mod record;
 mod save;
+mod signs;
 mod table;
 
 pub use attempt::{AttemptId, curable};
 pub use clock::{Clock, Expiry, Instant, Reading, UnixMs};
 pub use commit::{Answer, Batch, Commit, CommitError, Judgement, Operation, Read, Seen, Verdict, judge};
 pub use dedupe::KeyReused;
+pub use entry::{Effect, Entry, KeptError};
 pub use event::{Action, Call, Event, Handover, SaveError, SubmitError, Ticket};
-pub use kept::{Effect, Entry, Kept, KeptError, KeptState};
+pub use kept::{Kept, KeptState};
 pub use limits::{LimitReached, Limits};
 pub use machine::{Machine, Stats, Status};
 pub use provide::{Begin, BeginError, Provider};
 pub use record::{Due, Epoch, Guarantee, Outcome, Saved, StaleEpoch, Submission, TaskRecord, Write};
+pub use signs::Signs;
 pub use table::Held;

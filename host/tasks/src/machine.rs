@@ -155,6 +155,7 @@ impl Machine {
             Event::ProvidersChanged => self.providers_changed(),
             Event::Answered { attempt, answer } => self.answered(attempt, answer.map(|answer| *answer)),
             Event::AttemptLost { attempt } => self.attempt_lost(attempt),
+            Event::HomeAway { attempt } => self.home_away(attempt),
             Event::ProviderLost { provider } => self.provider_lost(provider),
             Event::Committed { attempt, verdict } => self.committed(attempt, verdict),
             Event::CommitLost { attempt } => self.commit_lost(attempt),
@@ -193,7 +194,7 @@ impl Machine {
             (Phase::Ended { .. }, _) => Status::Forgotten,
             (Phase::Saving | Phase::Taking, _) => Status::Saving,
             (Phase::Moving { to, .. }, _) => Status::Moved(*to),
-            (Phase::Committing(_) | Phase::Ending | Phase::Gone, _) => Status::Ending,
+            (Phase::Committing(_) | Phase::Ending | Phase::Withdrawing | Phase::Gone, _) => Status::Ending,
             (Phase::Open, _) if !task.attempts.live.is_empty() => {
                 let live = task.attempts.live.iter();
                 Status::Running(live.map(|live| live.provider).collect())

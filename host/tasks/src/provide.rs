@@ -135,6 +135,7 @@ mod tests {
             name: "classify".into(),
             request: TaskRequest::default(),
             key: "k".into(),
+            home: None,
             within: None,
         }
     }

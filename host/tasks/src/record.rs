@@ -174,6 +174,10 @@ pub struct TaskRecord {
     pub fingerprint: Digest,
     /// The ownership.
     pub epoch: Epoch,
+    /// The node whose buckets the task reads and writes, whoever owns it: the one that accepted it. Only for kept tasks; those of
+    /// a local task are its owner's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<NodeId>,
     /// Attempts so far, as far as they are written down: only for kept tasks.
     pub attempts: u32,
     /// When the owner wrote this, if it could tell: time is no earlier than that.
@@ -240,6 +244,17 @@ impl TaskRecord {
         match &self.state {
             Saved::Open(request) | Saved::Moving { request, .. } => Some(request),
             _ => None,
+        }
+    }
+
+    /// Bytes of its input, or else of its result.
+    pub fn weight(&self) -> u64 {
+        match &self.state {
+            Saved::Ended {
+                outcome: Outcome::Done(response),
+                ..
+            } => response.body.len() as u64,
+            _ => self.bytes(),
         }
     }
 

@@ -1,6 +1,7 @@
 use crate::machine::Machine;
 use crate::table::{Phase, Redo, Step, Task};
 use crate::{Action, Entry, Guarantee, KeptError, Outcome, SaveError, Saved, Ticket, Write};
+use karman_types::TaskError;
 
 /// Nothing is done on the strength of a write before the write is durable. A step that needs one ends with `Machine::save`, which
 /// only asks for it; what depends on it is in `Machine::step_done`, which only [`crate::Event::Saved`] with the ticket of
@@ -55,13 +56,14 @@ impl Machine {
             Step::End => self.ended(task),
             Step::Move => self.send_handover(task),
             Step::Trim => {}
-            Step::Forget => task.phase = Phase::Gone,
+            Step::Forget | Step::Withdraw => task.phase = Phase::Gone,
         }
     }
 
     fn step_failed(&mut self, task: &mut Task, step: Step, error: SaveError) {
         match (step, error) {
             (Step::Accept | Step::Own, error) => self.not_accepted(task, step, error),
+            (Step::Withdraw, SaveError::Refused(KeptError::Joined(_))) => self.accepted(task),
             (_, SaveError::Refused(KeptError::Stale(_))) => self.lose(task),
             (_, SaveError::Refused(KeptError::Ended { outcome, .. })) => {
                 self.stop_all(task);
@@ -73,6 +75,10 @@ impl Machine {
                     None => Saved::Forgotten { at: None },
                 };
                 self.ended(task);
+            }
+            // A result that the keepers do not take is none.
+            (Step::End, SaveError::Refused(KeptError::Limit(error))) => {
+                self.end(task, Outcome::Failed(TaskError::limit(error.to_string())));
             }
             // Forgotten by the keepers, or never accepted by them.
             (_, SaveError::Refused(KeptError::Unknown(_))) => self.leave(task),
@@ -115,6 +121,7 @@ impl Machine {
                 owner: self.node,
                 record: Box::new(task.record.clone()),
             },
+            Step::Withdraw => Entry::Withdraw { task: id, epoch },
             Step::Own => Entry::Own {
                 task: id,
                 node: self.node,

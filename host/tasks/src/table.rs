@@ -27,7 +27,8 @@ pub(crate) struct Task {
     wake: Option<Instant>,
 }
 
-/// Where a task stands. `Saving → Open → (Committing) → Ending → Ended`; a direct task goes from `Open` to `Gone`.
+/// Where a task stands. `Saving → Open → (Committing) → Ending → Ended`; a direct task goes from `Open` to `Gone`, one that could
+/// not be kept from `Saving` over `Withdrawing`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) enum Phase {
     /// Its acceptance is on the way to the disk or to the keepers.
@@ -40,6 +41,8 @@ pub(crate) enum Phase {
     Committing(Box<Commit>),
     /// Its outcome is on the way to the disk or to the keepers.
     Ending,
+    /// Nobody knows whether the keepers have it, and nobody was told that they do: they are asked to forget it.
+    Withdrawing,
     /// Nothing happens any more, but that it is forgotten.
     Ended { since: Instant },
     /// It is being handed over. `in_doubt` if the heir may have it.
@@ -52,6 +55,7 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Step {
     Accept,
+    Withdraw,
     Own,
     Dispatch,
     End,

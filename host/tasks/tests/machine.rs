@@ -1,8 +1,8 @@
 //! One behaviour each, on a single machine.
 
 use karman_tasks::{
-    Action, Answer, AttemptId, Entry, Event, Guarantee, Instant, Limits, Machine, Outcome, Reading,
-    SaveError, Status, Submission, SubmitError, TaskRecord, Ticket, UnixMs, Write,
+    Action, Answer, AttemptId, Entry, Event, Guarantee, Instant, KeptError, Limits, Machine, Outcome,
+    Reading, SaveError, Status, Submission, SubmitError, TaskRecord, Ticket, UnixMs, Write,
 };
 use karman_types::{ErrorKind, NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
 use std::time::Duration;
@@ -318,4 +318,60 @@ fn a_result_is_forgotten_then_its_key() {
         },
     );
     assert_eq!(machine.status(TASK), None);
+}
+
+#[test]
+fn an_acceptance_in_doubt_is_withdrawn_unless_somebody_was_told_of_it() {
+    for joined in [false, true] {
+        let mut machine = machine(Limits::default());
+        let accept = ticket(&submit(&mut machine, TASK, work(Guarantee::Kept)));
+        let error = SaveError::NoMajority;
+        let actions = machine.handle(
+            Instant(1),
+            Event::Unsaved {
+                ticket: accept,
+                error,
+            },
+        );
+        let [Action::Refuse { .. }, Action::Propose { ticket, entry }] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        assert!(matches!(entry, Entry::Withdraw { .. }), "{entry:?}");
+        let ticket = *ticket;
+        let outcome = match joined {
+            true => Event::Unsaved {
+                ticket,
+                error: SaveError::Refused(KeptError::Joined(TASK)),
+            },
+            false => Event::Saved { ticket },
+        };
+        machine.handle(Instant(2), outcome);
+        let runs = machine.handle(Instant(3), Event::Tick);
+        match joined {
+            true => assert_eq!(machine.status(TASK), Some(Status::Waiting), "{runs:?}"),
+            // The key is free: the same may be submitted again.
+            false => assert_eq!(machine.status(TASK), None, "{runs:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_task_waits_for_its_home_without_losing_an_attempt() {
+    let limits = Limits {
+        attempts: 1,
+        longest_pause: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let mut machine = machine(limits);
+    submit(&mut machine, TASK, work(Guarantee::Direct));
+    for now in (1..5).map(|n| n * 1_000) {
+        let (_, attempt) = started(&offer(&mut machine, now, &["a"]));
+        let away = machine.handle(Instant(now + 1), Event::HomeAway { attempt });
+        assert_eq!(away, [], "it pauses");
+        let due = machine.handle(Instant(now + 300), Event::Tick);
+        assert!(matches!(&due[..], [Action::Place { .. }]), "{due:?}");
+    }
+    let (_, attempt) = started(&offer(&mut machine, 9_000, &["a"]));
+    let failed = answer(&mut machine, 9_001, attempt, Err(TaskError::internal("a defect")));
+    assert!(matches!(&failed[..], [Action::Answer { .. }]), "{failed:?}");
 }

@@ -19,7 +19,8 @@ pub(crate) struct Call {
     input: Option<String>,
     #[command(flatten)]
     call: CallArgs,
-    /// Do not wait: have the task accepted, and print its id. `local`: on this node's disk before the answer comes
+    /// Do not wait: have the task accepted, and print its id once it is on this node's disk (`local`) or with a majority of the
+    /// keepers (`kept`)
     #[arg(long, value_name = "PROMISE")]
     accept: Option<Promise>,
     /// The same for calls that ask for the same effect: a repetition joins the first
@@ -32,7 +33,7 @@ pub(crate) struct Call {
 enum Promise {
     /// Survives a crash and a power cut of this node
     Local,
-    /// Survives the loss of this node: needs three keepers in the mesh
+    /// Survives the loss of this node: needs keepers, see `karman mesh keepers`
     Kept,
 }
 

@@ -5,15 +5,19 @@ use super::tasks::{Inner, Tasks};
 use crate::services::{Effects, Origin, blocking, store_error};
 use bytes::Bytes;
 use karman_mesh::membership::{Member, Right};
-use karman_mesh::{Ask, CallHead, Mesh, PeerId};
+use karman_mesh::{Ask, CallHead, Mesh};
 use karman_store::StoreError;
 use karman_tasks::{
-    Answer, AttemptId, Batch, Begin, Call, Commit, CommitError, Epoch, Handover, LimitReached, Operation,
-    Verdict,
+    Answer, AttemptId, Batch, Begin, Call, Commit, CommitError, Epoch, Event, Handover, LimitReached,
+    Operation, Verdict,
 };
 use karman_types::{CallContext, NodeId, TaskError, TaskRequest, TaskResponse};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// The field of an error that says that the home of the buckets is away.
+const HOME: &str = "home";
 
 /// Nodes that could run the task, the best first: this one where it can, else those of the mesh, the nearest first.
 pub(super) async fn place(tasks: &Inner, name: &str, avoid: &[NodeId]) -> Vec<NodeId> {
@@ -34,27 +38,53 @@ pub(super) async fn place(tasks: &Inner, name: &str, avoid: &[NodeId]) -> Vec<No
     nodes
 }
 
-/// Runs an attempt of this node's task, here or at another node.
-pub(super) async fn run(tasks: &Inner, provider: NodeId, call: Call) -> Result<Box<Answer>, TaskError> {
-    match provider == tasks.runtime.id() {
-        true => run_here(tasks, call, Origin::Here(tasks.runtime.home().clone())).await,
+/// Runs an attempt of this node's task, here or at another node, and tells what came of it.
+pub(super) async fn run(tasks: &Inner, provider: NodeId, call: Call) -> Event {
+    let (attempt, elsewhere) = (call.attempt, call.home.is_some());
+    let answer = match provider == tasks.runtime.id() {
+        true => run_own(tasks, call).await,
         false => run_there(tasks, provider, call).await,
+    };
+    match answer {
+        Err(error) if elsewhere && error.field.as_deref() == Some(HOME) => Event::HomeAway { attempt },
+        answer => Event::Answered { attempt, answer },
     }
 }
 
-async fn run_here(tasks: &Inner, call: Call, origin: Origin) -> Result<Box<Answer>, TaskError> {
+async fn run_own(tasks: &Inner, call: Call) -> Result<Box<Answer>, TaskError> {
+    let head = head_of(&call, call.name.to_string());
+    let origin = origin(tasks, call.home, head).await?;
+    run_here(tasks, call, Effects::new(origin, None)).await
+}
+
+/// The buckets of this home, for an attempt that came with this head; this node's own where it is none or this one.
+async fn origin(tasks: &Inner, home: Option<NodeId>, head: CallHead) -> Result<Origin, TaskError> {
+    Ok(match home.filter(|home| *home != tasks.runtime.id()) {
+        None => Origin::Here(tasks.runtime.home().clone()),
+        Some(home) => {
+            let mesh = mesh_of(tasks)?.clone();
+            let (home, head) = (mesh.node(home).await, Box::new(head));
+            Origin::There { mesh, home, head }
+        }
+    })
+}
+
+async fn run_here(tasks: &Inner, call: Call, effects: Arc<Effects>) -> Result<Box<Answer>, TaskError> {
     let context = CallContext {
         task: call.attempt.task,
         attempt: call.attempt.number,
         idempotency_key: Some(call.key),
         ..tasks.runtime.context(call.within)
     };
-    let effects = Effects::new(origin);
     let plugin = tasks.plugins.find(&call.name)?.current();
-    let (response, _) = plugin
+    let answered = plugin
         .call_over(call.request, context, Some(effects.clone()))
-        .await?;
-    let batch = effects.batch(tasks.runtime.id());
+        .await;
+    if let Some(error) = effects.away() {
+        return Err(error.with_field(HOME));
+    }
+    let (response, _) = answered?;
+    let batch = effects.batch(call.home.unwrap_or_else(|| tasks.runtime.id()));
     Ok(Box::new(Answer { response, batch }))
 }
 
@@ -70,28 +100,38 @@ async fn run_there(tasks: &Inner, provider: NodeId, call: Call) -> Result<Box<An
     };
     let name = known.offer.runs(&call.name).ok_or_else(gone)?.name.clone();
     let head = CallHead {
-        ask: Ask::Attempt {
-            run: call.attempt.run,
-            epoch: call.epoch.0,
-        },
-        name,
-        task: call.attempt.task,
-        attempt: call.attempt.number,
-        idempotency_key: Some(call.key),
-        within_ms: call.within.map(|within| within.as_millis() as u64),
-        chain: Vec::new(),
-        content_type: call.request.content_type,
-        metadata: call.request.metadata,
+        content_type: call.request.content_type.clone(),
+        metadata: call.request.metadata.clone(),
+        ..head_of(&call, name)
     };
     let (response, _) = mesh.call(known.id, head, call.request.body).await?;
     let mut answer: Answer = read("answer", &response.body)?;
     if let Some(batch) = &mut answer.batch {
-        // It writes to the buckets of this node and no others, whatever it says.
-        batch.home = tasks.runtime.id();
+        // It writes to the buckets of the task's home and no others, whatever it says.
+        batch.home = call.home.unwrap_or_else(|| tasks.runtime.id());
         let member = mesh.standing().member(&known.id);
         may_write(member.as_deref(), batch)?;
     }
     Ok(Box::new(answer))
+}
+
+/// The head that an attempt goes out with.
+fn head_of(call: &Call, name: String) -> CallHead {
+    CallHead {
+        ask: Ask::Attempt {
+            run: call.attempt.run,
+            epoch: call.epoch.0,
+            home: call.home,
+        },
+        name,
+        task: call.attempt.task,
+        attempt: call.attempt.number,
+        idempotency_key: Some(call.key.clone()),
+        within_ms: call.within.map(|within| within.as_millis() as u64),
+        chain: Vec::new(),
+        content_type: String::new(),
+        metadata: Vec::new(),
+    }
 }
 
 /// Whether the member that ran an attempt may write what the attempt would.
@@ -113,11 +153,11 @@ fn may_write(member: Option<&Member>, batch: &Batch) -> Result<(), TaskError> {
 /// Runs an attempt of another node's task.
 pub(super) async fn serve(
     tasks: &Inner,
-    owner: PeerId,
+    from: Arc<Member>,
     head: CallHead,
     request: TaskRequest,
 ) -> Result<TaskResponse, TaskError> {
-    let Ask::Attempt { run, epoch } = head.ask else {
+    let Ask::Attempt { run, epoch, home } = head.ask else {
         return Err(TaskError::internal("no attempt"));
     };
     let call = Call {
@@ -133,6 +173,7 @@ pub(super) async fn serve(
             .idempotency_key
             .clone()
             .unwrap_or_else(|| head.task.to_string().into()),
+        home,
         within: head.within(),
     };
     let attempt = call.attempt;
@@ -140,17 +181,15 @@ pub(super) async fn serve(
         return Err(TaskError::unavailable("this attempt runs here already"));
     }
     let _running = Running(tasks, attempt);
-    let mesh = mesh_of(tasks)?.clone();
-    let answer = run_here(
-        tasks,
-        call,
-        Origin::There {
-            mesh,
-            owner,
-            head: Box::new(head),
-        },
-    )
-    .await?;
+    let effects = match home.filter(|home| *home != from.node) {
+        Some(home) => Effects::new(origin(tasks, Some(home), head).await?, Some(from)),
+        None => {
+            let (mesh, home) = (mesh_of(tasks)?.clone(), karman_mesh::peer_of(&from.key));
+            let head = Box::new(head);
+            Effects::new(Origin::There { mesh, home, head }, None)
+        }
+    };
+    let answer = run_here(tasks, call, effects).await?;
     Ok(TaskResponse {
         body: write(&*answer)?,
         ..TaskResponse::default()
@@ -166,8 +205,68 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Brings a batch to the buckets of this node; nothing when nobody knows whether it was applied.
+/// Brings a batch to its home; nothing when nobody knows whether it was applied.
 pub(super) async fn commit(tasks: &Inner, commit: Commit) -> Option<Result<Verdict, CommitError>> {
+    let applied = match commit.batch.home == tasks.runtime.id() {
+        true => commit_here(tasks, commit).await,
+        false => commit_there(tasks, commit).await,
+    };
+    applied
+        .inspect_err(|error| tracing::warn!(%error, "a batch is not applied"))
+        .ok()
+}
+
+type Committed = Result<Result<Verdict, CommitError>, TaskError>;
+
+async fn commit_there(tasks: &Inner, commit: Commit) -> Committed {
+    let (mesh, home) = (mesh_of(tasks)?, commit.batch.home);
+    let away = || {
+        TaskError::unavailable(format!(
+            "node {}, which has the buckets, is not in reach",
+            home.short()
+        ))
+    };
+    let peer = mesh.node(home).await.ok_or_else(away)?;
+    let head = CallHead {
+        ask: Ask::Commit,
+        name: "buckets".into(),
+        task: commit.attempt.task,
+        attempt: commit.attempt.number,
+        idempotency_key: None,
+        within_ms: None,
+        chain: Vec::new(),
+        content_type: String::new(),
+        metadata: Vec::new(),
+    };
+    let (answer, _) = mesh.call(peer, head, write(&commit)?).await?;
+    read("answer", &answer.body)
+}
+
+/// Applies a batch of a kept task that this node has accepted and another owns now.
+pub(super) async fn take_batch(tasks: &Inner, from: &Member, body: &[u8]) -> Result<TaskResponse, TaskError> {
+    let commit: Commit = read("batch", body)?;
+    if commit.batch.home != tasks.runtime.id() {
+        return Err(TaskError::invalid("the batch is for another node").with_field("batch"));
+    }
+    let may = |bucket: &str| {
+        let right = bucket.parse().map(Right::BucketWrite);
+        right.is_ok_and(|right| from.rights.allows(&right))
+    };
+    let mut buckets = commit.batch.operations.iter().map(|operation| {
+        let (Operation::Set { bucket, .. } | Operation::Delete { bucket, .. }) = operation;
+        bucket.clone()
+    });
+    let answer = match buckets.find(|bucket| !may(bucket)) {
+        Some(bucket) => Err(CommitError::Denied { bucket }),
+        None => commit_here(tasks, commit).await?,
+    };
+    Ok(TaskResponse {
+        body: write(&answer)?,
+        ..TaskResponse::default()
+    })
+}
+
+async fn commit_here(tasks: &Inner, commit: Commit) -> Committed {
     let home = tasks.runtime.home().clone();
     let (wall, retention) = (tasks.wall(), tasks.key_retention);
     let applied = blocking(move || {
@@ -191,10 +290,7 @@ pub(super) async fn commit(tasks: &Inner, commit: Commit) -> Option<Result<Verdi
             Err(error) => Err(store_error(error)),
         }
     });
-    applied
-        .await
-        .inspect_err(|error| tracing::error!(%error, "a batch is not applied"))
-        .ok()
+    applied.await
 }
 
 /// Hands a task over. Whether the heir has taken it; nothing when nobody knows.
@@ -262,13 +358,13 @@ fn mesh_of(tasks: &Inner) -> Result<&Mesh, TaskError> {
     tasks.mesh.get().ok_or_else(alone)
 }
 
-fn write(value: &impl Serialize) -> Result<Bytes, TaskError> {
+pub(super) fn write(value: &impl Serialize) -> Result<Bytes, TaskError> {
     let bytes = cbor4ii::serde::to_vec(Vec::new(), value);
     let bytes = bytes.map_err(|error| TaskError::internal(error.to_string()))?;
     Ok(bytes.into())
 }
 
-fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, TaskError> {
+pub(super) fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, TaskError> {
     cbor4ii::serde::from_slice(bytes)
         .map_err(|error| TaskError::invalid(format!("{what}: {error}")).with_field(what))
 }

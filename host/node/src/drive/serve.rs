@@ -14,6 +14,8 @@ use std::sync::{Arc, Weak};
 
 /// The longest key of a bucket that a member may read.
 const MOST_KEY: u64 = 64 << 10;
+/// The longest batch of a task that its owner may bring: what it reads and writes, and its response.
+const MOST_BATCH: u64 = 64 << 20;
 /// The longest record of a task that a member may hand over: its input with what else is written down of it.
 const MOST_TASK: u64 = 256 << 20;
 
@@ -39,6 +41,8 @@ impl Serve for Service {
         match head.ask {
             Ask::ReadBucket => Ok(MOST_KEY),
             Ask::TakeOver => Ok(MOST_TASK),
+            Ask::Commit => Ok(MOST_BATCH),
+            Ask::Keep { snapshot } => Ok(self.node()?.tasks().keepers().most(snapshot)),
             Ask::Call | Ask::Attempt { .. } => Ok(self
                 .node()?
                 .plugins()
@@ -59,7 +63,7 @@ impl Serve for Service {
         request: TaskRequest,
     ) -> BoxFuture<'static, Result<(TaskResponse, RemoteReport), TaskError>> {
         let node = self.node();
-        let served = async move { serve(&node?, &from, head, request).await };
+        let served = async move { serve(&node?, from, head, request).await };
         // What goes wrong in the host is an answer too: without one the caller takes the link for broken and tries again.
         let ended = AssertUnwindSafe(served).catch_unwind();
         ended
@@ -74,15 +78,23 @@ impl Serve for Service {
 
 async fn serve(
     node: &Node,
-    from: &Member,
+    from: Arc<Member>,
     head: CallHead,
     request: TaskRequest,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     match head.ask {
         Ask::Call => run(node, &head, request).await,
         Ask::Attempt { .. } => {
-            let answer = attempt::serve(node.tasks().inner(), peer_of(from)?, head, request).await?;
+            let answer = attempt::serve(node.tasks().inner(), from, head, request).await?;
             Ok((answer, RemoteReport::default()))
+        }
+        Ask::Commit => {
+            let taken = attempt::take_batch(node.tasks().inner(), &from, &request.body);
+            Ok((taken.await?, RemoteReport::default()))
+        }
+        Ask::Keep { .. } => {
+            let answer = node.tasks().keepers().serve(&from, &request.body);
+            Ok((answer.await?, RemoteReport::default()))
         }
         Ask::ReadBucket => {
             let read = attempt::read_bucket(node.tasks().inner(), &head.name, &request.body);
@@ -94,15 +106,15 @@ async fn serve(
         }
         Ask::Deploy { .. } => {
             tracing::info!(plugin = head.name, by = %from.node, "a member deploys");
-            let deployed = node.deploy_from(peer_of(from)?, &head, request.body).await?;
+            let deployed = node.deploy_from(peer_of(&from)?, &head, request.body).await?;
             Ok((json(&deployed)?, RemoteReport::default()))
         }
         Ask::ReadBlob { .. } => {
-            let given = node.give(from, &head, &request.body).await?;
+            let given = node.give(&from, &head, &request.body).await?;
             Ok((given, RemoteReport::default()))
         }
         Ask::TakeBundle { digest, size } => {
-            node.take_bundle(from, digest, size).await?;
+            node.take_bundle(&from, digest, size).await?;
             Ok((TaskResponse::default(), RemoteReport::default()))
         }
         Ask::Undeploy => {

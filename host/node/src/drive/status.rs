@@ -1,6 +1,6 @@
 //! How far an accepted task is, in the words of its operator.
 
-use karman_tasks::{Guarantee, Outcome, Status, TaskRecord};
+use karman_tasks::{Guarantee, Kept, Outcome, Saved, Status, TaskRecord};
 use karman_types::{NodeId, TaskError, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct TaskStatus {
     pub guarantee: Guarantee,
     /// How far it is.
     pub state: TaskState,
-    /// Where it runs, or who has it now.
+    /// Where it runs, or who has it now; its owner, where that is another node than the one that is asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeId>,
     /// Why it failed.
@@ -52,6 +52,18 @@ pub enum TaskState {
 }
 
 impl TaskStatus {
+    /// A task as the keepers know it: it runs once an attempt was started, wherever that is now.
+    pub(super) fn of_kept(Kept { owner, record, .. }: &Kept) -> Self {
+        let status = match &record.state {
+            Saved::Ended { outcome, .. } => Status::Ended(outcome),
+            Saved::Forgotten { .. } => Status::Forgotten,
+            Saved::Moved { to, .. } | Saved::Moving { to, .. } => Status::Moved(*to),
+            Saved::Open(_) if record.attempts > 0 => Status::Running(vec![*owner]),
+            Saved::Open(_) => Status::Waiting,
+        };
+        Self::of(record, status)
+    }
+
     pub(super) fn of(record: &TaskRecord, status: Status<'_>) -> Self {
         let (state, nodes, error) = match status {
             Status::Saving => (TaskState::Saving, Vec::new(), None),

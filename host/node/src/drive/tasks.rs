@@ -2,15 +2,15 @@
 
 use super::attempt;
 use super::disk::Disk;
-use super::status::{TaskState, TaskStatus};
+use super::keepers::Keepers;
 use crate::plugins::Plugins;
 use crate::runtime::Runtime;
 use crate::services::store_error;
 use futures::FutureExt;
 use karman_mesh::Mesh;
 use karman_tasks::{
-    Action, AttemptId, Event, Handover, Instant, Limits, Machine, Outcome, Provider, Reading, SaveError,
-    Status, Submission, Ticket, UnixMs,
+    Action, AttemptId, Event, Guarantee, Handover, Instant, Limits, Machine, Provider, Reading, SaveError,
+    Submission, Ticket, UnixMs,
 };
 use karman_types::{NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
@@ -39,7 +39,8 @@ pub(crate) struct Inner {
     pub(super) runtime: Runtime,
     pub(super) plugins: Arc<Plugins>,
     pub(super) mesh: OnceLock<Mesh>,
-    machine: Mutex<Machine>,
+    pub(super) keepers: Keepers,
+    pub(super) machine: Mutex<Machine>,
     /// Attempts of other nodes that run here.
     pub(super) provider: Mutex<Provider>,
     /// Attempts of this node, wherever they run.
@@ -55,7 +56,8 @@ pub(crate) struct Inner {
     threads: Handle,
     started: std::time::Instant,
     wake: Arc<Notify>,
-    ended: Notify,
+    /// A task has ended, or has another owner.
+    pub(super) ended: Notify,
     drained: Notify,
 }
 
@@ -77,6 +79,7 @@ impl Tasks {
             running: Mutex::default(),
             providers: Mutex::default(),
             asked: Mutex::default(),
+            keepers: Keepers::new(&runtime, &store, inner.clone()),
             disk: Disk::start(store, inner.clone()),
             mesh: OnceLock::new(),
             key_retention,
@@ -95,7 +98,8 @@ impl Tasks {
     /// From now on nodes of the mesh run tasks too.
     pub(crate) fn join(&self, mesh: Mesh) {
         tokio::spawn(notice_arrivals(Arc::downgrade(&self.0), mesh.arrivals()));
-        let _ = self.0.mesh.set(mesh);
+        let _ = self.0.mesh.set(mesh.clone());
+        self.0.keepers.join(mesh);
         self.providers_changed();
     }
 
@@ -104,7 +108,7 @@ impl Tasks {
         self.0.feed(Event::ProvidersChanged);
     }
 
-    /// Accepts a task, and answers its id once it is on the disk. The id of an earlier one, when it came under the same key.
+    /// Accepts a task, and answers its id once it is on the disk or with the keepers. The id of an earlier one, when it came under the same key.
     ///
     /// # Errors
     /// When it is not accepted: see [`karman_tasks::SubmitError`].
@@ -132,74 +136,6 @@ impl Tasks {
             .unwrap_or_else(|_| Err(TaskError::unavailable("the node is shutting down")))
     }
 
-    /// Every task that this node holds, the oldest first.
-    pub(crate) fn list(&self) -> Vec<TaskStatus> {
-        let machine = self.0.machine.lock();
-        let tasks = machine.tasks();
-        tasks
-            .filter_map(|record| Some(TaskStatus::of(record, machine.status(record.task)?)))
-            .collect()
-    }
-
-    /// How far a task is.
-    ///
-    /// # Errors
-    /// `unavailable` when this node does not know it.
-    pub(crate) fn status(&self, task: TaskId) -> Result<TaskStatus, TaskError> {
-        let machine = self.0.machine.lock();
-        let status = machine
-            .record(task)
-            .and_then(|record| Some(TaskStatus::of(record, machine.status(task)?)));
-        status.ok_or_else(|| unknown(task))
-    }
-
-    /// How a task ended, if it ends within this time; nothing when it has not.
-    ///
-    /// # Errors
-    /// `unavailable` when this node does not know it, or does not have its result any more.
-    pub(crate) async fn outcome(&self, task: TaskId, wait: Duration) -> Result<Option<Outcome>, TaskError> {
-        let until = tokio::time::Instant::now() + wait;
-        loop {
-            let mut ended = std::pin::pin!(self.0.ended.notified());
-            ended.as_mut().enable();
-            match self.0.machine.lock().status(task) {
-                None => return Err(unknown(task)),
-                Some(Status::Ended(outcome)) => return Ok(Some(outcome.clone())),
-                Some(Status::Forgotten) => {
-                    return Err(TaskError::unavailable(format!(
-                        "task {task} has ended, and its result is kept no longer"
-                    )));
-                }
-                Some(Status::Moved(to)) => {
-                    return Err(TaskError::unavailable(format!(
-                        "task {task} was handed over to node {}",
-                        to.short()
-                    ))
-                    .with_hint("ask that node"));
-                }
-                Some(_) => {}
-            }
-            if tokio::time::timeout_at(until, ended).await.is_err() {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Withdraws a task that has not ended; forgets the result of one that has.
-    ///
-    /// # Errors
-    /// `unavailable` when this node does not know it.
-    pub(crate) fn remove(&self, task: TaskId) -> Result<TaskStatus, TaskError> {
-        let before = self.status(task)?;
-        self.0.feed(match before.state {
-            TaskState::Done | TaskState::Failed | TaskState::Expired | TaskState::Cancelled => {
-                Event::Fetched { task }
-            }
-            _ => Event::Cancel { asked: task },
-        });
-        self.status(task)
-    }
-
     /// Takes nothing new, lets what runs end, hands what waits over to the heirs, and answers when that is done.
     pub(crate) async fn drain(&self, heirs: Vec<NodeId>) {
         let mut drained = std::pin::pin!(self.0.drained.notified());
@@ -214,14 +150,14 @@ impl Tasks {
         self.0.provider.lock().draining()
     }
 
+    /// The keepers of kept tasks.
+    pub(crate) fn keepers(&self) -> &Keepers {
+        &self.0.keepers
+    }
+
     pub(super) fn inner(&self) -> &Arc<Inner> {
         &self.0
     }
-}
-
-fn unknown(task: TaskId) -> TaskError {
-    TaskError::unavailable(format!("this node does not know task {task}"))
-        .with_hint("`karman task list` shows what it holds; other nodes hold others")
 }
 
 impl Inner {
@@ -233,6 +169,15 @@ impl Inner {
     pub(super) fn wall(&self) -> Option<UnixMs> {
         let reading = reading(&self.runtime).ok()?;
         reading.trusted.then_some(reading.wall)
+    }
+
+    /// How many kept tasks it holds.
+    pub(super) fn kept(&self) -> u64 {
+        let machine = self.machine.lock();
+        let kept = machine
+            .tasks()
+            .filter(|record| record.guarantee == Guarantee::Kept);
+        kept.count() as u64
     }
 
     /// Tells the machine what happened, and does what it then wants.
@@ -276,10 +221,7 @@ impl Inner {
                 let run = self.threads.spawn(async move {
                     // A panic in the host is as good as a lost connection: the attempt may not stand as running for ever.
                     let ran = AssertUnwindSafe(attempt::run(&tasks, provider, *call)).catch_unwind();
-                    let event = match ran.await {
-                        Ok(answer) => Event::Answered { attempt, answer },
-                        Err(_) => Event::AttemptLost { attempt },
-                    };
+                    let event = ran.await.unwrap_or(Event::AttemptLost { attempt });
                     tasks.running.lock().remove(&attempt);
                     tasks.feed(event);
                 });
@@ -307,8 +249,16 @@ impl Inner {
                     },
                 }
             }),
-            // Kept tasks are refused while there are no keepers, and direct ones are not handed to the machine.
-            Action::Propose { .. } | Action::Disowned { .. } | Action::Answer { .. } => {
+            Action::Propose { ticket, entry } => self.spawn(move |tasks| async move {
+                match tasks.keepers.propose(entry).await {
+                    Ok(()) => Event::Saved { ticket },
+                    Err(error) => Event::Unsaved { ticket, error },
+                }
+            }),
+            // Who waits for it asks the keepers from now on.
+            Action::Disowned { .. } => self.ended.notify_waiters(),
+            // Direct tasks are not handed to the machine.
+            Action::Answer { .. } => {
                 tracing::error!(
                     ?action,
                     "the machine of tasks wants what this node never asked it for"

@@ -2,7 +2,8 @@
 
 use super::answer::Refusal;
 use crate::drive::{
-    BundleStatus, DeployedOn, Diagnosis, NodeOffer, PeerStatus, Pinged, Sent, UndeployedOn, mesh_of,
+    BundleStatus, DeployedOn, Diagnosis, KeepersStatus, NodeOffer, PeerStatus, Pinged, Sent, UndeployedOn,
+    mesh_of,
 };
 use crate::node::Node;
 use crate::plugins::DeployOptions;
@@ -22,6 +23,7 @@ pub(crate) fn router() -> Router<Node> {
         .route("/mesh/offers", get(offers))
         .route("/mesh/addresses", get(addresses))
         .route("/mesh/diagnosis", get(diagnosis))
+        .route("/mesh/keepers", get(keepers).post(name_keepers))
         .route("/mesh/ping/{node}", get(ping))
         .route("/mesh/revoked/{node}", post(revoke))
         .route("/mesh/plugins/{name}", post(deploy).delete(undeploy))
@@ -44,6 +46,23 @@ async fn addresses(State(node): State<Node>) -> Result<Json<Vec<String>>, Refusa
 
 async fn diagnosis(State(node): State<Node>) -> Result<Json<Vec<Diagnosis>>, Refusal> {
     Ok(Json(node.diagnose().await?))
+}
+
+async fn keepers(State(node): State<Node>) -> Result<Json<KeepersStatus>, Refusal> {
+    Ok(Json(node.tasks().keepers().status().await?))
+}
+
+async fn name_keepers(
+    State(node): State<Node>,
+    Json(named): Json<Vec<String>>,
+) -> Result<Json<KeepersStatus>, Refusal> {
+    let here = node.runtime().id();
+    let ids = named.iter().map(|text| match here.to_string().starts_with(text) {
+        true => Ok(here),
+        false => read(&node, text),
+    });
+    let ids: Vec<NodeId> = ids.collect::<Result<_, _>>()?;
+    Ok(Json(node.name_keepers(&ids).await?))
 }
 
 async fn ping(State(node): State<Node>, Path(id): Path<String>) -> Result<Json<Pinged>, Refusal> {

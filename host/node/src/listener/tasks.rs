@@ -37,12 +37,12 @@ async fn list(State(node): State<Node>) -> Json<Vec<TaskStatus>> {
 }
 
 async fn status(State(node): State<Node>, Path(task): Path<String>) -> Result<Json<TaskStatus>, Refusal> {
-    Ok(Json(node.tasks().status(read(&task)?)?))
+    Ok(Json(node.tasks().status(read(&task)?).await?))
 }
 
 /// Withdraws a task that has not ended; forgets the result of one that has.
 async fn remove(State(node): State<Node>, Path(task): Path<String>) -> Result<Json<TaskStatus>, Refusal> {
-    Ok(Json(node.tasks().remove(read(&task)?)?))
+    Ok(Json(node.tasks().remove(read(&task)?).await?))
 }
 
 #[derive(Deserialize)]
@@ -65,7 +65,7 @@ async fn result(
     };
     Ok(match node.tasks().outcome(task, wait).await? {
         Some(outcome) => response_of(outcome.into_result()?, &Ran::default()),
-        None => (StatusCode::ACCEPTED, Json(node.tasks().status(task)?)).into_response(),
+        None => (StatusCode::ACCEPTED, Json(node.tasks().status(task).await?)).into_response(),
     })
 }
 

@@ -7,12 +7,15 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::keyvalue::{Buckets, KeyPage};
+use karman_mesh::membership::{Member, Right};
 use karman_mesh::{CallHead, Mesh, PeerId};
 use karman_tasks::{Batch, Operation, Read};
 use karman_types::{ErrorKind, NodeId, TaskError};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// What one attempt may write: it is held in memory and travels in one piece.
 const MOST_BYTES: usize = 16 << 20;
@@ -21,15 +24,23 @@ const MOST_KEYS: usize = 10_000;
 /// Keys in one page of a listing.
 const PAGE: usize = 256;
 
+/// A home that does not answer for this long is away.
+const SILENCE: Duration = Duration::from_secs(5);
+
+fn silent() -> TaskError {
+    TaskError::unavailable("the node that has the buckets does not answer")
+}
+
 /// Where the buckets of an attempt are.
 #[derive(Clone)]
 pub(crate) enum Origin {
     /// On this node.
     Here(Home),
-    /// On the node that owns the task.
+    /// On another node: the one that owns the task, or the one that accepted it.
     There {
         mesh: Mesh,
-        owner: PeerId,
+        /// Nothing where it is not known how to reach it.
+        home: Option<PeerId>,
         /// What the attempt came with: each read is asked in its name.
         head: Box<CallHead>,
     },
@@ -38,6 +49,8 @@ pub(crate) enum Origin {
 /// The buckets of one attempt.
 pub(crate) struct Effects {
     origin: Origin,
+    /// Who asked for the attempt, where the buckets are not its own: it learns only what it may read itself.
+    asker: Option<Arc<Member>>,
     noted: Arc<Mutex<Noted>>,
 }
 
@@ -49,17 +62,41 @@ struct Noted {
     /// Nothing in the place of a value deletes it.
     writes: BTreeMap<Place, Option<Bytes>>,
     bytes: usize,
+    /// Questions to the home that are not answered yet.
+    asked: usize,
+    /// Why the home could not be asked.
+    away: Option<TaskError>,
 }
 
 impl Effects {
-    pub(crate) fn new(origin: Origin) -> Arc<Self> {
+    pub(crate) fn new(origin: Origin, asker: Option<Arc<Member>>) -> Arc<Self> {
         Arc::new(Self {
             origin,
+            asker,
             noted: Arc::default(),
         })
     }
 
-    /// What the attempt would write, if anything, for the buckets of this node.
+    /// Why the home could not be asked, if it could not: whatever the attempt made of that is worth nothing. The same where the
+    /// attempt ended, at its limit of time, while it waited for an answer.
+    pub(crate) fn away(&self) -> Option<TaskError> {
+        let mut noted = self.noted.lock();
+        let waits = noted.asked > 0;
+        noted.away.take().or_else(|| waits.then(silent))
+    }
+
+    fn may_read(&self, bucket: &str) -> Result<(), TaskError> {
+        let Some(asker) = &self.asker else { return Ok(()) };
+        let right = bucket.parse().map(Right::BucketRead);
+        match right.is_ok_and(|right| asker.rights.allows(&right)) {
+            true => Ok(()),
+            false => Err(TaskError::denied(format!(
+                "the node that owns the task has no right `bucket-read:{bucket}`"
+            ))),
+        }
+    }
+
+    /// What the attempt would write, if anything, for the buckets of this home.
     pub(crate) fn batch(&self, home: NodeId) -> Option<Batch> {
         let Noted { reads, writes, .. } = std::mem::take(&mut *self.noted.lock());
         if writes.is_empty() {
@@ -125,15 +162,16 @@ impl Origin {
                 })
                 .await
             }
-            Self::There { mesh, owner, head } => {
+            Self::There { mesh, home, head } => {
+                let away = || TaskError::unavailable("the node that has the buckets is not in reach");
+                let home = home.ok_or_else(away)?;
                 let head = CallHead {
                     ask: karman_mesh::Ask::ReadBucket,
                     name: bucket.to_string(),
                     ..*head
                 };
-                let (found, _) = mesh
-                    .call(owner, head, Bytes::copy_from_slice(key.as_bytes()))
-                    .await?;
+                let asked = mesh.call(home, head, Bytes::copy_from_slice(key.as_bytes()));
+                let (found, _) = timeout(SILENCE, asked).await.unwrap_or_else(|_| Err(silent()))?;
                 let version = found
                     .metadata
                     .first()
@@ -174,14 +212,29 @@ async fn look(
     if let Some(own) = noted.lock().writes.get(&place) {
         return Ok(own.clone());
     }
-    let (version, value) = origin.read(bucket, key).await?;
-    noted.lock().read(place, version)?;
+    noted.lock().asked += 1;
+    let read = origin.read(bucket, key).await;
+    let mut noted = noted.lock();
+    noted.asked -= 1;
+    if let Err(error) = &read
+        && error.kind == ErrorKind::Unavailable
+    {
+        noted.away = Some(error.clone());
+    }
+    let (version, value) = read?;
+    noted.read(place, version)?;
     Ok(value)
 }
 
 impl Buckets for Effects {
     fn get(&self, bucket: Arc<str>, key: String) -> BoxFuture<'static, Result<Option<Bytes>, TaskError>> {
-        look(self.origin.clone(), self.noted.clone(), bucket, key.into()).boxed()
+        let (origin, noted) = (self.origin.clone(), self.noted.clone());
+        let may = self.may_read(&bucket);
+        async move {
+            may?;
+            look(origin, noted, bucket, key.into()).await
+        }
+        .boxed()
     }
 
     fn set(
@@ -212,7 +265,9 @@ impl Buckets for Effects {
     /// Listings show the attempt's own writes, on their last page. They are not checked again when the batch is applied.
     fn keys(&self, bucket: Arc<str>, cursor: Option<u64>) -> BoxFuture<'static, Result<KeyPage, TaskError>> {
         let (origin, noted) = (self.origin.clone(), self.noted.clone());
+        let may = self.may_read(&bucket);
         async move {
+            may?;
             let (mut keys, next) = origin.keys(bucket.clone(), cursor).await?;
             let noted = noted.lock();
             let own = |key: &str| noted.writes.get(&(bucket.clone(), key.into()));
@@ -234,7 +289,9 @@ impl Buckets for Effects {
         delta: u64,
     ) -> BoxFuture<'static, Result<u64, TaskError>> {
         let (origin, noted) = (self.origin.clone(), self.noted.clone());
+        let may = self.may_read(&bucket);
         async move {
+            may?;
             let key: Arc<str> = key.into();
             let before = look(origin, noted.clone(), bucket.clone(), key.clone()).await?;
             let sum =

@@ -21,6 +21,8 @@ pub(crate) struct Checks {
     /// The newest epoch that the home has met.
     met: BTreeMap<TaskId, Epoch>,
     applied: BTreeSet<Arc<str>>,
+    /// Tasks that their callers have withdrawn.
+    withdrawn: BTreeSet<TaskId>,
 }
 
 impl Checks {
@@ -42,6 +44,23 @@ impl Checks {
         assert!(durable, "{task} was acknowledged before it was durable");
         assert!(!self.direct.contains(&task), "{task} is direct");
         self.acknowledged.insert(task);
+    }
+
+    pub(crate) fn withdrawn(&mut self, task: TaskId) {
+        self.withdrawn.insert(task);
+    }
+
+    /// What was acknowledged, somewhere, has ended by now, and not because somebody else took it back.
+    pub(crate) fn kept_their_word(&self) {
+        for task in &self.acknowledged {
+            match self.outcomes.get(task) {
+                None => panic!("{task} was acknowledged and has no outcome"),
+                Some(Outcome::Cancelled) => {
+                    assert!(self.withdrawn.contains(task), "{task} was withdrawn by nobody");
+                }
+                Some(_) => {}
+            }
+        }
     }
 
     /// A caller gets one answer.
@@ -84,6 +103,7 @@ impl Checks {
                 );
             }
             Entry::Dispatch { task, epoch, .. }
+            | Entry::Withdraw { task, epoch }
             | Entry::End { task, epoch, .. }
             | Entry::Trim { task, epoch }
             | Entry::Forget { task, epoch } => {

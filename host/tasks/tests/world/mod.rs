@@ -220,9 +220,13 @@ impl World {
                 self.post(pause, Message::Restart(n));
             }
             7 => {
-                let known: Vec<_> = self.checks.known().collect();
-                if let Some(asked) = self.rng.choice(known) {
-                    self.event(n, Event::Cancel { asked });
+                // Of those that came last, some have not ended yet.
+                let mut known: Vec<_> = self.checks.known().collect();
+                known.sort();
+                let last = known.iter().rev().take(4).copied();
+                if let Some(asked) = self.rng.choice(last.collect::<Vec<_>>()) {
+                    self.checks.withdrawn(asked);
+                    (0..NODES).for_each(|n| self.event(n, Event::Cancel { asked }));
                 }
             }
             8 => self.event(n, Event::Clock(doubt())),

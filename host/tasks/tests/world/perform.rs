@@ -150,6 +150,10 @@ impl World {
             Ok(Begin::Running) => {}
             Ok(Begin::Run) => {
                 let time = self.rng.u64(5..500);
+                if self.faulty && self.rng.u8(..20) == 0 {
+                    self.providers[p].1.finish(attempt);
+                    return self.post(time, event(Event::HomeAway { attempt }));
+                }
                 let answer = self.work(&call);
                 self.post(time, Message::Finish(n, p, attempt, answer));
                 // Nobody waits for ever, not even for an answer that was lost.

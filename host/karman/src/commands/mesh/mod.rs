@@ -4,6 +4,7 @@ mod bundles;
 mod contacts;
 mod init;
 mod invite;
+mod keepers;
 mod offers;
 mod peers;
 mod ping;
@@ -38,6 +39,11 @@ enum Verb {
     /// What the nodes in reach offer
     #[command(after_help = "Examples:\n  karman mesh offers\n  karman mesh offers --json")]
     Offers(offers::Offers),
+    /// Name the three nodes that keep tasks, or show how they are
+    #[command(
+        after_help = "Examples:\n  karman mesh keepers 9c01d2e7 41f0a8b3 d7752e10\n  karman mesh keepers --json"
+    )]
+    Keepers(keepers::Keepers),
     /// Reach a node, and say by which path
     #[command(after_help = "Examples:\n  karman mesh ping 9c01d2e7\n  karman mesh ping 9c01d2e7 --json")]
     Ping(ping::Ping),
@@ -59,6 +65,7 @@ impl Mesh {
         match &self.verb {
             Verb::Init(verb) => verb.run(app),
             Verb::Invite(verb) => verb.run(app),
+            Verb::Keepers(verb) => verb.run(app),
             Verb::Peers(verb) => verb.run(app),
             Verb::Offers(verb) => verb.run(app),
             Verb::Ping(verb) => verb.run(app),

@@ -1,0 +1,152 @@
+//! Which nodes are the keepers, and how every node learns it: whoever meets tells the other what it knows.
+
+use super::Inner;
+use super::wire::{Message, send};
+use crate::services::store_error;
+use bytes::Bytes;
+use futures::future::join_all;
+use karman_mesh::membership::Charter;
+use karman_mesh::{Mesh, PeerId};
+use karman_tasks::Event;
+use karman_types::TaskError;
+use serde_bytes::ByteBuf;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+const RECORD: &str = "keepers";
+/// How long a neighbour may take to say which keepers it knows.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// When those are asked again that did not answer.
+const AGAIN: Duration = Duration::from_secs(2);
+
+impl Inner {
+    /// The charter that this node knows of.
+    pub(super) fn charter(&self) -> Option<Arc<Charter>> {
+        self.charter.borrow().clone()
+    }
+
+    /// Takes up what the node knew before it was last stopped.
+    pub(super) fn remember(&self, mesh: &Mesh) -> Result<(), TaskError> {
+        let store = self.runtime.home().store()?;
+        let known: Option<ByteBuf> = store.mesh().get(RECORD).map_err(store_error)?;
+        match known.map(|bytes| Charter::decode(&mesh.standing().mesh(), &bytes)) {
+            Some(Ok(charter)) => self.follow(charter),
+            // That of another mesh, to which the node belonged before.
+            Some(Err(error)) => {
+                tracing::info!(%error, "the keepers that this node knew are not of this mesh")
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn follow(&self, charter: Charter) {
+        self.charter.send_replace(Some(Arc::new(charter)));
+        if let Some(tasks) = self.tasks() {
+            // Whether a majority is there shows when it is asked.
+            tasks.feed(Event::Keepers {
+                total: Charter::KEEPERS as u32,
+                majority: true,
+            });
+        }
+    }
+
+    /// Takes a charter, if it is a later one than that which is known.
+    ///
+    /// # Errors
+    /// `invalid` when it is not signed by who may; what the disk refused.
+    pub(super) fn adopt(&self, bytes: &[u8]) -> Result<(), TaskError> {
+        let mesh = self.mesh()?;
+        let charter = Charter::decode(&mesh.standing().mesh(), bytes)
+            .map_err(|error| TaskError::new(error.kind(), error.to_string()))?;
+        let _one_at_a_time = self.adopting.lock();
+        if self
+            .charter()
+            .is_some_and(|known| known.number() >= charter.number())
+        {
+            return Ok(());
+        }
+        let store = self.runtime.home().store()?;
+        let kept = store.mesh().put(RECORD, &ByteBuf::from(bytes));
+        kept.map_err(store_error)?;
+        tracing::info!(number = charter.number(), "the mesh has keepers");
+        self.follow(charter);
+        Ok(())
+    }
+
+    /// Takes what the other side knows, and answers what it does not know.
+    ///
+    /// # Errors
+    /// Those of [`Self::adopt`].
+    pub(super) fn compare(&self, theirs: Option<&[u8]>) -> Result<Option<Bytes>, TaskError> {
+        if let Some(theirs) = theirs {
+            self.adopt(theirs)?;
+        }
+        let ours = self.charter().map(|charter| Bytes::from(charter.encode()));
+        Ok(ours.filter(|ours| theirs != Some(&**ours)))
+    }
+}
+
+/// Compares with every neighbour: when one comes, and when something new is known.
+pub(super) async fn spread(keepers: Weak<Inner>) {
+    let Some((mut arrivals, mut charters)) = keepers.upgrade().and_then(|inner| {
+        let arrivals = inner.mesh().ok()?.arrivals();
+        Some((arrivals, inner.charter.subscribe()))
+    }) else {
+        return;
+    };
+    let mut told: HashMap<PeerId, u64> = HashMap::new();
+    loop {
+        let Some(inner) = keepers.upgrade() else { return };
+        let Ok(mesh) = inner.mesh() else { return };
+        let connected: Vec<PeerId> = mesh
+            .peers()
+            .into_iter()
+            .filter(|peer| peer.path.is_some())
+            .map(|peer| peer.id)
+            .collect();
+        told.retain(|peer, _| connected.contains(peer));
+        let number = inner.charter().map_or(0, |charter| charter.number());
+        let news = connected.iter().filter(|peer| told.get(peer) != Some(&number));
+        let compared = join_all(news.map(|peer| inner.tell(*peer))).await;
+        let silent = compared.iter().any(Option::is_none);
+        told.extend(compared.into_iter().flatten().map(|peer| (peer, number)));
+        drop(inner);
+        let wait = async {
+            tokio::select! {
+                changed = arrivals.changed() => changed.is_ok(),
+                changed = charters.changed() => changed.is_ok(),
+            }
+        };
+        let gone = match silent {
+            true => tokio::time::timeout(AGAIN, wait).await == Ok(false),
+            false => !wait.await,
+        };
+        if gone {
+            return;
+        }
+    }
+}
+
+impl Inner {
+    /// Compares with a neighbour, which is answered if it was there.
+    async fn tell(&self, peer: PeerId) -> Option<PeerId> {
+        let ours = self.charter().map(|charter| Bytes::from(charter.encode()));
+        let message = Message::Charter(ours);
+        let mesh = self.mesh().ok()?;
+        let asked = tokio::time::timeout(PATIENCE, send::<Option<Bytes>>(mesh, peer, &message)).await;
+        match asked.ok()? {
+            Ok(None) => Some(peer),
+            Ok(Some(theirs)) => {
+                let adopted = self.adopt(&theirs);
+                let _ = adopted.inspect_err(|error| tracing::warn!(%peer, %error, "a charter"));
+                Some(peer)
+            }
+            Err(error) => {
+                tracing::debug!(%peer, %error, "which keepers it knows is not known");
+                None
+            }
+        }
+    }
+}

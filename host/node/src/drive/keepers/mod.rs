@@ -1,0 +1,130 @@
+//! The keepers of kept tasks: three nodes that agree, by a consensus library (openraft), on which tasks are kept, who owns each
+//! and how it ended. What they agree on is [`karman_tasks::KeptState`], pure; here it is driven.
+//!
+//! | file | what |
+//! |---|---|
+//! | `charter` | which nodes are the keepers: signed where the mesh was made, told from node to node |
+//! | `ask`, `serve`, `wire` | what any node asks the keepers, and what they answer |
+//! | `tend` | what goes on by itself: taking and leaving the seat, signs of life, taking over from the lost |
+//! | `seat`, `write` | a keeper at work |
+//! | `group`, `log`, `replica`, `network` | the library's view of ours: names, disk, state, messages |
+//! | `status` | what the operator sees and orders |
+
+mod ask;
+mod charter;
+mod group;
+mod limits;
+mod log;
+mod network;
+mod replica;
+mod seat;
+mod serve;
+mod status;
+mod tend;
+mod wire;
+mod write;
+
+pub use limits::KeepersConfig;
+pub use status::{KeeperStatus, KeepersStatus};
+
+use self::ask::no_majority;
+use self::group::Key;
+use self::seat::Seat;
+use crate::drive::tasks;
+use crate::runtime::Runtime;
+use karman_mesh::Mesh;
+use karman_mesh::membership::Charter;
+use karman_store::Store;
+use karman_tasks::Effect;
+use karman_types::TaskError;
+use parking_lot::{Mutex, RwLock};
+use std::sync::{Arc, OnceLock, Weak};
+use tokio::sync::{mpsc, watch};
+
+/// The way to the keepers, for this node; and its own seat among them, where it has one.
+pub(crate) struct Inner {
+    runtime: Runtime,
+    limits: KeepersConfig,
+    me: Key,
+    charter: watch::Sender<Option<Arc<Charter>>>,
+    adopting: Mutex<()>,
+    /// The keeper that answered last.
+    answered: Mutex<Option<Key>>,
+    seat: RwLock<Option<Arc<Seat>>>,
+    effects: mpsc::UnboundedSender<Effect>,
+    mesh: OnceLock<Mesh>,
+    tasks: Weak<tasks::Inner>,
+}
+
+/// The way to the keepers. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Keepers(Arc<Inner>);
+
+impl std::ops::Deref for Keepers {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Keepers {
+    /// None are known yet.
+    pub(crate) fn new(runtime: &Runtime, store: &Store, tasks: Weak<tasks::Inner>) -> Self {
+        let (effects, done) = mpsc::unbounded_channel();
+        tokio::spawn(tend::tell(tasks.clone(), done));
+        Self(Arc::new(Inner {
+            limits: runtime.config().keepers.clone(),
+            me: Key(store.node_key().public()),
+            runtime: runtime.clone(),
+            charter: watch::Sender::new(None),
+            adopting: Mutex::default(),
+            answered: Mutex::default(),
+            seat: RwLock::default(),
+            effects,
+            mesh: OnceLock::new(),
+            tasks,
+        }))
+    }
+
+    /// From now on keepers can be found, and this node can be one.
+    pub(crate) fn join(&self, mesh: Mesh) {
+        let inner = || Arc::downgrade(&self.0);
+        if let Err(error) = self.remember(&mesh) {
+            tracing::error!(%error, "the keepers that this node knew");
+        }
+        let _ = self.0.mesh.set(mesh);
+        tokio::spawn(charter::spread(inner()));
+        tokio::spawn(tend::sit(inner()));
+        tokio::spawn(tend::claim(inner()));
+        tokio::spawn(tend::take_over(inner()));
+    }
+}
+
+impl Inner {
+    /// Whether the mesh has keepers, as far as this node knows.
+    pub(crate) fn known(&self) -> bool {
+        self.charter.borrow().is_some()
+    }
+
+    /// The longest message that a keeper takes.
+    pub(crate) fn most(&self, snapshot: bool) -> u64 {
+        match snapshot {
+            true => self.limits.snapshot(),
+            false => self.limits.frame(),
+        }
+    }
+
+    fn mesh(&self) -> Result<&Mesh, TaskError> {
+        let alone = || TaskError::unavailable("this node belongs to no mesh");
+        self.mesh.get().ok_or_else(alone)
+    }
+
+    fn tasks(&self) -> Option<Arc<tasks::Inner>> {
+        self.tasks.upgrade()
+    }
+
+    fn seat(&self) -> Result<Arc<Seat>, TaskError> {
+        self.seat.read().clone().ok_or_else(no_majority)
+    }
+}

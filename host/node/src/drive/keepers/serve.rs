@@ -1,0 +1,268 @@
+//! What this node answers other nodes about kept tasks.
+
+use super::Inner;
+use super::ask::no_majority;
+use super::seat::Seat;
+use super::wire::{Answer, Appended, Installed, Message, Question, Voted, answer, send};
+use crate::drive::attempt::read;
+use karman_mesh::membership::{Member, Right};
+use karman_tasks::{Entry, Kept, KeptError, LimitReached, Saved, TaskRecord};
+use karman_types::{NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
+use openraft::Snapshot;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// The longest that an answer waits for the end of a task.
+const MOST_WAIT: Duration = Duration::from_secs(60);
+/// Bytes of records that are told at once, unless a single one has more.
+const TOGETHER: usize = 1 << 20;
+
+impl Inner {
+    /// Answers a message of a member.
+    ///
+    /// # Errors
+    /// `denied` when it may not ask this, `unavailable` when this node cannot answer it now.
+    pub(in crate::drive) async fn serve(
+        &self,
+        from: &Member,
+        body: &[u8],
+    ) -> Result<TaskResponse, TaskError> {
+        match read("message", body)? {
+            Message::Charter(theirs) => answer(&self.compare(theirs.as_deref())?),
+            Message::Remove(task) => answer(&self.remove(from, task)?),
+            Message::Question(None, question) => {
+                if let Some(refused) = refuse(from, &question) {
+                    return answer(&Answer::Written(Err(refused)));
+                }
+                answer(&self.question(from.node, question, false).await?)
+            }
+            Message::Question(Some(member), question) => {
+                self.seat_among(from)?;
+                answer(&self.question(member, question, true).await?)
+            }
+            Message::Append(entries) => {
+                let appended: Appended = self
+                    .seat_among(from)?
+                    .raft
+                    .append_entries(entries)
+                    .await
+                    .map_err(down)?;
+                answer(&appended)
+            }
+            Message::Vote(request) => {
+                let voted: Voted = self.seat_among(from)?.raft.vote(request).await.map_err(down)?;
+                answer(&voted)
+            }
+            Message::Snapshot(vote, meta, data) => {
+                let snapshot = Snapshot {
+                    meta,
+                    snapshot: Box::new(data),
+                };
+                let seat = self.seat_among(from)?;
+                let installed: Installed = seat
+                    .raft
+                    .install_full_snapshot(vote, snapshot)
+                    .await
+                    .map_err(down)?;
+                answer(&installed)
+            }
+        }
+    }
+
+    /// This node's seat, for a member that is a keeper too: now, before, or by what the log says.
+    fn seat_among(&self, from: &Member) -> Result<Arc<Seat>, TaskError> {
+        let seat = self.seat()?;
+        let named = self.charter().is_some_and(|charter| {
+            charter.keepers().contains(&from.key) || charter.former().contains(&from.key)
+        });
+        match named || seat.knows(&super::group::Key(from.key)) {
+            true => Ok(seat),
+            false => Err(TaskError::denied(format!(
+                "node {} is no keeper",
+                from.node.short()
+            ))),
+        }
+    }
+
+    /// Answers a question, here or by the leader.
+    ///
+    /// # Errors
+    /// `unavailable` when this node is no keeper or knows of no leader.
+    pub(super) async fn question(
+        &self,
+        asker: NodeId,
+        question: Question,
+        passed_on: bool,
+    ) -> Result<Answer, TaskError> {
+        let seat = self.seat()?;
+        if let Question::Report = question {
+            return Ok(Answer::Report(seat.report()));
+        }
+        if seat.leads() {
+            return self.lead(&seat, asker, question).await;
+        }
+        let leader = seat.leader().filter(|leader| *leader != seat.me && !passed_on);
+        let peer = leader.and_then(|leader| leader.peer()).ok_or_else(no_majority)?;
+        send(self.mesh()?, peer, &Message::Question(Some(asker), question)).await
+    }
+
+    async fn lead(&self, seat: &Seat, asker: NodeId, question: Question) -> Result<Answer, TaskError> {
+        seat.heard(asker);
+        match question {
+            Question::Propose(entry) => {
+                owns(seat, asker, &entry)?;
+                if let Err(limit) = self.room(seat, &entry) {
+                    return Ok(Answer::Written(Err(limit.into())));
+                }
+                Ok(Answer::Written(seat.writer.write(*entry).await?))
+            }
+            Question::Alive => {
+                seat.linearizable().await?;
+                let kept = seat.replica.kept();
+                let owned = kept.tasks().filter(|kept| kept.owner == asker);
+                Ok(Answer::Owns(owned.count() as u64))
+            }
+            Question::Owned(after) => {
+                seat.linearizable().await?;
+                Ok(Answer::Records(owned(seat, asker, after)))
+            }
+            Question::Find(task, wait) => {
+                seat.linearizable().await?;
+                let until = Instant::now() + Duration::from_millis(wait).min(MOST_WAIT);
+                Ok(Answer::Found(find(seat, task, until).await.map(Box::new)))
+            }
+            Question::Report => Ok(Answer::Report(seat.report())),
+        }
+    }
+
+    /// Whether the keepers have room for what the entry brings.
+    fn room(&self, seat: &Seat, entry: &Entry) -> Result<(), LimitReached> {
+        let reached = |name: &str, most: u64| {
+            Err(LimitReached {
+                name: format!("keepers.{name}"),
+                most,
+            })
+        };
+        let limits = &self.limits;
+        if entry.bytes() > limits.entry.0 {
+            return reached("entry", limits.entry.0);
+        }
+        if let Entry::Accept { .. } = entry {
+            let (tasks, bytes) = {
+                let kept = seat.replica.kept();
+                (kept.len(), kept.bytes() + entry.bytes())
+            };
+            if tasks >= limits.tasks {
+                return reached("tasks", limits.tasks as u64);
+            }
+            if bytes > limits.bytes.0 {
+                return reached("bytes", limits.bytes.0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Withdraws a task of this node, or forgets its result, for a member that may call it.
+    fn remove(&self, from: &Member, task: TaskId) -> Result<super::wire::Removed, TaskError> {
+        let tasks = self.tasks().ok_or_else(no_majority)?;
+        let status = tasks.known(task).ok_or_else(|| {
+            TaskError::unavailable(format!("this node does not own task {task}"))
+                .with_hint("try again in a while")
+        })?;
+        let right = status.name.parse().map(Right::Call);
+        if !right.is_ok_and(|right| from.rights.allows(&right)) {
+            return Err(TaskError::denied(format!(
+                "node {} has no right `call:{}`",
+                from.node.short(),
+                status.name
+            )));
+        }
+        tasks.remove(&status);
+        Ok(tasks.known(task).unwrap_or(status))
+    }
+}
+
+/// What a member may not propose, whoever leads: it makes nobody else an owner, and only of tasks that it may call.
+fn refuse(from: &Member, question: &Question) -> Option<KeptError> {
+    let Question::Propose(entry) = question else {
+        return None;
+    };
+    let may = |name: &str| {
+        let right = name.parse().map(Right::Call);
+        right.is_ok_and(|right| from.rights.allows(&right))
+    };
+    match &**entry {
+        Entry::Accept { owner, record } if *owner != from.node || !may(&record.name) => {
+            Some(KeptError::Denied(record.name.clone()))
+        }
+        Entry::Own { node, .. } if *node != from.node => Some(KeptError::Denied("own".into())),
+        _ => None,
+    }
+}
+
+/// Whether a node may speak for the owner of the task. An owner whose epoch is over may try: it is told so by the log.
+fn owns(seat: &Seat, asker: NodeId, entry: &Entry) -> Result<(), TaskError> {
+    let (task, epoch) = match entry {
+        Entry::Accept { .. } | Entry::Own { .. } => return Ok(()),
+        Entry::Withdraw { task, epoch }
+        | Entry::Dispatch { task, epoch, .. }
+        | Entry::End { task, epoch, .. }
+        | Entry::Trim { task, epoch }
+        | Entry::Forget { task, epoch } => (task, epoch),
+    };
+    let kept = seat.replica.kept();
+    let another = kept.get(*task).filter(|kept| kept.owner != asker);
+    match another.is_some_and(|kept| kept.record.epoch == *epoch) {
+        true => Err(TaskError::unavailable(format!("another node owns task {task}"))),
+        false => Ok(()),
+    }
+}
+
+fn owned(seat: &Seat, asker: NodeId, after: Option<TaskId>) -> Vec<TaskRecord> {
+    let kept = seat.replica.kept();
+    let mut records: Vec<TaskRecord> = Vec::new();
+    let mut bytes = 0;
+    let owned = kept.tasks().filter(|kept| kept.owner == asker);
+    for Kept { record, .. } in owned.filter(|kept| Some(kept.record.task) > after) {
+        bytes += record.weight() as usize + 512;
+        if bytes > TOGETHER && !records.is_empty() {
+            break;
+        }
+        records.push(record.clone());
+    }
+    records
+}
+
+/// The task, as soon as it has ended or the time is over. Once it has been read as it was when it was asked for, what is applied
+/// here is never earlier than that.
+async fn find(seat: &Seat, task: TaskId, until: Instant) -> Option<Kept> {
+    let mut applied = seat.replica.applied();
+    loop {
+        let found = seat.replica.kept().get(task).map(without_input);
+        let open = found
+            .as_ref()
+            .is_some_and(|kept| matches!(kept.record.state, Saved::Open(_)));
+        if !open || !matches!(timeout_at(until, applied.changed()).await, Ok(Ok(()))) {
+            return found;
+        }
+    }
+}
+
+fn without_input(kept: &Kept) -> Kept {
+    let state = match &kept.record.state {
+        Saved::Open(_) => Saved::Open(TaskRequest::default()),
+        state => state.clone(),
+    };
+    Kept {
+        record: TaskRecord {
+            state,
+            ..kept.record.clone()
+        },
+        ..*kept
+    }
+}
+
+fn down(error: impl std::fmt::Display) -> TaskError {
+    TaskError::unavailable(format!("the keepers' log: {error}"))
+}

@@ -1,0 +1,135 @@
+//! What is known of accepted tasks: by this node of its own, by the keepers of every kept one.
+
+use super::status::{TaskState, TaskStatus};
+use super::tasks::{Inner, Tasks};
+use karman_tasks::{Event, Kept, Outcome, Saved, Status};
+use karman_types::{TaskError, TaskId};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// How long one question to the keepers waits for the end of a task.
+const ONE_WAIT: Duration = Duration::from_secs(5);
+
+impl Tasks {
+    /// Every task that this node holds, the oldest first.
+    pub(crate) fn list(&self) -> Vec<TaskStatus> {
+        let machine = self.inner().machine.lock();
+        let tasks = machine.tasks();
+        tasks
+            .filter_map(|record| Some(TaskStatus::of(record, machine.status(record.task)?)))
+            .collect()
+    }
+
+    /// How far a task is.
+    ///
+    /// # Errors
+    /// `unavailable` when this node does not know it, and no keeper either.
+    pub(crate) async fn status(&self, task: TaskId) -> Result<TaskStatus, TaskError> {
+        match self.inner().known(task) {
+            Some(status) => Ok(status),
+            None => {
+                let kept = self.kept(task, Duration::ZERO).await?;
+                Ok(TaskStatus::of_kept(&kept.ok_or_else(|| unknown(task))?))
+            }
+        }
+    }
+
+    /// How a task ended, if it ends within this time; nothing when it has not.
+    ///
+    /// # Errors
+    /// `unavailable` when neither this node nor a keeper knows it, or its result is kept no longer.
+    pub(crate) async fn outcome(&self, task: TaskId, wait: Duration) -> Result<Option<Outcome>, TaskError> {
+        let until = Instant::now() + wait;
+        loop {
+            let mut ended = std::pin::pin!(self.inner().ended.notified());
+            ended.as_mut().enable();
+            match self.inner().machine.lock().status(task) {
+                None => break,
+                Some(Status::Ended(outcome)) => return Ok(Some(outcome.clone())),
+                Some(Status::Forgotten) => return Err(forgotten(task)),
+                Some(Status::Moved(to)) => {
+                    return Err(TaskError::unavailable(format!(
+                        "task {task} was handed over to node {}",
+                        to.short()
+                    ))
+                    .with_hint("ask that node"));
+                }
+                Some(_) => {}
+            }
+            if timeout_at(until, ended).await.is_err() {
+                return Ok(None);
+            }
+        }
+        self.kept_outcome(task, until).await
+    }
+
+    /// The same of a task that this node does not hold. While there is time, keepers that do not answer are asked again.
+    async fn kept_outcome(&self, task: TaskId, until: Instant) -> Result<Option<Outcome>, TaskError> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let found = match self.kept(task, left.min(ONE_WAIT)).await {
+                Ok(found) => found.ok_or_else(|| unknown(task))?,
+                Err(_) if !left.is_zero() => continue,
+                Err(error) => return Err(error),
+            };
+            match found.record.state {
+                Saved::Ended { outcome, .. } => return Ok(Some(outcome)),
+                Saved::Forgotten { .. } => return Err(forgotten(task)),
+                _ if left.is_zero() => return Ok(None),
+                _ => {}
+            }
+        }
+    }
+
+    /// Withdraws a task that has not ended; forgets the result of one that has.
+    ///
+    /// # Errors
+    /// `unavailable` when neither this node nor a keeper knows it, or its owner is not in reach.
+    pub(crate) async fn remove(&self, task: TaskId) -> Result<TaskStatus, TaskError> {
+        if let Some(before) = self.inner().known(task) {
+            self.inner().remove(&before);
+            return self.status(task).await;
+        }
+        let kept = self.kept(task, Duration::ZERO).await?;
+        let owner = kept.ok_or_else(|| unknown(task))?.owner;
+        self.keepers().remove_at(owner, task).await
+    }
+
+    /// The task, as the keepers know it, if the mesh has any.
+    async fn kept(&self, task: TaskId, wait: Duration) -> Result<Option<Kept>, TaskError> {
+        match self.keepers().known() {
+            true => self.keepers().find(task, wait).await,
+            false => Ok(None),
+        }
+    }
+}
+
+impl Inner {
+    /// How far a task is that this node holds.
+    pub(super) fn known(&self, task: TaskId) -> Option<TaskStatus> {
+        let machine = self.machine.lock();
+        let record = machine.record(task)?;
+        Some(TaskStatus::of(record, machine.status(task)?))
+    }
+
+    /// Withdraws a task of this node that has not ended; forgets the result of one that has.
+    pub(super) fn remove(self: &Arc<Self>, before: &TaskStatus) {
+        let task = before.task;
+        self.feed(match before.state {
+            TaskState::Done | TaskState::Failed | TaskState::Expired | TaskState::Cancelled => {
+                Event::Fetched { task }
+            }
+            _ => Event::Cancel { asked: task },
+        });
+    }
+}
+
+fn forgotten(task: TaskId) -> TaskError {
+    TaskError::unavailable(format!("task {task} has ended, and its result is kept no longer"))
+}
+
+fn unknown(task: TaskId) -> TaskError {
+    TaskError::unavailable(format!("this node does not know task {task}"))
+        .with_hint("`karman task list` shows what it holds; other nodes hold others")
+}
