@@ -8,6 +8,7 @@ use crate::drive::mesh_of;
 use crate::node::Node;
 use futures::future::join_all;
 use karman_mesh::GateError;
+use karman_mesh::membership::Charter;
 use karman_types::{NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -92,9 +93,7 @@ impl Inner {
     pub(crate) async fn name(&self, keys: &[[u8; 32]]) -> Result<(), TaskError> {
         let before = self.charter();
         if let Some(before) = &before
-            && !self
-                .in_place(&before.keepers().iter().copied().map(Key).collect())
-                .await
+            && !self.agree(before, self.limits.patience).await
         {
             return Err(
                 TaskError::unavailable("the keepers that were named before do not agree yet").with_hint(
@@ -108,18 +107,26 @@ impl Inner {
             error => TaskError::denied(error.to_string()),
         })?;
         self.adopt(&charter.encode())?;
+        match self.agree(&charter, UP).await {
+            true => Ok(()),
+            false => Err(TaskError::unavailable(
+                "the keepers are named, and do not agree yet: they go on trying",
+            )
+            .with_hint("`karman mesh keepers` shows who is there")),
+        }
+    }
+
+    /// Whether those whom the charter names decide, before this time is over.
+    async fn agree(&self, charter: &Charter, within: Duration) -> bool {
         let named: BTreeSet<Key> = charter.keepers().iter().copied().map(Key).collect();
-        let until = Instant::now() + UP;
+        let until = Instant::now() + within;
         while !self.in_place(&named).await {
             if Instant::now() >= until {
-                return Err(TaskError::unavailable(
-                    "the keepers are named, and do not agree yet: they go on trying",
-                )
-                .with_hint("`karman mesh keepers` shows who is there"));
+                return false;
             }
             sleep(PAUSE).await;
         }
-        Ok(())
+        true
     }
 }
 
