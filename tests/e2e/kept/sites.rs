@@ -112,6 +112,17 @@ impl Sites {
         }
     }
 
+    /// What each node thinks of the keepers, and what it said last.
+    pub(super) fn explain(&self) -> String {
+        let of = |site: &Site| {
+            let said = |path: &str| site.ask("GET", path, &[], b"").map(|answer| answer.text());
+            let (keepers, logs) = (said("/mesh/keepers"), said("/logs").unwrap_or_default());
+            let last = logs.char_indices().rev().nth(3_000).map_or(0, |(at, _)| at);
+            format!("{} {:?}\n{keepers:?}\n{}\n", site.id, site.place, &logs[last..])
+        };
+        self.sites.iter().map(of).collect()
+    }
+
     pub(super) fn name_keepers(&self) -> Ran {
         let ids: Vec<&str> = self.sites[..3].iter().map(|site| site.id.as_str()).collect();
         let ran = self[0].home.run([&["mesh", "keepers"], &ids[..]].concat()).ok();

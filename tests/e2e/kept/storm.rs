@@ -162,7 +162,11 @@ fn hand_in(sites: &Sites, rng: &mut fastrand::Rng, keys: &[String], at: &[usize]
                         if let Some(task) = sites[at[rng.usize(..at.len())]].accept(key, sleep) {
                             return (key.clone(), task);
                         }
-                        assert!(started.elapsed() < PATIENCE, "{key} is not accepted");
+                        assert!(
+                            started.elapsed() < PATIENCE,
+                            "{key} is not accepted: {}",
+                            sites.explain()
+                        );
                     }
                 })
             })

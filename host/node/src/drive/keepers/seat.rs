@@ -57,7 +57,7 @@ impl Seat {
         let signs = Mutex::new((None, Signs::new(limits.takeover)));
         Ok(Self {
             me,
-            writer: Writer::start(raft.clone()),
+            writer: Writer::start(raft.clone(), limits.turn()),
             raft,
             replica,
             signs,

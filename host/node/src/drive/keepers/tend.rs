@@ -143,14 +143,19 @@ impl Inner {
 
 /// Where this node leads the keepers, it takes over what owners have left that are lost.
 pub(super) async fn take_over(keepers: Weak<Inner>) {
+    let mut told = Vec::new();
     loop {
         let Some(inner) = keepers.upgrade() else { return };
         if let (Ok(seat), Some(tasks)) = (inner.seat(), inner.tasks()) {
-            for owner in seat.lost() {
-                let left = seat.replica.kept().owned_by(owner);
-                tracing::warn!(owner = %owner.short(), tasks = left.len(), "an owner of kept tasks is lost");
+            let lost = seat.lost();
+            for owner in &lost {
+                let left = seat.replica.kept().owned_by(*owner);
+                if !told.contains(owner) {
+                    tracing::warn!(owner = %owner.short(), tasks = left.len(), "an owner of kept tasks is lost");
+                }
                 tasks.feed(Event::Orphaned(left));
             }
+            told = lost;
         }
         let pulse = inner.limits.pulse();
         drop(inner);

@@ -3,7 +3,9 @@
 use super::group::Raft;
 use karman_tasks::{Effect, Entry, KeptError};
 use karman_types::TaskError;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 /// Entries that wait to be written.
 const WAITING: usize = 4096;
@@ -19,9 +21,10 @@ pub(super) type Written = Result<Result<Effect, KeptError>, TaskError>;
 pub(super) struct Writer(mpsc::Sender<Waiting>);
 
 impl Writer {
-    pub(super) fn start(raft: Raft) -> Self {
+    /// What a majority does not have after this time is given up, for whoever asked to ask again.
+    pub(super) fn start(raft: Raft, patience: Duration) -> Self {
         let (send, waiting) = mpsc::channel(WAITING);
-        tokio::spawn(write(raft, waiting));
+        tokio::spawn(write(raft, patience, waiting));
         Self(send)
     }
 
@@ -37,7 +40,7 @@ impl Writer {
     }
 }
 
-async fn write(raft: Raft, mut waiting: mpsc::Receiver<Waiting>) {
+async fn write(raft: Raft, patience: Duration, mut waiting: mpsc::Receiver<Waiting>) {
     let mut next = None;
     loop {
         let first = match next.take() {
@@ -65,18 +68,22 @@ async fn write(raft: Raft, mut waiting: mpsc::Receiver<Waiting>) {
         if entries.is_empty() {
             continue;
         }
-        match raft.client_write(entries).await {
-            Ok(written) => {
+        // An answer may never come: when this keeper has lost the lead meanwhile and has learnt the rest from a snapshot, nobody tells
+        // what became of the entry.
+        let written = timeout(patience, raft.client_write(entries)).await;
+        let error = match written {
+            Ok(Ok(written)) => {
                 for (caller, effect) in callers.into_iter().zip(written.data) {
                     let _ = caller.send(Ok(effect));
                 }
+                continue;
             }
-            Err(error) => {
-                let error = TaskError::unavailable(format!("the keepers' log: {error}"));
-                for caller in callers {
-                    let _ = caller.send(Err(error.clone()));
-                }
-            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no majority has it in time".into(),
+        };
+        let error = TaskError::unavailable(format!("the keepers' log: {error}"));
+        for caller in callers {
+            let _ = caller.send(Err(error.clone()));
         }
     }
 }
