@@ -97,7 +97,11 @@ impl Sites {
         if let Some(said) = server.stderr.take() {
             let lost = self.lost.clone();
             std::thread::spawn(move || {
-                for line in said.lines().map_while(Result::ok) {
+                let mut lines = said.lines().map_while(Result::ok);
+                while let Some(line) = lines.next() {
+                    if line.contains("panicked at") {
+                        eprintln!("a node: {line} {}", lines.next().unwrap_or_default());
+                    }
                     let is_lost = line.contains("an owner of kept tasks is lost");
                     lost.fetch_add(is_lost.into(), Ordering::Relaxed);
                 }

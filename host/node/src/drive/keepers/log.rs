@@ -1,6 +1,6 @@
 //! The keepers' log on this node's disk, as the consensus library wants it.
 
-use super::group::{Group, LogEntry, LogId, StorageError, StorageIoError, Vote};
+use super::group::{Group, Key, LogEntry, LogId, StorageError, StorageIoError, Vote};
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
 use karman_store::{Store, StoreError};
@@ -17,14 +17,17 @@ const TOGETHER: u64 = 1 << 20;
 
 /// The log. Whatever is acknowledged is fsynced.
 #[derive(Clone)]
-pub(super) struct Log(pub(super) Store);
+pub(super) struct Log {
+    pub(super) store: Store,
+    pub(super) me: Key,
+}
 
 impl Log {
     async fn with<T: Send + 'static>(
         &self,
         step: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, TaskError> {
-        let store = self.0.clone();
+        let store = self.store.clone();
         blocking(move || step(&store).map_err(store_error)).await
     }
 
@@ -77,9 +80,15 @@ impl RaftLogStorage<Group> for Log {
         Ok(saved.map_err(|error| StorageIoError::write_vote(AnyError::new(&error)))?)
     }
 
+    /// A keeper that led when it was stopped does not lead again at once: it may have been stopped before it had written that it
+    /// does, and the library cannot go on from there. It has voted for itself, and may be elected anew.
     async fn read_vote(&mut self) -> Result<Option<Vote>, StorageError> {
         let found = self.with(|store| store.keepers().get(VOTE)).await;
-        Ok(found.map_err(|error| StorageIoError::read_vote(AnyError::new(&error)))?)
+        let found: Option<Vote> = found.map_err(|error| StorageIoError::read_vote(AnyError::new(&error)))?;
+        Ok(found.map(|vote| match vote.leader_id().voted_for() {
+            Some(me) if me == self.me => Vote::new(vote.leader_id().term, me),
+            _ => vote,
+        }))
     }
 
     async fn append<I>(&mut self, entries: I, flushed: LogFlushed<Group>) -> Result<(), StorageError>
@@ -124,7 +133,6 @@ fn decode(bytes: &[u8]) -> Result<LogEntry, TaskError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::group::Key;
     use super::super::replica::Replica;
     use super::*;
     use openraft::StorageError;
@@ -148,8 +156,20 @@ mod tests {
             let store = Store::open(folder.path()).unwrap();
             let (effects, _) = mpsc::unbounded_channel();
             let replica = Replica::open(store.clone(), effects).await.unwrap();
-            Ok((folder, Log(store), replica))
+            // Nobody whom the library's tests know.
+            let me = Key::from(u64::MAX);
+            Ok((folder, Log { store, me }, replica))
         }
+    }
+
+    #[tokio::test]
+    async fn who_led_before_it_was_stopped_is_elected_anew() {
+        let (_folder, mut log, _) = Folder.build().await.unwrap();
+        log.save_vote(&Vote::new_committed(7, log.me)).await.unwrap();
+        assert_eq!(log.read_vote().await.unwrap(), Some(Vote::new(7, log.me)));
+        let other = Vote::new_committed(7, Key::from(1));
+        log.save_vote(&other).await.unwrap();
+        assert_eq!(log.read_vote().await.unwrap(), Some(other));
     }
 
     #[test]

@@ -50,8 +50,8 @@ impl Seat {
                 .with_hint("in node.toml `keepers.election` has to be longer than `keepers.heartbeat`")
         })?;
         let pause = limits.heartbeat;
-        let network = Network { mesh, pause };
-        let raft = openraft::Raft::<Group>::new(me, Arc::new(config), network, Log(store), replica.clone())
+        let (network, log) = (Network { mesh, pause }, Log { store, me });
+        let raft = openraft::Raft::<Group>::new(me, Arc::new(config), network, log, replica.clone())
             .await
             .map_err(|error| TaskError::internal(format!("the keepers' log: {error}")))?;
         let signs = Mutex::new((None, Signs::new(limits.takeover)));
@@ -100,10 +100,12 @@ impl Seat {
             .unwrap_or_else(|_| Err(TaskError::unavailable("new keepers do not catch up in time")))
     }
 
-    /// Why it works no more, if it does not: its disk has failed.
+    /// Why it works no more, if it does not: its disk has failed, or the library.
     pub(super) fn broken(&self) -> Option<String> {
+        let ended = self.raft.metrics().has_changed().is_err();
         let running = self.metrics().running_state;
-        running.err().map(|error| error.to_string())
+        let why = running.err().map(|error| error.to_string());
+        why.or_else(|| ended.then(|| "it has ended".into()))
     }
 
     fn metrics(&self) -> RaftMetrics<Key, EmptyNode> {
