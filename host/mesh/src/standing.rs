@@ -3,8 +3,8 @@
 use crate::acquaintances::Acquaintances;
 use crate::gate::{About, Credential, GateError};
 use crate::membership::{
-    Charter, Invitation, Issuer, Kind, Member, Membership, MembershipError, MeshKey, Revocations, Right, Rights,
-    Signed, Terms, UnixTime,
+    Charter, Invitation, Issuer, Kind, Member, Membership, MembershipError, MeshKey, Revocations, Right,
+    Rights, Signed, Terms, UnixTime,
 };
 use crate::refusals::Refusals;
 use bytes::Bytes;

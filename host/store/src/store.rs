@@ -1,8 +1,8 @@
 use crate::keys::{Key, NodeKeys};
 use crate::tables::{FORMAT, Tables};
 use crate::{
-    Blobs, Bucket, Bundles, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Secrets, Slices, StoreError,
-    StoreLimits, Tasks, files, limits, partial,
+    Blobs, Bucket, Bundles, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Secrets, Slices,
+    StoreError, StoreLimits, Tasks, files, limits, partial,
 };
 use karman_types::Digest;
 use parking_lot::Mutex;

@@ -62,7 +62,9 @@ impl Tables {
                 txn.open_table(BUCKETS)?;
                 txn.open_table(VALUES)?;
                 txn.open_table(ORDER)?;
-                for records in [MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS, KEEPERS, BUNDLES] {
+                for records in [
+                    MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS, KEEPERS, BUNDLES,
+                ] {
                     txn.open_table(records)?;
                 }
                 txn.open_table(REDEEMED)?;
