@@ -143,3 +143,15 @@ fn a_cycle_of_calls_is_refused() {
         "{answer:?}"
     );
 }
+
+#[test]
+fn a_node_goes_on_when_nobody_reads_what_it_says() {
+    let home = Home::new();
+    // It says more than a pipe holds.
+    let server = home.start(["-vvv", "node", "up", "--listen", "127.0.0.1:0"]);
+    home.run(["deploy", guest("hostile").to_str().unwrap()]).ok();
+    for _ in 0..300 {
+        let answer = server.post("/tasks/hostile", &[("karman-meta-do", "echo")], b"hello");
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}

@@ -1,27 +1,42 @@
 use crate::app::App;
 use karman_node::LogRing;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{Layer, Registry, fmt};
 
 /// Sends events to standard error, from warnings on unless -v or -q say otherwise.
 pub(crate) fn start(app: &App) {
-    let lines = lines(app, LevelFilter::WARN, false);
+    let lines = lines(app, LevelFilter::WARN, false, std::io::stderr);
     let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 
-/// The same for a node: what happens, with its time, and also into the ring that `karman node logs` shows.
-pub(crate) fn start_node(app: &App) -> LogRing {
+/// Lines that are held while nobody reads them; more are dropped.
+const MOST_HELD: usize = 4096;
+
+/// The same for a node: what happens, with its time, and also into the ring that `karman node logs` shows. Lines are written by a
+/// thread of their own, for as long as the guard lives: a node does not stand still because nobody reads what it says.
+pub(crate) fn start_node(app: &App) -> (LogRing, WorkerGuard) {
+    let (writer, guard) = NonBlockingBuilder::default()
+        .buffered_lines_limit(MOST_HELD)
+        .lossy(true)
+        .finish(std::io::stderr());
     let ring = LogRing::default();
     let kept = ring.clone().with_filter(of_ours(LevelFilter::INFO));
     let _ = tracing_subscriber::registry()
-        .with(lines(app, LevelFilter::INFO, true))
+        .with(lines(app, LevelFilter::INFO, true, writer))
         .with(kept)
         .try_init();
-    ring
+    (ring, guard)
 }
 
-fn lines(app: &App, usual: LevelFilter, timed: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
+fn lines(
+    app: &App,
+    usual: LevelFilter,
+    timed: bool,
+    writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+) -> Box<dyn Layer<Registry> + Send + Sync> {
     let level = match app.verbose {
         _ if app.output.quiet => LevelFilter::ERROR,
         0 => usual,
@@ -30,7 +45,7 @@ fn lines(app: &App, usual: LevelFilter, timed: bool) -> Box<dyn Layer<Registry> 
         _ => LevelFilter::TRACE,
     };
     let layer = fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
         .with_ansi(app.output.colour_err());
     let layer = layer.with_target(app.verbose > 1);
     match (app.output.json, timed) {

@@ -1,22 +1,30 @@
 //! Who offers what: asked of the DHT, and then of the nodes themselves.
 
-use crate::mesh::{MOST_TRIES, Mesh, OFFER, PATIENCE, node_of, unreachable};
+use crate::calling::{MOST_TRIES, PATIENCE, node_of, unreachable};
+use crate::mesh::{Inner, Mesh};
 use crate::offer::{self, TIERS};
 use crate::peers::Peer;
 use crate::swarm::Order;
+use futures::StreamExt;
 use futures::future::join_all;
+use futures::stream::FuturesUnordered;
 use karman_types::{NodeId, Offer, TaskError};
-use libp2p::PeerId;
 use libp2p::kad::RecordKey;
+use libp2p::{PeerId, StreamProtocol};
+use libp2p_stream::IncomingStreams;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use tokio::time::timeout_at;
 use tokio_util::compat::FuturesAsyncReadCompatExt;
 
+pub(crate) const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/1");
 /// How long an answer of the DHT is used again: a search takes several round trips, a call should not.
 const LATELY: Duration = Duration::from_secs(5);
+/// How much longer than the first one other providers may take to say what they offer.
+const OTHERS: Duration = Duration::from_millis(250);
 /// Tasks of which the answer is remembered.
 const MOST_FOUND: usize = 1024;
 
@@ -55,22 +63,18 @@ impl Found {
 impl Mesh {
     /// Who offers this task, this node left out.
     pub async fn providers(&self, task: &str) -> Vec<Provider> {
-        let runs = |provider: &Provider| provider.offer.runs(task).is_some();
         let mut providers = Vec::new();
         if let Some(found) = self.0.found.lately(task) {
-            providers = self.ask_all(found).await;
-            providers.retain(runs);
+            providers = self.that_run(task, found).await;
         }
         if providers.is_empty() {
             let found = self.find(TIERS.map(|tier| offer::task_key(task, tier))).await;
-            providers = self.ask_all(found).await;
-            providers.retain(runs);
+            providers = self.that_run(task, found).await;
             self.0.found.remember(task, &providers);
         }
         if providers.is_empty() {
             // A neighbour that has just come may not have announced itself yet.
-            providers = self.ask_all(self.connected()).await;
-            providers.retain(runs);
+            providers = self.that_run(task, self.connected()).await;
         }
         providers
     }
@@ -131,6 +135,27 @@ impl Mesh {
         found
     }
 
+    /// Those of the nodes that offer the task. Once there is one, the others have little time left to say so: a node that is
+    /// gone holds nobody up.
+    async fn that_run(&self, task: &str, nodes: HashSet<PeerId>) -> Vec<Provider> {
+        let asked = nodes.into_iter().map(|id| async move {
+            let offer = self.offer_of(id).await?;
+            Some(Provider { id, offer })
+        });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let mut found = Vec::new();
+        let mut until = Instant::now() + PATIENCE;
+        while let Ok(Some(provider)) = timeout_at(until.into(), asked.next()).await {
+            if let Some(provider) = provider.filter(|provider| provider.offer.runs(task).is_some()) {
+                if found.is_empty() {
+                    until = until.min(Instant::now() + OTHERS);
+                }
+                found.push(provider);
+            }
+        }
+        found
+    }
+
     async fn ask_all(&self, nodes: HashSet<PeerId>) -> Vec<Provider> {
         let asked = nodes.into_iter().map(|id| async move {
             let offer = self.offer_of(id).await?;
@@ -148,5 +173,18 @@ impl Mesh {
             .await
             .inspect_err(|error| tracing::debug!(%error, "an offer is not known"))
             .ok()
+    }
+}
+
+/// Says what this node offers to those who ask.
+pub(crate) async fn tell_offers(mesh: Weak<Inner>, mut questions: IncomingStreams) {
+    while let Some((_, stream)) = questions.next().await {
+        let Some(mesh) = mesh.upgrade() else { return };
+        let Some(offer) = mesh.service.offer() else {
+            return;
+        };
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(PATIENCE, offer::tell(stream.compat(), &offer)).await;
+        });
     }
 }

@@ -2,9 +2,10 @@
 //! fails.
 
 use crate::call::tests::head as call_head;
+use crate::calling::CALL;
+use crate::discovery::OFFER;
 use crate::gate::{About, Credential, HELLO, Hello, PROTOCOL};
 use crate::membership::{Issuer, Membership, RootKey, Terms, UnixTime};
-use crate::mesh::{CALL, OFFER};
 use crate::support::{Node, addresses, head, invite, start, start_lying};
 use futures::future::poll_fn;
 use futures::{AsyncReadExt, AsyncWriteExt};

@@ -38,6 +38,7 @@ mod answers;
 mod blobs;
 mod bundles;
 mod call;
+mod calling;
 mod data;
 mod discovery;
 mod emulate;

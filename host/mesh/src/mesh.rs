@@ -1,43 +1,28 @@
 use crate::answers::Answers;
-use crate::call::{self, CallHead, RemoteReport};
+use crate::call::{CallHead, RemoteReport};
+use crate::calling::{CALL, answer_calls};
 use crate::data::Plane;
-use crate::discovery::Found;
+use crate::discovery::{Found, OFFER, tell_offers};
 use crate::emulate::Lines;
-use crate::gate::{GateError, key_of};
+use crate::gate::GateError;
 use crate::membership::Member;
 use crate::offer;
 use crate::peers::{Peer, Peers};
 use crate::standing::Standing;
 use crate::swarm::{Driver, Meter, Order, Situation, Traffic, Wires};
-use crate::taken::{ask_if_taken, take};
-use bytes::Bytes;
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use karman_space::LinkProfile;
 use karman_types::{NodeId, Offer, TaskError, TaskRequest, TaskResponse};
 use libp2p::identity::Keypair;
 use libp2p::multiaddr::Protocol;
-use libp2p::{Multiaddr, PeerId, Stream, StreamProtocol};
-use libp2p_stream::IncomingStreams;
+use libp2p::{Multiaddr, PeerId};
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::split;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio_util::compat::FuturesAsyncReadCompatExt;
 
-pub(crate) const CALL: StreamProtocol = StreamProtocol::new("/karman/call/1");
-pub(crate) const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/1");
-/// How long a node may take to say what it offers, or to take a stream.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a stream is opened again that nobody took.
-pub(crate) const MOST_TRIES: usize = 5;
-/// What a caller takes as an answer where it did not say.
-const MOST_ANSWER: u64 = 1 << 30;
-/// How much longer than its time left a call may take to say that the time is over.
-const GRACE: Duration = Duration::from_millis(250);
 const ORDERS: usize = 1024;
 /// The swarm has threads of its own: a guest never runs on them.
 const THREADS: usize = 2;
@@ -82,12 +67,12 @@ pub struct Mesh(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) orders: mpsc::Sender<Order>,
-    streams: libp2p_stream::Control,
+    pub(crate) streams: libp2p_stream::Control,
     standing: Arc<Standing>,
     pub(crate) peers: Arc<Peers>,
     /// What the DHT answered lately.
     pub(crate) found: Found,
-    service: Arc<dyn Serve>,
+    pub(crate) service: Arc<dyn Serve>,
     meter: Arc<Meter>,
     pub(crate) me: PeerId,
     answers: Arc<Answers>,
@@ -293,94 +278,6 @@ impl Mesh {
     pub fn arrivals(&self) -> watch::Receiver<u64> {
         self.0.peers.arrivals()
     }
-
-    pub(crate) async fn stream(&self, id: PeerId, protocol: StreamProtocol) -> Result<Stream, TaskError> {
-        let mut streams = self.0.streams.clone();
-        match tokio::time::timeout(PATIENCE, streams.open_stream(id, protocol)).await {
-            Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(error)) => Err(unreachable(id, &error.to_string())),
-            Err(_) => Err(unreachable(id, "it does not answer")),
-        }
-    }
-
-    /// Asks a node to do something. Dropping the future cancels it there.
-    ///
-    /// # Errors
-    /// What the other node answers; `unavailable` when it cannot be reached or the link breaks; `deadline` when the time is
-    /// over.
-    pub async fn call(
-        &self,
-        node: PeerId,
-        head: CallHead,
-        body: Bytes,
-    ) -> Result<(TaskResponse, RemoteReport), TaskError> {
-        self.call_for(node, head, body, MOST_ANSWER).await
-    }
-
-    /// [`call`](Self::call) that takes an answer of at most this many bytes.
-    pub(crate) async fn call_for(
-        &self,
-        node: PeerId,
-        head: CallHead,
-        body: Bytes,
-        most: u64,
-    ) -> Result<(TaskResponse, RemoteReport), TaskError> {
-        let within = head.within();
-        let name = head.name.clone();
-        let asked = async {
-            if let Some(plane) = &self.0.plane
-                && let Some(stream) = plane.open(&node).await
-            {
-                return call::ask(stream, head, body, most).await;
-            }
-            self.call_over_swarm(node, head, body, most).await
-        };
-        match within {
-            None => asked.await,
-            Some(within) => tokio::time::timeout(within + GRACE, asked)
-                .await
-                .unwrap_or_else(|_| {
-                    Err(TaskError::deadline(format!(
-                        "`{name}` was not answered within {}",
-                        karman_types::format_duration(within)
-                    )))
-                }),
-        }
-    }
-}
-
-impl Mesh {
-    async fn call_over_swarm(
-        &self,
-        node: PeerId,
-        head: CallHead,
-        body: Bytes,
-        most: u64,
-    ) -> Result<(TaskResponse, RemoteReport), TaskError> {
-        for _ in 0..MOST_TRIES {
-            let stream = split(self.stream(node, CALL).await?.compat());
-            // The stream stands, so the other side has let this one in.
-            if let Some(plane) = &self.0.plane {
-                plane.want(node);
-            }
-            let asked = ask_if_taken(stream, head.clone(), body.clone(), most);
-            if let Some(answer) = asked.await? {
-                return Ok(answer);
-            }
-        }
-        Err(unreachable(node, "it takes no calls"))
-    }
-}
-
-/// The node behind a libp2p key. Only Ed25519 keys pass the gate.
-pub(crate) fn node_of(id: &PeerId) -> NodeId {
-    NodeId::of_key(&key_of(id).unwrap_or_default())
-}
-
-pub(crate) fn unreachable(id: PeerId, why: &str) -> TaskError {
-    let node = node_of(&id).short();
-    TaskError::unavailable(format!("node {node} cannot be reached: {why}"))
-        .with_hint("`karman mesh ping NODE` shows the paths to it")
 }
 
 /// Where to listen: QUIC and TCP on the same port.
@@ -394,22 +291,6 @@ fn addresses(listen: SocketAddr) -> [Multiaddr; 2] {
     ]
 }
 
-async fn answer_calls(answers: Arc<Answers>, plane: Option<Arc<Plane>>, mut calls: IncomingStreams) {
-    while let Some((peer, stream)) = calls.next().await {
-        // Perhaps it cannot open a connection to this node, but this node one to it.
-        if let Some(plane) = &plane {
-            plane.want(peer);
-        }
-        let answers = answers.clone();
-        tokio::spawn(async move {
-            let (input, mut output) = split(stream.compat());
-            if take(&mut output).await.is_ok() {
-                answers.take(peer, (input, output));
-            }
-        });
-    }
-}
-
 /// Calls come on the UDP port after the one that the swarm listens on.
 fn calls_at(listen: SocketAddr) -> SocketAddr {
     let port = match listen.port() {
@@ -417,18 +298,6 @@ fn calls_at(listen: SocketAddr) -> SocketAddr {
         port => port.checked_add(1).unwrap_or_default(),
     };
     SocketAddr::new(listen.ip(), port)
-}
-
-async fn tell_offers(mesh: Weak<Inner>, mut questions: IncomingStreams) {
-    while let Some((_, stream)) = questions.next().await {
-        let Some(mesh) = mesh.upgrade() else { return };
-        let Some(offer) = mesh.service.offer() else {
-            return;
-        };
-        tokio::spawn(async move {
-            let _ = tokio::time::timeout(PATIENCE, offer::tell(stream.compat(), &offer)).await;
-        });
-    }
 }
 
 impl Drop for Inner {

@@ -1,10 +1,12 @@
 //! What this node is in its mesh, and whom it has let in. What changes is in the store before it counts.
 
+mod issuing;
+
 use crate::acquaintances::Acquaintances;
 use crate::gate::{About, Credential, GateError};
 use crate::membership::{
-    Charter, Invitation, Issuer, Kind, Member, Membership, MembershipError, MeshKey, Revocations, Right,
-    Rights, Signed, Terms, UnixTime,
+    Invitation, Issuer, Kind, Member, Membership, MembershipError, MeshKey, Revocations, Right, Rights,
+    Signed, Terms, UnixTime,
 };
 use crate::refusals::Refusals;
 use bytes::Bytes;
@@ -20,8 +22,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How far the newest time seen may lie behind before it is written down again: a write costs a page of flash.
 const FLOOR_STEP: u64 = 600;
-/// A membership that an issuer sees past half of its life is renewed for as long as it was given.
-const RENEW_AFTER: u64 = 2;
 /// How long the node that holds the root key is a member before it renews itself.
 const ROOT_LASTS: Duration = Duration::from_secs(365 * 86_400);
 
@@ -220,30 +220,6 @@ impl Standing {
         self.refusals.clone()
     }
 
-    /// Puts a node out of the mesh. Others learn it at their next contact.
-    ///
-    /// # Errors
-    /// `NotAMember` when this node may not revoke, else what the store refuses.
-    pub fn revoke(&self, node: &[u8; 32]) -> Result<(), GateError> {
-        let issuer = self.issuer.as_ref().ok_or(GateError::NoIssuer)?;
-        let revocation = issuer.revoke(node, self.now())?;
-        let mut revoked = self.revoked.write();
-        revoked.add(revocation)?;
-        self.store
-            .mesh()
-            .put(REVOCATIONS, &ByteBuf::from(revoked.encode()))?;
-        Ok(())
-    }
-
-    /// Names the keepers of the mesh by their public keys, in the place of those of the charter before.
-    ///
-    /// # Errors
-    /// `NoIssuer` when this node may not, `NotAMember` when they are not three.
-    pub fn charter(&self, keepers: &[[u8; 32]], before: Option<&Charter>) -> Result<Charter, GateError> {
-        let issuer = self.issuer.as_ref().ok_or(GateError::NoIssuer)?;
-        Ok(issuer.charter(keepers, before, self.now())?)
-    }
-
     pub(crate) fn membership(&self) -> Option<Membership> {
         self.membership.read().clone()
     }
@@ -284,40 +260,6 @@ impl Standing {
     /// Who states something.
     pub(crate) fn judge(&self, kind: Kind, signed: &Signed) -> Result<Member, MembershipError> {
         signed.verify(kind, &self.mesh, self.now(), &self.revoked.read())
-    }
-
-    /// A first membership for the node that shows this invitation; remembered before it is given.
-    pub(crate) fn redeem(&self, invitation: &Invitation, key: &[u8; 32]) -> Result<Membership, GateError> {
-        let issuer = self.issuer.as_ref().ok_or(GateError::NoIssuer)?;
-        let (id, terms) = issuer.redeem(invitation, key, self.now(), &self.revoked.read())?;
-        if !self
-            .store
-            .mesh()
-            .redeem(u128::from_le_bytes(*id.as_bytes()), key)?
-        {
-            return Err(MembershipError::Used.into());
-        }
-        Ok(issuer.issue(key, &terms, self.now())?)
-    }
-
-    /// The next membership of a member whose own is past half of its life, where this node is an issuer.
-    pub(crate) fn renew(
-        &self,
-        membership: &Membership,
-        member: &Member,
-    ) -> Result<Option<Membership>, GateError> {
-        let Some(issuer) = &self.issuer else {
-            return Ok(None);
-        };
-        let now = self.now();
-        let life = member.not_after.seconds().saturating_sub(member.issued.seconds());
-        let lived = now.seconds().saturating_sub(member.issued.seconds());
-        if lived < life / RENEW_AFTER {
-            return Ok(None);
-        }
-        let not_after = now.after(Duration::from_secs(life));
-        let next = issuer.renew(membership, &member.key, not_after, now, &self.revoked.read())?;
-        Ok(Some(next))
     }
 
     /// Takes a membership that an issuer gave this node.

@@ -132,7 +132,7 @@ fn drain(app: &App) -> Result<(), TaskError> {
 
 impl Up {
     fn run(&self, app: &App) -> Result<(), TaskError> {
-        let ring = logging::start_node(app);
+        let (ring, _lines) = logging::start_node(app);
         let mut config = app.config()?;
         config.listen = self.listen.unwrap_or(config.listen);
         config.mesh.listen = self.mesh_listen.unwrap_or(config.mesh.listen);

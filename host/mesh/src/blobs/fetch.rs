@@ -1,6 +1,7 @@
 use super::plan::Plan;
 use crate::call::{Ask, CallHead};
-use crate::mesh::{Mesh, node_of};
+use crate::calling::node_of;
+use crate::mesh::Mesh;
 use crate::offer;
 use bytes::Bytes;
 use futures::StreamExt;

@@ -4,7 +4,7 @@ use super::behaviour::KADEMLIA;
 use super::drive::Driver;
 use super::reach::{ip_of, is_private};
 use super::relays::is_circuit;
-use crate::mesh::node_of;
+use crate::calling::node_of;
 use crate::peers::Path;
 use libp2p::core::ConnectedPoint;
 use libp2p::multiaddr::Protocol;
