@@ -1,10 +1,12 @@
 //! Boards without a battery boot in 1970 (`faketime` makes them).
 
-use crate::mesh::{FOUND, Node, first, up};
+use crate::mesh::{Node, first, up};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// How long anything may take here; a busy machine is slow.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the membership lasts that runs out.
 const LASTS: Duration = Duration::from_secs(4);
 
@@ -59,26 +61,26 @@ fn a_board_in_1970_joins_holds_what_it_must_and_lets_in_nobody_whose_time_is_ove
     let board = up_in_1970(board);
     let started = Instant::now();
     while board.run(&["mesh", "peers"]).out().lines().count() < 2 {
-        assert!(started.elapsed() < FOUND, "it does not come back into the mesh");
+        assert!(
+            started.elapsed() < PATIENCE,
+            "it does not come back into the mesh"
+        );
     }
     let status = board.server.get(&format!("/accepted/{task}")).json();
     assert_eq!(status["state"], "deadline-unknown", "{status}");
 
     // By the clock of the one that shows it, and by the board's, that membership is good for decades.
-    let address = board.home.control("/mesh/addresses")[0]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let entrances = board.home.control("/mesh/addresses");
     let config = brief.home.path().join("config/karman/node.toml");
     let entrance = format!(
-        "tier = \"edge\"\n[mesh]\nlisten = \"127.0.0.1:0\"\nfind-neighbours = false\nentrances = [\"{address}\"]\n"
+        "tier = \"edge\"\n[mesh]\nlisten = \"127.0.0.1:0\"\nfind-neighbours = false\nentrances = {entrances}\n"
     );
     std::fs::write(config, entrance).unwrap();
     let brief = up_in_1970(brief);
     let started = Instant::now();
     while !refused(&board, "expired") {
         assert!(
-            started.elapsed() < FOUND,
+            started.elapsed() < PATIENCE,
             "{}",
             board.server.get("/metrics").text()
         );

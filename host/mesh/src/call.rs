@@ -99,6 +99,21 @@ pub struct CallHead {
 }
 
 impl CallHead {
+    /// The head of a first attempt, without deadline, chain or metadata.
+    pub fn new(ask: Ask, name: impl Into<String>, task: TaskId) -> Self {
+        Self {
+            ask,
+            name: name.into(),
+            task,
+            attempt: 1,
+            idempotency_key: None,
+            within_ms: None,
+            chain: Vec::new(),
+            content_type: String::new(),
+            metadata: Vec::new(),
+        }
+    }
+
     /// The time left.
     pub fn within(&self) -> Option<Duration> {
         self.within_ms.map(Duration::from_millis)

@@ -41,7 +41,7 @@ impl Line {
     /// Sends so many bytes at this time, after what was sent before. In an outage they wait for its end.
     pub fn send(&mut self, now: Duration, bytes: usize) -> Passage {
         let mut starts = now.max(self.free);
-        if let Some(outage) = self.link.outage(starts) {
+        while let Some(outage) = self.link.outage(starts) {
             starts = outage.end();
         }
         let (mut left, mut again) = (starts, Duration::ZERO);

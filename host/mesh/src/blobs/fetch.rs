@@ -250,21 +250,15 @@ async fn ask(
     groups: Range<u64>,
 ) -> Outcome {
     let (asked, count) = (Instant::now(), groups.end - groups.start);
+    let ask = Ask::ReadBlob {
+        digest: wanted.digest,
+        size: wanted.size,
+        first: groups.start,
+        count,
+    };
     let head = CallHead {
-        ask: Ask::ReadBlob {
-            digest: wanted.digest,
-            size: wanted.size,
-            first: groups.start,
-            count,
-        },
-        name: wanted.name.clone(),
-        task: TaskId::from_parts(0, 0),
-        attempt: 1,
-        idempotency_key: None,
         within_ms: Some(PATIENCE.as_millis() as u64),
-        chain: Vec::new(),
-        content_type: String::new(),
-        metadata: Vec::new(),
+        ..CallHead::new(ask, &*wanted.name, TaskId::from_parts(0, 0))
     };
     let answer = mesh.call_for(source, head, wanted.ticket.clone(), most_answer(count));
     let slice = match answer.await {

@@ -2,6 +2,7 @@
 
 use super::drive::Driver;
 use super::paths::innermost;
+use super::relays::is_circuit;
 use libp2p::Multiaddr;
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::DialError;
@@ -64,8 +65,9 @@ fn place_of(address: &Multiaddr) -> Multiaddr {
 
 impl Driver {
     pub(super) fn situation(&self) -> Situation {
+        let own = self.swarm.listeners().filter(|address| !is_circuit(address));
         Situation {
-            listens: self.swarm.listeners().cloned().collect(),
+            listens: own.cloned().collect(),
             reached: self.reach.known_to_all(),
             translated: self.reach.translated(),
             relayed: self.relays.has_place(),

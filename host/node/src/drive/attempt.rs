@@ -228,15 +228,8 @@ async fn commit_there(tasks: &Inner, commit: Commit) -> Committed {
     };
     let peer = mesh.node(home).await.ok_or_else(away)?;
     let head = CallHead {
-        ask: Ask::Commit,
-        name: "buckets".into(),
-        task: commit.attempt.task,
         attempt: commit.attempt.number,
-        idempotency_key: None,
-        within_ms: None,
-        chain: Vec::new(),
-        content_type: String::new(),
-        metadata: Vec::new(),
+        ..CallHead::new(Ask::Commit, "buckets", commit.attempt.task)
     };
     let (answer, _) = mesh.call(peer, head, write(&commit)?).await?;
     read("answer", &answer.body)
@@ -299,17 +292,7 @@ pub(super) async fn hand_over(tasks: &Inner, to: NodeId, handover: Handover) -> 
         let mesh = mesh_of(tasks)?;
         let unreachable = || TaskError::unavailable(format!("node {} is not in reach", to.short()));
         let heir = mesh.node(to).await.ok_or_else(unreachable)?;
-        let head = CallHead {
-            ask: Ask::TakeOver,
-            name: handover.record.name.to_string(),
-            task: handover.record.task,
-            attempt: 1,
-            idempotency_key: None,
-            within_ms: None,
-            chain: Vec::new(),
-            content_type: String::new(),
-            metadata: Vec::new(),
-        };
+        let head = CallHead::new(Ask::TakeOver, &*handover.record.name, handover.record.task);
         let (answer, _) = mesh.call(heir, head, write(&handover)?).await?;
         read::<bool>("answer", &answer.body)
     };

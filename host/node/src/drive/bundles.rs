@@ -289,20 +289,14 @@ async fn send(
     let Some(bundle) = known(&store, digest).await? else {
         return Ok(());
     };
-    let head = CallHead {
-        ask: Ask::TakeBundle {
+    let head = CallHead::new(
+        Ask::TakeBundle {
             digest,
             size: bundle.size,
         },
-        name: "bundle".into(),
-        task: node.runtime().context(None).task,
-        attempt: 1,
-        idempotency_key: None,
-        within_ms: None,
-        chain: Vec::new(),
-        content_type: String::new(),
-        metadata: Vec::new(),
-    };
+        "bundle",
+        node.runtime().context(None).task,
+    );
     node.bundles().offered.lock().insert((digest, to), false);
     let taken = mesh.call(id, head, Bytes::new()).await;
     node.bundles().offered.lock().remove(&(digest, to));

@@ -129,17 +129,7 @@ impl Node {
         name: &str,
         body: Bytes,
     ) -> Result<TaskResponse, TaskError> {
-        let head = CallHead {
-            ask,
-            name: name.to_owned(),
-            task: self.runtime().context(None).task,
-            attempt: 1,
-            idempotency_key: None,
-            within_ms: None,
-            chain: Vec::new(),
-            content_type: String::new(),
-            metadata: Vec::new(),
-        };
+        let head = CallHead::new(ask, name, self.runtime().context(None).task);
         let (response, _) = mesh_of(self)?.call(node.id, head, body).await?;
         Ok(response)
     }

@@ -171,7 +171,10 @@ fn paths(peers: &[Peer]) -> Option<Diagnosis> {
     let why = by(Path::Tcp)
         .chain(by(Path::Relayed))
         .find_map(|peer| peer.obstacle.clone());
-    let found = why.map_or_else(|| found.clone(), |why| format!("{found}\n{why}"));
+    let found = match why {
+        Some(why) => format!("{found}\n{why}"),
+        None => found,
+    };
     Some(match (direct, tcp) {
         (0, 1..) => Diagnosis::bad(
             "paths",

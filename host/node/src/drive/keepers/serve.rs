@@ -111,6 +111,7 @@ impl Inner {
         seat.heard(asker);
         match question {
             Question::Propose(entry) => {
+                self.may_own(seat, asker, &entry)?;
                 owns(seat, asker, &entry)?;
                 if let Err(limit) = self.room(seat, &entry) {
                     return Ok(Answer::Written(Err(limit.into())));
@@ -133,6 +134,26 @@ impl Inner {
                 Ok(Answer::Found(find(seat, task, until).await.map(Box::new)))
             }
             Question::Report => Ok(Answer::Report(seat.report())),
+        }
+    }
+
+    /// Whether a node may become the owner of a task: the one that is, after a restart, and keepers, of what others have left.
+    fn may_own(&self, seat: &Seat, asker: NodeId, entry: &Entry) -> Result<(), TaskError> {
+        let Entry::Own { task, .. } = entry else {
+            return Ok(());
+        };
+        let owner = seat.replica.kept().get(*task).map(|kept| kept.owner);
+        let charter = self.charter();
+        let named = charter
+            .iter()
+            .flat_map(|charter| charter.keepers().iter().chain(charter.former()));
+        let keepers = named.map(|key| NodeId::of_key(key)).chain([self.me.node()]);
+        match may_take(asker, owner, keepers) {
+            true => Ok(()),
+            false => Err(TaskError::denied(format!(
+                "node {} is no keeper: it takes over no task of another",
+                asker.short()
+            ))),
         }
     }
 
@@ -181,6 +202,11 @@ impl Inner {
         tasks.remove(&status);
         Ok(tasks.known(task).unwrap_or(status))
     }
+}
+
+/// Whether a node may take a task that has this owner, or that nobody knows of: the log says so then.
+fn may_take(asker: NodeId, owner: Option<NodeId>, mut keepers: impl Iterator<Item = NodeId>) -> bool {
+    owner.is_none_or(|owner| owner == asker) || keepers.any(|keeper| keeper == asker)
 }
 
 /// What a member may not propose, whoever leads: it makes nobody else an owner, and only of tasks that it may call.
@@ -265,4 +291,18 @@ fn without_input(kept: &Kept) -> Kept {
 
 fn down(error: impl std::fmt::Display) -> TaskError {
     TaskError::unavailable(format!("the keepers' log: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_its_owner_and_keepers_take_a_task() {
+        let [owner, keeper, member] = ["owner", "keeper", "member"].map(|key| NodeId::of_key(key.as_bytes()));
+        let may = |asker, owner| may_take(asker, owner, [keeper].into_iter());
+        assert!(may(owner, Some(owner)) && may(keeper, Some(owner)));
+        assert!(!may(member, Some(owner)));
+        assert!(may(member, None), "the log refuses it as unknown");
+    }
 }

@@ -81,19 +81,13 @@ pub(super) async fn send<T: DeserializeOwned>(
     to: PeerId,
     message: &Message,
 ) -> Result<T, TaskError> {
-    let head = CallHead {
-        ask: Ask::Keep {
+    let head = CallHead::new(
+        Ask::Keep {
             snapshot: matches!(message, Message::Snapshot(..)),
         },
-        name: "keepers".into(),
-        task: TaskId::from_parts(0, 0),
-        attempt: 1,
-        idempotency_key: None,
-        within_ms: None,
-        chain: Vec::new(),
-        content_type: String::new(),
-        metadata: Vec::new(),
-    };
+        "keepers",
+        TaskId::from_parts(0, 0),
+    );
     let (answer, _) = mesh.call(to, head, write(message)?).await?;
     read("answer", &answer.body)
 }
