@@ -5,10 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod engine;
-mod machine;
 mod mesh;
-mod pairs;
-mod report;
 mod scale;
 
 use clap::{Parser, ValueEnum};

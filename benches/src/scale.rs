@@ -6,13 +6,13 @@
 //! interface while nobody asks for anything, sent and received, per node) and `idle_bytes_per_s.nN.PROTOCOL` (the part of it
 //! on that protocol's streams; the rest is QUIC itself: keep-alives, acknowledgements, headers, encryption).
 
-use crate::report::{Report, Target};
 use anyhow::{Context, Result, ensure};
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 use karman_mesh::membership::{Invitation, Issuer, Member, RootKey, Terms, UnixTime};
 use karman_mesh::{CallHead, Mesh, MeshOptions, RemoteReport, Serve, Standing};
 use karman_store::Store;
+use karman_study::report::{Report, Target};
 use karman_types::{Digest, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,8 +2,18 @@ use crate::run::{cargo, program, show, target};
 use crate::{guests, setup};
 use anyhow::Result;
 
+/// The studies of decisions: they need neither the tool nor guests.
+const EVIDENCE: &[&str] = &[];
+
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
+    if arguments
+        .first()
+        .is_some_and(|study| EVIDENCE.contains(&study.as_str()))
+    {
+        show(&mut cargo(["build", "--release", "--package", "karman-evidence"]))?;
+        return show(program(target().join("release/karman-evidence")).args(arguments));
+    }
     setup::setup(setup::BENCH)?;
     guests::guests(&[])?;
     show(&mut cargo([

@@ -1,10 +1,10 @@
 use super::Setting;
-use crate::pairs::{self, median};
-use crate::report::{Report, Target};
 use anyhow::Result;
 use bindings::TaskPre;
 use bindings::exports::karman::task::handler::Request;
 use karman_engine::{Allocation, Engine, EngineOptions, Machine, Plugin};
+use karman_study::pairs::{self, median};
+use karman_study::report::{Report, Target};
 use karman_types::{CallContext, GrantSet, Manifest, NodeId, TaskId, TaskRequest, Tier};
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,8 +1,8 @@
 use super::Setting;
 use super::server::Contender;
-use crate::pairs;
-use crate::report::{Report, Target};
 use anyhow::Result;
+use karman_study::pairs;
+use karman_study::report::{Report, Target};
 
 /// Process start to first response, code compiled beforehand on both sides.
 pub(crate) fn run(setting: &Setting, report: &mut Report) -> Result<()> {

@@ -1,8 +1,8 @@
 use super::Setting;
 use super::server::{Connection, Server};
-use crate::machine::memory_of;
-use crate::report::{Report, Target};
 use anyhow::{Context, Result, ensure};
+use karman_study::machine::memory_of;
+use karman_study::report::{Report, Target};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

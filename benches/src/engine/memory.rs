@@ -1,9 +1,9 @@
 use super::server::Contender;
 use super::{Setting, call};
-use crate::machine::memory_of;
-use crate::report::{Report, Target};
 use anyhow::{Context, Result, ensure};
 use karman_engine::{Engine, EngineOptions, Plugin};
+use karman_study::machine::memory_of;
+use karman_study::report::{Report, Target};
 use karman_types::{GrantSet, Manifest, TaskRequest};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -14,9 +14,9 @@ mod memory;
 mod server;
 mod throughput;
 
-use crate::machine::beside_us;
-use crate::report::Report;
 use anyhow::{Result, bail};
+use karman_study::machine::beside_us;
+use karman_study::report::Report;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

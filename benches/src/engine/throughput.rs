@@ -1,8 +1,8 @@
 use super::Setting;
 use super::server::{Contender, Server};
-use crate::pairs::{self, Pair};
-use crate::report::{Report, Target};
 use anyhow::{Context, Result, bail};
+use karman_study::pairs::{self, Pair};
+use karman_study::report::{Report, Target};
 use std::process::Command;
 
 /// What is served, and how `wasmtime serve` is told to.

@@ -18,9 +18,9 @@ mod serve;
 mod tensor;
 mod trust;
 
-use crate::machine::beside_us;
-use crate::report::Report;
 use anyhow::{Result, ensure};
+use karman_study::machine::beside_us;
+use karman_study::report::Report;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

@@ -7,10 +7,10 @@ use super::quinn::Quinn;
 use super::serve::Serve;
 #[cfg(feature = "peers")]
 use super::{grpc::Grpc, nats::Nats};
-use crate::pairs::{Pair, median, percentile};
-use crate::report::{Report, Target};
 use anyhow::Result;
 use bytes::Bytes;
+use karman_study::pairs::{Pair, median, percentile};
+use karman_study::report::{Report, Target};
 use std::sync::Arc;
 
 const CALLS_PER_BLOCK: usize = 500;

@@ -5,11 +5,11 @@ use super::contender::{Contender, times};
 use super::karman::Karman;
 use super::quinn::Quinn;
 use super::serve::Serve;
-use crate::machine::processor_time_of;
-use crate::pairs::{self, Pair, median};
-use crate::report::{Report, Target};
 use anyhow::Result;
 use bytes::Bytes;
+use karman_study::machine::processor_time_of;
+use karman_study::pairs::{self, Pair, median};
+use karman_study::report::{Report, Target};
 use std::cell::RefCell;
 use std::sync::Arc;
 

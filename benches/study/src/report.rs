@@ -1,17 +1,38 @@
+//! The rows of a study: written as JSON, printed as a table, judged against their targets.
+
+use crate::interval::Estimate;
 use crate::machine;
-use crate::pairs::{Pair, Ratio, ratio};
+use crate::pairs::{Pair, ratio};
+use anyhow::ensure;
 use serde::Serialize;
-use serde_json::json;
-use std::collections::BTreeMap;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 /// What a study found.
-pub(crate) struct Report {
+pub struct Report {
     name: &'static str,
+    kind: Kind,
+    registered: Option<BTreeSet<String>>,
     rows: Vec<Row>,
-    raw: BTreeMap<String, Vec<Pair>>,
+    raw: BTreeMap<String, Value>,
 }
+
+/// How the rows came about.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// In the simulator.
+    Simulated,
+    /// From a recording.
+    Replayed,
+    /// On this machine, in real time.
+    Measured,
+}
+
+/// The share of a study's registered cells that may be void.
+const MOST_VOID: f64 = 0.2;
 
 #[derive(Serialize)]
 struct Row {
@@ -22,14 +43,16 @@ struct Row {
     unit: &'static str,
     target: Option<String>,
     holds: Option<bool>,
-    kind: &'static str,
+    kind: Kind,
     reason: Option<String>,
 }
 
 /// What a row has to be, judged at the worse end of its interval.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Target {
+pub enum Target {
+    /// The lower end has to reach this.
     AtLeast(f64),
+    /// The upper end must not pass this.
     AtMost(f64),
     /// Shown, not judged.
     Shown,
@@ -54,28 +77,47 @@ impl Target {
 }
 
 impl Report {
-    pub(crate) const fn new(name: &'static str) -> Self {
+    /// A study whose rows are [`Kind::Measured`] until [`Report::kind`] says otherwise.
+    pub const fn new(name: &'static str) -> Self {
         Self {
             name,
+            kind: Kind::Measured,
+            registered: None,
             rows: Vec::new(),
             raw: BTreeMap::new(),
         }
     }
 
-    /// A measured ratio of paired blocks.
-    pub(crate) fn ratio(&mut self, key: &str, pairs: Vec<Pair>, target: Target) {
-        let Ratio { value, lo, hi } = ratio(&pairs);
-        self.push(key, value, lo, hi, "ratio", target);
-        self.raw.insert(key.into(), pairs);
+    /// The cells (`key.cell`) that were written down before the study ran. One that is missing, or there twice, fails the
+    /// study at its end; rows that are not registered are context.
+    pub fn register(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.registered = Some(cells.into_iter().collect());
     }
 
-    /// A measured figure.
-    pub(crate) fn figure(&mut self, key: &str, value: f64, unit: &'static str, target: Target) {
-        self.push(key, value, value, value, unit, target);
+    /// How the rows that follow came about.
+    pub const fn kind(&mut self, kind: Kind) {
+        self.kind = kind;
+    }
+
+    /// A measured ratio of paired blocks.
+    pub fn ratio(&mut self, key: &str, pairs: Vec<Pair>, target: Target) {
+        self.estimate(key, ratio(&pairs), "ratio", target);
+        self.keep_raw(key, &pairs);
+    }
+
+    /// A figure without an interval.
+    pub fn figure(&mut self, key: &str, value: f64, unit: &'static str, target: Target) {
+        self.estimate(key, Estimate::exact(value), unit, target);
+    }
+
+    /// What a row was computed from, written beside the report.
+    pub fn keep_raw(&mut self, key: &str, raw: &impl Serialize) {
+        let raw = serde_json::to_value(raw).unwrap_or_else(|why| Value::String(why.to_string()));
+        self.raw.insert(key.into(), raw);
     }
 
     /// A row that means nothing here, with the reason.
-    pub(crate) fn void(&mut self, key: &str, reason: impl ToString) {
+    pub fn void(&mut self, key: &str, reason: impl ToString) {
         eprintln!("{key}: void: {}", reason.to_string());
         self.rows.push(Row {
             key: key.into(),
@@ -85,12 +127,14 @@ impl Report {
             unit: "",
             target: None,
             holds: None,
-            kind: "measured",
+            kind: self.kind,
             reason: Some(reason.to_string()),
         });
     }
 
-    fn push(&mut self, key: &str, value: f64, lo: f64, hi: f64, unit: &'static str, target: Target) {
+    /// A value with its interval, judged at the worse end.
+    pub fn estimate(&mut self, key: &str, estimate: Estimate, unit: &'static str, target: Target) {
+        let Estimate { value, lo, hi } = estimate;
         eprintln!("{key}: {value:.3} [{lo:.3}, {hi:.3}] {unit}");
         self.rows.push(Row {
             key: key.into(),
@@ -100,13 +144,17 @@ impl Report {
             unit,
             target: target.text(),
             holds: target.holds(lo, hi),
-            kind: "measured",
+            kind: self.kind,
             reason: None,
         });
     }
 
-    /// Writes `target/bench/NAME.json` (and the raw blocks beside it) and prints the rows.
-    pub(crate) fn write_and_print(&self) -> anyhow::Result<()> {
+    /// Writes `target/bench/NAME.json` (and the raw data beside it) and prints the rows.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be written; a registered cell is missing, repeated, or too many are void.
+    pub fn write_and_print(&self) -> anyhow::Result<()> {
         let folder = Path::new("target/bench");
         fs::create_dir_all(folder)?;
         let raw = format!("{}.raw.json", self.name);
@@ -125,6 +173,27 @@ impl Report {
         for row in &self.rows {
             println!("{}", row.line());
         }
+        self.check_registered()
+    }
+
+    fn check_registered(&self) -> anyhow::Result<()> {
+        let Some(registered) = &self.registered else {
+            return Ok(());
+        };
+        for cell in registered {
+            let rows = self.rows.iter().filter(|row| row.key == *cell).count();
+            ensure!(
+                rows == 1,
+                "the registered cell {cell} has {rows} rows instead of one"
+            );
+        }
+        let void = |row: &&Row| row.value.is_none() && registered.contains(&row.key);
+        let void = self.rows.iter().filter(void).count();
+        ensure!(
+            void as f64 <= MOST_VOID * registered.len() as f64,
+            "{void} of {} registered cells are void",
+            registered.len()
+        );
         Ok(())
     }
 }

@@ -1,24 +1,22 @@
 //! Paired blocks: ours and theirs measured side by side in random order, the ratio of medians with its bootstrap interval.
 
+use crate::interval::{Estimate, bootstrap};
+
 /// One block: the same thing measured for both.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
-pub(crate) struct Pair {
-    pub(crate) ours: f64,
-    pub(crate) theirs: f64,
+pub struct Pair {
+    /// Ours.
+    pub ours: f64,
+    /// The contender's, in the same block.
+    pub theirs: f64,
 }
-
-/// A ratio ours/theirs with its 95 % interval.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ratio {
-    pub(crate) value: f64,
-    pub(crate) lo: f64,
-    pub(crate) hi: f64,
-}
-
-const RESAMPLES: usize = 2_000;
 
 /// Measures `blocks` pairs; which of the two goes first is drawn for each block.
-pub(crate) fn measure(
+///
+/// # Errors
+///
+/// The first error of either.
+pub fn measure(
     blocks: usize,
     mut ours: impl FnMut() -> anyhow::Result<f64>,
     mut theirs: impl FnMut() -> anyhow::Result<f64>,
@@ -42,29 +40,14 @@ pub(crate) fn measure(
         .collect()
 }
 
-/// Median of the paired ratios, bootstrapped over pairs with a fixed seed.
-pub(crate) fn ratio(pairs: &[Pair]) -> Ratio {
+/// Median of the paired ratios ours/theirs, bootstrapped over pairs.
+pub fn ratio(pairs: &[Pair]) -> Estimate {
     let ratios: Vec<f64> = pairs.iter().map(|pair| pair.ours / pair.theirs).collect();
-    let mut random = fastrand::Rng::with_seed(7);
-    let mut medians: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            median(
-                (0..ratios.len())
-                    .map(|_| ratios[random.usize(..ratios.len())])
-                    .collect(),
-            )
-        })
-        .collect();
-    medians.sort_by(f64::total_cmp);
-    Ratio {
-        value: median(ratios),
-        lo: medians[RESAMPLES * 25 / 1000],
-        hi: medians[RESAMPLES * 975 / 1000],
-    }
+    bootstrap(&ratios, |ratios| median(ratios.to_vec()))
 }
 
 /// The value below which this share of the values lies.
-pub(crate) fn percentile(values: &[f64], share: f64) -> f64 {
+pub fn percentile(values: &[f64], share: f64) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1);
@@ -74,7 +57,8 @@ pub(crate) fn percentile(values: &[f64], share: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+/// The middle value, the mean of the two in the middle of an even number, NaN of none.
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {

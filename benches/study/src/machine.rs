@@ -1,9 +1,11 @@
+//! The machine that a study ran on, and what its processes take.
+
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::PathBuf;
 
 /// The machine in words: processor, cores, memory, kernel.
-pub(crate) fn describe() -> String {
+pub fn describe() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
         cpuinfo
@@ -31,7 +33,11 @@ pub(crate) fn describe() -> String {
 }
 
 /// Resident bytes of a process, and those that are its own (proportional share).
-pub(crate) fn memory_of(pid: u32) -> Result<Memory> {
+///
+/// # Errors
+///
+/// There is no such process, or it is not ours to look at.
+pub fn memory_of(pid: u32) -> Result<Memory> {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let field = |name: &str| -> u64 {
         let line = rollup.lines().find(|line| line.starts_with(name));
@@ -47,13 +53,19 @@ pub(crate) fn memory_of(pid: u32) -> Result<Memory> {
 
 /// Memory of a process in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Memory {
-    pub(crate) resident: u64,
-    pub(crate) proportional: u64,
+pub struct Memory {
+    /// All that is resident.
+    pub resident: u64,
+    /// Shared pages counted by their share.
+    pub proportional: u64,
 }
 
 /// A program that was built together with this one.
-pub(crate) fn beside_us(name: &str) -> Result<PathBuf> {
+///
+/// # Errors
+///
+/// It was not.
+pub fn beside_us(name: &str) -> Result<PathBuf> {
     let path = std::env::current_exe()?
         .parent()
         .context("a program lies in a folder")?
@@ -68,7 +80,11 @@ pub(crate) fn beside_us(name: &str) -> Result<PathBuf> {
 }
 
 /// Seconds of processor time that a process has used, with all its threads.
-pub(crate) fn processor_time_of(pid: u32) -> Result<f64> {
+///
+/// # Errors
+///
+/// There is no such process.
+pub fn processor_time_of(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name of the program stands in parentheses and may hold anything; what is counted comes after it.
     let (_, fields) = stat.rsplit_once(')').context("no name")?;

@@ -1,0 +1,28 @@
+//! Studies of decisions: `cargo xtask bench NAME` runs one, writes `target/bench/NAME.json` and prints its rows.
+//!
+//! Each study registers its cells, seeds and perturbations before it runs; a missing or repeated cell fails the study.
+#![forbid(unsafe_code)]
+
+use clap::{Parser, ValueEnum};
+use std::path::PathBuf;
+
+/// Runs one study.
+#[derive(Parser)]
+struct Args {
+    /// Which one.
+    study: Study,
+    /// Fewer seeds, to see that it runs; its figures mean little.
+    #[arg(long)]
+    quick: bool,
+    /// Where the recorded profiles and traces are.
+    #[arg(long, default_value = "../shared/data")]
+    data: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Study {}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    match args.study {}
+}
