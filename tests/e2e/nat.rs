@@ -45,9 +45,13 @@ impl Node {
         let home = Home::new();
         let folder = home.path().join("config/karman");
         std::fs::create_dir_all(&folder).unwrap();
-        let mesh = match internet {
-            Some(_) => "",
-            None => "[mesh]\nlisten = \"127.0.0.1:0\"\nfind-neighbours = false\n",
+        let mesh = match (internet, place) {
+            // Of two hosts that use one port a router gives one another, a new one for each node that it talks to.
+            (Some(_), Place::Home(_, host)) => {
+                format!("[mesh]\nlisten = \"0.0.0.0:{}\"\n", 7200 + u16::from(host))
+            }
+            (Some(_), _) => String::new(),
+            (None, _) => "[mesh]\nlisten = \"127.0.0.1:0\"\nfind-neighbours = false\n".to_owned(),
         };
         std::fs::write(folder.join("node.toml"), format!("tier = \"{tier}\"\n{mesh}")).unwrap();
         if join.is_none() {

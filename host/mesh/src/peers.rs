@@ -166,6 +166,13 @@ impl Peers {
             .is_some_and(|peer| peer.ways.contains(&(connection, Path::Relayed)))
     }
 
+    /// Whether this connection is not the oldest there is with the node: streams go over that.
+    pub(crate) fn is_spare(&self, id: &PeerId, connection: ConnectionId) -> bool {
+        let peers = self.peers.lock();
+        let oldest = peers.get(id).and_then(|peer| peer.ways.first());
+        oldest.is_some_and(|(oldest, _)| *oldest != connection)
+    }
+
     /// A better path was tried and did not come about.
     pub(crate) fn obstructed(&self, id: &PeerId, why: &str) {
         self.change(*id, |peer| {

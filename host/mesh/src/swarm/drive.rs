@@ -1,6 +1,7 @@
 //! The loop that owns the swarm: orders come in, events of the network change the book of peers.
 
 use super::behaviour::{Behaviour, BehaviourEvent};
+use super::punch::Punching;
 use super::reach::{Reach, ip_of};
 use super::relays::{Relays, is_circuit};
 use super::situation::{Failures, Situation};
@@ -69,6 +70,7 @@ pub(crate) struct Driver {
     pub(super) everywhere: bool,
     pub(super) reach: Reach,
     pub(super) relays: Relays,
+    pub(super) punching: Punching,
     /// When this node met the first other one.
     pub(super) met_first: Option<Instant>,
     /// Nodes that were dialled over TCP, until they say whether they take QUIC too.
@@ -115,6 +117,7 @@ impl Driver {
             everywhere: false,
             reach: Reach::default(),
             relays: Relays::default(),
+            punching: Punching::default(),
             over_tcp: HashMap::new(),
             met_first: None,
             tries: HashSet::new(),
@@ -257,6 +260,7 @@ impl Driver {
             self.standing.remember_entrances(&addresses);
         }
         self.settle();
+        self.punch_again();
         if self.tell_again && self.knows_its_way() {
             self.tell_again = false;
             self.tell();

@@ -3,6 +3,7 @@
 mod behaviour;
 mod drive;
 mod paths;
+mod punch;
 mod reach;
 mod relays;
 mod situation;

@@ -61,13 +61,16 @@ impl Driver {
         self.reach.connected(connection, endpoint, first);
         self.met_first.get_or_insert_with(Instant::now);
         if let ConnectedPoint::Dialer { address, .. } = endpoint
-            && path != Path::Relayed
             && let Ok(address) = address.clone().with_p2p(peer)
         {
-            if path == Path::Tcp {
-                self.over_tcp.insert(peer, address.clone());
+            match path {
+                Path::Relayed => self.punching.relayed(peer, address, Instant::now()),
+                Path::Tcp => {
+                    self.over_tcp.insert(peer, address.clone());
+                    self.meet(peer, address);
+                }
+                Path::Direct => self.meet(peer, address),
             }
-            self.meet(peer, address);
         }
         let member = self.standing.member(&peer);
         let run = self.standing.run_of(&peer);
@@ -99,6 +102,7 @@ impl Driver {
         if !self.swarm.is_connected(&peer) {
             self.relays.lost(&peer);
             self.over_tcp.remove(&peer);
+            self.punching.gone(&peer);
         }
         self.peers.disconnected(&peer, connection);
         self.settle();
@@ -183,6 +187,28 @@ impl Driver {
         let connection = dial.connection_id();
         if self.swarm.dial(dial).is_ok() {
             self.tries.insert(connection);
+        }
+    }
+
+    /// Meets those once more at the relay to whom no hole was punched.
+    pub(super) fn punch_again(&mut self) {
+        let peers = self.peers.clone();
+        let is_relayed = |peer: &PeerId| peers.path(peer) == Some(Path::Relayed);
+        for again in self.punching.due(Instant::now(), is_relayed) {
+            if let Some(over) = again.over
+                && peers.is_spare(&again.peer, over)
+            {
+                self.swarm.close_connection(over);
+            }
+            let dial = DialOpts::peer_id(again.peer)
+                .condition(PeerCondition::Always)
+                .addresses(vec![again.circuit])
+                .build();
+            let connection = dial.connection_id();
+            match self.swarm.dial(dial) {
+                Ok(()) => self.punching.tries(&again.peer, connection),
+                Err(error) => tracing::debug!(peer = %again.peer, %error, "not met at the relay again"),
+            }
         }
     }
 

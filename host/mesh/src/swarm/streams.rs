@@ -1,7 +1,8 @@
 //! Streams take the best path to a node.
 //!
 //! `libp2p-stream` opens each stream on any connection with the node. This behaviour lets it see the best ones only: a
-//! relayed connection drains once there is a direct one, and is there again when that breaks.
+//! relayed connection drains once there is a direct one, and is there again when that breaks. Of circuits it sees the oldest:
+//! later ones are there to punch a hole, and go.
 
 use crate::peers::Path;
 use libp2p::core::transport::PortUse;
@@ -69,8 +70,10 @@ impl Streams {
             .iter()
             .map(|connection| Path::of(&connection.endpoint));
         let best = paths.min();
+        let mut circuits = 0;
         for Connection { id, endpoint, shown } in connections {
-            let show = Some(Path::of(endpoint)) == best;
+            circuits += usize::from(endpoint.is_relayed());
+            let show = Some(Path::of(endpoint)) == best && !(endpoint.is_relayed() && circuits > 1);
             let event = match (*shown, show) {
                 (false, true) => FromSwarm::ConnectionEstablished(ConnectionEstablished {
                     peer_id,
