@@ -24,6 +24,24 @@ pub enum InferError {
         /// The field of [`ModelLimits`](crate::ModelLimits).
         limit: &'static str,
     },
+    /// The model is written in operators older than those that are read here.
+    #[error(
+        "the model uses operator set {found}, but {least} is the oldest that can be cut: export it again"
+    )]
+    OperatorSet {
+        /// What it says of itself; 0 when it says nothing.
+        found: u64,
+        /// The oldest that will do.
+        least: u64,
+    },
+    /// A dimension, other than the batch, that the model leaves to each call.
+    #[error("dimension `{dimension}` of input `{input}` is open: give its size")]
+    OpenDimension {
+        /// The input.
+        input: String,
+        /// The name of the dimension; empty when it has none.
+        dimension: String,
+    },
     /// A tensor of the model lies in another file.
     #[error(
         "tensor `{tensor}` lies in another file: save the model with its weights inside (`onnx.save(model, path)`)"
@@ -110,6 +128,8 @@ impl InferError {
         match self {
             Self::Malformed { .. }
             | Self::ExternalData { .. }
+            | Self::OperatorSet { .. }
+            | Self::OpenDimension { .. }
             | Self::UnknownInput { .. }
             | Self::MissingInput { .. }
             | Self::Input { .. }

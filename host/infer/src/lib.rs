@@ -30,23 +30,31 @@
 
 mod apart;
 mod backends;
+mod batch;
 mod error;
 mod find;
+pub mod graph;
 mod inputs;
+pub mod inspect;
 mod limits;
 mod model;
 mod onnxruntime;
 mod outline;
 mod probe;
+pub mod profile;
 mod screen;
+mod staged;
 mod tract;
 mod wire;
+pub mod zoo;
 
 pub use backends::{BackendOptions, Backends, UseOnnxRuntime};
+pub use batch::{Named, is_batched, run_batch};
 pub use error::InferError;
 pub use find::SearchPlaces;
 pub use limits::ModelLimits;
 pub use model::{Backend, BackendName, Dim, LoadOptions, Model, TensorInfo};
 pub use onnxruntime::OnnxRuntime;
 pub use probe::{ProbeError, feed_child, probe_in_child, probe_model, probe_onnxruntime};
+pub use staged::Staged;
 pub use tract::Tract;

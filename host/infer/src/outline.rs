@@ -54,7 +54,7 @@ impl Outline {
     }
 }
 
-fn value_info(bytes: &[u8]) -> Result<TensorInfo, InferError> {
+pub(crate) fn value_info(bytes: &[u8]) -> Result<TensorInfo, InferError> {
     let name = Value::Bytes(only(bytes, 1)?.unwrap_or_default())
         .text()?
         .to_owned();
@@ -113,7 +113,7 @@ fn shape_dims(shape: &[u8], name: &str) -> Result<Vec<Dim>, InferError> {
 }
 
 /// `TensorProto.DataType` of onnx.proto.
-fn element_type(code: u64) -> Option<ElementType> {
+pub(crate) fn element_type(code: u64) -> Option<ElementType> {
     Some(match code {
         1 => ElementType::F32,
         2 => ElementType::U8,
@@ -126,4 +126,19 @@ fn element_type(code: u64) -> Option<ElementType> {
         16 => ElementType::Bf16,
         _ => return None,
     })
+}
+
+/// The same, the other way round.
+pub(crate) fn type_code(element: ElementType) -> i64 {
+    match element {
+        ElementType::F32 => 1,
+        ElementType::U8 => 2,
+        ElementType::I8 => 3,
+        ElementType::I32 => 6,
+        ElementType::I64 => 7,
+        ElementType::Bool => 9,
+        ElementType::F16 => 10,
+        ElementType::F64 => 11,
+        ElementType::Bf16 => 16,
+    }
 }

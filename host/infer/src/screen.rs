@@ -195,20 +195,12 @@ impl Screen<'_> {
             .ok_or_else(|| {
                 InferError::malformed(format!("tensor `{}` has dimensions {dims:?}", printable(name)))
             })?;
-        let bits = match data_type {
-            2 | 3 | 9 | 17..=20 => 8,
-            4 | 5 | 10 | 16 => 16,
-            1 | 6 | 12 => 32,
-            7 | 11 | 13 => 64,
-            21..=23 => 4,
-            8 => 0,
-            _ => {
-                return Err(InferError::malformed(format!(
-                    "tensor `{}` has the unknown type {data_type}",
-                    printable(name)
-                )));
-            }
-        };
+        let bits = bits_of(data_type).ok_or_else(|| {
+            InferError::malformed(format!(
+                "tensor `{}` has the unknown type {data_type}",
+                printable(name)
+            ))
+        })?;
         let expected = elements.saturating_mul(bits).div_ceil(8);
         self.constant(expected.max(typed.saturating_mul(8)))?;
         let (given, wanted) = match raw {
@@ -224,6 +216,19 @@ impl Screen<'_> {
         }
         Ok(())
     }
+}
+
+/// The bits of one element of this `TensorProto.DataType`; 0 for texts, which have no fixed size.
+pub(crate) fn bits_of(data_type: u64) -> Option<u64> {
+    Some(match data_type {
+        2 | 3 | 9 | 17..=20 => 8,
+        4 | 5 | 10 | 16 => 16,
+        1 | 6 | 12 => 32,
+        7 | 11 | 13 => 64,
+        21..=23 => 4,
+        8 => 0,
+        _ => return None,
+    })
 }
 
 /// A name of the file as it may stand in a message: short, without control characters.

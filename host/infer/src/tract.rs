@@ -1,12 +1,13 @@
 //! The built-in back-end: pure Rust, always there.
 
 mod guard;
+mod softmax;
 mod tensor;
 
 use crate::apart::{catching, on_a_large_stack, short};
 use crate::outline::Outline;
 use crate::{Backend, BackendName, InferError, LoadOptions, Model, ModelLimits, TensorInfo, inputs};
-use karman_tensor::{Shape, Tensor};
+use karman_tensor::{ElementType, Shape, Tensor};
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -128,8 +129,9 @@ impl TractModel {
             graph.set_input_fact(at, fact).map_err(rejected)?;
         }
         guard::analyse(&mut graph, &self.limits)?;
-        let graph = graph.into_typed().map_err(rejected)?;
+        let mut graph = graph.into_typed().map_err(rejected)?;
         guard::check(&graph, &self.limits)?;
+        softmax::keep_whole(&mut graph).map_err(rejected)?;
         graph
             .into_optimized()
             .and_then(IntoRunnable::into_runnable)
@@ -176,6 +178,32 @@ fn forget_symbols(graph: &mut pb::GraphProto) {
             .chain(&mut attribute.graphs)
             .for_each(forget_symbols);
     }
+}
+
+/// Works out the type and dimensions of every output of a model whose inputs are fixed, and runs nothing but what is constant.
+/// `None` stands for an output whose type or size tract cannot tell.
+pub(crate) fn infer_outputs(
+    model: &[u8],
+    limits: &ModelLimits,
+) -> Result<Vec<Option<(ElementType, Vec<u32>)>>, InferError> {
+    on_a_large_stack(BackendName::Tract, || {
+        let mut graph = parse(model)?;
+        guard::analyse(&mut graph, limits)?;
+        let outlets = graph.outputs.clone();
+        outlets
+            .into_iter()
+            .map(|outlet| {
+                let fact = graph.outlet_fact(outlet).map_err(rejected)?;
+                let element = fact.datum_type.concretize().and_then(tensor::element_type);
+                let dims: Option<Vec<u32>> = fact.shape.concretize().and_then(|dims| {
+                    dims.iter()
+                        .map(|dim| dim.to_i64().ok()?.try_into().ok())
+                        .collect()
+                });
+                Ok(element.zip(dims))
+            })
+            .collect()
+    })
 }
 
 fn rejected(error: TractError) -> InferError {

@@ -1,4 +1,4 @@
-//! Reads protobuf without building anything from it.
+//! Reads protobuf without building anything from it, and writes it.
 
 use crate::InferError;
 
@@ -126,4 +126,39 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, InferError> {
         }
     }
     Err(InferError::malformed("a number is longer than 64 bits"))
+}
+
+/// Writes one message. The same calls give the same bytes.
+#[derive(Default)]
+pub(crate) struct Writer(pub(crate) Vec<u8>);
+
+impl Writer {
+    pub(crate) fn number(&mut self, field: u32, value: i64) -> &mut Self {
+        self.varint(u64::from(field) << 3);
+        self.varint(value as u64);
+        self
+    }
+
+    /// A text, bytes, or a message that is written already.
+    pub(crate) fn bytes(&mut self, field: u32, body: impl AsRef<[u8]>) -> &mut Self {
+        let body = body.as_ref();
+        self.varint(u64::from(field) << 3 | 2);
+        self.varint(body.len() as u64);
+        self.0.extend_from_slice(body);
+        self
+    }
+
+    pub(crate) fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) -> &mut Self {
+        let mut body = Self::default();
+        write(&mut body);
+        self.bytes(field, body.0)
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 128 {
+            self.0.push(value as u8 | 128);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
 }

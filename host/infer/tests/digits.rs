@@ -203,3 +203,24 @@ fn a_missing_library_is_said() {
     );
     assert_eq!(backends.get(None).unwrap().name(), BackendName::Tract);
 }
+
+#[test]
+fn the_eight_bit_twin_knows_its_digits_on_every_back_end() {
+    let (backends, digits) = (backends(), digits());
+    let bytes = std::fs::read(tests().join("models/digits-l-int8.onnx")).unwrap();
+    for (name, backend) in backends.all() {
+        let Ok(backend) = backend else { continue };
+        let model = backend.load(&bytes, &LoadOptions::default()).unwrap();
+        let answers = run(&model, &digits);
+        for (exit, least) in [430, 444, 441].into_iter().enumerate() {
+            let hits = answers
+                .iter()
+                .zip(&digits)
+                .filter(|(a, d)| best(&a[exit]) == d.0)
+                .count();
+            println!("digits-l-int8 {name} {}: {hits}", model.outputs()[exit].name);
+            // Back-ends round in different places.
+            assert!(hits + 5 >= least, "{name}: {hits} of {least}");
+        }
+    }
+}

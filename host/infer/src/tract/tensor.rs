@@ -20,6 +20,21 @@ pub(super) fn datum_type(element: ElementType) -> TractResult<DatumType> {
     })
 }
 
+/// A type of tract's as ours; its symbolic sizes are whole numbers to everybody else.
+pub(super) fn element_type(of: DatumType) -> Option<ElementType> {
+    Some(match of {
+        DatumType::F16 => ElementType::F16,
+        DatumType::F32 => ElementType::F32,
+        DatumType::F64 => ElementType::F64,
+        DatumType::I8 | DatumType::QI8(_) => ElementType::I8,
+        DatumType::U8 | DatumType::QU8(_) => ElementType::U8,
+        DatumType::I32 | DatumType::QI32(_) => ElementType::I32,
+        DatumType::I64 | DatumType::TDim => ElementType::I64,
+        DatumType::Bool => ElementType::Bool,
+        _ => return None,
+    })
+}
+
 pub(super) fn to_tract(tensor: &Tensor) -> TractResult<tract_onnx::prelude::Tensor> {
     fn copy<T: Element + Datum>(tensor: &Tensor) -> TractResult<tract_onnx::prelude::Tensor> {
         let dims: TVec<usize> = tensor.shape().dims().iter().map(|dim| *dim as usize).collect();

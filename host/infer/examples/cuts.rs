@@ -1,0 +1,111 @@
+//! Cuts the published networks at full size and compares what the fragments give with what the whole gives, on every back-end
+//! that is here.
+//!
+//! ```text
+//! cargo run --release -p karman-infer --example cuts -- [NAME ...] [--cuts 200] [--input 224] [--int8] [--backend tract]
+//! ```
+//!
+//! For each network: every place of its chain of layers, and as many random cuts of its graph as there are, up to `--cuts`. Prints
+//! one JSON object a line: the number of cuts and the greatest error, as a share of the greatest element of the answer.
+#![allow(clippy::unwrap_used, reason = "a study fails with its first surprise")]
+
+#[path = "../tests/common/cuts.rs"]
+mod cuts;
+
+use cuts::{Law, backends, chain_cuts, random_cuts, roomy};
+use fastrand::Rng;
+use karman_infer::Backend;
+use karman_infer::graph::Graph;
+use karman_infer::zoo::{Architecture, Variant};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+struct Arguments {
+    networks: Vec<Architecture>,
+    cuts: usize,
+    variant: Variant,
+    backend: Option<String>,
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let mut out = Arguments {
+        networks: Vec::new(),
+        cuts: 200,
+        variant: Variant::default(),
+        backend: None,
+    };
+    let mut given = std::env::args().skip(1);
+    while let Some(argument) = given.next() {
+        let mut value = || given.next().ok_or_else(|| format!("{argument} needs a value"));
+        let number = |text: String| text.parse::<u32>().map_err(|error| format!("`{text}`: {error}"));
+        match argument.as_str() {
+            "--cuts" => out.cuts = number(value()?)? as usize,
+            "--input" => out.variant.input = number(value()?)?,
+            "--int8" => out.variant.quantized = true,
+            "--backend" => out.backend = Some(value()?),
+            name => out.networks.push(name.parse()?),
+        }
+    }
+    if out.networks.is_empty() {
+        out.networks = Architecture::ALL.to_vec();
+    }
+    Ok(out)
+}
+
+fn main() -> Result<(), String> {
+    let arguments = arguments()?;
+    let backends = backends();
+    for network in &arguments.networks {
+        let file = network.generate(&arguments.variant);
+        let start = Instant::now();
+        let graph = Graph::read(file.clone(), &roomy().limits).map_err(|error| error.to_string())?;
+        let read_ms = start.elapsed().as_secs_f64() * 1e3;
+        eprintln!(
+            "{network}: {} nodes, {} layers, {} weights, {} multiply-accumulates, read in {read_ms:.0} ms",
+            graph.nodes().len(),
+            graph.layers().layers.len(),
+            graph.parameters(),
+            graph.macs().at(1),
+        );
+        for (name, backend) in backends.all() {
+            if arguments
+                .backend
+                .as_ref()
+                .is_some_and(|wanted| wanted != name.as_str())
+            {
+                continue;
+            }
+            match backend {
+                Ok(backend) => study(*network, &graph, &file, backend, &arguments),
+                Err(error) => eprintln!("{network}: {error}"),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn study(network: Architecture, graph: &Graph, file: &[u8], backend: &dyn Backend, arguments: &Arguments) {
+    let law = Law::new(graph, file, backend, 1);
+    let chain = chain_cuts(graph);
+    let random = random_cuts(graph, arguments.cuts, &mut Rng::with_seed(2026));
+    let mut seen = BTreeSet::new();
+    for (kind, cuts) in [("chain", chain), ("random", random)] {
+        let start = Instant::now();
+        let (mut worst, mut tensors) = (0f64, 0);
+        for stages in &cuts {
+            // A chain has few cuts of its own.
+            if seen.insert(stages.clone()) {
+                worst = worst.max(law.error(stages));
+            }
+            tensors = tensors.max(graph.crossing(stages).unwrap()[0].len());
+        }
+        let line = json!({
+            "network": network.as_str(), "input": arguments.variant.input, "int8": arguments.variant.quantized,
+            "backend": backend.name().as_str(), "version": backend.version(), "kind": kind, "cuts": cuts.len(),
+            "most_tensors": tensors, "worst_error": worst, "holds": worst <= 1e-5,
+            "seconds": start.elapsed().as_secs_f64().round(),
+        });
+        println!("{line}");
+    }
+}

@@ -1,0 +1,239 @@
+//! Types and dimensions of every tensor, inferred by tract on a copy of the model without its weights.
+
+use super::read::{Raw, SizeOf, batch_of};
+use crate::outline::{Outline, element_type, type_code, value_info};
+use crate::screen::printable;
+use crate::tract::infer_outputs;
+use crate::wire::Writer;
+use crate::{BackendName, Dim, InferError, ModelLimits, TensorInfo};
+use karman_tensor::ElementType;
+use karman_types::ByteSize;
+use std::collections::{HashMap, HashSet};
+
+/// Larger constants are weights, whose values no shape depends on.
+const MOST_ELEMENTS_THAT_SHAPE: u64 = 4096;
+
+/// What is known of one tensor.
+pub(super) struct Fact {
+    pub(super) element: ElementType,
+    /// As the model may say it: open where the batch shows.
+    pub(super) dims: Vec<Dim>,
+    /// At a batch of one.
+    pub(super) one: Vec<u32>,
+    /// At a batch of two; the same where the batch is fixed.
+    pub(super) two: Vec<u32>,
+}
+
+/// What is known of every tensor that something uses.
+pub(super) struct Known<'a> {
+    facts: HashMap<&'a str, Fact>,
+    used: HashSet<&'a str>,
+    pub(super) batch: Option<String>,
+}
+
+type Shaped = Option<(ElementType, Vec<u32>)>;
+
+impl<'a> Known<'a> {
+    pub(super) fn infer(
+        raw: &Raw<'a>,
+        outline: &'a Outline,
+        live: &[usize],
+        limits: &ModelLimits,
+        sizes: SizeOf<'_>,
+    ) -> Result<Self, InferError> {
+        let mut used: HashSet<&'a str> = outline.outputs.iter().map(|info| info.name.as_str()).collect();
+        for at in live {
+            used.extend(raw.nodes[*at].takes());
+        }
+        let made: Vec<&'a str> = live
+            .iter()
+            .flat_map(|at| raw.nodes[*at].makes())
+            .filter(|name| used.contains(name))
+            .collect();
+        let pass = |batch: u32| -> Result<(Vec<Vec<u32>>, Vec<Shaped>), InferError> {
+            let inputs = fixed(outline, batch, sizes)?;
+            let skeleton = skeleton(raw, outline, &inputs, live, &made);
+            // Twice the batch may take twice the memory, of which nothing is allocated here.
+            let doubled = |bytes: ByteSize| ByteSize(bytes.0.saturating_mul(2));
+            let limits = ModelLimits {
+                tensor: doubled(limits.tensor),
+                run: doubled(limits.run),
+                ..limits.clone()
+            };
+            Ok((inputs, infer_outputs(&skeleton, &limits)?))
+        };
+        let (inputs, one) = pass(1)?;
+        // A model may say that its batch is open and fix it somewhere inside; then it is one.
+        let second = batch_of(outline).and_then(|_| pass(2).ok());
+        let batch = second.as_ref().and_then(|_| batch_of(outline)).map(str::to_owned);
+        let (inputs_two, two) = second.unwrap_or_else(|| (inputs.clone(), one.clone()));
+
+        let mut known = Self {
+            facts: HashMap::new(),
+            used,
+            batch,
+        };
+        for (info, (one, two)) in outline.inputs.iter().zip(inputs.into_iter().zip(inputs_two)) {
+            known.insert(&info.name, info.element, one, two);
+        }
+        for tensor in &raw.tensors {
+            if let Some(element) = element_type(tensor.code) {
+                known.insert(tensor.name, element, tensor.dims.clone(), tensor.dims.clone());
+            }
+        }
+        for (name, shapes) in made.into_iter().zip(one.into_iter().zip(two)) {
+            if let (Some((element, one)), Some((_, two))) = shapes
+                && one.len() == two.len()
+            {
+                known.insert(name, element, one, two);
+            }
+        }
+        known.believe(raw, sizes);
+        Ok(known)
+    }
+
+    /// Takes from the file what tract does not know: it lacks operators that ONNX Runtime has. A file that says what is not so
+    /// gives fragments that refuse their inputs.
+    fn believe(&mut self, raw: &Raw<'a>, sizes: SizeOf<'_>) {
+        let batch = self.batch.clone();
+        let declared = raw.declared.iter().filter_map(|info| value_info(info).ok());
+        for (name, info) in declared
+            .filter_map(|info| Some((*self.used.get(info.name.as_str())?, info)))
+            .collect::<Vec<_>>()
+        {
+            let of = |items: u32| -> Option<Vec<u32>> {
+                let size = |dim: &Dim| match dim {
+                    Dim::Fixed(size) => Some(*size),
+                    Dim::Any(symbol) if Some(symbol) == batch.as_ref() => Some(items),
+                    Dim::Any(symbol) => sizes.iter().find(|(of, _)| of == symbol).map(|(_, size)| *size),
+                };
+                info.dims.as_ref()?.iter().map(size).collect()
+            };
+            if let (false, Some(one), Some(two)) = (self.facts.contains_key(name), of(1), of(2)) {
+                self.insert(name, info.element, one, two);
+            }
+        }
+    }
+
+    fn insert(&mut self, name: &'a str, element: ElementType, one: Vec<u32>, two: Vec<u32>) {
+        let symbol = self.batch.clone().unwrap_or_default();
+        let dims = one
+            .iter()
+            .zip(&two)
+            .map(|(one, two)| match (one, two) {
+                (one, two) if one == two => Dim::Fixed(*one),
+                (1, 2) => Dim::Any(symbol.clone()),
+                _ => Dim::Any(String::new()),
+            })
+            .collect();
+        let fact = Fact {
+            element,
+            dims,
+            one,
+            two,
+        };
+        self.facts.insert(name, fact);
+    }
+
+    pub(super) fn get(&self, name: &str) -> Result<&Fact, InferError> {
+        self.facts.get(name).ok_or_else(|| InferError::Rejected {
+            backend: BackendName::Tract,
+            reason: format!("the type or size of `{}` cannot be told", printable(name)),
+        })
+    }
+
+    /// Whether a node or an output of the model takes it.
+    pub(super) fn is_used(&self, name: &str) -> bool {
+        self.used.contains(name)
+    }
+}
+
+/// The dimensions of the inputs at this batch.
+fn fixed(outline: &Outline, batch: u32, sizes: SizeOf<'_>) -> Result<Vec<Vec<u32>>, InferError> {
+    let symbol = batch_of(outline);
+    let size = |info: &TensorInfo, axis: usize, name: &str| {
+        let given = sizes.iter().find(|(of, _)| *of == name && !name.is_empty());
+        match given {
+            // An open dimension without a name is the batch where a batch stands.
+            None if Some(name) == symbol && (!name.is_empty() || axis == 0) => Ok(batch),
+            Some((_, size)) => Ok(*size),
+            None => Err(InferError::OpenDimension {
+                input: printable(&info.name),
+                dimension: printable(name),
+            }),
+        }
+    };
+    outline
+        .inputs
+        .iter()
+        .map(|info| {
+            let dims = info.dims.as_ref().ok_or_else(|| InferError::OpenDimension {
+                input: printable(&info.name),
+                dimension: String::new(),
+            })?;
+            dims.iter()
+                .enumerate()
+                .map(|(axis, dim)| match dim {
+                    Dim::Fixed(size) => Ok(*size),
+                    Dim::Any(name) => size(info, axis, name),
+                })
+                .collect()
+        })
+        .collect()
+}
+
+/// The model with weights as further inputs and everything that is used as an output.
+fn skeleton(raw: &Raw<'_>, outline: &Outline, inputs: &[Vec<u32>], live: &[usize], made: &[&str]) -> Vec<u8> {
+    let mut graph = Writer::default();
+    for at in live {
+        graph.bytes(1, raw.nodes[*at].body);
+    }
+    graph.bytes(2, "shapes");
+    for tensor in &raw.tensors {
+        match tensor.elements() > MOST_ELEMENTS_THAT_SHAPE {
+            true => write_info(
+                &mut graph,
+                11,
+                tensor.name,
+                tensor.code as i64,
+                tensor.dims.iter().map(|d| Dim::Fixed(*d)),
+            ),
+            false => _ = graph.bytes(5, tensor.body),
+        }
+    }
+    for (info, dims) in outline.inputs.iter().zip(inputs) {
+        let dims = dims.iter().map(|dim| Dim::Fixed(*dim));
+        write_info(&mut graph, 11, &info.name, type_code(info.element), dims);
+    }
+    for name in made {
+        graph.message(12, |info| _ = info.bytes(1, name));
+    }
+    let mut model = Writer(raw.header.clone());
+    model.bytes(7, graph.0);
+    model.0
+}
+
+/// An input (11) or output (12) of a graph.
+pub(super) fn write_info(
+    graph: &mut Writer,
+    field: u32,
+    name: &str,
+    code: i64,
+    dims: impl Iterator<Item = Dim>,
+) {
+    graph.message(field, |info| {
+        info.bytes(1, name).message(2, |of_type| {
+            of_type.message(1, |tensor| {
+                tensor.number(1, code).message(2, |shape| {
+                    for dim in dims {
+                        shape.message(1, |entry| match dim {
+                            Dim::Fixed(size) => _ = entry.number(1, size.into()),
+                            Dim::Any(symbol) if symbol.is_empty() => {}
+                            Dim::Any(symbol) => _ = entry.bytes(2, symbol),
+                        });
+                    }
+                });
+            });
+        });
+    });
+}

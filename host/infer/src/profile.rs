@@ -1,0 +1,206 @@
+//! How long each layer of a model takes here, and how large everything is that crosses a cut.
+//!
+//! [`Profile::measure`] times every layer alone and the whole model. Where a model was never run, [`Regression::predict`]
+//! gives a profile of the same form from the layers of other models, and every time in it says that it is predicted. While the
+//! model runs, a [`Correction`] follows what the machine does today: heat, load. Sizes are exact in either.
+//!
+//! A profile is plain data: it can be kept, sent to other nodes, and read without the model.
+
+mod correction;
+mod measure;
+mod regression;
+
+pub use correction::{Correction, CorrectionError};
+pub use measure::{ProfileOptions, sample_inputs, time};
+pub use regression::{Regression, RegressionError};
+
+use crate::BackendName;
+use crate::graph::{Graph, OpClass};
+use karman_tensor::ElementType;
+use karman_types::Digest;
+use serde::{Deserialize, Serialize};
+
+/// Where a time comes from.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// Timed here.
+    Measured {
+        /// How often.
+        runs: u32,
+    },
+    /// From a regression over other layers.
+    Predicted {
+        /// By how much half of the predictions of this kind were off, as a share of the truth, on layers that the regression
+        /// had not seen; `None` where there were too few to tell.
+        relative_error: Option<f64>,
+    },
+    /// Not timed; the time says 0.
+    Unavailable {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A time and its spread, in seconds.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Timing {
+    /// The median.
+    pub seconds: f64,
+    /// The lower quartile.
+    pub low: f64,
+    /// The upper quartile.
+    pub high: f64,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// What is known of one layer.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct LayerProfile {
+    /// Its name.
+    pub name: String,
+    /// Its operators.
+    pub op: String,
+    /// Its class.
+    pub class: OpClass,
+    /// Whether it works on 8-bit tensors.
+    pub eight_bit: bool,
+    /// Multiply-accumulates.
+    pub macs: u64,
+    /// Bytes of its weights.
+    pub parameter_bytes: u64,
+    /// Bytes that it takes from other layers or the input.
+    pub bytes_in: u64,
+    /// Bytes that it gives to other layers or the caller.
+    pub bytes_out: u64,
+    /// How long it takes alone.
+    pub time: Timing,
+}
+
+/// What leads from one layer to others.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct EdgeProfile {
+    /// The name of the tensor.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The layer that makes it; `None` for an input.
+    pub from: Option<usize>,
+    /// The layers that take it.
+    pub to: Vec<usize>,
+    /// Whether it is an output of the model.
+    pub is_output: bool,
+}
+
+/// What is known of a model on a back-end of a node.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Profile {
+    /// The digest of the model.
+    pub model: Digest,
+    /// The back-end.
+    pub backend: BackendName,
+    /// Its version.
+    pub version: String,
+    /// The threads of one run.
+    pub threads: u32,
+    /// The items of one run.
+    pub batch: u32,
+    /// The layers, in order.
+    pub layers: Vec<LayerProfile>,
+    /// What leads from one to another.
+    pub edges: Vec<EdgeProfile>,
+    /// The whole model in one run.
+    pub whole: Timing,
+}
+
+impl Profile {
+    /// Whether every time was measured.
+    pub fn is_measured(&self) -> bool {
+        let times = self.layers.iter().map(|layer| &layer.time).chain([&self.whole]);
+        times
+            .into_iter()
+            .all(|time| matches!(time.origin, Origin::Measured { .. }))
+    }
+
+    /// The seconds of each layer within a run of several: scaled so that they add up to the whole. A layer alone pays for the
+    /// start of a run and for what a back-end would have fused across its borders.
+    pub fn seconds(&self) -> Vec<f64> {
+        let alone: f64 = self.layers.iter().map(|layer| layer.time.seconds).sum();
+        let scale = match alone > 0.0 && self.whole.seconds > 0.0 {
+            true => self.whole.seconds / alone,
+            false => 1.0,
+        };
+        self.layers
+            .iter()
+            .map(|layer| layer.time.seconds * scale)
+            .collect()
+    }
+
+    /// A profile with sizes and this time for every layer.
+    fn sized(
+        graph: &Graph,
+        batch: u32,
+        mut time: impl FnMut(&LayerProfile) -> Timing,
+    ) -> (Vec<LayerProfile>, Vec<EdgeProfile>) {
+        let layers = graph.layers();
+        let edges: Vec<EdgeProfile> = layers
+            .edges
+            .iter()
+            .map(|between| {
+                let edge = &graph.edges()[between.edge];
+                EdgeProfile {
+                    name: edge.info.name.clone(),
+                    bytes: edge.bytes().at(batch),
+                    from: between.from,
+                    to: between.to.clone(),
+                    is_output: edge.is_output,
+                }
+            })
+            .collect();
+        let (mut bytes_in, mut bytes_out) =
+            (vec![0u64; layers.layers.len()], vec![0u64; layers.layers.len()]);
+        for edge in &edges {
+            edge.to.iter().for_each(|to| bytes_in[*to] += edge.bytes);
+            edge.from.iter().for_each(|from| bytes_out[*from] += edge.bytes);
+        }
+        let profiles = layers.layers.iter().enumerate().map(|(at, layer)| {
+            let eight_bit = |node: &usize| {
+                let inputs = graph.nodes()[*node]
+                    .inputs
+                    .iter()
+                    .map(|edge| graph.edges()[*edge].info.element);
+                inputs
+                    .into_iter()
+                    .any(|element| matches!(element, ElementType::U8 | ElementType::I8))
+            };
+            let mut profile = LayerProfile {
+                name: layer.name.clone(),
+                op: layer.op.clone(),
+                class: layer.class,
+                eight_bit: layer.nodes.iter().any(eight_bit),
+                macs: layer.macs.at(batch),
+                parameter_bytes: layer.parameter_bytes,
+                bytes_in: bytes_in[at],
+                bytes_out: bytes_out[at],
+                time: Timing::unavailable("not timed"),
+            };
+            profile.time = time(&profile);
+            profile
+        });
+        (profiles.collect(), edges)
+    }
+}
+
+impl Timing {
+    fn unavailable(reason: impl Into<String>) -> Self {
+        Self {
+            seconds: 0.0,
+            low: 0.0,
+            high: 0.0,
+            origin: Origin::Unavailable {
+                reason: reason.into(),
+            },
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Times layers, fragments and models on a back-end.
+
+use super::{LayerProfile, Origin, Profile, Timing};
+use crate::graph::{CutError, Graph};
+use crate::{Backend, InferError, LoadOptions, Model, Named};
+use fastrand::Rng;
+use karman_tensor::{ElementType, Tensor};
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// How something is timed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ProfileOptions {
+    /// Runs that do not count. Default 5.
+    pub warm_up: u32,
+    /// Runs that do, at least 1. Default 20.
+    pub runs: u32,
+    /// Items in each run. Default 1.
+    pub batch: u32,
+    /// Of the random input. Default 1.
+    pub seed: u64,
+}
+
+impl Default for ProfileOptions {
+    fn default() -> Self {
+        Self {
+            warm_up: 5,
+            runs: 20,
+            batch: 1,
+            seed: 1,
+        }
+    }
+}
+
+impl Profile {
+    /// Times every layer of a model alone, on what it takes in the whole, and the whole. Blocks for as long as that takes: about
+    /// twice `warm_up + runs` runs, and loading every layer once.
+    ///
+    /// A layer that its back-end does not run alone is in the profile with the reason.
+    ///
+    /// # Errors
+    /// Those of [`Backend::load`] and [`Model::run`] on the whole.
+    pub fn measure(
+        graph: &Graph,
+        backend: &dyn Backend,
+        load: &LoadOptions,
+        options: &ProfileOptions,
+    ) -> Result<Self, InferError> {
+        let whole = backend.load(&graph.whole().model, load)?;
+        let inputs = sample_inputs(&*whole, options.batch, options.seed)?;
+        let whole = time(&*whole, &inputs, options)?;
+        let times = alone(graph, backend, load, options, inputs)?;
+        let mut times = times.into_iter();
+        let next = |_: &LayerProfile| times.next().unwrap_or_else(|| Timing::unavailable("not timed"));
+        let (layers, edges) = Self::sized(graph, options.batch, next);
+        Ok(Self {
+            model: graph.digest(),
+            backend: backend.name(),
+            version: backend.version().into(),
+            threads: u32::try_from(load.threads.get()).unwrap_or(u32::MAX),
+            batch: options.batch,
+            layers,
+            edges,
+            whole,
+        })
+    }
+}
+
+/// The time of each layer. All that crosses between them is computed once, by the whole.
+fn alone(
+    graph: &Graph,
+    backend: &dyn Backend,
+    load: &LoadOptions,
+    options: &ProfileOptions,
+    inputs: Named,
+) -> Result<Vec<Timing>, InferError> {
+    let wrong = |error: CutError| InferError::Rejected {
+        backend: backend.name(),
+        reason: error.to_string(),
+    };
+    let layers = graph.layers();
+    let inner: Vec<usize> = layers
+        .edges
+        .iter()
+        .filter(|edge| edge.from.is_some() && !edge.to.is_empty())
+        .map(|edge| edge.edge)
+        .collect();
+    let mut held: HashMap<String, Tensor> = inputs.into_iter().collect();
+    let tapped = graph.tapped(&inner).map_err(wrong)?;
+    if !inner.is_empty() {
+        let tapped = backend.load(&tapped.model, load)?;
+        held.extend(tapped.run(pick(&*tapped, &held))?);
+    }
+    let stages: Vec<usize> = (0..layers.layers.len()).collect();
+    let fragments = graph
+        .split(&layers.stages(&stages).map_err(wrong)?)
+        .map_err(wrong)?;
+    let one = |model: &[u8]| {
+        let model = backend.load(model, load)?;
+        time(&*model, &pick(&*model, &held), options)
+    };
+    Ok(fragments
+        .iter()
+        .map(|fragment| one(&fragment.model).unwrap_or_else(|error| Timing::unavailable(error.to_string())))
+        .collect())
+}
+
+/// What a model takes, out of what is there.
+fn pick(model: &dyn Model, held: &HashMap<String, Tensor>) -> Named {
+    let names = model.inputs().iter().map(|info| &info.name);
+    names
+        .filter_map(|name| Some((name.clone(), held.get(name)?.clone())))
+        .collect()
+}
+
+/// Runs a model on these inputs and gives the median time of a run.
+///
+/// # Errors
+/// Those of [`Model::run`].
+pub fn time(model: &dyn Model, inputs: &Named, options: &ProfileOptions) -> Result<Timing, InferError> {
+    for _ in 0..options.warm_up {
+        model.run(inputs.clone())?;
+    }
+    let mut seconds = Vec::new();
+    for _ in 0..options.runs.max(1) {
+        let start = Instant::now();
+        model.run(inputs.clone())?;
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    let at = |share: f64| seconds[((seconds.len() - 1) as f64 * share).round() as usize];
+    Ok(Timing {
+        seconds: at(0.5),
+        low: at(0.25),
+        high: at(0.75),
+        origin: Origin::Measured {
+            runs: options.runs.max(1),
+        },
+    })
+}
+
+/// Inputs of the right type and shape: numbers of mean 0 and variance 1, whole numbers that are 0. Open dimensions get this
+/// size.
+///
+/// # Errors
+/// [`InferError::OpenDimension`] when the model does not say how many dimensions an input has.
+pub fn sample_inputs(model: &dyn Model, batch: u32, seed: u64) -> Result<Named, InferError> {
+    let mut rng = Rng::with_seed(seed);
+    let one = |info: &crate::TensorInfo| {
+        let open = || InferError::OpenDimension {
+            input: info.name.clone(),
+            dimension: String::new(),
+        };
+        let shape = info.shape_with(Some(batch)).ok_or_else(open)?;
+        let elements = shape.elements().unwrap_or_default();
+        let given = |reason| InferError::Output {
+            name: info.name.clone(),
+            reason,
+        };
+        let bytes = Tensor::bytes_of(info.element, shape).map_err(given)?;
+        let tensor = match info.element {
+            ElementType::F32 => {
+                let reach = 3f32.sqrt();
+                let values: Vec<f32> = (0..elements).map(|_| reach * (2.0 * rng.f32() - 1.0)).collect();
+                Tensor::from_slice(shape, &values)
+            }
+            other => Tensor::new(other, shape, &vec![0; bytes]),
+        };
+        Ok((info.name.clone(), tensor.map_err(given)?))
+    };
+    model.inputs().iter().map(one).collect()
+}

@@ -1,0 +1,300 @@
+//! What a graph says of a model: sizes and costs against the published ones, and files that are wrong.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod common;
+
+use common::*;
+use karman_infer::graph::{Graph, OpClass};
+use karman_infer::inspect::Inspection;
+use karman_infer::zoo::{Architecture, Variant};
+use karman_infer::{Backend, InferError, LoadOptions, Model, ModelLimits, Staged, Tract};
+use karman_tensor::Tensor;
+use proptest::prelude::*;
+
+fn read(file: &[u8]) -> Result<Graph, InferError> {
+    Graph::read(file.to_vec(), &ModelLimits::default())
+}
+
+#[track_caller]
+fn refused(file: &[u8], says: &str) {
+    let error = read(file).expect_err("it was read");
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+fn digits(name: &str) -> Vec<u8> {
+    let path = format!("{}/../../tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(path).unwrap()
+}
+
+#[test]
+fn mobilenet_costs_what_is_published() {
+    let graph = read(&Architecture::MobileNetV2.generate(&Variant::default())).unwrap();
+    // torchvision's 3,504,872 without the 17,056 weights that folding the batch normalisation saves.
+    assert_eq!(graph.parameters(), 3_487_816);
+    assert_eq!(graph.macs().at(1), 300_774_272);
+    assert_eq!(graph.macs().at(8), 8 * 300_774_272);
+    let depthwise = graph
+        .nodes()
+        .iter()
+        .filter(|node| node.class == OpClass::DepthwiseConvolution);
+    assert_eq!(depthwise.count(), 17);
+    let layers = graph.layers();
+    let first = &layers.layers[0];
+    assert_eq!(
+        (first.op.as_str(), first.macs.at(1), first.parameters),
+        ("Conv+Clip", 10_838_016, 896)
+    );
+    let points = layers.cut_points(&graph);
+    assert_eq!(points.len(), layers.layers.len());
+    assert_eq!(
+        (points[0].bytes.at(1), points[1].bytes.at(1)),
+        (602_112, 1_605_632)
+    );
+    // The shortcuts: where a block is open, two tensors cross.
+    assert_eq!(points.iter().map(|point| point.crossing.len()).max(), Some(2));
+    let single = points.iter().filter(|point| point.is_single()).count();
+    assert!(single > 30 && single < points.len(), "{single}");
+}
+
+#[test]
+fn the_digits_cost_what_is_recorded() {
+    for (name, parameters, macs) in [
+        ("digits-s", 4_810, 4_736),
+        ("digits-m", 13_706, 91_776),
+        ("digits-l", 64_318, 393_472),
+    ] {
+        let graph = read(&digits(name)).unwrap();
+        assert_eq!(
+            (graph.parameters(), graph.macs().at(1)),
+            (parameters, macs),
+            "{name}"
+        );
+        assert_eq!(graph.batch(), Some("N"));
+    }
+    let eight = read(&digits("digits-l-int8")).unwrap();
+    assert_eq!(eight.macs().at(1), 393_472);
+    assert!(
+        eight
+            .layers()
+            .layers
+            .iter()
+            .any(|layer| layer.op.starts_with("DQ+Conv"))
+    );
+}
+
+#[test]
+fn nodes_may_stand_in_any_order_and_dead_ones_are_left_out() {
+    let file = model(&[
+        node("Sigmoid", &["b"], &["y"], &[]),
+        node("Neg", &["x"], &["unused"], &[]),
+        node("Relu", &["a"], &["b"], &[]),
+        node("Neg", &["x"], &["a"], &[]),
+        value(11, "x", 1, &[2]),
+        value(12, "y", 1, &[2]),
+    ]);
+    let graph = read(&file).unwrap();
+    let ops: Vec<&str> = graph.nodes().iter().map(|node| node.op.as_str()).collect();
+    assert_eq!(ops, ["Neg", "Relu", "Sigmoid"]);
+    assert!(!graph.edges().iter().any(|edge| edge.info.name == "unused"));
+}
+
+#[test]
+fn what_depends_on_no_input_goes_with_those_that_use_it() {
+    // w = -v is used on both sides of the cut.
+    let file = model(&[
+        node("Neg", &["v"], &["w"], &[]),
+        node("Add", &["x", "w"], &["a"], &[]),
+        node("Mul", &["a", "w"], &["y"], &[]),
+        initializer("v", 1, &[2], &[1f32, 2.0].map(f32::to_le_bytes).concat()),
+        value(11, "x", 1, &[2]),
+        value(12, "y", 1, &[2]),
+    ]);
+    let graph = read(&file).unwrap();
+    assert_eq!(
+        (
+            graph.nodes().len(),
+            graph.parameters(),
+            graph.nodes()[1].parameters
+        ),
+        (2, 2, 2)
+    );
+    let fragments = graph.split(&[0, 1]).unwrap();
+    assert!(
+        fragments
+            .iter()
+            .all(|fragment| fragment.takes.len() == 1 && fragment.gives.len() == 1)
+    );
+    let staged = Staged::load(&graph, &fragments, &Tract, &LoadOptions::default()).unwrap();
+    let x = Tensor::from_slice([2], &[5f32, 5.0]).unwrap();
+    let y = staged.run(vec![("x".into(), x)]).unwrap();
+    assert_eq!(y[0].1.view::<f32>().unwrap(), [-4.0, -6.0]);
+}
+
+#[test]
+fn a_subgraph_takes_what_lies_around_it() {
+    // y = if c { a } else { -a }, where a = relu(x) and the branches take it from outside.
+    let then = [node("Identity", &["a"], &["t"], &[]), value(12, "t", 1, &[2])].concat();
+    let other = [node("Neg", &["a"], &["e"], &[]), value(12, "e", 1, &[2])].concat();
+    let attribute = |name, body: &[u8]| [sub(1, name), sub(6, body), num(20, 5)].concat();
+    let file = model(&[
+        node("Relu", &["x"], &["a"], &[]),
+        node(
+            "If",
+            &["c"],
+            &["y"],
+            &[attribute("then_branch", &then), attribute("else_branch", &other)],
+        ),
+        value(11, "x", 1, &[2]),
+        value(11, "c", 9, &[]),
+        value(12, "y", 1, &[2]),
+    ]);
+    let graph = read(&file).unwrap();
+    assert_eq!(graph.nodes()[1].inputs.len(), 2);
+    let fragments = graph.split(&[0, 1]).unwrap();
+    assert_eq!(fragments[1].inputs.len(), 2);
+    let staged = Staged::load(&graph, &fragments, &Tract, &LoadOptions::default()).unwrap();
+    for (c, expected) in [(1u8, [0f32, 2.0]), (0, [0.0, -2.0])] {
+        let x = Tensor::from_slice([2], &[-1f32, 2.0]).unwrap();
+        let c = Tensor::new(karman_tensor::ElementType::Bool, [], &[c]).unwrap();
+        let y = staged.run(vec![("x".into(), x), ("c".into(), c)]).unwrap();
+        assert_eq!(y[0].1.view::<f32>().unwrap(), expected);
+    }
+}
+
+#[test]
+fn files_that_are_wrong_are_refused_by_name() {
+    let (x, y) = (value(11, "x", 1, &[2]), value(12, "y", 1, &[2]));
+    let with = |nodes: &[Vec<u8>]| model(&[nodes.concat(), x.clone(), y.clone()]);
+    refused(
+        &with(&[
+            node("Add", &["x", "b"], &["a"], &[]),
+            node("Neg", &["a"], &["b"], &[]),
+            node("Neg", &["b"], &["y"], &[]),
+        ]),
+        "cycle",
+    );
+    refused(
+        &with(&[node("Add", &["x", "nowhere"], &["y"], &[])]),
+        "takes `nowhere`, which nothing makes",
+    );
+    refused(
+        &with(&[
+            node("Neg", &["x"], &["y"], &[]),
+            node("Relu", &["x"], &["y"], &[]),
+        ]),
+        "`y` is made twice",
+    );
+    refused(&with(&[node("Neg", &["x"], &["x"], &[])]), "`x` is made twice");
+    refused(
+        &with(&[node("Neg", &["x"], &["z"], &[])]),
+        "`the model` takes `y`",
+    );
+    refused(
+        &with(&[
+            node("Neg", &["v"], &["y"], &[]),
+            initializer("v", 1, &[2], &[0; 8]),
+        ]),
+        "depends on no input",
+    );
+    refused(
+        &with(&[
+            node("Telepathy", &["x"], &["z"], &[]),
+            node("Neg", &["z"], &["y"], &[]),
+        ]),
+        "(Telepathy): the type or size of `z` cannot be told",
+    );
+    let old = [
+        num(1, 8),
+        sub(
+            7,
+            [node("Neg", &["x"], &["y"], &[]), x.clone(), y.clone()].concat(),
+        ),
+        sub(8, num(2, 12)),
+    ];
+    refused(&old.concat(), "operator set 12");
+    let sizes = [sub(1, num(1, 1)), sub(1, sub(2, "L"))].concat();
+    let open = sub(
+        11,
+        [sub(1, "x"), sub(2, sub(1, [num(1, 1), sub(2, sizes)].concat()))].concat(),
+    );
+    let file = model(&[node("Neg", &["x"], &["y"], &[]), open, value(12, "y", 1, &[])]);
+    refused(&file, "dimension `L` of input `x` is open");
+    let sized = Graph::read_sized(file, &ModelLimits::default(), &[("L", 7)]).unwrap();
+    assert_eq!(sized.edges()[1].info.to_string(), "y f32 [1, 7]");
+}
+
+#[test]
+fn where_an_operator_is_unknown_the_file_is_believed() {
+    // ONNX Runtime has operators that tract lacks; files with them carry the shapes.
+    let file = model(&[
+        node("Telepathy", &["x"], &["z"], &[]),
+        node("Neg", &["z"], &["y"], &[]),
+        value(11, "x", 1, &[2]),
+        value(13, "z", 1, &[5]),
+        value(12, "y", 1, &[5]),
+    ]);
+    let fragments = read(&file).unwrap().split(&[0, 1]).unwrap();
+    assert_eq!(fragments[1].inputs[0].to_string(), "z f32 [5]");
+}
+
+#[test]
+fn a_model_is_shown_as_a_table_and_a_drawing() {
+    let graph = read(&digits("digits-l")).unwrap();
+    let shown = Inspection::new(&graph, 1);
+    let table = shown.to_string();
+    assert!(
+        table.contains("Conv+Relu") && table.contains("393,472 multiply-accumulates"),
+        "{table}"
+    );
+    assert_eq!(table.lines().count(), shown.rows.len() + 2);
+    let svg = shown.to_svg();
+    assert_eq!(svg.matches("<g>").count(), shown.rows.len());
+    assert!(svg.contains(r#"class="skip""#) && svg.contains(r#"class="candidate""#));
+
+    let named = |name: &str| {
+        model(&[
+            node("Relu", &["x"], &[name], &[]),
+            value(11, "x", 1, &[2]),
+            value(12, name, 1, &[2]),
+        ])
+    };
+    let svg = Inspection::new(&read(&named("<script>&\"\u{1b}")).unwrap(), 1).to_svg();
+    assert!(
+        !svg.contains("<script") && !svg.contains('\u{1b}') && svg.contains("&lt;script&gt;"),
+        "{svg}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// One byte of a model changed: a graph whose every cut is written, or an error.
+    #[test]
+    fn a_flipped_byte_does_no_harm(at in any::<prop::sample::Index>(), flip in 1u8..) {
+        let mut bytes = digits("digits-s");
+        // The front is structure, the rest weights.
+        let at = at.index(700.min(bytes.len()));
+        bytes[at] ^= flip;
+        if let Ok(graph) = read(&bytes) {
+            for at in 0..graph.nodes().len() {
+                let stages: Vec<usize> = (0..graph.nodes().len()).map(|node| usize::from(node >= at)).collect();
+                prop_assert!(graph.split(&stages).is_ok());
+            }
+            let _ = Inspection::new(&graph, 1).to_svg();
+        }
+    }
+
+    /// Weights never change what a fragment costs to name: reading a fragment gives the nodes it was made of.
+    #[test]
+    fn a_fragment_is_a_model_again(cut in 1usize..5) {
+        let graph = read(&digits("digits-s")).unwrap();
+        let stages: Vec<usize> = (0..graph.nodes().len()).map(|node| usize::from(node >= cut)).collect();
+        for fragment in graph.split(&stages).unwrap() {
+            let again = read(&fragment.model).unwrap();
+            prop_assert_eq!(again.nodes().len(), fragment.nodes.len());
+            prop_assert_eq!(again.edges()[0].info.clone(), fragment.inputs[0].clone());
+            prop_assert_eq!(again.whole().model, fragment.model);
+            Tract.load(&again.whole().model, &LoadOptions::default()).unwrap();
+        }
+    }
+}
