@@ -3,7 +3,7 @@ use crate::{guests, setup};
 use anyhow::Result;
 
 /// The studies of decisions: they need neither the tool nor guests.
-const EVIDENCE: &[&str] = &[];
+const EVIDENCE: &[&str] = &["planning", "partition-replay", "partition-tuning"];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {

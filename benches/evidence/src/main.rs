@@ -3,6 +3,9 @@
 //! Each study registers its cells, seeds and perturbations before it runs; a missing or repeated cell fails the study.
 #![forbid(unsafe_code)]
 
+mod partition;
+mod planning;
+
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -20,9 +23,17 @@ struct Args {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Study {}
+enum Study {
+    Planning,
+    PartitionReplay,
+    PartitionTuning,
+}
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    match args.study {}
+    match args.study {
+        Study::Planning => planning::run(args.quick),
+        Study::PartitionTuning => partition::tune(&args.data, args.quick),
+        Study::PartitionReplay => partition::run(&args.data, args.quick),
+    }
 }

@@ -1,0 +1,146 @@
+//! How fast tiers and links are now, as far as measurements tell.
+
+use super::{LayerGraph, Link, Problem, ProblemError, Tier, Weights};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A rate is never estimated below this share of itself from one measurement: a clock that stood still is no evidence.
+const LEAST_STEP: f64 = 0.01;
+/// A message tells of the rate only if its bytes make up this share of its time.
+const MOSTLY_BYTES: f64 = 0.5;
+/// What travels as one: when nothing has arrived, less than this has.
+const PACKET: u64 = 1200;
+
+/// Estimates that follow measurements: a factor for each tier, one for each layer on it, the rate of each link.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Conditions {
+    graph: Arc<LayerGraph>,
+    tiers: Vec<Tier>,
+    links: Vec<Link>,
+    up: Vec<bool>,
+    /// The highest rate that each link was ever estimated at.
+    fastest_mbit_s: Vec<f64>,
+}
+
+impl Conditions {
+    pub(crate) fn new(problem: &Problem) -> Self {
+        Self {
+            graph: problem.graph().clone(),
+            tiers: problem.tiers().to_vec(),
+            links: problem.links().to_vec(),
+            up: vec![true; problem.links().len()],
+            fastest_mbit_s: problem.links().iter().map(|link| link.rate_mbit_s).collect(),
+        }
+    }
+
+    /// The problem as it is now.
+    pub(crate) fn problem(&self, nominal: &Problem, weights: Weights) -> Result<Problem, ProblemError> {
+        self.problem_of(self.graph.clone(), nominal, weights)
+    }
+
+    /// Another graph on the same tiers: what is left of a request.
+    pub(crate) fn problem_of(
+        &self,
+        graph: Arc<LayerGraph>,
+        nominal: &Problem,
+        weights: Weights,
+    ) -> Result<Problem, ProblemError> {
+        let up = self.links.iter().zip(&self.up).filter(|(_, up)| **up);
+        let links = up.map(|(link, _)| *link).collect();
+        Problem::new(graph, self.tiers.clone(), links, *nominal.objective(), weights)
+    }
+
+    /// The network with the times of its layers as measured.
+    pub(crate) const fn graph(&self) -> &Arc<LayerGraph> {
+        &self.graph
+    }
+
+    pub(crate) fn tiers_mut(&mut self) -> &mut [Tier] {
+        &mut self.tiers
+    }
+
+    /// Conditions that are known, not estimated.
+    pub(crate) fn set(&mut self, tiers: Vec<Tier>, links: Vec<Link>) {
+        self.tiers = tiers;
+        self.up = vec![true; links.len()];
+        self.fastest_mbit_s = links.iter().map(|link| link.rate_mbit_s).collect();
+        self.links = links;
+    }
+
+    /// The same, with some links so many times faster than they ever were.
+    pub(crate) fn hopeful(&self, which: impl Fn(usize) -> bool, optimism: f64) -> Self {
+        let mut hopeful = self.clone();
+        for (index, link) in hopeful
+            .links
+            .iter_mut()
+            .enumerate()
+            .filter(|(index, _)| which(*index))
+        {
+            link.rate_mbit_s = self.fastest_mbit_s[index] * optimism;
+        }
+        hopeful
+    }
+
+    /// What these layers should take on this tier.
+    pub(crate) fn compute_ms(&self, tier: usize, layers: &[usize]) -> Option<f64> {
+        let ms = |layer: &usize| Some(self.graph.layers().get(*layer)?.ms(tier)? * self.tiers[tier].slowdown);
+        layers.iter().map(ms).sum()
+    }
+
+    /// Corrects a layer when it was measured alone, for then its profile is off; else the tier, which is loaded or throttled.
+    pub(crate) fn computed(&mut self, tier: usize, layers: &[usize], ratio: f64, gain: f64) {
+        let factor = ratio.max(LEAST_STEP).powf(gain);
+        match layers {
+            [layer] => self.graph = Arc::new(self.graph.scaled(*layer, tier, factor)),
+            _ => self.tiers[tier].slowdown *= factor,
+        }
+    }
+
+    pub(crate) fn link(&self, from: usize, to: usize) -> Option<usize> {
+        self.links
+            .iter()
+            .position(|link| (link.from, link.to) == (from, to))
+    }
+
+    pub(crate) fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    pub(crate) fn is_up(&self, link: usize) -> bool {
+        self.up[link]
+    }
+
+    /// A link is there (again), or gone.
+    pub(crate) fn set_up(&mut self, link: usize, up: bool) {
+        self.up[link] = up;
+    }
+
+    /// Whether a message of this size says anything of the rate.
+    pub(crate) fn tells(&self, link: usize, bytes: u64, ms: f64) -> bool {
+        let link = &self.links[link];
+        let fixed = link.latency_ms + link.message_ms;
+        ms.max(link.ms(bytes)) - fixed >= MOSTLY_BYTES * ms.max(link.ms(bytes)) && bytes > 0
+    }
+
+    /// Moves the estimate toward a message that took so long. What is averaged is the time of a byte, for that is what a plan
+    /// will wait for: the mean of rates promises too much.
+    pub(crate) fn sent(&mut self, index: usize, bytes: u64, ms: f64, gain: f64) {
+        let link = &mut self.links[index];
+        let before = link.ms_per_byte();
+        let fixed = link.latency_ms + link.message_ms;
+        let measured = ((ms - fixed) / bytes as f64).max(before * LEAST_STEP);
+        let now = before + gain * (measured - before);
+        link.rate_mbit_s = 8.0 / (now * 1e3);
+        self.fastest_mbit_s[index] = self.fastest_mbit_s[index].max(link.rate_mbit_s);
+    }
+
+    /// Moves the estimate toward the pace of a message that is late: nothing is known of its end yet. Returns how many times
+    /// slower that is than expected.
+    pub(crate) fn crawls(&mut self, link: usize, arrived: u64, ms: f64, gain: f64) -> f64 {
+        let link = &mut self.links[link];
+        let before = link.ms_per_byte();
+        let measured = (ms / arrived.max(PACKET) as f64).max(before * LEAST_STEP);
+        link.rate_mbit_s = 8.0 / ((before + gain * (measured - before)) * 1e3);
+        measured / before
+    }
+}

@@ -1,0 +1,110 @@
+//! A plan in words, as `karman model plan` prints it.
+
+use super::{Lost, Optimality, Plan, Prediction, Problem, RunnerUp, Term};
+use std::fmt;
+
+/// A [`Plan`] with the problem that gives its numbers names. Made by [`Plan::explain`].
+pub struct Explanation<'a> {
+    plan: &'a Plan,
+    problem: &'a Problem,
+}
+
+impl Plan {
+    /// The plan in words: the cut, what it takes in total, on each tier and each link, and why the runners-up lost.
+    pub const fn explain<'a>(&'a self, problem: &'a Problem) -> Explanation<'a> {
+        Explanation { plan: self, problem }
+    }
+}
+
+impl fmt::Display for Explanation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { plan, problem } = self;
+        let used = &plan.prediction;
+        writeln!(f, "{}: {}", plan.policy, self.cut(&plan.assignment))?;
+        writeln!(f, "  {}; {}", totals(used), self.optimality())?;
+        for tier in used.tiers.iter().filter(|tier| tier.layers > 0) {
+            writeln!(
+                f,
+                "  {}: {} layers, {:.3} ms, {} bytes of memory, {:.3} mJ",
+                tier.name, tier.layers, tier.compute_ms, tier.memory_bytes, tier.energy_mj
+            )?;
+        }
+        for link in &used.links {
+            let (from, to) = (self.name(link.from), self.name(link.to));
+            let (messages, bytes, ms) = (link.messages, link.bytes, link.ms);
+            writeln!(
+                f,
+                "  {from} to {to}: {messages} tensors, {bytes} bytes, {ms:.3} ms"
+            )?;
+        }
+        if used.shipping.bytes > 0 {
+            let (bytes, ms) = (used.shipping.bytes, used.shipping.ms);
+            writeln!(f, "  weights to be sent first: {bytes} bytes, {ms:.0} ms")?;
+        }
+        for other in &plan.runners_up {
+            writeln!(f, "  not {}: {}", self.cut(&other.assignment), self.lost(other))?;
+        }
+        debug_assert_eq!(plan.assignment.len(), problem.graph().layers().len());
+        Ok(())
+    }
+}
+
+impl Explanation<'_> {
+    fn name(&self, tier: usize) -> &str {
+        &self.problem.tiers()[tier].name
+    }
+
+    /// The fragments: `edge conv1..pool2 (4), cloud conv3..fc3 (7)`.
+    fn cut(&self, assignment: &[usize]) -> String {
+        let layers = self.problem.graph().layers();
+        let mut parts = Vec::new();
+        for tier in 0..self.problem.tiers().len() {
+            let order = self.problem.graph().order().iter();
+            let of_tier: Vec<usize> = order
+                .copied()
+                .filter(|layer| assignment[*layer] == tier)
+                .collect();
+            if let (Some(first), Some(last)) = (of_tier.first(), of_tier.last()) {
+                let (first, last) = (&layers[*first].name, &layers[*last].name);
+                parts.push(format!("{} {first}..{last} ({})", self.name(tier), of_tier.len()));
+            }
+        }
+        parts.join(", ")
+    }
+
+    fn optimality(&self) -> String {
+        match self.plan.optimality {
+            Optimality::Proven => "no cut is better".into(),
+            Optimality::Within(gap) => format!("at most {gap:.3} from the best cut"),
+            Optimality::Unknown => "a better cut may exist".into(),
+        }
+    }
+
+    fn lost(&self, other: &RunnerUp) -> String {
+        let (by, mostly, more) = match &other.lost {
+            Lost::Infeasible(why) => return why.to_string(),
+            Lost::Costlier { by, mostly, more } => (by, mostly, more),
+        };
+        let mostly = match mostly {
+            Term::Compute(tier) => format!("computing on {}", self.name(*tier)),
+            Term::Transfer { from, to } => format!("sending from {} to {}", self.name(*from), self.name(*to)),
+            Term::Interval => "the slowest stage".into(),
+            Term::Shipping => "sending weights".into(),
+        };
+        let totals = other.prediction.as_ref().map(totals).unwrap_or_default();
+        format!(
+            "{:.1} % costlier, most of it (+{more:.3}) for {mostly}; {totals}",
+            by * 100.0
+        )
+    }
+}
+
+fn totals(used: &Prediction) -> String {
+    let Prediction {
+        latency_ms,
+        energy_mj,
+        interval_ms,
+        ..
+    } = used;
+    format!("{latency_ms:.3} ms, {energy_mj:.3} mJ, a result each {interval_ms:.3} ms when saturated")
+}

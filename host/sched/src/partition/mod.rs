@@ -1,0 +1,101 @@
+//! Which cut: which layers of a network run on which tier.
+//!
+//! A [`Problem`] states the [`LayerGraph`] with times and sizes, the [`Tier`]s with their power and memory, the [`Link`]s, where
+//! the [`Weights`] lie, and the [`Objective`]. Everything in it is checked when it is made. A [`Partitioner`] answers with a
+//! [`Plan`], which says what a request takes ([`Prediction`]), how good the plan is known to be ([`Optimality`]), and why the
+//! runners-up lost. Every cut of every policy is judged by one account, [`Problem::predict`].
+//!
+//! A [`Replanner`] keeps a plan up to date while links and loads change, and finds a way for what is left of a request when a
+//! node dies under it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `graph`, `problem`, `objective` | what is given, and what counts |
+//! | `passage` | the ways between two tiers |
+//! | `predict` | what a cut takes |
+//! | `plan`, `explain` | a cut that was chosen, and why; the same in words |
+//! | `chain` | two tiers, every cut tried |
+//! | `tiers` | one interval of layers for each tier, memory limits kept |
+//! | `min_cut` | graphs with branches, K tiers in one minimum cut |
+//! | `frame`, `intervals`, `flow`, `dual` | what these compute with: tables of costs, the interval program, the cut, multipliers |
+//! | `single_tier`, `neurosurgeon`, `hindsight` | comparators |
+//! | `replan`, `tuning`, `conditions`, `suffix` | moving with the conditions; what is left of a request |
+//!
+//! ```
+//! use karman_sched::partition::*;
+//!
+//! // Two layers: the first shrinks what has to be sent, the second is heavy.
+//! let layers = vec![Layer::measured("conv", &[5.0, 1.0], 1 << 10, 1 << 20), Layer::measured("fc", &[80.0, 4.0], 1 << 20, 1 << 10)];
+//! let graph = LayerGraph::chain(layers, 1_000_000, &[50_000, 4_000])?;
+//! let tier = |name: &str, busy_w| Tier {
+//!     name: name.into(),
+//!     slowdown: 1.0,
+//!     memory_bytes: None,
+//!     power: Power { busy_w, ..Power::default() },
+//!     available: true,
+//! };
+//! let link = |from, to| Link { from, to, rate_mbit_s: 20.0, latency_ms: 5.0, message_ms: 0.1 };
+//! let tiers = vec![tier("edge", 6.4), tier("cloud", 150.0)];
+//! let problem = Problem::new(graph, tiers, vec![link(0, 1), link(1, 0)], Objective::LATENCY, Weights::Everywhere)?;
+//!
+//! let plan = Tiers.plan(&problem)?;
+//! assert_eq!(plan.assignment, [0, 1]);
+//! assert_eq!(plan.optimality, Optimality::Proven);
+//! println!("{}", plan.explain(&problem));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod chain;
+mod conditions;
+mod dual;
+mod error;
+mod explain;
+mod flow;
+mod frame;
+mod graph;
+mod hindsight;
+mod intervals;
+mod min_cut;
+mod neurosurgeon;
+mod objective;
+mod passage;
+mod plan;
+mod predict;
+mod problem;
+mod replan;
+mod single_tier;
+mod suffix;
+#[cfg(test)]
+mod tests;
+mod tiers;
+mod tuning;
+
+pub use chain::Chain;
+pub use error::{GraphError, Infeasible, PlanError, ProblemError};
+pub use explain::Explanation;
+pub use graph::{Layer, LayerGraph, LayerTime, Producer, Tensor};
+pub use hindsight::best_static;
+pub use min_cut::MinCut;
+pub use neurosurgeon::Neurosurgeon;
+pub use objective::Objective;
+pub use plan::{Lost, Optimality, Plan, RunnerUp, Term};
+pub use predict::{LinkUse, Prediction, ShippingUse, TierUse};
+pub use problem::{Link, Power, Problem, Tier, Weights};
+pub use replan::{Action, Cause, Event, EventError, Replanner, Resumption};
+pub use single_tier::SingleTier;
+pub use suffix::{Held, Suffix};
+pub use tiers::Tiers;
+pub use tuning::Tuning;
+
+/// A policy: which layer runs on which tier?
+pub trait Partitioner {
+    /// Its name, as it stands in plans, logs and reports.
+    fn name(&self) -> &'static str;
+
+    /// The plan for this problem: the same one every time.
+    ///
+    /// # Errors
+    ///
+    /// No cut that it knows can run.
+    fn plan(&self, problem: &Problem) -> Result<Plan, PlanError>;
+}

@@ -1,0 +1,544 @@
+//! A plan that moves with the conditions.
+
+use super::conditions::Conditions;
+use super::problem::Shipping;
+use super::{Held, Link, Partitioner, Plan, PlanError, Problem, ProblemError, Suffix, Tier, Tuning, Weights};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Keeps one network's plan up to date. It touches no clock and no link: it is told what was measured ([`Event`]) and when
+/// (since some start, never going back), and says what to do ([`Action`]).
+///
+/// It looks again when its [period](Tuning::period) is over ([`Replanner::due`]), when a measurement is far from its
+/// prediction, and when tiers, links or weights come and go. It moves at once to a better plan whose weights are in place, and
+/// has weights sent for a still better one if that pays for itself within the [horizon](Tuning::horizon). A request keeps the
+/// plan that [`Replanner::start`] gave it; [`Replanner::resume`] plans what is left of one that lost its node or its link.
+pub struct Replanner<P> {
+    policy: P,
+    tuning: Tuning,
+    nominal: Problem,
+    conditions: Conditions,
+    held: Vec<Vec<bool>>,
+    /// Weights that are on their way.
+    under_way: Vec<(usize, usize)>,
+    plan: Arc<Plan>,
+    /// When each link was last measured.
+    measured: Vec<Duration>,
+    due: Duration,
+    arrivals: u32,
+    arrivals_per_s: f64,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Event {
+    /// A tier ran these layers of a request.
+    Computed {
+        /// The tier.
+        tier: usize,
+        /// The layers: several for a fragment, one where a layer was measured alone.
+        layers: Vec<usize>,
+        /// How long it took.
+        ms: f64,
+    },
+    /// A message arrived, of a request or a probe.
+    Sent {
+        /// Where it came from.
+        from: usize,
+        /// Where it went.
+        to: usize,
+        /// Its size.
+        bytes: u64,
+        /// How long it took.
+        ms: f64,
+    },
+    /// A message is later than expected, and so much of it has arrived lately.
+    Overdue {
+        /// Where it comes from.
+        from: usize,
+        /// Where it goes.
+        to: usize,
+        /// How many bytes have arrived.
+        arrived: u64,
+        /// In how many milliseconds, the latest ones.
+        ms: f64,
+    },
+    /// A tier came or went.
+    Tier {
+        /// Which.
+        tier: usize,
+        /// Whether it is there.
+        available: bool,
+    },
+    /// A link came or went.
+    Link {
+        /// Where it begins.
+        from: usize,
+        /// Where it ends.
+        to: usize,
+        /// Whether it is there.
+        up: bool,
+    },
+    /// Weights have arrived, or will not.
+    Weights {
+        /// The tier.
+        tier: usize,
+        /// Of these layers.
+        layers: Vec<usize>,
+        /// Whether they are there now.
+        held: bool,
+    },
+    /// It is time; nothing else happened.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Requests that start from now on run by this plan.
+    Use {
+        /// The plan.
+        plan: Arc<Plan>,
+        /// Why it was looked for.
+        cause: Cause,
+    },
+    /// Weights are to be sent, behind what requests send.
+    Ship {
+        /// From a tier that holds them.
+        from: usize,
+        /// To one that does not.
+        to: usize,
+        /// The layers whose weights these are.
+        layers: Vec<usize>,
+        /// Their size.
+        bytes: u64,
+    },
+    /// Nothing was heard for long of a link that might matter: something of this size is to be sent to measure it.
+    Probe {
+        /// Where it begins.
+        from: usize,
+        /// Where it ends.
+        to: usize,
+        /// How much to send.
+        bytes: u64,
+    },
+}
+
+/// Why a plan was looked for.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Cause {
+    /// The period was over.
+    Period,
+    /// A measurement was so many times its prediction.
+    Deviation(f64),
+    /// A tier or a link came or went.
+    Topology,
+    /// Weights arrived.
+    Weights,
+    /// The conditions were stated.
+    Stated,
+}
+
+/// What is left of a request, and how it goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resumption {
+    /// What has to run, with the names of its layers in the whole network.
+    pub suffix: Suffix,
+    /// The plan for it: indices are those of the suffix.
+    pub plan: Plan,
+    /// The problem that the plan solves.
+    pub problem: Problem,
+}
+
+/// An event that makes no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EventError {
+    /// A time that is no number of milliseconds.
+    #[error("a measurement of {0} ms; a time is finite and not negative")]
+    Time(f64),
+    /// A tier that does not exist.
+    #[error("tier {0} does not exist")]
+    NoSuchTier(usize),
+    /// A link that does not exist.
+    #[error("there is no link from tier {from} to tier {to}")]
+    NoSuchLink {
+        /// Where it would begin.
+        from: usize,
+        /// Where it would end.
+        to: usize,
+    },
+    /// A layer that does not exist, or that the tier cannot run.
+    #[error("tier {tier} has no layer {layer}")]
+    NoSuchLayer {
+        /// The tier.
+        tier: usize,
+        /// The layer.
+        layer: usize,
+    },
+    /// A fragment without layers.
+    #[error("no layers were computed")]
+    NoLayers,
+}
+
+impl<P: Partitioner> Replanner<P> {
+    /// Starts with the policy's plan for this problem among the tiers that hold the weights.
+    ///
+    /// # Errors
+    ///
+    /// Tuning that makes no sense, or there is no plan.
+    pub fn new(policy: P, problem: Problem, tuning: Tuning, now: Duration) -> Result<Self, PlanError> {
+        tuning.check()?;
+        let (tiers, layers) = (problem.tiers().len(), problem.graph().layers().len());
+        let held = match problem.weights() {
+            Weights::Everywhere => vec![vec![true; layers]; tiers],
+            Weights::Shipped { held, .. } | Weights::Only { held } => held.clone(),
+        };
+        let conditions = Conditions::new(&problem);
+        let ready = conditions.problem(&problem, Weights::Only { held: held.clone() })?;
+        Ok(Self {
+            plan: Arc::new(policy.plan(&ready)?),
+            policy,
+            conditions,
+            held,
+            under_way: Vec::new(),
+            measured: vec![now; problem.links().len()],
+            due: now + tuning.period,
+            tuning,
+            nominal: problem,
+            arrivals: 0,
+            arrivals_per_s: 0.0,
+        })
+    }
+
+    /// A request starts: this is its plan until it ends.
+    pub fn start(&mut self) -> Arc<Plan> {
+        self.arrivals += 1;
+        self.plan.clone()
+    }
+
+    /// The plan that requests start with.
+    pub const fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// When to say [`Event::Tick`] if nothing happens before.
+    pub const fn due(&self) -> Duration {
+        self.due
+    }
+
+    /// Takes an event, and says what to do.
+    ///
+    /// # Errors
+    ///
+    /// The event makes no sense; nothing has changed.
+    pub fn handle(&mut self, now: Duration, event: Event) -> Result<Vec<Action>, EventError> {
+        let mut actions = Vec::new();
+        if let Some(cause) = self.take(now, event)? {
+            self.decide(cause, &mut actions);
+        }
+        if now >= self.due {
+            self.tick(now, &mut actions);
+        }
+        Ok(actions)
+    }
+
+    /// The conditions are known: by an operator, or by an oracle that others are compared with.
+    ///
+    /// # Errors
+    ///
+    /// They make no sense.
+    pub fn state(&mut self, tiers: Vec<Tier>, links: Vec<Link>) -> Result<Vec<Action>, ProblemError> {
+        let weights = self.nominal.weights().clone();
+        self.nominal = self.nominal.under(tiers.clone(), links.clone(), weights)?;
+        self.measured.resize(links.len(), self.due);
+        self.conditions.set(tiers, links);
+        let mut actions = Vec::new();
+        self.decide(Cause::Stated, &mut actions);
+        Ok(actions)
+    }
+
+    /// Plans what is left of a request under the present conditions, from the activations that survive. Those on tiers that are
+    /// not available do not count.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is left, or it cannot be run.
+    pub fn resume(&self, held: &[Held]) -> Result<Resumption, PlanError> {
+        let tiers = self.nominal.tiers().len();
+        if let Some(Held { tensor, tier }) = held.iter().find(|held| held.tier >= tiers) {
+            let of = format!("held tensor {tensor}");
+            return Err(ProblemError::NoSuchTier {
+                of,
+                tier: *tier,
+                tiers,
+            }
+            .into());
+        }
+        let now = self.conditions.problem(&self.nominal, self.ready())?;
+        let survives = |held: &&Held| now.tiers()[held.tier].available;
+        let held: Vec<Held> = held.iter().filter(survives).copied().collect();
+        let suffix = self
+            .conditions
+            .graph()
+            .remaining(&held)
+            .map_err(ProblemError::from)?;
+        let rows = self.held.iter();
+        let weights = rows.map(|row| suffix.layers.iter().map(|layer| row[*layer]).collect());
+        let weights = Weights::Only {
+            held: weights.collect(),
+        };
+        let graph = Arc::new(suffix.graph.clone());
+        let problem = self.conditions.problem_of(graph, &self.nominal, weights)?;
+        let plan = self.policy.plan(&problem)?;
+        Ok(Resumption {
+            suffix,
+            plan,
+            problem,
+        })
+    }
+
+    /// What is left of a request whose message is overdue, if it is better to leave that message: when it would arrive after
+    /// `waiting_ms` more, and the request could then go on from `arrived`, while now it can go on from `held`. `link` is that
+    /// on which it waits.
+    pub fn rescue(
+        &self,
+        link: (usize, usize),
+        waiting_ms: f64,
+        arrived: &[Held],
+        held: &[Held],
+    ) -> Option<Resumption> {
+        let instead = self.resume(held).ok()?;
+        let Some(index) = self.conditions.link(link.0, link.1) else {
+            return Some(instead);
+        };
+        let link = self.conditions.links()[index];
+        let price = self
+            .nominal
+            .objective()
+            .transfer_price(instead.problem.tiers(), &link);
+        let onward = self.resume(arrived).map_or(0.0, |onward| onward.plan.cost);
+        self.tuning
+            .worth(instead.plan.cost, onward + waiting_ms * price)
+            .then_some(instead)
+    }
+
+    /// How long a message is expected to take now; nothing where there is no link.
+    pub fn expected_ms(&self, from: usize, to: usize, bytes: u64) -> Option<f64> {
+        let link = self.conditions.link(from, to)?;
+        Some(self.conditions.links()[link].ms(bytes))
+    }
+
+    /// The problem as it looks now, with the weights where they are.
+    ///
+    /// # Errors
+    ///
+    /// None that [`Replanner::handle`] leaves behind.
+    pub fn problem(&self) -> Result<Problem, ProblemError> {
+        self.conditions.problem(&self.nominal, self.ready())
+    }
+
+    /// Takes what an event tells; why to look for a plan, if at all.
+    fn take(&mut self, now: Duration, event: Event) -> Result<Option<Cause>, EventError> {
+        match event {
+            Event::Computed { tier, layers, ms } => {
+                self.tier(tier)?;
+                let ms = time(ms)?;
+                if layers.is_empty() {
+                    return Err(EventError::NoLayers);
+                }
+                let runs = |layer: &usize| self.conditions.compute_ms(tier, &[*layer]).is_some();
+                if let Some(layer) = layers.iter().copied().find(|layer| !runs(layer)) {
+                    return Err(EventError::NoSuchLayer { tier, layer });
+                }
+                let expected = self
+                    .conditions
+                    .compute_ms(tier, &layers)
+                    .filter(|expected| *expected > 0.0);
+                let Some(ratio) = expected.map(|expected| ms / expected) else {
+                    return Ok(None);
+                };
+                let gain = self.tuning.gain(ratio, self.tuning.tier_gain);
+                self.conditions.computed(tier, &layers, ratio, gain);
+                Ok(self.tuning.deviates(ratio))
+            }
+            Event::Sent { from, to, bytes, ms } => {
+                let (link, ms) = (self.link(from, to)?, time(ms)?);
+                self.measured[link] = now;
+                Ok(self.sent(link, bytes, ms))
+            }
+            Event::Overdue {
+                from,
+                to,
+                arrived,
+                ms,
+            } => {
+                let (link, ms) = (self.link(from, to)?, time(ms)?);
+                self.measured[link] = now;
+                let ratio = self
+                    .conditions
+                    .crawls(link, arrived, ms, self.tuning.deviating_gain);
+                Ok(Some(Cause::Deviation(ratio)))
+            }
+            Event::Tier { tier, available } => {
+                self.tier(tier)?;
+                let was = std::mem::replace(&mut self.conditions.tiers_mut()[tier].available, available);
+                Ok((was != available).then_some(Cause::Topology))
+            }
+            Event::Link { from, to, up } => {
+                let link = self.link(from, to)?;
+                let was = self.conditions.is_up(link);
+                self.conditions.set_up(link, up);
+                Ok((was != up).then_some(Cause::Topology))
+            }
+            Event::Weights { tier, layers, held } => {
+                self.tier(tier)?;
+                if let Some(layer) = layers
+                    .iter()
+                    .copied()
+                    .find(|layer| *layer >= self.held[tier].len())
+                {
+                    return Err(EventError::NoSuchLayer { tier, layer });
+                }
+                for layer in layers {
+                    self.held[tier][layer] |= held;
+                    self.under_way.retain(|way| *way != (tier, layer));
+                }
+                Ok(Some(Cause::Weights))
+            }
+            Event::Tick => Ok(None),
+        }
+    }
+
+    fn sent(&mut self, link: usize, bytes: u64, ms: f64) -> Option<Cause> {
+        if !self.conditions.tells(link, bytes, ms) {
+            return None;
+        }
+        let ratio = ms / self.conditions.links()[link].ms(bytes);
+        let gain = self.tuning.gain(ratio, self.tuning.link_gain);
+        self.conditions.sent(link, bytes, ms, gain);
+        self.tuning.deviates(ratio)
+    }
+
+    fn tick(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        let period = self.tuning.period + now.saturating_sub(self.due);
+        let rate = f64::from(std::mem::take(&mut self.arrivals)) / period.as_secs_f64();
+        self.arrivals_per_s = f64::midpoint(self.arrivals_per_s, rate);
+        self.due = now + self.tuning.period;
+        self.decide(Cause::Period, actions);
+        self.probe(now, actions);
+    }
+
+    /// Has links measured of which nothing was heard for long, but only those that a better plan would use if they were as
+    /// fast as they ever were, and some more.
+    fn probe(&self, now: Duration, actions: &mut Vec<Action>) {
+        let silent = |link: usize| {
+            let heard = now.saturating_sub(self.measured[link]) < self.tuning.probe_after;
+            self.conditions.is_up(link) && !heard
+        };
+        if !(0..self.measured.len()).any(silent) {
+            return;
+        }
+        let hopeful = self.conditions.hopeful(silent, self.tuning.optimism);
+        let (Ok(now), Ok(hoped)) = (self.problem(), hopeful.problem(&self.nominal, self.ready())) else {
+            return;
+        };
+        let current = now
+            .predict(&self.plan.assignment)
+            .map_or(f64::INFINITY, |used| now.cost(&used));
+        if let Ok(better) = self.policy.plan(&hoped)
+            && self.tuning.worth(better.cost, current)
+        {
+            let used = better.prediction.links.iter();
+            let used = used.filter(|used| self.conditions.link(used.from, used.to).is_some_and(silent));
+            actions.extend(used.map(|used| Action::Probe {
+                from: used.from,
+                to: used.to,
+                bytes: self.tuning.probe_bytes,
+            }));
+        }
+    }
+
+    /// Moves to a better plan, and has weights sent for a still better one.
+    fn decide(&mut self, cause: Cause, actions: &mut Vec<Action>) {
+        let Ok(now) = self.problem() else { return };
+        let cost = |plan: &Plan| {
+            now.predict(&plan.assignment)
+                .map_or(f64::INFINITY, |used| now.cost(&used))
+        };
+        let current = cost(&self.plan);
+        let ready = self.policy.plan(&now).ok();
+        if let Some(ready) = ready.filter(|ready| self.tuning.worth(ready.cost, current)) {
+            self.plan = Arc::new(ready);
+            actions.push(Action::Use {
+                plan: self.plan.clone(),
+                cause,
+            });
+        }
+        let over_requests = self.arrivals_per_s * self.tuning.horizon.as_secs_f64();
+        let missing = self.held.iter().flatten().any(|held| !held);
+        if !missing || !self.under_way.is_empty() || over_requests <= 0.0 {
+            return;
+        }
+        let weights = Weights::Shipped {
+            held: self.held.clone(),
+            over_requests,
+        };
+        let Ok(free) = self.conditions.problem(&self.nominal, weights) else {
+            return;
+        };
+        if let Ok(target) = self.policy.plan(&free)
+            && target.prediction.shipping.bytes > 0
+            && self.tuning.worth(target.cost, cost(&self.plan))
+        {
+            self.ship(&free, &target, actions);
+        }
+    }
+
+    fn ship(&mut self, problem: &Problem, target: &Plan, actions: &mut Vec<Action>) {
+        let mut loads: Vec<(usize, usize, Vec<usize>)> = Vec::new();
+        for (layer, to) in target.assignment.iter().copied().enumerate() {
+            if let Shipping::From { holder, .. } = problem.shipping(layer, to) {
+                self.under_way.push((to, layer));
+                match loads.iter_mut().find(|load| (load.0, load.1) == (holder, to)) {
+                    Some((_, _, layers)) => layers.push(layer),
+                    None => loads.push((holder, to, vec![layer])),
+                }
+            }
+        }
+        let bytes = |layer: &usize| problem.graph().layers()[*layer].weight_bytes;
+        actions.extend(loads.into_iter().map(|(from, to, layers)| Action::Ship {
+            from,
+            to,
+            bytes: layers.iter().map(bytes).fold(0, u64::saturating_add),
+            layers,
+        }));
+    }
+
+    fn ready(&self) -> Weights {
+        Weights::Only {
+            held: self.held.clone(),
+        }
+    }
+
+    fn tier(&self, tier: usize) -> Result<(), EventError> {
+        match tier < self.nominal.tiers().len() {
+            true => Ok(()),
+            false => Err(EventError::NoSuchTier(tier)),
+        }
+    }
+
+    fn link(&self, from: usize, to: usize) -> Result<usize, EventError> {
+        self.conditions
+            .link(from, to)
+            .ok_or(EventError::NoSuchLink { from, to })
+    }
+}
+
+fn time(ms: f64) -> Result<f64, EventError> {
+    match ms.is_finite() && ms >= 0.0 {
+        true => Ok(ms),
+        false => Err(EventError::Time(ms)),
+    }
+}

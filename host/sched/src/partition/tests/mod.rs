@@ -1,0 +1,5 @@
+//! Laws of the policies, against brute force on small problems.
+
+mod laws;
+mod problems;
+mod refused;

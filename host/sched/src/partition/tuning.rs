@@ -1,0 +1,84 @@
+//! When a plan is looked at again, and what it takes to move.
+
+use super::replan::Cause;
+use super::{ProblemError, problem::not_negative};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The numbers of a [`Replanner`](super::Replanner).
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Tuning {
+    /// How often to look again when nothing happens. 1 s.
+    pub period: Duration,
+    /// By what share a measurement may differ from its prediction before it is a reason to look again. 0.3.
+    pub deviation: f64,
+    /// By what share a plan has to be better before it replaces the current one. 0.01.
+    pub hysteresis: f64,
+    /// For how long a plan is expected to serve, when the sending of weights is weighed against its gain. 60 s.
+    pub horizon: Duration,
+    /// What one measurement counts against the estimate of a link that is about right. 0.3.
+    pub link_gain: f64,
+    /// The same for a tier. 0.2.
+    pub tier_gain: f64,
+    /// The same for one that deviates: conditions have changed, and what was before is no guide. 1.
+    pub deviating_gain: f64,
+    /// For how long nothing is heard of a link before it is probed. 2 s.
+    pub probe_after: Duration,
+    /// How many times faster than it ever was a link may be that is worth a probe. 2.
+    pub optimism: f64,
+    /// The size of a probe. 64 KiB.
+    pub probe_bytes: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            period: Duration::from_secs(1),
+            deviation: 0.3,
+            hysteresis: 0.01,
+            horizon: Duration::from_secs(60),
+            link_gain: 0.3,
+            tier_gain: 0.2,
+            deviating_gain: 1.0,
+            probe_after: Duration::from_secs(2),
+            optimism: 2.0,
+            probe_bytes: 64 << 10,
+        }
+    }
+}
+
+impl Tuning {
+    pub(crate) fn check(&self) -> Result<(), ProblemError> {
+        let of = || "the tuning".into();
+        let numbers = [
+            ("deviation", self.deviation),
+            ("hysteresis", self.hysteresis),
+            ("link_gain", self.link_gain),
+            ("tier_gain", self.tier_gain),
+            ("deviating_gain", self.deviating_gain),
+            ("optimism", self.optimism),
+            ("period", self.period.as_secs_f64() - f64::MIN_POSITIVE),
+        ];
+        numbers
+            .into_iter()
+            .try_for_each(|(field, value)| not_negative(field, of, value))
+    }
+
+    /// Whether this measured/predicted ratio is a reason to look again.
+    pub(crate) fn deviates(&self, ratio: f64) -> Option<Cause> {
+        let far = ratio > 1.0 + self.deviation || ratio < 1.0 / (1.0 + self.deviation);
+        far.then_some(Cause::Deviation(ratio))
+    }
+
+    pub(crate) fn gain(&self, ratio: f64, usual: f64) -> f64 {
+        match self.deviates(ratio) {
+            Some(_) => self.deviating_gain,
+            None => usual,
+        }
+    }
+
+    /// Whether this cost is enough below the current one.
+    pub(crate) fn worth(&self, cost: f64, current: f64) -> bool {
+        cost < current * (1.0 - self.hysteresis)
+    }
+}
