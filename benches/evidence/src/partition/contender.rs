@@ -8,9 +8,6 @@ use karman_sched::partition::{
 };
 use std::time::Duration;
 
-/// A probe that takes longer than this is given up.
-const PROBE_TIMEOUT_MS: f64 = 1000.0;
-
 /// A re-planner in a world.
 pub(crate) struct Contender<'a, P> {
     replanner: Replanner<P>,
@@ -122,9 +119,12 @@ impl<'a, P: Partitioner> Contender<'a, P> {
                     };
                     self.pending.push((arrived, event));
                 }
-                Action::Probe { from, to, bytes } if self.knows == Knows::Measured => {
-                    self.probe(now, from, to, bytes);
-                }
+                Action::Probe {
+                    from,
+                    to,
+                    bytes,
+                    patience_ms,
+                } if self.knows == Knows::Measured => self.probe(now, (from, to), bytes, patience_ms),
                 Action::Probe { .. } => {}
             }
         }
@@ -149,17 +149,17 @@ impl<'a, P: Partitioner> Contender<'a, P> {
         now
     }
 
-    fn probe(&mut self, now: f64, from: usize, to: usize, bytes: u64) {
+    fn probe(&mut self, now: f64, (from, to): (usize, usize), bytes: u64, patience_ms: f64) {
         let hop = from.min(to);
         let begin = now + LATENCY_MS[hop] + MESSAGE_MS;
-        let (shared, deadline) = (self.shipping_until[hop], now + PROBE_TIMEOUT_MS);
+        let (shared, deadline) = (self.shipping_until[hop], now + patience_ms);
         let (at, event) = match self.player.world.send(hop, begin, bytes as f64, shared, deadline) {
             Ok(done) => {
                 let ms = done - now;
                 (done, Event::Sent { from, to, bytes, ms })
             }
             Err(arrived) => {
-                let (arrived, ms) = (arrived as u64, PROBE_TIMEOUT_MS);
+                let (arrived, ms) = (arrived as u64, patience_ms);
                 (
                     deadline,
                     Event::Overdue {

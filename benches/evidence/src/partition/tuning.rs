@@ -13,32 +13,31 @@ pub(crate) fn grid() -> Vec<(String, Tuning)> {
             grid.push((format!("{name}.{value}"), tuning));
         }
     };
-    numbers("period_s", &[0.5, 2.0, 5.0], |tuning, s| {
+    numbers("period_s", &[0.25, 1.0, 2.0, 5.0], |tuning, s| {
         tuning.period = Duration::from_secs_f64(s)
     });
     numbers("deviation", &[0.15, 0.6], |tuning, share| {
         tuning.deviation = share
     });
-    numbers("hysteresis", &[0.0, 0.03], |tuning, share| {
+    numbers("hysteresis", &[0.0, 0.01, 0.03], |tuning, share| {
         tuning.hysteresis = share
+    });
+    numbers("shipping_hysteresis", &[0.0, 0.15], |tuning, share| {
+        tuning.shipping_hysteresis = share;
     });
     numbers("horizon_s", &[20.0, 180.0], |tuning, s| {
         tuning.horizon = Duration::from_secs_f64(s)
     });
-    numbers("link_gain", &[0.15, 0.6, 1.0], |tuning, gain| {
-        tuning.link_gain = gain
-    });
-    numbers("tier_gain", &[0.1, 0.4, 0.7], |tuning, gain| {
-        tuning.tier_gain = gain
-    });
+    numbers("link_gain", &[0.3, 1.0], |tuning, gain| tuning.link_gain = gain);
+    numbers("tier_gain", &[0.1, 0.4], |tuning, gain| tuning.tier_gain = gain);
     numbers("deviating_gain", &[0.5, 0.75], |tuning, gain| {
         tuning.deviating_gain = gain
     });
-    numbers("probe_after_s", &[0.5, 1.0, 4.0], |tuning, s| {
+    numbers("probe_after_s", &[1.0, 2.0], |tuning, s| {
         tuning.probe_after = Duration::from_secs_f64(s)
     });
     numbers("optimism", &[1.0, 4.0], |tuning, times| tuning.optimism = times);
-    numbers("probe_kib", &[16.0, 32.0, 128.0], |tuning, kib| {
+    numbers("probe_kib", &[16.0, 64.0], |tuning, kib| {
         tuning.probe_bytes = (kib * 1024.0) as u64
     });
     grid

@@ -88,8 +88,10 @@ impl Search<'_> {
 
     /// Whether something better than the best may be found above this bound.
     fn promising(&self, bound: f64) -> bool {
-        let best = self.best.as_ref().map_or(f64::INFINITY, |(cost, _)| *cost);
-        best - bound > ROUNDING * best.abs()
+        match &self.best {
+            Some((best, _)) => best - bound > ROUNDING * best.abs(),
+            None => true,
+        }
     }
 
     /// Takes a cut into account; whether it can run.

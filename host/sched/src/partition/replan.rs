@@ -2,10 +2,15 @@
 
 use super::conditions::Conditions;
 use super::problem::Shipping;
-use super::{Held, Link, Partitioner, Plan, PlanError, Problem, ProblemError, Suffix, Tier, Tuning, Weights};
+use super::{
+    Held, Link, LinkUse, Partitioner, Plan, PlanError, Problem, ProblemError, Suffix, Tier, Tuning, Weights,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// A probe is given up after so many times what it would take on a link as fast as hoped for.
+const PATIENCE: f64 = 16.0;
 
 /// Keeps one network's plan up to date. It touches no clock and no link: it is told what was measured ([`Event`]) and when
 /// (since some start, never going back), and says what to do ([`Action`]).
@@ -122,6 +127,8 @@ pub enum Action {
         to: usize,
         /// How much to send.
         bytes: u64,
+        /// After how many milliseconds to give it up, and to say [`Event::Overdue`]: the link is too slow then to matter.
+        patience_ms: f64,
     },
 }
 
@@ -452,11 +459,17 @@ impl<P: Partitioner> Replanner<P> {
         {
             let used = better.prediction.links.iter();
             let used = used.filter(|used| self.conditions.link(used.from, used.to).is_some_and(silent));
-            actions.extend(used.map(|used| Action::Probe {
-                from: used.from,
-                to: used.to,
-                bytes: self.tuning.probe_bytes,
-            }));
+            let bytes = self.tuning.probe_bytes;
+            let probe = |used: &LinkUse| {
+                let link = self.conditions.link(used.from, used.to)?;
+                Some(Action::Probe {
+                    from: used.from,
+                    to: used.to,
+                    bytes,
+                    patience_ms: hopeful.links()[link].ms(bytes) * PATIENCE,
+                })
+            };
+            actions.extend(used.filter_map(probe));
         }
     }
 
@@ -490,7 +503,7 @@ impl<P: Partitioner> Replanner<P> {
         };
         if let Ok(target) = self.policy.plan(&free)
             && target.prediction.shipping.bytes > 0
-            && self.tuning.worth(target.cost, cost(&self.plan))
+            && self.tuning.worth_shipping(target.cost, cost(&self.plan))
         {
             self.ship(&free, &target, actions);
         }

@@ -8,41 +8,45 @@ use std::time::Duration;
 /// The numbers of a [`Replanner`](super::Replanner).
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Tuning {
-    /// How often to look again when nothing happens. 1 s.
+    /// How often to look again when nothing happens. 0.5 s.
     pub period: Duration,
     /// By what share a measurement may differ from its prediction before it is a reason to look again. 0.3.
     pub deviation: f64,
-    /// By what share a plan has to be better before it replaces the current one. 0.01.
+    /// By what share a plan has to be better before it replaces the current one, when its weights are in place. Such a move
+    /// costs nothing, so this only keeps rounding from moving it. 0.002.
     pub hysteresis: f64,
+    /// By what share it has to be better, the sending included, before weights are sent for it. 0.05.
+    pub shipping_hysteresis: f64,
     /// For how long a plan is expected to serve, when the sending of weights is weighed against its gain. 60 s.
     pub horizon: Duration,
-    /// What one measurement counts against the estimate of a link that is about right. 0.3.
+    /// What one measurement counts against the estimate of a link that is about right. 0.6.
     pub link_gain: f64,
     /// The same for a tier. 0.2.
     pub tier_gain: f64,
     /// The same for one that deviates: conditions have changed, and what was before is no guide. 1.
     pub deviating_gain: f64,
-    /// For how long nothing is heard of a link before it is probed. 2 s.
+    /// For how long nothing is heard of a link before it is probed. 0.5 s.
     pub probe_after: Duration,
     /// How many times faster than it ever was a link may be that is worth a probe. 2.
     pub optimism: f64,
-    /// The size of a probe. 64 KiB.
+    /// The size of a probe. 32 KiB.
     pub probe_bytes: u64,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            period: Duration::from_secs(1),
+            period: Duration::from_millis(500),
             deviation: 0.3,
-            hysteresis: 0.01,
+            hysteresis: 0.002,
+            shipping_hysteresis: 0.05,
             horizon: Duration::from_secs(60),
-            link_gain: 0.3,
+            link_gain: 0.6,
             tier_gain: 0.2,
             deviating_gain: 1.0,
-            probe_after: Duration::from_secs(2),
+            probe_after: Duration::from_millis(500),
             optimism: 2.0,
-            probe_bytes: 64 << 10,
+            probe_bytes: 32 << 10,
         }
     }
 }
@@ -53,6 +57,7 @@ impl Tuning {
         let numbers = [
             ("deviation", self.deviation),
             ("hysteresis", self.hysteresis),
+            ("shipping_hysteresis", self.shipping_hysteresis),
             ("link_gain", self.link_gain),
             ("tier_gain", self.tier_gain),
             ("deviating_gain", self.deviating_gain),
@@ -75,6 +80,11 @@ impl Tuning {
             Some(_) => self.deviating_gain,
             None => usual,
         }
+    }
+
+    /// Whether this cost, shipping included, is enough below the current one.
+    pub(crate) fn worth_shipping(&self, cost: f64, current: f64) -> bool {
+        cost < current * (1.0 - self.shipping_hysteresis)
     }
 
     /// Whether this cost is enough below the current one.
