@@ -5,6 +5,8 @@
 //! their number is exactly that of the shape; after that a tensor is always well formed. Its storage is aligned to 64 bytes,
 //! so that a typed view costs nothing, and shared, so that a clone costs nothing either.
 //!
+//! [`quantised`] computes networks of 8-bit integers row by row; [`split`] is one board's share of such a network.
+//!
 //! ```
 //! use karman_tensor::{ElementType, Shape, Tensor};
 //!
@@ -26,7 +28,9 @@ compile_error!("tensors are little-endian in memory and on the wire: this machin
 mod convert;
 mod element;
 mod error;
+pub mod quantised;
 mod shape;
+pub mod split;
 mod storage;
 mod tensor;
 

@@ -18,6 +18,7 @@
 //! | `tiers` | one interval of layers for each tier, memory limits kept |
 //! | `min_cut` | graphs with branches, K tiers in one minimum cut |
 //! | `frame`, `intervals`, `flow`, `dual` | what these compute with: tables of costs, the interval program, the cut, multipliers |
+//! | `inside_layer` | one layer among several boards |
 //! | `single_tier`, `neurosurgeon`, `hindsight` | comparators |
 //! | `replan`, `tuning`, `conditions`, `suffix` | moving with the conditions; what is left of a request |
 //!
@@ -54,6 +55,7 @@ mod flow;
 mod frame;
 mod graph;
 mod hindsight;
+pub mod inside_layer;
 mod intervals;
 mod min_cut;
 mod neurosurgeon;

@@ -1,0 +1,56 @@
+use super::network::RowView;
+use super::{Extent, QuantisedError, Range8, Rescale};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// The factor of a mean over all rows and columns.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct AveragePool {
+    rescale: Rescale,
+    /// What the zero points of all inputs of a channel sum to.
+    zeros: i32,
+    output: Range8,
+}
+
+impl AveragePool {
+    /// The most rows times columns: their sum stays within 31 bits.
+    const MOST_CELLS: usize = 1 << 22;
+
+    /// For an input of this extent and zero point; the factor is the input scale over the output scale.
+    ///
+    /// # Errors
+    /// [`QuantisedError`] when there are too many values to sum, or the factor or the bounds are impossible.
+    pub fn new(input: Extent, factor: f64, input_zero: i8, output: Range8) -> Result<Self, QuantisedError> {
+        let cells = input.height * input.width;
+        super::error::size("rows times columns of a mean", cells, 1, Self::MOST_CELLS)?;
+        Ok(Self {
+            rescale: Rescale::new(factor / cells as f64)?,
+            zeros: cells as i32 * i32::from(input_zero),
+            output: output.check()?,
+        })
+    }
+
+    /// Where the values of the output lie.
+    pub const fn output(&self) -> Range8 {
+        self.output
+    }
+
+    /// Adds the columns of a row to the sums of these channels.
+    pub(super) fn add_sums(width: usize, row: RowView<'_>, channels: &Range<usize>, sums: &mut [i32]) {
+        for column in 0..width {
+            for (sum, value) in sums.iter_mut().zip(row.cell(column, channels)) {
+                *sum += i32::from(*value);
+            }
+        }
+    }
+
+    /// The mean of all values of a channel.
+    pub(crate) fn mean(&self, values: &[i8]) -> i8 {
+        self.finish(values.iter().map(|value| i32::from(*value)).sum())
+    }
+
+    /// The sum of all values of a channel as their mean in 8 bits.
+    pub(super) fn finish(&self, sum: i32) -> i8 {
+        self.output.place(self.rescale.apply(sum - self.zeros))
+    }
+}

@@ -1,0 +1,143 @@
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What bytes are for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// Rows that this board computed.
+    Activation,
+    /// Rows, or parts of rows, from others.
+    Received,
+    /// 32-bit sums that are not finished.
+    Sums,
+    /// Packets between the board and the wire.
+    Packet,
+    /// Values under a window, side by side.
+    Scratch,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Activation,
+        Self::Received,
+        Self::Sums,
+        Self::Packet,
+        Self::Scratch,
+    ];
+}
+
+/// The live bytes of one board, and the most there ever were. Clones count together.
+///
+/// It stands in for an allocator of the board's own: a global one would see all boards of a process as one, and attributing
+/// its bytes to them takes unsafe code.
+#[derive(Clone, Debug, Default)]
+pub struct Account(Arc<Balance>);
+
+#[derive(Debug, Default)]
+struct Balance {
+    live: [AtomicUsize; Kind::ALL.len()],
+    total: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+impl Account {
+    /// A counted buffer of this many default elements.
+    pub fn take<T: Clone + Default>(&self, kind: Kind, length: usize) -> Counted<T> {
+        let mut buffer = self.empty(kind);
+        buffer.grow(&vec![T::default(); length]);
+        buffer
+    }
+
+    /// A counted buffer without elements.
+    pub fn empty<T>(&self, kind: Kind) -> Counted<T> {
+        Counted {
+            values: Vec::new(),
+            account: self.clone(),
+            kind,
+        }
+    }
+
+    /// All live bytes.
+    pub fn live(&self) -> usize {
+        self.0.total.load(Ordering::Relaxed)
+    }
+
+    /// The live bytes of a kind.
+    pub fn live_of(&self, kind: Kind) -> usize {
+        self.0.live[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// The most live bytes there were at any time.
+    pub fn peak(&self) -> usize {
+        self.0.peak.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, kind: Kind, bytes: usize) {
+        self.0.live[kind as usize].fetch_add(bytes, Ordering::Relaxed);
+        let total = self.0.total.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.0.peak.fetch_max(total, Ordering::Relaxed);
+    }
+
+    fn subtract(&self, kind: Kind, bytes: usize) {
+        self.0.live[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
+        self.0.total.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Elements that are counted as long as they exist.
+#[derive(Debug)]
+pub struct Counted<T> {
+    values: Vec<T>,
+    account: Account,
+    kind: Kind,
+}
+
+impl<T> Counted<T> {
+    /// Appends elements.
+    pub fn grow(&mut self, elements: &[T])
+    where
+        T: Clone,
+    {
+        self.account.add(self.kind, size_of_val(elements));
+        self.values.extend_from_slice(elements);
+    }
+}
+
+impl<T> Deref for Counted<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.values
+    }
+}
+
+impl<T> DerefMut for Counted<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.values
+    }
+}
+
+impl<T> Drop for Counted<T> {
+    fn drop(&mut self) {
+        self.account.subtract(self.kind, size_of_val(&self.values[..]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_no_longer_live_but_stays_in_the_peak() {
+        let account = Account::default();
+        let rows = account.take::<i8>(Kind::Activation, 100);
+        let mut sums = account.take::<i32>(Kind::Sums, 10);
+        sums.grow(&[1, 2]);
+        assert_eq!((account.live(), account.live_of(Kind::Sums)), (148, 48));
+        drop(rows);
+        let _other = account.take::<u8>(Kind::Packet, 50);
+        assert_eq!((account.live(), account.peak()), (98, 148));
+    }
+}
