@@ -5,6 +5,7 @@
 
 mod partition;
 mod planning;
+mod inside_layer;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ enum Study {
     Planning,
     PartitionReplay,
     PartitionTuning,
+    InsideLayer,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -36,4 +38,8 @@ fn main() -> anyhow::Result<()> {
         Study::PartitionTuning => partition::tune(&args.data, args.quick),
         Study::PartitionReplay => partition::run(&args.data, args.quick),
     }
+    let report = match args.study {
+        Study::InsideLayer => inside_layer::run(&args.data, args.quick)?,
+    };
+    report.write_and_print()
 }

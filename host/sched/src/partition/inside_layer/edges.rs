@@ -84,7 +84,7 @@ impl Finder<'_> {
             form,
         };
         let cost = stage_cost(self.layers, &stage, &self.owners(&stage, from));
-        let seconds = self.seconds(&cost);
+        let seconds = cost.seconds(self.boards, self.link);
         Edge {
             stage,
             from,
@@ -112,14 +112,5 @@ impl Finder<'_> {
         }
         owners.insert(run.end, parts(extent(run.end), stage.form, self.portions));
         owners
-    }
-
-    /// The slowest board's work, and all packets one after the other (Lu et al., with a time for each packet).
-    fn seconds(&self, cost: &StageCost) -> f64 {
-        let work = cost.boards.iter().zip(self.boards);
-        let work = work.map(|(cost, board)| cost.operations as f64 / board.operations_per_second);
-        work.fold(0.0, f64::max)
-            + cost.bytes as f64 / self.link.bytes_per_second
-            + cost.packets as f64 * self.link.seconds_per_packet
     }
 }

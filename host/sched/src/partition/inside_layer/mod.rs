@@ -27,7 +27,8 @@
 //! | `board` | what a board has, what it costs to send |
 //! | `portions` | who takes how much |
 //! | `program` | a plan as one program for each board |
-//! | `predict` | peak memory, traffic, operations and weights of a stage on a board |
+//! | `predict` | peak memory, traffic, operations and weights, stage by stage |
+//! | `rehearse` | what a worker will do in a stage, in numbers |
 //! | `edges` | all stages that could be, with their costs |
 //! | `choose` | the best way through them |
 //! | `flat` | the published split |
@@ -53,6 +54,7 @@ pub mod flat;
 mod portions;
 mod predict;
 mod program;
+mod rehearse;
 
 pub use board::{Board, Link, PlanError};
 pub use choose::{Objective, plan};
