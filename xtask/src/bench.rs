@@ -5,6 +5,7 @@ use anyhow::Result;
 /// The studies of decisions: they need neither the tool nor guests.
 const EVIDENCE: &[&str] = &["planning", "partition-replay", "partition-tuning"];
 const EVIDENCE: &[&str] = &["inside-layer"];
+const EVIDENCE: &[&str] = &["pixie"];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {

@@ -6,6 +6,7 @@
 mod partition;
 mod planning;
 mod inside_layer;
+mod pixie;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -29,6 +30,8 @@ enum Study {
     PartitionReplay,
     PartitionTuning,
     InsideLayer,
+    /// Which model serves, within limits on cost, latency and accuracy.
+    Pixie,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -42,4 +45,6 @@ fn main() -> anyhow::Result<()> {
         Study::InsideLayer => inside_layer::run(&args.data, args.quick)?,
     };
     report.write_and_print()
+        Study::Pixie => pixie::run(&args.data, args.quick),
+    }
 }

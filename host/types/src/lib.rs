@@ -4,6 +4,10 @@
 //! plugin that is described by a [`Manifest`], may do what its [`Grant`]s say within its [`Limits`], and answers with a
 //! [`TaskResponse`] or a [`TaskError`], whose [`ErrorKind`] is also the exit code of the command line.
 //!
+//! What a task is, apart from who does it, is its [`TaskContract`]: the capability, its configuration, and a [`DataContract`] for
+//! either side, against which every [`Record`] is checked before and after a call. An [`Implementation`] fulfils it with a measured
+//! [`Profile`]; an [`Slo`] says what the user wants, and from both is decided which implementation serves.
+//!
 //! ```
 //! use karman_types::{Grant, Manifest};
 //!
@@ -21,22 +25,32 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod contract;
+mod data;
 mod error;
 mod grant;
 mod id;
+mod implementation;
 mod limits;
 mod manifest;
 mod offer;
+mod record;
+mod slo;
 mod task;
 mod units;
 mod unknown_key;
 
+pub use contract::{ContractError, MAX_CONFIGURATION, Setting, TaskContract};
+pub use data::{DataContract, DataField, DataType, NumberType};
 pub use error::{ErrorKind, TaskError};
 pub use grant::{Access, Grant, GrantError, GrantSet, pattern_matches};
 pub use id::{Digest, NodeId, ParseIdError, TaskId};
+pub use implementation::{Binding, Implementation, Profile, ProfileError};
 pub use limits::Limits;
-pub use manifest::{Build, DataField, Language, Manifest, ManifestError, TaskContract, World};
+pub use manifest::{Build, Language, Manifest, ManifestError, World};
 pub use offer::{Offer, OfferedTask, capability_levels};
+pub use record::{Problem, Record, RecordError, Side, Value};
+pub use slo::{Slo, SloError};
 pub use task::{CallContext, MAX_CALL_DEPTH, Metadata, TaskRequest, TaskResponse, Tier};
 pub use units::{ByteSize, ParseUnitError, format_bytes, format_duration, parse_duration, serde_duration};
 pub use unknown_key::{KeyError, from_toml};

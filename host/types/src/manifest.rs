@@ -1,4 +1,4 @@
-use crate::{Grant, KeyError, Limits, from_toml};
+use crate::{Grant, KeyError, Limits, TaskContract, from_toml};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -60,39 +60,6 @@ pub enum Language {
     Python,
     /// JavaScript, by `componentize-js`.
     Js,
-}
-
-/// What a task does, takes and gives.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct TaskContract {
-    /// What it does, as a path from the general to the special: `vision/classification/digits`.
-    pub capability: String,
-    /// What it takes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inputs: Vec<DataField>,
-    /// What it gives.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub outputs: Vec<DataField>,
-}
-
-/// One field of a data contract.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct DataField {
-    /// Its name.
-    pub name: String,
-    /// Its type: a media type (`image/png`), an element type (`f32`) or `text`, `bool`.
-    pub r#type: String,
-    /// Its shape, where it is an array; 0 is any length.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub shape: Vec<u32>,
-    /// Its unit, as in `m/s2`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub unit: String,
-    /// Whether it may be left out.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub optional: bool,
 }
 
 /// The interface that a plugin exports.
@@ -259,6 +226,10 @@ impl Manifest {
                 &format!("limits.{name}"),
                 format!("is {asked}; the most that a node grants is {most}"),
             ));
+        }
+        if let Some(task) = &self.task {
+            task.check()
+                .map_err(|error| value(&format!("task.{}", error.field()), error.to_string()))?;
         }
         if self.limits.concurrency == 0 {
             return Err(value(

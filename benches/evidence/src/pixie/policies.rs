@@ -1,0 +1,70 @@
+//! The contenders.
+
+use super::profiles::Workload;
+use anyhow::Result;
+use karman_sched::select::{
+    Aim, Compass, Fixed, Greedy, Oracle, Pixie, PixiePrototype, PixieSettings, Selector, Task,
+};
+use karman_types::Slo;
+
+/// The names of those that choose, ours first.
+pub(super) const POLICIES: [&str; 7] = [
+    "pixie",
+    "pixie_prototype",
+    "compass",
+    "greedy_accuracy",
+    "greedy_cost",
+    "greedy_latency",
+    "oracle",
+];
+
+pub(super) fn policy(name: &str, tasks: &[Task], slo: &Slo) -> Result<Box<dyn Selector>> {
+    let (tasks, slo) = (tasks.to_vec(), slo.clone());
+    Ok(match name {
+        "pixie" => Box::new(Pixie::new(tasks, slo, PixieSettings::default())?),
+        "pixie_prototype" => Box::new(PixiePrototype::new(tasks, slo)?),
+        "compass" => Box::new(Compass::new(tasks, &slo)?),
+        "greedy_accuracy" => Box::new(Greedy::new(tasks, slo, Aim::Accuracy)?),
+        "greedy_cost" => Box::new(Greedy::new(tasks, slo, Aim::Cost)?),
+        "greedy_latency" => Box::new(Greedy::new(tasks, slo, Aim::Latency)?),
+        "oracle" => Box::new(Oracle::new(tasks, &slo)?),
+        _ => anyhow::bail!("there is no policy {name}"),
+    })
+}
+
+/// The most accurate fixed choice whose expected cost and late share are within the limits, with its expected accuracy; nothing when
+/// none is.
+pub(super) fn best_fixed(workload: &Workload, slo: &Slo) -> Result<Option<(Fixed, f64)>> {
+    let limit_ms = slo
+        .latency_p95
+        .map_or(f64::INFINITY, |limit| limit.as_secs_f64() * 1e3);
+    let most = slo.cost.unwrap_or(f64::INFINITY) / slo.requests as f64;
+    let mut best: Option<(Vec<usize>, f64)> = None;
+    for choice in choices(&workload.tasks) {
+        let chosen = || workload.tasks.iter().zip(&choice);
+        let sum = |of: &dyn Fn(&Task, usize) -> f64| -> f64 {
+            chosen().map(|(task, n)| task.visits * of(task, *n)).sum()
+        };
+        let cost = sum(&|task, n| task.candidates[n].profile.cost);
+        let late = sum(&|task, n| {
+            karman_sched::select::LatencyLaw::of(&task.candidates[n].profile)
+                .share_over(limit_ms * task.within)
+        });
+        let accuracy = sum(&|task, n| task.candidates[n].profile.accuracy.unwrap_or_default());
+        if cost <= most && late <= 0.05 && best.as_ref().is_none_or(|(_, most)| accuracy > *most) {
+            best = Some((choice, accuracy));
+        }
+    }
+    let fixed = |(choice, accuracy)| Ok((Fixed::new(workload.tasks.clone(), slo, choice)?, accuracy));
+    best.map(fixed).transpose()
+}
+
+/// One candidate for each task, in every way.
+fn choices(tasks: &[Task]) -> Vec<Vec<usize>> {
+    tasks.iter().fold(vec![Vec::new()], |choices, task| {
+        let longer = |choice: Vec<usize>| {
+            (0..task.candidates.len()).map(move |candidate| [choice.clone(), vec![candidate]].concat())
+        };
+        choices.into_iter().flat_map(longer).collect()
+    })
+}
