@@ -54,3 +54,4 @@ pub mod select;
 mod why;
 
 pub use why::Why;
+pub mod serve;

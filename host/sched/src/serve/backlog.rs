@@ -1,0 +1,91 @@
+use super::ServedModel;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What waits for a device: a queue for each model, the oldest request first. All a policy sees.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Backlog {
+    models: Arc<[ServedModel]>,
+    /// When the waiting requests of each model came, counted from any fixed moment.
+    arrived: Vec<VecDeque<Duration>>,
+}
+
+impl Backlog {
+    /// Nothing waits.
+    pub fn new(models: Arc<[ServedModel]>) -> Self {
+        Self {
+            arrived: vec![VecDeque::new(); models.len()],
+            models,
+        }
+    }
+
+    /// The models that are served.
+    pub fn models(&self) -> &[ServedModel] {
+        &self.models
+    }
+
+    /// The numbers of the models for which something waits.
+    pub fn waiting_models(&self) -> impl Iterator<Item = usize> {
+        (0..self.models.len()).filter(|model| !self.arrived[*model].is_empty())
+    }
+
+    /// When the requests of a model came, the oldest first.
+    pub fn arrived(&self, model: usize) -> impl ExactSizeIterator<Item = Duration> {
+        self.arrived[model].iter().copied()
+    }
+
+    /// When the oldest request of a model came.
+    pub fn oldest(&self, model: usize) -> Option<Duration> {
+        self.arrived[model].front().copied()
+    }
+
+    /// By when the oldest request of a model is due.
+    pub fn due(&self, model: usize) -> Option<Duration> {
+        Some(self.oldest(model)?.saturating_add(self.models[model].slo()))
+    }
+
+    /// How many requests of a model wait.
+    pub fn len(&self, model: usize) -> usize {
+        self.arrived[model].len()
+    }
+
+    /// How many of them the next batch can take.
+    pub fn batch(&self, model: usize) -> usize {
+        self.len(model).min(self.models[model].most())
+    }
+
+    /// The model whose oldest request is due first, the first of several.
+    pub fn most_urgent(&self) -> Option<usize> {
+        self.waiting_models().min_by_key(|model| self.due(*model))
+    }
+
+    /// The model of which most requests wait, the first of several.
+    pub fn longest(&self) -> Option<usize> {
+        // The first of equal ones: `max_by_key` would find the last.
+        self.waiting_models()
+            .min_by_key(|model| std::cmp::Reverse(self.len(*model)))
+    }
+
+    /// The deepest exit with which a batch is done before its oldest request is due, if there is one.
+    pub fn deepest_in_time(&self, now: Duration, model: usize, batch: usize) -> Option<usize> {
+        let left = self.due(model)?.checked_sub(now)?.as_secs_f64();
+        let profile = &self.models[model];
+        (0..=profile.deepest())
+            .rev()
+            .find(|exit| profile.seconds(*exit, batch) <= left)
+    }
+
+    /// Returns when it came.
+    pub(super) fn join(&mut self, now: Duration, model: usize) -> Duration {
+        // A clock that steps back must not make a request older than the one before it.
+        let now = self.arrived[model].back().map_or(now, |last| now.max(*last));
+        self.arrived[model].push_back(now);
+        now
+    }
+
+    pub(super) fn leave(&mut self, model: usize, count: usize) {
+        self.arrived[model].drain(..count);
+    }
+}

@@ -1,0 +1,80 @@
+use super::Backlog;
+use std::time::Duration;
+
+/// How deep each model may go so that everything that waits is answered in time, if it is answered in the order of deadlines.
+///
+/// All begin at their deepest exit. While a planned batch would end too late, one of the models up to it goes one exit
+/// shallower: the one that loses the least accuracy for the time it gains. A batch that stays too late with the shallowest
+/// exits of all is not planned for. It costs the number of batches for each step taken back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    /// The deepest exit of each model.
+    pub(super) exits: Vec<usize>,
+    /// When the oldest of each batch is due, in seconds from now; of which model, how many.
+    batches: Vec<(f64, usize, usize)>,
+}
+
+impl Plan {
+    /// Makes the plan; whether some model has to stay above its deepest exit.
+    pub(super) fn make(&mut self, now: Duration, backlog: &Backlog) -> bool {
+        self.list_batches(now, backlog);
+        self.exits.clear();
+        self.exits
+            .extend(backlog.models().iter().map(|model| model.deepest()));
+        let mut constrained = false;
+        while let Some(late) = self.first_late(backlog) {
+            let Some(model) = self.cheapest_step(backlog, late) else {
+                break;
+            };
+            self.exits[model] -= 1;
+            constrained = true;
+        }
+        constrained
+    }
+
+    fn list_batches(&mut self, now: Duration, backlog: &Backlog) {
+        self.batches.clear();
+        for (model, profile) in backlog.models().iter().enumerate() {
+            let waiting = backlog.len(model);
+            for (index, at) in backlog.arrived(model).enumerate().step_by(profile.most()) {
+                let due = (at + profile.slo()).as_secs_f64() - now.as_secs_f64();
+                self.batches
+                    .push((due, model, profile.most().min(waiting - index)));
+            }
+        }
+        self.batches
+            .sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    }
+
+    /// The first batch that ends too late.
+    fn first_late(&self, backlog: &Backlog) -> Option<usize> {
+        let mut ends = 0.0;
+        self.batches.iter().position(|&(due, model, batch)| {
+            ends += backlog.models()[model].seconds(self.exits[model], batch);
+            ends > due
+        })
+    }
+
+    /// The model, of those with a batch up to this one, that loses the least accuracy for each second gained.
+    fn cheapest_step(&self, backlog: &Backlog, late: usize) -> Option<usize> {
+        let price = |model: usize| {
+            let (profile, exit) = (&backlog.models()[model], self.exits[model]);
+            let shallower = exit.checked_sub(1)?;
+            let most = profile.most();
+            let gain = profile.seconds(exit, most) - profile.seconds(shallower, most);
+            let loss = profile.exits()[exit].accuracy - profile.exits()[shallower].accuracy;
+            // A step that gains nothing costs infinitely much, one that loses nothing is free.
+            Some(if gain > 0.0 {
+                loss.max(0.0) / gain
+            } else {
+                f64::INFINITY
+            })
+        };
+        let planned = |model: &usize| self.batches[..=late].iter().any(|batch| batch.1 == *model);
+        let models = (0..self.exits.len()).filter(planned);
+        models
+            .filter_map(|model| Some((price(model)?, model)))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, model)| model)
+    }
+}

@@ -1,0 +1,209 @@
+use super::*;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn model(slo: u64, exits: &[(f64, u64)]) -> ServedModel {
+    let exit = |(depth, &(accuracy, time)): (u32, &(f64, u64))| Exit {
+        depth,
+        accuracy,
+        times: (1..=4)
+            .map(|batch| (batch as usize, ms(time) * (3 + batch) / 4))
+            .collect(),
+    };
+    ServedModel::new(ms(slo), 4, (1..).zip(exits).map(exit).collect()).unwrap()
+}
+
+fn models() -> Arc<[ServedModel]> {
+    [
+        model(50, &[(0.6, 2), (0.75, 4), (0.8, 8)]),
+        model(50, &[(0.6, 2), (0.78, 8), (0.81, 16)]),
+    ]
+    .into()
+}
+
+/// A device after these arrivals, each a time in ms and a model.
+fn device<P: Serve>(policy: P, arrivals: &[(u64, usize)]) -> Device<usize, P> {
+    let mut device = Device::new(models(), policy, 1);
+    for (number, &(at, model)) in arrivals.iter().enumerate() {
+        device.arrived(ms(at), model, number);
+    }
+    device
+}
+
+fn choice<P: Serve>(policy: P, arrivals: &[(u64, usize)], now: u64) -> Option<Choice> {
+    let mut device = device(policy, arrivals);
+    let Device { policy, backlog, .. } = &mut device;
+    policy.choose(ms(now), backlog)
+}
+
+fn run(model: usize, exit: usize, batch: usize) -> Option<Choice> {
+    Some(Choice::Run { model, exit, batch })
+}
+
+#[test]
+fn earliest_deadline_first() {
+    let arrivals = [(1, 0), (0, 1), (2, 0), (3, 0)];
+    assert_eq!(choice(Edf, &arrivals, 3), run(1, 2, 1));
+    assert_eq!(choice(Edf, &arrivals, 40), run(1, 1, 1));
+    assert_eq!(choice(Edf, &arrivals, 90), run(1, 0, 1));
+    assert_eq!(choice(EdfFinal, &arrivals, 90), run(1, 2, 1));
+    assert_eq!(choice(LongestQueue, &arrivals, 3), run(0, 2, 3));
+    assert_eq!(choice(Edf, &[], 3), None);
+}
+
+#[test]
+fn deferred_batches_wait_for_more() {
+    let policy = Deferred::default();
+    // Two requests would take 16 ms * 5 / 4; the second is due at 50 ms.
+    assert_eq!(choice(policy, &[(0, 1)], 1), Some(Choice::Wait { until: ms(30) }));
+    assert_eq!(choice(policy, &[(0, 1)], 30), run(1, 2, 1));
+    let full = [(0, 0), (0, 0), (1, 0), (1, 0), (1, 0)];
+    assert_eq!(choice(policy, &full, 1), run(0, 2, 4));
+    assert_eq!(
+        choice(policy, &[(0, 1)], 40),
+        Some(Choice::Refuse { model: 1, count: 1 })
+    );
+    let exits = Deferred {
+        exits: true,
+        margin: 0.2,
+    };
+    assert_eq!(choice(exits, &[(0, 1)], 1), Some(Choice::Wait { until: ms(20) }));
+    assert_eq!(choice(exits, &[(0, 1)], 40), run(1, 1, 1));
+}
+
+#[test]
+fn what_is_too_late_may_be_refused() {
+    let policy = RefuseLate(Edf);
+    assert_eq!(
+        choice(policy, &[(0, 0), (40, 1)], 49),
+        Some(Choice::Refuse { model: 0, count: 1 })
+    );
+    assert_eq!(choice(policy, &[(0, 0), (40, 1)], 48), run(0, 0, 1));
+}
+
+#[test]
+fn edgeserving_takes_back_the_exits_that_lose_the_least() {
+    // In no danger: as the deadlines say, as deep as can be.
+    assert_eq!(choice(EdgeServing::default(), &[(0, 0), (1, 1)], 2), run(0, 2, 1));
+    // Four and four, due in 30 ms, take 14 + 28 ms. The second model gains 14 ms for 0.03 with its second exit.
+    let arrivals: Vec<_> = (0..8).map(|n| (0, usize::from(n >= 4))).collect();
+    let mut device = device(EdgeServing::default(), &arrivals);
+    for (now, expected) in [(20, (0, 2)), (34, (1, 1))] {
+        let action = device.poll(ms(now)).unwrap();
+        let Some(Action::Run { model, exit, .. }) = action else {
+            panic!("{action:?}")
+        };
+        assert_eq!((model, exit), expected);
+        device.finished();
+    }
+}
+
+#[test]
+fn as_published_each_batch_goes_as_deep_as_it_may() {
+    let arrivals: Vec<_> = (0..8).map(|n| (0, usize::from(n >= 4))).collect();
+    let Some(Choice::Run { exit, .. }) = choice(EdgeServing::published(), &arrivals, 20) else {
+        panic!()
+    };
+    assert_eq!(exit, 2);
+}
+
+#[test]
+fn a_policy_that_wants_what_is_not_there_is_told() {
+    struct Greedy(Choice);
+    impl Serve for Greedy {
+        fn choose(&mut self, _: Duration, _: &Backlog) -> Option<Choice> {
+            Some(self.0)
+        }
+    }
+    for choice in [
+        Choice::Run {
+            model: 2,
+            exit: 0,
+            batch: 1,
+        },
+        Choice::Run {
+            model: 0,
+            exit: 3,
+            batch: 1,
+        },
+        Choice::Run {
+            model: 0,
+            exit: 0,
+            batch: 2,
+        },
+        Choice::Run {
+            model: 0,
+            exit: 0,
+            batch: 0,
+        },
+        Choice::Refuse { model: 1, count: 1 },
+        Choice::Refuse { model: 0, count: 0 },
+    ] {
+        let mut device = device(Greedy(choice), &[(0, 0)]);
+        let refused = device.poll(ms(1)).unwrap_err();
+        assert!(refused.choice == choice && refused.to_string().contains("the policy chose"));
+        assert_eq!(device.backlog().len(0), 1);
+    }
+}
+
+proptest! {
+    /// With every policy: what comes is run or refused once, oldest first; batches hold together; no policy waits for ever.
+    #[test]
+    fn nothing_is_lost_or_overtaken(
+        policy in 0..7usize,
+        arrivals in proptest::collection::vec((0..20u64, 0..2usize), 1..80),
+        servers in 1..3usize,
+    ) {
+        let policy: Box<dyn Serve> = match policy {
+            0 => Box::new(Edf),
+            1 => Box::new(EdfFinal),
+            2 => Box::new(LongestQueue),
+            3 => Box::new(Deferred { exits: false, margin: 0.1 }),
+            4 => Box::new(Deferred { exits: true, margin: 0.0 }),
+            5 => Box::new(RefuseLate(EdgeServing::default())),
+            _ => Box::new(EdgeServing::published()),
+        };
+        let mut device = Device::new(models(), policy, servers);
+        let mut seen = [Vec::new(), Vec::new()];
+        let (mut now, mut running) = (Duration::ZERO, Vec::new());
+        let mut pending = arrivals.iter().enumerate().peekable();
+        let mut due = Duration::ZERO;
+        for _ in 0..10_000 {
+            let mut wake = None;
+            while let Some(action) = device.poll(now).unwrap() {
+                match action {
+                    Action::Run { model, exit, requests } => {
+                        running.push(now + models()[model].time(exit, requests.len()));
+                        seen[model].extend(requests);
+                    }
+                    Action::Refuse { model, requests } => seen[model].extend(requests),
+                    Action::Wait { until } => {
+                        prop_assert!(until > now);
+                        wake = Some(until);
+                        break;
+                    }
+                }
+            }
+            prop_assert!(running.len() <= servers);
+            let next = pending.peek().map(|(_, (gap, _))| due + ms(*gap));
+            let Some(then) = [next, wake].into_iter().flatten().chain(running.iter().copied()).min() else { break };
+            now = then;
+            if let Some(index) = running.iter().position(|end| *end == now) {
+                running.swap_remove(index);
+                device.finished();
+            } else if next == Some(now) {
+                let (number, (_, model)) = pending.next().unwrap();
+                due = now;
+                device.arrived(now, *model, number);
+            }
+        }
+        for (model, seen) in seen.iter().enumerate() {
+            let sent: Vec<usize> = arrivals.iter().enumerate().filter(|(_, a)| a.1 == model).map(|(n, _)| n).collect();
+            prop_assert_eq!(seen, &sent);
+        }
+    }
+}

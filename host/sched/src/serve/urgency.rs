@@ -1,0 +1,141 @@
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What one request counts at most.
+pub(super) const MOST: f64 = 10.0;
+
+/// After how many powers of e the weights are computed anew: what rounding has left in the sum grows by as much until then.
+const RANGE: f64 = 4.0;
+
+/// How urgent the waiting requests of one model are together: the sum of `min(10, exp(sharpness (waited/slo - 1)))`.
+///
+/// All waits grow alike, so the sum at another time is the sum now times one factor: it costs the same for any length of the
+/// queue. Only those that reach the most that one counts in between are looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Urgency {
+    /// Sharpness over the SLO in seconds.
+    rate: f64,
+    sharpness: f64,
+    /// The moment for which the weights hold.
+    epoch: Duration,
+    /// When each came, and `exp(rate (epoch - came))`.
+    waiting: VecDeque<(Duration, f64)>,
+    /// So many of the oldest count the most there is; the others are in the sum of weights.
+    full: usize,
+    sum: f64,
+}
+
+impl Urgency {
+    pub(super) fn new(slo: Duration, sharpness: f64) -> Self {
+        Self {
+            rate: sharpness / slo.as_secs_f64(),
+            sharpness,
+            epoch: Duration::ZERO,
+            waiting: VecDeque::new(),
+            full: 0,
+            sum: 0.0,
+        }
+    }
+
+    pub(super) fn arrived(&mut self, at: Duration) {
+        if self.waiting.is_empty() {
+            self.epoch = at;
+        }
+        let weight = (self.rate * seconds_between(at, self.epoch)).exp();
+        self.waiting.push_back((at, weight));
+        self.sum += weight;
+    }
+
+    pub(super) fn left(&mut self, count: usize) {
+        for (index, (_, weight)) in self.waiting.drain(..count).enumerate() {
+            if index >= self.full {
+                self.sum -= weight;
+            }
+        }
+        self.full = self.full.saturating_sub(count);
+        if self.waiting.is_empty() {
+            self.sum = 0.0;
+        }
+    }
+
+    /// Takes note of the time. To be called before [`Urgency::after`].
+    pub(super) fn settle(&mut self, now: Duration) {
+        if self.rate * seconds_between(self.epoch, now) > RANGE {
+            self.epoch = now;
+            self.sum = 0.0;
+            for (index, (at, weight)) in self.waiting.iter_mut().enumerate() {
+                *weight = (self.rate * seconds_between(*at, now)).exp();
+                self.sum += if index >= self.full { *weight } else { 0.0 };
+            }
+        }
+        let factor = self.factor(now, 0.0);
+        while let Some((_, weight)) = self.waiting.get(self.full).filter(|(_, w)| w * factor >= MOST) {
+            self.sum -= weight;
+            self.full += 1;
+        }
+    }
+
+    /// The sum after so many seconds, without the `gone` oldest.
+    pub(super) fn after(&self, now: Duration, seconds: f64, gone: usize) -> f64 {
+        let factor = self.factor(now, seconds);
+        let (mut full, mut sum) = (self.full.saturating_sub(gone), self.sum);
+        for (_, weight) in self.waiting.range(self.full.min(gone)..gone) {
+            sum -= weight;
+        }
+        let others = self.waiting.range(self.full.max(gone)..);
+        for (_, weight) in others.take_while(|(_, weight)| weight * factor >= MOST) {
+            sum -= weight;
+            full += 1;
+        }
+        sum.max(0.0) * factor + MOST * full as f64
+    }
+
+    fn factor(&self, now: Duration, seconds: f64) -> f64 {
+        (self.rate * (seconds_between(self.epoch, now) + seconds) - self.sharpness).exp()
+    }
+}
+
+/// From one moment to another, negative if that is earlier.
+fn seconds_between(from: Duration, to: Duration) -> f64 {
+    match to.checked_sub(from) {
+        Some(later) => later.as_secs_f64(),
+        None => -(from - to).as_secs_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The sum is what a look at every request finds.
+        #[test]
+        fn it_agrees_with_the_definition(
+            sharpness in 0.5..12.0f64,
+            steps in proptest::collection::vec((0..40u64, 0..3usize, 0..6usize, 0..30u64), 1..120),
+        ) {
+            let slo = Duration::from_millis(50);
+            let mut urgency = Urgency::new(slo, sharpness);
+            let (mut waiting, mut now) = (VecDeque::new(), Duration::ZERO);
+            for (pause, come, go, ahead) in steps {
+                now += Duration::from_millis(pause);
+                for _ in 0..come {
+                    urgency.arrived(now);
+                    waiting.push_back(now);
+                }
+                urgency.settle(now);
+                let (go, ahead) = (go.min(waiting.len()), ahead as f64 / 1e3);
+                let counts = |at: &Duration| {
+                    let waited = (now - *at).as_secs_f64() + ahead;
+                    (sharpness * (waited / slo.as_secs_f64() - 1.0)).exp().min(MOST)
+                };
+                let expected: f64 = waiting.iter().skip(go).map(counts).sum();
+                let found = urgency.after(now, ahead, go);
+                prop_assert!((found - expected).abs() <= 1e-6 * expected.max(1e-3), "{found} {expected}");
+                urgency.left(go);
+                waiting.drain(..go);
+            }
+        }
+    }
+}
