@@ -21,6 +21,8 @@ pub struct Passage {
     pub left: Instant,
     /// The other side has it.
     pub arrived: Instant,
+    /// How long the sender was busy with it, packets that had to be sent again not counted.
+    pub took: Duration,
 }
 
 impl Channel {
@@ -31,12 +33,17 @@ impl Channel {
             Self::Local => Some(Passage {
                 left: now,
                 arrived: now,
+                took: Duration::ZERO,
             }),
             Self::Line(line) => {
                 let passage = line.send(now.since_start(), usize::try_from(bytes).unwrap_or(usize::MAX));
                 Some(Passage {
                     left: passage.left.into(),
                     arrived: passage.arrived.into(),
+                    took: line
+                        .link()
+                        .rate
+                        .map_or(Duration::ZERO, |rate| rate.time_for(bytes)),
                 })
             }
             Self::Contacts(contacts) => contacts.send(now, bytes),
@@ -97,18 +104,23 @@ impl Contacts {
     }
 
     fn send(&mut self, now: Instant, bytes: u64) -> Option<Passage> {
-        let (mut rest, mut at) = (bytes.max(1), self.free.max(now));
+        let (mut rest, mut at, mut took) = (bytes.max(1), self.free.max(now), Duration::ZERO);
         for (index, window) in self.windows.iter().enumerate().skip(self.current) {
             at = at.max(window.start);
             let room = window.contact.rate.bytes_in(window.end.since(at));
             if rest > room {
                 rest -= room;
+                took += window.end.since(at);
                 continue;
             }
-            let left = at + window.contact.rate.time_for(rest);
+            let last = window.contact.rate.time_for(rest);
+            let left = at + last;
             (self.current, self.free) = (index, left);
-            let arrived = left + window.contact.delay;
-            return Some(Passage { left, arrived });
+            return Some(Passage {
+                left,
+                arrived: left + window.contact.delay,
+                took: took + last,
+            });
         }
         None
     }

@@ -18,7 +18,8 @@
 //! | `queue`, `servers`, `station` | waiting and being served |
 //! | `node`, `channel` | cores, memory, energy; links and contacts |
 //! | `telemetry`, `failures` | what is known of it, and what goes wrong |
-//! | `statistics` | integrals over time, percentiles |
+//! | `statistics`, `plot` | integrals over time, percentiles; curves as SVG |
+//! | `scenario` | nodes, links, models and workloads in a TOML file: [`run_scenario`] |
 //!
 //! A queue with one server, whose mean time in system theory knows (1/(10 - 8) s):
 //!
@@ -85,7 +86,9 @@ mod channel;
 mod failures;
 mod instant;
 mod node;
+mod plot;
 mod queue;
+mod scenario;
 mod servers;
 mod shape;
 mod simulation;
@@ -99,7 +102,13 @@ pub use channel::{Channel, Contacts, Passage, transfer_time};
 pub use failures::{Failure, Failures};
 pub use instant::{Instant, seconds};
 pub use node::{Node, Power};
+pub use plot::{Curve, Plot};
 pub use queue::{Queue, Queued};
+pub use scenario::{
+    Answer, ContactEntry, Event, ExitEntry, FailureEntry, GroupOutcome, ModelEntry, NodeGroup, Outcome,
+    RateStep, Route, Scenario, ScenarioError, ServePolicy, TelemetryEntry, Verdict, Workload,
+    WorkloadOutcome, run_scenario,
+};
 pub use servers::Servers;
 pub use shape::{Sampler, Shape, ShapeError, normal};
 pub use simulation::{Model, Schedule, Simulation};

@@ -88,11 +88,32 @@ impl Sampler {
             Shape::Uniform { half } => 1.0 + half * (2.0 * random.f64() - 1.0),
             Shape::LogNormal { sigma } => (sigma * normal(random) - sigma * sigma / 2.0).exp(),
             Shape::BoundedPareto { exponent, most } => {
-                let (low, high) = (self.least.powf(-exponent), most.powf(-exponent));
-                (low - random.f64() * (low - high)).powf(-1.0 / exponent)
+                bounded_pareto(self.least, most, exponent, random.f64())
             }
         }
     }
+}
+
+impl Sampler {
+    /// The factor that 95 of 100 draws do not exceed.
+    pub fn percentile_95(&self) -> f64 {
+        match self.shape {
+            Shape::Constant => 1.0,
+            Shape::Exponential => -0.05_f64.ln(),
+            Shape::Uniform { half } => 1.0 + 0.9 * half,
+            Shape::LogNormal { sigma } => (sigma * NORMAL_95 - sigma * sigma / 2.0).exp(),
+            Shape::BoundedPareto { exponent, most } => bounded_pareto(self.least, most, exponent, 0.95),
+        }
+    }
+}
+
+/// The 95th percentile of the standard normal distribution.
+const NORMAL_95: f64 = 1.644_853_626_951_472_2;
+
+/// The value that this share of draws does not exceed.
+fn bounded_pareto(least: f64, most: f64, exponent: f64, share: f64) -> f64 {
+    let (low, high) = (least.powf(-exponent), most.powf(-exponent));
+    (low - share * (low - high)).powf(-1.0 / exponent)
 }
 
 /// A draw from the standard normal distribution (Box and Muller, 1958).
@@ -152,6 +173,25 @@ mod tests {
             let (mean, _) = mean_and_most(shape, 200_000);
             // Four standard errors of the widest of them.
             assert!((mean - 1.0).abs() < 0.015, "{shape:?}: {mean}");
+        }
+    }
+
+    #[test]
+    fn five_in_a_hundred_exceed_the_percentile() {
+        for shape in [
+            Shape::Exponential,
+            Shape::Uniform { half: 0.5 },
+            Shape::LogNormal { sigma: 0.5 },
+            Shape::BoundedPareto {
+                exponent: 1.5,
+                most: 10.0,
+            },
+        ] {
+            let (sampler, mut random) = (shape.sampler().unwrap(), fastrand::Rng::with_seed(1));
+            let bound = sampler.percentile_95();
+            let above = (0..100_000).filter(|_| sampler.draw(&mut random) > bound).count();
+            // Four standard deviations.
+            assert!(above.abs_diff(5_000) < 276, "{shape:?}: {above}");
         }
     }
 

@@ -1,7 +1,7 @@
 use crate::Rate;
 use karman_types::{KeyError, NodeId, Tier, from_toml, serde_duration};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ pub struct LinkProfile {
     links: Vec<Link>,
 }
 
-/// A link to some nodes, one way: what comes back is the other side's profile.
-#[derive(Clone, Debug, PartialEq)]
+/// A link to some nodes, one way: what comes back is the other side's profile. In serialised form it is what an operator writes.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(try_from = "Entry", into = "Entry")]
 pub struct Link {
     /// To which nodes.
     pub to: Toward,
@@ -33,7 +34,7 @@ pub struct Link {
 }
 
 /// A time in which a link is gone.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outage {
     /// Since the start of the node, or of the repetition.
@@ -79,6 +80,12 @@ impl fmt::Display for Toward {
             Self::Tier(tier) => write!(f, "tier={tier}"),
             Self::Node(start) => f.write_str(start),
         }
+    }
+}
+
+impl Serialize for Toward {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -151,7 +158,7 @@ struct File {
     link: Vec<Entry>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     to: Toward,
@@ -161,8 +168,9 @@ struct Entry {
     jitter: Duration,
     #[serde(default)]
     loss: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<Rate>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     outages: Vec<Outage>,
     #[serde(default, with = "serde_duration")]
     repeat: Duration,
@@ -174,6 +182,11 @@ impl LinkProfile {
 
     /// The longest delay and the longest jitter.
     pub const MAX_DELAY: Duration = Duration::from_secs(3600);
+
+    /// A profile of these links: of several that lead to a node the first counts.
+    pub const fn new(links: Vec<Link>) -> Self {
+        Self { links }
+    }
 
     /// Reads a profile that an operator wrote: a table `[[link]]` for each with `to` (`all`, `tier=cloud`, or a node), and as
     /// needed `delay`, `jitter` (`40 ms`), `loss` (a share of packets), `rate` (`9 Mbit/s`), `outages` (each with `start` and
@@ -187,7 +200,8 @@ impl LinkProfile {
             return Err(LinkError::TooLong { bytes: text.len() });
         }
         let file: File = from_toml(text)?;
-        let links = file.link.into_iter().map(Link::of).collect::<Result<_, _>>()?;
+        let links = file.link.into_iter().map(Link::try_from);
+        let links = links.collect::<Result<_, _>>()?;
         Ok(Self { links })
     }
 
@@ -197,8 +211,10 @@ impl LinkProfile {
     }
 }
 
-impl Link {
-    fn of(entry: Entry) -> Result<Self, LinkError> {
+impl TryFrom<Entry> for Link {
+    type Error = LinkError;
+
+    fn try_from(entry: Entry) -> Result<Self, LinkError> {
         let Entry {
             to,
             delay,
@@ -237,7 +253,23 @@ impl Link {
             repeat,
         })
     }
+}
 
+impl From<Link> for Entry {
+    fn from(link: Link) -> Self {
+        Self {
+            to: link.to,
+            delay: link.delay,
+            jitter: link.jitter,
+            loss: link.loss,
+            rate: link.rate,
+            outages: link.outages,
+            repeat: link.repeat.unwrap_or_default(),
+        }
+    }
+}
+
+impl Link {
     /// The outage that it is in at this time: when that began and when it ends.
     pub fn outage(&self, now: Duration) -> Option<Outage> {
         let round = match self.repeat {
@@ -302,6 +334,21 @@ pub(crate) mod tests {
                 .contains("begins before")
         );
         assert!(LinkProfile::from_toml("[[link]]\nto = \"everywhere\"").is_err());
+    }
+
+    #[test]
+    fn a_link_reads_what_it_writes() {
+        #[derive(Debug, Deserialize, PartialEq, Serialize)]
+        struct Links {
+            link: Vec<Link>,
+        }
+        let written = "delay = \"40ms\"\nloss = 0.125\nrate = \"2 Mbit/s\"\noutages = [{ start = \"5s\", length = \"1s\" }]\nrepeat = \"9s\"";
+        let links = Links {
+            link: vec![link(written), link("")],
+        };
+        let text = serde_json::to_string(&links).unwrap();
+        assert_eq!(serde_json::from_str::<Links>(&text).unwrap(), links);
+        assert!(serde_json::from_str::<Links>(&text.replace("0.125", "1.5")).is_err());
     }
 
     #[test]

@@ -1,0 +1,95 @@
+//! Scenarios: nodes, links, models and workloads written down in a TOML file, run, and summed up.
+//!
+//! | file | what |
+//! |---|---|
+//! | `describe` | what is written in the file |
+//! | `check` | what must fit together before it runs |
+//! | `world`, `build` | the model: requests come, are routed, wait, are served by the policy of their node, and are answered |
+//! | `host` | one simulated node |
+//! | `tally`, `outcome`, `files` | what is counted, what came of it, as tables and plots |
+
+mod build;
+mod check;
+mod describe;
+mod files;
+mod host;
+mod outcome;
+mod tally;
+mod world;
+
+pub use check::ScenarioError;
+pub use describe::{
+    ContactEntry, ExitEntry, FailureEntry, ModelEntry, NodeGroup, RateStep, Route, Scenario, ServePolicy,
+    TelemetryEntry, Workload,
+};
+pub use outcome::{Answer, GroupOutcome, Outcome, Verdict, WorkloadOutcome};
+pub use world::Event;
+
+use crate::{Instant, Simulation};
+use karman_sched::serve::Serve;
+use world::World;
+
+/// Runs a scenario that somebody wrote, and returns the files that hold its outcome, each with its name: what
+/// `karman sim run` writes into a folder. `seed` replaces the one in the text.
+///
+/// # Errors
+/// [`ScenarioError`] says what in the text does not fit, or which policy chose what is not there.
+pub fn run_scenario(
+    text: &str,
+    seed: Option<u64>,
+) -> Result<(Outcome, Vec<(String, String)>), ScenarioError> {
+    let mut scenario = Scenario::from_toml(text)?;
+    scenario.seed = seed.unwrap_or(scenario.seed);
+    let outcome = scenario.run()?;
+    let files = outcome.files();
+    Ok((outcome, files))
+}
+
+impl Scenario {
+    /// Runs it, each node with the policy that the scenario names.
+    ///
+    /// # Errors
+    /// As [`run_scenario`].
+    pub fn run(&self) -> Result<Outcome, ScenarioError> {
+        self.run_with(|group| group.serve.policy(group.refuse_late))
+    }
+
+    /// Runs it with a policy for each node that the caller makes.
+    ///
+    /// # Errors
+    /// As [`run_scenario`].
+    pub fn run_with(
+        &self,
+        policy: impl FnMut(&NodeGroup) -> Box<dyn Serve>,
+    ) -> Result<Outcome, ScenarioError> {
+        self.run_traced(policy, |_, _| ())
+    }
+
+    /// The same, while someone looks at every event.
+    ///
+    /// # Errors
+    /// As [`run_scenario`].
+    pub fn run_traced(
+        &self,
+        policy: impl FnMut(&NodeGroup) -> Box<dyn Serve>,
+        look: impl FnMut(Instant, &Event),
+    ) -> Result<Outcome, ScenarioError> {
+        let mut simulation = self.start(policy)?;
+        simulation.run_observed(self.length.into(), look);
+        let events = simulation.events();
+        simulation.into_model().outcome(events)
+    }
+
+    fn start(
+        &self,
+        policy: impl FnMut(&NodeGroup) -> Box<dyn Serve>,
+    ) -> Result<Simulation<World>, ScenarioError> {
+        self.check()?;
+        let mut simulation = Simulation::new(World::new(self, policy)?);
+        build::schedule(self, &mut simulation);
+        Ok(simulation)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,459 @@
+use super::build::{self, DAWN, node_id};
+use super::host::{Batch, Host};
+use super::tally::Tallies;
+use super::{ModelEntry, NodeGroup, Outcome, Route, Scenario, ScenarioError, Verdict, Workload};
+use crate::{Arrivals, Channel, Contacts, Instant, Model, Sampler, Schedule, Streams, Telemetry};
+use karman_sched::serve::{Action, BadChoice, Serve, ServedModel};
+use karman_space::{ContactPlan, Line, LinkProfile};
+use karman_types::ByteSize;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What happens in a scenario.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// A request comes.
+    Come {
+        /// Of which stream: a workload at a node.
+        stream: u32,
+    },
+    /// A request has come to the node that serves it, from another one.
+    Reach {
+        /// Which node.
+        node: u32,
+        /// What.
+        request: Request,
+    },
+    /// A batch is done.
+    Done {
+        /// Where.
+        node: u32,
+        /// Which of those that run there.
+        slot: u32,
+        /// In which life of the node it began.
+        life: u32,
+    },
+    /// A policy that waits wants to be asked again.
+    Wake {
+        /// At which node.
+        node: u32,
+    },
+    /// Every node tells its load.
+    Sample,
+    /// A node stops.
+    Fail {
+        /// Which.
+        node: u32,
+        /// Until when.
+        until: Instant,
+    },
+    /// A node works again.
+    Recover {
+        /// Which.
+        node: u32,
+    },
+    /// From now on it counts.
+    WarmedUp,
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Request {
+    /// Which workload.
+    pub workload: u32,
+    /// The node at which it came, and to which the answer goes.
+    pub home: u32,
+    /// When it came.
+    pub came: Instant,
+}
+
+/// A scenario that runs.
+pub(super) struct World {
+    scenario: Scenario,
+    models: Vec<(ModelEntry, Sampler)>,
+    workloads: Vec<Flow>,
+    streams: Vec<Stream>,
+    hosts: Vec<Host>,
+    channels: HashMap<(u32, u32), Channel>,
+    plan: ContactPlan,
+    profiles: Vec<LinkProfile>,
+    seeds: Streams,
+    tallies: Tallies,
+    broken: Option<(usize, BadChoice)>,
+}
+
+/// A workload with its names looked up.
+struct Flow {
+    model: usize,
+    arrivals: Arrivals,
+    route: Route,
+    candidates: Vec<Range<u32>>,
+    candidate_count: u32,
+    last: u32,
+    request: ByteSize,
+    answer: ByteSize,
+}
+
+/// The requests of a workload at one node.
+struct Stream {
+    workload: u32,
+    home: u32,
+    random: fastrand::Rng,
+}
+
+impl World {
+    pub(super) fn new(
+        scenario: &Scenario,
+        mut policy: impl FnMut(&NodeGroup) -> Box<dyn Serve>,
+    ) -> Result<Self, ScenarioError> {
+        let seeds = Streams::new(scenario.seed);
+        let mut hosts = Vec::new();
+        for (number, group) in scenario.nodes.iter().enumerate() {
+            let models = scenario.models.iter().map(|model| model.profile(group.speed));
+            let models: Arc<[ServedModel]> = models.collect::<Result<_, _>>()?;
+            for index in 0..group.count {
+                let node = hosts.len() as u64;
+                let id = node_id(&format!("{}-{index}", group.name));
+                let load = Telemetry::new(scenario.telemetry.quality(), seeds.stream("telemetry", node));
+                let random = seeds.stream("service", node);
+                let mut host = Host::new((id, group, number), models.clone(), policy(group), random, load);
+                host.failures = build::failures(group, seeds.stream("failures", node));
+                hosts.push(host);
+            }
+        }
+        let flows = scenario
+            .workloads
+            .iter()
+            .map(|workload| Flow::new(scenario, workload));
+        let mut world = Self {
+            models: scenario
+                .models
+                .iter()
+                .map(|model| Ok((model.clone(), model.sampler()?)))
+                .collect::<Result<_, ScenarioError>>()?,
+            workloads: flows.collect::<Result<_, _>>()?,
+            streams: Vec::new(),
+            channels: HashMap::new(),
+            plan: scenario.plan()?,
+            profiles: scenario
+                .nodes
+                .iter()
+                .map(|group| LinkProfile::new(group.links.clone()))
+                .collect(),
+            tallies: Tallies::new(scenario),
+            broken: None,
+            scenario: scenario.clone(),
+            hosts,
+            seeds,
+        };
+        for (number, workload) in scenario.workloads.iter().enumerate() {
+            for home in nodes_of(scenario, &workload.at) {
+                let random = seeds.stream(&format!("arrivals {}", workload.name), u64::from(home));
+                let workload = number as u32;
+                world.streams.push(Stream {
+                    workload,
+                    home,
+                    random,
+                });
+            }
+        }
+        Ok(world)
+    }
+
+    pub(super) const fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    pub(super) fn next_arrival(&mut self, now: Instant, stream: u32) -> Option<Instant> {
+        let stream = &mut self.streams[stream as usize];
+        self.workloads[stream.workload as usize]
+            .arrivals
+            .next(now, &mut stream.random)
+    }
+
+    pub(super) const fn nodes(&self) -> usize {
+        self.hosts.len()
+    }
+
+    pub(super) fn next_failure(&mut self, node: u32) -> Option<(Instant, Event)> {
+        let failure = self.hosts[node as usize].failures.as_mut()?.next()?;
+        let until = failure.end;
+        Some((failure.start, Event::Fail { node, until }))
+    }
+
+    /// What came of it, after so many events.
+    pub(super) fn outcome(mut self, events: u64) -> Result<Outcome, ScenarioError> {
+        if let Some((node, error)) = self.broken.take() {
+            let node = self.node_name(node);
+            return Err(ScenarioError::Policy { node, error });
+        }
+        Ok(self.tallies.outcome(&self.scenario, &self.hosts, events))
+    }
+
+    fn node_name(&self, node: usize) -> String {
+        let group = self.hosts[node].group;
+        let first = self.scenario.nodes[..group]
+            .iter()
+            .map(|group| group.count as usize)
+            .sum::<usize>();
+        format!("{}-{}", self.scenario.nodes[group].name, node - first)
+    }
+
+    fn come(&mut self, stream: u32, schedule: &mut Schedule<Event>) {
+        let now = schedule.now();
+        if let Some(at) = self.next_arrival(now, stream) {
+            schedule.at(at, Event::Come { stream });
+        }
+        let Stream { workload, home, .. } = self.streams[stream as usize];
+        let request = Request {
+            workload,
+            home,
+            came: now,
+        };
+        let counts = self.scenario.counts(now);
+        self.tallies.came(workload, counts);
+        let node = self.route(now, stream);
+        let size = self.workloads[workload as usize].request;
+        match self.send(now, home, node, size) {
+            Some(at) if at == now => self.reach(node, request, schedule),
+            Some(at) => schedule.at(at, Event::Reach { node, request }),
+            None => self.lose(now, request),
+        }
+    }
+
+    fn route(&mut self, now: Instant, stream: u32) -> u32 {
+        let Stream {
+            workload,
+            home,
+            random,
+        } = &mut self.streams[stream as usize];
+        let flow = &mut self.workloads[*workload as usize];
+        let count = flow.candidate_count;
+        flow.last = match flow.route {
+            Route::Here => return *home,
+            Route::Random => random.u32(..count),
+            Route::RoundRobin => (flow.last + 1) % count,
+            Route::LeastLoaded => {
+                let load = |index: &u32| {
+                    let host = &self.hosts[flow.candidate(*index) as usize];
+                    host.load.known(now).map_or(0.0, |known| *known.value)
+                };
+                let order = (1..=count).map(|step| (flow.last + step) % count);
+                order.min_by(|a, b| load(a).total_cmp(&load(b))).unwrap_or(0)
+            }
+        };
+        flow.candidate(flow.last)
+    }
+
+    /// When something is there that is sent now; nothing when it does not get there.
+    fn send(&mut self, now: Instant, from: u32, to: u32, size: ByteSize) -> Option<Instant> {
+        if from == to {
+            return Some(now);
+        }
+        let channel = self.channels.entry((from, to)).or_insert_with(|| {
+            let (a, b) = (&self.hosts[from as usize], &self.hosts[to as usize]);
+            if !self.plan.contacts_between(a.id, b.id).is_empty() {
+                return Channel::Contacts(Contacts::new(&self.plan, a.id, b.id, DAWN));
+            }
+            let seed = self.seeds.seed_of("line", u64::from(from) << 32 | u64::from(to));
+            match self.profiles[a.group].to(b.id, b.tier) {
+                Some(link) => Channel::Line(Box::new(Line::new(link.clone(), seed))),
+                None => Channel::Local,
+            }
+        });
+        let sent = channel.send(now, size.0)?;
+        if let Channel::Line(_) | Channel::Contacts(_) = channel {
+            self.hosts[from as usize].sending += sent.took;
+        }
+        Some(sent.arrived)
+    }
+
+    fn reach(&mut self, node: u32, request: Request, schedule: &mut Schedule<Event>) {
+        let now = schedule.now();
+        let host = &mut self.hosts[node as usize];
+        if !host.up {
+            return self.lose(now, request);
+        }
+        let model = self.workloads[request.workload as usize].model;
+        host.arrived(now, model, request);
+        self.serve(node, schedule);
+    }
+
+    /// Does what the policy of a node says.
+    fn serve(&mut self, node: u32, schedule: &mut Schedule<Event>) {
+        let now = schedule.now();
+        loop {
+            let host = &mut self.hosts[node as usize];
+            match host.device.poll(now.since_start()) {
+                Ok(None) => return,
+                Ok(Some(Action::Run {
+                    model,
+                    exit,
+                    requests,
+                })) => {
+                    let (entry, variation) = &self.models[model];
+                    let speed = self.scenario.nodes[host.group].speed;
+                    let mean = entry.mean_seconds(exit, requests.len()) / speed;
+                    let time = crate::seconds(mean * variation.draw(&mut host.random));
+                    let life = host.life;
+                    let slot = host.begin(
+                        now,
+                        Batch {
+                            model,
+                            exit,
+                            requests,
+                        },
+                    );
+                    schedule.after(time, Event::Done { node, slot, life });
+                }
+                Ok(Some(Action::Refuse { requests, .. })) => {
+                    host.refused(requests.len());
+                    for request in requests {
+                        self.tallies
+                            .ended(&self.scenario, request, now, node, Verdict::Refused);
+                    }
+                }
+                Ok(Some(Action::Wait { until })) => {
+                    // In the past, it would ask for ever.
+                    let until = Instant::from(until).max(now + Duration::from_nanos(1));
+                    if host.wakes <= now || until < host.wakes {
+                        host.wakes = until;
+                        schedule.at(until, Event::Wake { node });
+                    }
+                    return;
+                }
+                Err(bad) => {
+                    self.broken.get_or_insert((node as usize, bad));
+                    return schedule.stop();
+                }
+            }
+        }
+    }
+
+    fn done(&mut self, node: u32, slot: u32, life: u32, schedule: &mut Schedule<Event>) {
+        let now = schedule.now();
+        let host = &mut self.hosts[node as usize];
+        if host.life != life {
+            return;
+        }
+        let Some(batch) = host.end(now, slot) else {
+            return;
+        };
+        for request in batch.requests {
+            let size = self.workloads[request.workload as usize].answer;
+            match self.send(now, node, request.home, size) {
+                Some(at) => {
+                    let accuracy = self.models[batch.model].0.exits[batch.exit].accuracy;
+                    let verdict = Verdict::Answered {
+                        exit: batch.exit,
+                        accuracy,
+                    };
+                    self.tallies.ended(&self.scenario, request, at, node, verdict);
+                }
+                None => self.lose(now, request),
+            }
+        }
+        self.serve(node, schedule);
+    }
+
+    fn lose(&mut self, now: Instant, request: Request) {
+        self.tallies
+            .ended(&self.scenario, request, now, request.home, Verdict::Lost);
+    }
+
+    fn sample(&mut self, schedule: &mut Schedule<Event>) {
+        let now = schedule.now();
+        for host in self.hosts.iter_mut().filter(|host| host.up) {
+            let load = host.load_now();
+            host.load.sample(now, |noise| noise.of(load));
+        }
+        self.tallies.sample(&self.scenario, &self.hosts, now);
+        schedule.after(self.scenario.telemetry.period, Event::Sample);
+    }
+
+    fn fail(&mut self, node: u32, until: Instant, schedule: &mut Schedule<Event>) {
+        let now = schedule.now();
+        schedule.at(until, Event::Recover { node });
+        let host = &mut self.hosts[node as usize];
+        let cores = self.scenario.nodes[host.group].cores;
+        self.tallies.failed(host.group);
+        for request in host.fail(now, cores) {
+            self.lose(now, request);
+        }
+    }
+}
+
+impl Model for World {
+    type Event = Event;
+
+    fn handle(&mut self, event: Event, schedule: &mut Schedule<Event>) {
+        match event {
+            Event::Come { stream } => self.come(stream, schedule),
+            Event::Reach { node, request } => self.reach(node, request, schedule),
+            Event::Done { node, slot, life } => self.done(node, slot, life, schedule),
+            Event::Wake { node } => self.serve(node, schedule),
+            Event::Sample => self.sample(schedule),
+            Event::Fail { node, until } => self.fail(node, until, schedule),
+            Event::Recover { node } => {
+                self.hosts[node as usize].up = true;
+                if let Some((at, event)) = self.next_failure(node) {
+                    schedule.at(at, event);
+                }
+            }
+            Event::WarmedUp => {
+                for host in &mut self.hosts {
+                    host.servers.restart(schedule.now());
+                    host.sending = Duration::ZERO;
+                }
+            }
+        }
+    }
+}
+
+impl Flow {
+    fn new(scenario: &Scenario, workload: &Workload) -> Result<Self, ScenarioError> {
+        let groups = match workload.to.is_empty() {
+            true => std::slice::from_ref(&workload.at),
+            false => &workload.to,
+        };
+        let candidates: Vec<Range<u32>> = groups.iter().map(|name| nodes_of(scenario, name)).collect();
+        let model = scenario
+            .models
+            .iter()
+            .position(|model| model.name == workload.model);
+        let candidate_count = candidates.iter().map(|range| range.end - range.start).sum();
+        Ok(Self {
+            model: model.unwrap_or_default(),
+            arrivals: scenario.arrivals(workload)?,
+            route: workload.route,
+            candidates,
+            candidate_count,
+            // So that the first turn is the first one's.
+            last: candidate_count - 1,
+            request: workload.request,
+            answer: workload.answer,
+        })
+    }
+
+    /// The number of the node that is the `index`th of those that may serve.
+    fn candidate(&self, mut index: u32) -> u32 {
+        for range in &self.candidates {
+            let count = range.end - range.start;
+            if index < count {
+                return range.start + index;
+            }
+            index -= count;
+        }
+        0
+    }
+}
+
+/// The numbers of the nodes of a group.
+fn nodes_of(scenario: &Scenario, name: &str) -> Range<u32> {
+    let before = scenario.nodes.iter().take_while(|group| group.name != name);
+    let first = before.map(|group| group.count).sum();
+    let group = scenario.nodes.iter().find(|group| group.name == name);
+    first..first + group.map_or(0, |group| group.count)
+}
