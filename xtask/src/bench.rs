@@ -6,6 +6,7 @@ use anyhow::Result;
 const EVIDENCE: &[&str] = &["planning", "partition-replay", "partition-tuning"];
 const EVIDENCE: &[&str] = &["inside-layer"];
 const EVIDENCE: &[&str] = &["pixie"];
+const EVIDENCE: &[&str] = &["edgeserving", "sim-speed"];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {

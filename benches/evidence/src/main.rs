@@ -7,6 +7,8 @@ mod partition;
 mod planning;
 mod inside_layer;
 mod pixie;
+mod edgeserving;
+mod events_per_second;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -32,6 +34,10 @@ enum Study {
     InsideLayer,
     /// Which model serves, within limits on cost, latency and accuracy.
     Pixie,
+    /// What runs next on a device that many models share.
+    Edgeserving,
+    /// How fast the simulator is: a row of the cost of decisions, alone.
+    SimSpeed,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -46,5 +52,7 @@ fn main() -> anyhow::Result<()> {
     };
     report.write_and_print()
         Study::Pixie => pixie::run(&args.data, args.quick),
+        Study::Edgeserving => edgeserving::run(&args.data, args.quick),
+        Study::SimSpeed => events_per_second::run(args.quick),
     }
 }

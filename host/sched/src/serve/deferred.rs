@@ -42,7 +42,7 @@ impl Deferred {
     }
 
     fn refuses(&self, now: Duration, backlog: &Backlog, model: usize) -> bool {
-        let time = backlog.models()[model].time(self.least_exit(backlog, model), 1);
+        let time = backlog.time(model, self.least_exit(backlog, model), 1);
         backlog.due(model).is_some_and(|due| now + time > due)
     }
 
@@ -52,7 +52,7 @@ impl Deferred {
         if batch == profile.most() {
             return Duration::ZERO;
         }
-        let time = profile.time(profile.deepest(), batch + 1) + profile.slo().mul_f64(self.margin);
+        let time = backlog.time(model, profile.deepest(), batch + 1) + profile.slo().mul_f64(self.margin);
         backlog
             .due(model)
             .map_or(Duration::ZERO, |due| due.saturating_sub(time))

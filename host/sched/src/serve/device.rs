@@ -26,6 +26,8 @@ pub enum Action<R> {
         model: usize,
         /// Up to this exit.
         exit: usize,
+        /// How long that takes, as the profile says: for [`Device::finished`].
+        planned: Duration,
         /// The oldest first.
         requests: Vec<R>,
     },
@@ -80,9 +82,10 @@ impl<R, P: Serve> Device<R, P> {
         self.policy.arrived(&self.backlog, model, at);
     }
 
-    /// A batch is done.
-    pub const fn finished(&mut self) {
+    /// A batch is done, which was planned to take so long and did take so long.
+    pub fn finished(&mut self, planned: Duration, took: Duration) {
         self.free += 1;
+        self.backlog.took(planned, took);
     }
 
     /// What is to be done now; nothing when no server is free or nothing waits.
@@ -102,10 +105,12 @@ impl<R, P: Serve> Device<R, P> {
                 let most = self.backlog.models().get(model).map_or(0, ServedModel::most);
                 self.check(choice, model, exit < exits && (1..=most).contains(&batch), batch)?;
                 self.free -= 1;
+                let planned = self.backlog.models()[model].time(exit, batch);
                 let requests = self.take(model, batch);
                 Ok(Some(Action::Run {
                     model,
                     exit,
+                    planned,
                     requests,
                 }))
             }

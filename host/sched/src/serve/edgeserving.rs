@@ -51,7 +51,7 @@ impl EdgeServing {
     /// How urgent everything is after the next batch of a model.
     fn score(&self, now: Duration, backlog: &Backlog, model: usize, exit: usize) -> f64 {
         let batch = backlog.batch(model);
-        let seconds = backlog.models()[model].seconds(exit, batch);
+        let seconds = backlog.seconds(model, exit, batch);
         let after = |(other, urgency): (usize, &Urgency)| {
             let gone = if other == model { batch } else { 0 };
             urgency.after(now, seconds, gone)

@@ -24,7 +24,10 @@
 //! device.arrived(ms(0), 0, "first");
 //! device.arrived(ms(20), 0, "second");
 //! let action = device.poll(ms(30))?;
-//! assert_eq!(action, Some(Action::Run { model: 0, exit: 0, requests: vec!["first", "second"] }));
+//! let Some(Action::Run { exit, requests, planned, .. }) = action else { panic!() };
+//! assert_eq!((exit, requests), (0, vec!["first", "second"]));
+//! // It takes as long as planned; otherwise the device would plan with its pace from now on.
+//! device.finished(planned, ms(8));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -50,7 +50,7 @@ impl Plan {
     fn first_late(&self, backlog: &Backlog) -> Option<usize> {
         let mut ends = 0.0;
         self.batches.iter().position(|&(due, model, batch)| {
-            ends += backlog.models()[model].seconds(self.exits[model], batch);
+            ends += backlog.seconds(model, self.exits[model], batch);
             ends > due
         })
     }

@@ -230,6 +230,14 @@ impl NodeGroup {
             (1e-6..=1e6).contains(&speed),
             "from 0.000001 to 1,000,000",
         )?;
+        let foreign = self.foreign;
+        fits(
+            of,
+            "foreign",
+            foreign,
+            (0.0..=0.99).contains(&foreign),
+            "from 0 to 0.99",
+        )?;
         for (field, watts) in [
             ("idle-watts", self.idle_watts),
             ("busy-watts", self.busy_watts),

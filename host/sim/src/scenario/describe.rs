@@ -135,6 +135,9 @@ pub struct NodeGroup {
     /// How fast a core is. Default 1.
     #[serde(default = "one_f64")]
     pub speed: f64,
+    /// The share of it that others take without its policy knowing. Default 0.
+    #[serde(default)]
+    pub foreign: f64,
     /// What one draws while it does nothing. Default 0.
     #[serde(default)]
     pub idle_watts: f64,

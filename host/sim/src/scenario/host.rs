@@ -32,6 +32,8 @@ pub(super) struct Host {
 pub(super) struct Batch {
     pub(super) model: usize,
     pub(super) exit: usize,
+    pub(super) planned: Duration,
+    pub(super) began: Instant,
     pub(super) requests: Vec<Request>,
 }
 
@@ -89,7 +91,7 @@ impl Host {
         let batch = self.running.get_mut(slot as usize)?.take()?;
         self.vacant.push(slot);
         self.servers.end(now);
-        self.device.finished();
+        self.device.finished(batch.planned, now.since(batch.began));
         Some(batch)
     }
 

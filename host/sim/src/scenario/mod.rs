@@ -5,13 +5,14 @@
 //! | `describe` | what is written in the file |
 //! | `check` | what must fit together before it runs |
 //! | `world`, `build` | the model: requests come, are routed, wait, are served by the policy of their node, and are answered |
-//! | `host` | one simulated node |
+//! | `flow`, `host` | a workload and where its requests go; one simulated node |
 //! | `tally`, `outcome`, `files` | what is counted, what came of it, as tables and plots |
 
 mod build;
 mod check;
 mod describe;
 mod files;
+mod flow;
 mod host;
 mod outcome;
 mod tally;

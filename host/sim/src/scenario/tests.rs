@@ -203,6 +203,7 @@ fn what_does_not_fit_is_named() {
     assert!(says("delay = \"36 ms\"", "dely = \"36 ms\"").contains("did you mean `delay`?"));
     assert!(says("loss = 0.01", "loss = 1.0").contains("`loss`"));
     assert!(says("speed = 0.25", "speed = nan").contains("node camera: `speed` is NaN"));
+    assert!(says("speed = 0.25", "foreign = 1.0").contains("node camera: `foreign` is 1"));
     assert!(says("rate = 4.0", "rate = -4.0").contains("workload frames"));
     assert!(says("model = \"screen\"", "model = \"scren\"").contains("`model` names `scren`"));
     assert!(says("at = \"camera\"", "at = \"cam\"").contains("`at` names `cam`"));

@@ -1,13 +1,13 @@
 use super::build::{self, DAWN, node_id};
+use super::flow::{Flow, Stream, nodes_of};
 use super::host::{Batch, Host};
 use super::tally::Tallies;
-use super::{ModelEntry, NodeGroup, Outcome, Route, Scenario, ScenarioError, Verdict, Workload};
-use crate::{Arrivals, Channel, Contacts, Instant, Model, Sampler, Schedule, Streams, Telemetry};
+use super::{ModelEntry, NodeGroup, Outcome, Scenario, ScenarioError, Verdict};
+use crate::{Channel, Contacts, Instant, Model, Sampler, Schedule, Streams, Telemetry};
 use karman_sched::serve::{Action, BadChoice, Serve, ServedModel};
 use karman_space::{ContactPlan, Line, LinkProfile};
 use karman_types::ByteSize;
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,25 +82,6 @@ pub(super) struct World {
     seeds: Streams,
     tallies: Tallies,
     broken: Option<(usize, BadChoice)>,
-}
-
-/// A workload with its names looked up.
-struct Flow {
-    model: usize,
-    arrivals: Arrivals,
-    route: Route,
-    candidates: Vec<Range<u32>>,
-    candidate_count: u32,
-    last: u32,
-    request: ByteSize,
-    answer: ByteSize,
-}
-
-/// The requests of a workload at one node.
-struct Stream {
-    workload: u32,
-    home: u32,
-    random: fastrand::Rng,
 }
 
 impl World {
@@ -224,27 +205,13 @@ impl World {
     }
 
     fn route(&mut self, now: Instant, stream: u32) -> u32 {
-        let Stream {
-            workload,
-            home,
-            random,
-        } = &mut self.streams[stream as usize];
-        let flow = &mut self.workloads[*workload as usize];
-        let count = flow.candidate_count;
-        flow.last = match flow.route {
-            Route::Here => return *home,
-            Route::Random => random.u32(..count),
-            Route::RoundRobin => (flow.last + 1) % count,
-            Route::LeastLoaded => {
-                let load = |index: &u32| {
-                    let host = &self.hosts[flow.candidate(*index) as usize];
-                    host.load.known(now).map_or(0.0, |known| *known.value)
-                };
-                let order = (1..=count).map(|step| (flow.last + step) % count);
-                order.min_by(|a, b| load(a).total_cmp(&load(b))).unwrap_or(0)
-            }
+        let stream = &mut self.streams[stream as usize];
+        let flow = &mut self.workloads[stream.workload as usize];
+        let load = |node: u32| {
+            let known = self.hosts[node as usize].load.known(now);
+            known.map_or(0.0, |known| *known.value)
         };
-        flow.candidate(flow.last)
+        flow.route(stream, load)
     }
 
     /// When something is there that is sent now; nothing when it does not get there.
@@ -291,18 +258,22 @@ impl World {
                 Ok(Some(Action::Run {
                     model,
                     exit,
+                    planned,
                     requests,
                 })) => {
                     let (entry, variation) = &self.models[model];
-                    let speed = self.scenario.nodes[host.group].speed;
+                    let group = &self.scenario.nodes[host.group];
+                    let speed = group.speed * (1.0 - group.foreign);
                     let mean = entry.mean_seconds(exit, requests.len()) / speed;
                     let time = crate::seconds(mean * variation.draw(&mut host.random));
-                    let life = host.life;
+                    let (life, began) = (host.life, now);
                     let slot = host.begin(
                         now,
                         Batch {
                             model,
                             exit,
+                            planned,
+                            began,
                             requests,
                         },
                     );
@@ -410,50 +381,4 @@ impl Model for World {
             }
         }
     }
-}
-
-impl Flow {
-    fn new(scenario: &Scenario, workload: &Workload) -> Result<Self, ScenarioError> {
-        let groups = match workload.to.is_empty() {
-            true => std::slice::from_ref(&workload.at),
-            false => &workload.to,
-        };
-        let candidates: Vec<Range<u32>> = groups.iter().map(|name| nodes_of(scenario, name)).collect();
-        let model = scenario
-            .models
-            .iter()
-            .position(|model| model.name == workload.model);
-        let candidate_count = candidates.iter().map(|range| range.end - range.start).sum();
-        Ok(Self {
-            model: model.unwrap_or_default(),
-            arrivals: scenario.arrivals(workload)?,
-            route: workload.route,
-            candidates,
-            candidate_count,
-            // So that the first turn is the first one's.
-            last: candidate_count - 1,
-            request: workload.request,
-            answer: workload.answer,
-        })
-    }
-
-    /// The number of the node that is the `index`th of those that may serve.
-    fn candidate(&self, mut index: u32) -> u32 {
-        for range in &self.candidates {
-            let count = range.end - range.start;
-            if index < count {
-                return range.start + index;
-            }
-            index -= count;
-        }
-        0
-    }
-}
-
-/// The numbers of the nodes of a group.
-fn nodes_of(scenario: &Scenario, name: &str) -> Range<u32> {
-    let before = scenario.nodes.iter().take_while(|group| group.name != name);
-    let first = before.map(|group| group.count).sum();
-    let group = scenario.nodes.iter().find(|group| group.name == name);
-    first..first + group.map_or(0, |group| group.count)
 }

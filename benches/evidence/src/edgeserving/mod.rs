@@ -1,0 +1,68 @@
+//! `edgeserving`: many models with early exits on one device, on the recorded profiles, simulated.
+//!
+//! | key | what |
+//! |---|---|
+//! | `violations_vs_best_comparator.CELL` | late, refused and unfinished requests, ours over the least among the comparators whose answers are on average at most half a point less accurate; void where that least is below 0.5 % or above 50 % |
+//! | `violations_vs_best_comparator.geometric_mean` | over those cells |
+//! | `on_time_accuracy.CELL` | the accuracy of our answers in time, summed, over all requests; the target is the best comparator's |
+//!
+//! Comparators: earliest deadline first with the deepest exit in time and with the final exit, deferred batching without and
+//! with early exits (each tuned for each cell on other seeds), the longest queue. EdgeServing as published is shown beside
+//! them. All see the same requests, the same exits (those no other exit beats) and plan with the 95th percentile. For each family of
+//! cells, violations, accuracy and 95th percentile of every policy are rows as well; every cell's are in the raw file.
+//!
+//! Cells, seeds and perturbations are in `registered.toml`.
+
+mod cells;
+mod contenders;
+mod judge;
+
+use anyhow::Result;
+use cells::{Network, Registered};
+use contenders::Contender;
+use judge::Judged;
+use karman_study::report::{Kind, Report};
+use std::path::Path;
+
+const QUICK: u64 = 4;
+
+pub(crate) fn run(data: &Path, quick: bool) -> Result<()> {
+    let registered = Registered::read()?;
+    let cells = registered.cells(&Network::read_all(data)?)?;
+    let mut report = Report::new("edgeserving");
+    report.kind(Kind::Simulated);
+    let accuracies = cells.iter().map(|cell| format!("on_time_accuracy.{}", cell.name));
+    let violations = registered.violations.iter();
+    let violations = violations.map(|cell| format!("violations_vs_best_comparator.{cell}"));
+    report.register(accuracies.chain(violations));
+    let seeds = if quick { QUICK } else { registered.seeds };
+    let mut judged = Vec::new();
+    for cell in &cells {
+        eprintln!("{}", cell.name);
+        let contenders = Contender::all(cell, &registered)?;
+        let runs = contenders
+            .into_iter()
+            .map(|of| Ok((of, of.runs(cell, 1..=seeds)?)));
+        let runs: Vec<_> = runs.collect::<Result<_>>()?;
+        report.keep_raw(&cell.name, &runs);
+        judged.push(Judged {
+            cell: cell.name.clone(),
+            family: cell.family.clone(),
+            runs,
+        });
+    }
+    for cell in &judged {
+        cell.on_time_accuracy(&mut report);
+        if registered.violations.contains(&cell.cell) {
+            cell.violations(&mut report);
+        } else if cell.is_meaningful() {
+            eprintln!(
+                "{}: a row of violations would mean something, but is not registered",
+                cell.cell
+            );
+        }
+    }
+    judge::geometric_mean(&judged, &registered.violations, &mut report);
+    judge::context(&judged, &mut report);
+    report.write_and_print()
+}
