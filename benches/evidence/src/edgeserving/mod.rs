@@ -18,7 +18,7 @@ mod contenders;
 mod judge;
 
 use anyhow::Result;
-use cells::{Network, Registered};
+use cells::{Cell, Network, Registered};
 use contenders::Contender;
 use judge::Judged;
 use karman_study::report::{Kind, Report};
@@ -29,40 +29,50 @@ const QUICK: u64 = 4;
 pub(crate) fn run(data: &Path, quick: bool) -> Result<()> {
     let registered = Registered::read()?;
     let cells = registered.cells(&Network::read_all(data)?)?;
+    if registered.violations.is_empty() {
+        return list_meaningful(&registered, &cells);
+    }
     let mut report = Report::new("edgeserving");
     report.kind(Kind::Simulated);
     let accuracies = cells.iter().map(|cell| format!("on_time_accuracy.{}", cell.name));
     let violations = registered.violations.iter();
     let violations = violations.map(|cell| format!("violations_vs_best_comparator.{cell}"));
     report.register(accuracies.chain(violations));
-    let seeds = if quick { QUICK } else { registered.seeds };
+    let seeds: Vec<u64> = (1..=if quick { QUICK } else { registered.seeds }).collect();
     let mut judged = Vec::new();
     for cell in &cells {
-        eprintln!("{}", cell.name);
-        let contenders = Contender::all(cell, &registered)?;
-        let runs = contenders
-            .into_iter()
-            .map(|of| Ok((of, of.runs(cell, 1..=seeds)?)));
-        let runs: Vec<_> = runs.collect::<Result<_>>()?;
-        report.keep_raw(&cell.name, &runs);
-        judged.push(Judged {
-            cell: cell.name.clone(),
-            family: cell.family.clone(),
-            runs,
-        });
-    }
-    for cell in &judged {
+        let cell = play(cell, &registered, &seeds)?;
+        report.keep_raw(&cell.cell, &cell.runs);
         cell.on_time_accuracy(&mut report);
         if registered.violations.contains(&cell.cell) {
             cell.violations(&mut report);
-        } else if cell.is_meaningful() {
-            eprintln!(
-                "{}: a row of violations would mean something, but is not registered",
-                cell.cell
-            );
         }
+        judged.push(cell);
     }
     judge::geometric_mean(&judged, &registered.violations, &mut report);
     judge::context(&judged, &mut report);
     report.write_and_print()
+}
+
+/// Everybody in one cell, over these seeds.
+fn play(cell: &Cell, registered: &Registered, seeds: &[u64]) -> Result<Judged> {
+    let contenders = Contender::all(cell, registered)?;
+    let runs = contenders
+        .into_iter()
+        .map(|of| Ok((of, of.runs(cell, seeds.iter().copied())?)));
+    Ok(Judged {
+        cell: cell.name.clone(),
+        family: cell.family.clone(),
+        runs: runs.collect::<Result<_>>()?,
+    })
+}
+
+/// Says which cells belong under `violations` in `registered.toml`: that is found on the tuning seeds, before the study runs.
+fn list_meaningful(registered: &Registered, cells: &[Cell]) -> Result<()> {
+    for cell in cells {
+        if play(cell, registered, &registered.tuning_seeds)?.is_meaningful() {
+            println!("    \"{}\",", cell.name);
+        }
+    }
+    Ok(())
 }
