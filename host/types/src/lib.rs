@@ -39,6 +39,7 @@ mod slo;
 mod task;
 mod units;
 mod unknown_key;
+mod workflow;
 
 pub use contract::{ContractError, MAX_CONFIGURATION, Setting, TaskContract};
 pub use data::{DataContract, DataField, DataType, NumberType};
@@ -54,3 +55,6 @@ pub use slo::{Slo, SloError};
 pub use task::{CallContext, MAX_CALL_DEPTH, Metadata, TaskRequest, TaskResponse, Tier};
 pub use units::{ByteSize, ParseUnitError, format_bytes, format_duration, parse_duration, serde_duration};
 pub use unknown_key::{KeyError, from_toml};
+pub use workflow::{
+    Comparison, Edge, FieldPath, FlowTask, Predicate, PredicateError, Scalar, Workflow, WorkflowError,
+};

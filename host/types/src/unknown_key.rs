@@ -57,12 +57,17 @@ fn explain(message: &str, line: usize) -> KeyError {
     }
     let mut names = message.split('`').skip(1).step_by(2);
     let key = names.next().unwrap_or_default().to_owned();
-    let nearest = names
-        .map(|known| (strsim::damerau_levenshtein(&key, known), known))
+    let nearest = nearest(&key, names);
+    KeyError::Unknown { key, line, nearest }
+}
+
+/// The known name that is spelt most like this one, if any is close.
+pub(crate) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
+    known
+        .map(|known| (strsim::damerau_levenshtein(name, known), known))
         .filter(|(distance, known)| *distance <= 2.max(known.len() / 3))
         .min()
-        .map(|(_, known)| known.to_owned());
-    KeyError::Unknown { key, line, nearest }
+        .map(|(_, known)| known.to_owned())
 }
 
 #[cfg(test)]
