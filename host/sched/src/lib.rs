@@ -55,3 +55,4 @@ mod why;
 
 pub use why::Why;
 pub mod serve;
+pub mod flow;

@@ -1,0 +1,112 @@
+use super::{Outcome, Record};
+use karman_types::{Scalar, TaskError};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What happened.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Event {
+    /// An attempt has ended: the reply to [`Action::Start`], and to an [`Action::Stop`] that came too late. Every attempt that was
+    /// started is answered or [`Event::Stopped`]; whatever runs tasks ends each of them.
+    Answered {
+        /// The one of the call.
+        attempt: AttemptId,
+        /// The output, or how it failed.
+        result: Result<Value, TaskError>,
+    },
+    /// The reply to [`Action::Stop`]: the attempt runs no longer, or nobody knows of it. It may have had its effect.
+    Stopped {
+        /// The one of the action.
+        attempt: AttemptId,
+    },
+    /// What [`Action::Save`] asked for is durable.
+    Saved {
+        /// The one of the action.
+        ticket: Ticket,
+    },
+    /// It is not, or nobody knows. The machine asks again after a pause.
+    Unsaved {
+        /// The one of the action.
+        ticket: Ticket,
+    },
+    /// Somebody withdraws the run. What has had an effect is undone.
+    Cancel,
+    /// [`super::Machine::next_timeout`] has come.
+    Tick,
+}
+
+/// What the coordinator is to do, in this order.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Action {
+    /// Make this record durable in the place of the one before, and say [`Event::Saved`] or [`Event::Unsaved`]. There is one such
+    /// write at a time.
+    Save {
+        /// To name it.
+        ticket: Ticket,
+        /// What a coordinator carries on from.
+        record: Box<Record>,
+    },
+    /// Run this, and say [`Event::Answered`].
+    Start {
+        /// What.
+        call: Box<Call>,
+    },
+    /// Stop an attempt, and say [`Event::Stopped`], or [`Event::Answered`] if it has ended by itself.
+    Stop {
+        /// The attempt.
+        attempt: AttemptId,
+        /// The key that it was started under.
+        key: Arc<str>,
+    },
+    /// The run has ended, and that is durable.
+    End {
+        /// How.
+        outcome: Outcome,
+    },
+}
+
+/// Names one write.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct Ticket(pub(super) u64);
+
+/// One run of a task of the workflow: the task itself, one item of its list, or what undoes one of these.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct RunId {
+    /// The task, by its place in [`karman_types::Workflow::tasks`].
+    pub task: usize,
+    /// The item of the list that it fans out over; 0 where it does not.
+    pub item: usize,
+    /// Whether this undoes the run.
+    pub undo: bool,
+}
+
+/// One attempt at a run.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct AttemptId {
+    /// The run.
+    pub of: RunId,
+    /// 1 at the first attempt. A coordinator that carries on asks for the same attempt again.
+    pub number: u32,
+}
+
+/// What is to run.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Call {
+    /// To name it in the answer.
+    pub attempt: AttemptId,
+    /// The name by which providers are found.
+    pub run: Arc<str>,
+    /// The same for every attempt at one run, and for no other run: an effect is applied once for it. An attempt that is known
+    /// under its number is not run again, but answered with how it ended.
+    pub key: Arc<str>,
+    /// The input.
+    pub input: Value,
+    /// The constants that the workflow gives it.
+    pub with: BTreeMap<String, Scalar>,
+    /// How long it may take: until its timeout, or the end of the workflow's time.
+    pub within: Option<Duration>,
+}

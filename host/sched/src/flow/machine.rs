@@ -1,0 +1,310 @@
+use super::{Action, AttemptId, Call, Event, Outcome, Phase, Record, RunId, RunState, StepState, Ticket};
+use karman_types::{TaskError, TaskId, Workflow};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The pause after a record could not be saved.
+const SAVE_AGAIN: Duration = Duration::from_secs(1);
+
+/// One run of a workflow, until it has ended.
+///
+/// Feed it what happens ([`Event`]) and do what it says ([`Action`]); when [`Machine::next_timeout`] has come, feed it
+/// [`Event::Tick`]. Times are since some start of the coordinator's choice, and never go back. The same events at the same times
+/// give the same actions, and all of it can be serialised as a checkpoint for a replay; what has to survive a crash is the
+/// [`Record`].
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Machine {
+    pub(super) workflow: Arc<Workflow>,
+    pub(super) record: Record,
+    pub(super) now: Duration,
+    /// At this time, the run was this old.
+    since: (Duration, Duration),
+    /// When an attempt has run too long, or a pause is over.
+    pub(super) timers: BTreeMap<RunId, Duration>,
+    begun: bool,
+    /// Whether the record differs from the one that was last asked to be saved.
+    changed: bool,
+    tickets: u64,
+    saving: Option<Ticket>,
+    save_again: Option<Duration>,
+    /// What may be done once the write under way is durable, and what once the one after it is.
+    behind_this: Vec<Action>,
+    behind_next: Vec<Action>,
+}
+
+/// A record that belongs to another workflow.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "the record has {recorded} tasks, and the workflow `{workflow}` has {tasks}: it belongs to another one"
+)]
+pub struct ResumeError {
+    /// The workflow that was given.
+    pub workflow: String,
+    /// Its tasks.
+    pub tasks: usize,
+    /// The tasks of the record.
+    pub recorded: usize,
+}
+
+impl Machine {
+    /// The most bytes of a run's output as JSON: the record holds all of them. What is larger belongs in a bucket.
+    pub const MAX_OUTPUT: usize = 1 << 20;
+
+    /// A run that starts now. [`Event::Tick`] is due at once.
+    pub fn new(id: TaskId, workflow: Arc<Workflow>, input: Value, now: Duration) -> Self {
+        let record = Record::new(id, &workflow, input);
+        Self {
+            workflow,
+            record,
+            now,
+            since: (now, Duration::ZERO),
+            timers: BTreeMap::new(),
+            begun: false,
+            changed: true,
+            tickets: 0,
+            saving: None,
+            save_again: None,
+            behind_this: Vec::new(),
+            behind_next: Vec::new(),
+        }
+    }
+
+    /// Carries a run on from what was last saved of it, `elapsed` after its start. Where the clock cannot tell how long ago that
+    /// was, zero will do: the run is at least as old as its record says. [`Event::Tick`] is due at once.
+    ///
+    /// # Errors
+    /// When the record has other tasks than the workflow.
+    pub fn resume(
+        workflow: Arc<Workflow>,
+        record: Record,
+        elapsed: Duration,
+        now: Duration,
+    ) -> Result<Self, ResumeError> {
+        if record.steps.len() != workflow.tasks().len() {
+            return Err(ResumeError {
+                workflow: workflow.name().into(),
+                tasks: workflow.tasks().len(),
+                recorded: record.steps.len(),
+            });
+        }
+        let mut machine = Self::new(record.id, workflow, Value::Null, now);
+        machine.since = (now, elapsed.max(record.elapsed));
+        machine.record = record;
+        machine.changed = false;
+        Ok(machine)
+    }
+
+    /// What a coordinator would carry on from, as it is now; not necessarily what was saved.
+    pub const fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Takes in what happened, and returns what is to be done, in order.
+    pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Action> {
+        self.now = self.now.max(now);
+        if !self.begun {
+            self.begun = true;
+            self.pick_up();
+        }
+        let mut out = Vec::new();
+        match event {
+            Event::Answered { attempt, result } if attempt.of.undo => self.undo_answered(attempt, result),
+            Event::Answered { attempt, result } => self.answered(attempt, result),
+            Event::Stopped { attempt } if attempt.of.undo => {
+                let error = TaskError::deadline("the undoing did not answer within its timeout");
+                self.undo_answered(attempt, Err(error));
+            }
+            Event::Stopped { attempt } => self.stopped(attempt),
+            Event::Cancel => self.fail(None, TaskError::cancelled("the workflow was withdrawn")),
+            Event::Saved { ticket } if self.saving == Some(ticket) => {
+                self.saving = None;
+                self.save_again = None;
+                out.append(&mut self.behind_this);
+            }
+            Event::Unsaved { ticket } if self.saving == Some(ticket) => {
+                self.saving = None;
+                self.save_again = Some(self.now + SAVE_AGAIN);
+            }
+            Event::Saved { .. } | Event::Unsaved { .. } | Event::Tick => {}
+        }
+        self.check_times();
+        self.advance();
+        self.save(&mut out);
+        out
+    }
+
+    /// When [`Event::Tick`] is due, if nothing happens before.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        if !self.begun {
+            return Some(self.now);
+        }
+        let running = matches!(self.record.phase, Phase::Running);
+        let deadlines = self.deadlines().map(|(at, _)| at).filter(|_| running);
+        let timers = self.timers.values().copied();
+        timers.chain(deadlines).chain(self.save_again).min()
+    }
+
+    /// How long ago it started.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.since.1 + self.now.saturating_sub(self.since.0)
+    }
+
+    fn at(&self, limit: Duration) -> Duration {
+        self.since.0 + limit.saturating_sub(self.since.1)
+    }
+
+    /// When the whole, and tasks that have not ended, must have ended.
+    fn deadlines(&self) -> impl Iterator<Item = (Duration, Option<usize>)> {
+        let whole = self.workflow.deadline().map(|limit| (self.at(limit), None));
+        let tasks = self.workflow.tasks().iter().zip(&self.record.steps).enumerate();
+        let tasks = tasks.filter_map(|(place, (task, step))| {
+            let open = matches!(step.state, StepState::Waiting | StepState::Running);
+            let limit = task.deadline.filter(|_| open)?;
+            Some((self.at(limit), Some(place)))
+        });
+        whole.into_iter().chain(tasks)
+    }
+
+    /// Whatever was under way when the record was written.
+    fn pick_up(&mut self) {
+        let runs: Vec<_> = self
+            .record
+            .runs()
+            .map(|(id, run)| (id, run.state.clone()))
+            .collect();
+        for (id, state) in runs {
+            match state {
+                RunState::Running => self.start(id),
+                RunState::Stopping(_) => self.stop(id),
+                RunState::Pausing => _ = self.timers.insert(id, self.now),
+                RunState::Waiting | RunState::Done(_) | RunState::Failed(_) => {}
+            }
+        }
+        self.pick_up_undoing();
+        if let Phase::Ended(outcome) = &self.record.phase {
+            let outcome = outcome.clone();
+            self.behind_next.push(Action::End { outcome });
+        }
+    }
+
+    fn check_times(&mut self) {
+        if matches!(self.record.phase, Phase::Running) {
+            let over = self.deadlines().find(|(at, _)| *at <= self.now);
+            if let Some((_, task)) = over {
+                let error = TaskError::deadline("the time of the workflow is over")
+                    .with_hint("give it a later `deadline`, or faster tasks");
+                self.fail(task, error);
+            }
+        }
+        let due = self.timers.iter().filter(|(_, at)| **at <= self.now);
+        let due: Vec<RunId> = due.map(|(id, _)| *id).collect();
+        for id in due {
+            self.timers.remove(&id);
+            match id.undo {
+                true => self.undo_timer(id),
+                false => self.run_timer(id),
+            }
+        }
+        if self.save_again.is_some_and(|at| at <= self.now) {
+            self.save_again = None;
+            self.changed = true;
+        }
+    }
+
+    /// Asks for the record to be saved if it has changed, and lets through what waits for nothing.
+    fn save(&mut self, out: &mut Vec<Action>) {
+        if self.saving.is_some() || self.save_again.is_some() {
+            return;
+        }
+        if !self.changed {
+            out.append(&mut self.behind_next);
+            return;
+        }
+        self.changed = false;
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.saving = Some(ticket);
+        self.record.elapsed = self.elapsed();
+        self.behind_this.append(&mut self.behind_next);
+        let record = Box::new(self.record.clone());
+        out.push(Action::Save { ticket, record });
+    }
+
+    /// The record is another one now; what follows from that waits until it is durable.
+    pub(super) const fn change(&mut self) -> &mut Record {
+        self.changed = true;
+        &mut self.record
+    }
+
+    pub(super) fn attempt(&self, of: RunId) -> AttemptId {
+        let number = match (&self.record.phase, of.undo) {
+            (Phase::Undoing(undoing), true) => undoing.attempt,
+            _ => self.record.steps[of.task].runs[of.item].attempt,
+        };
+        AttemptId { of, number }
+    }
+
+    /// The same for every attempt at a run, and for no other one.
+    pub(super) fn key(&self, of: RunId) -> Arc<str> {
+        let task = &self.workflow.tasks()[of.task];
+        let mut key = format!("{}/{}", self.record.id, task.name);
+        if task.each.is_some() {
+            key += &format!("/{}", of.item);
+        }
+        if of.undo {
+            key += "/undo";
+        }
+        key.into()
+    }
+
+    /// Starts the attempt that the record names.
+    pub(super) fn start(&mut self, of: RunId) {
+        let task = &self.workflow.tasks()[of.task];
+        let limits = [task.timeout, self.left(of.task).filter(|_| !of.undo)];
+        let run = match (&task.undo, of.undo) {
+            (Some(undo), true) => undo.as_str(),
+            _ => task.run.as_str(),
+        };
+        let call = Call {
+            attempt: self.attempt(of),
+            run: run.into(),
+            key: self.key(of),
+            input: if of.undo {
+                self.undo_input(of)
+            } else {
+                self.run_input(of)
+            },
+            with: task.with.clone(),
+            within: limits.into_iter().flatten().min(),
+        };
+        if let Some(timeout) = task.timeout {
+            self.timers.insert(of, self.now + timeout);
+        }
+        let call = Box::new(call);
+        self.behind_next.push(Action::Start { call });
+    }
+
+    pub(super) fn stop(&mut self, of: RunId) {
+        self.timers.remove(&of);
+        let (attempt, key) = (self.attempt(of), self.key(of));
+        self.behind_next.push(Action::Stop { attempt, key });
+    }
+
+    pub(super) fn end(&mut self, outcome: Outcome) {
+        self.timers.clear();
+        self.behind_next.push(Action::End {
+            outcome: outcome.clone(),
+        });
+        self.change().phase = Phase::Ended(outcome);
+    }
+
+    /// The time that a task has.
+    fn left(&self, task: usize) -> Option<Duration> {
+        let limits = [self.workflow.deadline(), self.workflow.tasks()[task].deadline];
+        let limit = limits.into_iter().flatten().min()?;
+        Some(limit.saturating_sub(self.elapsed()))
+    }
+}

@@ -1,0 +1,199 @@
+use super::RunId;
+use karman_types::{TaskError, TaskId, Workflow};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::Duration;
+
+/// All that a coordinator has to know of a run of a workflow to carry it on, besides the workflow itself.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Record {
+    /// The run: every key begins with it.
+    pub id: TaskId,
+    /// What went into it.
+    pub input: Value,
+    /// How long ago it had started when this was written.
+    pub elapsed: Duration,
+    /// How far each task is, in the order of [`Workflow::tasks`].
+    pub steps: Vec<Step>,
+    /// The runs that had or may have had an effect, in the order in which they ended.
+    pub effects: Vec<RunId>,
+    /// How far the whole is.
+    pub phase: Phase,
+}
+
+/// How far a run of a workflow is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Phase {
+    /// Tasks run.
+    Running,
+    /// It has failed, and its effects are being undone.
+    Undoing(Undoing),
+    /// It has ended.
+    Ended(Outcome),
+}
+
+/// How far the undoing is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Undoing {
+    /// Why.
+    pub why: Failure,
+    /// How many of [`Record::effects`], from the first, are not undone yet; nothing while attempts are being stopped.
+    pub left: Option<usize>,
+    /// The attempt at undoing the last of these.
+    pub attempt: u32,
+    /// Whether that attempt runs; if not, it waits for its pause to be over.
+    pub running: bool,
+    /// What has been undone, in this order.
+    pub undone: Vec<RunId>,
+    /// What could not be undone.
+    pub not_undone: Vec<NotUndone>,
+}
+
+/// Why a workflow failed.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Failure {
+    /// The task that failed, if it was one.
+    pub task: Option<String>,
+    /// How.
+    pub error: TaskError,
+}
+
+/// An effect that is still there although the workflow failed.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct NotUndone {
+    /// The name of the task.
+    pub task: String,
+    /// The item of its list.
+    pub item: usize,
+    /// Why the undoing failed.
+    pub error: TaskError,
+}
+
+/// How a run of a workflow ended.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Outcome {
+    /// With the output of its last task, or a table of them by name where there are several.
+    Done(Value),
+    /// It failed; effects of tasks that can be undone are undone, except for some.
+    Failed {
+        /// Why.
+        why: Failure,
+        /// What could not be undone.
+        not_undone: Vec<NotUndone>,
+    },
+}
+
+/// How far a task is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Step {
+    /// In one word.
+    pub state: StepState,
+    /// Its runs: one, or one for each item of its list; none before it begins.
+    pub runs: Vec<Run>,
+}
+
+/// How far a task is, in one word.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum StepState {
+    /// Not every edge into it is decided.
+    Waiting,
+    /// No edge into it was taken.
+    Skipped,
+    /// It has begun.
+    Running,
+    /// All its runs have given their output.
+    Done,
+}
+
+/// How far one run of a task is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Run {
+    /// The number of the latest attempt; 0 before the first.
+    pub attempt: u32,
+    /// An attempt may have had its effect although it did not answer with an output.
+    pub doubtful: bool,
+    /// Where it stands.
+    pub state: RunState,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum RunState {
+    /// It has not begun, because as many run as may at once.
+    Waiting,
+    /// An attempt runs.
+    Running,
+    /// An attempt is being stopped, for this reason.
+    Stopping(TaskError),
+    /// An attempt failed, and the next one comes after a pause.
+    Pausing,
+    /// This is its output.
+    Done(Value),
+    /// It has failed for good.
+    Failed(TaskError),
+}
+
+impl RunState {
+    /// Whether an attempt may run.
+    pub(super) const fn is_live(&self) -> bool {
+        matches!(self, Self::Running | Self::Stopping(_))
+    }
+}
+
+impl Record {
+    pub(super) fn new(id: TaskId, workflow: &Workflow, input: Value) -> Self {
+        let step = Step {
+            state: StepState::Waiting,
+            runs: Vec::new(),
+        };
+        Self {
+            id,
+            input,
+            elapsed: Duration::ZERO,
+            steps: vec![step; workflow.tasks().len()],
+            effects: Vec::new(),
+            phase: Phase::Running,
+        }
+    }
+
+    /// How it ended, if it has.
+    pub const fn outcome(&self) -> Option<&Outcome> {
+        match &self.phase {
+            Phase::Ended(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// The output of a task that is done: of its only run, or the list of all.
+    pub(super) fn output(&self, workflow: &Workflow, task: usize) -> Option<Value> {
+        let step = &self.steps[task];
+        if step.state != StepState::Done {
+            return None;
+        }
+        let mut outputs = step.runs.iter().filter_map(|run| match &run.state {
+            RunState::Done(output) => Some(output.clone()),
+            _ => None,
+        });
+        match workflow.tasks()[task].each {
+            Some(_) => Some(outputs.collect()),
+            None => outputs.next(),
+        }
+    }
+
+    /// Every run that there is.
+    pub(super) fn runs(&self) -> impl Iterator<Item = (RunId, &Run)> {
+        self.steps.iter().enumerate().flat_map(|(task, step)| {
+            let run = move |(item, run)| {
+                (
+                    RunId {
+                        task,
+                        item,
+                        undo: false,
+                    },
+                    run,
+                )
+            };
+            step.runs.iter().enumerate().map(run)
+        })
+    }
+}

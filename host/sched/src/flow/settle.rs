@@ -1,0 +1,166 @@
+//! Answers, retries, failure.
+
+use super::{AttemptId, Failure, Machine, Phase, Run, RunId, RunState, StepState, Undoing};
+use karman_types::{ErrorKind, FlowTask, TaskError, Workflow};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Whether a further attempt could end otherwise: the input and the rights stay the same.
+const fn worth_a_retry(kind: ErrorKind) -> bool {
+    !matches!(
+        kind,
+        ErrorKind::Invalid | ErrorKind::Denied | ErrorKind::Cancelled
+    )
+}
+
+fn is_too_long(output: &Value) -> bool {
+    serde_json::to_vec(output).is_ok_and(|bytes| bytes.len() > Machine::MAX_OUTPUT)
+}
+
+/// Whether an attempt that ended so may have had its effect: nobody has seen its end.
+const fn is_doubtful(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Unavailable
+            | ErrorKind::Deadline
+            | ErrorKind::Cancelled
+            | ErrorKind::Internal
+            | ErrorKind::Limit
+    )
+}
+
+/// The pause before the next attempt, when so many have failed.
+pub(super) fn pause(task: &FlowTask, failed: u32) -> Duration {
+    let doubled = 1u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
+    task.pause.saturating_mul(doubled).min(Workflow::LONGEST_PAUSE)
+}
+
+/// Whether a run gets another attempt after this error.
+pub(super) fn may_retry(task: &FlowTask, failed: u32, error: &TaskError) -> bool {
+    failed <= task.retries && worth_a_retry(error.kind)
+}
+
+impl Machine {
+    pub(super) fn answered(&mut self, attempt: AttemptId, result: Result<Value, TaskError>) {
+        if self.awaits(attempt).is_none() {
+            return;
+        }
+        self.timers.remove(&attempt.of);
+        match result {
+            Ok(output) if is_too_long(&output) => {
+                let error = TaskError::limit(format!("its output has over {} bytes", Self::MAX_OUTPUT))
+                    .with_hint("put it into a bucket, and hand on its name");
+                self.attempt_failed(attempt.of, error);
+            }
+            Ok(output) => self.done(attempt.of, output),
+            Err(error) => self.attempt_failed(attempt.of, error),
+        }
+    }
+
+    pub(super) fn stopped(&mut self, attempt: AttemptId) {
+        let why = match self.awaits(attempt) {
+            Some(RunState::Stopping(why)) => why.clone(),
+            Some(_) => TaskError::cancelled("it was stopped"),
+            None => return,
+        };
+        self.attempt_failed(attempt.of, why);
+    }
+
+    /// How the run stands, if this is its attempt and it may run.
+    fn awaits(&self, attempt: AttemptId) -> Option<&RunState> {
+        let AttemptId { of, number } = attempt;
+        let run = self.record.steps.get(of.task)?.runs.get(of.item)?;
+        (run.attempt == number && run.state.is_live()).then_some(&run.state)
+    }
+
+    /// The time of an attempt, or the pause after one, is over.
+    pub(super) fn run_timer(&mut self, of: RunId) {
+        match self.record.steps[of.task].runs[of.item].state {
+            RunState::Running => {
+                let name = &self.workflow.tasks()[of.task].name;
+                let error = TaskError::deadline(format!("`{name}` did not answer within its timeout"));
+                self.give_up(of, error);
+            }
+            RunState::Pausing => self.try_again(of),
+            _ => {}
+        }
+    }
+
+    /// Has an attempt stopped. Until that is answered, it counts as running.
+    fn give_up(&mut self, of: RunId, why: TaskError) {
+        self.change().steps[of.task].runs[of.item].state = RunState::Stopping(why);
+        self.stop(of);
+    }
+
+    fn done(&mut self, of: RunId, output: Value) {
+        let record = self.change();
+        record.effects.push(of);
+        let step = &mut record.steps[of.task];
+        step.runs[of.item].state = RunState::Done(output);
+        let done = |run: &Run| matches!(run.state, RunState::Done(_));
+        if step.runs.iter().all(done) {
+            step.state = StepState::Done;
+        }
+    }
+
+    fn attempt_failed(&mut self, of: RunId, error: TaskError) {
+        let task = &self.workflow.tasks()[of.task];
+        let attempt = self.record.steps[of.task].runs[of.item].attempt;
+        let again = may_retry(task, attempt, &error).then(|| pause(task, attempt));
+        let running = matches!(self.record.phase, Phase::Running);
+        let run = &mut self.change().steps[of.task].runs[of.item];
+        run.doubtful |= is_doubtful(error.kind);
+        match again.filter(|_| running) {
+            Some(pause) => {
+                run.state = RunState::Pausing;
+                self.timers.insert(of, self.now + pause);
+            }
+            None => {
+                self.failed(of, error.clone());
+                self.fail(Some(of.task), error);
+            }
+        }
+    }
+
+    /// The run has failed for good.
+    fn failed(&mut self, of: RunId, error: TaskError) {
+        let record = self.change();
+        let run = &mut record.steps[of.task].runs[of.item];
+        run.state = RunState::Failed(error);
+        if run.doubtful {
+            record.effects.push(of);
+        }
+    }
+
+    /// The workflow fails: whatever runs is stopped, and then undone. Only the first failure counts.
+    pub(super) fn fail(&mut self, task: Option<usize>, error: TaskError) {
+        if !matches!(self.record.phase, Phase::Running) {
+            return;
+        }
+        let task = task.map(|task| self.workflow.tasks()[task].name.clone());
+        self.change().phase = Phase::Undoing(Undoing {
+            why: Failure { task, error },
+            left: None,
+            attempt: 0,
+            running: false,
+            undone: Vec::new(),
+            not_undone: Vec::new(),
+        });
+        let runs: Vec<_> = self
+            .record
+            .runs()
+            .map(|(id, run)| (id, run.state.clone()))
+            .collect();
+        for (id, state) in runs {
+            let why = || TaskError::cancelled("the workflow has failed");
+            match state {
+                RunState::Running => self.give_up(id, why()),
+                RunState::Pausing => {
+                    self.timers.remove(&id);
+                    self.failed(id, why());
+                }
+                _ => {}
+            }
+        }
+    }
+}

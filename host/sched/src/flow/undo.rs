@@ -1,0 +1,129 @@
+//! Compensation: the effects of a workflow that failed are taken back one by one, the last first.
+
+use super::settle::{may_retry, pause};
+use super::{AttemptId, Machine, NotUndone, Outcome, Phase, RunId, RunState, Undoing};
+use karman_types::TaskError;
+use serde_json::{Value, json};
+
+impl Machine {
+    fn undoing(&mut self) -> Option<&mut Undoing> {
+        match &mut self.change().phase {
+            Phase::Undoing(undoing) => Some(undoing),
+            _ => None,
+        }
+    }
+
+    /// Undoes the next effect when nothing runs any more, and ends the workflow when none is left.
+    pub(super) fn undo_next(&mut self) {
+        let Phase::Undoing(undoing) = &self.record.phase else {
+            return;
+        };
+        let stopping = undoing.left.is_none() && self.record.runs().any(|(_, run)| run.state.is_live());
+        if stopping || undoing.attempt > 0 {
+            return;
+        }
+        let left = undoing.left.unwrap_or(self.record.effects.len());
+        let can_be_undone = |run: &RunId| self.workflow.tasks()[run.task].undo.is_some();
+        let next = self.record.effects[..left].iter().rposition(can_be_undone);
+        match next {
+            Some(last) => {
+                let of = self.undo_of(last);
+                if let Some(undoing) = self.undoing() {
+                    undoing.left = Some(last + 1);
+                }
+                self.try_undo(of);
+            }
+            None => {
+                let Undoing { why, not_undone, .. } = undoing.clone();
+                self.end(Outcome::Failed { why, not_undone });
+            }
+        }
+    }
+
+    fn undo_of(&self, effect: usize) -> RunId {
+        RunId {
+            undo: true,
+            ..self.record.effects[effect]
+        }
+    }
+
+    fn try_undo(&mut self, of: RunId) {
+        if let Some(undoing) = self.undoing() {
+            undoing.attempt += 1;
+            undoing.running = true;
+        }
+        self.start(of);
+    }
+
+    /// What undoes a run gets what went into it and what came out, or null where nobody knows.
+    pub(super) fn undo_input(&self, of: RunId) -> Value {
+        let output = match &self.record.steps[of.task].runs[of.item].state {
+            RunState::Done(output) => output.clone(),
+            _ => Value::Null,
+        };
+        json!({ "input": self.run_input(of), "output": output })
+    }
+
+    /// The effect that is being undone.
+    fn undone_now(&self) -> Option<(RunId, &Undoing)> {
+        match &self.record.phase {
+            Phase::Undoing(undoing) if undoing.attempt > 0 => {
+                Some((self.undo_of(undoing.left?.checked_sub(1)?), undoing))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn undo_answered(&mut self, attempt: AttemptId, result: Result<Value, TaskError>) {
+        let Some((of, undoing)) = self.undone_now() else {
+            return;
+        };
+        if attempt.of != of || attempt.number != undoing.attempt || !undoing.running {
+            return;
+        }
+        self.timers.remove(&of);
+        let task = &self.workflow.tasks()[of.task];
+        let again = match &result {
+            Err(error) if may_retry(task, attempt.number, error) => Some(pause(task, attempt.number)),
+            _ => None,
+        };
+        if let Some(pause) = again {
+            self.timers.insert(of, self.now + pause);
+        }
+        let name = task.name.clone();
+        let Some(undoing) = self.undoing() else {
+            return;
+        };
+        undoing.running = false;
+        if again.is_some() {
+            return;
+        }
+        undoing.attempt = 0;
+        undoing.left = undoing.left.map(|left| left - 1);
+        match result {
+            Ok(_) => undoing.undone.push(RunId { undo: false, ..of }),
+            Err(error) => undoing.not_undone.push(NotUndone {
+                task: name,
+                item: of.item,
+                error,
+            }),
+        }
+    }
+
+    /// The time of an attempt at undoing, or the pause after one, is over.
+    pub(super) fn undo_timer(&mut self, of: RunId) {
+        match self.undone_now() {
+            Some((now, undoing)) if now == of && undoing.running => self.stop(of),
+            Some((now, _)) if now == of => self.try_undo(of),
+            _ => {}
+        }
+    }
+
+    pub(super) fn pick_up_undoing(&mut self) {
+        match self.undone_now() {
+            Some((of, undoing)) if undoing.running => self.start(of),
+            Some((of, _)) => _ = self.timers.insert(of, self.now),
+            None => {}
+        }
+    }
+}
