@@ -56,3 +56,4 @@ mod why;
 pub use why::Why;
 pub mod serve;
 pub mod flow;
+pub mod place;

@@ -1,0 +1,130 @@
+//! Which node runs a task, and how it starts there.
+//!
+//! A policy ([`Place`]) is asked whenever something has changed: with the jobs that have not ended ([`Job`]) and what is known of
+//! the nodes ([`Fleet`]), it says which tasks go where ([`Decision`]), with the runner-up and the reason as plain data. Times are
+//! seconds since some start, sizes bytes. What starting costs (warm, one more instance, cold) is measured and comes with each
+//! [`Component`]; where data lie, what a node holds and when it can be reached is part of the fleet, so that every policy that
+//! looks at it sees the same.
+//!
+//! | file | policy |
+//! |---|---|
+//! | `fate` | scores a placement by what it leaves behind for the tasks after it (FATE) |
+//! | `clusterless` | plans a workflow in its cluster against its deadline; offloads what does not make it (ClusterLess) |
+//! | `haf` | slow moves of services behind a critic, fast shares of a node in closed form (HAF) |
+//! | `heft` | the earliest finish, the longest way first, on line and with what nodes hold |
+//! | `residency_first` | the node that holds the component |
+//! | `least_loaded` | the node with the least work waiting |
+//! | `edf` | the job with the earliest deadline first |
+//! | `kubernetes` | what the default scheduler of Kubernetes weighs |
+//! | `round_robin` | each node in turn |
+//!
+//! | file | what they share |
+//! |---|---|
+//! | `fleet`, `job` | what is known |
+//! | `decision` | what is decided |
+//! | `draft` | what a placement would cost, and a plan in the making |
+//! | `list` | tasks in an order, each to the node that a rule likes best |
+//!
+//! ```
+//! use karman_sched::place::{Component, Fleet, Heft, Job, Mode, Node, Place, State, Task};
+//! use karman_types::NodeId;
+//!
+//! // Loading the model takes longer than waiting for the node that holds it.
+//! let model = Component { bytes: 60 << 20, fetch: 60 << 20, warm: 0.0, scale_out: 0.1, cold: 2.0 };
+//! let node = |name: &str| Node::new(NodeId::of_key(name.as_bytes()), 0, 1.0, 10e6, 1 << 30, 1);
+//! let mut fleet = Fleet { nodes: vec![node("idle"), node("holds it")], components: vec![model], latency: [0.0, 0.0] };
+//! fleet.nodes[1].start(&fleet.components, 0, 0, 0.0, 3.0);
+//!
+//! let task = Task { component: 0, work: 1.0, inputs: vec![], state: State::Waiting };
+//! let job = Job { id: 7, arrived: 0.0, deadline: None, origin: 0, tasks: vec![task] };
+//! let decision = &Heft::default().place(0.0, &[job], &fleet)[0];
+//! let chosen = decision.chosen.unwrap();
+//! assert_eq!((chosen.node, chosen.mode, chosen.finish), (1, Mode::Warm, 4.0));
+//! assert_eq!(decision.runner_up.unwrap().node, 0);
+//! ```
+
+mod clusterless;
+mod decision;
+mod draft;
+mod edf;
+mod fate;
+mod fleet;
+mod haf;
+mod heft;
+mod job;
+mod kubernetes;
+mod least_loaded;
+mod list;
+mod residency_first;
+mod round_robin;
+
+pub use clusterless::{ClusterLess, ClusterLessSettings, Offload};
+pub use decision::{Candidate, Decision, Reason};
+pub use edf::EarliestDeadline;
+pub use fate::{Fate, FateSettings};
+pub use fleet::{Component, Fleet, Mode, Node, Resident, Slot, Window};
+pub use haf::{
+    Critic, CriticSettings, Forecast, Haf, Host, Move, MoveReason, Must, Service, Share, ShareError, Shares,
+    shares,
+};
+pub use heft::Heft;
+pub use job::{Input, Job, State, Task};
+pub use kubernetes::Kubernetes;
+pub use least_loaded::LeastLoaded;
+pub use list::{Binding, Order};
+pub use residency_first::ResidencyFirst;
+pub use round_robin::RoundRobin;
+
+/// A policy that places tasks on nodes.
+///
+/// Whoever asks has checked what it asks with ([`Fleet::check`], [`Job::check`]).
+pub trait Place {
+    /// Its name, as tables and logs write it.
+    fn name(&self) -> &'static str;
+
+    /// Where tasks that have no node go, as of now. A task that is not named stays as it is; one that has a node and has not
+    /// begun may be named again, and then moves.
+    fn place(&mut self, now: f64, jobs: &[Job], fleet: &Fleet) -> Vec<Decision>;
+
+    /// How often it wants to be asked, in seconds, besides when jobs come and tasks end.
+    fn period(&self) -> Option<f64> {
+        None
+    }
+}
+
+/// Something that no policy can count with.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// A number that is none, or out of its bounds.
+    #[error("{field} is {value}, which nothing can be placed by")]
+    Number {
+        /// Which.
+        field: String,
+        /// Its value.
+        value: f64,
+    },
+    /// There is nothing to place on.
+    #[error("there are no nodes to place on")]
+    NoNodes,
+    /// A node that is not there.
+    #[error("there is no node {node}")]
+    NoNode {
+        /// Its place.
+        node: usize,
+    },
+    /// A component that is not there.
+    #[error("there is no component {component}")]
+    NoComponent {
+        /// Its place.
+        component: usize,
+    },
+    /// A task that stands before one whose output it takes.
+    #[error("task {task} of job {job} stands before a task whose output it takes")]
+    Order {
+        /// The job.
+        job: u64,
+        /// The task.
+        task: usize,
+    },
+}
