@@ -6,6 +6,8 @@
 //! so that a typed view costs nothing, and shared, so that a clone costs nothing either.
 //!
 //! [`quantised`] computes networks of 8-bit integers row by row; [`split`] is one board's share of such a network.
+//! [`encode`] holds the encodings in which arrays of `f32` travel, with the bounds on their errors, and [`arithmetic`] the reference
+//! arithmetic of the processor: exact sums in fixed point, trimmed means, distances.
 //!
 //! ```
 //! use karman_tensor::{ElementType, Shape, Tensor};
@@ -25,8 +27,10 @@
 #[cfg(target_endian = "big")]
 compile_error!("tensors are little-endian in memory and on the wire: this machine is not");
 
+pub mod arithmetic;
 mod convert;
 mod element;
+pub mod encode;
 mod error;
 pub mod quantised;
 mod shape;
