@@ -1,0 +1,92 @@
+use crate::Instant;
+use karman_tensor::encode::Link;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A client of a run: one data set on one node. The node that drives the run numbers them; the same client keeps its number.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct ClientId(pub u64);
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client {}", self.0)
+    }
+}
+
+/// What a client says of itself, and what its node knows of its link and battery. Declared numbers are an attack surface: they
+/// are bounded, and nothing that decides the result rests on them alone.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Profile {
+    /// Samples that it trains on.
+    pub samples: u64,
+    /// Entropy of its labels over the greatest possible, 0 to 1; nothing where it does not tell.
+    pub label_entropy: Option<f64>,
+    /// State of charge of its battery, 0 to 1; nothing on mains.
+    pub charge: Option<f64>,
+    /// The link to it, as measured.
+    pub link: Option<Link>,
+    /// When it can be reached, in order of time; empty where it always can be.
+    pub windows: Vec<Window>,
+}
+
+/// A stretch of time in which a client can be reached.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Window {
+    /// When it begins.
+    pub start: Instant,
+    /// When it ends.
+    pub end: Instant,
+}
+
+/// A number that no profile can have.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, thiserror::Error)]
+#[error("`{field}` is {value}: it must lie between {least} and {most}")]
+pub struct ProfileError {
+    /// Which one.
+    pub field: String,
+    /// As given.
+    pub value: f64,
+    /// The least that is possible.
+    pub least: f64,
+    /// The most that is possible.
+    pub most: f64,
+}
+
+impl Profile {
+    /// Windows that a profile may list.
+    pub const MAX_WINDOWS: usize = 1000;
+
+    /// Whether every number of it can be.
+    ///
+    /// # Errors
+    /// [`ProfileError`] names the first that cannot.
+    pub fn check(&self) -> Result<(), ProfileError> {
+        let within = |field: &str, value: f64, least: f64, most: f64| match (least..=most).contains(&value) {
+            true => Ok(()),
+            false => Err(ProfileError {
+                field: field.into(),
+                value,
+                least,
+                most,
+            }),
+        };
+        within("label-entropy", self.label_entropy.unwrap_or(0.0), 0.0, 1.0)?;
+        within("charge", self.charge.unwrap_or(0.0), 0.0, 1.0)?;
+        if let Some(link) = self.link {
+            within(
+                "bytes-per-second",
+                link.bytes_per_second,
+                f64::MIN_POSITIVE,
+                f64::MAX,
+            )?;
+        }
+        within(
+            "windows",
+            self.windows.len() as f64,
+            0.0,
+            Self::MAX_WINDOWS as f64,
+        )
+    }
+}

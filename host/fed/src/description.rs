@@ -1,0 +1,488 @@
+use crate::select::{Eligibility, SelectionChoice};
+use crate::strategy::{Gather, StrategyChoice, WeightPolicy};
+use karman_tensor::encode::Encoding;
+use karman_types::{KeyError, from_toml, serde_duration};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A run as it is written down: `fed.toml`. Everything but the name and the number of rounds has a default.
+///
+/// ```
+/// let run = karman_fed::Run::from_toml(r#"
+///     name = "digits"
+///     rounds = 50
+///     weights = { capped = 200 }
+///
+///     [pace]
+///     mode = "synchronous"
+///     clients = 10
+///     timeout = "2 min"
+///
+///     [strategy]
+///     name = "fed-adam"
+///     rate = 0.05
+/// "#).unwrap();
+/// assert_eq!(run.pace.cohort(), 10);
+///
+/// let error = karman_fed::Run::from_toml("name = 'digits'\nruonds = 50").unwrap_err();
+/// assert_eq!(error.to_string(), "unknown key `ruonds` at line 2; did you mean `rounds`?");
+/// ```
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Run {
+    /// What people call it.
+    pub name: String,
+    /// Versions of the model to make.
+    pub rounds: u64,
+    /// Decides all chance. Default 0.
+    #[serde(default)]
+    pub seed: u64,
+    /// Clients that have to be here before the first round. Default: the fewest with which a round works.
+    #[serde(default)]
+    pub start_with: usize,
+    /// How rounds follow each other.
+    #[serde(default)]
+    pub pace: Pace,
+    /// What becomes of the updates.
+    #[serde(default)]
+    pub strategy: StrategyChoice,
+    /// How much each counts.
+    #[serde(default)]
+    pub weights: WeightPolicy,
+    /// Who is wanted.
+    #[serde(default)]
+    pub selection: SelectionChoice,
+    /// Who can.
+    #[serde(default)]
+    pub eligibility: Eligibility,
+    /// What clients do with the model.
+    #[serde(default)]
+    pub training: Training,
+    /// How updates travel.
+    #[serde(default)]
+    pub encoding: EncodingPolicy,
+    /// Whether and when clients judge the model.
+    #[serde(default)]
+    pub evaluation: Evaluation,
+    /// What one client may do to the run.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// How rounds follow each other.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(
+    tag = "mode",
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case",
+    deny_unknown_fields
+)]
+pub enum Pace {
+    /// Each round waits for all of its clients, or until its time is over.
+    Synchronous {
+        /// Clients of a round.
+        clients: usize,
+        /// With fewer updates the round fails. Default 2.
+        #[serde(default = "two")]
+        minimum: usize,
+        /// How long a round waits. Default 10 min.
+        #[serde(with = "serde_duration", default = "ten_minutes")]
+        timeout: Duration,
+    },
+    /// Each round waits for some of its clients, or for some time. Who is late counts in a later round, the less the staler.
+    SemiAsynchronous {
+        /// Clients of a round.
+        clients: usize,
+        /// With fewer updates the round fails. Default 2.
+        #[serde(default = "two")]
+        minimum: usize,
+        /// So many updates close it.
+        enough: usize,
+        /// So much time closes it, with the minimum of updates.
+        #[serde(with = "serde_duration")]
+        wait: Duration,
+        /// How long a client may take. Default 10 min.
+        #[serde(with = "serde_duration", default = "ten_minutes")]
+        timeout: Duration,
+        /// An update that the model has left further behind is refused. Default 10.
+        #[serde(default = "ten")]
+        most_stale: u64,
+    },
+    /// FedBuff (Nguyen et al. 2022): clients train all the time, and each so many updates make a version. An update counts by
+    /// `1 / √(1 + staleness)`.
+    Buffered {
+        /// Clients that train at once.
+        at_once: usize,
+        /// Updates that make a version. Default 10.
+        #[serde(default = "ten_updates")]
+        buffer: usize,
+        /// How long a client may take. Default 10 min.
+        #[serde(with = "serde_duration", default = "ten_minutes")]
+        timeout: Duration,
+        /// An update that the model has left further behind is refused. Default 10.
+        #[serde(default = "ten")]
+        most_stale: u64,
+    },
+}
+
+const fn two() -> usize {
+    2
+}
+
+const fn ten() -> u64 {
+    10
+}
+
+const fn ten_updates() -> usize {
+    10
+}
+
+const fn ten_minutes() -> Duration {
+    Duration::from_secs(600)
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self::Synchronous {
+            clients: 10,
+            minimum: two(),
+            timeout: ten_minutes(),
+        }
+    }
+}
+
+impl Pace {
+    /// Clients that train at once.
+    pub const fn cohort(&self) -> usize {
+        match self {
+            Self::Synchronous { clients, .. } | Self::SemiAsynchronous { clients, .. } => *clients,
+            Self::Buffered { at_once, .. } => *at_once,
+        }
+    }
+
+    /// How long a client may take.
+    pub const fn timeout(&self) -> Duration {
+        match self {
+            Self::Synchronous { timeout, .. }
+            | Self::SemiAsynchronous { timeout, .. }
+            | Self::Buffered { timeout, .. } => *timeout,
+        }
+    }
+
+    /// The fewest updates that make a version.
+    pub const fn minimum(&self) -> usize {
+        match self {
+            Self::Synchronous { minimum, .. } | Self::SemiAsynchronous { minimum, .. } => *minimum,
+            Self::Buffered { buffer, .. } => *buffer,
+        }
+    }
+
+    /// How far the model may have gone on since a client got it.
+    pub const fn most_stale(&self) -> u64 {
+        match self {
+            Self::Synchronous { .. } => 0,
+            Self::SemiAsynchronous { most_stale, .. } | Self::Buffered { most_stale, .. } => *most_stale,
+        }
+    }
+}
+
+/// What clients do with the model: keys that the client plugin gets.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Training {
+    /// Passes over its data. Default 1.
+    pub epochs: u32,
+    /// Samples of a step. Default 32.
+    pub batch: u32,
+    /// The size of a step. Default 0.01.
+    pub learning_rate: f32,
+    /// Whether a client that is known to be slow gets a bound on its steps, so that it is done within the round's time. Default true.
+    pub partial_work: bool,
+}
+
+impl Default for Training {
+    fn default() -> Self {
+        Self {
+            epochs: 1,
+            batch: 32,
+            learning_rate: 0.01,
+            partial_work: true,
+        }
+    }
+}
+
+/// How updates travel.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EncodingPolicy {
+    /// As they are.
+    #[default]
+    Exact,
+    /// All alike. Eight bits and top-k keep what they lose, and send it later.
+    Fixed(Encoding),
+    /// By each client's link: as they are from 10 Mbit/s on, in half precision from 1 Mbit/s, in eight bits below, and as the
+    /// largest hundredth below 64 kbit/s. Where a link was never measured: half precision.
+    ByLink,
+}
+
+impl EncodingPolicy {
+    /// How a client's update should travel.
+    pub fn encoding(self, bytes_per_second: Option<f64>) -> Encoding {
+        match (self, bytes_per_second) {
+            (Self::Exact, _) => Encoding::F32,
+            (Self::Fixed(encoding), _) => encoding,
+            (Self::ByLink, None) => Encoding::F16,
+            (Self::ByLink, Some(rate)) if rate >= 1.25e6 => Encoding::F32,
+            (Self::ByLink, Some(rate)) if rate >= 1.25e5 => Encoding::F16,
+            (Self::ByLink, Some(rate)) if rate >= 8e3 => Encoding::Int8,
+            (Self::ByLink, Some(_)) => Encoding::TopK(10),
+        }
+    }
+}
+
+/// Whether and when clients judge the model on data that they hold back.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Evaluation {
+    /// After each so many versions; 0 is never. Default 1.
+    pub every: u64,
+    /// How many clients are asked, at random. Default 10.
+    pub clients: usize,
+    /// The accuracy, 0 to 1, at which the run ends early.
+    pub target: Option<f64>,
+}
+
+impl Default for Evaluation {
+    fn default() -> Self {
+        Self {
+            every: 1,
+            clients: 10,
+            target: None,
+        }
+    }
+}
+
+/// What one client may do to the run.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Limits {
+    /// Samples that a client may declare. Default 100,000.
+    pub samples: u64,
+    /// The largest magnitude of a number in an update. Default 1,000.
+    pub magnitude: f32,
+    /// Refused updates after which a client is not asked any more. Default 3.
+    pub refusals: u32,
+    /// Failed rounds in a row after which the run fails. Default 3.
+    pub failed_rounds: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            samples: 100_000,
+            magnitude: 1000.0,
+            refusals: 3,
+            failed_rounds: 3,
+        }
+    }
+}
+
+/// A description that no run can follow.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// It does not read.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A number outside its bounds.
+    #[error("`{field}` is {value}: it must lie between {least} and {most}")]
+    Number {
+        /// Which one.
+        field: &'static str,
+        /// As given.
+        value: f64,
+        /// The least that is possible.
+        least: f64,
+        /// The most that is possible.
+        most: f64,
+    },
+    /// A robust rule with updates of several versions.
+    #[error("`{strategy}` compares updates of one version of the model: it needs `mode = \"synchronous\"`")]
+    NotSynchronous {
+        /// The strategy.
+        strategy: String,
+    },
+}
+
+impl RunError {
+    fn number((field, value, least, most): (&'static str, f64, f64, f64)) -> Self {
+        Self::Number {
+            field,
+            value,
+            least,
+            most,
+        }
+    }
+}
+
+/// The most clients that train at once: what a fixed-point sum is made for.
+pub(crate) const MOST_CLIENTS: usize = 100_000;
+
+impl Run {
+    /// Reads a description and checks it.
+    ///
+    /// # Errors
+    /// An unknown key, with the nearest known one; a number outside its bounds; parts that do not go together.
+    pub fn from_toml(text: &str) -> Result<Self, RunError> {
+        let run: Self = from_toml(text)?;
+        run.check()?;
+        Ok(run)
+    }
+
+    /// Whether a run can follow this description.
+    ///
+    /// # Errors
+    /// A number outside its bounds; parts that do not go together.
+    pub fn check(&self) -> Result<(), RunError> {
+        let within = |field, value: f64, least: f64, most: f64| match (least..=most).contains(&value) {
+            true => Ok(()),
+            false => Err(RunError::number((field, value, least, most))),
+        };
+        let cohort = self.pace.cohort() as f64;
+        within("rounds", self.rounds as f64, 1.0, 1e9)?;
+        let minimum = self.pace.minimum() as f64;
+        match &self.pace {
+            Pace::Synchronous { .. } => {
+                within("pace.clients", cohort, 1.0, MOST_CLIENTS as f64)?;
+                within("pace.minimum", minimum, 1.0, cohort)?;
+            }
+            Pace::SemiAsynchronous { enough, .. } => {
+                within("pace.clients", cohort, 1.0, MOST_CLIENTS as f64)?;
+                within("pace.minimum", minimum, 1.0, cohort)?;
+                within("pace.enough", *enough as f64, minimum, cohort)?;
+            }
+            Pace::Buffered { .. } => {
+                within("pace.at-once", cohort, 1.0, MOST_CLIENTS as f64)?;
+                within("pace.buffer", minimum, 1.0, MOST_CLIENTS as f64)?;
+            }
+        }
+        within("training.epochs", self.training.epochs.into(), 1.0, 1e6)?;
+        within("training.batch", self.training.batch.into(), 1.0, 1e6)?;
+        within(
+            "training.learning-rate",
+            self.training.learning_rate.into(),
+            1e-12,
+            1e6,
+        )?;
+        within(
+            "evaluation.target",
+            self.evaluation.target.unwrap_or(0.0),
+            0.0,
+            1.0,
+        )?;
+        within(
+            "eligibility.least-charge",
+            self.eligibility.least_charge,
+            0.0,
+            1.0,
+        )?;
+        within("limits.samples", self.limits.samples as f64, 1.0, 1e9)?;
+        within("limits.magnitude", self.limits.magnitude.into(), 1e-6, 1e9)?;
+        if let WeightPolicy::Capped(most) = self.weights {
+            within("weights.capped", most as f64, 1.0, 1e9)?;
+        }
+        if let EncodingPolicy::Fixed(Encoding::TopK(share)) = self.encoding {
+            within("encoding.fixed.top-k", share.into(), 1.0, 1000.0)?;
+        }
+        self.strategy.check().map_err(RunError::number)?;
+        self.selection.check().map_err(RunError::number)?;
+        self.check_robust()
+    }
+
+    /// Robust rules compare updates of one version, and need a round large enough for the liars they are to stand.
+    fn check_robust(&self) -> Result<(), RunError> {
+        let Some(strategy) = self.strategy.build() else {
+            return Ok(());
+        };
+        let Gather::Together { least } = strategy.gather() else {
+            return Ok(());
+        };
+        if !matches!(self.pace, Pace::Synchronous { .. }) {
+            let strategy = strategy.name().into();
+            return Err(RunError::NotSynchronous { strategy });
+        }
+        match self.pace.cohort() >= least {
+            true => Ok(()),
+            false => Err(RunError::Number {
+                field: "pace.clients",
+                value: self.pace.cohort() as f64,
+                least: least as f64,
+                most: MOST_CLIENTS as f64,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(rest: &str) -> String {
+        Run::from_toml(&format!("name = 'x'\nrounds = 1\n{rest}"))
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn what_it_writes_it_reads() {
+        let text = "name = 'x'\nrounds = 3\nweights = 'uniform'\n[pace]\nmode = 'buffered'\nat-once = 20\n\
+                    [strategy]\nname = 'fed-avg-m'\nmomentum = 0.5\n[selection]\nname = 'bandit'\nexplore = 0.2\n\
+                    [encoding]\nfixed = { top-k = 10 }\n";
+        let run = Run::from_toml(text).unwrap();
+        assert_eq!(run.pace.minimum(), 10);
+        assert_eq!(run.encoding, EncodingPolicy::Fixed(Encoding::TopK(10)));
+        let written = cbor4ii::serde::to_vec(Vec::new(), &run).unwrap();
+        assert_eq!(cbor4ii::serde::from_slice::<Run>(&written).unwrap(), run);
+    }
+
+    #[test]
+    fn misspelt_keys_are_answered_with_the_nearest() {
+        let in_strategy = error("[strategy]\nname = 'fed-avg'\nrat = 1\n");
+        assert!(
+            in_strategy.contains("unknown key `rat`") && in_strategy.contains("`rate`"),
+            "{in_strategy}"
+        );
+        let in_pace = error("[pace]\nmode = 'synchronous'\nclient = 3\n");
+        assert!(in_pace.contains("did you mean `clients`"), "{in_pace}");
+        let rule = error("[strategy]\nname = 'fed-avgm'\n");
+        assert!(rule.contains("fed-avg-m"), "{rule}");
+    }
+
+    #[test]
+    fn numbers_have_bounds() {
+        for (text, field) in [
+            ("[pace]\nmode = 'synchronous'\nclients = 0\n", "pace.clients"),
+            (
+                "[pace]\nmode = 'synchronous'\nclients = 3\nminimum = 4\n",
+                "pace.minimum",
+            ),
+            ("[training]\nlearning-rate = nan\n", "training.learning-rate"),
+            ("[limits]\nmagnitude = inf\n", "limits.magnitude"),
+            (
+                "[strategy]\nname = 'trimmed-mean'\nshare = 0.5\n",
+                "strategy.share",
+            ),
+            (
+                "[selection]\nname = 'bandit'\ndiscount = 2.0\n",
+                "selection.discount",
+            ),
+            ("[strategy]\nname = 'bulyan'\nliars = 2\n", "pace.clients"),
+        ] {
+            assert!(error(text).contains(field), "{text}: {}", error(text));
+        }
+        assert!(
+            error("[pace]\nmode = 'buffered'\nat-once = 9\n[strategy]\nname = 'krum'\n")
+                .contains("synchronous")
+        );
+    }
+}

@@ -1,0 +1,184 @@
+use super::coordinator::Phase;
+use super::gather::{Finished, Gathering};
+use super::sketch::Sketch;
+use super::{Action, Coordinator, Failure, RoundFailure, RoundReport};
+use crate::Pace;
+use crate::select::{Candidate, Outcome};
+use crate::strategy::{Aggregate, Facts};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Coordinator {
+    /// Makes the next version of the updates gathered, or fails the round with the reason.
+    pub(super) fn close(&mut self) {
+        let (updates, minimum) = (self.gathering.count(), self.run.pace.minimum());
+        if updates < minimum {
+            self.fail_round(RoundFailure::TooFew { updates, minimum });
+            return;
+        }
+        match self.next_model() {
+            Ok((model, finished)) => self.install(model, finished),
+            Err(failure) => self.fail_round(failure),
+        }
+    }
+
+    /// The model after the strategy's step.
+    fn next_model(&mut self) -> Result<(Vec<f32>, Finished), RoundFailure> {
+        let failed = |error: crate::strategy::StrategyError| RoundFailure::Strategy(error.to_string());
+        let nothing = self.nothing_gathered();
+        let gathering = std::mem::replace(&mut self.gathering, nothing);
+        let finished = gathering
+            .finish(&*self.strategy, &*self.arithmetic)
+            .map_err(failed)?;
+        let mut model = self.core.model.to_vec();
+        let before = self.strategy.save();
+        let aggregate = Aggregate {
+            update: &finished.update,
+            facts: &finished.facts,
+            population: self.core.roster.len(),
+        };
+        let stepped = self.strategy.step(&mut model, &aggregate).map_err(failed);
+        let finite = stepped.and_then(|()| match model.iter().position(|number| !number.is_finite()) {
+            None => Ok(()),
+            Some(index) => Err(RoundFailure::Diverged {
+                index,
+                value: model[index],
+            }),
+        });
+        if let Err(failure) = finite {
+            // Neither the model nor the strategy remembers a step that did not happen.
+            return Err(match self.strategy.load(&before) {
+                Ok(()) => failure,
+                Err(error) => RoundFailure::Strategy(format!("{failure}, and {error}")),
+            });
+        }
+        Ok((model, finished))
+    }
+
+    fn nothing_gathered(&self) -> Gathering {
+        Gathering::new(
+            &*self.strategy,
+            self.layout.length() * self.strategy.rows(),
+            self.grid,
+        )
+    }
+
+    fn install(&mut self, model: Vec<f32>, finished: Finished) {
+        self.core.model = Arc::from(model);
+        self.core.version += 1;
+        self.core.failed_rounds = 0;
+        self.report_round(&finished.facts);
+        self.teach(&finished);
+        if self.core.version >= self.run.rounds {
+            self.last_round();
+            return;
+        }
+        self.evaluate();
+        match self.run.pace {
+            // Clients go on training; only the version is new.
+            Pace::Buffered { .. } => {
+                self.core.round += 1;
+                self.core.tally = Default::default();
+                self.core.phase = Phase::Open(Some(self.core.now));
+                self.save();
+            }
+            _ => self.core.phase = Phase::Waiting,
+        }
+    }
+
+    /// The last version is still judged before the run ends.
+    fn last_round(&mut self) {
+        for (id, assignment) in std::mem::take(&mut self.core.assignments) {
+            self.withdraw(id, assignment.client);
+        }
+        self.evaluate();
+        match self.core.evaluating {
+            Some(_) => {
+                self.core.phase = Phase::Judging;
+                self.save();
+            }
+            None => self.end(None),
+        }
+    }
+
+    /// A round without a version: what was gathered is dropped, and the model stays.
+    pub(super) fn fail_round(&mut self, failure: RoundFailure) {
+        self.gathering = self.nothing_gathered();
+        let round = self.core.round;
+        let rounds = self.core.failed_rounds + 1;
+        self.core.failed_rounds = rounds;
+        self.out.push(Action::Failed {
+            round,
+            failure: failure.clone(),
+        });
+        // The others of a round that failed early need not go on.
+        if !matches!(self.run.pace, Pace::Buffered { .. }) {
+            for (id, assignment) in std::mem::take(&mut self.core.assignments) {
+                self.withdraw(id, assignment.client);
+            }
+            self.core.phase = Phase::Waiting;
+        }
+        if rounds >= self.run.limits.failed_rounds {
+            let last = failure;
+            self.end(Some(Failure::Rounds { rounds, last }));
+        }
+    }
+
+    fn report_round(&mut self, facts: &[Facts]) {
+        let weight: f64 = facts.iter().map(|facts| facts.weight as f64).sum();
+        let loss: f64 = facts
+            .iter()
+            .map(|facts| facts.weight as f64 * f64::from(facts.loss))
+            .sum();
+        let staleness: f64 = facts.iter().map(|facts| facts.staleness as f64).sum();
+        let time = match self.core.phase {
+            Phase::Open(Some(since)) => self.core.now.since(since),
+            _ => Duration::ZERO,
+        };
+        self.report(RoundReport {
+            round: self.core.round,
+            version: self.core.version,
+            clients: facts.iter().map(|facts| facts.client).collect(),
+            lost: self.core.tally.lost.len() as u32,
+            loss: loss / weight,
+            staleness: staleness / facts.len() as f64,
+            bytes_up: self.core.tally.bytes_up,
+            bytes_down: self.core.tally.bytes_down,
+            time,
+        });
+    }
+
+    /// Tells the selection what came of its choice.
+    fn teach(&mut self, finished: &Finished) {
+        let mut aggregate = Sketch::zero();
+        for (facts, sketch) in finished.facts.iter().zip(&finished.sketches) {
+            aggregate.add(facts.weight as f64, sketch);
+        }
+        let answered = finished.facts.iter().enumerate().map(|(i, facts)| {
+            let cosine = finished.sketches.get(i).map(|sketch| sketch.cosine(&aggregate));
+            Outcome {
+                client: facts.client,
+                seconds: self
+                    .core
+                    .roster
+                    .get(&facts.client)
+                    .and_then(|member| member.seconds),
+                contribution: cosine.map(|cosine| (cosine + 1.0) / 2.0),
+            }
+        });
+        let lost = self.core.tally.lost.iter().map(|client| Outcome {
+            client: *client,
+            seconds: None,
+            contribution: None,
+        });
+        let outcomes: Vec<Outcome> = answered.chain(lost).collect();
+        let most = self.run.limits.samples;
+        let all: Vec<Candidate> = self
+            .core
+            .roster
+            .iter()
+            .map(|(client, member)| member.candidate(*client, most))
+            .collect();
+        self.selection.learn(&outcomes, &all);
+    }
+}

@@ -1,0 +1,421 @@
+use super::evaluate::Evaluating;
+use super::gather::Gathering;
+use super::open::Assignment;
+use super::roster::{Member, Roster};
+use super::{Action, AssignmentId, Event, Failure, RoundReport, Ticket};
+use crate::select::Selection;
+use crate::strategy::Strategy;
+use crate::{Arithmetic, Instant, Layout, Pace, Run, RunError};
+use fastrand::Rng;
+use karman_tensor::arithmetic::Grid;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a run without enough clients looks whether somebody's contact is near enough.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// One federated run: it asks clients to train, gathers their updates, and makes version after version of a model.
+///
+/// Feed it what happens ([`Event`]) and do what it says ([`Action`]); when [`Coordinator::next_timeout`] has come, feed it
+/// [`Event::Tick`]. The same events at the same times give the same actions. [`Coordinator::checkpoint`] is all of its state.
+pub struct Coordinator {
+    pub(crate) run: Run,
+    pub(crate) layout: Layout,
+    pub(crate) strategy: Box<dyn Strategy>,
+    pub(crate) selection: Box<dyn Selection>,
+    pub(crate) arithmetic: Arc<dyn Arithmetic>,
+    pub(crate) grid: Grid,
+    pub(crate) gathering: Gathering,
+    pub(crate) core: Core,
+    /// The checkpoint that is on its way to the disk; orders wait for it.
+    pub(crate) saving: Option<Ticket>,
+    /// The version of the last checkpoint that was asked for.
+    pub(crate) saved_version: u64,
+    pub(crate) out: Vec<Action>,
+}
+
+/// The state that is written down as it is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Core {
+    pub(crate) now: Instant,
+    /// Where the random generator stands.
+    pub(crate) random: u64,
+    pub(crate) version: u64,
+    #[serde(with = "crate::floats")]
+    pub(crate) model: Arc<[f32]>,
+    pub(crate) phase: Phase,
+    /// Counted from 1; failed ones count.
+    pub(crate) round: u64,
+    pub(crate) roster: Roster,
+    pub(crate) assignments: BTreeMap<AssignmentId, Assignment>,
+    pub(crate) next_assignment: u64,
+    pub(crate) tickets: u64,
+    pub(crate) failed_rounds: u32,
+    /// What happened in the round so far.
+    pub(crate) tally: Tally,
+    pub(crate) evaluating: Option<Evaluating>,
+    /// The best accuracy that clients have reported.
+    pub(crate) accuracy: Option<f64>,
+}
+
+/// What a run is doing.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) enum Phase {
+    /// It waits for clients.
+    Waiting,
+    /// Clients train since then: since their orders went out, or nothing while these wait for the disk.
+    Open(Option<Instant>),
+    /// The last version is made, and clients judge it.
+    Judging,
+    /// It will be over when the last checkpoint is durable.
+    Ending(Option<Failure>),
+    /// It is over.
+    Ended(Option<Failure>),
+}
+
+/// What happened in a round.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Tally {
+    pub(crate) lost: Vec<crate::ClientId>,
+    pub(crate) bytes_up: u64,
+    pub(crate) bytes_down: u64,
+}
+
+/// How far a run is, for people.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    /// Versions made.
+    pub version: u64,
+    /// Versions to make.
+    pub rounds: u64,
+    /// Clients that can be reached.
+    pub here: usize,
+    /// Clients that train now.
+    pub training: usize,
+    /// Updates gathered for the next version.
+    pub gathered: usize,
+    /// The accuracy that clients reported last.
+    pub accuracy: Option<f64>,
+    /// Whether the run is over.
+    pub ended: bool,
+    /// Why it ended before its last round.
+    pub failure: Option<Failure>,
+}
+
+/// A run that cannot begin.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The description cannot be followed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The model is not that of the layout.
+    #[error("the model has {given} numbers, its layout {expected}")]
+    Length {
+        /// What the layout has.
+        expected: usize,
+        /// What the model has.
+        given: usize,
+    },
+    /// The model is not finite.
+    #[error("number {0} of the model is not finite")]
+    NotFinite(usize),
+}
+
+impl Coordinator {
+    /// A run at its beginning, with the model that it starts from. Strategy and selection are those of the description, or
+    /// plugins that stand in for them.
+    ///
+    /// # Errors
+    /// When the description cannot be followed, or the model is not one of the layout with finite numbers.
+    pub fn new(
+        run: Run,
+        layout: Layout,
+        model: Vec<f32>,
+        strategy: Box<dyn Strategy>,
+        selection: Box<dyn Selection>,
+        arithmetic: Arc<dyn Arithmetic>,
+    ) -> Result<Self, StartError> {
+        run.check()?;
+        if model.len() != layout.length() {
+            let (expected, given) = (layout.length(), model.len());
+            return Err(StartError::Length { expected, given });
+        }
+        if let Some(place) = model.iter().position(|number| !number.is_finite()) {
+            return Err(StartError::NotFinite(place));
+        }
+        let core = Core {
+            now: Instant(0),
+            random: run.seed,
+            version: 0,
+            model: model.into(),
+            phase: Phase::Waiting,
+            round: 0,
+            roster: Roster::new(),
+            assignments: BTreeMap::new(),
+            next_assignment: 0,
+            tickets: 0,
+            failed_rounds: 0,
+            tally: Tally::default(),
+            evaluating: None,
+            accuracy: None,
+        };
+        Ok(Self::with(run, layout, strategy, selection, arithmetic, core))
+    }
+
+    /// Puts the parts together; nothing is gathered yet.
+    pub(crate) fn with(
+        run: Run,
+        layout: Layout,
+        strategy: Box<dyn Strategy>,
+        selection: Box<dyn Selection>,
+        arithmetic: Arc<dyn Arithmetic>,
+        core: Core,
+    ) -> Self {
+        let grid = grid(&run);
+        let gathering = Gathering::new(&*strategy, layout.length() * strategy.rows(), grid);
+        let saved_version = core.version;
+        Self {
+            run,
+            layout,
+            strategy,
+            selection,
+            arithmetic,
+            grid,
+            gathering,
+            core,
+            saving: None,
+            saved_version,
+            out: Vec::new(),
+        }
+    }
+
+    /// Takes in what happened, and returns what is to be done, in order.
+    pub fn handle(&mut self, now: Instant, event: Event) -> Vec<Action> {
+        self.core.now = self.core.now.max(now);
+        match event {
+            Event::Here { client, profile } => self.here(client, profile),
+            Event::Gone { client } => self.gone(client),
+            Event::Updated {
+                client,
+                assignment,
+                update,
+            } => self.updated(client, assignment, &update),
+            Event::Judged {
+                client,
+                assignment,
+                judgement,
+            } => self.judged(client, assignment, judgement),
+            Event::GaveUp {
+                client,
+                assignment,
+                reason,
+            } => self.gave_up(client, assignment, reason),
+            Event::Saved { ticket } => self.saved(ticket),
+            Event::Unsaved { ticket, reason } => self.unsaved(ticket, reason),
+            Event::Stop => self.end(Some(Failure::Stopped)),
+            Event::Tick => {}
+        }
+        self.expire();
+        self.progress();
+        self.send();
+        std::mem::take(&mut self.out)
+    }
+
+    /// When [`Event::Tick`] is due, if nothing happens before.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        if self.is_over() {
+            return None;
+        }
+        let orders = self
+            .core
+            .assignments
+            .values()
+            .filter_map(|assignment| assignment.until);
+        let evaluating = self
+            .core
+            .evaluating
+            .as_ref()
+            .and_then(|evaluating| evaluating.until);
+        orders
+            .chain(evaluating)
+            .chain(self.waits_until())
+            .chain(self.looks_again())
+            .min()
+    }
+
+    /// How far the run is.
+    pub fn status(&self) -> Status {
+        Status {
+            version: self.core.version,
+            rounds: self.run.rounds,
+            here: self.core.roster.values().filter(|member| member.here).count(),
+            training: self.core.assignments.len(),
+            gathered: self.gathering.count(),
+            accuracy: self.core.accuracy,
+            ended: matches!(self.core.phase, Phase::Ended(_)),
+            failure: match &self.core.phase {
+                Phase::Ending(failure) | Phase::Ended(failure) => failure.clone(),
+                _ => None,
+            },
+        }
+    }
+
+    /// The model as it is now.
+    pub fn model(&self) -> &Arc<[f32]> {
+        &self.core.model
+    }
+
+    /// What the run follows.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// The arrays of the model.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.core.phase, Phase::Ending(_) | Phase::Ended(_))
+    }
+
+    /// A generator that goes on where the last one stood.
+    pub(crate) fn random<T>(&mut self, draw: impl FnOnce(&mut Self, &mut Rng) -> T) -> T {
+        let mut random = Rng::with_seed(self.core.random);
+        let drawn = draw(self, &mut random);
+        self.core.random = random.u64(..);
+        drawn
+    }
+
+    /// When a semi-asynchronous round may close with less than it hopes for.
+    fn waits_until(&self) -> Option<Instant> {
+        match (&self.run.pace, &self.core.phase) {
+            (Pace::SemiAsynchronous { wait, minimum, .. }, Phase::Open(Some(since))) => {
+                let until = since.after(*wait);
+                // Once it has passed only an update helps.
+                (until > self.core.now || self.gathering.count() >= *minimum).then_some(until)
+            }
+            _ => None,
+        }
+    }
+
+    /// Who is not eligible now may be later, without anything happening: its contact comes nearer.
+    fn looks_again(&self) -> Option<Instant> {
+        let wants = match self.run.pace {
+            Pace::Buffered { at_once, .. } => self.core.assignments.len() < at_once,
+            _ => self.core.phase == Phase::Waiting,
+        };
+        let has_windows = |member: &Member| member.is_free() && !member.profile.windows.is_empty();
+        let someone = wants && self.core.roster.values().any(has_windows);
+        someone.then(|| self.core.now.after(LOOK_AGAIN))
+    }
+
+    /// Opens and closes rounds until nothing is left to be done now.
+    fn progress(&mut self) {
+        loop {
+            if self.is_over() {
+                return;
+            }
+            match self.core.phase {
+                Phase::Waiting => {
+                    if !self.open() {
+                        // Nobody to train the version, but it is to last.
+                        if self.core.version > self.saved_version {
+                            self.save();
+                        }
+                        return;
+                    }
+                }
+                _ if self.is_due() => self.close(),
+                _ => {
+                    self.refill();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Ends the run once the version that it has is durable.
+    pub(crate) fn end(&mut self, failure: Option<Failure>) {
+        if self.is_over() {
+            return;
+        }
+        for (id, assignment) in std::mem::take(&mut self.core.assignments) {
+            self.withdraw(id, assignment.client);
+        }
+        self.abandon_evaluation();
+        self.core.phase = Phase::Ending(failure);
+        self.save();
+    }
+
+    fn saved(&mut self, ticket: Ticket) {
+        if self.saving != Some(ticket) {
+            return;
+        }
+        self.saving = None;
+        if let Phase::Ending(failure) = &self.core.phase {
+            let failure = failure.clone();
+            self.core.phase = Phase::Ended(failure.clone());
+            let version = self.core.version;
+            self.out.push(Action::Finished { version, failure });
+        }
+    }
+
+    fn unsaved(&mut self, ticket: Ticket, reason: String) {
+        if self.saving != Some(ticket) {
+            return;
+        }
+        self.saving = None;
+        for (id, assignment) in std::mem::take(&mut self.core.assignments) {
+            self.withdraw(id, assignment.client);
+        }
+        let failure = Some(Failure::Unsaved(reason));
+        self.core.phase = Phase::Ended(failure.clone());
+        let version = self.core.version;
+        self.out.push(Action::Finished { version, failure });
+    }
+
+    /// Asks for a checkpoint of this moment.
+    pub(crate) fn save(&mut self) {
+        self.core.tickets += 1;
+        self.saved_version = self.core.version;
+        let ticket = Ticket(self.core.tickets);
+        match self.checkpoint() {
+            Ok(checkpoint) => {
+                self.saving = Some(ticket);
+                let checkpoint = Box::new(checkpoint);
+                self.out.push(Action::Save { ticket, checkpoint });
+            }
+            Err(error) => {
+                self.saving = Some(ticket);
+                self.unsaved(ticket, error.to_string());
+            }
+        }
+    }
+
+    pub(crate) fn report(&mut self, report: RoundReport) {
+        self.out.push(Action::Closed(Box::new(report)));
+    }
+}
+
+/// The grid on which every sum of this run fits: as many terms as a version can have, each at most the largest weight times the
+/// largest number.
+fn grid(run: &Run) -> Grid {
+    let terms = run.pace.cohort().max(run.pace.minimum()) as u32;
+    let largest = run.weights.largest(run.limits.samples).max(1) as f64 * f64::from(run.limits.magnitude);
+    Grid::new(largest, terms.max(1)).expect("the description was checked: its limits are positive and finite")
+}
+
+impl fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = self.status();
+        f.debug_struct("Coordinator")
+            .field("run", &self.run.name)
+            .field("status", &status)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,287 @@
+use super::{Checkpoint, EvaluationReport, Judgement, Refusal};
+use crate::{ClientId, Profile};
+use bytes::Bytes;
+use karman_tensor::encode::Encoding;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One piece of work for one client, numbered through the run.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct AssignmentId(pub u64);
+
+/// A write that was asked for.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct Ticket(pub u64);
+
+/// What happened. A log of these, with their times, replays from a checkpoint.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Event {
+    /// A client can be reached, or something about it has changed.
+    Here {
+        /// Who.
+        client: ClientId,
+        /// What is known of it.
+        profile: Profile,
+    },
+    /// A client cannot be reached any more: what it was working on is lost.
+    Gone {
+        /// Who.
+        client: ClientId,
+    },
+    /// A client has trained.
+    Updated {
+        /// Who.
+        client: ClientId,
+        /// What it was asked for.
+        assignment: AssignmentId,
+        /// What came of it.
+        update: Box<Update>,
+    },
+    /// A client has judged the model.
+    Judged {
+        /// Who.
+        client: ClientId,
+        /// What it was asked for.
+        assignment: AssignmentId,
+        /// What it found.
+        judgement: Judgement,
+    },
+    /// A client could not do what it was asked for.
+    GaveUp {
+        /// Who.
+        client: ClientId,
+        /// What it was asked for.
+        assignment: AssignmentId,
+        /// In its words.
+        reason: String,
+    },
+    /// A checkpoint is durable.
+    Saved {
+        /// Which write.
+        ticket: Ticket,
+    },
+    /// A checkpoint could not be written: the run ends, and goes on from the last durable one when it is started again.
+    Unsaved {
+        /// Which write.
+        ticket: Ticket,
+        /// Why.
+        reason: String,
+    },
+    /// Somebody wants the run to end with the version it has.
+    Stop,
+    /// Time has passed: [`crate::Coordinator::next_timeout`] has come.
+    Tick,
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Send an order. After a restart one may go out again under the same number: the client answers with what it has done.
+    Send {
+        /// To whom.
+        client: ClientId,
+        /// The order.
+        order: Box<Order>,
+    },
+    /// Tell a client that an order is off.
+    Withdraw {
+        /// Whom.
+        client: ClientId,
+        /// Which order.
+        assignment: AssignmentId,
+    },
+    /// Write a checkpoint, replacing the one before, and answer with [`Event::Saved`] once it is durable. Orders wait for that,
+    /// so that nobody sees a version that a crash could take back.
+    Save {
+        /// To answer with.
+        ticket: Ticket,
+        /// What to write.
+        checkpoint: Box<Checkpoint>,
+    },
+    /// Something a client sent was refused.
+    Refused {
+        /// Whose.
+        client: ClientId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A client has sent too much that was refused: it is not asked any more.
+    Excluded {
+        /// Who.
+        client: ClientId,
+    },
+    /// An order will not be answered.
+    Lost {
+        /// By whom.
+        client: ClientId,
+        /// Which order.
+        assignment: AssignmentId,
+        /// Why.
+        loss: Loss,
+    },
+    /// A round has made a version.
+    Closed(Box<RoundReport>),
+    /// A round has made none; the model is as before.
+    Failed {
+        /// The round, counted from 1.
+        round: u64,
+        /// Why.
+        failure: RoundFailure,
+    },
+    /// Clients have judged a version.
+    Evaluated(EvaluationReport),
+    /// The run is over.
+    Finished {
+        /// The last version, which is durable.
+        version: u64,
+        /// Why it did not get where it should, if it did not.
+        failure: Option<Failure>,
+    },
+}
+
+/// What goes to a client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    /// To answer with.
+    pub assignment: AssignmentId,
+    /// The version of the model.
+    pub version: u64,
+    /// The model.
+    pub model: Arc<[f32]>,
+    /// The time it has.
+    pub time: Duration,
+    /// What to do with it.
+    pub work: Work,
+}
+
+/// What a client is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// To train.
+    Train(Train),
+    /// To judge the model on data that it holds back.
+    Evaluate,
+}
+
+/// How a client is to train.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Train {
+    /// Passes over its data.
+    pub epochs: u32,
+    /// Samples of a step.
+    pub batch: u32,
+    /// The size of a step.
+    pub learning_rate: f32,
+    /// No more steps than this, where it is known to be slow.
+    pub most_steps: Option<u32>,
+    /// Adds `proximal/2 ‖w − w_t‖²` to the loss.
+    pub proximal: f32,
+    /// Rows of the update: with 2 the second is the change of its control variate.
+    pub rows: usize,
+    /// The server's control variate; nothing where it is zero.
+    pub control: Option<Arc<[f32]>>,
+    /// Decides the order of its samples.
+    pub seed: u64,
+    /// How the update should travel.
+    pub encoding: Encoding,
+}
+
+/// What a client's training came to.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Update {
+    /// One frame ([`karman_tensor::encode::Encoded`]) for each array of the layout: the numbers after training minus those before; with two
+    /// rows all arrays of the second follow.
+    pub frames: Vec<Bytes>,
+    /// Samples that it trained on.
+    pub samples: u64,
+    /// Steps that it took.
+    pub steps: u32,
+    /// The mean loss on the way.
+    pub loss: f32,
+}
+
+/// Why an order will not be answered.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Loss {
+    /// The client cannot be reached any more.
+    Gone,
+    /// Its time is over.
+    Late,
+    /// It said so.
+    GaveUp(String),
+    /// What it sent was refused.
+    Refused,
+}
+
+/// A version that a round has made.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct RoundReport {
+    /// The round, counted from 1, failed ones included.
+    pub round: u64,
+    /// The version.
+    pub version: u64,
+    /// The clients whose updates are in it, in their order.
+    pub clients: Vec<ClientId>,
+    /// Orders that were not answered.
+    pub lost: u32,
+    /// Mean loss of the training, by weight.
+    pub loss: f64,
+    /// Mean staleness of the updates.
+    pub staleness: f64,
+    /// Bytes of updates received, refused ones included.
+    pub bytes_up: u64,
+    /// Bytes of models sent, as `f32`.
+    pub bytes_down: u64,
+    /// From its opening to its closing.
+    pub time: Duration,
+}
+
+/// Why a round has made no version.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum RoundFailure {
+    /// Too few updates.
+    #[error("{updates} updates came in, at least {minimum} are needed")]
+    TooFew {
+        /// What came in.
+        updates: usize,
+        /// What is needed.
+        minimum: usize,
+    },
+    /// The strategy gave no result.
+    #[error("{0}")]
+    Strategy(String),
+    /// The model would not be finite any more.
+    #[error(
+        "the step would have made number {index} of the model {value}: take a smaller `strategy.rate` or `training.learning-rate`"
+    )]
+    Diverged {
+        /// Its position.
+        index: usize,
+        /// What it would be.
+        value: f32,
+    },
+}
+
+/// Why a run ended before its last round.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// Too many failed rounds in a row.
+    #[error("{rounds} rounds in a row have failed, the last one because {last}")]
+    Rounds {
+        /// How many.
+        rounds: u32,
+        /// Why the last one did.
+        last: RoundFailure,
+    },
+    /// A checkpoint could not be written.
+    #[error("the checkpoint could not be written: {0}")]
+    Unsaved(String),
+    /// Somebody wanted it to end.
+    #[error("it was stopped")]
+    Stopped,
+}

@@ -1,0 +1,162 @@
+use super::sketch::Sketch;
+use crate::strategy::{Facts, Gather, Strategy, StrategyError};
+use crate::{Arithmetic, ArithmeticError, RunningSum};
+use karman_tensor::arithmetic::{FixedSum, Grid, Term};
+use serde::{Deserialize, Serialize};
+
+/// Updates that are added in one pass over the sum: no more of them are ever in memory.
+pub(crate) const BATCH: usize = 8;
+
+/// The updates of a round until they are one.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    pub(crate) facts: Vec<Facts>,
+    /// Where contributions are wanted, one for each update.
+    pub(crate) sketches: Vec<Sketch>,
+    /// The updates that are not in the sum, with their factors; all of them where the rule needs them together.
+    held: Vec<(f64, Vec<f32>)>,
+    sum: Option<Box<dyn RunningSum>>,
+    together: bool,
+    length: usize,
+    grid: Grid,
+}
+
+/// The same, written down.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct SavedGathering {
+    facts: Vec<Facts>,
+    sketches: Vec<Sketch>,
+    factors: Vec<f64>,
+    #[serde(with = "crate::floats::several")]
+    held: Vec<Vec<f32>>,
+    sum: Option<FixedSum>,
+}
+
+impl Gathering {
+    /// For updates of this length (all rows together), whose terms fit the grid.
+    pub(crate) fn new(strategy: &dyn Strategy, length: usize, grid: Grid) -> Self {
+        Self {
+            facts: Vec::new(),
+            sketches: Vec::new(),
+            held: Vec::new(),
+            sum: None,
+            together: matches!(strategy.gather(), Gather::Together { .. }),
+            length,
+            grid,
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// Updates in memory.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Takes in an update, multiplied by this where updates are added up.
+    pub(crate) fn add(
+        &mut self,
+        facts: Facts,
+        factor: f64,
+        numbers: Vec<f32>,
+        arithmetic: &dyn Arithmetic,
+    ) -> Result<(), ArithmeticError> {
+        self.facts.push(facts);
+        self.held.push((factor, numbers));
+        match !self.together && self.held.len() == BATCH {
+            true => self.flush(arithmetic),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self, arithmetic: &dyn Arithmetic) -> Result<(), ArithmeticError> {
+        let sum = match &mut self.sum {
+            Some(sum) => sum,
+            none => none.insert(arithmetic.sum(FixedSum::new(self.length, self.grid))?),
+        };
+        let terms: Vec<Term<'_>> = self
+            .held
+            .iter()
+            .map(|(factor, values)| Term {
+                values,
+                factor: *factor,
+            })
+            .collect();
+        sum.add(&terms)?;
+        self.held.clear();
+        Ok(())
+    }
+
+    /// The facts in the order of clients, and what all updates come to. The order of arrival has no influence: sums are in fixed
+    /// point, and a rule that needs all updates gets them in the order of clients.
+    pub(crate) fn finish(
+        mut self,
+        strategy: &dyn Strategy,
+        arithmetic: &dyn Arithmetic,
+    ) -> Result<Finished, StrategyError> {
+        let mut order: Vec<usize> = (0..self.facts.len()).collect();
+        order.sort_by_key(|i| (self.facts[*i].client, self.facts[*i].assignment));
+        let update = if self.together {
+            let updates: Vec<&[f32]> = order.iter().map(|i| &self.held[*i].1[..]).collect();
+            strategy.combine(&updates, arithmetic)?
+        } else {
+            self.flush(arithmetic)?;
+            let weight: u128 = self.facts.iter().map(|facts| u128::from(facts.weight)).sum();
+            let sum = self.sum.as_ref().map(|sum| sum.read()).transpose()?;
+            sum.map_or_else(Vec::new, |sum| sum.divided_by(weight as f64))
+        };
+        if update.len() != self.length {
+            let what = format!(
+                "its result has {} numbers instead of {}",
+                update.len(),
+                self.length
+            );
+            return Err(StrategyError::Failed(what));
+        }
+        let facts = order.iter().map(|i| self.facts[*i].clone()).collect();
+        let sketches = order
+            .iter()
+            .filter_map(|i| self.sketches.get(*i).cloned())
+            .collect();
+        Ok(Finished {
+            update,
+            facts,
+            sketches,
+        })
+    }
+
+    pub(crate) fn save(&self) -> Result<SavedGathering, ArithmeticError> {
+        Ok(SavedGathering {
+            facts: self.facts.clone(),
+            sketches: self.sketches.clone(),
+            factors: self.held.iter().map(|(factor, _)| *factor).collect(),
+            held: self.held.iter().map(|(_, numbers)| numbers.clone()).collect(),
+            sum: self.sum.as_ref().map(|sum| sum.read()).transpose()?,
+        })
+    }
+
+    /// Goes on from what was written down; what does not fit the run is an error.
+    pub(crate) fn restore(
+        &mut self,
+        saved: SavedGathering,
+        arithmetic: &dyn Arithmetic,
+    ) -> Result<(), ArithmeticError> {
+        self.facts = saved.facts;
+        self.sketches = saved.sketches;
+        self.held = saved.factors.into_iter().zip(saved.held).collect();
+        self.sum = saved.sum.map(|sum| arithmetic.sum(sum)).transpose()?;
+        Ok(())
+    }
+}
+
+/// What the updates of a round come to.
+pub(crate) struct Finished {
+    pub(crate) update: Vec<f32>,
+    /// In the order of clients.
+    pub(crate) facts: Vec<Facts>,
+    /// In the same order, where they were wanted.
+    pub(crate) sketches: Vec<Sketch>,
+}

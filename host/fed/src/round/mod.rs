@@ -1,0 +1,38 @@
+//! Rounds: one machine for synchronous, semi-asynchronous and buffered runs.
+//!
+//! | file | what |
+//! |---|---|
+//! | `event` | what happens, what is to be done, and what goes to clients and comes back |
+//! | `coordinator` | the machine: its state, its entrance, its timers |
+//! | `open` | whom a round asks, and when orders go out |
+//! | `receive` | what comes back, or does not |
+//! | `screen` | why an update is refused |
+//! | `gather` | updates until they are one |
+//! | `close` | from the updates to the next version |
+//! | `evaluate` | what clients think of a version |
+//! | `roster` | what is known of each client |
+//! | `sketch` | how well an update agrees with the aggregate, without keeping it |
+//! | `checkpoint` | what is written down |
+
+mod checkpoint;
+mod close;
+mod coordinator;
+mod evaluate;
+mod event;
+mod gather;
+mod open;
+mod receive;
+mod roster;
+mod screen;
+mod sketch;
+
+#[cfg(test)]
+mod tests;
+
+pub use checkpoint::{Checkpoint, ResumeError};
+pub use coordinator::{Coordinator, StartError, Status};
+pub use evaluate::{EvaluationReport, Judgement};
+pub use event::{
+    Action, AssignmentId, Event, Failure, Loss, Order, RoundFailure, RoundReport, Ticket, Train, Update, Work,
+};
+pub use screen::Refusal;

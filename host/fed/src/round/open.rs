@@ -1,0 +1,186 @@
+use super::coordinator::{Phase, Tally};
+use super::{Action, AssignmentId, Coordinator, Order, Train, Work};
+use crate::select::{Candidate, Workload};
+use crate::{ClientId, Instant, Pace};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What one client was asked to train.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Assignment {
+    pub(crate) client: ClientId,
+    /// The version that it has got, or will get.
+    pub(crate) version: u64,
+    /// When it was sent, and when its time is over; nothing while it waits for the disk.
+    pub(crate) sent: Option<Instant>,
+    pub(crate) until: Option<Instant>,
+    pub(crate) seed: u64,
+}
+
+impl Coordinator {
+    /// Opens a round when there are clients enough; says whether it did.
+    pub(super) fn open(&mut self) -> bool {
+        let wanted = self.run.pace.cohort();
+        let candidates = self.candidates();
+        let least = match self.run.pace {
+            Pace::Buffered { .. } => 1,
+            _ => self.run.pace.minimum(),
+        };
+        let least = if self.core.round == 0 {
+            least.max(self.run.start_with)
+        } else {
+            least
+        };
+        // Who still works on an earlier version may yet make up the minimum.
+        if candidates.len() + self.core.assignments.len() < least {
+            return false;
+        }
+        if candidates.is_empty() && self.core.assignments.is_empty() {
+            return false;
+        }
+        self.core.round += 1;
+        self.core.tally = Tally::default();
+        self.assign(&candidates, wanted);
+        if self.core.assignments.is_empty() {
+            self.core.round -= 1;
+            return false;
+        }
+        self.core.phase = Phase::Open(None);
+        self.save();
+        true
+    }
+
+    /// In a buffered run, whoever is free gets work at once.
+    pub(super) fn refill(&mut self) {
+        if let Pace::Buffered { at_once, .. } = self.run.pace {
+            let room = at_once.saturating_sub(self.core.assignments.len());
+            if room > 0 {
+                let candidates = self.candidates();
+                self.assign(&candidates, room);
+            }
+        }
+    }
+
+    /// The free clients that would be done in time.
+    fn candidates(&self) -> Vec<Candidate> {
+        let until = self.core.now.after(self.run.pace.timeout());
+        let bytes = 4 * self.layout.length() as u64;
+        let can = |client: &ClientId| {
+            let member = &self.core.roster[client];
+            let work = Workload {
+                down: bytes,
+                training: member
+                    .seconds
+                    .map_or(self.run.eligibility.training, Duration::from_secs_f64),
+                up: bytes * self.strategy.rows() as u64,
+                bytes_per_second: member.profile.link.map(|link| link.bytes_per_second),
+            };
+            self.run
+                .eligibility
+                .check(&member.profile, &work, self.core.now, until)
+                .is_ok()
+        };
+        let free = self.core.roster.iter().filter(|(_, member)| member.is_free());
+        let able = free.filter(|(client, _)| can(client));
+        able.map(|(client, member)| member.candidate(*client, self.run.limits.samples))
+            .collect()
+    }
+
+    fn assign(&mut self, candidates: &[Candidate], count: usize) {
+        if candidates.is_empty() || count == 0 {
+            return;
+        }
+        let round = self.core.round;
+        let chosen = self.random(|this, random| this.selection.choose(candidates, count, round, random));
+        for client in chosen.into_iter().take(count) {
+            // A policy may be a plugin: it gets nobody twice, and nobody who is not a candidate.
+            let known = candidates.binary_search_by_key(&client, |it| it.client).is_ok();
+            let Some(member) = self
+                .core
+                .roster
+                .get_mut(&client)
+                .filter(|member| known && member.is_free())
+            else {
+                continue;
+            };
+            let id = AssignmentId(self.core.next_assignment);
+            self.core.next_assignment += 1;
+            member.busy = Some(id);
+            member.chosen += 1;
+            member.last_round = Some(round);
+            let seed = self.random(|_, random| random.u64(..));
+            let assignment = Assignment {
+                client,
+                version: self.core.version,
+                sent: None,
+                until: None,
+                seed,
+            };
+            self.core.assignments.insert(id, assignment);
+        }
+    }
+
+    /// Sends the orders that wait, once the version they carry is durable.
+    pub(super) fn send(&mut self) {
+        if self.saving.is_some() || self.is_over() {
+            return;
+        }
+        let now = self.core.now;
+        if self.core.phase == Phase::Open(None) {
+            self.core.phase = Phase::Open(Some(now));
+        }
+        let time = self.run.pace.timeout();
+        let waiting = self
+            .core
+            .assignments
+            .iter()
+            .filter(|(_, assignment)| assignment.sent.is_none());
+        let waiting: Vec<AssignmentId> = waiting.map(|(id, _)| *id).collect();
+        if !waiting.is_empty() {
+            let extras = self.strategy.begin();
+            for id in waiting {
+                let Some(assignment) = self.core.assignments.get_mut(&id) else {
+                    continue;
+                };
+                assignment.version = self.core.version;
+                assignment.sent = Some(now);
+                assignment.until = Some(now.after(time));
+                let (client, seed) = (assignment.client, assignment.seed);
+                let train = self.train(client, seed, time, &extras);
+                self.core.tally.bytes_down += 4 * self.layout.length() as u64;
+                let order = Box::new(Order {
+                    assignment: id,
+                    version: self.core.version,
+                    model: self.core.model.clone(),
+                    time,
+                    work: Work::Train(train),
+                });
+                self.out.push(Action::Send { client, order });
+            }
+        }
+        self.send_evaluations(now, time);
+    }
+
+    fn train(&self, client: ClientId, seed: u64, time: Duration, extras: &crate::strategy::Extras) -> Train {
+        let training = &self.run.training;
+        let member = self.core.roster.get(&client);
+        let per_step = member
+            .and_then(|member| member.per_step)
+            .filter(|_| training.partial_work);
+        // What is left over covers a link that is slower than it was.
+        let fits =
+            |per_step: f64| (0.8 * time.as_secs_f64() / per_step.max(1e-9)).clamp(1.0, f64::from(u32::MAX));
+        let link = member.and_then(|member| member.profile.link);
+        Train {
+            epochs: training.epochs,
+            batch: training.batch,
+            learning_rate: training.learning_rate,
+            most_steps: per_step.map(|per_step| fits(per_step) as u32),
+            proximal: extras.proximal,
+            rows: self.strategy.rows(),
+            control: extras.control.clone(),
+            seed,
+            encoding: self.run.encoding.encoding(link.map(|link| link.bytes_per_second)),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+use super::AssignmentId;
+use crate::select::Candidate;
+use crate::{ClientId, Profile};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Every client that the run has met.
+pub(crate) type Roster = BTreeMap<ClientId, Member>;
+
+/// What is known of one client.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Member {
+    pub(crate) profile: Profile,
+    pub(crate) here: bool,
+    /// What it trains for now.
+    pub(crate) busy: Option<AssignmentId>,
+    /// What it answered last.
+    pub(crate) answered: Option<AssignmentId>,
+    pub(crate) refusals: u32,
+    pub(crate) excluded: bool,
+    pub(crate) chosen: u64,
+    pub(crate) last_round: Option<u64>,
+    pub(crate) loss: Option<f64>,
+    /// Seconds of a round with it, and seconds of a step: moving means.
+    pub(crate) seconds: Option<f64>,
+    pub(crate) per_step: Option<f64>,
+}
+
+/// How fast the moving means follow.
+const FOLLOW: f64 = 0.3;
+
+impl Member {
+    pub(crate) fn is_free(&self) -> bool {
+        self.here && !self.excluded && self.busy.is_none()
+    }
+
+    /// Takes in how long an answer took.
+    pub(crate) fn measured(&mut self, seconds: f64, steps: u32) {
+        let follow =
+            |mean: Option<f64>, value: f64| mean.map_or(value, |mean| mean + FOLLOW * (value - mean));
+        self.seconds = Some(follow(self.seconds, seconds));
+        self.per_step = Some(follow(self.per_step, seconds / f64::from(steps.max(1))));
+    }
+
+    /// What selection sees of it; more samples than a client may declare count as none.
+    pub(crate) fn candidate(&self, client: ClientId, most_samples: u64) -> Candidate {
+        let samples = match self.profile.samples {
+            samples if samples <= most_samples => samples,
+            _ => 0,
+        };
+        Candidate {
+            client,
+            samples,
+            label_entropy: self.profile.label_entropy,
+            charge: self.profile.charge,
+            loss: self.loss,
+            seconds: self.seconds,
+            chosen: self.chosen,
+            last_round: self.last_round,
+        }
+    }
+}
