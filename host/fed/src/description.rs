@@ -1,9 +1,14 @@
+mod pace;
+mod parts;
+
+pub use pace::Pace;
+pub use parts::{EncodingPolicy, Evaluation, Limits, Training};
+
 use crate::select::{Eligibility, SelectionChoice};
 use crate::strategy::{Gather, StrategyChoice, WeightPolicy};
 use karman_tensor::encode::Encoding;
-use karman_types::{KeyError, from_toml, serde_duration};
+use karman_types::{KeyError, from_toml};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 /// A run as it is written down: `fed.toml`. Everything but the name and the number of rounds has a default.
 ///
@@ -67,224 +72,6 @@ pub struct Run {
     /// What one client may do to the run.
     #[serde(default)]
     pub limits: Limits,
-}
-
-/// How rounds follow each other.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(
-    tag = "mode",
-    rename_all = "kebab-case",
-    rename_all_fields = "kebab-case",
-    deny_unknown_fields
-)]
-pub enum Pace {
-    /// Each round waits for all of its clients, or until its time is over.
-    Synchronous {
-        /// Clients of a round.
-        clients: usize,
-        /// With fewer updates the round fails. Default 2.
-        #[serde(default = "two")]
-        minimum: usize,
-        /// How long a round waits. Default 10 min.
-        #[serde(with = "serde_duration", default = "ten_minutes")]
-        timeout: Duration,
-    },
-    /// Each round waits for some of its clients, or for some time. Who is late counts in a later round, the less the staler.
-    SemiAsynchronous {
-        /// Clients of a round.
-        clients: usize,
-        /// With fewer updates the round fails. Default 2.
-        #[serde(default = "two")]
-        minimum: usize,
-        /// So many updates close it.
-        enough: usize,
-        /// So much time closes it, with the minimum of updates.
-        #[serde(with = "serde_duration")]
-        wait: Duration,
-        /// How long a client may take. Default 10 min.
-        #[serde(with = "serde_duration", default = "ten_minutes")]
-        timeout: Duration,
-        /// An update that the model has left further behind is refused. Default 10.
-        #[serde(default = "ten")]
-        most_stale: u64,
-    },
-    /// FedBuff (Nguyen et al. 2022): clients train all the time, and each so many updates make a version. An update counts by
-    /// `1 / √(1 + staleness)`.
-    Buffered {
-        /// Clients that train at once.
-        at_once: usize,
-        /// Updates that make a version. Default 10.
-        #[serde(default = "ten_updates")]
-        buffer: usize,
-        /// How long a client may take. Default 10 min.
-        #[serde(with = "serde_duration", default = "ten_minutes")]
-        timeout: Duration,
-        /// An update that the model has left further behind is refused. Default 10.
-        #[serde(default = "ten")]
-        most_stale: u64,
-    },
-}
-
-const fn two() -> usize {
-    2
-}
-
-const fn ten() -> u64 {
-    10
-}
-
-const fn ten_updates() -> usize {
-    10
-}
-
-const fn ten_minutes() -> Duration {
-    Duration::from_secs(600)
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self::Synchronous {
-            clients: 10,
-            minimum: two(),
-            timeout: ten_minutes(),
-        }
-    }
-}
-
-impl Pace {
-    /// Clients that train at once.
-    pub const fn cohort(&self) -> usize {
-        match self {
-            Self::Synchronous { clients, .. } | Self::SemiAsynchronous { clients, .. } => *clients,
-            Self::Buffered { at_once, .. } => *at_once,
-        }
-    }
-
-    /// How long a client may take.
-    pub const fn timeout(&self) -> Duration {
-        match self {
-            Self::Synchronous { timeout, .. }
-            | Self::SemiAsynchronous { timeout, .. }
-            | Self::Buffered { timeout, .. } => *timeout,
-        }
-    }
-
-    /// The fewest updates that make a version.
-    pub const fn minimum(&self) -> usize {
-        match self {
-            Self::Synchronous { minimum, .. } | Self::SemiAsynchronous { minimum, .. } => *minimum,
-            Self::Buffered { buffer, .. } => *buffer,
-        }
-    }
-
-    /// How far the model may have gone on since a client got it.
-    pub const fn most_stale(&self) -> u64 {
-        match self {
-            Self::Synchronous { .. } => 0,
-            Self::SemiAsynchronous { most_stale, .. } | Self::Buffered { most_stale, .. } => *most_stale,
-        }
-    }
-}
-
-/// What clients do with the model: keys that the client plugin gets.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Training {
-    /// Passes over its data. Default 1.
-    pub epochs: u32,
-    /// Samples of a step. Default 32.
-    pub batch: u32,
-    /// The size of a step. Default 0.01.
-    pub learning_rate: f32,
-    /// Whether a client that is known to be slow gets a bound on its steps, so that it is done within the round's time. Default true.
-    pub partial_work: bool,
-}
-
-impl Default for Training {
-    fn default() -> Self {
-        Self {
-            epochs: 1,
-            batch: 32,
-            learning_rate: 0.01,
-            partial_work: true,
-        }
-    }
-}
-
-/// How updates travel.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EncodingPolicy {
-    /// As they are.
-    #[default]
-    Exact,
-    /// All alike. Eight bits and top-k keep what they lose, and send it later.
-    Fixed(Encoding),
-    /// By each client's link: as they are from 10 Mbit/s on, in half precision from 1 Mbit/s, in eight bits below, and as the
-    /// largest hundredth below 64 kbit/s. Where a link was never measured: half precision.
-    ByLink,
-}
-
-impl EncodingPolicy {
-    /// How a client's update should travel.
-    pub fn encoding(self, bytes_per_second: Option<f64>) -> Encoding {
-        match (self, bytes_per_second) {
-            (Self::Exact, _) => Encoding::F32,
-            (Self::Fixed(encoding), _) => encoding,
-            (Self::ByLink, None) => Encoding::F16,
-            (Self::ByLink, Some(rate)) if rate >= 1.25e6 => Encoding::F32,
-            (Self::ByLink, Some(rate)) if rate >= 1.25e5 => Encoding::F16,
-            (Self::ByLink, Some(rate)) if rate >= 8e3 => Encoding::Int8,
-            (Self::ByLink, Some(_)) => Encoding::TopK(10),
-        }
-    }
-}
-
-/// Whether and when clients judge the model on data that they hold back.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Evaluation {
-    /// After each so many versions; 0 is never. Default 1.
-    pub every: u64,
-    /// How many clients are asked, at random. Default 10.
-    pub clients: usize,
-    /// The accuracy, 0 to 1, at which the run ends early.
-    pub target: Option<f64>,
-}
-
-impl Default for Evaluation {
-    fn default() -> Self {
-        Self {
-            every: 1,
-            clients: 10,
-            target: None,
-        }
-    }
-}
-
-/// What one client may do to the run.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Limits {
-    /// Samples that a client may declare. Default 100,000.
-    pub samples: u64,
-    /// The largest magnitude of a number in an update. Default 1,000.
-    pub magnitude: f32,
-    /// Refused updates after which a client is not asked any more. Default 3.
-    pub refusals: u32,
-    /// Failed rounds in a row after which the run fails. Default 3.
-    pub failed_rounds: u32,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            samples: 100_000,
-            magnitude: 1000.0,
-            refusals: 3,
-            failed_rounds: 3,
-        }
-    }
 }
 
 /// A description that no run can follow.
@@ -393,6 +180,9 @@ impl Run {
         }
         if let EncodingPolicy::Fixed(Encoding::TopK(share)) = self.encoding {
             within("encoding.fixed.top-k", share.into(), 1.0, 1000.0)?;
+        }
+        if let EncodingPolicy::ByLink(error) = self.encoding {
+            within("encoding.by-link", error, 0.0, 1.0)?;
         }
         self.strategy.check().map_err(RunError::number)?;
         self.selection.check().map_err(RunError::number)?;

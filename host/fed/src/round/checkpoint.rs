@@ -1,4 +1,4 @@
-use super::coordinator::Core;
+use super::core::Core;
 use super::gather::SavedGathering;
 use super::{Coordinator, StartError};
 use crate::select::Selection;

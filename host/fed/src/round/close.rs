@@ -1,4 +1,4 @@
-use super::coordinator::Phase;
+use super::core::Phase;
 use super::gather::{Finished, Gathering};
 use super::sketch::Sketch;
 use super::{Action, Coordinator, Failure, RoundFailure, RoundReport};

@@ -1,14 +1,13 @@
-use super::evaluate::Evaluating;
+use super::core::{Core, Phase, Tally};
 use super::gather::Gathering;
-use super::open::Assignment;
 use super::roster::{Member, Roster};
-use super::{Action, AssignmentId, Event, Failure, RoundReport, Ticket};
+use super::{Action, Event, Failure, RoundReport, Ticket};
 use crate::select::Selection;
 use crate::strategy::Strategy;
 use crate::{Arithmetic, Instant, Layout, Pace, Run, RunError};
 use fastrand::Rng;
 use karman_tensor::arithmetic::Grid;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -35,53 +34,6 @@ pub struct Coordinator {
     /// The version of the last checkpoint that was asked for.
     pub(crate) saved_version: u64,
     pub(crate) out: Vec<Action>,
-}
-
-/// The state that is written down as it is.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Core {
-    pub(crate) now: Instant,
-    /// Where the random generator stands.
-    pub(crate) random: u64,
-    pub(crate) version: u64,
-    #[serde(with = "crate::floats")]
-    pub(crate) model: Arc<[f32]>,
-    pub(crate) phase: Phase,
-    /// Counted from 1; failed ones count.
-    pub(crate) round: u64,
-    pub(crate) roster: Roster,
-    pub(crate) assignments: BTreeMap<AssignmentId, Assignment>,
-    pub(crate) next_assignment: u64,
-    pub(crate) tickets: u64,
-    pub(crate) failed_rounds: u32,
-    /// What happened in the round so far.
-    pub(crate) tally: Tally,
-    pub(crate) evaluating: Option<Evaluating>,
-    /// The best accuracy that clients have reported.
-    pub(crate) accuracy: Option<f64>,
-}
-
-/// What a run is doing.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) enum Phase {
-    /// It waits for clients.
-    Waiting,
-    /// Clients train since then: since their orders went out, or nothing while these wait for the disk.
-    Open(Option<Instant>),
-    /// The last version is made, and clients judge it.
-    Judging,
-    /// It will be over when the last checkpoint is durable.
-    Ending(Option<Failure>),
-    /// It is over.
-    Ended(Option<Failure>),
-}
-
-/// What happened in a round.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Tally {
-    pub(crate) lost: Vec<crate::ClientId>,
-    pub(crate) bytes_up: u64,
-    pub(crate) bytes_down: u64,
 }
 
 /// How far a run is, for people.
@@ -162,6 +114,7 @@ impl Coordinator {
             tally: Tally::default(),
             evaluating: None,
             accuracy: None,
+            encodings: Vec::new(),
         };
         Ok(Self::with(run, layout, strategy, selection, arithmetic, core))
     }
@@ -199,6 +152,7 @@ impl Coordinator {
         match event {
             Event::Here { client, profile } => self.here(client, profile),
             Event::Gone { client } => self.gone(client),
+            Event::Measured { encodings } => self.core.encodings = encodings,
             Event::Updated {
                 client,
                 assignment,

@@ -1,7 +1,7 @@
 use super::{Checkpoint, EvaluationReport, Judgement, Refusal};
 use crate::{ClientId, Profile};
 use bytes::Bytes;
-use karman_tensor::encode::Encoding;
+use karman_tensor::encode::{Encoding, Measured};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,11 @@ pub enum Event {
     Gone {
         /// Who.
         client: ClientId,
+    },
+    /// What encodings do on this machine was measured, at the start or since.
+    Measured {
+        /// Each of them.
+        encodings: Vec<Measured>,
     },
     /// A client has trained.
     Updated {
@@ -187,6 +192,8 @@ pub struct Train {
     pub seed: u64,
     /// How the update should travel.
     pub encoding: Encoding,
+    /// Whether zstd should pack it.
+    pub pack: bool,
 }
 
 /// What a client's training came to.

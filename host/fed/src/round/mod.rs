@@ -3,7 +3,8 @@
 //! | file | what |
 //! |---|---|
 //! | `event` | what happens, what is to be done, and what goes to clients and comes back |
-//! | `coordinator` | the machine: its state, its entrance, its timers |
+//! | `coordinator` | the machine: its entrance, its timers |
+//! | `core` | its state |
 //! | `open` | whom a round asks, and when orders go out |
 //! | `receive` | what comes back, or does not |
 //! | `screen` | why an update is refused |
@@ -17,6 +18,7 @@
 mod checkpoint;
 mod close;
 mod coordinator;
+mod core;
 mod evaluate;
 mod event;
 mod gather;

@@ -1,4 +1,4 @@
-use super::coordinator::{Phase, Tally};
+use super::core::{Phase, Tally};
 use super::{Action, AssignmentId, Coordinator, Order, Train, Work};
 use crate::select::{Candidate, Workload};
 use crate::{ClientId, Instant, Pace};
@@ -171,6 +171,8 @@ impl Coordinator {
         let fits =
             |per_step: f64| (0.8 * time.as_secs_f64() / per_step.max(1e-9)).clamp(1.0, f64::from(u32::MAX));
         let link = member.and_then(|member| member.profile.link);
+        let bytes = 4 * (self.layout.length() * self.strategy.rows()) as u64;
+        let (encoding, pack) = self.run.encoding.choose(bytes, link, &self.core.encodings);
         Train {
             epochs: training.epochs,
             batch: training.batch,
@@ -180,7 +182,8 @@ impl Coordinator {
             rows: self.strategy.rows(),
             control: extras.control.clone(),
             seed,
-            encoding: self.run.encoding.encoding(link.map(|link| link.bytes_per_second)),
+            encoding,
+            pack,
         }
     }
 }

@@ -1,4 +1,4 @@
-use super::coordinator::Phase;
+use super::core::Phase;
 use super::sketch::Sketch;
 use super::{Action, AssignmentId, Coordinator, Loss, Refusal, Update, screen};
 use crate::strategy::Facts;

@@ -123,6 +123,7 @@ impl FixedSum {
                 let factor = term.factor * scale;
                 let values = &term.values[from..from + parts.len()];
                 for (part, value) in parts.iter_mut().zip(values) {
+                    #[expect(clippy::manual_clamp, reason = "a clamp lets a NaN through")]
                     let exact = (f64::from(*value) * factor).max(-LARGEST_TERM).min(LARGEST_TERM);
                     *part += ((exact + MAGIC).to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64);
                 }

@@ -1,0 +1,416 @@
+use super::*;
+use crate::select::SelectionChoice;
+use crate::strategy::StrategyChoice;
+use karman_tensor::encode::{Link, Measured};
+
+#[test]
+fn each_bad_update_is_named_and_the_round_goes_on() {
+    let bad = |update: &dyn Fn(Update) -> Update, expected: &str| {
+        let run = run("rounds = 1\n[pace]\nmode = 'synchronous'\nclients = 4\n[evaluation]\nevery = 0\n");
+        let mut world = World::new(coordinator(Run { start_with: 4, ..run }), 4, 1);
+        while world.orders.is_empty() {
+            world.step();
+        }
+        let place = world.orders.iter().position(|(client, _)| client.0 == 2).unwrap();
+        let (client, order) = world.orders.remove(place);
+        let update = Box::new(update(train(client, &order)));
+        world.feed(Event::Updated {
+            client,
+            assignment: order.assignment,
+            update,
+        });
+        let world = world.finish();
+        let refusals = world.refusals();
+        assert_eq!(refusals.len(), 1, "{refusals:?}");
+        assert!(
+            refusals[0].to_string().contains(expected),
+            "{} does not say {expected}",
+            refusals[0]
+        );
+        let closed = world.seen.iter().find_map(|action| match action {
+            Action::Closed(report) => Some(report),
+            _ => None,
+        });
+        let closed = closed.expect("the round goes on without it");
+        assert_eq!(closed.clients, [ClientId(0), ClientId(1), ClientId(3)]);
+        assert_eq!(closed.lost, 1);
+    };
+    let nan = Encoded::encode([2, 3].into(), &[1.0; 6], Encoding::F32)
+        .unwrap()
+        .to_bytes();
+    let mut nan = nan.to_vec();
+    nan[12..16].copy_from_slice(&f32::NAN.to_le_bytes());
+    let nan = Bytes::from(nan);
+    let with_first = |frame: Bytes| {
+        move |update: Update| {
+            let mut frames = update.frames;
+            frames[0] = frame.clone();
+            Update { frames, ..update }
+        }
+    };
+    bad(&with_first(nan), "not finite");
+    let other = Encoded::encode([3, 2].into(), &[1.0; 6], Encoding::F32)
+        .unwrap()
+        .to_bytes();
+    bad(&with_first(other), "has the shape [3, 2] instead of [2, 3]");
+    let large = Encoded::encode([2, 3].into(), &[2000.0; 6], Encoding::F32)
+        .unwrap()
+        .to_bytes();
+    bad(&with_first(large), "the limit `magnitude` is 1000");
+    bad(&with_first(Bytes::from_static(&[9, 9, 9, 9])), "array 0");
+    bad(
+        &|update| Update {
+            samples: u64::MAX,
+            ..update
+        },
+        "the limit `samples` of 100000",
+    );
+    bad(&|update| Update { samples: 0, ..update }, "0 samples");
+    bad(&|update| Update { steps: 0, ..update }, "not taken a step");
+    bad(
+        &|update| Update {
+            loss: f32::INFINITY,
+            ..update
+        },
+        "its `loss` is inf",
+    );
+    bad(
+        &|update| Update {
+            frames: update.frames[..1].to_vec(),
+            ..update
+        },
+        "1 arrays instead of 2",
+    );
+}
+
+#[test]
+fn answers_that_nobody_waits_for_change_nothing() {
+    let run = run(
+        "rounds = 2\nstart-with = 3\n[pace]\nmode = 'synchronous'\nclients = 3\n[evaluation]\nevery = 0\n",
+    );
+    let mut world = World::new(coordinator(run), 3, 1);
+    while world.orders.is_empty() {
+        world.step();
+    }
+    let (client, order) = world.orders[0].clone();
+    let answer_of = |client| Event::Updated {
+        client,
+        assignment: order.assignment,
+        update: Box::new(train(client, &order)),
+    };
+    let other = ClientId((client.0 + 1) % 3);
+    world.feed(answer_of(other));
+    world.feed(answer_of(client));
+    world.feed(answer_of(client));
+    world.orders.remove(0);
+    while world.coordinator.status().version == 0 || !world.events.is_empty() {
+        world.step();
+    }
+    // A round later it is late, though it was answered before the last order.
+    let late = world.orders.iter().position(|(it, _)| *it == client).unwrap();
+    let (_, second) = world.orders.remove(late);
+    world.feed(answer(client, &second));
+    world.feed(answer_of(client));
+    world.feed(Event::Updated {
+        client,
+        assignment: AssignmentId(99),
+        update: Box::default(),
+    });
+    let expected = [
+        Refusal::NotAsked,
+        Refusal::Duplicate,
+        Refusal::Late,
+        Refusal::NotAsked,
+    ];
+    assert_eq!(world.refusals(), expected);
+    assert_eq!(world.finish().coordinator.status().version, 2);
+}
+
+#[test]
+fn who_sends_too_much_nonsense_is_not_asked_again() {
+    let run = run("rounds = 9\n[pace]\nmode = 'synchronous'\nclients = 4\n[evaluation]\nevery = 0\n");
+    let mut world = World::new(coordinator(run), 4, 1);
+    let mut asked = 0;
+    loop {
+        if let Some(place) = world.orders.iter().position(|(client, _)| client.0 == 3) {
+            asked += 1;
+            let (client, order) = world.orders.remove(place);
+            let update = Box::new(Update {
+                samples: 0,
+                ..train(client, &order)
+            });
+            world.feed(Event::Updated {
+                client,
+                assignment: order.assignment,
+                update,
+            });
+        } else if !world.step() {
+            break;
+        }
+    }
+    assert_eq!(asked, 3);
+    assert!(world.seen.contains(&Action::Excluded { client: ClientId(3) }));
+    assert_eq!(world.coordinator.status().version, 9);
+}
+
+#[test]
+fn a_round_without_enough_updates_fails_with_the_reason_and_is_tried_again() {
+    let run = run("rounds = 1\n[pace]\nmode = 'synchronous'\nclients = 3\nminimum = 3\ntimeout = '1 min'\n");
+    let before = coordinator(run.clone()).model().clone();
+    let mut world = World::new(coordinator(run), 3, 1);
+    for _ in 0..3 {
+        while world.orders.is_empty() {
+            world.step();
+        }
+        // Nobody answers.
+        world.orders.clear();
+        world.now = world.coordinator.next_timeout().unwrap();
+        world.feed(Event::Tick);
+    }
+    let world = world.finish();
+    let status = world.coordinator.status();
+    let failure = RoundFailure::TooFew {
+        updates: 0,
+        minimum: 3,
+    };
+    assert_eq!(
+        status.failure,
+        Some(Failure::Rounds {
+            rounds: 3,
+            last: failure
+        })
+    );
+    assert!(status.ended);
+    assert_eq!(world.coordinator.model(), &before);
+}
+
+/// A strategy as a careless plugin would have it.
+#[derive(Debug)]
+struct Wild;
+
+impl crate::strategy::Strategy for Wild {
+    fn name(&self) -> &str {
+        "wild"
+    }
+
+    fn factor(&self, _: &crate::strategy::Facts) -> f64 {
+        f64::NAN
+    }
+
+    fn step(
+        &mut self,
+        model: &mut [f32],
+        _: &crate::strategy::Aggregate<'_>,
+    ) -> Result<(), crate::strategy::StrategyError> {
+        model[3] = f32::INFINITY;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_step_that_would_not_be_finite_does_not_happen() {
+    let run = run("rounds = 1\n[pace]\nmode = 'synchronous'\nclients = 2\n");
+    let model = vec![0.5; LENGTH];
+    let selection = run.selection.build();
+    let wild = Coordinator::new(
+        run,
+        layout(),
+        model.clone(),
+        Box::new(Wild),
+        selection,
+        Arc::new(Processor),
+    )
+    .unwrap();
+    let world = World::new(wild, 2, 1).finish();
+    let diverged = RoundFailure::Diverged {
+        index: 3,
+        value: f32::INFINITY,
+    };
+    let failure = Failure::Rounds {
+        rounds: 3,
+        last: diverged,
+    };
+    assert_eq!(world.coordinator.status().failure, Some(failure));
+    assert_eq!(world.coordinator.model()[..], model);
+}
+
+#[test]
+fn half_of_a_round_is_enough_and_who_is_late_counts_later() {
+    let run = described("name = 'fed-avg'", "random", SEMI);
+    let mut world = World::new(coordinator(Run { start_with: 9, ..run }), 9, 3);
+    let mut reports = Vec::new();
+    while world.step() {
+        for action in world.seen.drain(..) {
+            if let Action::Closed(report) = action {
+                reports.push(report);
+            }
+        }
+    }
+    assert_eq!(reports.len(), 5);
+    assert!(reports.iter().all(|report| report.clients.len() == 5));
+    assert_eq!(reports[0].staleness, 0.0);
+    assert!(reports.iter().any(|report| report.staleness > 0.0));
+}
+
+#[test]
+fn a_stale_update_counts_by_the_root_of_its_age() {
+    let text = "rounds = 2\nweights = 'uniform'\n[pace]\nmode = 'buffered'\nat-once = 2\nbuffer = 1\n[evaluation]\nevery = 0\n";
+    let mut coordinator = coordinator(run(text));
+    let mut orders = Vec::new();
+    let mut feed = |coordinator: &mut Coordinator, event| {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            for action in coordinator.handle(Instant(1), event) {
+                match action {
+                    Action::Save { ticket, .. } => events.push_back(Event::Saved { ticket }),
+                    Action::Send { client, order } => orders.push((client, order.assignment)),
+                    _ => {}
+                }
+            }
+        }
+        orders.clone()
+    };
+    feed(&mut coordinator, here(0));
+    let orders = feed(&mut coordinator, here(1));
+    let update = |amount: f32| {
+        Box::new(Update {
+            frames: frames(&[amount; LENGTH]),
+            samples: 1,
+            steps: 1,
+            loss: 0.0,
+        })
+    };
+    for (client, assignment) in &orders[..2] {
+        let event = Event::Updated {
+            client: *client,
+            assignment: *assignment,
+            update: update(1.0),
+        };
+        feed(&mut coordinator, event);
+    }
+    let expected = 1.0 + 1.0 / 2f32.sqrt();
+    assert!(
+        (coordinator.model()[0] - expected).abs() < 1e-6,
+        "{}",
+        coordinator.model()[0]
+    );
+}
+
+#[test]
+fn no_more_than_eight_updates_are_in_memory() {
+    let run = run("rounds = 1\nstart-with = 40\n[pace]\nmode = 'synchronous'\nclients = 40\n");
+    let mut world = World::new(coordinator(run), 40, 1);
+    let mut most = 0;
+    while world.step() {
+        most = most.max(world.coordinator.gathering.held());
+    }
+    assert!(most < gather::BATCH, "{most}");
+}
+
+#[test]
+fn nobody_hears_of_a_version_before_it_is_durable() {
+    let run = run("rounds = 3\n[pace]\nmode = 'synchronous'\nclients = 2\n");
+    let mut coordinator = coordinator(run);
+    coordinator.handle(Instant(0), here(0));
+    let actions = coordinator.handle(Instant(0), here(1));
+    assert!(matches!(actions[..], [Action::Save { .. }]), "{actions:?}");
+    assert!(coordinator.handle(Instant(1), Event::Tick).is_empty());
+    assert!(
+        coordinator
+            .handle(Instant(1), Event::Saved { ticket: Ticket(77) })
+            .is_empty()
+    );
+    let reason = "no space left".to_owned();
+    let actions = coordinator.handle(
+        Instant(2),
+        Event::Unsaved {
+            ticket: Ticket(1),
+            reason: reason.clone(),
+        },
+    );
+    let failure = Some(Failure::Unsaved(reason));
+    assert!(
+        actions.contains(&Action::Finished { version: 0, failure }),
+        "{actions:?}"
+    );
+}
+
+#[test]
+fn clients_judge_the_model_and_a_target_ends_the_run() {
+    let text =
+        "rounds = 9\n[pace]\nmode = 'synchronous'\nclients = 3\n[evaluation]\nclients = 2\ntarget = 0.5\n";
+    let world = World::new(coordinator(run(text)), 3, 1).finish();
+    let status = world.coordinator.status();
+    assert_eq!(
+        (status.version, status.accuracy, status.ended),
+        (1, Some(0.5), true)
+    );
+    assert_eq!(status.failure, None);
+}
+
+#[test]
+fn choices_are_built_as_described() {
+    for strategy in STRATEGIES {
+        let run = described(strategy, "random", SYNCHRONOUS);
+        let name = strategy.split('\'').nth(1).unwrap();
+        assert_eq!(run.strategy.build().unwrap().name(), name);
+    }
+    for selection in SELECTIONS {
+        let run = described("name = 'fed-avg'", selection, SYNCHRONOUS);
+        assert_eq!(run.selection.build().name(), selection);
+    }
+    assert_eq!(SelectionChoice::default().build().name(), "random");
+    assert!(StrategyChoice::Plugin { task: "mine".into() }.build().is_none());
+}
+
+#[test]
+fn updates_travel_as_the_link_asks_for() {
+    let text = "rounds = 1\n[pace]\nmode = 'synchronous'\nclients = 3\n[encoding]\nby-link = 0.01\n";
+    let mut coordinator = coordinator(run(&format!("start-with = 3\n{text}")));
+    let int8 = Measured {
+        encoding: Encoding::Int8,
+        packed: true,
+        ratio: 4.0,
+        encodes: 1e6,
+        decodes: 1e6,
+        error: 0.004,
+    };
+    coordinator.handle(
+        Instant(0),
+        Event::Measured {
+            encodings: vec![int8],
+        },
+    );
+    for (client, rate) in [(0, Some(1e3)), (1, Some(1e9)), (2, None)] {
+        let link = rate.map(|bytes_per_second| Link { bytes_per_second });
+        let profile = Profile {
+            samples: 1,
+            link,
+            ..Profile::default()
+        };
+        coordinator.handle(
+            Instant(0),
+            Event::Here {
+                client: ClientId(client),
+                profile,
+            },
+        );
+    }
+    let actions = coordinator.handle(Instant(1), Event::Saved { ticket: Ticket(1) });
+    let packing = |action: &Action| match action {
+        Action::Send { order, .. } => match &order.work {
+            Work::Train(train) => Some((train.encoding, train.pack)),
+            Work::Evaluate => None,
+        },
+        _ => None,
+    };
+    let packings: Vec<(Encoding, bool)> = actions.iter().filter_map(packing).collect();
+    assert_eq!(
+        packings,
+        [
+            (Encoding::Int8, true),
+            (Encoding::F32, false),
+            (Encoding::F32, false)
+        ]
+    );
+}
