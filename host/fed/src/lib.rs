@@ -72,3 +72,5 @@ pub use round::{
     Refusal, ResumeError, RoundFailure, RoundReport, StartError, Status, Ticket, Train, Update, Work,
 };
 pub use state::StateError;
+pub mod privacy;
+pub mod secure;

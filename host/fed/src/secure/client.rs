@@ -1,0 +1,470 @@
+use super::keys::{self, Channel, Statement};
+use super::message::{Keys, Revealed, Shares, Step, ToClient, ToServer, UnmaskRequest};
+use super::roster::{Members, Position};
+use super::session::Session;
+use super::shamir::{self, Secret};
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
+use curve25519_dalek::Scalar;
+use ed25519_compact::KeyPair;
+use karman_types::NodeId;
+use serde_bytes::ByteArray;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use x25519_dalek::{PublicKey, StaticSecret};
+use zeroize::Zeroizing;
+
+/// One client's side of a secure sum.
+///
+/// It trusts the roster and nothing that the coordinator says. What it refuses ends nothing: the coordinator may still say the
+/// right thing; and since it answers each step once, it never reveals both secrets of anybody. It is not written down: a client that
+/// restarts has dropped out of the round.
+pub struct Client {
+    session: Arc<Session>,
+    me: Position,
+    identity: KeyPair,
+    random: ChaCha20Rng,
+    channel: StaticSecret,
+    mask: StaticSecret,
+    /// What `mask` is derived from, and what neighbours get shares of.
+    mask_secret: Zeroizing<Scalar>,
+    own_mask: Zeroizing<Scalar>,
+    step: Step,
+    /// Whether the vector is on its way.
+    masked: bool,
+    members: Members,
+    /// The neighbours and this client.
+    holders: Vec<Position>,
+    neighbours: BTreeMap<Position, Keys>,
+    sharers: Members,
+    /// What others have entrusted to this client, both shares of each.
+    held: BTreeMap<Position, Zeroizing<[[u8; 32]; 2]>>,
+    survivors: Members,
+}
+
+/// Why a client does not do what it is told.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The node is not invited.
+    #[error("{0} is not on the roster")]
+    NotInvited(NodeId),
+    /// The key pair is not the one on the roster.
+    #[error("the key of {0} is another one on the roster")]
+    NotMyKey(NodeId),
+    /// A message of another step, or a second one of the same.
+    #[error("the coordinator speaks of {said}, this client is at {at}")]
+    OutOfTurn {
+        /// What the message is of.
+        said: Step,
+        /// Where the client is.
+        at: Step,
+    },
+    /// A set of members that does not fit the roster, or holds somebody who was not there before.
+    #[error("the members named with {0} are not those of the step before")]
+    Members(Step),
+    /// The client is not among those who take part, although it did what was asked.
+    #[error("the coordinator has left this client out of {0}")]
+    LeftOut(Step),
+    /// Too few take part for the sum to be secret, or for it to be unmasked.
+    #[error("only {have} take part in {step}, {need} are needed")]
+    TooFew {
+        /// At which step.
+        step: Step,
+        /// How many there are.
+        have: usize,
+        /// How many there have to be.
+        need: usize,
+    },
+    /// A list that is not as long as there are neighbours.
+    #[error("{have} {what} came for {need} neighbours")]
+    Count {
+        /// Of what.
+        what: Step,
+        /// How many there are.
+        have: usize,
+        /// How many there have to be.
+        need: usize,
+    },
+    /// A signature that is none.
+    #[error("the {what} of {node} are not signed by it")]
+    Signature {
+        /// What should be signed.
+        what: Step,
+        /// By whom.
+        node: NodeId,
+    },
+    /// A key that would give a mask everybody knows.
+    #[error("a key of {0} is of low order")]
+    WeakKey(NodeId),
+    /// The vector has another length.
+    #[error("the vector has {have} elements instead of {need}")]
+    Length {
+        /// Its length.
+        have: usize,
+        /// What was agreed on.
+        need: usize,
+    },
+    /// An element does not fit.
+    #[error("element {0} is outside the ring")]
+    OutsideRing(usize),
+    /// Somebody is said to have both survived and dropped out: with the shares for both, its vector would be laid open.
+    #[error("{0} cannot have survived and dropped out")]
+    Overlap(NodeId),
+    /// The lists leave somebody out, or name others.
+    #[error("those who survived and those who dropped out are not all who shared secrets")]
+    NotAll,
+    /// The survivors are not those whose list this client signed.
+    #[error("the survivors are not those that were signed")]
+    OtherSurvivors,
+    /// It has revealed what it reveals in a round.
+    #[error("the shares of this round are revealed already")]
+    Revealed,
+}
+
+impl Client {
+    /// Joins a round. The second part of the result is the first message.
+    ///
+    /// `entropy` has to be fresh from the operating system: whoever knows it knows the vector. The same entropy gives the same
+    /// messages, for tests and the simulator.
+    ///
+    /// # Errors
+    ///
+    /// The node is not on the roster, or under another key.
+    pub fn join(
+        session: Arc<Session>,
+        node: NodeId,
+        identity: KeyPair,
+        entropy: [u8; 32],
+    ) -> Result<(Self, ToServer), Refusal> {
+        let me = session.roster().position(node).ok_or(Refusal::NotInvited(node))?;
+        if session.roster().key(me) != identity.pk {
+            return Err(Refusal::NotMyKey(node));
+        }
+        let mut random = ChaCha20Rng::from_seed(entropy);
+        let channel = StaticSecret::random_from_rng(&mut random);
+        let mask_secret = Zeroizing::new(keys::fresh_scalar(&mut random));
+        let own_mask = Zeroizing::new(keys::fresh_scalar(&mut random));
+        let mask = keys::mask_secret(&session, &mask_secret, me);
+        let public = [&channel, &mask].map(|secret| PublicKey::from(secret).to_bytes());
+        let statement = Statement::Keys {
+            channel: &public[0],
+            mask: &public[1],
+        };
+        let keys = Keys {
+            channel: public[0].into(),
+            mask: public[1].into(),
+            signature: statement.sign(&session, &identity).into(),
+        };
+        let nobody = Members::none(session.members());
+        let client = Self {
+            session,
+            me,
+            identity,
+            random,
+            channel,
+            mask,
+            mask_secret,
+            own_mask,
+            step: Step::Keys,
+            masked: false,
+            members: nobody.clone(),
+            holders: Vec::new(),
+            neighbours: BTreeMap::new(),
+            sharers: nobody.clone(),
+            held: BTreeMap::new(),
+            survivors: nobody,
+        };
+        Ok((client, ToServer::Keys(keys)))
+    }
+
+    /// Where it is.
+    pub const fn step(&self) -> Step {
+        self.step
+    }
+
+    /// What the coordinator says, and the answer. After the neighbours' shares there is none: [`Client::mask`] gives the next
+    /// message, as soon as there is a vector.
+    ///
+    /// # Errors
+    ///
+    /// A [`Refusal`]; the client is where it was before.
+    pub fn handle(&mut self, message: ToClient) -> Result<Option<ToServer>, Refusal> {
+        if self.step == Step::Done {
+            return Err(Refusal::Revealed);
+        }
+        // With the shares here it is the vector's turn, and the coordinator's only after that.
+        let vector_is_due = self.step == Step::Mask && !self.masked;
+        if message.step() != self.step || vector_is_due {
+            return Err(Refusal::OutOfTurn {
+                said: message.step(),
+                at: self.step,
+            });
+        }
+        match message {
+            ToClient::Keys { members, keys } => self.share(members, &keys).map(Some),
+            ToClient::Shares { sharers, sealed } => self.hold(sharers, &sealed).map(|()| None),
+            ToClient::Survivors(survivors) => self.sign(survivors).map(Some),
+            ToClient::Unmask(request) => self.reveal(&request).map(Some),
+        }
+    }
+
+    fn share(&mut self, members: Members, keys: &[Keys]) -> Result<ToServer, Refusal> {
+        let session = self.session.clone();
+        self.check(Step::Keys, &members, None)?;
+        let holders = session.holders(&members, self.me);
+        let neighbours: Vec<_> = holders
+            .iter()
+            .copied()
+            .filter(|holder| *holder != self.me)
+            .collect();
+        self.check_count(Step::Keys, keys.len(), neighbours.len())?;
+        let mut known = BTreeMap::new();
+        for (neighbour, keys) in neighbours.into_iter().zip(keys) {
+            let statement = Statement::Keys {
+                channel: &keys.channel,
+                mask: &keys.mask,
+            };
+            if !statement.verify(&session, &session.roster().key(neighbour), *keys.signature) {
+                return Err(Refusal::Signature {
+                    what: Step::Keys,
+                    node: session.node(neighbour),
+                });
+            }
+            known.insert(neighbour, *keys);
+        }
+        let threshold = session.threshold(members.len());
+        let too_few = Refusal::TooFew {
+            step: Step::Keys,
+            have: holders.len(),
+            need: threshold,
+        };
+        let split = |secret: &Scalar, random: &mut ChaCha20Rng| {
+            shamir::split(secret, threshold, &holders, random).ok_or_else(|| too_few.clone())
+        };
+        let pair_masks = Zeroizing::new(split(&self.mask_secret, &mut self.random)?);
+        let own_mask = Zeroizing::new(split(&self.own_mask, &mut self.random)?);
+
+        let mut sealed = Vec::with_capacity(known.len());
+        let mut commitments = Vec::with_capacity(holders.len());
+        for (place, holder) in holders.iter().enumerate() {
+            let shares = [pair_masks[place], own_mask[place]];
+            let commit = |which, share| shamir::commitment(&session, self.me, *holder, which, share);
+            let both = [
+                commit(Secret::PairMasks, &shares[0]),
+                commit(Secret::OwnMask, &shares[1]),
+            ];
+            let mut commitment = [0; 32];
+            commitment.copy_from_slice(both.as_flattened());
+            commitments.push(commitment.into());
+            match known.get(holder) {
+                Some(keys) => {
+                    let channel = Channel::new(&session, &self.channel, *keys.channel);
+                    let weak = || Refusal::WeakKey(session.node(*holder));
+                    sealed.push(channel.seal(self.me, *holder, shares).ok_or_else(weak)?.into());
+                }
+                None => {
+                    self.held.insert(self.me, Zeroizing::new(shares));
+                }
+            }
+        }
+        (self.members, self.holders, self.neighbours) = (members, holders, known);
+        self.step = Step::Shares;
+        let own_mask = keys::own_mask_identity(&session, &self.own_mask, self.me).into();
+        Ok(ToServer::Shares(Shares {
+            sealed,
+            commitments,
+            own_mask,
+        }))
+    }
+
+    fn hold(&mut self, sharers: Members, sealed: &[ByteArray<{ keys::SEALED }>]) -> Result<(), Refusal> {
+        self.check(Step::Shares, &sharers, Some(&self.members))?;
+        self.check_holders(Step::Shares, &sharers)?;
+        let from: Vec<_> = self
+            .neighbours
+            .keys()
+            .copied()
+            .filter(|one| sharers.contains(*one))
+            .collect();
+        self.check_count(Step::Shares, sealed.len(), from.len())?;
+        for (neighbour, sealed) in from.into_iter().zip(sealed) {
+            let channel = Channel::new(&self.session, &self.channel, *self.neighbours[&neighbour].channel);
+            // A neighbour that sends garbage harms itself: this holder will have nothing to reveal of it.
+            if let Some(shares) = channel.open(neighbour, self.me, sealed) {
+                self.held.insert(neighbour, Zeroizing::new(shares));
+            }
+        }
+        self.sharers = sharers;
+        self.step = Step::Mask;
+        Ok(())
+    }
+
+    /// Masks the vector, once the neighbours' shares are here ([`Step::Mask`]).
+    ///
+    /// # Errors
+    ///
+    /// It is not the vector's turn, the vector has another length than was agreed on, or an element is outside the ring.
+    pub fn mask(&mut self, vector: &[u64]) -> Result<ToServer, Refusal> {
+        let session = self.session.clone();
+        let (ring, length) = (session.settings().ring, session.settings().length);
+        if self.step != Step::Mask || self.masked {
+            return Err(Refusal::OutOfTurn {
+                said: Step::Mask,
+                at: self.step,
+            });
+        }
+        if vector.len() != length {
+            return Err(Refusal::Length {
+                have: vector.len(),
+                need: length,
+            });
+        }
+        if let Some(element) = vector.iter().position(|element| ring.wrap(*element) != *element) {
+            return Err(Refusal::OutsideRing(element));
+        }
+        let mut masked = vector.to_vec();
+        ring.add_mask(&mut masked, &keys::own_mask(&session, &self.own_mask, self.me));
+        for (neighbour, keys) in &self.neighbours {
+            if !self.sharers.contains(*neighbour) {
+                continue;
+            }
+            let key = keys::pair_mask(&session, &self.mask, &keys.mask, [self.me, *neighbour])
+                .ok_or_else(|| Refusal::WeakKey(session.node(*neighbour)))?;
+            match *neighbour < self.me {
+                true => ring.add_mask(&mut masked, &key),
+                false => ring.subtract_mask(&mut masked, &key),
+            }
+        }
+        self.masked = true;
+        Ok(ToServer::Masked(ring.pack(&masked)))
+    }
+
+    fn sign(&mut self, survivors: Members) -> Result<ToServer, Refusal> {
+        self.check(Step::Mask, &survivors, Some(&self.sharers))?;
+        self.check_holders(Step::Mask, &survivors)?;
+        let signature = Statement::Survivors(&survivors).sign(&self.session, &self.identity);
+        self.survivors = survivors;
+        self.step = Step::Consistency;
+        Ok(ToServer::Consistent(signature.into()))
+    }
+
+    fn reveal(&mut self, request: &UnmaskRequest) -> Result<ToServer, Refusal> {
+        let UnmaskRequest {
+            survivors,
+            dropped,
+            signatures,
+        } = request;
+        if !survivors.fits(self.session.members()) || !dropped.fits(self.session.members()) {
+            return Err(Refusal::Members(Step::Unmask));
+        }
+        if let Some(both) = survivors.overlap(dropped) {
+            return Err(Refusal::Overlap(self.session.node(both)));
+        }
+        if *survivors != self.survivors {
+            return Err(Refusal::OtherSurvivors);
+        }
+        if *dropped != self.sharers.without(survivors) {
+            return Err(Refusal::NotAll);
+        }
+        self.check_signatures(survivors, signatures)?;
+        let shares = self
+            .holders
+            .iter()
+            .filter(|owner| self.sharers.contains(**owner))
+            .map(|owner| {
+                let which = if survivors.contains(*owner) {
+                    Secret::OwnMask
+                } else {
+                    Secret::PairMasks
+                };
+                self.held.get(owner).map(|shares| shares[which as usize].into())
+            })
+            .collect();
+        self.step = Step::Done;
+        self.held.clear();
+        Ok(ToServer::Unmask(Revealed(shares)))
+    }
+
+    /// More than two thirds of this client's holders have to have signed the same list. No two lists can have that.
+    fn check_signatures(
+        &self,
+        survivors: &Members,
+        signatures: &[(Position, ByteArray<64>)],
+    ) -> Result<(), Refusal> {
+        let mut signers = Members::none(self.session.members());
+        signers.insert(self.me);
+        for (position, signature) in signatures {
+            if !self.holders.contains(position) || !survivors.contains(*position) {
+                return Err(Refusal::Members(Step::Consistency));
+            }
+            let key = self.session.roster().key(*position);
+            if *position != self.me
+                && !Statement::Survivors(survivors).verify(&self.session, &key, **signature)
+            {
+                let node = self.session.node(*position);
+                return Err(Refusal::Signature {
+                    what: Step::Consistency,
+                    node,
+                });
+            }
+            signers.insert(*position);
+        }
+        let (have, need) = (signers.len(), self.session.threshold(self.members.len()));
+        match have >= need {
+            true => Ok(()),
+            false => Err(Refusal::TooFew {
+                step: Step::Consistency,
+                have,
+                need,
+            }),
+        }
+    }
+
+    /// A set of members fits the roster, is among those `of` the step before, has this client in it and is not too small.
+    fn check(&self, step: Step, members: &Members, of: Option<&Members>) -> Result<(), Refusal> {
+        let among = of.is_none_or(|before| members.without(before).is_empty());
+        if !members.fits(self.session.members()) || !among {
+            return Err(Refusal::Members(step));
+        }
+        if !members.contains(self.me) {
+            return Err(Refusal::LeftOut(step));
+        }
+        let (have, need) = (members.len(), self.session.settings().least);
+        match have >= need {
+            true => Ok(()),
+            false => Err(Refusal::TooFew { step, have, need }),
+        }
+    }
+
+    /// Enough of this client's holders are left to put its secrets together.
+    fn check_holders(&self, step: Step, left: &Members) -> Result<(), Refusal> {
+        let have = self
+            .holders
+            .iter()
+            .filter(|holder| left.contains(**holder))
+            .count();
+        let need = self.session.threshold(self.members.len());
+        match have >= need {
+            true => Ok(()),
+            false => Err(Refusal::TooFew { step, have, need }),
+        }
+    }
+
+    const fn check_count(&self, what: Step, have: usize, need: usize) -> Result<(), Refusal> {
+        match have == need {
+            true => Ok(()),
+            false => Err(Refusal::Count { what, have, need }),
+        }
+    }
+}
+
+impl std::fmt::Debug for Client {
+    /// Without its secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("me", &self.me)
+            .field("step", &self.step)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,142 @@
+//! What goes between a client and the coordinator. Lists have no names in them: both sides know who the neighbours of a client
+//! are, and keep to the order of the roster.
+
+use super::keys::SEALED;
+use super::roster::{Members, Position};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteArray;
+
+/// From a client.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToServer {
+    /// Its keys for this round.
+    Keys(Keys),
+    /// Shares of its secrets.
+    Shares(Shares),
+    /// Its masked vector.
+    #[serde(with = "serde_bytes")]
+    Masked(Vec<u8>),
+    /// It has seen the list of those whose vectors arrived, and signs it.
+    Consistent(ByteArray<64>),
+    /// Shares of others' secrets.
+    Unmask(Revealed),
+}
+
+/// From the coordinator.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToClient {
+    /// Who takes part, and the neighbours' keys.
+    Keys {
+        /// All who sent keys.
+        members: Members,
+        /// Those of the neighbours.
+        keys: Vec<Keys>,
+    },
+    /// The shares that neighbours have for this client.
+    Shares {
+        /// All who sent shares.
+        sharers: Members,
+        /// Sealed, from each neighbour among them.
+        sealed: Vec<ByteArray<SEALED>>,
+    },
+    /// All whose vectors arrived.
+    Survivors(Members),
+    /// It is time to unmask.
+    Unmask(UnmaskRequest),
+}
+
+/// A client's keys for one round.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Keys {
+    /// X25519: what neighbours seal shares with.
+    pub channel: ByteArray<32>,
+    /// X25519: what masks are agreed on with.
+    pub mask: ByteArray<32>,
+    /// Ed25519, by the key on the roster.
+    pub signature: ByteArray<64>,
+}
+
+/// A client's secrets, split.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Shares {
+    /// One of each secret for each neighbour, sealed for it.
+    pub sealed: Vec<ByteArray<SEALED>>,
+    /// What the shares of each holder (the neighbours and itself) hash to: half a digest of each.
+    pub commitments: Vec<ByteArray<32>>,
+    /// What its own mask's secret is known by.
+    pub own_mask: ByteArray<32>,
+}
+
+/// The coordinator asks for one share of each neighbour's: of its own mask if it survived, of its pair masks if it dropped out.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct UnmaskRequest {
+    /// Whose vectors are in the sum.
+    pub survivors: Members,
+    /// Who shared secrets and then dropped out.
+    pub dropped: Members,
+    /// Who signed the survivors. Of each client's holders, more than two thirds have to.
+    pub signatures: Vec<(Position, ByteArray<64>)>,
+}
+
+/// One share for each client whose holder it is and that shared secrets, itself included; nothing where the owner sent garbage.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Revealed(pub Vec<Option<ByteArray<32>>>);
+
+impl ToServer {
+    /// The step that it belongs to.
+    pub(crate) const fn step(&self) -> Step {
+        match self {
+            Self::Keys(_) => Step::Keys,
+            Self::Shares(_) => Step::Shares,
+            Self::Masked(_) => Step::Mask,
+            Self::Consistent(_) => Step::Consistency,
+            Self::Unmask(_) => Step::Unmask,
+        }
+    }
+}
+
+impl ToClient {
+    /// The step that it ends.
+    pub(crate) const fn step(&self) -> Step {
+        match self {
+            Self::Keys { .. } => Step::Keys,
+            Self::Shares { .. } => Step::Shares,
+            Self::Survivors(_) => Step::Mask,
+            Self::Unmask(_) => Step::Consistency,
+        }
+    }
+}
+
+/// The steps of a round.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// Clients send keys.
+    Keys,
+    /// They send shares of their secrets.
+    Shares,
+    /// They send masked vectors.
+    Mask,
+    /// They sign who survived.
+    Consistency,
+    /// They reveal shares.
+    Unmask,
+    /// Nothing more is sent.
+    Done,
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Keys => "keys",
+            Self::Shares => "shares",
+            Self::Mask => "masked vectors",
+            Self::Consistency => "signatures",
+            Self::Unmask => "unmasking",
+            Self::Done => "the end",
+        })
+    }
+}
