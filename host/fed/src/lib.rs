@@ -74,3 +74,4 @@ pub use round::{
 pub use state::StateError;
 pub mod privacy;
 pub mod secure;
+pub mod swarm;
