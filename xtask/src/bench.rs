@@ -3,10 +3,15 @@ use crate::{guests, setup};
 use anyhow::Result;
 
 /// The studies of decisions: they need neither the tool nor guests.
-const EVIDENCE: &[&str] = &["planning", "partition-replay", "partition-tuning"];
-const EVIDENCE: &[&str] = &["inside-layer"];
-const EVIDENCE: &[&str] = &["pixie"];
-const EVIDENCE: &[&str] = &["edgeserving", "sim-speed"];
+const EVIDENCE: &[&str] = &[
+    "edgeserving",
+    "inside-layer",
+    "partition-replay",
+    "partition-tuning",
+    "pixie",
+    "planning",
+    "sim-speed",
+];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {

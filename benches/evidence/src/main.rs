@@ -3,12 +3,12 @@
 //! Each study registers its cells, seeds and perturbations before it runs; a missing or repeated cell fails the study.
 #![forbid(unsafe_code)]
 
-mod partition;
-mod planning;
-mod inside_layer;
-mod pixie;
 mod edgeserving;
 mod events_per_second;
+mod inside_layer;
+mod partition;
+mod pixie;
+mod planning;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -28,9 +28,13 @@ struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Study {
+    /// How long it takes to find a cut.
     Planning,
+    /// Cuts that follow their links, on recorded layers and written-down traces.
     PartitionReplay,
+    /// What the numbers of the re-planner were chosen by; on other seeds.
     PartitionTuning,
+    /// One layer among boards without memory.
     InsideLayer,
     /// Which model serves, within limits on cost, latency and accuracy.
     Pixie,
@@ -44,13 +48,9 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     match args.study {
         Study::Planning => planning::run(args.quick),
-        Study::PartitionTuning => partition::tune(&args.data, args.quick),
         Study::PartitionReplay => partition::run(&args.data, args.quick),
-    }
-    let report = match args.study {
-        Study::InsideLayer => inside_layer::run(&args.data, args.quick)?,
-    };
-    report.write_and_print()
+        Study::PartitionTuning => partition::tune(&args.data, args.quick),
+        Study::InsideLayer => inside_layer::run(&args.data, args.quick)?.write_and_print(),
         Study::Pixie => pixie::run(&args.data, args.quick),
         Study::Edgeserving => edgeserving::run(&args.data, args.quick),
         Study::SimSpeed => events_per_second::run(args.quick),

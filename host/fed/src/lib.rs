@@ -14,6 +14,9 @@
 //! | `round/` | one machine for synchronous, semi-asynchronous and buffered rounds |
 //! | `strategy/` | what becomes of the updates: FedAvg and its kin, robust rules |
 //! | `select/` | who takes part |
+//! | `secure/` | sums of updates that nobody sees one by one |
+//! | `privacy/` | noise, clipping, and the account of what was spent |
+//! | `swarm/` | updates without a server in the middle |
 //! | `lora/` | low-rank adapters, and training a model block by block |
 //! | `description` | a run as it is written down |
 //! | `arithmetic` | what a driver computes, on a processor or another device |
@@ -57,10 +60,13 @@ mod floats;
 mod instant;
 mod layout;
 pub mod lora;
+pub mod privacy;
 mod round;
+pub mod secure;
 pub mod select;
 mod state;
 pub mod strategy;
+pub mod swarm;
 
 pub use arithmetic::{Arithmetic, ArithmeticError, Processor, RunningSum};
 pub use client::{ClientId, Profile, ProfileError, Window};
@@ -72,6 +78,3 @@ pub use round::{
     Refusal, ResumeError, RoundFailure, RoundReport, StartError, Status, Ticket, Train, Update, Work,
 };
 pub use state::StateError;
-pub mod privacy;
-pub mod secure;
-pub mod swarm;

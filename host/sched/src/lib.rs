@@ -5,8 +5,11 @@
 //!
 //! | room | decides |
 //! |---|---|
-//! | [`flow`] | what workflows are made of |
 //! | [`select`] | which model serves a task of a request |
+//! | [`partition`] | which cut: which layers of a model run where |
+//! | [`place`] | which node |
+//! | [`serve`] | what runs next on a device that many models share |
+//! | [`flow`] | how far a workflow is, and what its coordinator does next |
 //! | `why` | nothing: it puts a decision into plain words ([`Why`]) |
 //!
 //! ```
@@ -48,12 +51,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod partition;
 pub mod flow;
+pub mod partition;
+pub mod place;
 pub mod select;
+pub mod serve;
 mod why;
 
 pub use why::Why;
-pub mod serve;
-pub mod flow;
-pub mod place;
