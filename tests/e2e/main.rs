@@ -17,6 +17,7 @@ mod node;
 mod partition;
 mod sandbox;
 mod satellite;
+mod split;
 mod supply_chain;
 mod support;
 mod tasks;

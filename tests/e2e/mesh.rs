@@ -226,6 +226,33 @@ fn an_invitation_lets_in_one_node_and_a_revoked_one_stays_out() {
 }
 
 #[test]
+fn an_invitation_for_one_node_works_without_an_issuer_and_who_leaves_is_a_stranger() {
+    let cloud = first();
+    let known = home("edge");
+    let said = known.run(["node", "id", "--json"]).ok().out();
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let key = said["key"].as_str().unwrap().to_owned();
+    let word = cloud.invite(&["--tier", "edge", "--for", &key]);
+    cloud.run(&["mesh", "leave"]).fails(4, "is running");
+    let Node { home: root, server } = cloud;
+    server.kill();
+    home("edge")
+        .run(["node", "up", "--listen", "127.0.0.1:0", "--join", &word])
+        .fails(3, "it belongs to node");
+    // Nobody is there, and it is a member.
+    let edge = up(known, &["--join", &word]);
+    assert_ne!(edge.home.control("/status")["mesh"], serde_json::Value::Null);
+    root.run(["mesh", "leave"]).fails(3, "root key");
+    let Node { home, server } = edge;
+    server.kill();
+    let left = home.run(["mesh", "leave"]).ok().out();
+    assert!(left.contains("left mesh"), "{left}");
+    home.run(["mesh", "leave"]).fails(4, "no mesh");
+    let alone = up(home, &[]);
+    assert_eq!(alone.home.control("/status")["mesh"], serde_json::Value::Null);
+}
+
+#[test]
 fn nodes_of_another_mesh_are_strangers() {
     let (ours, theirs) = (first(), first());
     theirs.run(&["deploy", &path("tiny")]).ok();

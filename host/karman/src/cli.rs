@@ -136,6 +136,16 @@ pub(crate) enum Command {
     /// The models that this node holds
     #[command(after_help = "Examples:\n  karman model add digits-m digits-m.onnx\n  karman model list")]
     Model(commands::model::Model),
+    /// Workflows of tasks
+    #[command(
+        after_help = "Examples:\n  karman flow graph flow.toml\n  karman flow graph flow.toml --svg flow.svg"
+    )]
+    Flow(commands::flow::Flow),
+    /// Simulate nodes, links and workloads
+    #[command(
+        after_help = "Examples:\n  karman sim run scenario.toml\n  karman sim run scenario.toml --seed 7 --out results"
+    )]
+    Sim(commands::sim::Sim),
     /// Secrets for plugins
     #[command(after_help = "Examples:\n  karman secret set api-token < token.txt\n  karman secret list")]
     Secret(commands::secret::Secret),

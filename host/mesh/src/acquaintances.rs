@@ -1,5 +1,5 @@
 use crate::membership::Member;
-use karman_store::Store;
+use karman_store::{Store, StoreError};
 use karman_types::NodeId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,11 @@ struct Known {
 }
 
 impl Acquaintances {
+    /// Forgets them all.
+    pub(crate) fn forget(store: &Store) -> Result<(), StoreError> {
+        store.mesh().remove(&[RECORD])
+    }
+
     pub(crate) fn new(store: Store) -> Self {
         let known: Vec<Known> = store.mesh().get(RECORD).ok().flatten().unwrap_or_default();
         let known = known.into_iter().map(|known| (NodeId::of_key(&known.key), known));

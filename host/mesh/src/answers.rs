@@ -112,9 +112,13 @@ impl Answers {
         let right = match head.ask {
             // Whether it may ask just this, only the body tells.
             Ask::Keep { .. } | Ask::Commit => return Ok(()),
-            Ask::Call | Ask::Attempt { .. } | Ask::TakeOver => Right::Call(name),
+            Ask::Call | Ask::Attempt { .. } | Ask::TakeOver | Ask::RunStage => Right::Call(name),
             Ask::ReadBucket => Right::BucketRead(name),
-            Ask::Deploy { .. } | Ask::Undeploy => Right::Deploy(name),
+            Ask::Deploy { .. } | Ask::Undeploy | Ask::PrepareStage { .. } | Ask::ProfileModel { .. } => {
+                Right::Deploy(name)
+            }
+            // It costs no more than its bytes.
+            Ask::Measure => return Ok(()),
             // By a ticket, which the one that holds the blob judges.
             Ask::ReadBlob { .. } => return Ok(()),
             // From any member: who sent it, and what it may, only its destination can see.

@@ -62,6 +62,26 @@ pub enum Ask {
         /// Its length in bytes.
         size: u64,
     },
+    /// Fetch the model of this digest where it is not there, and make ready the stage of it that the body names. The body also
+    /// has the ticket that allows to read the model.
+    PrepareStage {
+        /// The model's file.
+        digest: Digest,
+        /// Its length in bytes.
+        size: u64,
+    },
+    /// Run the next stage of a model on the tensors in the body, and see to it that those after it run.
+    RunStage,
+    /// Fetch the model of this digest where it is not there, and tell how long each of its layers takes. The body is the
+    /// ticket that allows to read it.
+    ProfileModel {
+        /// The model's file.
+        digest: Digest,
+        /// Its length in bytes.
+        size: u64,
+    },
+    /// Take the body and forget it: how long that takes tells how fast the link is.
+    Measure,
     /// Send groups of a blob with the hashes that prove them. The body is the ticket that allows to read it.
     ReadBlob {
         /// The blob.

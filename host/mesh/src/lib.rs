@@ -56,6 +56,7 @@ mod standing;
 mod support;
 mod swarm;
 mod taken;
+mod tensors;
 mod wire;
 
 pub use blobs::{Fetched, MOST_GROUPS, PIECE, Ticket, Wanted};
@@ -68,4 +69,5 @@ pub use mesh::{Mesh, MeshOptions, Serve};
 pub use peers::{Path, Peer};
 pub use standing::Standing;
 pub use swarm::{Situation, Traffic};
+pub use tensors::{pack_tensors, unpack_tensors};
 pub use wire::WireError;

@@ -141,6 +141,19 @@ impl Standing {
         self.key
     }
 
+    /// Forgets the mesh that the node of this store belongs to; which one that was.
+    ///
+    /// # Errors
+    /// What the store refuses.
+    pub fn forget(store: &Store) -> Result<Option<MeshKey>, GateError> {
+        let remembered: Option<MeshKey> = store.mesh().get(MESH)?;
+        if remembered.is_some() {
+            Acquaintances::forget(store)?;
+            store.mesh().remove(&[MESH, MEMBERSHIP, REVOCATIONS, ENTRANCES])?;
+        }
+        Ok(remembered)
+    }
+
     /// The time by which memberships are judged: a clock that was reset does not bring expired ones back.
     pub fn now(&self) -> UnixTime {
         let clock = SystemTime::now()

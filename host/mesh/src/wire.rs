@@ -94,6 +94,17 @@ impl Frame {
         }
     }
 
+    /// The frame at the beginning of these bytes, without its length, and what follows it.
+    pub(crate) fn split(self, bytes: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
+        let short = || self.malformed("it ends early");
+        let (length, rest) = bytes.split_first_chunk().ok_or_else(short)?;
+        let length = u32::from_le_bytes(*length);
+        if length > self.limit {
+            return Err(self.too_long(u64::from(length)));
+        }
+        rest.split_at_checked(length as usize).ok_or_else(short)
+    }
+
     pub(crate) fn decode<T: DeserializeOwned>(self, bytes: &[u8]) -> Result<T, WireError> {
         cbor4ii::serde::from_slice(bytes).map_err(|error| self.malformed(error))
     }

@@ -4,7 +4,8 @@ use karman_package::PublicKey;
 use karman_types::{
     ByteSize, Grant, GrantSet, KeyError, Limits, Manifest, Tier, World, from_toml, serde_duration,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -36,12 +37,37 @@ pub struct NodeConfig {
     pub config: BTreeMap<String, String>,
     /// Manifests of foreign components, by the name under which they are deployed.
     pub foreign: BTreeMap<String, Foreign>,
+    /// How fast its models run, for rehearsals.
+    pub compute: ComputeProfile,
     /// How it takes part in its mesh.
     pub mesh: MeshConfig,
     /// What it holds of accepted tasks, and how long.
     pub tasks: karman_tasks::Limits,
     /// How it deals with the keepers of kept tasks, and what it keeps where it is one.
     pub keepers: KeepersConfig,
+}
+
+/// How fast models run on a node that stands for a slower one.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ComputeProfile {
+    /// How many times longer they take than on this machine, one after the other, 1 to 1000. Default 1: as fast as it is.
+    #[serde(deserialize_with = "slowdown")]
+    pub slowdown: f64,
+}
+
+fn slowdown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let times = f64::deserialize(deserializer)?;
+    match (1.0..=1000.0).contains(&times) {
+        true => Ok(times),
+        false => Err(D::Error::custom(format!("{times} is not from 1 to 1000"))),
+    }
+}
+
+impl Default for ComputeProfile {
+    fn default() -> Self {
+        Self { slowdown: 1.0 }
+    }
 }
 
 /// How a node takes part in its mesh.
@@ -138,6 +164,7 @@ impl Default for NodeConfig {
             ceiling: Ceiling::default(),
             config: BTreeMap::new(),
             foreign: BTreeMap::new(),
+            compute: ComputeProfile::default(),
             mesh: MeshConfig::default(),
             tasks: karman_tasks::Limits::default(),
             keepers: KeepersConfig::default(),

@@ -31,15 +31,18 @@ mod runtime;
 mod services;
 
 pub use config::MeshConfig;
-pub use config::{BackendChoice, Ceiling, ConfigError, Foreign, NodeConfig, Time};
+pub use config::{BackendChoice, Ceiling, ComputeProfile, ConfigError, Foreign, NodeConfig, Time};
 pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{
-    BundleStatus, DeployedOn, Diagnosis, JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, NodeOffer,
-    PeerStatus, Pinged, Ran, Sent, TaskState, TaskStatus, UndeployedOn,
+    BundleStatus, DeployedOn, Diagnosis, JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg,
+    LinkMeasure, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Sent, SplitOrder, SplitPlan,
+    TaskState, TaskStatus, UndeployedOn,
 };
 pub use home::Home;
 pub use karman_store::BundleState;
-pub use listener::{HeldModel, Listener, ShutDown, serve_plugin};
+pub use listener::{
+    HeldModel, InferParameters, InferRequest, InferResponse, InferTensor, Listener, ShutDown, serve_plugin,
+};
 pub use logs::{LogEvent, LogRing};
 pub use node::{Node, NodeStatus};
 pub use plugins::{DeployOptions, Deployed, PluginStatus, Plugins};

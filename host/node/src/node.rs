@@ -1,6 +1,6 @@
 use crate::config::NodeConfig;
 use crate::contacts::Contacts;
-use crate::drive::{Bundles, Calls, JoinOptions, Lent, Tasks, hand_on, join};
+use crate::drive::{Bundles, Calls, JoinOptions, Lent, Split, Tasks, hand_on, join, resume};
 use crate::listener::{Listener, ShutDown, serve_control, serve_public};
 use crate::logs::LogRing;
 use crate::plugins::{PluginStatus, Plugins};
@@ -26,6 +26,7 @@ pub(crate) struct Inner {
     plugins: Arc<Plugins>,
     lent: Lent,
     bundles: Arc<Bundles>,
+    split: Split,
     logs: LogRing,
     ready: AtomicBool,
 }
@@ -63,6 +64,7 @@ impl Node {
         let tasks = Tasks::start(runtime.clone(), plugins.clone(), runtime.config().tasks.clone())?;
         let bundles = Arc::new(Bundles::new(Contacts::new(runtime.config().mesh.clone())));
         Ok(Self(Arc::new(Inner {
+            split: Split::new(&runtime),
             runtime,
             machine: Machine::probe(),
             calls,
@@ -89,6 +91,7 @@ impl Node {
         let mesh = self.0.mesh.get_or_init(|| mesh);
         mesh.announce().await;
         tokio::spawn(hand_on(self.downgrade()));
+        tokio::spawn(resume(self.downgrade()));
         Ok(Some(mesh))
     }
 
@@ -139,6 +142,10 @@ impl Node {
 
     pub(crate) fn bundles(&self) -> &Arc<Bundles> {
         &self.0.bundles
+    }
+
+    pub(crate) fn split(&self) -> &Split {
+        &self.0.split
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {

@@ -49,6 +49,7 @@ impl Runtime {
             backend: config.backend,
             onnxruntime: config.onnxruntime.clone(),
             program: options.program,
+            pace: config.compute.clone(),
         };
         let models = NodeModels::new(home.clone(), source);
         let services = Services {

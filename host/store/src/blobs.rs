@@ -1,5 +1,5 @@
-use crate::tables::{BUNDLES, MODELS, PENDING, PLUGINS, list};
-use crate::{Bundle, BundleState, Model, Plugin, Slices, Store, StoreError, files, limits};
+use crate::tables::{BUNDLES, MODELS, PENDING, PLUGINS, VISITING, list};
+use crate::{Bundle, BundleState, Model, Plugin, Slices, Store, StoreError, Visitor, files, limits};
 use bytes::Bytes;
 use karman_types::Digest;
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 const MOST_SLICED: usize = 16;
 
 /// The files behind plugins, models and bundles, named by their digest. They come and go with [`Plugins`](crate::Plugins),
-/// [`Models`](crate::Models) and [`Bundles`](crate::Bundles).
+/// [`Models`](crate::Models), [`Visiting`](crate::Visiting) models and [`Bundles`](crate::Bundles).
 ///
 /// A file and its record cannot change in one step, so a digest stands in the table `pending` whenever the file may be
 /// without an owner: while it is being added, and after its last owner is gone. What a crash leaves there is settled
@@ -140,6 +140,9 @@ impl Blobs<'_> {
         }
         for (_, model) in list::<Model>(&txn.open_table(MODELS)?, MODELS)? {
             owned.push(model.digest);
+        }
+        for (_, visitor) in list::<Visitor>(&txn.open_table(VISITING)?, VISITING)? {
+            owned.push(visitor.digest);
         }
         for (name, bundle) in list::<Bundle>(&txn.open_table(BUNDLES)?, BUNDLES)? {
             if bundle.state == BundleState::Waiting {

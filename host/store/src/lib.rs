@@ -10,6 +10,7 @@
 //! - [`Store::bucket`] opens a [`Bucket`]: values by key, each with a version, within a quota.
 //! - [`Store::models`] and [`Store::plugins`] hold what the node can run, and [`Store::blobs`] the files behind them, which come
 //!   in and go out in [`Slices`] that prove themselves; a [`Partial`] is one that has not wholly come.
+//! - [`Store::visiting`] are models of other nodes, of which this one runs parts; [`Store::profiles`] is what was measured.
 //! - [`Store::bundles`] waits for contacts.
 //! - [`Store::grants`] is what the operator allowed; [`Store::secrets`] is encrypted at rest.
 //! - [`Store::mesh`] is what the node must not forget of the mesh that it belongs to.
@@ -47,11 +48,13 @@ mod mesh;
 mod models;
 mod partial;
 mod plugins;
+mod profiles;
 mod secrets;
 mod slices;
 mod store;
 mod tables;
 mod tasks;
+mod visiting;
 
 pub use blobs::Blobs;
 pub use bucket::{Bucket, KeyPage, Swap, Usage, Versioned, incremented};
@@ -65,7 +68,9 @@ pub use mesh::Mesh;
 pub use models::{Model, ModelInfo, Models};
 pub use partial::{Partial, PutError};
 pub use plugins::{Downgrade, Installed, NewPlugin, Plugin, Plugins, Previous};
+pub use profiles::Profiles;
 pub use secrets::{SecretValue, Secrets};
 pub use slices::{GROUP, Slices};
 pub use store::Store;
 pub use tasks::Tasks;
+pub use visiting::{Visiting, Visitor};

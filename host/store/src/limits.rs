@@ -27,6 +27,8 @@ pub struct StoreLimits {
     pub blob: ByteSize,
     /// Bytes of all blobs that are being received. Default 4 GiB.
     pub partial: ByteSize,
+    /// Bytes of all models of other nodes, of which this one runs parts. Default 4 GiB.
+    pub visiting: ByteSize,
     /// Bytes of all bundles that wait here. Default 1 GiB.
     pub bundles: ByteSize,
     /// Memory for pages of the database. Default 16 MiB.
@@ -46,6 +48,7 @@ impl Default for StoreLimits {
             secret: ByteSize::kib(64),
             blob: ByteSize::gib(2),
             partial: ByteSize::gib(4),
+            visiting: ByteSize::gib(4),
             bundles: ByteSize::gib(1),
             cache: ByteSize::mib(16),
         }

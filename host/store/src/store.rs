@@ -1,8 +1,8 @@
 use crate::keys::{Key, NodeKeys};
 use crate::tables::{FORMAT, Tables};
 use crate::{
-    Blobs, Bucket, Bundles, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Secrets, Slices,
-    StoreError, StoreLimits, Tasks, files, limits, partial,
+    Blobs, Bucket, Bundles, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Profiles, Secrets,
+    Slices, StoreError, StoreLimits, Tasks, Visiting, files, limits, partial,
 };
 use karman_types::Digest;
 use parking_lot::Mutex;
@@ -126,6 +126,16 @@ impl Store {
     /// Accepted tasks, and the effects that buckets have seen.
     pub fn tasks(&self) -> Tasks<'_> {
         Tasks(self)
+    }
+
+    /// Models of other nodes, of which this one runs parts.
+    pub fn visiting(&self) -> Visiting<'_> {
+        Visiting(self)
+    }
+
+    /// What was measured of models on this node.
+    pub fn profiles(&self) -> Profiles<'_> {
+        Profiles(self)
     }
 
     /// The log of the keepers of kept tasks, where this node is one of them.

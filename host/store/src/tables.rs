@@ -37,6 +37,10 @@ pub(crate) const TASKS: Records = TableDefinition::new("tasks");
 pub(crate) const EFFECTS: Records = TableDefinition::new("effects");
 /// Digest to [`crate::Bundle`].
 pub(crate) const BUNDLES: Records = TableDefinition::new("bundles");
+/// Digest to the model of another node.
+pub(crate) const VISITING: Records = TableDefinition::new("visiting");
+/// What was measured of models.
+pub(crate) const PROFILES: Records = TableDefinition::new("profiles");
 /// Name to what a keeper must not forget of the keepers' consensus besides their log.
 pub(crate) const KEEPERS: Records = TableDefinition::new("keepers");
 /// Index to entry of the keepers' log.
@@ -45,7 +49,7 @@ pub(crate) const KEEPERS_LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition:
 pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
 
 /// What this version writes and reads.
-pub(crate) const FORMAT: u64 = 4;
+pub(crate) const FORMAT: u64 = 5;
 
 pub(crate) struct Tables(redb::Database);
 
@@ -63,7 +67,8 @@ impl Tables {
                 txn.open_table(VALUES)?;
                 txn.open_table(ORDER)?;
                 for records in [
-                    MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS, KEEPERS, BUNDLES,
+                    MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS, KEEPERS, BUNDLES, VISITING,
+                    PROFILES,
                 ] {
                     txn.open_table(records)?;
                 }

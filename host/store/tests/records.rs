@@ -1,8 +1,8 @@
 //! Plugins, models, grants, secrets, keys, and what `open` says.
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use karman_store::{Downgrade, ModelInfo, NewPlugin, OpenError, Store, StoreError};
-use karman_types::{Digest, Grant, World};
+use karman_store::{Downgrade, ModelInfo, NewPlugin, OpenError, Store, StoreError, StoreLimits};
+use karman_types::{ByteSize, Digest, Grant, World};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -76,6 +76,38 @@ fn an_upgrade_keeps_grants_and_one_way_back() {
         store.plugins().component(id),
         Err(StoreError::Unknown { .. })
     ));
+}
+
+#[test]
+fn visiting_models_go_when_room_is_needed_least_lately_used_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = StoreLimits {
+        visiting: ByteSize(10),
+        ..StoreLimits::default()
+    };
+    let store = Store::open_with(dir.path(), limits).unwrap();
+    let visiting = store.visiting();
+    let first = visiting.take_in(b"first").unwrap();
+    let second = visiting.take_in(b"secnd").unwrap();
+    // Used again, so the second goes.
+    visiting.take_in(b"first").unwrap();
+    let third = visiting.take_in(b"thrd").unwrap();
+    assert!(visiting.get(&second.digest).unwrap().is_none());
+    assert!(store.blobs().read(&second.digest).is_err());
+    assert_eq!(visiting.list().unwrap().len(), 2);
+    for (digest, bytes) in [(first.digest, "first"), (third.digest, "thrd")] {
+        assert_eq!(store.blobs().read(&digest).unwrap(), bytes);
+    }
+    // A model of the operator's with the same file stays when it leaves as a visitor.
+    store
+        .models()
+        .add("mine", b"first", None, ModelInfo::new())
+        .unwrap();
+    visiting.take_in(b"0123456789").unwrap();
+    assert_eq!(visiting.list().unwrap().len(), 1);
+    assert_eq!(store.blobs().read(&first.digest).unwrap(), "first");
+    let error = visiting.take_in(b"0123456789A").unwrap_err();
+    assert!(matches!(error, StoreError::Limit { .. }), "{error}");
 }
 
 #[test]

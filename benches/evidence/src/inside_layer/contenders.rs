@@ -91,10 +91,16 @@ impl Subject {
             Worker::new(self.network.clone(), program, picture)
         };
         let programs = programs(self.network.layers(), plan)?;
-        let mut workers = programs.into_iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;
+        let mut workers = programs
+            .into_iter()
+            .enumerate()
+            .map(worker)
+            .collect::<Result<Vec<_>, _>>()?;
         let mut random = fastrand::Rng::with_seed(self.seed);
         let traffic = run_together(&mut workers, |choices| random.usize(..choices))?;
-        let peaks = workers[..boards].iter().map(|worker| worker.account().peak() as u64);
+        let peaks = workers[..boards]
+            .iter()
+            .map(|worker| worker.account().peak() as u64);
         let foreseen = predict(self.network.layers(), plan)?;
         let mut within = peaks.clone().zip(&foreseen.boards);
         Ok(Outcome {
@@ -114,7 +120,12 @@ impl Subject {
         let work = |stage: &karman_tensor::split::flat::FlatStage| {
             let layer = &layers[stage.layer];
             let each = layer.operations(&Part::new(0..1, 0..1)) as f64 / layer.output().width as f64;
-            let most = stage.shares.iter().map(|share| share.own.len()).max().unwrap_or(0);
+            let most = stage
+                .shares
+                .iter()
+                .map(|share| share.own.len())
+                .max()
+                .unwrap_or(0);
             each * most as f64 / BOARD.operations_per_second
         };
         Ok(Outcome {
@@ -140,13 +151,16 @@ fn flat_order(extent: Extent, values: &[i8]) -> Vec<i8> {
 /// The most bytes of input, halo and output of plain bands on the worst board, if each layer's exist as a whole.
 pub(super) fn bands_materialised(side: usize, boards: usize) -> Result<usize> {
     let layers = mobilenet_v2(side, 1000)?;
-    let sizes = layers.iter().filter(|layer| layer.output().height > 1).flat_map(|layer| {
-        let rows = divide(layer.output().height, &vec![1; boards]);
-        rows.into_iter().map(move |rows| {
-            let output = Part::new(rows, 0..layer.output().channels);
-            layer.needs(&output).cells() * layer.input().width + output.cells() * layer.output().width
-        })
-    });
+    let sizes = layers
+        .iter()
+        .filter(|layer| layer.output().height > 1)
+        .flat_map(|layer| {
+            let rows = divide(layer.output().height, &vec![1; boards]);
+            rows.into_iter().map(move |rows| {
+                let output = Part::new(rows, 0..layer.output().channels);
+                layer.needs(&output).cells() * layer.input().width + output.cells() * layer.output().width
+            })
+        });
     sizes.max().context("there are layers")
 }
 

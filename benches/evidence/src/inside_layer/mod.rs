@@ -68,14 +68,25 @@ struct Raw {
 pub(crate) fn run(data: &Path, quick: bool) -> Result<Report> {
     let mut report = Report::new("inside-layer");
     let keys = ["peak_ram_vs_flat", "peak_ram_vs_flat_table", "traffic_vs_flat"];
-    let cells = keys.iter().flat_map(|key| JUDGED.map(|(boards, _)| format!("{key}.N{boards}")));
-    let single = ["flat_table_differences.112", "flat_table_differences.224", "bits_differ", "unforeseen"];
+    let cells = keys
+        .iter()
+        .flat_map(|key| JUDGED.map(|(boards, _)| format!("{key}.N{boards}")));
+    let single = [
+        "flat_table_differences.112",
+        "flat_table_differences.224",
+        "bits_differ",
+        "unforeseen",
+    ];
     report.register(cells.chain(single.map(String::from)));
 
     let folder = data.join("split-mcu");
     for side in [112, 224] {
-        let differences = table::differences(&folder, side)
-            .with_context(|| format!("the recorded tables of {} (--data names another folder)", folder.display()))?;
+        let differences = table::differences(&folder, side).with_context(|| {
+            format!(
+                "the recorded tables of {} (--data names another folder)",
+                folder.display()
+            )
+        })?;
         let key = format!("flat_table_differences.{side}");
         report.figure(&key, differences.len() as f64, "figures", Target::AtMost(0.0));
         report.keep_raw(&key, &differences);
@@ -114,7 +125,12 @@ pub(crate) fn run(data: &Path, quick: bool) -> Result<Report> {
     report.figure("bits_differ", differing as f64, "runs", Target::AtMost(0.0));
     let unforeseen = raw.iter().filter(|run| !run.foreseen).count();
     report.figure("unforeseen", unforeseen as f64, "runs", Target::AtMost(0.0));
-    report.figure("plan_ms.N8", contenders::plan_ms(SIDE, MOST_BOARDS)?, "ms", Target::Shown);
+    report.figure(
+        "plan_ms.N8",
+        contenders::plan_ms(SIDE, MOST_BOARDS)?,
+        "ms",
+        Target::Shown,
+    );
     report.keep_raw("runs", &raw);
     Ok(report)
 }
@@ -122,8 +138,18 @@ pub(crate) fn run(data: &Path, quick: bool) -> Result<Report> {
 fn context(report: &mut Report, contender: Contender, boards: usize, outcome: &Outcome) {
     report.kind(Kind::Measured);
     let cell = |key: &str| format!("{key}.{contender}.N{boards}");
-    report.figure(&cell("peak_ram_bytes"), outcome.peak as f64, "bytes", Target::Shown);
-    report.figure(&cell("traffic_bytes"), outcome.bytes as f64, "bytes", Target::Shown);
+    report.figure(
+        &cell("peak_ram_bytes"),
+        outcome.peak as f64,
+        "bytes",
+        Target::Shown,
+    );
+    report.figure(
+        &cell("traffic_bytes"),
+        outcome.bytes as f64,
+        "bytes",
+        Target::Shown,
+    );
     report.kind(Kind::Simulated);
     report.figure(&cell("modelled_s"), outcome.seconds, "s", Target::Shown);
     report.kind(Kind::Measured);
@@ -131,7 +157,10 @@ fn context(report: &mut Report, contender: Contender, boards: usize, outcome: &O
 
 /// The ratios of ours and of plain bands to the published split, seed by seed.
 fn judge(report: &mut Report, raw: &[Raw], boards: usize, target: f64) -> Result<()> {
-    let of = |contender: Contender| raw.iter().filter(move |run| run.boards == boards && run.contender == contender);
+    let of = |contender: Contender| {
+        raw.iter()
+            .filter(move |run| run.boards == boards && run.contender == contender)
+    };
     let ratios = |contender: Contender, value: fn(&Raw) -> f64| -> Estimate {
         let ours = of(contender).zip(of(Contender::Flat));
         let ratios: Vec<f64> = ours.map(|(ours, flat)| value(ours) / value(flat)).collect();
@@ -140,17 +169,47 @@ fn judge(report: &mut Report, raw: &[Raw], boards: usize, target: f64) -> Result
     let peak: fn(&Raw) -> f64 = |run| run.peak as f64;
     let bytes: fn(&Raw) -> f64 = |run| run.bytes as f64;
     let cell = |key: &str| format!("{key}.N{boards}");
-    report.estimate(&cell("peak_ram_vs_flat"), ratios(Contender::Ours, peak), "ratio", Target::AtMost(target));
-    report.estimate(&cell("traffic_vs_flat"), ratios(Contender::Ours, bytes), "ratio", Target::AtMost(1.0));
+    report.estimate(
+        &cell("peak_ram_vs_flat"),
+        ratios(Contender::Ours, peak),
+        "ratio",
+        Target::AtMost(target),
+    );
+    report.estimate(
+        &cell("traffic_vs_flat"),
+        ratios(Contender::Ours, bytes),
+        "ratio",
+        Target::AtMost(1.0),
+    );
     let table = table::peak(SIDE, boards)? as f64;
     let of_table: Vec<f64> = of(Contender::Ours).map(|run| run.peak as f64 / table).collect();
     let of_table = bootstrap(&of_table, |ratios| median(ratios.to_vec()));
-    report.estimate(&cell("peak_ram_vs_flat_table"), of_table, "ratio", Target::AtMost(target));
+    report.estimate(
+        &cell("peak_ram_vs_flat_table"),
+        of_table,
+        "ratio",
+        Target::AtMost(target),
+    );
     for (key, contender) in [("bands", Contender::Bands), ("ours_fast", Contender::OursFast)] {
-        report.estimate(&cell(&format!("{key}_peak_ram_vs_flat")), ratios(contender, peak), "ratio", Target::Shown);
-        report.estimate(&cell(&format!("{key}_traffic_vs_flat")), ratios(contender, bytes), "ratio", Target::Shown);
+        report.estimate(
+            &cell(&format!("{key}_peak_ram_vs_flat")),
+            ratios(contender, peak),
+            "ratio",
+            Target::Shown,
+        );
+        report.estimate(
+            &cell(&format!("{key}_traffic_vs_flat")),
+            ratios(contender, bytes),
+            "ratio",
+            Target::Shown,
+        );
     }
     let materialised = contenders::bands_materialised(SIDE, boards)?;
-    report.figure(&cell("bands_materialised_bytes"), materialised as f64, "bytes", Target::Shown);
+    report.figure(
+        &cell("bands_materialised_bytes"),
+        materialised as f64,
+        "bytes",
+        Target::Shown,
+    );
     Ok(())
 }

@@ -28,7 +28,10 @@ pub(super) fn differences(folder: &Path, side: usize) -> Result<Vec<Difference>>
     let layers = mobilenet_v2(side, 1000)?;
     let peaks = rows(&folder.join(format!("peak_activation_ram_{side}.csv")))?;
     let first_board = rows(&folder.join(format!("per_layer_worker0_{side}.csv")))?;
-    ensure!(peaks.len() == 8 && first_board.len() == 8 * LAYERS, "tables of 8 numbers of boards are expected");
+    ensure!(
+        peaks.len() == 8 && first_board.len() == 8 * LAYERS,
+        "tables of 8 numbers of boards are expected"
+    );
     let mut differences = Vec::new();
     for row in peaks {
         let [boards, peak, layer, input, output, _weights, total] = row[..] else {
@@ -41,7 +44,10 @@ pub(super) fn differences(folder: &Path, side: usize) -> Result<Vec<Difference>>
             .map(|(stage, board)| (stage, plan.in_and_out(stage, board)))
             .collect();
         // Of equal ones the first.
-        let worst = sizes.iter().rev().max_by_key(|(_, (input, output))| input + output);
+        let worst = sizes
+            .iter()
+            .rev()
+            .max_by_key(|(_, (input, output))| input + output);
         let (stage, (worst_in, worst_out)) = *worst.context("there are layers")?;
         let delivered: usize = sizes.iter().map(|(_, (input, _))| input).sum();
         let mut compare = |name: &str, recorded: u64, computed: usize| {

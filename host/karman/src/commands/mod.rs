@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod deploy;
 pub(crate) mod dev;
 pub(crate) mod doctor;
+pub(crate) mod flow;
 pub(crate) mod inspect;
 pub(crate) mod mesh;
 pub(crate) mod model;
@@ -18,6 +19,7 @@ pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod serve;
 pub(crate) mod sign;
+pub(crate) mod sim;
 pub(crate) mod task;
 pub(crate) mod top;
 pub(crate) mod undeploy;
@@ -61,6 +63,8 @@ pub(crate) fn run(command: Command, app: &App) -> Result<u8, TaskError> {
         Command::Node(command) => command.run(app),
         Command::Mesh(command) => command.run(app),
         Command::Model(command) => command.run(app),
+        Command::Flow(command) => command.run(app),
+        Command::Sim(command) => command.run(app),
         Command::Secret(command) => command.run(app),
         Command::Completions(command) => command.run(app),
         Command::ProbeOnnxruntime(command) => command.run(app),

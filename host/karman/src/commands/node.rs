@@ -11,9 +11,10 @@ use bytes::Bytes;
 use clap::{Args, Subcommand};
 use http::Method;
 use karman_mesh::membership::{Invitation, MembershipError};
-use karman_node::{JoinOptions, LogEvent, TaskState, TaskStatus};
-use karman_package::{Package, ReadLimits};
+use karman_node::{ComputeProfile, JoinOptions, LogEvent, TaskState, TaskStatus};
+use karman_package::{Package, PublicKey, ReadLimits};
 use karman_space::{LinkError, LinkProfile};
+use karman_store::{NodeKeys, StoreError};
 use karman_types::{Grant, NodeId, TaskError};
 use serde_json::json;
 use std::net::SocketAddr;
@@ -41,6 +42,9 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  karman node up --listen 0.0.0.0:8080\n  karman node up --join kmn1…\n  karman node up --link-profile satellite.toml"
     )]
     Up(Up),
+    /// Show who this node is: its id, and the key that an invitation for it names
+    #[command(after_help = "Examples:\n  karman node id\n  karman node id --json")]
+    Id,
     /// Allow a plugin what it asks for
     #[command(
         after_help = "Examples:\n  karman node grant classify http:tiles.example\n  karman node grant classify http:tiles.example --revoke"
@@ -69,6 +73,9 @@ pub(crate) struct Up {
     /// Rehearse: let the links that leave this node behave as in this file (delay, loss, rate, outages)
     #[arg(long, value_name = "FILE")]
     link_profile: Option<PathBuf>,
+    /// Rehearse: let models run as slowly as this file says (`slowdown = 8`)
+    #[arg(long, value_name = "FILE")]
+    compute_profile: Option<PathBuf>,
 }
 
 /// `karman node grant`
@@ -102,8 +109,19 @@ impl Node {
             Verb::Grant(verb) => verb.run(app),
             Verb::Logs(verb) => verb.run(app),
             Verb::Drain => drain(app),
+            Verb::Id => id(app),
         }
     }
+}
+
+fn id(app: &App) -> Result<(), TaskError> {
+    let internal = |error: StoreError| TaskError::internal(error.to_string());
+    let keys = NodeKeys::open(&app.places.state).map_err(internal)?;
+    let (id, key) = (keys.node().id(), PublicKey::from_bytes(keys.node().public()));
+    app.output.result(
+        || format!("{}   {key}", id.short()),
+        || json!({ "node": id, "key": key }),
+    )
 }
 
 /// Answers when nothing runs any more and what waited is elsewhere.
@@ -130,12 +148,21 @@ fn drain(app: &App) -> Result<(), TaskError> {
     )
 }
 
+fn compute_profile(file: &Path) -> Result<ComputeProfile, TaskError> {
+    let text = std::fs::read_to_string(file).map_err(|failed| error::file(file, &failed))?;
+    toml::from_str(&text)
+        .map_err(|wrong| TaskError::invalid(wrong.to_string()).with_field(file.display().to_string()))
+}
+
 impl Up {
     fn run(&self, app: &App) -> Result<(), TaskError> {
         let (ring, _lines) = logging::start_node(app);
         let mut config = app.config()?;
         config.listen = self.listen.unwrap_or(config.listen);
         config.mesh.listen = self.mesh_listen.unwrap_or(config.mesh.listen);
+        if let Some(file) = &self.compute_profile {
+            config.compute = compute_profile(file)?;
+        }
         let invitation = self.join.as_deref().map(Given::read).transpose()?;
         serve::threads()?.block_on(async {
             let started = karman_node::Node::start(config, app.runtime_options(), ring).await;

@@ -156,6 +156,10 @@ impl Node {
         {
             return Ok(component.slices.clone());
         }
+        let home = self.runtime().home().clone();
+        if ticket.name.starts_with("model/") && self.split().has(ticket.digest)? {
+            return blocking(move || home.store()?.blobs().slices(&ticket.digest).map_err(store_error)).await;
+        }
         let plugin = self.plugins().find(&ticket.name)?.current();
         if plugin.package().id != ticket.digest {
             return Err(TaskError::unavailable(format!(
@@ -163,7 +167,6 @@ impl Node {
                 ticket.name
             )));
         }
-        let home = self.runtime().home().clone();
         blocking(move || home.store()?.blobs().slices(&ticket.digest).map_err(store_error)).await
     }
 

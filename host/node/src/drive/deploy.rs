@@ -1,11 +1,13 @@
 //! Deployments on nodes of the mesh, and removals.
 
+use super::dispatch::nearest_first;
 use super::mesh::mesh_of;
 use crate::node::Node;
 use crate::plugins::{DeployOptions, Deployed};
 use bytes::Bytes;
 use futures::future::join_all;
-use karman_mesh::{Ask, CallHead, Provider};
+use karman_mesh::{Ask, CallHead, PeerId, Provider};
+use karman_sched::partition::Problem;
 use karman_types::{NodeId, Offer, TaskError, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +121,39 @@ impl Node {
             );
         }
         Ok((here, others))
+    }
+
+    /// The nodes that may run parts of a model besides this one, those nearest to the edge first: the named ones, or the
+    /// nearest of every other tier.
+    pub(super) async fn participants(&self, named: &[String]) -> Result<Vec<(NodeId, PeerId)>, TaskError> {
+        let mesh = mesh_of(self)?;
+        let selectors = named
+            .iter()
+            .map(|text| Selector::read(text))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut others = nearest_first(mesh, mesh.nodes().await);
+        let mut tiers = vec![self.tier()];
+        others.retain(|node| match selectors.is_empty() {
+            true => {
+                !tiers.contains(&node.offer.tier) && {
+                    tiers.push(node.offer.tier);
+                    true
+                }
+            }
+            false => selectors.iter().any(|selector| selector.names(&node.offer)),
+        });
+        if others.is_empty() && !named.is_empty() {
+            return Err(
+                TaskError::unavailable(format!("no node in reach is `{}`", named.join("` or `")))
+                    .with_hint("`karman mesh offers` shows the nodes in reach"),
+            );
+        }
+        others.sort_by_key(|node| node.offer.tier);
+        others.truncate(Problem::MAX_TIERS - 1);
+        Ok(others
+            .into_iter()
+            .map(|node| (node.offer.node, node.id))
+            .collect())
     }
 
     /// Has another node do something with its plugin of this name.

@@ -156,7 +156,7 @@ impl Node {
     }
 
     /// Where it stands: by its membership, which others trust, else by its own configuration.
-    fn tier(&self) -> Tier {
+    pub(super) fn tier(&self) -> Tier {
         let member = self.mesh().and_then(|mesh| mesh.standing().own());
         member.map_or_else(|| self.runtime().config().tier, |member| member.tier)
     }

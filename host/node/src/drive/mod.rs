@@ -12,6 +12,7 @@ mod look;
 mod mesh;
 mod parcels;
 mod serve;
+mod split;
 mod status;
 mod tasks;
 
@@ -25,5 +26,7 @@ pub use keepers::{KeeperStatus, KeepersConfig, KeepersStatus};
 pub use mesh::{JoinOptions, NodeOffer, PeerStatus, Pinged};
 pub(crate) use mesh::{join, mesh_of};
 pub use parcels::{BundleStatus, Sent};
+pub use split::{Leg, LinkMeasure, NodeProfile, RanInParts, SplitOrder, SplitPlan};
+pub(crate) use split::{Split, resume};
 pub use status::{TaskState, TaskStatus};
 pub(crate) use tasks::Tasks;

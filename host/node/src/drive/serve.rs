@@ -2,6 +2,7 @@
 
 use super::attempt;
 use super::dispatch::chain;
+use super::split;
 use crate::node::Node;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -18,6 +19,12 @@ const MOST_KEY: u64 = 64 << 10;
 const MOST_BATCH: u64 = 64 << 20;
 /// The longest record of a task that a member may hand over: its input with what else is written down of it.
 const MOST_TASK: u64 = 256 << 20;
+/// The most bytes of tensors that a stage of a model takes.
+const MOST_TENSORS: u64 = 256 << 20;
+/// The most bytes that are taken to measure a link.
+const MOST_MEASURE: u64 = 4 << 20;
+/// The most bytes that say which stage is to be made ready: a stage for each layer, and a ticket.
+const MOST_PREPARE: u64 = 1 << 20;
 
 /// What the node does for members.
 pub(super) struct Service {
@@ -51,7 +58,12 @@ impl Serve for Service {
                 .limits()
                 .input
                 .0),
-            Ask::Deploy { .. } | Ask::ReadBlob { .. } => Ok(Signed::MAX_BYTES as u64),
+            Ask::RunStage => Ok(MOST_TENSORS),
+            Ask::PrepareStage { .. } => Ok(MOST_PREPARE),
+            Ask::Deploy { .. } | Ask::ReadBlob { .. } | Ask::ProfileModel { .. } => {
+                Ok(Signed::MAX_BYTES as u64)
+            }
+            Ask::Measure => Ok(MOST_MEASURE),
             Ask::Undeploy | Ask::TakeBundle { .. } => Ok(0),
         }
     }
@@ -108,6 +120,16 @@ async fn serve(
             tracing::info!(plugin = head.name, by = %from.node, "a member deploys");
             let deployed = node.deploy_from(peer_of(&from)?, &head, request.body).await?;
             Ok((json(&deployed)?, RemoteReport::default()))
+        }
+        Ask::PrepareStage { .. } => {
+            let ready = split::prepare(node, peer_of(&from)?, &head, &request.body);
+            Ok((ready.await?, RemoteReport::default()))
+        }
+        Ask::Measure => Ok((TaskResponse::default(), RemoteReport::default())),
+        Ask::RunStage => split::run(node, &head.name, &request.body).await,
+        Ask::ProfileModel { .. } => {
+            let profile = split::profile(node, peer_of(&from)?, &head, &request.body);
+            Ok((profile.await?, RemoteReport::default()))
         }
         Ask::ReadBlob { .. } => {
             let given = node.give(&from, &head, &request.body).await?;

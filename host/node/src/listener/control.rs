@@ -3,7 +3,7 @@
 
 use super::answer::Refusal;
 use super::connections::ShutDown;
-use super::{held, mesh, public, tasks};
+use super::{held, mesh, models, public, tasks};
 use crate::logs::LogEvent;
 use crate::node::{Node, NodeStatus};
 use crate::plugins::{DeployOptions, Deployed};
@@ -43,6 +43,7 @@ pub(crate) async fn serve_control(node: Node, shut_down: ShutDown) -> Result<(),
         .route("/tasks/{*name}", post(public::call))
         .merge(held::router())
         .merge(mesh::router())
+        .merge(models::router())
         .merge(tasks::operator())
         .layer(DefaultBodyLimit::max(MOST_BYTES))
         .with_state(node);

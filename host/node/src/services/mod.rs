@@ -3,10 +3,12 @@
 mod buckets;
 mod effects;
 mod models;
+mod pace;
 mod settings;
 
 pub(crate) use buckets::StoreBuckets;
 pub(crate) use effects::{Effects, Origin};
+pub(crate) use models::{Loaded, infer_error};
 pub use models::{ModelSource, NodeModels};
 pub(crate) use settings::NodeSettings;
 

@@ -1,17 +1,20 @@
+use super::pace::Pace;
 use super::{blocking, store_error};
-use crate::config::BackendChoice;
+use crate::config::{BackendChoice, ComputeProfile};
 use crate::home::Home;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Models, Tensors};
 use karman_infer::{
-    BackendName, BackendOptions, Backends, InferError, LoadOptions, SearchPlaces, UseOnnxRuntime,
+    Backend, BackendName, BackendOptions, Backends, InferError, LoadOptions, SearchPlaces, UseOnnxRuntime,
 };
 use karman_types::{Digest, TaskError};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
+use std::future::ready;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Models that stay loaded; one more drops all that nobody uses.
 const MOST_LOADED: usize = 32;
@@ -25,6 +28,8 @@ pub struct ModelSource {
     pub onnxruntime: Option<PathBuf>,
     /// This program: it is run as a child to try drivers and foreign models before they are let in here.
     pub program: Option<PathBuf>,
+    /// How fast it is made to be.
+    pub pace: ComputeProfile,
 }
 
 /// The models of this node, each loaded once and shared.
@@ -32,13 +37,18 @@ pub struct NodeModels {
     home: Home,
     source: ModelSource,
     backends: OnceLock<Backends>,
-    loaded: Mutex<HashMap<Digest, Arc<Loaded>>>,
+    loaded: Mutex<HashMap<Digest, Loaded>>,
+    pace: Arc<Pace>,
+    /// Models that are run in parts, over several nodes.
+    diverted: RwLock<HashMap<String, Arc<dyn Model>>>,
 }
 
 impl NodeModels {
     pub(crate) fn new(home: Home, source: ModelSource) -> Arc<Self> {
         Arc::new(Self {
             home,
+            pace: Arc::new(Pace::new(&source.pace)),
+            diverted: RwLock::default(),
             source,
             backends: OnceLock::new(),
             loaded: Mutex::default(),
@@ -73,7 +83,54 @@ impl NodeModels {
         }
     }
 
-    fn load_named(&self, name: &str) -> Result<Arc<Loaded>, TaskError> {
+    /// Loads a model that is no task's own: a part of one.
+    pub(crate) fn load(&self, onnx: &[u8]) -> Result<Loaded, TaskError> {
+        let model = self.backends().load(onnx, &self.options()).map_err(infer_error)?;
+        Ok(self.paced(model))
+    }
+
+    fn paced(&self, model: Arc<dyn karman_infer::Model>) -> Loaded {
+        Loaded {
+            model,
+            pace: self.pace.clone(),
+        }
+    }
+
+    /// The back-end of choice, and how it is to load.
+    pub(crate) fn chosen(&self) -> Result<(&dyn Backend, LoadOptions), TaskError> {
+        let options = self.options();
+        Ok((
+            self.backends().get(options.backend).map_err(infer_error)?,
+            options,
+        ))
+    }
+
+    /// Runs a model of this node once, and how long that took.
+    pub(crate) async fn run_named(
+        self: &Arc<Self>,
+        name: &str,
+        inputs: Tensors,
+    ) -> Result<(Tensors, Duration), TaskError> {
+        let (models, name) = (self.clone(), name.to_owned());
+        let loaded = blocking(move || models.load_named(&name)).await?;
+        loaded.run_timed(inputs).await
+    }
+
+    /// How many times slower than the machine it is made to be.
+    pub(crate) fn slowdown(&self) -> f64 {
+        self.pace.slowdown()
+    }
+
+    /// From now on tasks that load this model get another one; or its own file again.
+    pub(crate) fn divert(&self, name: &str, to: Option<Arc<dyn Model>>) {
+        let mut diverted = self.diverted.write();
+        match to {
+            Some(to) => drop(diverted.insert(name.to_owned(), to)),
+            None => drop(diverted.remove(name)),
+        }
+    }
+
+    fn load_named(&self, name: &str) -> Result<Loaded, TaskError> {
         let store = self.home.store()?;
         let record = store.models().get(name).map_err(store_error)?.ok_or_else(|| {
             TaskError::unavailable(format!("this node has no model `{name}`"))
@@ -88,10 +145,10 @@ impl NodeModels {
             .backends()
             .load(&bytes, &self.options())
             .map_err(infer_error)?;
-        let loaded = Arc::new(Loaded(model));
+        let loaded = self.paced(model);
         let mut all = self.loaded.lock();
         if all.len() >= MOST_LOADED {
-            all.retain(|_, loaded| Arc::strong_count(loaded) > 1);
+            all.retain(|_, loaded| Arc::strong_count(&loaded.model) > 1);
         }
         all.insert(record.digest, loaded.clone());
         Ok(loaded)
@@ -110,7 +167,15 @@ struct Shared(Arc<NodeModels>);
 impl Models for Shared {
     fn by_name(&self, name: String) -> BoxFuture<'static, Result<Arc<dyn Model>, TaskError>> {
         let models = self.0.clone();
-        blocking(move || models.load_named(&name).map(|loaded| loaded as Arc<dyn Model>)).boxed()
+        if let Some(model) = models.diverted.read().get(&name) {
+            return ready(Ok(model.clone())).boxed();
+        }
+        blocking(move || {
+            models
+                .load_named(&name)
+                .map(|loaded| Arc::new(loaded) as Arc<dyn Model>)
+        })
+        .boxed()
     }
 
     fn load_bytes(
@@ -125,24 +190,39 @@ impl Models for Shared {
                 true => backends.load(&onnx, &options),
                 false => backends.load_foreign(&onnx, &options),
             };
-            Ok(Arc::new(Loaded(model.map_err(infer_error)?)) as Arc<dyn Model>)
+            Ok(Arc::new(models.paced(model.map_err(infer_error)?)) as Arc<dyn Model>)
         })
         .boxed()
     }
 }
 
-struct Loaded(Arc<dyn karman_infer::Model>);
+/// A model that is ready to run, at the pace of this node.
+#[derive(Clone)]
+pub(crate) struct Loaded {
+    model: Arc<dyn karman_infer::Model>,
+    pace: Arc<Pace>,
+}
 
-impl Model for Loaded {
-    fn run(self: Arc<Self>, inputs: Tensors) -> BoxFuture<'static, Result<Tensors, TaskError>> {
-        blocking(move || self.0.run(inputs).map_err(infer_error)).boxed()
-    }
-
-    fn runs_on(&self) -> String {
-        format!("{}, cpu", self.0.backend())
+impl Loaded {
+    /// Runs it once, and how long that took.
+    pub(crate) async fn run_timed(&self, inputs: Tensors) -> Result<(Tensors, Duration), TaskError> {
+        let model = self.model.clone();
+        self.pace
+            .run(move || model.run(inputs).map_err(infer_error))
+            .await
     }
 }
 
-fn infer_error(error: InferError) -> TaskError {
+impl Model for Loaded {
+    fn run(self: Arc<Self>, inputs: Tensors) -> BoxFuture<'static, Result<Tensors, TaskError>> {
+        async move { self.run_timed(inputs).await.map(|(outputs, _)| outputs) }.boxed()
+    }
+
+    fn runs_on(&self) -> String {
+        format!("{}, cpu", self.model.backend())
+    }
+}
+
+pub(crate) fn infer_error(error: InferError) -> TaskError {
     TaskError::new(error.kind(), error.to_string())
 }

@@ -2,6 +2,7 @@ use crate::app::App;
 use crate::control::Control;
 use clap::Args;
 use karman_mesh::membership::{Issuer, Right, Rights, RootKey, Terms, UnixTime};
+use karman_package::PublicKey;
 use karman_store::NodeKeys;
 use karman_types::{TaskError, Tier, parse_duration};
 use qrcode::QrCode;
@@ -24,6 +25,9 @@ pub(super) struct Invite {
     /// What the node may do, such as deploy:* or drain; besides calling tasks; may be given again
     #[arg(long = "right", value_name = "RIGHT")]
     rights: Vec<Right>,
+    /// The key of the node that it is for (`karman node id` there); it then joins without this node in reach
+    #[arg(long = "for", value_name = "KEY")]
+    for_node: Option<PublicKey>,
     /// Where it finds this node, such as /ip4/192.0.2.7/udp/7117/quic-v1 [default: where the running node listens]
     #[arg(long = "address", value_name = "ADDRESS")]
     addresses: Vec<karman_mesh::Multiaddr>,
@@ -48,9 +52,10 @@ impl Invite {
         let usual = terms.rights.iter();
         terms.rights = usual.chain(&self.rights).cloned().collect::<Rights>();
         let addresses = self.addresses(app)?;
+        let for_node = self.for_node.as_ref().map(PublicKey::as_bytes);
         let issuer = Issuer::root(&RootKey::from_seed(&root));
         let invitation = issuer
-            .invite(&terms, now.after(self.expires), None, addresses, now)
+            .invite(&terms, now.after(self.expires), for_node, addresses, now)
             .map_err(|error| TaskError::new(error.kind(), error.to_string()))?;
         let word = invitation.to_string();
         app.output.result(

@@ -5,6 +5,7 @@ mod contacts;
 mod init;
 mod invite;
 mod keepers;
+mod leave;
 mod offers;
 mod peers;
 mod ping;
@@ -30,7 +31,7 @@ enum Verb {
     Init(init::Init),
     /// Invite one node
     #[command(
-        after_help = "Examples:\n  karman mesh invite --tier edge --expires 7d\n  karman mesh invite --tier fog --right deploy:* --lasts 90d"
+        after_help = "Examples:\n  karman mesh invite --tier edge --expires 7d\n  karman mesh invite --tier fog --right deploy:* --lasts 90d\n  karman mesh invite --tier space --for ed25519:7Kq4yQm0bB8s0kq1vX2d5eT9uW3nR6cJzLhFgPaMiOo"
     )]
     Invite(invite::Invite),
     /// The nodes that this one has met
@@ -58,6 +59,9 @@ enum Verb {
     /// Put a node out of the mesh
     #[command(after_help = "Examples:\n  karman mesh revoke 9c01d2e7\n  karman mesh revoke 9c01d2e7 --json")]
     Revoke(revoke::Revoke),
+    /// Take this node out of its mesh, and forget the way in
+    #[command(after_help = "Examples:\n  karman mesh leave\n  karman mesh leave --json")]
+    Leave(leave::Leave),
 }
 
 impl Mesh {
@@ -72,6 +76,7 @@ impl Mesh {
             Verb::Contacts(verb) => verb.run(app),
             Verb::Bundles(verb) => verb.run(app),
             Verb::Revoke(verb) => verb.run(app),
+            Verb::Leave(verb) => verb.run(app),
         }
     }
 }

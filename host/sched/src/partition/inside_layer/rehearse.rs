@@ -1,5 +1,5 @@
-use super::{BoardCost, program};
 use super::predict::{bytes_of, width};
+use super::{BoardCost, program};
 use karman_tensor::quantised::{Convolution, Layer, Operator, Part};
 use karman_tensor::split::{HEAD_BYTES, Input, MOST_BYTES, Share, Stage, Work, parts_of_run};
 

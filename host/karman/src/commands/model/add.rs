@@ -2,36 +2,16 @@ use crate::app::App;
 use crate::cli;
 use crate::error::{self, Worded};
 use crate::held::Held;
-use crate::output::table;
-use clap::{Args, Subcommand};
+use clap::Args;
 use karman_infer::{BackendOptions, Backends, InferError, LoadOptions};
-use karman_node::HeldModel;
 use karman_store::ModelInfo;
 use karman_types::{TaskError, format_bytes};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::PathBuf;
 
-/// `karman model`
+/// `karman model add`
 #[derive(Args, Debug)]
-pub(crate) struct Model {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-#[derive(Debug, Subcommand)]
-enum Verb {
-    /// Add an ONNX model, or replace the one of this name
-    #[command(
-        after_help = "Examples:\n  karman model add digits-m digits-m.onnx\n  karman model add digits-m digits-m.onnx --accuracy 0.98 --info licence=CC0-1.0"
-    )]
-    Add(Add),
-    /// List the models
-    #[command(after_help = "Examples:\n  karman model list\n  karman model list --json --long")]
-    List(List),
-}
-
-#[derive(Args, Debug)]
-struct Add {
+pub(super) struct Add {
     /// The name by which plugins load it
     name: String,
     /// The ONNX file, its weights inside
@@ -44,24 +24,8 @@ struct Add {
     info: Vec<(String, String)>,
 }
 
-#[derive(Args, Debug)]
-struct List {
-    /// Digests in full length
-    #[arg(long)]
-    long: bool,
-}
-
-impl Model {
-    pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
-        match &self.verb {
-            Verb::Add(verb) => verb.run(app),
-            Verb::List(verb) => verb.run(app),
-        }
-    }
-}
-
 impl Add {
-    fn run(&self, app: &App) -> Result<(), TaskError> {
+    pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let bytes = std::fs::read(&self.file).map_err(|error| error::file(&self.file, &error))?;
         let mut info: ModelInfo = self
             .info
@@ -108,48 +72,6 @@ impl Add {
                 .join(", ")
         };
         Ok(format!("{} -> {}", list(model.inputs()), list(model.outputs())))
-    }
-}
-
-impl List {
-    fn run(&self, app: &App) -> Result<(), TaskError> {
-        let models = Held::if_any(app)?
-            .map(|held| held.models())
-            .transpose()?
-            .unwrap_or_default();
-        if app.output.json {
-            return models.iter().try_for_each(|model| app.output.line(json!(model)));
-        }
-        if models.is_empty() {
-            app.output
-                .note("no models; karman model add NAME FILE.onnx adds one");
-            return Ok(());
-        }
-        let head = vec![["NAME", "SIZE", "DIGEST", "INFO"].map(str::to_owned).to_vec()];
-        let rows: Vec<Vec<String>> = head
-            .into_iter()
-            .chain(models.iter().map(|model| self.row(model)))
-            .collect();
-        app.output.line(table(&rows))
-    }
-
-    fn row(&self, model: &HeldModel) -> Vec<String> {
-        let digest = if self.long {
-            model.digest.to_string()
-        } else {
-            model.digest.short()
-        };
-        let of = |(key, value): (&String, &Value)| match value {
-            Value::String(text) => format!("{key} {text}"),
-            other => format!("{key} {other}"),
-        };
-        let info: Vec<String> = model.info.iter().map(of).collect();
-        vec![
-            model.name.clone(),
-            format_bytes(model.bytes),
-            digest,
-            info.join(", "),
-        ]
     }
 }
 

@@ -1,0 +1,57 @@
+use crate::app::App;
+use crate::held::Held;
+use crate::output::table;
+use clap::Args;
+use karman_node::HeldModel;
+use karman_types::{TaskError, format_bytes};
+use serde_json::{Value, json};
+
+/// `karman model list`
+#[derive(Args, Debug)]
+pub(super) struct List {
+    /// Digests in full length
+    #[arg(long)]
+    long: bool,
+}
+
+impl List {
+    pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        let models = Held::if_any(app)?
+            .map(|held| held.models())
+            .transpose()?
+            .unwrap_or_default();
+        if app.output.json {
+            return models.iter().try_for_each(|model| app.output.line(json!(model)));
+        }
+        if models.is_empty() {
+            app.output
+                .note("no models; karman model add NAME FILE.onnx adds one");
+            return Ok(());
+        }
+        let head = vec![["NAME", "SIZE", "DIGEST", "INFO"].map(str::to_owned).to_vec()];
+        let rows: Vec<Vec<String>> = head
+            .into_iter()
+            .chain(models.iter().map(|model| self.row(model)))
+            .collect();
+        app.output.line(table(&rows))
+    }
+
+    fn row(&self, model: &HeldModel) -> Vec<String> {
+        let digest = if self.long {
+            model.digest.to_string()
+        } else {
+            model.digest.short()
+        };
+        let of = |(key, value): (&String, &Value)| match value {
+            Value::String(text) => format!("{key} {text}"),
+            other => format!("{key} {other}"),
+        };
+        let info: Vec<String> = model.info.iter().map(of).collect();
+        vec![
+            model.name.clone(),
+            format_bytes(model.bytes),
+            digest,
+            info.join(", "),
+        ]
+    }
+}

@@ -1,0 +1,64 @@
+//! `karman model`: what models the node has, how fast they are, and where they run.
+
+mod add;
+mod inspect;
+mod list;
+mod plan;
+mod profile;
+mod run;
+
+use crate::app::App;
+use clap::{Args, Subcommand};
+use karman_types::TaskError;
+
+/// `karman model`
+#[derive(Args, Debug)]
+pub(crate) struct Model {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Add an ONNX model, or replace the one of this name
+    #[command(
+        after_help = "Examples:\n  karman model add digits-m digits-m.onnx\n  karman model add digits-m digits-m.onnx --accuracy 0.98 --info licence=CC0-1.0"
+    )]
+    Add(add::Add),
+    /// List the models
+    #[command(after_help = "Examples:\n  karman model list\n  karman model list --json --long")]
+    List(list::List),
+    /// Show a model's layers, and where it could be cut
+    #[command(
+        after_help = "Examples:\n  karman model inspect mobilenet.onnx\n  karman model inspect mobilenet.onnx --svg mobilenet.svg"
+    )]
+    Inspect(inspect::Inspect),
+    /// Measure how long each layer takes on this node
+    #[command(
+        after_help = "Examples:\n  karman model profile digits-m\n  karman model profile digits-m --json"
+    )]
+    Profile(profile::Profile),
+    /// Plan which node runs which part of a model, and run it so with --apply
+    #[command(
+        after_help = "Examples:\n  karman model plan mobilenet\n  karman model plan mobilenet --over tier=fog --over 9c01d2e7 --apply\n  karman model plan mobilenet --whole"
+    )]
+    Plan(plan::Plan),
+    /// Run a model once, in parts where it is planned so
+    #[command(
+        after_help = "Examples:\n  karman model run digits-m image.json\n  echo '{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}]}' | karman model run double -"
+    )]
+    Run(run::Run),
+}
+
+impl Model {
+    pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
+        match &self.verb {
+            Verb::Add(verb) => verb.run(app),
+            Verb::List(verb) => verb.run(app),
+            Verb::Inspect(verb) => verb.run(app),
+            Verb::Profile(verb) => verb.run(app),
+            Verb::Plan(verb) => verb.run(app),
+            Verb::Run(verb) => verb.run(app),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+use crate::app::App;
+use crate::control::{Control, escape};
+use bytes::Bytes;
+use clap::Args;
+use http::Method;
+use karman_node::{SplitOrder, SplitPlan};
+use karman_types::TaskError;
+use serde_json::json;
+
+/// `karman model plan`
+#[derive(Args, Debug)]
+pub(super) struct Plan {
+    /// The model's name
+    name: String,
+    /// Which nodes may take part besides this one: tier=fog, an id, all; may be given again [default: the nearest of each tier]
+    #[arg(long, value_name = "SELECTOR")]
+    over: Vec<String>,
+    /// What a millisecond until the result counts [default: 1 if nothing else counts]
+    #[arg(long, value_name = "WEIGHT", value_parser = weight)]
+    latency: Option<f64>,
+    /// What a millijoule counts that the nodes draw together
+    #[arg(long, value_name = "WEIGHT", value_parser = weight)]
+    energy: Option<f64>,
+    /// What a millisecond of the slowest stage counts: throughput
+    #[arg(long, value_name = "WEIGHT", value_parser = weight)]
+    interval: Option<f64>,
+    /// Run the model like that from now on; the cuts then follow the links and the load
+    #[arg(long)]
+    apply: bool,
+    /// Run the model on this node alone again
+    #[arg(long, conflicts_with_all = ["over", "latency", "energy", "interval", "apply"])]
+    whole: bool,
+}
+
+impl Plan {
+    pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        let control = Control::new(app)?;
+        let path = format!("/models/{}/plan", escape(&self.name));
+        if self.whole {
+            let split: bool = control.order(Method::DELETE, &path, Bytes::new())?;
+            let says = if split {
+                "runs here alone again"
+            } else {
+                "ran here alone already"
+            };
+            return app.output.result(
+                || format!("{}   {says}", self.name),
+                || json!({ "name": self.name, "was_split": split }),
+            );
+        }
+        let order = SplitOrder {
+            over: self.over.clone(),
+            latency: self.latency,
+            energy: self.energy,
+            interval: self.interval,
+            apply: self.apply,
+        };
+        let body = serde_json::to_vec(&order).map_err(|error| TaskError::internal(error.to_string()))?;
+        let progress = app.progress("asking the nodes; each measures what it has not measured yet");
+        let planned: Result<SplitPlan, TaskError> = control.order(Method::POST, &path, body.into());
+        drop(progress);
+        let planned = planned?;
+        app.output
+            .result(|| planned.explanation.trim_end().to_owned(), || json!(planned))?;
+        for (node, error) in &planned.left_out {
+            app.output
+                .note(format!("left out: node {}: {error}", node.short()));
+        }
+        if !planned.applied {
+            app.output.note("to run it like that: --apply");
+        }
+        Ok(())
+    }
+}
+
+fn weight(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(weight) if f64::is_finite(weight) && weight >= 0.0 => Ok(weight),
+        _ => Err("a weight is a number from 0 up".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_is_a_number() {
+        assert_eq!(weight("0.5"), Ok(0.5));
+        for text in ["-1", "NaN", "inf", "much"] {
+            assert!(weight(text).is_err(), "{text}");
+        }
+    }
+}

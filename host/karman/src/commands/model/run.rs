@@ -1,0 +1,68 @@
+use crate::app::App;
+use crate::control::{Control, escape};
+use crate::input::Input;
+use clap::Args;
+use http::Method;
+use karman_node::{InferResponse, InferTensor, Leg};
+use karman_types::{ByteSize, TaskError, format_bytes};
+use serde_json::{Value, json};
+
+/// What a person is shown of one output.
+const MOST_SHOWN: usize = 16;
+/// The longest request.
+const MOST_INPUT: ByteSize = ByteSize::mib(256);
+
+/// `karman model run`
+#[derive(Args, Debug)]
+pub(super) struct Run {
+    /// The model's name
+    name: String,
+    /// A request as the Open Inference Protocol writes it in JSON; - for standard input
+    input: String,
+}
+
+impl Run {
+    pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        let request = Input::read(Some(&self.input), None, MOST_INPUT)?.body;
+        let path = format!("/models/{}/run", escape(&self.name));
+        let response: InferResponse = Control::new(app)?.order(Method::POST, &path, request)?;
+        if app.output.json {
+            return app.output.line(json!(response));
+        }
+        for output in &response.outputs {
+            app.output.line(shown(output))?;
+        }
+        for leg in &response.parameters.legs {
+            app.output.note(words(leg));
+        }
+        Ok(())
+    }
+}
+
+fn shown(output: &InferTensor) -> String {
+    let all = output.data.as_array().map(Vec::as_slice).unwrap_or_default();
+    let some: Vec<String> = all.iter().take(MOST_SHOWN).map(Value::to_string).collect();
+    let more = if all.len() > MOST_SHOWN { ", …" } else { "" };
+    format!(
+        "{} {} {:?}: {}{more}",
+        output.name,
+        output.datatype,
+        output.shape,
+        some.join(", ")
+    )
+}
+
+fn words(leg: &Leg) -> String {
+    let node = leg.node.short();
+    match &leg.failed {
+        Some(why) => format!("stage {} not on {node}: {why}", leg.stage),
+        None => format!(
+            "stage {} on {node}: {:.1} ms, {} in, {} out, {:.1} ms under way",
+            leg.stage,
+            leg.compute_us as f64 / 1e3,
+            format_bytes(leg.bytes_in),
+            format_bytes(leg.bytes_out),
+            leg.transfer_us as f64 / 1e3
+        ),
+    }
+}

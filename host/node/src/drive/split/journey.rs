@@ -1,0 +1,143 @@
+//! A request goes from stage to stage; who holds the data passes over those that do not answer.
+
+use super::wire::{Journey, Leg, Station, pack, unpack};
+use crate::drive::mesh_of;
+use crate::node::Node;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use karman_engine::capability::nn::Tensors;
+use karman_mesh::{Ask, CallHead};
+use karman_types::{NodeId, TaskError};
+use std::time::{Duration, Instant};
+
+/// The results, and what each node did for them, in order.
+pub(super) type Arrived = (Tensors, Vec<Leg>);
+
+/// Runs the next stage here on what has come, and sees to it that the others run.
+pub(super) fn travel(
+    node: Node,
+    model: String,
+    journey: Journey,
+    tensors: Tensors,
+) -> BoxFuture<'static, Result<Arrived, TaskError>> {
+    async move {
+        let stage = node.split().stages().get(&journey.cut, journey.stage).await?;
+        let bytes_in = bytes_of(&tensors);
+        let (held, took) = stage.run(tensors).await?;
+        let here = Leg {
+            stage: journey.stage,
+            node: node.runtime().id(),
+            compute_us: took.as_micros() as u64,
+            transfer_us: 0,
+            bytes_in,
+            bytes_out: bytes_of(&held),
+            failed: None,
+        };
+        if stage.is_last {
+            return Ok((held, vec![here]));
+        }
+        let (results, legs) = go_on(&node, &model, &journey, held, |results| stage.judge(results)).await?;
+        Ok((results, std::iter::once(here).chain(legs).collect()))
+    }
+    .boxed()
+}
+
+/// Has the stages after this one run, with what is held here, on the first node that does.
+async fn go_on(
+    node: &Node,
+    model: &str,
+    journey: &Journey,
+    held: Tensors,
+    judge: impl Fn(&Tensors) -> Result<(), TaskError>,
+) -> Result<Arrived, TaskError> {
+    let next = journey.stage + 1;
+    let station = journey.stations.iter().find(|station| station.stage == next);
+    let Some(station) = station.cloned() else {
+        return Err(TaskError::invalid(format!("nobody runs stage {next}")).with_field("stations"));
+    };
+    let rest = Journey {
+        cut: journey.cut.clone(),
+        stage: next,
+        stations: journey
+            .stations
+            .iter()
+            .filter(|station| station.stage > next)
+            .cloned()
+            .collect(),
+    };
+    let mut passed_over = Vec::new();
+    let mut last = TaskError::unavailable(format!("nobody runs stage {next}"));
+    for at in &station.nodes {
+        let tried = attempt(node, model, *at, &rest, &held, &station).await;
+        match tried.and_then(|arrived| judge(&arrived.0).map(|()| arrived)) {
+            Ok((results, legs)) => return Ok((results, passed_over.into_iter().chain(legs).collect())),
+            Err(error) => {
+                tracing::warn!(model, stage = next, node = %at, %error, "a stage is passed on to another node");
+                passed_over.push(Leg {
+                    stage: next,
+                    node: *at,
+                    compute_us: 0,
+                    transfer_us: 0,
+                    bytes_in: bytes_of(&held),
+                    bytes_out: 0,
+                    failed: Some(error.message.clone()),
+                });
+                last = error;
+            }
+        }
+    }
+    Err(last)
+}
+
+async fn attempt(
+    node: &Node,
+    model: &str,
+    at: NodeId,
+    rest: &Journey,
+    held: &Tensors,
+    station: &Station,
+) -> Result<Arrived, TaskError> {
+    if at == node.runtime().id() {
+        return travel(node.clone(), model.to_owned(), rest.clone(), held.clone()).await;
+    }
+    let patience = Duration::from_millis(station.patience_ms);
+    let late = || {
+        TaskError::deadline(format!(
+            "node {} has not answered within {patience:?}",
+            at.short()
+        ))
+    };
+    let asked = ask(node, model, at, rest, held);
+    tokio::time::timeout(patience, asked)
+        .await
+        .unwrap_or_else(|_| Err(late()))
+}
+
+async fn ask(
+    node: &Node,
+    model: &str,
+    at: NodeId,
+    rest: &Journey,
+    held: &Tensors,
+) -> Result<Arrived, TaskError> {
+    let mesh = mesh_of(node)?;
+    let unknown = || TaskError::unavailable(format!("node {} is not in reach", at.short()));
+    let peer = mesh.node(at).await.ok_or_else(unknown)?;
+    let body = pack(rest, held)?;
+    let head = CallHead::new(Ask::RunStage, model, node.runtime().context(None).task);
+    let started = Instant::now();
+    let (response, report) = mesh.call(peer, head, body).await?;
+    let transfer_us = (started.elapsed().as_micros() as u64).saturating_sub(report.took_us);
+    let (mut legs, results): (Vec<Leg>, Tensors) = unpack(&response.body)?;
+    if let Some(first) = legs.first_mut() {
+        first.transfer_us = transfer_us;
+    }
+    Ok((results, legs))
+}
+
+fn bytes_of(tensors: &Tensors) -> u64 {
+    tensors
+        .iter()
+        .map(|(_, tensor)| tensor.bytes().len() as u64)
+        .sum()
+}

@@ -1,0 +1,73 @@
+//! How fast the links between the nodes of a model are: measured, with as few bytes as a slow link can bear.
+
+use crate::drive::mesh_of;
+use crate::node::Node;
+use bytes::Bytes;
+use karman_mesh::{Ask, CallHead, PeerId};
+use karman_types::{NodeId, TaskError};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// What is sent first. A link that takes longer than [`SLOW`] for it is not asked for more.
+const SMALL: usize = 32 << 10;
+/// What a link is sent that is fast enough to make the small one a matter of its delay.
+const LARGE: usize = 1 << 20;
+const SLOW: Duration = Duration::from_millis(100);
+/// The fastest that is told: beyond it, a transfer of this length says nothing of the link.
+const MOST_MBIT_S: f64 = 100_000.0;
+/// How often each length is sent; the fastest counts, for what made the others slower is no property of the link.
+const TIMES: usize = 3;
+
+/// A link from one node to another.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct LinkMeasure {
+    /// Where it begins.
+    pub from: NodeId,
+    /// Where it ends.
+    pub to: NodeId,
+    /// Milliseconds until an empty message is there.
+    pub latency_ms: f64,
+    /// Megabits (10⁶) per second.
+    pub rate_mbit_s: f64,
+}
+
+/// Measures the link from this node to another.
+pub(super) async fn measure(node: &Node, to: NodeId) -> Result<LinkMeasure, TaskError> {
+    let mesh = mesh_of(node)?;
+    let unknown = || TaskError::unavailable(format!("node {} is not in reach", to.short()));
+    let peer = mesh.node(to).await.ok_or_else(unknown)?;
+    // The first one may set up a connection.
+    send(node, peer, 0).await?;
+    let empty = fastest(node, peer, 0).await?;
+    let mut bytes = SMALL;
+    let mut loaded = fastest(node, peer, SMALL).await?;
+    if loaded < SLOW {
+        bytes = LARGE;
+        loaded = fastest(node, peer, LARGE).await?;
+    }
+    let transfer = loaded.saturating_sub(empty).as_secs_f64();
+    Ok(LinkMeasure {
+        from: node.runtime().id(),
+        to,
+        latency_ms: empty.as_secs_f64() * 1e3 / 2.0,
+        rate_mbit_s: (bytes as f64 * 8.0 / 1e6 / transfer).min(MOST_MBIT_S),
+    })
+}
+
+async fn fastest(node: &Node, peer: PeerId, bytes: usize) -> Result<Duration, TaskError> {
+    let mut fastest = Duration::MAX;
+    for _ in 0..TIMES {
+        fastest = fastest.min(send(node, peer, bytes).await?);
+    }
+    Ok(fastest)
+}
+
+async fn send(node: &Node, peer: PeerId, bytes: usize) -> Result<Duration, TaskError> {
+    // No link packs what has no pattern.
+    let mut body = vec![0; bytes];
+    fastrand::fill(&mut body);
+    let head = CallHead::new(Ask::Measure, "link", node.runtime().context(None).task);
+    let started = Instant::now();
+    mesh_of(node)?.call(peer, head, Bytes::from(body)).await?;
+    Ok(started.elapsed())
+}

@@ -1,0 +1,194 @@
+//! Models over several nodes: each runs a part, and who calls the model does not know.
+//!
+//! | file | what |
+//! |---|---|
+//! | `wire` | what nodes say to each other about it |
+//! | `profiles`, `links` | how fast nodes and links are, as each measures it |
+//! | `problem`, `plan` | what follows from that, and what nodes must make ready for it |
+//! | `pilot` | a model in use: every request by the plan of the moment, every measurement into the next plan |
+//! | `stages` | the parts of models that this node has ready |
+//! | `journey` | a request from stage to stage, past those that do not answer |
+//! | `serve` | what this node does for others: make a stage ready, run it |
+//!
+//! The node that has the model plans. Others fetch its file by digest, once, and cut their part out of it themselves, so that a
+//! cut can move without a byte of weights. A request carries where its stages run, and who may stand in: the node that holds
+//! the last activations sends them to the next in line when one dies, is too slow, or gives what does not fit.
+
+mod journey;
+mod links;
+mod pilot;
+mod plan;
+mod problem;
+mod profiles;
+mod serve;
+mod stages;
+mod wire;
+
+pub use links::LinkMeasure;
+pub use plan::{SplitOrder, SplitPlan};
+pub use profiles::NodeProfile;
+pub(crate) use profiles::tell as profile;
+pub(crate) use serve::{prepare, run};
+pub use wire::Leg;
+
+use crate::node::{Inner, Node};
+use crate::runtime::Runtime;
+use crate::services::store_error;
+use karman_engine::capability::nn::Tensors;
+use karman_types::TaskError;
+use parking_lot::Mutex;
+use pilot::{InParts, Pilot};
+use stages::Stages;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// What this node knows of models that are run in parts.
+pub(crate) struct Split {
+    stages: Arc<Stages>,
+    /// By the name of the model.
+    pilots: Mutex<HashMap<String, Arc<Pilot>>>,
+}
+
+impl Split {
+    pub(crate) fn new(runtime: &Runtime) -> Self {
+        Self {
+            stages: Arc::new(Stages::new(runtime.home().clone(), runtime.models().clone())),
+            pilots: Mutex::default(),
+        }
+    }
+
+    fn stages(&self) -> &Arc<Stages> {
+        &self.stages
+    }
+
+    /// Whether this node may lend the file: a model of its own, or one that visits.
+    pub(super) fn has(&self, model: karman_types::Digest) -> Result<bool, TaskError> {
+        self.stages.has(model)
+    }
+}
+
+/// The results of a model that was run once, and who took part.
+#[derive(Debug)]
+pub struct RanInParts {
+    /// The results.
+    pub results: Tensors,
+    /// What each node did, in order.
+    pub legs: Vec<Leg>,
+}
+
+impl Node {
+    /// How long the layers of a model take here, and how fast the links to others of its mesh are that may take part.
+    ///
+    /// # Errors
+    /// `unavailable` when this node has no such model; what its back-end says.
+    pub async fn profile_model(&self, name: &str) -> Result<NodeProfile, TaskError> {
+        profiles::of_here(self, plan::model_of(self, name)?.digest, &[]).await
+    }
+
+    /// Plans which node runs which part of a model and, where the order says so, runs it like that from then on.
+    ///
+    /// # Errors
+    /// `unavailable` when no plan can run; what the nodes say that cannot be done without.
+    pub async fn plan_model(&self, name: &str, order: &SplitOrder) -> Result<SplitPlan, TaskError> {
+        let planned = plan::plan(self, name, order).await?;
+        let answer = planned.answer(order.apply);
+        if order.apply {
+            let pilot = Pilot::start(self, planned).await?;
+            self.keep_order(name, Some(order))?;
+            let model = Arc::new(InParts(pilot.clone()));
+            self.runtime().models().divert(name, Some(model));
+            self.split().pilots.lock().insert(name.to_owned(), pilot);
+        }
+        Ok(answer)
+    }
+
+    /// Runs a model here alone again.
+    ///
+    /// # Errors
+    /// What the disk refuses.
+    pub fn unsplit_model(&self, name: &str) -> Result<bool, TaskError> {
+        self.runtime().models().divert(name, None);
+        self.keep_order(name, None)?;
+        Ok(self.split().pilots.lock().remove(name).is_some())
+    }
+
+    /// Runs a model once: in parts where it is planned so, else here.
+    ///
+    /// # Errors
+    /// Inputs that do not fit; what the back-end says; `unavailable` when a part runs nowhere.
+    pub async fn run_model(&self, name: &str, inputs: Tensors) -> Result<RanInParts, TaskError> {
+        let pilot = self.split().pilots.lock().get(name).cloned();
+        if let Some(pilot) = pilot {
+            let (results, legs) = pilot.run(inputs).await?;
+            return Ok(RanInParts { results, legs });
+        }
+        let (results, took) = self.runtime().models().run_named(name, inputs).await?;
+        let leg = Leg {
+            stage: 0,
+            node: self.runtime().id(),
+            compute_us: took.as_micros() as u64,
+            transfer_us: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            failed: None,
+        };
+        Ok(RanInParts {
+            results,
+            legs: vec![leg],
+        })
+    }
+
+    /// Writes down how a model is run, for the next start.
+    fn keep_order(&self, name: &str, order: Option<&SplitOrder>) -> Result<(), TaskError> {
+        let mut orders = self.orders()?;
+        match order {
+            Some(order) => drop(orders.insert(name.to_owned(), order.clone())),
+            None => drop(orders.remove(name)),
+        }
+        let store = self.runtime().home().store()?;
+        store.profiles().put(ORDERS, &orders).map_err(store_error)
+    }
+
+    fn orders(&self) -> Result<HashMap<String, SplitOrder>, TaskError> {
+        let store = self.runtime().home().store()?;
+        Ok(store
+            .profiles()
+            .get(ORDERS)
+            .map_err(store_error)?
+            .unwrap_or_default())
+    }
+}
+
+/// The record of how models are run.
+const ORDERS: &str = "orders";
+/// How long a model runs here alone, after a start, until its helpers are asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// After a start: runs models in parts again that ran so before. Until their helpers answer they run here alone.
+pub(crate) async fn resume(node: Weak<Inner>) {
+    let orders = |node: &Node| node.orders().unwrap_or_default();
+    let mut left: Vec<String> = match Node::upgrade(&node) {
+        Some(node) => orders(&node).into_keys().collect(),
+        None => return,
+    };
+    while !left.is_empty() {
+        tokio::time::sleep(ASK_AGAIN).await;
+        let Some(node) = Node::upgrade(&node) else { return };
+        let mut waiting = Vec::new();
+        for name in left {
+            // What the operator said meanwhile counts.
+            let Some(order) = orders(&node).remove(&name) else {
+                continue;
+            };
+            if node.split().pilots.lock().contains_key(&name) {
+                continue;
+            }
+            if let Err(error) = node.plan_model(&name, &order).await {
+                tracing::debug!(model = name, %error, "runs here alone for now");
+                waiting.push(name);
+            }
+        }
+        left = waiting;
+    }
+}

@@ -1,0 +1,254 @@
+//! Which node runs which part: asked of the nodes, decided by the scheduler, made ready, and taken into use.
+
+use super::problem::problem;
+use super::profiles::{NodeProfile, of_here, of_others};
+use super::wire::{Cut, Prepare, Station, pack};
+use crate::drive::mesh_of;
+use crate::node::Node;
+use crate::services::store_error;
+use bytes::Bytes;
+use futures::future::try_join_all;
+use karman_mesh::{Ask, CallHead, PeerId, Ticket};
+use karman_sched::partition::{MinCut, Objective, Partitioner, Plan, PlanError, Problem, Tiers};
+use karman_types::{NodeId, TaskError};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long nodes may read a model after they were asked to take part.
+const TICKET: Duration = Duration::from_secs(86_400);
+/// What a node gets beyond what it should need, in milliseconds.
+const GRACE_MS: f64 = 300.0;
+/// How many times longer than predicted a stage may take before another node is asked.
+const PATIENCE: f64 = 6.0;
+
+/// What an operator wants of a model that runs in parts.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct SplitOrder {
+    /// The nodes that may take part besides this one, as for deployments; empty: the nearest of every other tier.
+    pub over: Vec<String>,
+    /// What a millisecond until the result counts.
+    pub latency: Option<f64>,
+    /// What a millijoule counts.
+    pub energy: Option<f64>,
+    /// What a millisecond of the slowest stage counts.
+    pub interval: Option<f64>,
+    /// Whether tasks that load the model get it in parts from now on.
+    pub apply: bool,
+}
+
+/// A plan, with what it was made of.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct SplitPlan {
+    /// The model's name.
+    pub model: String,
+    /// The nodes that may take part, in the order of the stages.
+    pub nodes: Vec<NodeId>,
+    /// Nodes that were asked and cannot, with the reason.
+    pub left_out: Vec<(NodeId, TaskError)>,
+    /// The plan.
+    pub plan: Plan,
+    /// The same in words.
+    pub explanation: String,
+    /// Whether it is in use.
+    pub applied: bool,
+}
+
+/// Nodes, what they measured, and the plan that follows.
+pub(super) struct Planned {
+    pub(super) model: karman_store::Model,
+    pub(super) peers: Vec<(NodeId, PeerId)>,
+    pub(super) profiles: Vec<NodeProfile>,
+    pub(super) left_out: Vec<(NodeId, TaskError)>,
+    pub(super) problem: Problem,
+    pub(super) plan: Plan,
+}
+
+/// A plan as nodes understand it.
+pub(super) struct Route {
+    pub(super) cut: Cut,
+    /// Where the stages after the first run.
+    pub(super) stations: Vec<Station>,
+    /// The tier of each stage.
+    pub(super) tiers: Vec<usize>,
+}
+
+impl SplitOrder {
+    fn objective(&self) -> Objective {
+        match (self.latency, self.energy, self.interval) {
+            (None, None, None) => Objective::LATENCY,
+            (latency, energy, interval) => Objective::weighing(
+                latency.unwrap_or_default(),
+                energy.unwrap_or_default(),
+                interval.unwrap_or_default(),
+            ),
+        }
+    }
+}
+
+/// Asks the nodes and plans.
+pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<Planned, TaskError> {
+    let model = model_of(node, name)?;
+    let peers = node.participants(&order.over).await?;
+    let here = node.runtime().id();
+    let all: Vec<NodeId> = std::iter::once(here)
+        .chain(peers.iter().map(|(at, _)| *at))
+        .collect();
+    let ticket = |reader| ticket(node, &model, reader);
+    let told = of_others(node, &peers, &model, ticket, &all).await;
+    let (mut taking_part, mut profiles, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    for (peer, told) in peers.into_iter().zip(told) {
+        match told {
+            Ok(profile) => {
+                taking_part.push(peer);
+                profiles.push(profile);
+            }
+            Err(error) => left_out.push((peer.0, error)),
+        }
+    }
+    // After the others: they measure their links to this one, and all at once would measure each other.
+    profiles.insert(0, of_here(node, model.digest, &all).await?);
+    let problem = problem(&profiles, order.objective())?;
+    let plan = Policy
+        .plan(&problem)
+        .map_err(|error| TaskError::unavailable(error.to_string()))?;
+    Ok(Planned {
+        model,
+        peers: taking_part,
+        profiles,
+        left_out,
+        problem,
+        plan,
+    })
+}
+
+/// Intervals of layers are quick and, for chains, best; a graph with branches may be cut better along them.
+pub(super) struct Policy;
+
+impl Partitioner for Policy {
+    fn name(&self) -> &'static str {
+        "tiers or min-cut"
+    }
+
+    fn plan(&self, problem: &Problem) -> Result<Plan, PlanError> {
+        let intervals = Tiers.plan(problem);
+        if problem.graph().is_line() {
+            return intervals;
+        }
+        match (intervals, MinCut::default().plan(problem)) {
+            (Ok(one), Ok(other)) => Ok(if other.cost < one.cost { other } else { one }),
+            (plan @ Ok(_), Err(_)) | (Err(_), plan) => plan,
+        }
+    }
+}
+
+impl Planned {
+    pub(super) fn answer(&self, applied: bool) -> SplitPlan {
+        SplitPlan {
+            model: self.model.name.clone(),
+            nodes: self.profiles.iter().map(|profile| profile.node).collect(),
+            left_out: self.left_out.clone(),
+            explanation: self.plan.explain(&self.problem).to_string(),
+            plan: self.plan.clone(),
+            applied,
+        }
+    }
+
+    /// A plan as nodes understand it. The first stage is here, with no layer where the plan gives this node none.
+    pub(super) fn route(&self, plan: &Plan) -> Route {
+        let mut tiers: Vec<usize> = plan.assignment.iter().copied().chain([0]).collect();
+        tiers.sort_unstable();
+        tiers.dedup();
+        let stage_of = |tier: &usize| tiers.iter().position(|other| other == tier).unwrap_or_default() as u8;
+        let cut = Cut {
+            model: self.model.digest,
+            stage_of_layer: plan.assignment.iter().map(stage_of).collect(),
+        };
+        let mut after_ms = 0.0;
+        let mut stations = Vec::new();
+        for (stage, tier) in tiers.iter().enumerate().skip(1).rev() {
+            let compute = plan.prediction.tiers[*tier].compute_ms;
+            let transfer: f64 = plan
+                .prediction
+                .links
+                .iter()
+                .filter(|link| link.to == *tier)
+                .map(|link| link.ms)
+                .sum();
+            // Those after it may have to be asked twice.
+            after_ms = PATIENCE * (compute + transfer) + GRACE_MS + 2.0 * after_ms;
+            stations.push(Station {
+                stage: stage as u8,
+                nodes: self.line_of(*tier),
+                patience_ms: after_ms as u64,
+            });
+        }
+        stations.reverse();
+        Route { cut, stations, tiers }
+    }
+
+    /// The node that runs a stage, then the others that may, this one last.
+    fn line_of(&self, tier: usize) -> Vec<NodeId> {
+        let mut line = vec![self.profiles[tier].node];
+        let others = self.profiles.iter().skip(1).map(|profile| profile.node);
+        line.extend(others.filter(|other| *other != self.profiles[tier].node).take(2));
+        line.push(self.profiles[0].node);
+        line
+    }
+
+    /// Has every node make its stage ready.
+    pub(super) async fn prepare(&self, node: &Node, route: &Route) -> Result<(), TaskError> {
+        node.split().stages().get(&route.cut, 0).await?;
+        let each = route.stations.iter().filter_map(|station| {
+            let at = station.nodes.first()?;
+            let (at, peer) = *self.peers.iter().find(|(peer, _)| peer == at)?;
+            Some(self.prepare_at(node, &route.cut, station.stage, at, peer))
+        });
+        try_join_all(each).await.map(drop)
+    }
+
+    async fn prepare_at(
+        &self,
+        node: &Node,
+        cut: &Cut,
+        stage: u8,
+        at: NodeId,
+        peer: PeerId,
+    ) -> Result<(), TaskError> {
+        let prepare = Prepare {
+            cut: cut.clone(),
+            stage,
+            ticket: ticket(node, &self.model, at)?.to_vec(),
+        };
+        let ask = Ask::PrepareStage {
+            digest: self.model.digest,
+            size: self.model.bytes,
+        };
+        let name = format!("model/{}", self.model.name);
+        let head = CallHead::new(ask, name, node.runtime().context(None).task);
+        mesh_of(node)?
+            .call(peer, head, pack(&prepare, &Vec::new())?)
+            .await?;
+        Ok(())
+    }
+}
+
+pub(super) fn model_of(node: &Node, name: &str) -> Result<karman_store::Model, TaskError> {
+    let store = node.runtime().home().store()?;
+    store.models().get(name).map_err(store_error)?.ok_or_else(|| {
+        TaskError::unavailable(format!("this node has no model `{name}`"))
+            .with_hint("`karman model list` shows those it has")
+    })
+}
+
+/// Lets a node read a model's file.
+fn ticket(node: &Node, model: &karman_store::Model, reader: NodeId) -> Result<Bytes, TaskError> {
+    let standing = mesh_of(node)?.standing();
+    let ticket = Ticket {
+        name: format!("model/{}", model.name),
+        digest: model.digest,
+        reader,
+        not_after: standing.now().after(TICKET),
+    };
+    ticket.sign(standing)
+}

@@ -1,0 +1,76 @@
+//! What the nodes measured, as the planner takes it.
+
+use super::profiles::NodeProfile;
+use karman_sched::partition::{
+    Layer, LayerGraph, LayerTime, Link, Objective, Power, Problem, Producer, Tensor, Tier, Weights,
+};
+use karman_types::TaskError;
+
+/// The problem of running a model on these nodes, in this order; the first one has the input and wants the result.
+pub(super) fn problem(nodes: &[NodeProfile], objective: Objective) -> Result<Problem, TaskError> {
+    let [first, ..] = nodes else {
+        return Err(TaskError::invalid("no node takes part"));
+    };
+    let milliseconds: Vec<Vec<f64>> = nodes
+        .iter()
+        .map(|node| {
+            node.profile
+                .seconds()
+                .iter()
+                .map(|seconds| seconds * 1e3)
+                .collect()
+        })
+        .collect();
+    let layer = |(at, layer): (usize, &karman_infer::profile::LayerProfile)| Layer {
+        name: layer.name.clone(),
+        time: LayerTime::Measured(
+            milliseconds
+                .iter()
+                .map(|of_node| of_node.get(at).copied())
+                .collect(),
+        ),
+        weight_bytes: layer.parameter_bytes,
+        working_bytes: layer.bytes_in + layer.bytes_out,
+    };
+    let layers = first.profile.layers.iter().enumerate().map(layer).collect();
+    let tensor = |edge: &karman_infer::profile::EdgeProfile| Tensor {
+        from: edge.from.map_or(Producer::Held(0), Producer::Layer),
+        to: edge.to.clone(),
+        wanted_at: edge.is_output.then_some(0),
+        bytes: edge.bytes,
+    };
+    let tensors = first.profile.edges.iter().map(tensor).collect();
+    let graph = LayerGraph::new(layers, tensors).map_err(|error| TaskError::internal(error.to_string()))?;
+    let tier = |node: &NodeProfile| Tier {
+        name: format!("{} ({})", node.node.short(), node.tier),
+        slowdown: 1.0,
+        memory_bytes: Some(node.free_memory),
+        power: Power::default(),
+        available: true,
+    };
+    let tiers = nodes.iter().map(tier).collect();
+    Problem::new(graph, tiers, links(nodes), objective, Weights::Everywhere)
+        .map_err(|error| TaskError::invalid(error.to_string()))
+}
+
+/// The links that were measured. What was measured in one direction only stands for both.
+fn links(nodes: &[NodeProfile]) -> Vec<Link> {
+    let measured = |from: usize, to: usize| {
+        let to = nodes[to].node;
+        nodes[from].links.iter().find(|link| link.to == to)
+    };
+    let pairs = (0..nodes.len()).flat_map(|from| (0..nodes.len()).map(move |to| (from, to)));
+    pairs
+        .filter(|(from, to)| from != to)
+        .filter_map(|(from, to)| {
+            let link = measured(from, to).or_else(|| measured(to, from))?;
+            Some(Link {
+                from,
+                to,
+                rate_mbit_s: link.rate_mbit_s,
+                latency_ms: link.latency_ms,
+                message_ms: 0.0,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,190 @@
+//! How long the layers of a model take on the nodes that may run them. Measured once on each, and kept there.
+
+use super::links::{LinkMeasure, measure};
+use super::wire::{pack, unpack};
+use crate::drive::mesh_of;
+use crate::node::Node;
+use crate::services::{blocking, infer_error, store_error};
+use bytes::Bytes;
+use futures::future::join_all;
+use karman_infer::profile::{Profile, ProfileOptions};
+use karman_mesh::{Ask, CallHead, PeerId, Wanted};
+use karman_types::{Digest, NodeId, TaskError, TaskResponse, Tier};
+use serde::{Deserialize, Serialize};
+
+/// What a node says of itself for a plan.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct NodeProfile {
+    /// The node.
+    pub node: NodeId,
+    /// Where it stands.
+    pub tier: Tier,
+    /// Bytes of memory that it has free.
+    pub free_memory: u64,
+    /// How long the layers take on it.
+    pub profile: Profile,
+    /// The links from it to the others that take part.
+    pub links: Vec<LinkMeasure>,
+}
+
+/// What a node is asked.
+#[derive(Debug, Deserialize, Serialize)]
+struct Question {
+    /// Allows to read the model's file.
+    #[serde(with = "serde_bytes")]
+    ticket: Vec<u8>,
+    /// Where its links are to be measured to.
+    others: Vec<NodeId>,
+}
+
+/// The most nodes that links are measured to at one's request.
+const MOST_OTHERS: usize = 8;
+
+/// The profile of a model on this node: what the store has, or what is measured now.
+pub(super) async fn of_here(node: &Node, model: Digest, others: &[NodeId]) -> Result<NodeProfile, TaskError> {
+    let (stages, models) = (node.split().stages().clone(), node.runtime().models().clone());
+    let home = node.runtime().home().clone();
+    let measured = blocking(move || {
+        let (backend, load) = models.chosen()?;
+        let name = format!(
+            "{model}/{}-{}/{}",
+            backend.name(),
+            backend.version(),
+            load.threads
+        );
+        let store = home.store()?;
+        let known: Option<Profile> = store.profiles().get(&name).unwrap_or_default();
+        if let Some(known) = known {
+            return Ok((known, models.slowdown()));
+        }
+        tracing::info!(model = %model.short(), "its layers are timed");
+        let graph = stages.graph(model)?;
+        let profile =
+            Profile::measure(&graph, backend, &load, &ProfileOptions::default()).map_err(infer_error)?;
+        store.profiles().put(&name, &profile).map_err(store_error)?;
+        Ok((profile, models.slowdown()))
+    });
+    let (mut profile, slowdown) = measured.await?;
+    // The pace is the node's, not the back-end's.
+    let times = profile
+        .layers
+        .iter_mut()
+        .map(|layer| &mut layer.time)
+        .chain([&mut profile.whole]);
+    times.for_each(|time| time.seconds *= slowdown);
+    let mut links = Vec::new();
+    // One after the other: together they would measure each other.
+    for other in others.iter().filter(|other| **other != node.runtime().id()) {
+        match measure(node, *other).await {
+            Ok(link) => links.push(link),
+            Err(error) => tracing::debug!(to = %other, %error, "a link is not measured"),
+        }
+    }
+    Ok(NodeProfile {
+        node: node.runtime().id(),
+        tier: node.tier(),
+        free_memory: free_memory().unwrap_or(node.machine().memory),
+        profile,
+        links,
+    })
+}
+
+/// The profile on another node, which fetches the model for it where it does not have it.
+pub(super) async fn of_other(
+    node: &Node,
+    (at, peer): (NodeId, PeerId),
+    model: &karman_store::Model,
+    ticket: Bytes,
+    others: &[NodeId],
+) -> Result<NodeProfile, TaskError> {
+    let ask = Ask::ProfileModel {
+        digest: model.digest,
+        size: model.bytes,
+    };
+    let head = CallHead::new(
+        ask,
+        format!("model/{}", model.name),
+        node.runtime().context(None).task,
+    );
+    let question = Question {
+        ticket: ticket.to_vec(),
+        others: others.to_vec(),
+    };
+    let body = pack(&question, &Vec::new())?;
+    let (response, _) = mesh_of(node)?.call(peer, head, body).await?;
+    let (profile, _): (NodeProfile, _) = unpack(&response.body)?;
+    match profile.node == at && profile.profile.model == model.digest {
+        true => Ok(profile),
+        false => Err(TaskError::invalid(format!(
+            "node {} tells of something else",
+            at.short()
+        ))),
+    }
+}
+
+/// Answers another node that plans.
+pub(crate) async fn tell(
+    node: &Node,
+    from: PeerId,
+    head: &CallHead,
+    body: &[u8],
+) -> Result<TaskResponse, TaskError> {
+    let Ask::ProfileModel { digest, size } = head.ask else {
+        return Err(TaskError::internal("no profile is asked for"));
+    };
+    let (Question { ticket, mut others }, _) = unpack(body)?;
+    others.truncate(MOST_OTHERS);
+    take_in(node, from, &head.name, digest, size, ticket).await?;
+    let profile = of_here(node, digest, &others).await?;
+    Ok(TaskResponse {
+        body: pack(&profile, &Vec::new())?,
+        ..TaskResponse::default()
+    })
+}
+
+/// Fetches a model of another node where it is not here.
+pub(super) async fn take_in(
+    node: &Node,
+    from: PeerId,
+    name: &str,
+    digest: Digest,
+    size: u64,
+    ticket: Vec<u8>,
+) -> Result<(), TaskError> {
+    if node.split().stages().has(digest)? {
+        return Ok(());
+    }
+    let wanted = Wanted {
+        digest,
+        size,
+        name: name.to_owned(),
+        ticket: Bytes::from(ticket),
+        anywhere: false,
+    };
+    let file = node.fetch(wanted, from).await?;
+    let home = node.runtime().home().clone();
+    blocking(move || home.store()?.visiting().take_in(&file).map_err(store_error)).await?;
+    Ok(())
+}
+
+/// What the system says that could be had without paging.
+fn free_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+/// What several others say, each for itself.
+pub(super) async fn of_others(
+    node: &Node,
+    others: &[(NodeId, PeerId)],
+    model: &karman_store::Model,
+    ticket: impl Fn(NodeId) -> Result<Bytes, TaskError>,
+    all: &[NodeId],
+) -> Vec<Result<NodeProfile, TaskError>> {
+    let each = others.iter().map(|other| {
+        let ticket = ticket(other.0);
+        async move { of_other(node, *other, model, ticket?, all).await }
+    });
+    join_all(each).await
+}

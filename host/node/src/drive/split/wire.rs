@@ -1,0 +1,93 @@
+//! What nodes say to each other about a model that they run together.
+
+use bytes::Bytes;
+use karman_engine::capability::nn::Tensors;
+use karman_mesh::{pack_tensors, unpack_tensors};
+use karman_types::{Digest, NodeId, TaskError};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The most stages after the first.
+const MOST_STATIONS: usize = 7;
+/// The most nodes that a stage may be tried on.
+const MOST_NODES: usize = 4;
+
+/// A model, and for each of its layers the stage that runs it. Every node reads the same layers from the same file, so this says
+/// all of a cut.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub(crate) struct Cut {
+    /// The model's file.
+    pub(crate) model: Digest,
+    /// Stages count from 0; none is lower than that of a layer it needs.
+    pub(crate) stage_of_layer: Vec<u8>,
+}
+
+/// Asks a node to make a stage ready: to fetch the model where it does not have it, and to load the part that it runs.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Prepare {
+    pub(super) cut: Cut,
+    pub(super) stage: u8,
+    /// Allows to read the model's file.
+    #[serde(with = "serde_bytes")]
+    pub(super) ticket: Vec<u8>,
+}
+
+/// One request on its way through the stages.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Journey {
+    pub(super) cut: Cut,
+    /// The stage that is next.
+    pub(super) stage: u8,
+    /// Where those after it run, in order.
+    pub(super) stations: Vec<Station>,
+}
+
+impl Journey {
+    /// Who asks decides how often a stage may be tried; within bounds.
+    pub(super) fn check(&self) -> Result<(), TaskError> {
+        let within = |field, value: usize, most| match value > most {
+            true => Err(TaskError::limit(format!("{value} {field}; at most {most}")).with_field(field)),
+            false => Ok(()),
+        };
+        within("stations", self.stations.len(), MOST_STATIONS)?;
+        let most = self.stations.iter().map(|station| station.nodes.len()).max();
+        within("nodes of a station", most.unwrap_or_default(), MOST_NODES)
+    }
+}
+
+/// Where a stage runs.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) struct Station {
+    pub(super) stage: u8,
+    /// The node that should, then those that may when it does not answer.
+    pub(super) nodes: Vec<NodeId>,
+    /// How long each of them gets, in milliseconds, until it is passed over.
+    pub(super) patience_ms: u64,
+}
+
+/// What a node did for one request, or that it did not.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Leg {
+    /// The stage.
+    pub stage: u8,
+    /// The node.
+    pub node: NodeId,
+    /// Microseconds that the part of the model ran.
+    pub compute_us: u64,
+    /// Microseconds that the data were under way to this node, and the answer back.
+    pub transfer_us: u64,
+    /// Bytes that it was sent.
+    pub bytes_in: u64,
+    /// Bytes that it answered with.
+    pub bytes_out: u64,
+    /// Why another one ran the stage.
+    pub failed: Option<String>,
+}
+
+pub(super) fn pack(head: &impl Serialize, tensors: &Tensors) -> Result<Bytes, TaskError> {
+    pack_tensors(head, tensors).map_err(|error| TaskError::limit(error.to_string()).with_field("tensors"))
+}
+
+pub(super) fn unpack<H: DeserializeOwned>(body: &[u8]) -> Result<(H, Tensors), TaskError> {
+    unpack_tensors(body).map_err(|error| TaskError::invalid(error.to_string()).with_field("tensors"))
+}

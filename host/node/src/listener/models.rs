@@ -1,0 +1,57 @@
+//! How models are run, for the operator: profiles, plans over several nodes, and one run.
+
+use super::answer::Refusal;
+use super::inference::{InferParameters, InferRequest, InferResponse, InferTensor};
+use crate::drive::{NodeProfile, SplitOrder, SplitPlan};
+use crate::node::Node;
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::response::Json;
+use axum::routing::{get, post};
+
+pub(crate) fn router() -> Router<Node> {
+    Router::new()
+        .route("/models/{name}/profile", get(profile))
+        .route("/models/{name}/plan", post(plan).delete(unplan))
+        .route("/models/{name}/run", post(run))
+}
+
+async fn profile(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<NodeProfile>, Refusal> {
+    Ok(Json(node.profile_model(&name).await?))
+}
+
+async fn plan(
+    State(node): State<Node>,
+    Path(name): Path<String>,
+    Json(order): Json<SplitOrder>,
+) -> Result<Json<SplitPlan>, Refusal> {
+    Ok(Json(node.plan_model(&name, &order).await?))
+}
+
+/// Whether it ran in parts until now.
+async fn unplan(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<bool>, Refusal> {
+    Ok(Json(node.unsplit_model(&name)?))
+}
+
+async fn run(
+    State(node): State<Node>,
+    Path(name): Path<String>,
+    Json(request): Json<InferRequest>,
+) -> Result<Json<InferResponse>, Refusal> {
+    let inputs = request
+        .inputs
+        .iter()
+        .map(InferTensor::read)
+        .collect::<Result<_, _>>()?;
+    let ran = node.run_model(&name, inputs).await?;
+    let outputs = ran
+        .results
+        .iter()
+        .map(|(name, tensor)| InferTensor::write(name, tensor));
+    Ok(Json(InferResponse {
+        model_name: name,
+        id: request.id,
+        parameters: InferParameters { legs: ran.legs },
+        outputs: outputs.collect::<Result<_, _>>()?,
+    }))
+}

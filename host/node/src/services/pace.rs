@@ -1,0 +1,55 @@
+//! A slower processor than there is, for rehearsals.
+
+use super::blocking;
+use crate::config::ComputeProfile;
+use cpu_time::ThreadTime;
+use karman_types::TaskError;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// Runs models at the pace of the node's compute profile. A share of a real processor would not do: it lets short work through
+/// at full speed. So each run is followed by a wait, and the next one waits for that.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    slowdown: f64,
+    processor: Semaphore,
+}
+
+impl Pace {
+    pub(crate) fn new(profile: &ComputeProfile) -> Self {
+        Self {
+            slowdown: profile.slowdown,
+            processor: Semaphore::new(1),
+        }
+    }
+
+    /// How many times slower than this machine.
+    pub(crate) const fn slowdown(&self) -> f64 {
+        self.slowdown
+    }
+
+    /// Runs a blocking step, and how long it took.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        step: impl FnOnce() -> Result<T, TaskError> + Send + 'static,
+    ) -> Result<(T, Duration), TaskError> {
+        let emulated = self.slowdown > 1.0;
+        let _processor = match emulated {
+            true => self.processor.acquire().await.ok(),
+            false => None,
+        };
+        let timed = blocking(move || {
+            // A back-end with more threads than this one uses them beside it, so an emulated node has one.
+            let (started, computing) = (Instant::now(), ThreadTime::now());
+            let done = step()?;
+            Ok((done, computing.elapsed(), started.elapsed()))
+        });
+        let (done, computed, mut took) = timed.await?;
+        if emulated {
+            let wait = computed.mul_f64(self.slowdown - 1.0);
+            tokio::time::sleep(wait).await;
+            took += wait;
+        }
+        Ok((done, took))
+    }
+}

@@ -1,0 +1,139 @@
+//! A model that runs in parts on three nodes, one process each, made slow so that a part is worth a journey.
+
+use crate::mesh::{FOUND, Node, home, up};
+use crate::support::{Home, root};
+use serde_json::{Value, json};
+use std::time::Instant;
+
+const MODEL: &str = "digits-l";
+/// Enough of them that a node dies in the middle.
+const REQUESTS: usize = 60;
+
+/// A node of this tier that is so many times slower than the machine.
+fn slow(tier: &str, slowdown: u32) -> Home {
+    let home = home(tier);
+    let file = home.path().join("config/karman/node.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let compute = format!("backend = \"tract\"\n{config}\n[compute]\nslowdown = {slowdown}\n");
+    std::fs::write(file, compute).unwrap();
+    home
+}
+
+/// An edge node with the model, and two that help it.
+fn three() -> [Node; 3] {
+    let home = slow("cloud", 40);
+    home.run(["mesh", "init"]).ok();
+    let cloud = up(home, &[]);
+    let join = |tier: &str, slowdown| {
+        let word = cloud.invite(&["--tier", tier, "--right", "deploy:*"]);
+        up(slow(tier, slowdown), &["--join", &word])
+    };
+    let (edge, fog) = (join("edge", 40), join("fog", 40));
+    let file = root().join(format!("tests/models/{MODEL}.onnx"));
+    edge.run(&["model", "add", MODEL, file.to_str().unwrap()]).ok();
+    [edge, fog, cloud]
+}
+
+/// A request with one of several pictures that are no digits, but different.
+fn request(number: usize) -> Value {
+    let pixel = |at: usize| ((at * 7 + number * 13) % 17) as f64 / 16.0;
+    let image: Vec<f64> = (0..64).map(pixel).collect();
+    json!({ "inputs": [{ "name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": image }] })
+}
+
+fn run(node: &Node, number: usize) -> Value {
+    let body = request(number).to_string();
+    let path = format!("/models/{MODEL}/run");
+    let json = [("content-type", "application/json")];
+    let answer = node
+        .home
+        .ask("POST", &path, &json, body.as_bytes())
+        .expect("no node answers");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+fn numbers(answer: &Value) -> Vec<f64> {
+    let outputs = answer["outputs"].as_array().unwrap();
+    let data = outputs
+        .iter()
+        .flat_map(|output| output["data"].as_array().unwrap());
+    data.map(|number| number.as_f64().unwrap()).collect()
+}
+
+/// Which nodes ran a part.
+fn took_part(answer: &Value) -> Vec<String> {
+    let legs = answer["parameters"]["legs"].as_array().unwrap();
+    let done = legs.iter().filter(|leg| leg["failed"].is_null());
+    done.map(|leg| leg["node"].as_str().unwrap().to_owned()).collect()
+}
+
+fn assert_same(got: &Value, wanted: &Value) {
+    let (got, wanted) = (numbers(got), numbers(wanted));
+    let most = wanted
+        .iter()
+        .fold(0.0, |most: f64, number| most.max(number.abs()));
+    assert_eq!(got.len(), wanted.len());
+    for (got, wanted) in got.iter().zip(&wanted) {
+        assert!((got - wanted).abs() <= 1e-5 * most, "{got} is not {wanted}");
+    }
+}
+
+/// Until this node has heard what the other one offers.
+fn wait_for(node: &Node, other: &str) {
+    let started = Instant::now();
+    let known = || {
+        let offers = node.home.control("/mesh/offers");
+        let offers = offers.as_array().cloned().unwrap_or_default();
+        offers.iter().any(|offer| offer["offer"]["node"] == other)
+    };
+    while !known() {
+        assert!(started.elapsed() < FOUND, "{other} is not found");
+    }
+}
+
+#[test]
+fn a_model_runs_in_parts_and_a_part_that_dies_is_run_elsewhere() {
+    let [edge, fog, _cloud] = three();
+    let whole: Vec<Value> = (0..REQUESTS).map(|number| run(&edge, number)).collect();
+    assert_eq!(took_part(&whole[0]), [edge.id()]);
+
+    // What counts is the slowest stage, so every node gets one.
+    let plan = ["model", "plan", MODEL, "--over", "all", "--interval", "1"];
+    let fog_id = fog.id();
+    wait_for(&edge, &fog_id);
+    let shown = edge.run(&plan).ok();
+    println!("{}", shown.out());
+    assert!(shown.out().contains(&edge.id()[..8]), "{shown:?}");
+    edge.run(&[&plan[..], &["--apply"]].concat()).ok();
+    let split = run(&edge, 0);
+    assert_same(&split, &whole[0]);
+    let parts = took_part(&split);
+    println!("{parts:?}");
+    assert!(parts.len() >= 2 && parts.contains(&fog_id), "{split}");
+
+    // Who calls the model does not know.
+    let picture = root().join("tests/data/seven.png");
+    let classify = crate::support::guest("classify");
+    edge.run(&["deploy", classify.to_str().unwrap()]).ok();
+    let answer = edge
+        .run(&[
+            "call",
+            "classify",
+            picture.to_str().unwrap(),
+            "--meta",
+            &format!("model={MODEL}"),
+        ])
+        .ok();
+    assert!(answer.out().contains('7'), "{answer:?}");
+
+    let mut server = Some(fog.server);
+    for (number, wanted) in whole.iter().enumerate() {
+        if number == REQUESTS / 3 {
+            server.take().unwrap().signal_kill();
+        }
+        assert_same(&run(&edge, number), wanted);
+    }
+    let after = took_part(&run(&edge, 0));
+    assert!(!after.contains(&fog_id), "{after:?}");
+}
