@@ -1,6 +1,6 @@
 //! Those who move their cut: ours, Neurosurgeon and the oracle. They differ in policy, tuning and in what they know.
 
-use super::play::{Adapt, LATENCY_MS, Late, MESSAGE_MS, Message, Player, Totals, links};
+use super::play::{Adapt, LATENCY_MS, Late, MESSAGE_MS, Message, Onward, Player, Totals, links};
 use super::world::{SPACING_MS, World};
 use anyhow::Result;
 use karman_sched::partition::{
@@ -203,7 +203,7 @@ impl<P: Partitioner> Adapt for Contender<'_, P> {
         self.rescues.then(|| ms.unwrap_or(0.0))
     }
 
-    fn late(&mut self, late: &Late) -> Option<Vec<usize>> {
+    fn late(&mut self, late: &Late) -> Option<Onward> {
         let Message { from, to, tensor, .. } = late.message;
         match self.knows {
             Knows::Truth => self.know(late.at_ms).ok()?,
@@ -242,15 +242,14 @@ impl<P: Partitioner> Adapt for Contender<'_, P> {
         let missing = late.missing.ceil() as u64;
         let waiting = self.replanner.expected_ms(from, to, missing).unwrap_or(1e9);
         let resumption = self.replanner.rescue((from, to), waiting, &there, &here)?;
-        debug_assert!(
-            resumption
-                .suffix
-                .layers
-                .iter()
-                .copied()
-                .eq(late.from_layer..self.player.graph.layers().len())
-        );
-        Some(resumption.plan.assignment)
+        // It may be better to start again from the input, which the edge has.
+        let from_layer = self.player.graph.layers().len() - resumption.suffix.layers.len();
+        let on = if from_layer == late.from_layer { late.on } else { 0 };
+        Some(Onward {
+            from_layer,
+            on,
+            rest: resumption.plan.assignment,
+        })
     }
 
     fn measured(&mut self, at_ms: f64, event: Event) {

@@ -61,12 +61,19 @@ pub(crate) struct Late {
     pub(crate) on: usize,
 }
 
+/// How a request goes on: from this layer, which finds its inputs on this tier, with these tiers for the rest.
+pub(crate) struct Onward {
+    pub(crate) from_layer: usize,
+    pub(crate) on: usize,
+    pub(crate) rest: Vec<usize>,
+}
+
 /// What may change a request's plan while it runs, and listens to what it measures.
 pub(crate) trait Adapt {
     /// How long it expects a message to take.
     fn expected_ms(&self, message: &Message) -> Option<f64>;
-    /// A message is late: the tiers of the layers from `late.from_layer` on, if it should be left.
-    fn late(&mut self, late: &Late) -> Option<Vec<usize>>;
+    /// A message is late: how the request goes on if it is left.
+    fn late(&mut self, late: &Late) -> Option<Onward>;
     /// Something was measured.
     fn measured(&mut self, at_ms: f64, event: Event);
     /// Until when weights share each link.
@@ -81,7 +88,7 @@ impl Adapt for Static {
         None
     }
 
-    fn late(&mut self, _: &Late) -> Option<Vec<usize>> {
+    fn late(&mut self, _: &Late) -> Option<Onward> {
         None
     }
 
@@ -95,12 +102,8 @@ impl Adapt for Static {
 /// How a message ended.
 enum Passage {
     Arrived,
-    /// The request goes on from this layer, on this tier, by another plan.
-    Left {
-        from_layer: usize,
-        on: usize,
-        rest: Vec<usize>,
-    },
+    /// It was left.
+    Left(Onward),
     TimedOut,
 }
 
@@ -183,7 +186,7 @@ impl<'a> Player<'a> {
                 match self.hop(run, (tier, next), layer, adapt) {
                     Passage::Arrived => tier = next,
                     Passage::TimedOut => return false,
-                    Passage::Left { from_layer, on, rest } => {
+                    Passage::Left(Onward { from_layer, on, rest }) => {
                         let assignment = assignment.to_mut();
                         assignment.truncate(from_layer);
                         assignment.extend(rest);
@@ -280,10 +283,10 @@ impl<'a> Player<'a> {
                         from_layer,
                         on,
                     };
-                    if let Some(rest) = adapt.late(&late) {
+                    if let Some(onward) = adapt.late(&late) {
                         run.totals.sent_ms[message.from] += check - start;
                         run.now = check;
-                        return Passage::Left { from_layer, on, rest };
+                        return Passage::Left(onward);
                     }
                     (seen, seen_at) = (arrived, check);
                     check += expected.unwrap_or(f64::INFINITY).max(50.0) / 2.0;

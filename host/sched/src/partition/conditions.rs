@@ -55,6 +55,10 @@ impl Conditions {
         &self.graph
     }
 
+    pub(crate) fn tiers(&self) -> &[Tier] {
+        &self.tiers
+    }
+
     pub(crate) fn tiers_mut(&mut self) -> &mut [Tier] {
         &mut self.tiers
     }

@@ -20,7 +20,8 @@
 //! | `frame`, `intervals`, `flow`, `dual` | what these compute with: tables of costs, the interval program, the cut, multipliers |
 //! | `inside_layer` | one layer among several boards |
 //! | `single_tier`, `neurosurgeon`, `hindsight` | comparators |
-//! | `replan`, `tuning`, `conditions`, `suffix` | moving with the conditions; what is left of a request |
+//! | `replan`, `event`, `tuning`, `conditions` | moving with the conditions |
+//! | `suffix` | what is left of a request |
 //!
 //! ```
 //! use karman_sched::partition::*;
@@ -50,6 +51,7 @@ mod chain;
 mod conditions;
 mod dual;
 mod error;
+mod event;
 mod explain;
 mod flow;
 mod frame;
@@ -74,6 +76,7 @@ mod tuning;
 
 pub use chain::Chain;
 pub use error::{GraphError, Infeasible, PlanError, ProblemError};
+pub use event::{Action, Cause, Event, EventError, Resumption};
 pub use explain::Explanation;
 pub use graph::{Layer, LayerGraph, LayerTime, Producer, Tensor};
 pub use hindsight::best_static;
@@ -83,7 +86,7 @@ pub use objective::Objective;
 pub use plan::{Lost, Optimality, Plan, RunnerUp, Term};
 pub use predict::{LinkUse, Prediction, ShippingUse, TierUse};
 pub use problem::{Link, Power, Problem, Tier, Weights};
-pub use replan::{Action, Cause, Event, EventError, Replanner, Resumption};
+pub use replan::Replanner;
 pub use single_tier::SingleTier;
 pub use suffix::{Held, Suffix};
 pub use tiers::Tiers;

@@ -3,9 +3,9 @@
 use super::conditions::Conditions;
 use super::problem::Shipping;
 use super::{
-    Held, Link, LinkUse, Partitioner, Plan, PlanError, Problem, ProblemError, Suffix, Tier, Tuning, Weights,
+    Action, Cause, Event, EventError, Held, Link, LinkUse, Partitioner, Plan, PlanError, Problem,
+    ProblemError, Resumption, Tier, Tuning, Weights,
 };
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,160 +33,6 @@ pub struct Replanner<P> {
     due: Duration,
     arrivals: u32,
     arrivals_per_s: f64,
-}
-
-/// What happened.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub enum Event {
-    /// A tier ran these layers of a request.
-    Computed {
-        /// The tier.
-        tier: usize,
-        /// The layers: several for a fragment, one where a layer was measured alone.
-        layers: Vec<usize>,
-        /// How long it took.
-        ms: f64,
-    },
-    /// A message arrived, of a request or a probe.
-    Sent {
-        /// Where it came from.
-        from: usize,
-        /// Where it went.
-        to: usize,
-        /// Its size.
-        bytes: u64,
-        /// How long it took.
-        ms: f64,
-    },
-    /// A message is later than expected, and so much of it has arrived lately.
-    Overdue {
-        /// Where it comes from.
-        from: usize,
-        /// Where it goes.
-        to: usize,
-        /// How many bytes have arrived.
-        arrived: u64,
-        /// In how many milliseconds, the latest ones.
-        ms: f64,
-    },
-    /// A tier came or went.
-    Tier {
-        /// Which.
-        tier: usize,
-        /// Whether it is there.
-        available: bool,
-    },
-    /// A link came or went.
-    Link {
-        /// Where it begins.
-        from: usize,
-        /// Where it ends.
-        to: usize,
-        /// Whether it is there.
-        up: bool,
-    },
-    /// Weights have arrived, or will not.
-    Weights {
-        /// The tier.
-        tier: usize,
-        /// Of these layers.
-        layers: Vec<usize>,
-        /// Whether they are there now.
-        held: bool,
-    },
-    /// It is time; nothing else happened.
-    Tick,
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Requests that start from now on run by this plan.
-    Use {
-        /// The plan.
-        plan: Arc<Plan>,
-        /// Why it was looked for.
-        cause: Cause,
-    },
-    /// Weights are to be sent, behind what requests send.
-    Ship {
-        /// From a tier that holds them.
-        from: usize,
-        /// To one that does not.
-        to: usize,
-        /// The layers whose weights these are.
-        layers: Vec<usize>,
-        /// Their size.
-        bytes: u64,
-    },
-    /// Nothing was heard for long of a link that might matter: something of this size is to be sent to measure it.
-    Probe {
-        /// Where it begins.
-        from: usize,
-        /// Where it ends.
-        to: usize,
-        /// How much to send.
-        bytes: u64,
-        /// After how many milliseconds to give it up, and to say [`Event::Overdue`]: the link is too slow then to matter.
-        patience_ms: f64,
-    },
-}
-
-/// Why a plan was looked for.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-pub enum Cause {
-    /// The period was over.
-    Period,
-    /// A measurement was so many times its prediction.
-    Deviation(f64),
-    /// A tier or a link came or went.
-    Topology,
-    /// Weights arrived.
-    Weights,
-    /// The conditions were stated.
-    Stated,
-}
-
-/// What is left of a request, and how it goes on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resumption {
-    /// What has to run, with the names of its layers in the whole network.
-    pub suffix: Suffix,
-    /// The plan for it: indices are those of the suffix.
-    pub plan: Plan,
-    /// The problem that the plan solves.
-    pub problem: Problem,
-}
-
-/// An event that makes no sense.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EventError {
-    /// A time that is no number of milliseconds.
-    #[error("a measurement of {0} ms; a time is finite and not negative")]
-    Time(f64),
-    /// A tier that does not exist.
-    #[error("tier {0} does not exist")]
-    NoSuchTier(usize),
-    /// A link that does not exist.
-    #[error("there is no link from tier {from} to tier {to}")]
-    NoSuchLink {
-        /// Where it would begin.
-        from: usize,
-        /// Where it would end.
-        to: usize,
-    },
-    /// A layer that does not exist, or that the tier cannot run.
-    #[error("tier {tier} has no layer {layer}")]
-    NoSuchLayer {
-        /// The tier.
-        tier: usize,
-        /// The layer.
-        layer: usize,
-    },
-    /// A fragment without layers.
-    #[error("no layers were computed")]
-    NoLayers,
 }
 
 impl<P: Partitioner> Replanner<P> {
@@ -266,35 +112,40 @@ impl<P: Partitioner> Replanner<P> {
         Ok(actions)
     }
 
-    /// Plans what is left of a request under the present conditions, from the activations that survive. Those on tiers that are
-    /// not available do not count.
+    /// Plans what is left of a request under the present conditions, from the activations that survive, or from its inputs
+    /// where that is better. Activations on tiers that are not available do not count.
     ///
     /// # Errors
     ///
     /// Nothing is left, or it cannot be run.
     pub fn resume(&self, held: &[Held]) -> Result<Resumption, PlanError> {
         let tiers = self.nominal.tiers().len();
-        if let Some(Held { tensor, tier }) = held.iter().find(|held| held.tier >= tiers) {
+        if let Some(Held { tensor, tier }) = held.iter().copied().find(|held| held.tier >= tiers) {
             let of = format!("held tensor {tensor}");
-            return Err(ProblemError::NoSuchTier {
-                of,
-                tier: *tier,
-                tiers,
-            }
-            .into());
+            return Err(ProblemError::NoSuchTier { of, tier, tiers }.into());
         }
-        let now = self.conditions.problem(&self.nominal, self.ready())?;
-        let survives = |held: &&Held| now.tiers()[held.tier].available;
+        let survives = |held: &&Held| self.conditions.tiers()[held.tier].available;
         let held: Vec<Held> = held.iter().filter(survives).copied().collect();
+        let from_held = self.resume_from(&held);
+        if held.is_empty() || matches!(from_held, Err(PlanError::Problem(_))) {
+            return from_held;
+        }
+        match (from_held, self.resume_from(&[])) {
+            (Ok(held), Ok(inputs)) if inputs.plan.cost < held.plan.cost => Ok(inputs),
+            (Err(_), Ok(inputs)) => Ok(inputs),
+            (from_held, _) => from_held,
+        }
+    }
+
+    fn resume_from(&self, held: &[Held]) -> Result<Resumption, PlanError> {
         let suffix = self
             .conditions
             .graph()
-            .remaining(&held)
+            .remaining(held)
             .map_err(ProblemError::from)?;
-        let rows = self.held.iter();
-        let weights = rows.map(|row| suffix.layers.iter().map(|layer| row[*layer]).collect());
+        let left = |held: &Vec<bool>| suffix.layers.iter().map(|layer| held[*layer]).collect();
         let weights = Weights::Only {
-            held: weights.collect(),
+            held: self.held.iter().map(left).collect(),
         };
         let graph = Arc::new(suffix.graph.clone());
         let problem = self.conditions.problem_of(graph, &self.nominal, weights)?;

@@ -1,7 +1,7 @@
 //! When a plan is looked at again, and what it takes to move.
 
-use super::replan::Cause;
-use super::{ProblemError, problem::not_negative};
+use super::problem::not_negative;
+use super::{Cause, ProblemError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -3,3 +3,4 @@
 mod laws;
 mod problems;
 mod refused;
+mod replan;

@@ -1,0 +1,159 @@
+//! What a re-planner is told, and what it says.
+
+use super::{Plan, Problem, Suffix};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What happened.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Event {
+    /// A tier ran these layers of a request.
+    Computed {
+        /// The tier.
+        tier: usize,
+        /// The layers: several for a fragment, one where a layer was measured alone.
+        layers: Vec<usize>,
+        /// How long it took.
+        ms: f64,
+    },
+    /// A message arrived, of a request or a probe.
+    Sent {
+        /// Where it came from.
+        from: usize,
+        /// Where it went.
+        to: usize,
+        /// Its size.
+        bytes: u64,
+        /// How long it took.
+        ms: f64,
+    },
+    /// A message is later than expected, and so much of it has arrived lately.
+    Overdue {
+        /// Where it comes from.
+        from: usize,
+        /// Where it goes.
+        to: usize,
+        /// How many bytes have arrived.
+        arrived: u64,
+        /// In how many milliseconds, the latest ones.
+        ms: f64,
+    },
+    /// A tier came or went.
+    Tier {
+        /// Which.
+        tier: usize,
+        /// Whether it is there.
+        available: bool,
+    },
+    /// A link came or went.
+    Link {
+        /// Where it begins.
+        from: usize,
+        /// Where it ends.
+        to: usize,
+        /// Whether it is there.
+        up: bool,
+    },
+    /// Weights have arrived, or will not.
+    Weights {
+        /// The tier.
+        tier: usize,
+        /// Of these layers.
+        layers: Vec<usize>,
+        /// Whether they are there now.
+        held: bool,
+    },
+    /// It is time; nothing else happened.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Requests that start from now on run by this plan.
+    Use {
+        /// The plan.
+        plan: Arc<Plan>,
+        /// Why it was looked for.
+        cause: Cause,
+    },
+    /// Weights are to be sent, behind what requests send.
+    Ship {
+        /// From a tier that holds them.
+        from: usize,
+        /// To one that does not.
+        to: usize,
+        /// The layers whose weights these are.
+        layers: Vec<usize>,
+        /// Their size.
+        bytes: u64,
+    },
+    /// Nothing was heard for long of a link that might matter: something of this size is to be sent to measure it.
+    Probe {
+        /// Where it begins.
+        from: usize,
+        /// Where it ends.
+        to: usize,
+        /// How much to send.
+        bytes: u64,
+        /// After how many milliseconds to give it up, and to say [`Event::Overdue`]: the link is too slow then to matter.
+        patience_ms: f64,
+    },
+}
+
+/// Why a plan was looked for.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Cause {
+    /// The period was over.
+    Period,
+    /// A measurement was so many times its prediction.
+    Deviation(f64),
+    /// A tier or a link came or went.
+    Topology,
+    /// Weights arrived.
+    Weights,
+    /// The conditions were stated.
+    Stated,
+}
+
+/// What is left of a request, and how it goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resumption {
+    /// What has to run, with the names of its layers in the whole network.
+    pub suffix: Suffix,
+    /// The plan for it: indices are those of the suffix.
+    pub plan: Plan,
+    /// The problem that the plan solves.
+    pub problem: Problem,
+}
+
+/// An event that makes no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EventError {
+    /// A time that is no number of milliseconds.
+    #[error("a measurement of {0} ms; a time is finite and not negative")]
+    Time(f64),
+    /// A tier that does not exist.
+    #[error("tier {0} does not exist")]
+    NoSuchTier(usize),
+    /// A link that does not exist.
+    #[error("there is no link from tier {from} to tier {to}")]
+    NoSuchLink {
+        /// Where it would begin.
+        from: usize,
+        /// Where it would end.
+        to: usize,
+    },
+    /// A layer that does not exist, or that the tier cannot run.
+    #[error("tier {tier} has no layer {layer}")]
+    NoSuchLayer {
+        /// The tier.
+        tier: usize,
+        /// The layer.
+        layer: usize,
+    },
+    /// A fragment without layers.
+    #[error("no layers were computed")]
+    NoLayers,
+}
