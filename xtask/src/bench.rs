@@ -12,6 +12,7 @@ const EVIDENCE: &[&str] = &[
     "planning",
     "sim-speed",
 ];
+const EVIDENCE: &[&str] = &["fed-tables"];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {

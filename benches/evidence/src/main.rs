@@ -9,6 +9,7 @@ mod inside_layer;
 mod partition;
 mod pixie;
 mod planning;
+mod fed_tables;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -42,6 +43,8 @@ enum Study {
     Edgeserving,
     /// How fast the simulator is: a row of the cost of decisions, alone.
     SimSpeed,
+    /// Federated strategies, attacks, selections, paces and adapters.
+    FedTables,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -54,5 +57,6 @@ fn main() -> anyhow::Result<()> {
         Study::Pixie => pixie::run(&args.data, args.quick),
         Study::Edgeserving => edgeserving::run(&args.data, args.quick),
         Study::SimSpeed => events_per_second::run(args.quick),
+        Study::FedTables => fed_tables::run(args.quick),
     }
 }

@@ -64,7 +64,8 @@ impl Coordinator {
                 _ => Refusal::NotAsked,
             });
         };
-        if assignment.client != client || assignment.sent.is_none() {
+        // One that was not sent since a restart may have been sent before it.
+        if assignment.client != client {
             return Err(Refusal::NotAsked);
         }
         let staleness = self.core.version.saturating_sub(assignment.version);

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 /// Discounted upper confidence bounds over what clients have been worth (after Liu et al. 2026, in our own form).
 ///
 /// The reward of a round is `reputation · R + data · Q + speed · (1 − L)`, each in 0..1: R a moving mean of how well the client's
-/// updates agreed with the aggregate, Q half its sample count up to the 90th percentile and half the entropy of its labels, L its
-/// round time between the shortest and the longest. The score is the discounted mean reward plus
-/// `explore · √(2 ln (discounted total) / (discounted count))`. Who was never tried comes first, and everybody is chosen at least
-/// once in every 5 n / m rounds.
+/// updates agreed with the aggregate, Q half its sample count up to the 90th percentile and half the entropy of its labels, L the
+/// logarithm of its round time between the shortest and the longest: times differ by factors, and one straggler would make all others
+/// look alike. The score is the discounted mean reward plus
+/// `explore · √(2 ln (discounted total) / (discounted count))`. Who was never tried counts as an average client
+/// that was tried once, so that the first rounds do not go to all stragglers, and everybody is chosen at least once in every 5 n / m
+/// rounds.
 ///
 /// The sum of the three weights should be 1. Its members are no random sample.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -65,6 +67,16 @@ impl Bandit {
         arm.rewards / arm.count + self.explore * bonus
     }
 
+    /// What a client is taken for that was never tried.
+    fn average(&self) -> Arm {
+        let means = self.arms.values().map(|arm| arm.rewards / arm.count);
+        Arm {
+            reputation: 0.5,
+            rewards: means.sum::<f64>() / self.arms.len().max(1) as f64,
+            count: 1.0,
+        }
+    }
+
     fn quality(candidate: &Candidate, n_90: f64) -> f64 {
         let size = (candidate.samples as f64 / n_90.max(1.0)).min(1.0);
         // Who does not tell his labels is judged by size alone.
@@ -86,10 +98,10 @@ impl Selection for Bandit {
     ) -> Vec<ClientId> {
         let total: f64 = self.arms.values().map(|arm| arm.count).sum();
         let patience = (FAIRNESS * candidates.len() as f64 / count.max(1) as f64).ceil() as u64;
+        let average = self.average();
         let score = |candidate: &Candidate| match self.arms.get(&candidate.client) {
-            None => f64::INFINITY,
-            Some(_) if round.saturating_sub(candidate.last_round.unwrap_or(0)) >= patience => f64::MAX,
-            Some(arm) => self.score(arm, total),
+            _ if round.saturating_sub(candidate.last_round.unwrap_or(0)) >= patience => f64::INFINITY,
+            arm => self.score(arm.unwrap_or(&average), total),
         };
         let scored = candidates
             .iter()
@@ -124,7 +136,9 @@ impl Selection for Bandit {
                 None => 0.0,
                 Some(_) => {
                     let late = match candidate.seconds {
-                        Some(seconds) if most > least => ((seconds - least) / (most - least)).clamp(0.0, 1.0),
+                        Some(seconds) if most > least && least > 0.0 => {
+                            ((seconds / least).ln() / (most / least).ln()).clamp(0.0, 1.0)
+                        }
                         _ => 0.0,
                     };
                     self.reputation * arm.reputation

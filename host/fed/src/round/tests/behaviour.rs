@@ -127,6 +127,24 @@ fn answers_that_nobody_waits_for_change_nothing() {
 }
 
 #[test]
+fn after_a_restart_answers_to_orders_of_before_are_taken() {
+    let run = run(
+        "rounds = 1\nstart-with = 2\n[pace]\nmode = 'synchronous'\nclients = 2\n[evaluation]\nevery = 0\n",
+    );
+    let mut world = World::new(coordinator(run), 2, 1);
+    while world.orders.is_empty() {
+        world.step();
+    }
+    let (_, durable) = world.checkpoints.pop().unwrap();
+    let mut resumed = resume(durable);
+    for (client, order) in &world.orders {
+        resumed.handle(world.now, answer(*client, order));
+    }
+    assert_eq!(resumed.status().version, 1);
+    assert_eq!(resumed.model(), world.finish().coordinator.model());
+}
+
+#[test]
 fn who_sends_too_much_nonsense_is_not_asked_again() {
     let run = run("rounds = 9\n[pace]\nmode = 'synchronous'\nclients = 4\n[evaluation]\nevery = 0\n");
     let mut world = World::new(coordinator(run), 4, 1);
