@@ -4,15 +4,17 @@ use anyhow::Result;
 
 /// The studies of decisions: they need neither the tool nor guests.
 const EVIDENCE: &[&str] = &[
+    "decision-cost",
     "edgeserving",
+    "fed-tables",
     "inside-layer",
+    "la-imr",
     "partition-replay",
     "partition-tuning",
     "pixie",
     "planning",
     "sim-speed",
 ];
-const EVIDENCE: &[&str] = &["fed-tables"];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {

@@ -3,13 +3,15 @@
 //! Each study registers its cells, seeds and perturbations before it runs; a missing or repeated cell fails the study.
 #![forbid(unsafe_code)]
 
+mod decision_cost;
 mod edgeserving;
 mod events_per_second;
+mod fed_tables;
 mod inside_layer;
+mod la_imr;
 mod partition;
 mod pixie;
 mod planning;
-mod fed_tables;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -41,6 +43,10 @@ enum Study {
     Pixie,
     /// What runs next on a device that many models share.
     Edgeserving,
+    /// Which tier serves a request, and how many replicas there are.
+    LaImr,
+    /// What one decision takes.
+    DecisionCost,
     /// How fast the simulator is: a row of the cost of decisions, alone.
     SimSpeed,
     /// Federated strategies, attacks, selections, paces and adapters.
@@ -56,6 +62,8 @@ fn main() -> anyhow::Result<()> {
         Study::InsideLayer => inside_layer::run(&args.data, args.quick)?.write_and_print(),
         Study::Pixie => pixie::run(&args.data, args.quick),
         Study::Edgeserving => edgeserving::run(&args.data, args.quick),
+        Study::LaImr => la_imr::run(args.quick),
+        Study::DecisionCost => decision_cost::run(&args.data, args.quick),
         Study::SimSpeed => events_per_second::run(args.quick),
         Study::FedTables => fed_tables::run(args.quick),
     }

@@ -8,6 +8,7 @@
 //! | [`select`] | which model serves a task of a request |
 //! | [`partition`] | which cut: which layers of a model run where |
 //! | [`place`] | which node |
+//! | [`route`] | which tier serves a request, and how many replicas there are |
 //! | [`serve`] | what runs next on a device that many models share |
 //! | [`flow`] | how far a workflow is, and what its coordinator does next |
 //! | `why` | nothing: it puts a decision into plain words ([`Why`]) |
@@ -54,6 +55,7 @@
 pub mod flow;
 pub mod partition;
 pub mod place;
+pub mod route;
 pub mod select;
 pub mod serve;
 mod why;

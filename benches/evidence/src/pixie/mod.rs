@@ -23,10 +23,11 @@ mod replay;
 
 use anyhow::{Result, ensure};
 use cells::{Cell, Grid, registered};
-use karman_sched::select::{LatencyLaw, Selector, mix_within};
+use karman_sched::select::{LatencyLaw, Selector, Task, mix_within};
 use karman_study::interval::{Estimate, bootstrap};
 use karman_study::pairs::median;
 use karman_study::report::{Kind, Report, Target};
+use karman_types::Slo;
 use policies::{POLICIES, best_fixed, policy};
 use profiles::{QUESTIONS, Recorded, load};
 use replay::{Draws, Perturbation, Run, replay};
@@ -275,3 +276,13 @@ fn law_errors(report: &mut Report, profiles: &BTreeMap<String, Recorded>) {
         report.estimate(&format!("law_mean_error.{name}"), error, "ratio", Target::Shown);
     }
 }
+
+/// One task with the eleven recorded candidates, and limits between them.
+pub(crate) fn eleven_candidates(data: &Path) -> Result<(Vec<Task>, Slo)> {
+    let registered = registered()?;
+    let cell = &registered.evaluation.cells[ELEVEN];
+    Ok((cell.workload(&load(data)?).tasks, cell.slo(1.0)))
+}
+
+/// The cell of the pool in which money and lateness both bind.
+const ELEVEN: usize = 17;

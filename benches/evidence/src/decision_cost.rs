@@ -1,0 +1,102 @@
+//! What one decision takes, on this machine, warm.
+//!
+//! | key | what |
+//! |---|---|
+//! | `select_us` | p99 of one choice by `pixie` among 11 candidates, in microseconds |
+//! | `select_report_us`, `select_pair_us` | the same of taking in what became of a request, which is where plans are made; and of both together |
+//! | `sim_events_per_s` | events that the simulator handles each second |
+//!
+//! Placement puts its rows beside these: `place_10_tasks_1000_nodes_ms`.
+
+use crate::events_per_second;
+use crate::pixie::eleven_candidates;
+use anyhow::Result;
+use karman_sched::select::{Ask, Call, Pixie, PixieSettings, Selector, Served};
+use karman_study::interval::bootstrap;
+use karman_study::pairs::{median, percentile};
+use karman_study::report::{Report, Target};
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Blocks of requests; the p99 is taken in each.
+const BLOCKS: usize = 30;
+const REQUESTS: usize = 20_000;
+
+/// Runs the study.
+pub(crate) fn run(data: &Path, quick: bool) -> Result<()> {
+    let mut report = Report::new("decision-cost");
+    report.register(["select_us".into(), "sim_events_per_s".into()]);
+    select(&mut report, data, quick)?;
+    // Here: place_10_tasks_1000_nodes_ms, for each policy of placement.
+    events_per_second::row(&mut report, quick)?;
+    report.write_and_print()
+}
+
+fn select(report: &mut Report, data: &Path, quick: bool) -> Result<()> {
+    let blocks = if quick { 3 } else { BLOCKS };
+    let (mut choose, mut take_in, mut pair) = (Vec::new(), Vec::new(), Vec::new());
+    for block in 0..=blocks {
+        let [one, other, both] = select_block(data, block as u64)?;
+        // The first one warms up.
+        if block > 0 {
+            choose.push(one);
+            take_in.push(other);
+            pair.push(both);
+        }
+    }
+    for (key, values, target) in [
+        ("select_us", choose, Target::AtMost(5.0)),
+        ("select_report_us", take_in, Target::Shown),
+        ("select_pair_us", pair, Target::Shown),
+    ] {
+        report.keep_raw(key, &values);
+        report.estimate(
+            key,
+            bootstrap(&values, |values| median(values.to_vec())),
+            "us",
+            target,
+        );
+    }
+    Ok(())
+}
+
+/// The p99 of choosing, of reporting and of both, in microseconds.
+fn select_block(data: &Path, seed: u64) -> Result<[f64; 3]> {
+    let (tasks, slo) = eleven_candidates(data)?;
+    let mut pixie = Pixie::new(tasks.clone(), slo, PixieSettings::default())?;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut times: [Vec<f64>; 3] = Default::default();
+    for _ in 0..REQUESTS {
+        let start = Instant::now();
+        let decision = black_box(pixie.choose(black_box(&Ask::default()))?);
+        let chosen = start.elapsed();
+        let profile = &tasks[0].candidates[decision.chosen].profile;
+        let latency = if rng.f64() < 0.05 {
+            profile.p95 * 2
+        } else {
+            profile.p50
+        };
+        let call = Call {
+            task: 0,
+            candidate: decision.chosen,
+            latency,
+            cost: profile.cost,
+            energy: None,
+            right: Some(true),
+        };
+        let served = Served {
+            now: Duration::ZERO,
+            queue: 0,
+            latency,
+            calls: &[call],
+        };
+        let start = Instant::now();
+        pixie.report(black_box(&served));
+        let reported = start.elapsed();
+        for (times, time) in times.iter_mut().zip([chosen, reported, chosen + reported]) {
+            times.push(time.as_secs_f64() * 1e6);
+        }
+    }
+    Ok(times.map(|times| percentile(&times, 0.99)))
+}

@@ -1,0 +1,207 @@
+use super::{LoadLaw, Pool, RouteError, Routed, Router, View, positive};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Routes each request by what it would take here now, and wants replicas by what the law says of the load that comes: before
+/// latency rises, not after.
+///
+/// After LA-IMR (arXiv 2505.07417), whose controller predicts from the rate of the last second alone. A router also knows how many
+/// requests it has put into the pool that have not come back, and that says more of the next one than any rate: so routing goes by
+/// the backlog, and the rate, smoothed, plans replicas.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct LaImr {
+    pool: Pool,
+    law: LoadLaw,
+    settings: LaImrSettings,
+    /// When requests came in the last second.
+    arrivals: VecDeque<Duration>,
+    /// Requests a second, smoothed.
+    rate: f64,
+    smoothed_at: Duration,
+    /// Since when fewer replicas would do.
+    enough_since: Option<Duration>,
+}
+
+/// What may be set.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct LaImrSettings {
+    /// A request that would take longer than so many service times here goes above. Default 2.25.
+    pub route_over: f64,
+    /// Replicas are wanted until a request takes no longer than so many service times in the mean. Default 1.5.
+    pub plan_for: f64,
+    /// Seconds over which the rate is smoothed. Default 5.
+    pub smoothing: f64,
+    /// Seconds for which fewer replicas must do before one goes. Default 30.
+    pub hold: f64,
+}
+
+impl Default for LaImrSettings {
+    fn default() -> Self {
+        Self {
+            route_over: 2.25,
+            plan_for: 1.5,
+            smoothing: 5.0,
+            hold: 30.0,
+        }
+    }
+}
+
+/// The window of the rate.
+const WINDOW: Duration = Duration::from_secs(1);
+
+impl LaImr {
+    /// For a pool whose latency follows this law.
+    ///
+    /// # Errors
+    /// Names the number that is outside its bounds.
+    pub fn new(pool: Pool, law: LoadLaw, settings: LaImrSettings) -> Result<Self, RouteError> {
+        pool.check()?;
+        positive("service", law.service)?;
+        positive("route-over", settings.route_over)?;
+        positive("plan-for", settings.plan_for)?;
+        positive("smoothing", settings.smoothing)?;
+        positive("hold", settings.hold)?;
+        Ok(Self {
+            pool,
+            law,
+            settings,
+            arrivals: VecDeque::new(),
+            rate: 0.0,
+            smoothed_at: Duration::ZERO,
+            enough_since: None,
+        })
+    }
+
+    /// Requests a second, smoothed.
+    pub const fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Moves the smoothed rate towards the number of arrivals in the last second, by how long it has not been moved.
+    fn smooth(&mut self, now: Duration) {
+        while self.arrivals.front().is_some_and(|came| *came + WINDOW <= now) {
+            self.arrivals.pop_front();
+        }
+        let passed = now.saturating_sub(self.smoothed_at).as_secs_f64();
+        let keep = (-passed / self.settings.smoothing).exp();
+        self.rate = keep * self.rate + (1.0 - keep) * self.arrivals.len() as f64;
+        self.smoothed_at = now;
+    }
+
+    /// Seconds that one more request would take here: those ahead of it, then itself.
+    fn expected(&self, view: &View) -> f64 {
+        let replicas = f64::from(view.replicas.max(1));
+        // With all replicas busy, the first is free after a share of a service time, and each that waits takes one more.
+        let ahead = (f64::from(view.here) + 1.0 - replicas).max(0.0);
+        self.law.service * (1.0 + ahead / replicas)
+    }
+}
+
+impl Router for LaImr {
+    fn name(&self) -> &'static str {
+        "la_imr"
+    }
+
+    fn route(&mut self, view: &View) -> Routed {
+        self.smooth(view.now);
+        self.arrivals.push_back(view.now);
+        let (expected, limit) = (self.expected(view), self.settings.route_over * self.law.service);
+        Routed {
+            above: expected > limit && view.above < self.pool.most_above,
+            expected,
+            limit,
+        }
+    }
+
+    fn desired(&mut self, view: &View) -> u32 {
+        self.smooth(view.now);
+        let latency = self.settings.plan_for * self.law.service;
+        let wanted = self.law.replicas_for(self.rate, latency, self.pool.most);
+        let have = self.pool.clamp(f64::from(view.replicas + view.starting));
+        if wanted >= have {
+            self.enough_since = None;
+            return wanted;
+        }
+        let since = *self.enough_since.get_or_insert(view.now);
+        if view.now.saturating_sub(since).as_secs_f64() < self.settings.hold {
+            return have;
+        }
+        // One at a time.
+        self.enough_since = Some(view.now);
+        have - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{POOL, view};
+    use super::*;
+
+    fn la_imr() -> LaImr {
+        LaImr::new(POOL, LoadLaw::erlang(0.73), LaImrSettings::default()).unwrap()
+    }
+
+    #[test]
+    fn a_request_that_would_wait_too_long_goes_above() {
+        let mut router = la_imr();
+        assert!(!router.route(&view(0.0, 2, 3)).above);
+        // Three are ahead of it at two replicas: 2.5 service times, over 2.25.
+        let routed = router.route(&view(0.0, 2, 4));
+        assert!(routed.above, "{routed:?}");
+        assert!(
+            routed
+                .why()
+                .to_string()
+                .starts_with("who serves the request: the tier above, rather than this pool")
+        );
+        let full = View {
+            above: 6,
+            ..view(0.0, 2, 4)
+        };
+        let routed = router.route(&full);
+        assert!(!routed.above && routed.why().because.contains("no room"));
+    }
+
+    #[test]
+    fn replicas_are_wanted_with_the_rate_and_let_go_one_by_one() {
+        let mut router = la_imr();
+        for n in 0..300 {
+            router.route(&view(f64::from(n) * 0.2, 1, 0));
+        }
+        // Five a second are 3.65 service times a second: 5 replicas wait 0.41 of one, which 4 do not keep to.
+        assert_eq!(router.desired(&view(60.0, 1, 0)), 5);
+        let silent = |router: &mut LaImr, second, replicas| router.desired(&view(second, replicas, 0));
+        assert_eq!(silent(&mut router, 90.0, 5), 5);
+        assert_eq!(silent(&mut router, 119.0, 5), 5);
+        assert_eq!(silent(&mut router, 120.0, 5), 4);
+        assert_eq!(silent(&mut router, 140.0, 4), 4);
+        assert_eq!(silent(&mut router, 150.0, 4), 3);
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let with = |settings| {
+            LaImr::new(POOL, LoadLaw::erlang(0.73), settings)
+                .unwrap_err()
+                .field
+        };
+        let default = LaImrSettings::default();
+        assert_eq!(
+            with(LaImrSettings {
+                route_over: f64::NAN,
+                ..default
+            }),
+            "route-over"
+        );
+        assert_eq!(with(LaImrSettings { hold: 0.0, ..default }), "hold");
+        let nobody = Pool { most: 0, ..POOL };
+        assert_eq!(
+            LaImr::new(nobody, LoadLaw::erlang(0.73), default)
+                .unwrap_err()
+                .field,
+            "most"
+        );
+    }
+}
