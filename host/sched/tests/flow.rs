@@ -1,4 +1,5 @@
 //! What must hold of a workflow's run wherever its coordinator is killed.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use karman_sched::flow::{Action, Call, Event, Machine, Outcome, Phase, Record, RunId};
 use karman_types::{TaskError, TaskId, Workflow};

@@ -95,7 +95,10 @@ impl Graph {
                 continue;
             }
             let maker = self.edges[self.nodes[at].inputs[0]].from;
-            if let Some(layer) = self.only_user(at, &group).or(maker.map(|maker| group[maker])) {
+            if let Some(layer) = self
+                .only_user(at, &group)
+                .or_else(|| maker.map(|maker| group[maker]))
+            {
                 group
                     .iter_mut()
                     .filter(|of| **of == at)

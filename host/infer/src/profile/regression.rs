@@ -51,7 +51,7 @@ impl Regression {
         let empty = RegressionError::Empty {
             profiles: profiles.len(),
         };
-        let first = *profiles.first().ok_or(empty.clone())?;
+        let first = *profiles.first().ok_or_else(|| empty.clone())?;
         if profiles
             .iter()
             .any(|p| (p.backend, p.threads) != (first.backend, first.threads))

@@ -46,10 +46,6 @@ impl Machine {
     }
 
     /// The edges into a task that are taken, as places in the workflow; nothing while one is undecided.
-    #[expect(
-        clippy::type_complexity,
-        reason = "the error names the task whose output it is about"
-    )]
     fn taken(&self, task: usize) -> Option<Result<Vec<usize>, (usize, TaskError)>> {
         let into = self.workflow.edges_into(task);
         let waits = |&&edge: &&usize| {

@@ -117,7 +117,7 @@ impl<'a> Dual<'a> {
             .filter(|(over, price)| moves(**over, **price));
         let squares: f64 = squares.map(|(over, _)| over * over).sum();
         if squares > 0.0 {
-            let missing = best.map_or(bound.abs(), |best| best - bound);
+            let missing = best.map_or_else(|| bound.abs(), |best| best - bound);
             for (price, over) in self.memory.iter_mut().zip(over) {
                 *price = (*price + missing * over / squares).max(0.0);
             }

@@ -253,7 +253,7 @@ impl Fleet {
             let ends: Vec<f64> = ends.collect();
             if let Some(pair) = ends
                 .windows(2)
-                .find(|pair| pair[0].is_nan() || !(pair[0] <= pair[1]))
+                .find(|pair| pair[0].is_nan() || pair[1].is_nan() || pair[0] > pair[1])
             {
                 let field = format!("nodes[{place}].windows");
                 return Err(PlaceError::Number {

@@ -174,7 +174,8 @@ pub(crate) fn task_of<'a>(tasks: &'a [Task], ask: &Ask<'_>) -> Result<&'a Task, 
 
 /// The best and the second best of some candidates, the earlier of equals.
 pub(crate) fn best_two(candidates: impl Iterator<Item = (usize, f64)>) -> Option<(usize, Option<usize>)> {
-    let (mut best, mut second): (Option<(usize, f64)>, Option<(usize, f64)>) = (None, None);
+    let mut best: Option<(usize, f64)> = None;
+    let mut second: Option<(usize, f64)> = None;
     for (candidate, score) in candidates {
         if best.is_none_or(|(_, most)| score > most) {
             second = best;

@@ -76,6 +76,7 @@ mod tests {
             .iter()
             .map(|l| l.weight_bytes(&(0..l.output().channels)))
             .sum();
-        assert_eq!(weights, 3_487_816 - 3 * 17_056 / 3 + 3 * 18_056);
+        // A byte for each weight, four for the bias of each of the channels.
+        assert_eq!(weights, 3_469_760 + 4 * 18_056);
     }
 }

@@ -266,7 +266,7 @@ impl Board {
     }
 
     fn fill_padding(&mut self, zero: i8) {
-        while let Some((pads, count)) = self.awaited.next() {
+        for (pads, count) in self.awaited.by_ref() {
             if pads {
                 self.input.grow(&vec![zero; count]);
             }

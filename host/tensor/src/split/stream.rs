@@ -156,18 +156,18 @@ impl Worker {
                 let (_, values) = self.stream.lines[line]
                     .iter()
                     .find(|(at, _)| *at == row)
-                    .ok_or(self.lost())?;
+                    .ok_or_else(|| self.lost())?;
                 RowView::new(values, &self.stream.part(activation).channels)
             }
             None => {
                 let mut inputs = self.current().inputs.iter().zip(&self.arriving);
                 let found = inputs.find(|(input, _)| input.activation == activation);
-                let (input, arriving) = found.ok_or(self.lost())?;
+                let (input, arriving) = found.ok_or_else(|| self.lost())?;
                 if let Some(view) = arriving.view(row, &input.part.channels) {
                     return Ok(view);
                 }
-                let held = self.held.get(&activation).ok_or(self.lost())?;
-                RowView::new(held.rows.get(&row).ok_or(self.lost())?, &held.channels)
+                let held = self.held.get(&activation).ok_or_else(|| self.lost())?;
+                RowView::new(held.rows.get(&row).ok_or_else(|| self.lost())?, &held.channels)
             }
         };
         Ok(found?)
@@ -187,7 +187,7 @@ impl Worker {
         let input = inputs
             .into_iter()
             .position(|input| input.activation == activation);
-        let arriving = &mut self.arriving[input.ok_or(lost.clone())?];
+        let arriving = &mut self.arriving[input.ok_or_else(|| lost.clone())?];
         let row = arriving.take(self.next).ok_or(lost)?;
         if let Some(held) = self.held.get_mut(&activation) {
             held.rows.insert(self.next, row);

@@ -244,8 +244,8 @@ impl Worker {
             what: "it owes what it does not hold",
         };
         let owed = &mut self.owed[input][at];
-        let held = self.held.get(&activation).ok_or(wrong.clone())?;
-        let row = held.rows.get(&owed.row).ok_or(wrong.clone())?;
+        let held = self.held.get(&activation).ok_or_else(|| wrong.clone())?;
+        let row = held.rows.get(&owed.row).ok_or_else(|| wrong.clone())?;
         let (have, send) = (&held.channels, &share.part.channels);
         if send.start < have.start || send.end > have.end {
             return Err(wrong);

@@ -88,11 +88,11 @@ pub enum Predicate {
         is: Comparison,
     },
     /// All of them; of none, this holds.
-    All(Vec<Predicate>),
+    All(Vec<Self>),
     /// At least one of them; of none, this does not hold.
-    Any(Vec<Predicate>),
+    Any(Vec<Self>),
     /// This does not hold.
-    Not(Box<Predicate>),
+    Not(Box<Self>),
 }
 
 /// What a field is compared with. The type of the constant is the type that the field must have.

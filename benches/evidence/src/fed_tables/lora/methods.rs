@@ -317,13 +317,7 @@ fn with_a_of_longest(global: &Adapter, weighted: &[Weighted<'_>]) -> Result<Adap
         .max_by_key(|adapter| adapter.rank());
     let a = longest.map_or_else(Vec::new, |adapter| adapter.a().to_vec());
     let (rows, columns) = global.shape();
-    Ok(Adapter::new(
-        rows,
-        columns,
-        global.rank(),
-        global.b().to_vec(),
-        a,
-    )?)
+    Adapter::new(rows, columns, global.rank(), global.b().to_vec(), a)
 }
 
 /// One step of gradient descent on the first ranks of each adapter: `dB = G Aᵀ`, `dA = Bᵀ G`.

@@ -135,7 +135,7 @@ impl Partitioner for Policy {
         if problem.graph().is_line() {
             return intervals;
         }
-        match (intervals, MinCut::default().plan(problem)) {
+        match (intervals, MinCut.plan(problem)) {
             (Ok(one), Ok(other)) => Ok(if other.cost < one.cost { other } else { one }),
             (plan @ Ok(_), Err(_)) | (Err(_), plan) => plan,
         }

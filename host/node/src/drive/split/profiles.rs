@@ -83,7 +83,7 @@ pub(super) async fn of_here(node: &Node, model: Digest, others: &[NodeId]) -> Re
     Ok(NodeProfile {
         node: node.runtime().id(),
         tier: node.tier(),
-        free_memory: free_memory().unwrap_or(node.machine().memory),
+        free_memory: free_memory().unwrap_or_else(|| node.machine().memory),
         profile,
         links,
     })

@@ -15,12 +15,15 @@ use std::time::Duration;
 /// Stages that stay loaded. One more drops the one that was not used for longest.
 const MOST_READY: usize = 32;
 
+/// A stage of a cut that is loaded.
+type Ready = ((Cut, u8), Arc<Stage>);
+
 /// The stages that this node has ready.
 pub(crate) struct Stages {
     home: Home,
     models: Arc<NodeModels>,
     /// The last one was used last.
-    ready: Mutex<VecDeque<((Cut, u8), Arc<Stage>)>>,
+    ready: Mutex<VecDeque<Ready>>,
 }
 
 /// A part of a model, ready to run.
@@ -46,7 +49,7 @@ impl Stages {
 
     /// The stage, loaded now where it was not.
     pub(super) async fn get(self: &Arc<Self>, cut: &Cut, stage: u8) -> Result<Arc<Stage>, TaskError> {
-        let known = |entry: &((Cut, u8), Arc<Stage>)| entry.0.0 == *cut && entry.0.1 == stage;
+        let known = |entry: &Ready| entry.0.0 == *cut && entry.0.1 == stage;
         {
             let mut ready = self.ready.lock();
             if let Some(at) = ready.iter().position(known)
@@ -71,7 +74,7 @@ impl Stages {
     pub(super) fn has(&self, model: Digest) -> Result<bool, TaskError> {
         let store = self.home.store()?;
         let visits = store.visiting().get(&model).map_err(store_error)?.is_some();
-        let own = || Ok::<_, TaskError>(store.models().list().map_err(store_error)?);
+        let own = || store.models().list().map_err(store_error);
         Ok(visits || own()?.iter().any(|own| own.digest == model))
     }
 

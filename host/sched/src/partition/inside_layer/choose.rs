@@ -145,8 +145,8 @@ impl Chooser<'_> {
     fn shortest(&self, terms: Terms) -> Option<Plan> {
         type Node = (usize, Option<Form>);
         // For each activation and form, the time to it and the last stage before it.
-        let mut reached: BTreeMap<Node, (f64, Option<(Node, &Edge)>)> =
-            BTreeMap::from([((0, None), (0.0, None))]);
+        type Reached<'a> = (f64, Option<(Node, &'a Edge)>);
+        let mut reached: BTreeMap<Node, Reached<'_>> = BTreeMap::from([((0, None), (0.0, None))]);
         for (start, edges) in self.edges.iter().enumerate() {
             for edge in edges {
                 let from = (start, edge.from);

@@ -48,8 +48,8 @@ impl FlatPlan {
                     own,
                 })
                 .collect();
-            let producers = match stages.last() {
-                None => vec![0..layer.input().elements()],
+            let producers: Vec<_> = match stages.last() {
+                None => std::iter::once(0..layer.input().elements()).collect(),
                 Some(before) => before.shares.iter().map(|share| share.own.clone()).collect(),
             };
             let needed: Vec<_> = shares.iter().map(|share| values(layer, &share.touched)).collect();
