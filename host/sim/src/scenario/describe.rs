@@ -171,7 +171,8 @@ impl NodeGroup {
     }
 }
 
-/// A node fails and comes back; both times are exponential. What waits or runs there then is lost.
+/// A node fails and comes back; both times are exponential. What waits or runs there then is lost, and what comes while it is
+/// gone: the simulator does not retry.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FailureEntry {

@@ -33,6 +33,37 @@ use world::World;
 /// Runs a scenario that somebody wrote, and returns the files that hold its outcome, each with its name: what
 /// `karman sim run` writes into a folder. `seed` replaces the one in the text.
 ///
+/// ```
+/// let text = r#"
+///     length = "60 s"
+///
+///     [[model]]
+///     name = "digits"
+///     slo = "50 ms"
+///     batch = 8
+///     exit = [
+///         { accuracy = 0.6, time = "2 ms", each-more = "1 ms" },
+///         { accuracy = 0.8, time = "6 ms", each-more = "2 ms" },
+///     ]
+///
+///     [[node]]
+///     name = "board"
+///     serve = "edgeserving"
+///
+///     [[workload]]
+///     name = "camera"
+///     model = "digits"
+///     at = "board"
+///     rate = 400.0
+/// "#;
+/// let (outcome, files) = karman_sim::run_scenario(text, Some(7))?;
+/// // The deep exit alone could not keep up with 400 requests a second.
+/// let camera = &outcome.workloads[0];
+/// assert!(camera.violations() < 0.01 && camera.answered_by_exit[0] > 0);
+/// assert!(files.iter().any(|(name, _)| name == "responses.svg"));
+/// # Ok::<(), karman_sim::ScenarioError>(())
+/// ```
+///
 /// # Errors
 /// [`ScenarioError`] says what in the text does not fit, or which policy chose what is not there.
 pub fn run_scenario(

@@ -28,70 +28,7 @@ rate = 0.7
 route = "random"
 "#;
 
-const SPACE: &str = r#"
-seed = 5
-length = "2 min"
-keep-answers = true
-
-[telemetry]
-period = "500 ms"
-lag = "1 s"
-noise = 0.1
-dropped = 0.1
-
-[[model]]
-name = "screen"
-slo = "5 s"
-batch = 4
-variation = { log-normal = { sigma = 0.1 } }
-exit = [
-    { accuracy = 0.7, time = "40 ms", each-more = "5 ms" },
-    { accuracy = 0.8, time = "120 ms", each-more = "30 ms" },
-]
-
-[[node]]
-name = "camera"
-count = 3
-speed = 0.25
-transmit-watts = 0.5
-
-[[node.link]]
-to = "tier=cloud"
-delay = "36 ms"
-jitter = "4 ms"
-loss = 0.01
-rate = "20 Mbit/s"
-
-[[node]]
-name = "hall"
-tier = "cloud"
-cores = 2
-failures = { mean-up = "20 s", mean-down = "2 s" }
-
-[[node]]
-name = "sat"
-tier = "space"
-
-[[contact]]
-from = "camera-0"
-to = "sat-0"
-start = "10 s"
-end = "40 s"
-rate = "1 Mbit/s"
-delay = "4 ms"
-both-ways = true
-
-[[workload]]
-name = "frames"
-model = "screen"
-at = "camera"
-rate = 4.0
-steps = [{ at = "60 s", rate = 8 }]
-route = "least-loaded"
-to = ["hall", "sat", "camera"]
-request = "20 KiB"
-answer = "1 KiB"
-"#;
+const SPACE: &str = include_str!("../../scenarios/contacts.toml");
 
 fn scenario(text: &str) -> Scenario {
     Scenario::from_toml(text).unwrap()
