@@ -141,6 +141,8 @@ pub(crate) fn participants(problem: &Problem) -> Vec<Vec<usize>> {
         tiers
     };
     let mut choices: Vec<Vec<usize>> = (0..1_usize << free.len()).map(choice).collect();
+    // Somebody has to run the layers, even those that take no input.
+    choices.retain(|tiers| !tiers.is_empty());
     choices.sort_by_key(Vec::len);
     choices
 }

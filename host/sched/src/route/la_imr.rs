@@ -81,7 +81,7 @@ impl LaImr {
 
     /// Moves the smoothed rate towards the number of arrivals in the last second, by how long it has not been moved.
     fn smooth(&mut self, now: Duration) {
-        while self.arrivals.front().is_some_and(|came| *came + WINDOW <= now) {
+        while self.arrivals.front().is_some_and(|came| *came + WINDOW < now) {
             self.arrivals.pop_front();
         }
         let passed = now.saturating_sub(self.smoothed_at).as_secs_f64();
