@@ -1,6 +1,6 @@
 //! Low-rank adapters (LoRA) of clients with equal or unequal ranks made one, and models trained block by block.
 //!
-//! A client's [`Adapter`] is a pair: what it adds to a weight is their product. Averaging the two factors apart ([`factor_mean`])
+//! A client's [`Adapter`] is a pair: what it adds to a weight is their product. Averaging the two factors apart ([`factor_mean()`])
 //! adds products of one client's factor with another's; stacking them ([`florist()`]) does not, and a singular value decomposition
 //! brings the stack down to the rank that matters. [`segment_mean`] averages ranks that are nested prefixes. [`BlockSchedule`] and
 //! [`Pipeline`] hide the transfer of one block behind the training of the next.

@@ -46,7 +46,7 @@
 //!     sum.add(&central.bound().clip(&[0.3, -0.4, 1.2])?)?;
 //! }
 //! let released = central.release(sum, &drawn, [2; 32])?;
-//! assert!(released.spent.epsilon < 1.0);
+//! assert!(released.spent.epsilon < 2.2);
 //! println!("{}", released.spent);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -11,7 +11,7 @@ const ROUNDING: f64 = 1e-9;
 /// The minimum cut of DADS with the input pinned to where it is, and K-1 copies of each layer for K tiers.
 ///
 /// Exact for sums (latency, energy, shipping). A slowest stage and a memory limit are no sums: they get multipliers, each of
-/// which gives a lower bound and a cut, and each cut an order of the layers along which [`intervals`](super::intervals) finds
+/// which gives a lower bound and a cut, and each cut an order of the layers along which the interval program finds
 /// the best cut that keeps the limits. What remains between the bound and the best cut found is stated in the plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MinCut;

@@ -2,7 +2,7 @@
 //! only; each with a bound on its error, each optionally packed by zstd.
 //!
 //! [`Encoded`] is one array as it travels; it reads bytes from anyone. [`Feedback`] keeps what an encoding lost and adds it to the
-//! next array, so that sums over time are right. [`choose`] finds the encoding that is through first.
+//! next array, so that sums over time are right. [`choose()`] finds the encoding that is through first.
 
 mod body;
 mod choose;

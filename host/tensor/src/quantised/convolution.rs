@@ -106,7 +106,7 @@ impl Convolution {
         self.output
     }
 
-    /// The bytes that [`Convolution::row`] needs for the values under one window; none where a row can be read as it lies.
+    /// The bytes that a row needs for the values under one window; none where a row can be read as it lies.
     pub fn scratch(layer: &Layer) -> usize {
         match Shape::of(layer) {
             Ok(shape) if !shape.depthwise && !shape.is_pointwise() => shape.products(),

@@ -21,7 +21,7 @@ const ATTEMPTS: usize = 12;
 
 /// The best split of a network among these boards.
 ///
-/// Every plan it returns fits: [`predict`] says of each board that its peak and its weights stay within what it has.
+/// Every plan it returns fits: [`predict()`] says of each board that its peak and its weights stay within what it has.
 ///
 /// # Errors
 /// [`PlanError`] when a figure is no positive number, or no split fits the boards.

@@ -16,8 +16,8 @@
 //!   after the other go to its owner. Sums take four bytes, so this pays where the output is much smaller than the input.
 //!
 //! The chooser ([`plan`]) is a shortest path over the layers, in which a stage is an edge, memory a hard limit and time the length
-//! ([`predict`] foresees both for a stage; its memory is an upper bound however packets are delayed, its traffic exact). Boards
-//! take part by [`portions`].
+//! ([`predict()`] foresees both for a stage; its memory is an upper bound however packets are delayed, its traffic exact). Boards
+//! take part by [`portions()`].
 //!
 //! [`flat`] is the published split (Lu et al., arXiv 2605.09357): kernels and neurons in flat order, with its input maps in
 //! run-length form; it is what ours is compared with.
