@@ -89,6 +89,7 @@ async fn move_state(
     let mut entered = old.enter(&context).await.map_err(failed)?;
     let Some(mut instance) = old.warm.take() else {
         entered.end(None, None);
+        old.warm.succeeded_by(new.clone());
         return Ok(StateMoved::None);
     };
     instance.store.data_mut().renew(context.clone());
@@ -98,8 +99,10 @@ async fn move_state(
         true => hand_over(old, &mut instance, new, context).await,
     };
     entered.end(None, None);
-    if answer.is_err() {
-        old.warm.put_back(instance);
+    match &answer {
+        // Calls that wait here for their turn go over to it as soon as this one's place is free.
+        Ok(_) => old.warm.succeeded_by(new.clone()),
+        Err(_) => old.warm.put_back(instance),
     }
     answer
 }

@@ -34,25 +34,42 @@ impl Plugin {
         context: CallContext,
         buckets: Option<Arc<dyn Buckets>>,
     ) -> Result<(TaskResponse, CallReport), TaskError> {
-        self.check_input(request.body.len() as u64)?;
-        if !matches!(self.export, Export::Task { .. }) {
-            return Err(self.wrong_world("karman:task/task"));
+        let (plugin, entered) = self.enter_newest(&context).await?;
+        plugin.check_input(request.body.len() as u64)?;
+        if !matches!(plugin.export, Export::Task { .. }) {
+            return Err(plugin.wrong_world("karman:task/task"));
         }
-        let entered = self.enter(&context).await?;
-        let mut start = match self.warm.take() {
+        let mut start = match plugin.warm.take() {
             Some(mut warm) => {
                 warm.store.data_mut().renew(context);
                 warm.store.set_epoch_deadline(1);
                 Start::Warm(warm)
             }
-            None => Start::Cold(self.store(context)?),
+            None => Start::Cold(plugin.store(context)?),
         };
-        let nodes = || self.engine.services().buckets.clone();
+        let nodes = || plugin.engine.services().buckets.clone();
         start.store_mut().data_mut().services.buckets = buckets.or_else(nodes);
         let long = start.store().data().long.clone();
-        let plugin = self.clone();
+        let workers = plugin.engine.workers().clone();
         let run = async move { plugin.run(entered, start, request).await };
-        Fair::new(run, long, self.engine.workers().clone()).await
+        Fair::new(run, long, workers).await
+    }
+
+    /// Waits for a place; on the version that has taken over the state where that happened meanwhile, for what this one did to
+    /// its own would be lost.
+    async fn enter_newest(
+        self: &Arc<Self>,
+        context: &CallContext,
+    ) -> Result<(Arc<Self>, Entered), TaskError> {
+        let mut plugin = self.clone();
+        loop {
+            let mut entered = plugin.enter(context).await?;
+            let Some(next) = plugin.warm.successor() else {
+                return Ok((plugin, entered));
+            };
+            entered.end(None, None);
+            plugin = next;
+        }
     }
 
     async fn run(

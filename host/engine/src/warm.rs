@@ -2,7 +2,9 @@
 
 use crate::capability::bindings::task::Task;
 use crate::host::Host;
+use crate::plugin::Plugin;
 use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 use wasmtime::Store;
 use wasmtime::component::Instance;
 
@@ -17,6 +19,8 @@ pub(crate) struct TaskInstance {
 pub(crate) struct WarmInstances {
     kept: bool,
     idle: Mutex<Vec<TaskInstance>>,
+    /// The version that has taken over what they knew.
+    successor: OnceLock<Arc<Plugin>>,
 }
 
 impl WarmInstances {
@@ -24,11 +28,20 @@ impl WarmInstances {
         Self {
             kept,
             idle: Mutex::new(Vec::new()),
+            successor: OnceLock::new(),
         }
     }
 
     pub(crate) const fn kept(&self) -> bool {
         self.kept
+    }
+
+    pub(crate) fn successor(&self) -> Option<Arc<Plugin>> {
+        self.successor.get().cloned()
+    }
+
+    pub(crate) fn succeeded_by(&self, plugin: Arc<Plugin>) {
+        let _ = self.successor.set(plugin);
     }
 
     pub(crate) fn take(&self) -> Option<TaskInstance> {

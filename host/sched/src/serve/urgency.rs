@@ -132,7 +132,8 @@ mod tests {
                 };
                 let expected: f64 = waiting.iter().skip(go).map(counts).sum();
                 let found = urgency.after(now, ahead, go);
-                prop_assert!((found - expected).abs() <= 1e-6 * expected.max(1e-3), "{found} {expected}");
+                // What is taken out of the sum leaves the rounding of what was largest in it.
+                prop_assert!((found - expected).abs() <= 1e-6 * expected + 1e-7, "{found} {expected}");
                 urgency.left(go);
                 waiting.drain(..go);
             }
