@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 /// A rate is never estimated below this share of itself from one measurement: a clock that stood still is no evidence.
 const LEAST_STEP: f64 = 0.01;
+/// Estimates stay between these, whatever is measured: beyond them numbers lose their meaning.
+const RATE_MBIT_S: (f64, f64) = (1e-6, 1e9);
+const FACTOR: (f64, f64) = (1e-6, 1e6);
 /// A message tells of the rate only if its bytes make up this share of its time.
 const MOSTLY_BYTES: f64 = 0.5;
 /// What travels as one: when nothing has arrived, less than this has.
@@ -93,10 +96,13 @@ impl Conditions {
 
     /// Corrects a layer when it was measured alone, for then its profile is off; else the tier, which is loaded or throttled.
     pub(crate) fn computed(&mut self, tier: usize, layers: &[usize], ratio: f64, gain: f64) {
-        let factor = ratio.max(LEAST_STEP).powf(gain);
+        let factor = ratio.clamp(LEAST_STEP, FACTOR.1).powf(gain);
         match layers {
             [layer] => self.graph = Arc::new(self.graph.scaled(*layer, tier, factor)),
-            _ => self.tiers[tier].slowdown *= factor,
+            _ => {
+                let slowdown = &mut self.tiers[tier].slowdown;
+                *slowdown = (*slowdown * factor).clamp(FACTOR.0, FACTOR.1);
+            }
         }
     }
 
@@ -133,8 +139,7 @@ impl Conditions {
         let before = link.ms_per_byte();
         let fixed = link.latency_ms + link.message_ms;
         let measured = ((ms - fixed) / bytes as f64).max(before * LEAST_STEP);
-        let now = before + gain * (measured - before);
-        link.rate_mbit_s = 8.0 / (now * 1e3);
+        link.rate_mbit_s = rate_mbit_s(before + gain * (measured - before));
         self.fastest_mbit_s[index] = self.fastest_mbit_s[index].max(link.rate_mbit_s);
     }
 
@@ -144,7 +149,11 @@ impl Conditions {
         let link = &mut self.links[link];
         let before = link.ms_per_byte();
         let measured = (ms / arrived.max(PACKET) as f64).max(before * LEAST_STEP);
-        link.rate_mbit_s = 8.0 / ((before + gain * (measured - before)) * 1e3);
+        link.rate_mbit_s = rate_mbit_s(before + gain * (measured - before));
         measured / before
     }
+}
+
+fn rate_mbit_s(ms_per_byte: f64) -> f64 {
+    (8.0 / (ms_per_byte * 1e3)).clamp(RATE_MBIT_S.0, RATE_MBIT_S.1)
 }

@@ -5,6 +5,9 @@ use petgraph::algo::toposort;
 use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
+/// No correction makes a layer slower than this; sums stay finite.
+const LONGEST_MS: f64 = 1e12;
+
 /// A network as layers and the tensors that go between them. A chain is the plainest one.
 ///
 /// It is checked when it is made: no cycles, indices that exist, finite times.
@@ -165,10 +168,10 @@ impl LayerGraph {
     pub(crate) fn scaled(&self, layer: usize, tier: usize, factor: f64) -> Self {
         let mut graph = self.clone();
         match &mut graph.layers[layer].time {
-            LayerTime::Reference(ms) => *ms *= factor,
+            LayerTime::Reference(ms) => *ms = (*ms * factor).min(LONGEST_MS),
             LayerTime::Measured(times) => {
                 if let Some(Some(ms)) = times.get_mut(tier) {
-                    *ms *= factor;
+                    *ms = (*ms * factor).min(LONGEST_MS);
                 }
             }
         }

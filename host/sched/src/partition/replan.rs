@@ -168,7 +168,8 @@ impl<P: Partitioner> Replanner<P> {
         held: &[Held],
     ) -> Option<Resumption> {
         let instead = self.resume(held).ok()?;
-        let Some(index) = self.conditions.link(link.0, link.1) else {
+        let index = self.conditions.link(link.0, link.1);
+        let Some(index) = index.filter(|index| self.conditions.is_up(*index)) else {
             return Some(instead);
         };
         let link = self.conditions.links()[index];
@@ -200,27 +201,7 @@ impl<P: Partitioner> Replanner<P> {
     /// Takes what an event tells; why to look for a plan, if at all.
     fn take(&mut self, now: Duration, event: Event) -> Result<Option<Cause>, EventError> {
         match event {
-            Event::Computed { tier, layers, ms } => {
-                self.tier(tier)?;
-                let ms = time(ms)?;
-                if layers.is_empty() {
-                    return Err(EventError::NoLayers);
-                }
-                let runs = |layer: &usize| self.conditions.compute_ms(tier, &[*layer]).is_some();
-                if let Some(layer) = layers.iter().copied().find(|layer| !runs(layer)) {
-                    return Err(EventError::NoSuchLayer { tier, layer });
-                }
-                let expected = self
-                    .conditions
-                    .compute_ms(tier, &layers)
-                    .filter(|expected| *expected > 0.0);
-                let Some(ratio) = expected.map(|expected| ms / expected) else {
-                    return Ok(None);
-                };
-                let gain = self.tuning.gain(ratio, self.tuning.tier_gain);
-                self.conditions.computed(tier, &layers, ratio, gain);
-                Ok(self.tuning.deviates(ratio))
-            }
+            Event::Computed { tier, layers, ms } => self.computed(tier, &layers, time(ms)?),
             Event::Sent { from, to, bytes, ms } => {
                 let (link, ms) = (self.link(from, to)?, time(ms)?);
                 self.measured[link] = now;
@@ -234,9 +215,8 @@ impl<P: Partitioner> Replanner<P> {
             } => {
                 let (link, ms) = (self.link(from, to)?, time(ms)?);
                 self.measured[link] = now;
-                let ratio = self
-                    .conditions
-                    .crawls(link, arrived, ms, self.tuning.deviating_gain);
+                let gain = self.tuning.deviating_gain;
+                let ratio = self.conditions.crawls(link, arrived, ms, gain);
                 Ok(Some(Cause::Deviation(ratio)))
             }
             Event::Tier { tier, available } => {
@@ -250,23 +230,46 @@ impl<P: Partitioner> Replanner<P> {
                 self.conditions.set_up(link, up);
                 Ok((was != up).then_some(Cause::Topology))
             }
-            Event::Weights { tier, layers, held } => {
-                self.tier(tier)?;
-                if let Some(layer) = layers
-                    .iter()
-                    .copied()
-                    .find(|layer| *layer >= self.held[tier].len())
-                {
-                    return Err(EventError::NoSuchLayer { tier, layer });
-                }
-                for layer in layers {
-                    self.held[tier][layer] |= held;
-                    self.under_way.retain(|way| *way != (tier, layer));
-                }
-                Ok(Some(Cause::Weights))
-            }
+            Event::Weights { tier, layers, held } => self.weights(tier, &layers, held),
             Event::Tick => Ok(None),
         }
+    }
+
+    fn computed(&mut self, tier: usize, layers: &[usize], ms: f64) -> Result<Option<Cause>, EventError> {
+        self.tier(tier)?;
+        if layers.is_empty() {
+            return Err(EventError::NoLayers);
+        }
+        let runs = |layer: &usize| self.conditions.compute_ms(tier, &[*layer]).is_some();
+        if let Some(layer) = layers.iter().copied().find(|layer| !runs(layer)) {
+            return Err(EventError::NoSuchLayer { tier, layer });
+        }
+        let expected = self.conditions.compute_ms(tier, layers);
+        let Some(expected) = expected.filter(|expected| *expected > 0.0) else {
+            return Ok(None);
+        };
+        let ratio = ms / expected;
+        let gain = self.tuning.gain(ratio, self.tuning.tier_gain);
+        self.conditions.computed(tier, layers, ratio, gain);
+        Ok(self.tuning.deviates(ratio))
+    }
+
+    fn weights(&mut self, tier: usize, layers: &[usize], held: bool) -> Result<Option<Cause>, EventError> {
+        self.tier(tier)?;
+        if let Some(layer) = layers
+            .iter()
+            .copied()
+            .find(|layer| *layer >= self.held[tier].len())
+        {
+            return Err(EventError::NoSuchLayer { tier, layer });
+        }
+        for layer in layers {
+            self.held[tier][*layer] |= held;
+        }
+        self.under_way
+            .retain(|way| way.0 != tier || !layers.contains(&way.1));
+        // What failed is not tried again before the period is over.
+        Ok(held.then_some(Cause::Weights))
     }
 
     fn sent(&mut self, link: usize, bytes: u64, ms: f64) -> Option<Cause> {
