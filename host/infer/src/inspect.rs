@@ -22,6 +22,8 @@ pub struct Row {
     pub macs: u64,
     /// Bytes of what it gives.
     pub bytes: u64,
+    /// Whether the caller gets what it gives.
+    pub is_output: bool,
     /// What crosses a cut after it; `None` where no cut is offered, and after the last.
     pub cut: Option<Crossing>,
 }
@@ -130,6 +132,7 @@ impl Row {
             parameters: layer.parameters,
             macs: layer.macs.at(batch),
             bytes: edges.map(|edge| edge.bytes().at(batch)).sum(),
+            is_output: made.iter().any(|edge| graph.edges()[*edge].is_output),
             cut,
         }
     }

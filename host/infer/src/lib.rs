@@ -1,4 +1,4 @@
-//! Runs ONNX models on the back-ends that are there.
+//! Runs ONNX models on the back-ends that are there, and takes them apart.
 //!
 //! [`Backends::detect`] finds out once what this process has: [`Tract`] always, [`OnnxRuntime`] when its library is
 //! installed. [`Backends::load`] makes a [`Model`] from the bytes of an ONNX file; a model says what it takes and gives
@@ -10,6 +10,24 @@
 //! works out every size before it allocates, and a panic of a back-end is an [`InferError`]. What could still end the
 //! process is tried in a child first ([`BackendOptions::probe`]): a driver before it is loaded, and with
 //! [`Backends::load_foreign`] a model that anyone may have made.
+//!
+//! A model too large or too slow for one node is cut: [`graph::Graph`] says what each node costs and each edge carries, and
+//! makes any stage of it a model of its own; [`profile::Profile`] says how long each layer takes here, measured or predicted;
+//! [`inspect::Inspection`] shows all of it to people. [`Staged`] runs the fragments in one place, and [`run_batch`] several
+//! requests in one run. Where the cuts belong is decided elsewhere (`karman-sched`).
+//!
+//! | file | what |
+//! |---|---|
+//! | `backends`, `find`, `probe` | what this process can run models with |
+//! | `model` | the two traits: a back-end, a model that is ready |
+//! | `tract`, `onnxruntime` | the back-ends |
+//! | `wire`, `screen`, `outline`, `limits` | bytes from outside: read, bounded, described |
+//! | `inputs`, `apart` | what a caller gives; what may panic |
+//! | `graph` | nodes, edges, costs, layers, cuts, fragments |
+//! | `staged`, `batch` | fragments as one model; several requests as one run |
+//! | `profile` | times, measured and predicted |
+//! | `inspect` | the table and the drawing |
+//! | `zoo` | published networks with random weights |
 //!
 //! ```
 //! use karman_infer::{Backends, BackendOptions, LoadOptions};
@@ -24,6 +42,18 @@
 //! let outputs = digits.run(vec![("image".into(), image)])?;
 //! assert_eq!(outputs[0].0, "probabilities");
 //! assert_eq!(outputs[0].1.view::<f32>()?.len(), 10);
+//!
+//! // The same in two halves, which could lie on two nodes.
+//! use karman_infer::graph::Graph;
+//! use karman_infer::{ModelLimits, Model, Staged};
+//!
+//! let graph = Graph::read(model, &ModelLimits::default())?;
+//! let layers = graph.layers();
+//! let halves = graph.split(&layers.stages_of_chain(&[1]))?;
+//! assert_eq!(halves[0].outputs, halves[1].inputs);
+//! let staged = Staged::load(&graph, &halves, backends.get(None)?, &LoadOptions::default())?;
+//! let image = Tensor::from_slice([1, 1, 8, 8], &[0.0f32; 64])?;
+//! assert_eq!(staged.run(vec![("image".into(), image)])?[0].0, "probabilities");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]

@@ -180,12 +180,11 @@ fn forget_symbols(graph: &mut pb::GraphProto) {
     }
 }
 
-/// The type and dimensions of an output.
-pub(crate) type Inferred = (ElementType, Vec<u32>);
+/// The type and dimensions of a tensor; `None` where tract cannot tell.
+pub(crate) type Shaped = Option<(ElementType, Vec<u32>)>;
 
 /// Works out the type and dimensions of every output of a model whose inputs are fixed, and runs nothing but what is constant.
-/// `None` stands for an output whose type or size tract cannot tell.
-pub(crate) fn infer_outputs(model: &[u8], limits: &ModelLimits) -> Result<Vec<Option<Inferred>>, InferError> {
+pub(crate) fn infer_outputs(model: &[u8], limits: &ModelLimits) -> Result<Vec<Shaped>, InferError> {
     on_a_large_stack(BackendName::Tract, || {
         let mut graph = parse(model)?;
         guard::analyse(&mut graph, limits)?;

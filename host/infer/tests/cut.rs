@@ -75,7 +75,7 @@ fn networks_may_be_cut_anywhere() {
                 architecture.as_str(),
                 &small(architecture, false),
                 backend,
-                6,
+                4,
                 TOLERANCE,
             );
         }

@@ -83,6 +83,40 @@ fn the_digits_cost_what_is_recorded() {
 }
 
 #[test]
+fn every_node_lies_in_one_layer_after_all_that_it_needs() {
+    let small = |architecture: Architecture, quantized| {
+        architecture.generate(&Variant {
+            input: 64,
+            narrower: 16,
+            classes: 10,
+            quantized,
+            ..Variant::default()
+        })
+    };
+    let mut files: Vec<Vec<u8>> = vec![digits("digits-l"), digits("digits-l-int8")];
+    for architecture in Architecture::ALL {
+        files.extend([false, true].map(|quantized| small(architecture, quantized).to_vec()));
+    }
+    for file in files {
+        let graph = read(&file).unwrap();
+        let layers = graph.layers();
+        let mut nodes: Vec<usize> = layers
+            .layers
+            .iter()
+            .flat_map(|layer| layer.nodes.clone())
+            .collect();
+        nodes.sort_unstable();
+        assert_eq!(nodes, (0..graph.nodes().len()).collect::<Vec<_>>());
+        for edge in &layers.edges {
+            assert!(
+                edge.to.iter().all(|to| edge.from.is_none_or(|from| from < *to)),
+                "{edge:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn nodes_may_stand_in_any_order_and_dead_ones_are_left_out() {
     let file = model(&[
         node("Sigmoid", &["b"], &["y"], &[]),

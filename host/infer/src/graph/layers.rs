@@ -95,30 +95,29 @@ impl Graph {
                 continue;
             }
             let maker = self.edges[self.nodes[at].inputs[0]].from;
-            if let Some(layer) = self
-                .only_user(at, &group)
-                .or_else(|| maker.map(|maker| group[maker]))
-            {
-                group
-                    .iter_mut()
-                    .filter(|of| **of == at)
-                    .for_each(|of| *of = layer);
+            let maker = maker.map(|maker| root(&mut group, maker));
+            if let Some(layer) = self.only_user(at, &mut group).or(maker) {
+                group[at] = layer;
             }
         }
+        let group: Vec<usize> = (0..self.nodes.len()).map(|at| root(&mut group, at)).collect();
         self.ordered(&group)
     }
 
-    /// The group that all users of a node belong to.
-    fn only_user(&self, node: usize, group: &[usize]) -> Option<usize> {
-        let mut users = self.nodes[node].outputs.iter().flat_map(|edge| {
+    /// The group that all users of a node belong to, if it is not its own.
+    fn only_user(&self, node: usize, group: &mut [usize]) -> Option<usize> {
+        let mut only = None;
+        for edge in &self.nodes[node].outputs {
             let edge = &self.edges[*edge];
-            edge.to
-                .iter()
-                .map(|user| group[*user])
-                .chain(edge.is_output.then_some(node))
-        });
-        let first = users.next()?;
-        (first != node && users.all(|user| user == first)).then_some(first)
+            for user in &edge.to {
+                let user = root(group, *user);
+                if edge.is_output || user == node || only.is_some_and(|only| only != user) {
+                    return None;
+                }
+                only = Some(user);
+            }
+        }
+        only
     }
 
     /// The groups as layers, in an order that the graph allows.
@@ -219,6 +218,15 @@ impl Graph {
             })
             .collect()
     }
+}
+
+/// The node that a group is named by, found through those that joined it one after the other.
+fn root(group: &mut [usize], mut node: usize) -> usize {
+    while group[node] != node {
+        group[node] = group[group[node]];
+        node = group[node];
+    }
+    node
 }
 
 impl Layers {

@@ -3,7 +3,7 @@
 use super::read::{Raw, SizeOf, batch_of};
 use crate::outline::{Outline, element_type, type_code, value_info};
 use crate::screen::printable;
-use crate::tract::infer_outputs;
+use crate::tract::{Shaped, infer_outputs};
 use crate::wire::Writer;
 use crate::{BackendName, Dim, InferError, ModelLimits, TensorInfo};
 use karman_tensor::ElementType;
@@ -30,8 +30,6 @@ pub(super) struct Known<'a> {
     used: HashSet<&'a str>,
     pub(super) batch: Option<String>,
 }
-
-type Shaped = Option<(ElementType, Vec<u32>)>;
 
 impl<'a> Known<'a> {
     pub(super) fn infer(

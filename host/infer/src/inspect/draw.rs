@@ -9,8 +9,8 @@ const LINE: usize = 30;
 const BOX: usize = 18;
 const TOP: usize = 84;
 const LANE: usize = 9;
-const BOX_WIDTH: usize = 330;
-const SHAPES: usize = 260;
+const BOX_WIDTH: usize = 350;
+const SHAPES: usize = 250;
 const BAR: usize = 120;
 const CUTS: usize = 190;
 
@@ -51,7 +51,7 @@ impl Layout {
         Self {
             left,
             right: left + BOX_WIDTH + SHAPES + BAR + CUTS,
-            height: TOP + LINE * model.rows.len() + 46,
+            height: TOP + LINE * model.rows.len() + 24,
             lanes,
         }
     }
@@ -92,11 +92,6 @@ impl Layout {
         for (at, row) in model.rows.iter().enumerate() {
             self.row(out, at, row, most)?;
         }
-        let (x, y) = (self.left + BOX_WIDTH / 2, TOP + LINE * model.rows.len() + 24);
-        writeln!(
-            out,
-            r#"<text class="small" x="{x}" y="{y}" text-anchor="middle">output</text>"#
-        )?;
         writeln!(out, "</svg>")
     }
 
@@ -107,10 +102,7 @@ impl Layout {
             (self.left, "layer"),
             (shapes, "output"),
             (shapes + SHAPES, "multiply-accumulates"),
-            (
-                self.right - CUTS + 24,
-                "crosses a cut (green: nothing smaller before)",
-            ),
+            (self.right - CUTS + 24, "crosses (green: least so far)"),
         ];
         for (x, head) in heads {
             writeln!(out, r#"<text class="small" x="{x}" y="{y}">{head}</text>"#)?;
@@ -159,13 +151,14 @@ impl Layout {
                 format_bytes(row.bytes)
             ))
         )?;
-        let label = format!("{}  {}  {}", at + 1, short(&row.op, 26), short(&row.layer, 24));
+        let label = short(&format!("{}  {}  {}", at + 1, row.op, row.layer), 46);
         writeln!(out, r#"<text x="{}" y="{base}">{}</text>"#, x + 8, escape(&label))?;
         let shapes = x + BOX_WIDTH + 12;
+        let output = short(&row.output, 36) + if row.is_output { " → caller" } else { "" };
         writeln!(
             out,
             r#"<text class="small" x="{shapes}" y="{base}">{}</text>"#,
-            escape(&short(&row.output, 40))
+            escape(&output)
         )?;
         if row.macs > 0 {
             let bars = shapes + SHAPES;
@@ -210,31 +203,35 @@ impl Layout {
     }
 }
 
-/// A lane for each link that skips layers, as near to the boxes as those allow that run beside it.
+/// A lane for each link that skips layers, as near to the boxes as those allow that run beside it or touch it.
 fn lanes(links: &[(Option<usize>, Vec<usize>)]) -> Vec<Lane> {
-    let mut skips: Vec<(usize, usize, Option<usize>, Vec<usize>)> = links
+    let mut lanes: Vec<(usize, usize, Lane)> = links
         .iter()
         .filter_map(|(from, to)| {
             let next = from.map_or(0, |from| from + 1);
             let to: Vec<usize> = to.iter().copied().filter(|to| *to != next).collect();
-            Some((next, *to.iter().max()?, *from, to))
+            let (start, end) = (from.unwrap_or(0), *to.iter().max()?);
+            Some((
+                start,
+                end,
+                Lane {
+                    at: 0,
+                    from: *from,
+                    to,
+                },
+            ))
         })
         .collect();
     // Short ones first, so that they lie inside the long ones.
-    skips.sort_by_key(|(start, end, ..)| (end - start, *start));
+    lanes.sort_by_key(|(start, end, _)| (end - start, *start));
     let mut taken: Vec<Vec<(usize, usize)>> = Vec::new();
-    skips
-        .into_iter()
-        .map(|(start, end, from, to)| {
-            let free = |lane: &Vec<(usize, usize)>| lane.iter().all(|(s, e)| end < *s || *e < start);
-            let at = taken.iter().position(free).unwrap_or(taken.len());
-            if at == taken.len() {
-                taken.push(Vec::new());
-            }
-            taken[at].push((start, end));
-            Lane { at, from, to }
-        })
-        .collect()
+    for (start, end, lane) in &mut lanes {
+        let free = |lane: &Vec<(usize, usize)>| lane.iter().all(|(s, e)| *end < *s || *e < *start);
+        lane.at = taken.iter().position(free).unwrap_or(taken.len());
+        taken.resize_with(taken.len().max(lane.at + 1), Vec::new);
+        taken[lane.at].push((*start, *end));
+    }
+    lanes.into_iter().map(|(.., lane)| lane).collect()
 }
 
 fn short(text: &str, most: usize) -> String {
