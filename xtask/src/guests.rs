@@ -143,8 +143,13 @@ impl Guest {
         for recipe in setup::RECIPES {
             hash.update(recipe.as_bytes());
         }
-        for folder in [&self.sources, &root().join("wit"), &root().join("host/kit/src")] {
-            for (path, file) in stage::files(folder)? {
+        let mut folders = vec![self.sources.clone(), root().join("wit"), root().join("host/kit/src")];
+        let written_with = fs::read_to_string(self.sources.join("Cargo.toml")).unwrap_or_default();
+        if written_with.contains("host/tensor") {
+            folders.push(root().join("host/tensor/src"));
+        }
+        for folder in folders {
+            for (path, file) in stage::files(&folder)? {
                 hash.update(path.to_string_lossy().as_bytes());
                 hash.update_reader(fs::File::open(file)?)?;
             }

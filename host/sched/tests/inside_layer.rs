@@ -170,7 +170,7 @@ fn arbitrary_plan(layers: &[Layer], portions: Vec<u32>, seed: u64) -> Plan {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn any_split_gives_the_bits_of_the_whole(
@@ -181,6 +181,26 @@ proptest! {
         for order in 0..3 {
             let plan = arbitrary_plan(network.layers(), portions.clone(), seed ^ order);
             check(&network, &plan, &input, &whole, seed.wrapping_add(order));
+        }
+    }
+
+    #[test]
+    fn packets_from_nowhere_are_refused(
+        layers in small_network(), packets in prop::collection::vec((0usize..4, prop::collection::vec(0u8..4, 0..30)), 1..40),
+        seed in any::<u64>(),
+    ) {
+        let (network, _) = generated(layers, seed);
+        let plan = arbitrary_plan(network.layers(), vec![1, 1], seed);
+        for program in programs(network.layers(), &plan).unwrap().into_iter().take(2) {
+            let mut worker = Worker::new(network.clone(), program, &[]).unwrap();
+            while worker.poll().unwrap().is_some() {}
+            for (peer, packet) in &packets {
+                let (live, stage) = (worker.account().live(), worker.stage());
+                // A grant is nothing but numbers: one may look as if it were asked for. Anything else changes nothing.
+                if worker.handle(*peer, packet).is_err() {
+                    prop_assert_eq!((worker.account().live(), worker.stage()), (live, stage));
+                }
+            }
         }
     }
 
@@ -271,4 +291,99 @@ fn mobilenet_on_small_boards_gives_the_bits_of_the_whole() {
         );
         assert!(worst(&ours) < worst(&bands) && worst(&ours) < worst(&kernels));
     }
+}
+
+/// Where a board cannot hold all weights, some layers are split by kernels or sums, and memory pays for it.
+#[test]
+fn weights_that_do_not_fit_are_divided() {
+    let (network, input) = generated(mobilenet_v2(32, 100).unwrap(), 6);
+    let whole = network.run(&input).unwrap();
+    let layers = network.layers();
+    let all: u64 = layers
+        .iter()
+        .map(|layer| layer.weight_bytes(&(0..layer.output().channels)))
+        .sum();
+    let with_flash = |free_flash| {
+        plan(
+            layers,
+            &[Board { free_flash, ..BOARD }; 4],
+            Link::ETHERNET_100,
+            Objective::Time,
+        )
+    };
+    let roomy = with_flash(all).unwrap();
+    let tight = with_flash(all / 2).unwrap();
+    let (_, foreseen) = check(&network, &tight, &input, &whole, 8);
+    assert!(foreseen.boards.iter().all(|board| board.weights <= all / 2));
+    let divided = |plan: &Plan| {
+        plan.stages
+            .iter()
+            .filter(|stage| stage.form == Form::Channels)
+            .count()
+    };
+    assert!(divided(&tight) > divided(&roomy), "{tight:?}");
+    let error = with_flash(all / 100).unwrap_err();
+    assert!(
+        matches!(error, PlanError::Flash { needed, free, .. } if needed > free),
+        "{error}"
+    );
+}
+
+/// A board with more memory and speed takes more, and one that is too small gives to the others.
+#[test]
+fn unequal_boards_take_unequal_parts() {
+    let (network, input) = generated(mobilenet_v2(32, 10).unwrap(), 7);
+    let whole = network.run(&input).unwrap();
+    let board = |kib: u64, speed: f64| Board {
+        free_memory: kib << 10,
+        operations_per_second: speed,
+        ..BOARD
+    };
+    let boards = [board(6, 1e8), board(64, 4e8), board(64, 2e8)];
+    let plan = plan(network.layers(), &boards, Link::ETHERNET_100, Objective::Time).unwrap();
+    assert!(plan.portions[0] < plan.portions[1], "{:?}", plan.portions);
+    check(&network, &plan, &input, &whole, 9);
+}
+
+#[test]
+fn boards_that_cannot_be_are_refused() {
+    let layers = mobilenet_v2(32, 10).unwrap();
+    let refuse = |boards: &[Board], link| plan(&layers, boards, link, Objective::Time).unwrap_err();
+    let board = |operations_per_second| Board {
+        operations_per_second,
+        ..BOARD
+    };
+    assert!(matches!(
+        refuse(&[], Link::ETHERNET_100),
+        PlanError::Boards { count: 0, .. }
+    ));
+    for speed in [f64::NAN, f64::INFINITY, 0.0, -1.0] {
+        assert!(matches!(
+            refuse(&[BOARD, board(speed)], Link::ETHERNET_100),
+            PlanError::Board { board: 1, .. }
+        ));
+    }
+    let link = Link {
+        bytes_per_second: f64::NAN,
+        ..Link::ETHERNET_100
+    };
+    assert!(matches!(
+        refuse(&[BOARD], link),
+        PlanError::Link {
+            field: "bytes_per_second",
+            ..
+        }
+    ));
+    assert_eq!(
+        plan(&[], &[BOARD], Link::ETHERNET_100, Objective::Time),
+        Err(PlanError::NoLayers)
+    );
+    let small = Board {
+        free_memory: 300,
+        ..BOARD
+    };
+    assert!(matches!(
+        refuse(&[small; 2], Link::ETHERNET_100),
+        PlanError::Memory { free: 300, .. }
+    ));
 }

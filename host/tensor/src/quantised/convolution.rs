@@ -13,6 +13,7 @@ const MOST_PRODUCTS: usize = 1 << 16;
 /// a depthwise one position by position, in each channel by channel.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Convolution {
+    #[serde(with = "super::bytes")]
     weights: Vec<i8>,
     /// With the sum of weights times the zero point of the input taken off, so that sums are of plain products.
     bias: Vec<i32>,
@@ -56,20 +57,32 @@ impl Convolution {
         };
         let fold = |(channel, bias): (usize, &i32)| {
             let folded = i64::from(*bias) - weight_sum(channel) * i64::from(input_zero);
-            // The products themselves sum to at most 2^30.
-            match folded.abs() < 1 << 30 {
-                true => Ok(folded as i32),
-                false => Err(QuantisedError::Overflow { channel }),
-            }
+            i32::try_from(folded).map_err(|_| QuantisedError::Overflow { channel })
         };
         let bias = bias.iter().enumerate().map(fold).collect::<Result<_, _>>()?;
-        Ok(Self {
+        let convolution = Self {
             weights,
             bias,
             rescale,
             input_zero,
-            output: output.check()?,
-        })
+            output,
+        };
+        convolution.check(layer)?;
+        Ok(convolution)
+    }
+
+    /// That it belongs to a layer of this shape, and its sums stay within 32 bits.
+    pub(super) fn check(&self, layer: &Layer) -> Result<(), QuantisedError> {
+        let (outputs, products) = (layer.output().channels, Shape::of(layer)?.products());
+        super::error::size("products in one sum", products, 1, MOST_PRODUCTS)?;
+        length("weights", self.weights.len(), outputs * products)?;
+        length("biases", self.bias.len(), outputs)?;
+        length("factors", self.rescale.len(), outputs)?;
+        // The products sum to at most 2^30.
+        if let Some(channel) = self.bias.iter().position(|bias| bias.unsigned_abs() >= 1 << 30) {
+            return Err(QuantisedError::Overflow { channel });
+        }
+        self.output.check().map(|_| ())
     }
 
     /// Weights drawn from a source of random bits, and factors that spread the outputs over the 8 bits when the inputs are.

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 /// The shape of a layer: enough to plan with, without its weights.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "Written", into = "Written")]
 pub struct Layer {
     operator: Operator,
     input: Extent,
@@ -32,6 +33,48 @@ pub enum Operator {
         /// Which activation: 0 is the input of the network, `i + 1` the output of layer `i`.
         other: usize,
     },
+}
+
+/// A layer as it travels: what cannot be computed from the rest.
+#[derive(Deserialize, Serialize)]
+struct Written {
+    operator: Operator,
+    input: [usize; 3],
+    channels: usize,
+}
+
+impl From<Layer> for Written {
+    fn from(layer: Layer) -> Self {
+        let Extent {
+            channels,
+            height,
+            width,
+        } = layer.input;
+        Self {
+            operator: layer.operator,
+            input: [channels, height, width],
+            channels: layer.output.channels,
+        }
+    }
+}
+
+impl TryFrom<Written> for Layer {
+    type Error = QuantisedError;
+
+    fn try_from(written: Written) -> Result<Self, QuantisedError> {
+        let [channels, height, width] = written.input;
+        let input = Extent::new(channels, height, width)?;
+        match written.operator {
+            Operator::Convolution {
+                window,
+                stride,
+                padding,
+                groups,
+            } => Self::convolution(input, written.channels, window, stride, padding, groups),
+            Operator::AveragePool => Ok(Self::average_pool(input)),
+            Operator::Add { other } => Ok(Self::add(input, other)),
+        }
+    }
 }
 
 impl Layer {

@@ -76,7 +76,7 @@ mod tests {
             .iter()
             .map(|l| l.weight_bytes(&(0..l.output().channels)))
             .sum();
-        // A byte for each weight, four for the bias of each of the channels.
-        assert_eq!(weights, 3_469_760 + 4 * 18_056);
+        // 3,487,816 weights and biases; the 18,056 biases have four bytes.
+        assert_eq!(weights, 3_487_816 + 3 * 18_056);
     }
 }

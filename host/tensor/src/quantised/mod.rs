@@ -18,6 +18,7 @@
 //! | `convolution`, `depthwise` | sums of products of a row; fully connected layers are convolutions of one column |
 //! | `pool`, `add` | means and sums of activations |
 //! | `network` | the chain, computed whole |
+//! | `bytes` | values of 8 bits as they travel |
 //! | `mobilenet` | MobileNetV2, the network of the literature on small boards, with generated weights |
 //!
 //! ```
@@ -32,6 +33,7 @@
 //! ```
 
 mod add;
+pub(crate) mod bytes;
 mod convolution;
 mod depthwise;
 mod error;
@@ -51,3 +53,6 @@ pub use mobilenet::mobilenet_v2;
 pub use network::{Network, Parameters, RowView};
 pub use pool::AveragePool;
 pub use rescale::{Range8, Rescale};
+
+#[cfg(test)]
+mod tests;

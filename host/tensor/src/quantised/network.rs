@@ -5,9 +5,27 @@ use std::ops::Range;
 
 /// A chain of layers with their parameters.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(
+    try_from = "(Vec<Layer>, Vec<Parameters>)",
+    into = "(Vec<Layer>, Vec<Parameters>)"
+)]
 pub struct Network {
     layers: Vec<Layer>,
     parameters: Vec<Parameters>,
+}
+
+impl TryFrom<(Vec<Layer>, Vec<Parameters>)> for Network {
+    type Error = QuantisedError;
+
+    fn try_from((layers, parameters): (Vec<Layer>, Vec<Parameters>)) -> Result<Self, QuantisedError> {
+        Self::new(layers, parameters)
+    }
+}
+
+impl From<Network> for (Vec<Layer>, Vec<Parameters>) {
+    fn from(network: Network) -> Self {
+        (network.layers, network.parameters)
+    }
 }
 
 /// What a layer was trained to.
@@ -71,14 +89,15 @@ impl Network {
         check_chain(&layers)?;
         length("parameters", parameters.len(), layers.len())?;
         for (layer, (shape, parameters)) in layers.iter().zip(&parameters).enumerate() {
-            let same_kind = matches!(
-                (shape.operator(), parameters),
-                (Operator::Convolution { .. }, Parameters::Convolution(_))
-                    | (Operator::AveragePool, Parameters::AveragePool(_))
-                    | (Operator::Add { .. }, Parameters::Add(_))
-            );
-            if !same_kind {
-                return Err(QuantisedError::Kind { layer });
+            match (shape.operator(), parameters) {
+                (Operator::Convolution { .. }, Parameters::Convolution(convolution)) => {
+                    convolution.check(shape)?
+                }
+                (Operator::AveragePool, Parameters::AveragePool(pool)) => pool.check(shape.input())?,
+                (Operator::Add { .. }, Parameters::Add(add)) => {
+                    add.output().check()?;
+                }
+                _ => return Err(QuantisedError::Kind { layer }),
             }
         }
         Ok(Self { layers, parameters })
@@ -358,7 +377,7 @@ fn check_chain(layers: &[Layer]) -> Result<(), QuantisedError> {
         chain(given[index])?;
         if let Operator::Add { other } = *layer.operator() {
             let reach = QuantisedError::Reach { layer: index, other };
-            chain(*given.get(other).filter(|_| other < index).ok_or(reach)?)?;
+            chain(*given.get(other).filter(|_| other <= index).ok_or(reach)?)?;
         }
         given.push(layer.output());
     }

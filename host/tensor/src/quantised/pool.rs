@@ -22,12 +22,23 @@ impl AveragePool {
     /// [`QuantisedError`] when there are too many values to sum, or the factor or the bounds are impossible.
     pub fn new(input: Extent, factor: f64, input_zero: i8, output: Range8) -> Result<Self, QuantisedError> {
         let cells = input.height * input.width;
-        super::error::size("rows times columns of a mean", cells, 1, Self::MOST_CELLS)?;
-        Ok(Self {
+        let pool = Self {
             rescale: Rescale::new(factor / cells as f64)?,
-            zeros: cells as i32 * i32::from(input_zero),
-            output: output.check()?,
-        })
+            zeros: cells.min(Self::MOST_CELLS) as i32 * i32::from(input_zero),
+            output,
+        };
+        pool.check(input)?;
+        Ok(pool)
+    }
+
+    /// That its sums stay within 32 bits.
+    pub(super) fn check(&self, input: Extent) -> Result<(), QuantisedError> {
+        let cells = input.height * input.width;
+        super::error::size("rows times columns of a mean", cells, 1, Self::MOST_CELLS)?;
+        if self.zeros.unsigned_abs() > 1 << 30 {
+            return Err(QuantisedError::Overflow { channel: 0 });
+        }
+        self.output.check().map(|_| ())
     }
 
     /// Where the values of the output lie.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// It is the fixed-point requantisation of Jacob et al. (2018, arXiv 1712.05877, section 2.2), rounded once.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "(i32, u8)", into = "(i32, u8)")]
 pub struct Rescale {
     multiplier: i32,
     shift: u8,
@@ -55,6 +56,20 @@ impl Rescale {
     /// The rescaled value.
     pub const fn apply(self, value: i32) -> i64 {
         (value as i64 * self.multiplier as i64 + (1 << (self.shift - 1))) >> self.shift
+    }
+}
+
+impl TryFrom<(i32, u8)> for Rescale {
+    type Error = QuantisedError;
+
+    fn try_from((multiplier, shift): (i32, u8)) -> Result<Self, QuantisedError> {
+        Self::from_parts(multiplier, shift)
+    }
+}
+
+impl From<Rescale> for (i32, u8) {
+    fn from(rescale: Rescale) -> Self {
+        rescale.parts()
     }
 }
 

@@ -30,6 +30,7 @@
 //! | `stream` | the rows of a run |
 //! | `reduce` | sums over parts of the input |
 //! | `together` | all boards in one process |
+//! | `task` | a share of one layer as a task of its own |
 //! | `flat` | the published split, layer by layer in flat order: what ours is compared with |
 
 mod account;
@@ -40,6 +41,7 @@ mod packet;
 mod program;
 mod reduce;
 mod stream;
+mod task;
 mod together;
 mod worker;
 
@@ -47,5 +49,6 @@ pub use account::{Account, Counted, Kind};
 pub use error::SplitError;
 pub use packet::{HEAD_BYTES, MOST_BYTES};
 pub use program::{Input, Program, Share, Stage, Work, parts_of_run};
+pub use task::ShareTask;
 pub use together::{Traffic, run_together};
 pub use worker::{Packet, Worker};

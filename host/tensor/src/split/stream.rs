@@ -151,23 +151,24 @@ impl Worker {
 
     /// A row of an activation, wherever it is.
     fn view(&self, activation: usize, row: usize) -> Result<RowView<'_>, SplitError> {
+        let lost = || self.lost();
         let found = match activation.checked_sub(self.stream.layers.start + 1) {
             Some(line) => {
                 let (_, values) = self.stream.lines[line]
                     .iter()
                     .find(|(at, _)| *at == row)
-                    .ok_or_else(|| self.lost())?;
+                    .ok_or_else(lost)?;
                 RowView::new(values, &self.stream.part(activation).channels)
             }
             None => {
                 let mut inputs = self.current().inputs.iter().zip(&self.arriving);
                 let found = inputs.find(|(input, _)| input.activation == activation);
-                let (input, arriving) = found.ok_or_else(|| self.lost())?;
+                let (input, arriving) = found.ok_or_else(lost)?;
                 if let Some(view) = arriving.view(row, &input.part.channels) {
                     return Ok(view);
                 }
-                let held = self.held.get(&activation).ok_or_else(|| self.lost())?;
-                RowView::new(held.rows.get(&row).ok_or_else(|| self.lost())?, &held.channels)
+                let held = self.held.get(&activation).ok_or_else(lost)?;
+                RowView::new(held.rows.get(&row).ok_or_else(lost)?, &held.channels)
             }
         };
         Ok(found?)
@@ -187,8 +188,8 @@ impl Worker {
         let input = inputs
             .into_iter()
             .position(|input| input.activation == activation);
-        let arriving = &mut self.arriving[input.ok_or_else(|| lost.clone())?];
-        let row = arriving.take(self.next).ok_or(lost)?;
+        let row = input.and_then(|input| self.arriving[input].take(self.next));
+        let row = row.ok_or(lost)?;
         if let Some(held) = self.held.get_mut(&activation) {
             held.rows.insert(self.next, row);
         }

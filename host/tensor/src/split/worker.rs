@@ -239,16 +239,17 @@ impl Worker {
 
     fn pay_row(&mut self, input: usize, at: usize, share: &Share) -> Result<Packet, SplitError> {
         let activation = self.current().inputs[input].activation;
-        let wrong = SplitError::Program {
-            stage: self.stage,
+        let stage = self.stage;
+        let wrong = || SplitError::Program {
+            stage,
             what: "it owes what it does not hold",
         };
         let owed = &mut self.owed[input][at];
-        let held = self.held.get(&activation).ok_or_else(|| wrong.clone())?;
-        let row = held.rows.get(&owed.row).ok_or_else(|| wrong.clone())?;
+        let held = self.held.get(&activation).ok_or_else(wrong)?;
+        let row = held.rows.get(&owed.row).ok_or_else(wrong)?;
         let (have, send) = (&held.channels, &share.part.channels);
         if send.start < have.start || send.end > have.end {
-            return Err(wrong);
+            return Err(wrong());
         }
         let cells = row.chunks_exact(have.len());
         let values = cells.flat_map(|cell| &cell[send.start - have.start..send.end - have.start]);

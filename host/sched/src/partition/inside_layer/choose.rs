@@ -1,7 +1,7 @@
 use super::board::check;
 use super::edges::{Edge, edges};
 use super::portions::move_one;
-use super::{Board, Form, Link, Plan, PlanError, Prediction, portions, predict};
+use super::{Board, BoardCost, Form, Link, Plan, PlanError, Prediction, portions, predict};
 use karman_tensor::quantised::Layer;
 use std::collections::BTreeMap;
 
@@ -18,10 +18,12 @@ pub enum Objective {
 const MOVES: usize = 32;
 /// How often the price of flash is raised, or the limit of memory lowered, before a search is given up.
 const ATTEMPTS: usize = 12;
+/// Seconds for all of a board's flash, when nothing else shall count.
+const ALL_FOR_FLASH: f64 = 1e9;
 
 /// The best split of a network among these boards.
 ///
-/// Every plan it returns fits: [`predict()`] says of each board that its peak and its weights stay within what it has.
+/// Every plan it returns fits: [`predict`] says of each board that its peak and its weights stay within what it has.
 ///
 /// # Errors
 /// [`PlanError`] when a figure is no positive number, or no split fits the boards.
@@ -61,6 +63,11 @@ pub fn plan(layers: &[Layer], boards: &[Board], link: Link, objective: Objective
     Err(failure.unwrap_or(PlanError::NoLayers))
 }
 
+/// An activation in a form.
+type Node = (usize, Option<Form>);
+/// How soon each is there, and by which stage from where.
+type Reached<'a> = BTreeMap<Node, (f64, Option<(Node, &'a Edge)>)>;
+
 struct Chooser<'a> {
     layers: &'a [Layer],
     boards: &'a [Board],
@@ -87,22 +94,20 @@ impl Chooser<'_> {
         if let Some(plan) = found {
             return Ok(plan);
         }
-        let any = |memory| {
-            self.shortest(Terms {
-                memory,
-                flash_price: 0.0,
-            })
-        };
+        // What takes least of what lacks fits after all, or says how much there would have to be.
+        let cheapest = |memory, flash_price| self.shortest(Terms { memory, flash_price });
         let bands = || Plan::each_layer(self.layers, self.portions.to_vec(), Form::Rows);
-        match predict(self.layers, &self.least(any).unwrap_or_else(bands)) {
-            Ok(foreseen) => {
-                let lacks = self.lacks(&foreseen);
-                Err((
-                    lacks.unwrap_or_else(|| self.memory_error(&foreseen)),
-                    Some(foreseen),
-                ))
-            }
-            Err(error) => Err((error, None)),
+        let mut plan = self.least(|memory| cheapest(memory, 0.0)).unwrap_or_else(bands);
+        let mut foreseen = predict(self.layers, &plan).map_err(|error| (error, None))?;
+        if let (Some(PlanError::Flash { .. }), Some(divided)) =
+            (self.lacks(&foreseen), cheapest(1.0, ALL_FOR_FLASH))
+        {
+            foreseen = predict(self.layers, &divided).map_err(|error| (error, None))?;
+            plan = divided;
+        }
+        match self.lacks(&foreseen) {
+            None => Ok(plan),
+            Some(error) => Err((error, Some(foreseen))),
         }
     }
 
@@ -143,10 +148,7 @@ impl Chooser<'_> {
 
     /// The way through the layers that takes the least time, over stages within the memory.
     fn shortest(&self, terms: Terms) -> Option<Plan> {
-        type Node = (usize, Option<Form>);
-        // For each activation and form, the time to it and the last stage before it.
-        type Reached<'a> = (f64, Option<(Node, &'a Edge)>);
-        let mut reached: BTreeMap<Node, Reached<'_>> = BTreeMap::from([((0, None), (0.0, None))]);
+        let mut reached: Reached<'_> = BTreeMap::from([((0, None), (0.0, None))]);
         for (start, edges) in self.edges.iter().enumerate() {
             for edge in edges {
                 let from = (start, edge.from);
@@ -180,32 +182,23 @@ impl Chooser<'_> {
         })
     }
 
-    /// What a board lacks for a plan, if it does.
+    /// What a board lacks for a plan, if it does: of the board that lacks most.
     fn lacks(&self, foreseen: &Prediction) -> Option<PlanError> {
-        let mut boards = foreseen.boards.iter().zip(self.boards).enumerate();
-        if boards
-            .clone()
-            .any(|(_, (cost, board))| cost.peak > board.free_memory)
-        {
-            return Some(self.memory_error(foreseen));
+        type Figure = fn(&(usize, (&BoardCost, &Board))) -> (u64, u64);
+        let fullest = |figure: Figure| {
+            let fill = |board: &_| {
+                let (needed, free) = figure(board);
+                needed as f64 / free as f64
+            };
+            let boards = foreseen.boards.iter().zip(self.boards).enumerate();
+            let fullest = boards.max_by(|a, b| fill(a).total_cmp(&fill(b)))?;
+            let (needed, free) = figure(&fullest);
+            (needed > free).then_some((fullest.0, needed, free))
+        };
+        if let Some((board, needed, free)) = fullest(|(_, (cost, board))| (cost.peak, board.free_memory)) {
+            return Some(PlanError::Memory { board, free, needed });
         }
-        let (index, (cost, board)) = boards.find(|(_, (cost, board))| cost.weights > board.free_flash)?;
-        Some(PlanError::Flash {
-            board: index,
-            free: board.free_flash,
-            needed: cost.weights,
-        })
-    }
-
-    fn memory_error(&self, foreseen: &Prediction) -> PlanError {
-        let fill = |board: usize| foreseen.boards[board].peak as f64 / self.boards[board].free_memory as f64;
-        let fullest = (0..self.boards.len())
-            .max_by(|a, b| fill(*a).total_cmp(&fill(*b)))
-            .unwrap_or(0);
-        PlanError::Memory {
-            board: fullest,
-            free: self.boards[fullest].free_memory,
-            needed: foreseen.boards[fullest].peak,
-        }
+        let (board, needed, free) = fullest(|(_, (cost, board))| (cost.weights, board.free_flash))?;
+        Some(PlanError::Flash { board, free, needed })
     }
 }

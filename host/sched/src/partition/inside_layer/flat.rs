@@ -48,7 +48,7 @@ impl FlatPlan {
                     own,
                 })
                 .collect();
-            let producers: Vec<_> = match stages.last() {
+            let producers: Vec<Range<usize>> = match stages.last() {
                 None => std::iter::once(0..layer.input().elements()).collect(),
                 Some(before) => before.shares.iter().map(|share| share.own.clone()).collect(),
             };

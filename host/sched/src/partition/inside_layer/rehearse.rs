@@ -59,13 +59,19 @@ impl<'a> Rehearsal<'a> {
             .clone()
             .map(|(layer, part)| self.layers[layer].operations(part));
         let weights = run.map(|(layer, part)| self.layers[layer].weight_bytes(&part.channels));
-        let (mut operations, weights) = (operations.sum::<u64>(), weights.sum());
+        let (mut operations, mut weights) = (operations.sum::<u64>(), weights.sum());
         if self.stage.work == Work::Reduce {
             // Each board sums over its part of the input, for all outputs.
             let layer = &self.layers[self.stage.layers.start];
-            let (part, all) = (&self.stage.inputs[0].part, layer.input());
-            let share = part.cells() as f64 / all.whole().cells() as f64;
-            operations = (layer.operations(&layer.output().whole()) as f64 * share) as u64;
+            let (part, all, outputs) = (&self.stage.inputs[0].part, layer.input(), layer.output().whole());
+            let share =
+                |total: u64, held: usize, all: usize| (total as f64 * held as f64 / all as f64).ceil() as u64;
+            operations = share(layer.operations(&outputs), part.cells(), all.whole().cells());
+            weights = share(
+                layer.weight_bytes(&outputs.channels),
+                part.channels.len(),
+                all.channels,
+            );
         }
         BoardCost {
             peak: self.peak + self.packets(),
