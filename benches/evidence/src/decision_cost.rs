@@ -92,7 +92,7 @@ fn select_block(data: &Path, seed: u64) -> Result<[f64; 3]> {
             calls: &[call],
         };
         let start = Instant::now();
-        pixie.report(black_box(&served));
+        pixie.report(black_box(&served))?;
         let reported = start.elapsed();
         for (times, time) in times.iter_mut().zip([chosen, reported, chosen + reported]) {
             times.push(time.as_secs_f64() * 1e6);

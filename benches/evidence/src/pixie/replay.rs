@@ -145,7 +145,7 @@ pub(super) fn replay(
                 queue: 0,
                 latency,
                 calls: &[call],
-            });
+            })?;
         }
     }
     let accuracy = accuracy / QUESTIONS as f64;

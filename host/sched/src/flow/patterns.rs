@@ -22,6 +22,8 @@
 use serde::{Deserialize, Serialize};
 
 mod predict;
+#[cfg(test)]
+mod tests;
 
 /// A shape with its parameters. Shares and probabilities are from 0 to 1.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

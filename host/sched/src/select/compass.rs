@@ -1,5 +1,7 @@
 use super::task::check;
-use super::{Aim, Ask, Decision, NoChoice, Reason, SelectError, Selector, Served, Task, task_of};
+use super::{
+    Aim, Ask, Decision, NoChoice, Reason, ReportError, SelectError, Selector, Served, Task, task_of,
+};
 use karman_types::Slo;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -132,7 +134,8 @@ impl Selector for Compass {
         })
     }
 
-    fn report(&mut self, served: &Served<'_>) {
+    fn report(&mut self, served: &Served<'_>) -> Result<(), ReportError> {
+        served.check(&self.tasks)?;
         for ladder in &mut self.ladders {
             let Some(slower) = ladder.rungs.get(ladder.current + 1) else {
                 continue;
@@ -143,6 +146,7 @@ impl Selector for Compass {
                 ladder.stepped_up = served.now;
             }
         }
+        Ok(())
     }
 }
 
@@ -168,12 +172,14 @@ mod tests {
     }
 
     fn report(compass: &mut Compass, second: u64, queue: usize) {
-        compass.report(&Served {
-            now: Duration::from_secs(second),
-            queue,
-            latency: Duration::ZERO,
-            calls: &[],
-        });
+        compass
+            .report(&Served {
+                now: Duration::from_secs(second),
+                queue,
+                latency: Duration::ZERO,
+                calls: &[],
+            })
+            .unwrap();
     }
 
     #[test]

@@ -99,12 +99,9 @@ impl Estimate {
             self.accuracy.see(f64::from(u8::from(right)));
         }
         self.late.see(f64::from(u8::from(late)));
-        if call.cost.is_finite() && call.cost >= 0.0 {
-            self.cost.see(call.cost);
-        }
-        match call.energy {
-            Some(energy) if energy.is_finite() && energy >= 0.0 => self.energy.see(energy),
-            _ => {}
+        self.cost.see(call.cost);
+        if let Some(energy) = call.energy {
+            self.energy.see(energy);
         }
         self.window = (self.window << 1 | u64::from(late)) & ((1 << WINDOW) - 1);
         self.in_window = WINDOW.min(self.in_window + 1);

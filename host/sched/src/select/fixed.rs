@@ -1,5 +1,5 @@
 use super::task::check;
-use super::{Ask, Decision, NoChoice, Reason, SelectError, Selector, Served, Task, task_of};
+use super::{Ask, Decision, NoChoice, Reason, ReportError, SelectError, Selector, Served, Task, task_of};
 use karman_types::Slo;
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +62,9 @@ impl Selector for Fixed {
         })
     }
 
-    fn report(&mut self, _: &Served<'_>) {}
+    fn report(&mut self, served: &Served<'_>) -> Result<(), ReportError> {
+        served.check(&self.tasks)
+    }
 }
 
 #[cfg(test)]

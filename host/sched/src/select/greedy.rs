@@ -1,5 +1,7 @@
 use super::task::check;
-use super::{Ask, Decision, NoChoice, Reason, SelectError, Selector, Served, Task, best_two, task_of};
+use super::{
+    Ask, Decision, NoChoice, Reason, ReportError, SelectError, Selector, Served, Task, best_two, task_of,
+};
 use karman_types::{Profile, Slo};
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +87,9 @@ impl Selector for Greedy {
         })
     }
 
-    fn report(&mut self, _: &Served<'_>) {}
+    fn report(&mut self, served: &Served<'_>) -> Result<(), ReportError> {
+        served.check(&self.tasks)
+    }
 }
 
 #[cfg(test)]

@@ -70,7 +70,10 @@ pub trait Selector {
     fn choose(&mut self, ask: &Ask<'_>) -> Result<Decision, NoChoice>;
 
     /// What became of a request. Every request for which a choice was made is reported once, a failed one too.
-    fn report(&mut self, served: &Served<'_>);
+    ///
+    /// # Errors
+    /// A call of a task or candidate that there is not, a cost that is no number; nothing of the report is taken in.
+    fn report(&mut self, served: &Served<'_>) -> Result<(), ReportError>;
 }
 
 /// A call that needs a candidate.
@@ -133,6 +136,51 @@ pub struct Call {
     pub energy: Option<f64>,
     /// Whether its answer was right, where that is known: from a label, a judge, or agreement.
     pub right: Option<bool>,
+}
+
+impl Served<'_> {
+    /// Whether the calls can have been made to these tasks.
+    pub(crate) fn check(&self, tasks: &[Task]) -> Result<(), ReportError> {
+        for call in self.calls {
+            let known = tasks
+                .get(call.task)
+                .is_some_and(|task| call.candidate < task.candidates.len());
+            if !known {
+                return Err(ReportError::Unknown {
+                    task: call.task,
+                    candidate: call.candidate,
+                });
+            }
+            for (field, value) in [("cost", call.cost), ("energy", call.energy.unwrap_or_default())] {
+                if !(value >= 0.0 && value.is_finite()) {
+                    return Err(ReportError::Value { field, value });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A report of what cannot have happened.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// No such candidate.
+    #[error("there is no candidate {candidate} of task {task}")]
+    Unknown {
+        /// The task.
+        task: usize,
+        /// The candidate.
+        candidate: usize,
+    },
+    /// A number that is none, or below zero.
+    #[error("`{field}` of a call is {value}; it must be finite and not below 0")]
+    Value {
+        /// The field.
+        field: &'static str,
+        /// What was given.
+        value: f64,
+    },
 }
 
 /// Nobody serves.

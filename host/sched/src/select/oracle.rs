@@ -1,7 +1,7 @@
 use super::credit::Credit;
 use super::plan::{Group, Mix, PlanError, RESOURCES, Use, best_mix, nearest_mix};
 use super::task::check;
-use super::{Ask, Decision, NoChoice, Reason, SelectError, Selector, Served, Task, task_of};
+use super::{Ask, Decision, NoChoice, Reason, ReportError, SelectError, Selector, Served, Task, task_of};
 use karman_types::Slo;
 use serde::{Deserialize, Serialize};
 
@@ -101,7 +101,9 @@ impl Selector for Oracle {
         })
     }
 
-    fn report(&mut self, _: &Served<'_>) {}
+    fn report(&mut self, served: &Served<'_>) -> Result<(), ReportError> {
+        served.check(&self.tasks)
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use super::task::check;
 use super::{
-    Aim, Ask, Decision, NoChoice, Reason, Resource, SelectError, Selector, Served, Task, best_two, task_of,
+    Aim, Ask, Decision, NoChoice, Reason, ReportError, Resource, SelectError, Selector, Served, Task,
+    best_two, task_of,
 };
 use karman_types::Slo;
 use serde::{Deserialize, Serialize};
@@ -136,7 +137,8 @@ impl Selector for PixiePrototype {
         })
     }
 
-    fn report(&mut self, served: &Served<'_>) {
+    fn report(&mut self, served: &Served<'_>) -> Result<(), ReportError> {
+        served.check(&self.tasks)?;
         if self.answered == self.slo.requests {
             (self.latency, self.cost, self.right) = (0.0, 0.0, 0.0);
             (self.answered, self.switched) = (0, 0);
@@ -149,6 +151,7 @@ impl Selector for PixiePrototype {
         if self.answered.is_multiple_of(INTERVAL) {
             self.decide();
         }
+        Ok(())
     }
 }
 

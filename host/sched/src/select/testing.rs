@@ -39,18 +39,20 @@ pub(crate) fn task(name: &str, candidates: Vec<Implementation>) -> Task {
 pub(crate) fn serve(policy: &mut dyn Selector, tasks: &[Task], latency: impl FnOnce(usize) -> f64) -> usize {
     let decision = policy.choose(&Ask::default()).unwrap();
     let latency = millis(latency(decision.chosen));
-    policy.report(&Served {
-        now: Duration::ZERO,
-        queue: 0,
-        latency,
-        calls: &[Call {
-            task: 0,
-            candidate: decision.chosen,
+    policy
+        .report(&Served {
+            now: Duration::ZERO,
+            queue: 0,
             latency,
-            cost: tasks[0].candidates[decision.chosen].profile.cost,
-            energy: None,
-            right: None,
-        }],
-    });
+            calls: &[Call {
+                task: 0,
+                candidate: decision.chosen,
+                latency,
+                cost: tasks[0].candidates[decision.chosen].profile.cost,
+                energy: None,
+                right: None,
+            }],
+        })
+        .unwrap();
     decision.chosen
 }

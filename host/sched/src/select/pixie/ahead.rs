@@ -1,0 +1,197 @@
+//! What lies ahead of a batch: the calls that it still makes, and what they may take.
+
+use super::super::Task;
+use super::super::credit::Credit;
+use super::super::estimate::Estimate;
+use super::super::ledger::Ledger;
+use super::super::plan::{Group, RESOURCES, Resource};
+use super::PixieSettings;
+use karman_types::Slo;
+use serde::{Deserialize, Serialize};
+
+/// What is kept of a task.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct State {
+    /// Of its calls, in milliseconds.
+    pub(super) limit: Option<f64>,
+    /// Those of the plan that overdraw nothing now.
+    pub(super) shares: Vec<f64>,
+    pub(super) estimates: Vec<Estimate>,
+    pub(super) credit: Credit,
+    /// Calls that run, by candidate.
+    pub(super) running: Vec<u32>,
+    /// Calls that were reported.
+    pub(super) calls: u64,
+    pub(super) unreachable: Vec<usize>,
+    /// What its most sparing candidates take.
+    pub(super) least: [f64; RESOURCES],
+}
+
+/// What lies ahead of a batch.
+#[derive(Clone, Debug)]
+pub(super) struct Ahead {
+    pub(super) groups: Vec<Group>,
+    /// Budgets less what runs and the reserve.
+    pub(super) limits: [Option<f64>; RESOURCES],
+    /// The same less what is left for later.
+    pub(super) cautious: [Option<f64>; RESOURCES],
+    /// What the most sparing candidates take.
+    pub(super) least: [f64; RESOURCES],
+}
+
+/// Requests for which the first guess of a task's visits stands.
+const VISITS_WEIGHT: f64 = 50.0;
+
+impl State {
+    pub(super) fn new(task: &Task, slo: &Slo, settings: &PixieSettings) -> Self {
+        let candidates = task.candidates.len();
+        let estimate = |candidate| Estimate::new(task, slo, candidate, settings.false_alarms);
+        Self {
+            limit: task.latency_limit(slo),
+            shares: vec![0.0; candidates],
+            estimates: (0..candidates).map(estimate).collect(),
+            credit: Credit::new(candidates),
+            running: vec![0; candidates],
+            calls: 0,
+            unreachable: Vec::new(),
+            least: [0.0; RESOURCES],
+        }
+    }
+
+    /// How often a request calls the task: the first guess and what was seen.
+    fn visits(&self, task: &Task, ledger: &Ledger) -> f64 {
+        (task.visits * VISITS_WEIGHT + self.calls as f64) / (VISITS_WEIGHT + ledger.clock() as f64)
+    }
+
+    pub(super) fn reaches(&self, candidate: usize) -> bool {
+        !self.unreachable.contains(&candidate)
+    }
+
+    pub(super) fn reachable(&self) -> impl Iterator<Item = (usize, &Estimate)> {
+        let all = self.estimates.iter().enumerate();
+        all.filter(|(candidate, _)| self.reaches(*candidate))
+    }
+
+    /// Shares of the reachable candidates as shares of all.
+    pub(super) fn with_unreachable(&self, shares: Vec<f64>) -> Vec<f64> {
+        let mut shares = shares.into_iter();
+        let of = |candidate| {
+            if self.reaches(candidate) {
+                shares.next().unwrap_or(0.0)
+            } else {
+                0.0
+            }
+        };
+        (0..self.estimates.len()).map(of).collect()
+    }
+
+    /// The variance of how many of its calls are late, for one call by these shares.
+    fn late_variance(&self, shares: &[f64]) -> f64 {
+        let late = |estimate: &Estimate| estimate.expected().takes[Resource::Late as usize];
+        let by_candidate = self.estimates.iter().zip(shares);
+        by_candidate
+            .map(|(estimate, share)| share * late(estimate) * (1.0 - late(estimate)))
+            .sum()
+    }
+
+    /// What a call takes at least of each resource.
+    fn sparing(&self) -> [f64; RESOURCES] {
+        let mut least = [f64::INFINITY; RESOURCES];
+        for (_, estimate) in self.reachable() {
+            for (least, takes) in least.iter_mut().zip(estimate.expected().takes) {
+                *least = least.min(takes);
+            }
+        }
+        least
+    }
+
+    /// The most accurate of the others.
+    pub(super) fn next_best(&self, chosen: usize) -> Option<usize> {
+        let others = self.reachable().filter(|(candidate, _)| *candidate != chosen);
+        others
+            .max_by(|(_, one), (_, other)| one.expected().value.total_cmp(&other.expected().value))
+            .map(|(candidate, _)| candidate)
+    }
+}
+
+impl Ahead {
+    /// From what is left in the ledger, and what is known of the candidates in reach. `shares` are those of the plan so far.
+    pub(super) fn of(
+        tasks: &[Task],
+        states: &mut [State],
+        shares: &[Vec<f64>],
+        ledger: &Ledger,
+        settings: &PixieSettings,
+    ) -> Self {
+        let mut ahead = Self {
+            groups: Vec::with_capacity(tasks.len()),
+            limits: ledger.left(),
+            cautious: [None; RESOURCES],
+            least: [0.0; RESOURCES],
+        };
+        let late = Resource::Late as usize;
+        let (mut variance, mut of_plan) = ([0.0; RESOURCES], 0.0);
+        for ((task, state), shares) in tasks.iter().zip(states).zip(shares) {
+            let visits = state.visits(task, ledger);
+            let running: u32 = state.running.iter().sum();
+            let calls = (visits * ledger.remaining() as f64 - f64::from(running)).max(visits.min(1.0));
+            let candidates = state
+                .reachable()
+                .map(|(_, estimate)| estimate.expected())
+                .collect();
+            state.least = state.sparing();
+            for (resource, least) in state.least.into_iter().enumerate() {
+                ahead.least[resource] += calls * least;
+                // A late call is one or none; money goes by how often the task is called at all.
+                let (mean, square) = match Resource::ALL[resource] {
+                    Resource::Late => (least, 1.0),
+                    _ => (visits.min(1.0), least * least),
+                };
+                variance[resource] += calls * mean * (1.0 - mean) * square;
+            }
+            variance[late] += ahead.count_running(state);
+            of_plan += calls * state.late_variance(shares);
+            ahead.groups.push(Group { calls, candidates });
+        }
+        for (limit, variance) in ahead.limits.iter_mut().zip(variance) {
+            *limit = limit.map(|limit| limit - settings.reserve * variance.sqrt());
+        }
+        ahead.cautious = ahead.limits;
+        ahead.cautious[late] = ahead.limits[late].map(|limit| limit - settings.caution * of_plan.sqrt());
+        ahead
+    }
+
+    /// Takes what runs off the limits; returns the variance of how much of it is late.
+    fn count_running(&mut self, state: &State) -> f64 {
+        let mut variance = 0.0;
+        for (estimate, running) in state
+            .estimates
+            .iter()
+            .zip(&state.running)
+            .filter(|(_, running)| **running > 0)
+        {
+            let (takes, running) = (estimate.expected().takes, f64::from(*running));
+            for (limit, takes) in self.limits.iter_mut().zip(takes) {
+                *limit = limit.map(|limit| limit - running * takes);
+            }
+            let late = takes[Resource::Late as usize];
+            variance += running * late * (1.0 - late);
+        }
+        variance
+    }
+
+    /// The resource of which the greatest part is missing.
+    pub(super) fn shortest(&self) -> Resource {
+        let missing = |resource: &Resource| {
+            let index = *resource as usize;
+            let least = self.least[index];
+            self.limits[index].map_or(f64::NEG_INFINITY, |limit| {
+                (least - limit) / least.max(f64::MIN_POSITIVE)
+            })
+        };
+        let shortest = Resource::ALL
+            .into_iter()
+            .max_by(|one, other| missing(one).total_cmp(&missing(other)));
+        shortest.unwrap_or(Resource::Cost)
+    }
+}

@@ -1,0 +1,206 @@
+//! What Pixie promises, batch by batch.
+
+use super::super::testing::{candidate, millis, serve, task};
+use super::super::{Call, LatencyLaw, mix_within};
+use super::*;
+use std::time::Duration;
+
+fn tasks() -> Vec<Task> {
+    let candidates = vec![
+        candidate("tiny", 0.76, 120.0, 0.0),
+        candidate("small", 0.91, 1200.0, 1e-5),
+        candidate("medium", 0.93, 2170.0, 7e-5),
+        candidate("large", 0.96, 2190.0, 1.6e-3),
+    ];
+    vec![task("answer", candidates)]
+}
+
+fn slo(cost: f64, limit: f64) -> Slo {
+    Slo {
+        cost: Some(cost),
+        latency_p95: Some(millis(limit)),
+        ..Slo::over(869)
+    }
+}
+
+/// A batch with latencies `slower` times those of the profiles: what it cost, how many were late, mean accuracy.
+fn batch(slo: &Slo, seed: u64, slower: f64) -> (f64, u64, f64) {
+    let tasks = tasks();
+    let mut pixie = Pixie::new(tasks.clone(), slo.clone(), PixieSettings::default()).unwrap();
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let (mut cost, mut late, mut accuracy) = (0.0, 0, 0.0);
+    let limit = slo.latency_p95.unwrap().as_secs_f64() * 1e3;
+    for _ in 0..slo.requests {
+        let share = rng.f64();
+        let mut took = 0.0;
+        let chosen = serve(&mut pixie, &tasks, |candidate| {
+            took = slower * LatencyLaw::of(&tasks[0].candidates[candidate].profile).quantile(share);
+            took
+        });
+        let profile = &tasks[0].candidates[chosen].profile;
+        cost += profile.cost;
+        accuracy += profile.accuracy.unwrap_or_default() / slo.requests as f64;
+        late += u64::from(took > limit);
+    }
+    (cost, late, accuracy)
+}
+
+#[test]
+fn budgets_are_kept_and_spent() {
+    for (cost, limit) in [
+        (0.005, 1500.0),
+        (0.02, 1900.0),
+        (0.5, 1000.0),
+        (0.8, 1900.0),
+        (1.2, 2500.0),
+    ] {
+        let slo = slo(cost, limit);
+        let best = mix_within(&tasks(), &slo).unwrap().value / 869.0;
+        let mut mean = 0.0;
+        for seed in 0..8 {
+            let (spent, late, accuracy) = batch(&slo, seed, 1.0);
+            assert!(
+                spent <= cost && late <= 43,
+                "{cost} {limit} {seed}: {spent} {late}"
+            );
+            mean += accuracy / 8.0;
+        }
+        // One batch is up to two points off by the luck of its late calls.
+        assert!(mean > best - 0.01, "{cost} {limit}: {mean} of {best}");
+    }
+}
+
+#[test]
+fn limits_hold_when_profiles_do_not() {
+    for seed in 0..8 {
+        let (_, late, _) = batch(&slo(0.8, 1900.0), seed, 1.5);
+        assert!(late <= 43, "{seed}: {late}");
+    }
+}
+
+#[test]
+fn the_same_reports_give_the_same_choices() {
+    assert_eq!(
+        batch(&slo(0.02, 1900.0), 3, 1.0),
+        batch(&slo(0.02, 1900.0), 3, 1.0)
+    );
+}
+
+#[test]
+fn who_cannot_be_reached_does_not_serve() {
+    let tasks = tasks();
+    let mut pixie = Pixie::new(tasks, slo(0.8, 2500.0), PixieSettings::default()).unwrap();
+    for unreachable in [&[][..], &[2, 3], &[0, 1, 3], &[]] {
+        for _ in 0..30 {
+            let decision = pixie
+                .choose(&Ask {
+                    unreachable,
+                    ..Ask::default()
+                })
+                .unwrap();
+            assert!(!unreachable.contains(&decision.chosen));
+            assert!(
+                decision
+                    .runner_up
+                    .is_none_or(|second| !unreachable.contains(&second))
+            );
+            assert_eq!(decision.reason == Reason::Only, unreachable.len() == 3);
+        }
+    }
+}
+
+#[test]
+fn an_impossible_budget_is_spared_and_said() {
+    let mut tasks = tasks();
+    tasks[0].candidates.remove(0);
+    let mut pixie = Pixie::new(tasks.clone(), slo(0.005, 2500.0), PixieSettings::default()).unwrap();
+    let decision = pixie.choose(&Ask::default()).unwrap();
+    assert_eq!(decision.chosen, 0);
+    assert!(
+        matches!(
+            decision.reason,
+            Reason::Short {
+                resource: Resource::Cost,
+                ..
+            }
+        ),
+        "{decision:?}"
+    );
+    assert_eq!(pixie.short_of(), Some(Resource::Cost));
+}
+
+#[test]
+fn settings_are_checked() {
+    let with = |settings| {
+        Pixie::new(tasks(), slo(1.0, 1000.0), settings)
+            .unwrap_err()
+            .to_string()
+    };
+    let default = PixieSettings::default();
+    assert!(
+        with(PixieSettings {
+            cool_down: 0,
+            ..default
+        })
+        .contains("`cool-down`")
+    );
+    assert!(
+        with(PixieSettings {
+            reserve: f64::NAN,
+            ..default
+        })
+        .contains("`reserve`")
+    );
+    assert!(
+        with(PixieSettings {
+            false_alarms: 0.0,
+            ..default
+        })
+        .contains("`false-alarms`")
+    );
+}
+
+#[test]
+fn impossible_reports_are_refused() {
+    let mut pixie = Pixie::new(tasks(), slo(1.0, 1000.0), PixieSettings::default()).unwrap();
+    let good = Call {
+        task: 0,
+        candidate: 3,
+        latency: millis(1.0),
+        cost: 0.1,
+        energy: None,
+        right: None,
+    };
+    let mut report = |call| {
+        pixie.report(&Served {
+            now: Duration::ZERO,
+            queue: 0,
+            latency: millis(1.0),
+            calls: &[call],
+        })
+    };
+    assert_eq!(report(good), Ok(()));
+    assert_eq!(
+        report(Call { candidate: 4, ..good }),
+        Err(ReportError::Unknown {
+            task: 0,
+            candidate: 4
+        })
+    );
+    let negative = report(Call { cost: -1.0, ..good });
+    assert_eq!(
+        negative,
+        Err(ReportError::Value {
+            field: "cost",
+            value: -1.0
+        })
+    );
+    assert!(
+        report(Call {
+            energy: Some(f64::NAN),
+            ..good
+        })
+        .is_err()
+    );
+    assert_eq!(pixie.spent()[0], 0.1);
+}
