@@ -55,11 +55,9 @@ fn tuned(name: &str, settings: &[&str]) -> Result<String> {
         let pace = format!("mode = '{name}'\n{setting}");
         let mut sum = 0.0;
         for alpha in ALPHAS {
-            for seed in TUNING_SEEDS {
-                sum += race(&pace, alpha, seed)?.ln();
-            }
+            let seconds = per_seed(TUNING_SEEDS, |seed| race(&pace, alpha, seed))?;
+            sum += seconds.iter().map(|seconds| seconds.ln()).sum::<f64>();
         }
-        eprintln!("{name}: {setting:?}: {sum:.2}");
         if sum < best.0 {
             best = (sum, pace);
         }
@@ -113,7 +111,7 @@ pub(super) fn study(report: &mut Report, scale: &Scale) -> Result<()> {
     for alpha in ALPHAS {
         let mut seconds = Vec::new();
         for (name, pace) in &paces {
-            let of_pace = per_seed(scale, |seed| race(pace, alpha, seed))?;
+            let of_pace = per_seed(scale.seeds.clone(), |seed| race(pace, alpha, seed))?;
             let key = format!("seconds_to_target.dirichlet-{alpha}.{name}");
             report.estimate(&key, bootstrap(&of_pace, super::mean), "s", Target::Shown);
             report.keep_raw(&key, &of_pace);

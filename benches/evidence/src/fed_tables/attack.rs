@@ -134,7 +134,9 @@ fn show(
         report.void(key, format!("not defined: {error}"));
         return Ok(());
     }
-    let shares = per_seed(scale, |seed| accuracy(section, attack, liars, scale, seed))?;
+    let shares = per_seed(scale.seeds.clone(), |seed| {
+        accuracy(section, attack, liars, scale, seed)
+    })?;
     let percent: Vec<f64> = shares.iter().map(|share| 100.0 * share).collect();
     report.estimate(key, bootstrap(&percent, super::mean), "%", Target::Shown);
     report.keep_raw(key, &percent);

@@ -104,10 +104,10 @@ fn tuned(name: &str, section: &'static str, scale: &Scale) -> Result<String> {
         .chain(section.contains("fed-avg-m").then_some(&"1.0"));
     for rate in rates {
         let section = section.replace("RATE", rate);
-        let mut sum = 0.0;
-        for seed in TUNING_SEEDS {
-            sum += accuracy(&net, 0.5, &section, scale.rounds, seed)?;
-        }
+        let of_rate = per_seed(TUNING_SEEDS, |seed| {
+            accuracy(&net, 0.5, &section, scale.rounds, seed)
+        })?;
+        let sum: f64 = of_rate.iter().sum();
         if sum > best.0 {
             best = (sum, section);
         }
@@ -122,7 +122,9 @@ pub(super) fn study(report: &mut Report, scale: &Scale) -> Result<()> {
             let section = tuned(name, section, scale)?;
             for alpha in ALPHAS {
                 let net = net(name);
-                let shares = per_seed(scale, |seed| accuracy(&net, alpha, &section, scale.rounds, seed))?;
+                let shares = per_seed(scale.seeds.clone(), |seed| {
+                    accuracy(&net, alpha, &section, scale.rounds, seed)
+                })?;
                 let percent: Vec<f64> = shares.iter().map(|share| 100.0 * share).collect();
                 let key = cell(name, alpha, strategy);
                 report.estimate(&key, bootstrap(&percent, super::mean), "%", Target::Shown);

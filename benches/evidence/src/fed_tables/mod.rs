@@ -28,21 +28,25 @@ mod selection;
 mod statistics;
 mod world;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use karman_study::report::{Kind, Report};
+use std::ops::Range;
 
 /// How much is run.
 struct Scale {
-    seeds: u64,
+    seeds: Range<u64>,
     rounds: u64,
 }
 
 /// Runs the study.
 pub(crate) fn run(quick: bool) -> Result<()> {
     let scale = match quick {
-        true => Scale { seeds: 2, rounds: 5 },
+        true => Scale {
+            seeds: 0..2,
+            rounds: 5,
+        },
         false => Scale {
-            seeds: 30,
+            seeds: 0..30,
             rounds: 30,
         },
     };
@@ -64,9 +68,23 @@ pub(crate) fn run(quick: bool) -> Result<()> {
     report.write_and_print()
 }
 
-/// One value for each seed.
-fn per_seed(scale: &Scale, value: impl Fn(u64) -> Result<f64>) -> Result<Vec<f64>> {
-    (0..scale.seeds).map(value).collect()
+/// One value for each seed, in their order. Nothing is timed, so they are computed side by side.
+fn per_seed<T: Send>(seeds: Range<u64>, value: impl Fn(u64) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let seeds: Vec<u64> = seeds.collect();
+    let work = |seeds: &[u64]| seeds.iter().map(|seed| value(*seed)).collect::<Result<Vec<T>>>();
+    std::thread::scope(|scope| {
+        let parts = seeds.chunks(seeds.len().div_ceil(threads).max(1));
+        let running: Vec<_> = parts.map(|part| scope.spawn(|| work(part))).collect();
+        let mut values = Vec::new();
+        for part in running {
+            values.extend(
+                part.join()
+                    .map_err(|_| anyhow!("a thread of the study panicked"))??,
+            );
+        }
+        Ok(values)
+    })
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -136,11 +136,9 @@ fn tuned(policy: &str) -> Result<String> {
         let mut sum = 0.0;
         // One setting needs no tuning.
         for (_, skew) in SKEWS.iter().filter(|_| settings.len() > 1) {
-            for seed in TUNING_SEEDS {
-                sum += race(*skew, &section, seed)?.ln();
-            }
+            let seconds = per_seed(TUNING_SEEDS, |seed| race(*skew, &section, seed))?;
+            sum += seconds.iter().map(|seconds| seconds.ln()).sum::<f64>();
         }
-        eprintln!("{policy}: {setting:?}: {sum:.2}");
         if sum < best.0 {
             best = (sum, section);
         }
@@ -179,7 +177,10 @@ pub(super) fn study(report: &mut Report, scale: &Scale) -> Result<()> {
     for (name, skew) in SKEWS {
         let mut seconds: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for (policy, section) in &sections {
-            seconds.insert(policy, per_seed(scale, |seed| race(skew, section, seed))?);
+            seconds.insert(
+                policy,
+                per_seed(scale.seeds.clone(), |seed| race(skew, section, seed))?,
+            );
         }
         for policy in POLICIES {
             let key = format!("seconds_to_target.{name}.{policy}");

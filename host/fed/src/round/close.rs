@@ -74,6 +74,10 @@ impl Coordinator {
             return;
         }
         self.evaluate();
+        // What clients say of the version before may have ended the run.
+        if self.is_over() {
+            return;
+        }
         match self.run.pace {
             // Clients go on training; only the version is new.
             Pace::Buffered { .. } => {
@@ -93,6 +97,7 @@ impl Coordinator {
         }
         self.evaluate();
         match self.core.evaluating {
+            _ if self.is_over() => {}
             Some(_) => {
                 self.core.phase = Phase::Judging;
                 self.save();
@@ -135,7 +140,7 @@ impl Coordinator {
             Phase::Open(Some(since)) => self.core.now.since(since),
             _ => Duration::ZERO,
         };
-        self.report(RoundReport {
+        let report = RoundReport {
             round: self.core.round,
             version: self.core.version,
             clients: facts.iter().map(|facts| facts.client).collect(),
@@ -145,7 +150,8 @@ impl Coordinator {
             bytes_up: self.core.tally.bytes_up,
             bytes_down: self.core.tally.bytes_down,
             time,
-        });
+        };
+        self.out.push(Action::Closed(Box::new(report)));
     }
 
     /// Tells the selection what came of its choice.

@@ -1,7 +1,7 @@
 use super::core::{Core, Phase, Tally};
 use super::gather::Gathering;
 use super::roster::{Member, Roster};
-use super::{Action, Event, Failure, RoundReport, Ticket};
+use super::{Action, Event, Failure, Ticket};
 use crate::select::Selection;
 use crate::strategy::Strategy;
 use crate::{Arithmetic, Instant, Layout, Pace, Run, RunError};
@@ -349,10 +349,6 @@ impl Coordinator {
                 self.unsaved(ticket, error.to_string());
             }
         }
-    }
-
-    pub(crate) fn report(&mut self, report: RoundReport) {
-        self.out.push(Action::Closed(Box::new(report)));
     }
 }
 

@@ -1,3 +1,4 @@
+use super::core::Phase;
 use super::{Action, AssignmentId, Coordinator, Order, Refusal, Work};
 use crate::{ClientId, Instant};
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,9 @@ impl Coordinator {
             return;
         }
         self.finish_evaluation();
+        if self.is_over() {
+            return;
+        }
         let here = self
             .core
             .roster
@@ -178,7 +182,7 @@ impl Coordinator {
                 self.end(None);
             }
         }
-        if self.core.version >= self.run.rounds {
+        if self.core.phase == Phase::Judging {
             self.end(None);
         }
     }

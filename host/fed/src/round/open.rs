@@ -35,9 +35,6 @@ impl Coordinator {
         if candidates.len() + self.core.assignments.len() < least {
             return false;
         }
-        if candidates.is_empty() && self.core.assignments.is_empty() {
-            return false;
-        }
         self.core.round += 1;
         self.core.tally = Tally::default();
         self.assign(&candidates, wanted);

@@ -28,7 +28,7 @@ fn time_cell(case: f64) -> String {
 
 pub(super) fn study(report: &mut Report, scale: &Scale) -> Result<()> {
     for case in CASES {
-        let ratios = per_seed(scale, |seed| Ok(round_over_longer(case, seed)))?;
+        let ratios = per_seed(scale.seeds.clone(), |seed| Ok(round_over_longer(case, seed)))?;
         report.estimate(
             &time_cell(case),
             bootstrap(&ratios, mean),
@@ -36,7 +36,7 @@ pub(super) fn study(report: &mut Report, scale: &Scale) -> Result<()> {
             Target::AtMost(1.05),
         );
     }
-    let gaps = per_seed(scale, |seed| {
+    let gaps = per_seed(scale.seeds.clone(), |seed| {
         Ok(100.0 * (trained(false, seed) - trained(true, seed)))
     })?;
     let key = "parablock_accuracy_gap_points";

@@ -3,6 +3,7 @@
 use crate::fed_tables::digits::{self, Sample, by_label};
 use crate::fed_tables::draws::normal;
 use crate::fed_tables::net::{Net, Pull, add};
+use crate::fed_tables::per_seed;
 use anyhow::Result;
 use fastrand::Rng;
 use karman_fed::lora::{Adapter, Compressed, LoraError, Weighted, factor_mean, florist, segment_mean};
@@ -56,8 +57,8 @@ pub(super) struct Outcome {
 pub(super) fn tuned(method: Method) -> Result<f32> {
     let mut best = (f64::MIN, RATES[0]);
     for rate in RATES {
-        let accuracies = TUNING_SEEDS.map(|seed| Ok(adapt(method, rate, seed)?.accuracy));
-        let sum: f64 = accuracies.sum::<Result<f64>>()?;
+        let outcomes = per_seed(TUNING_SEEDS, |seed| adapt(method, rate, seed))?;
+        let sum: f64 = outcomes.iter().map(|outcome| outcome.accuracy).sum();
         if sum > best.0 {
             best = (sum, rate);
         }

@@ -7,7 +7,7 @@
 mod blocks;
 mod methods;
 
-use super::{Scale, statistics};
+use super::{Scale, per_seed, statistics};
 use anyhow::Result;
 use fastrand::Rng;
 use karman_fed::lora::{Adapter, Weighted, florist};
@@ -41,9 +41,8 @@ pub(super) fn study(report: &mut Report, scale: &Scale) -> Result<()> {
     let mut bytes: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for (name, method) in METHODS {
         let rate = methods::tuned(method)?;
-        let outcomes: Vec<Outcome> = (0..scale.seeds)
-            .map(|seed| methods::adapt(method, rate, seed))
-            .collect::<Result<_>>()?;
+        let outcomes: Vec<Outcome> =
+            per_seed(scale.seeds.clone(), |seed| methods::adapt(method, rate, seed))?;
         let percent: Vec<f64> = outcomes.iter().map(|outcome| 100.0 * outcome.accuracy).collect();
         let key = format!("lora_accuracy.{name}");
         report.estimate(&key, bootstrap(&percent, super::mean), "%", Target::Shown);

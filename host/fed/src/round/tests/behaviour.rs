@@ -366,6 +366,37 @@ fn clients_judge_the_model_and_a_target_ends_the_run() {
     assert_eq!(status.failure, None);
 }
 
+/// One evaluator of the first version answers well, the other not at all: when the second version comes, what is known ends the run.
+#[test]
+fn an_evaluation_that_is_cut_short_counts() {
+    let text = "rounds = 9\nstart-with = 3\n[pace]\nmode = 'synchronous'\nclients = 3\n[evaluation]\nclients = 2\ntarget = 0.5\n";
+    let mut world = World::new(coordinator(run(text)), 3, 1);
+    let mut judged = 0;
+    while world.coordinator.status().version < 2 {
+        let silent = |order: &Order| order.work == Work::Evaluate && judged > 0;
+        if let Some(place) = world.orders.iter().position(|(_, order)| silent(order)) {
+            world.orders.remove(place);
+        }
+        let before = world
+            .orders
+            .iter()
+            .filter(|(_, order)| order.work == Work::Evaluate)
+            .count();
+        assert!(world.step());
+        let after = world
+            .orders
+            .iter()
+            .filter(|(_, order)| order.work == Work::Evaluate)
+            .count();
+        judged += before.saturating_sub(after);
+    }
+    let status = world.finish().coordinator.status();
+    assert_eq!(
+        (status.version, status.accuracy, status.ended),
+        (2, Some(0.5), true)
+    );
+}
+
 #[test]
 fn choices_are_built_as_described() {
     for strategy in STRATEGIES {
