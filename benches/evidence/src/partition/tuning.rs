@@ -36,6 +36,9 @@ pub(crate) fn grid() -> Vec<(String, Tuning)> {
     numbers("probe_after_s", &[1.0, 2.0], |tuning, s| {
         tuning.probe_after = Duration::from_secs_f64(s)
     });
+    numbers("probe_at_most_s", &[0.5, 1.0, 4.0, 8.0], |tuning, s| {
+        tuning.probe_at_most = Duration::from_secs_f64(s);
+    });
     numbers("optimism", &[1.0, 4.0], |tuning, times| tuning.optimism = times);
     numbers("probe_kib", &[16.0, 64.0], |tuning, kib| {
         tuning.probe_bytes = (kib * 1024.0) as u64

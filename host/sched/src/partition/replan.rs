@@ -9,8 +9,8 @@ use super::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A probe is given up after so many times what it would take on a link as fast as hoped for.
-const PATIENCE: f64 = 16.0;
+/// A probe is given up after so many times what it would take on a link as fast as hoped for: its pace tells enough by then.
+const PATIENCE: f64 = 4.0;
 
 /// Keeps one network's plan up to date. It touches no clock and no link: it is told what was measured ([`Event`]) and when
 /// (since some start, never going back), and says what to do ([`Action`]).
@@ -30,6 +30,8 @@ pub struct Replanner<P> {
     plan: Arc<Plan>,
     /// When each link was last measured.
     measured: Vec<Duration>,
+    /// For how long nothing may be heard of each link: longer with each probe that tells nothing new.
+    patience: Vec<Duration>,
     due: Duration,
     arrivals: u32,
     arrivals_per_s: f64,
@@ -57,6 +59,7 @@ impl<P: Partitioner> Replanner<P> {
             held,
             under_way: Vec::new(),
             measured: vec![now; problem.links().len()],
+            patience: vec![tuning.probe_after; problem.links().len()],
             due: now + tuning.period,
             tuning,
             nominal: problem,
@@ -106,6 +109,7 @@ impl<P: Partitioner> Replanner<P> {
         let weights = self.nominal.weights().clone();
         self.nominal = self.nominal.under(tiers.clone(), links.clone(), weights)?;
         self.measured.resize(links.len(), self.due);
+        self.patience.resize(links.len(), self.tuning.probe_after);
         self.conditions.set(tiers, links);
         let mut actions = Vec::new();
         self.decide(Cause::Stated, &mut actions);
@@ -217,6 +221,9 @@ impl<P: Partitioner> Replanner<P> {
                 self.measured[link] = now;
                 let gain = self.tuning.deviating_gain;
                 let ratio = self.conditions.crawls(link, arrived, ms, gain);
+                if self.tuning.deviates(ratio).is_some() {
+                    self.patience[link] = self.tuning.probe_after;
+                }
                 Ok(Some(Cause::Deviation(ratio)))
             }
             Event::Tier { tier, available } => {
@@ -279,7 +286,11 @@ impl<P: Partitioner> Replanner<P> {
         let ratio = ms / self.conditions.links()[link].ms(bytes);
         let gain = self.tuning.gain(ratio, self.tuning.link_gain);
         self.conditions.sent(link, bytes, ms, gain);
-        self.tuning.deviates(ratio)
+        let cause = self.tuning.deviates(ratio);
+        if cause.is_some() {
+            self.patience[link] = self.tuning.probe_after;
+        }
+        cause
     }
 
     fn tick(&mut self, now: Duration, actions: &mut Vec<Action>) {
@@ -293,37 +304,40 @@ impl<P: Partitioner> Replanner<P> {
 
     /// Has links measured of which nothing was heard for long, but only those that a better plan would use if they were as
     /// fast as they ever were, and some more.
-    fn probe(&self, now: Duration, actions: &mut Vec<Action>) {
+    fn probe(&mut self, now: Duration, actions: &mut Vec<Action>) {
         let silent = |link: usize| {
-            let heard = now.saturating_sub(self.measured[link]) < self.tuning.probe_after;
-            self.conditions.is_up(link) && !heard
+            let silence = now.saturating_sub(self.measured[link]);
+            self.conditions.is_up(link) && silence >= self.patience[link]
         };
-        if !(0..self.measured.len()).any(silent) {
+        let silent: Vec<bool> = (0..self.measured.len()).map(silent).collect();
+        if !silent.contains(&true) {
             return;
         }
-        let hopeful = self.conditions.hopeful(silent, self.tuning.optimism);
+        let hopeful = self.conditions.hopeful(|link| silent[link], self.tuning.optimism);
         let (Ok(now), Ok(hoped)) = (self.problem(), hopeful.problem(&self.nominal, self.ready())) else {
             return;
         };
         let current = now
             .predict(&self.plan.assignment)
             .map_or(f64::INFINITY, |used| now.cost(&used));
-        if let Ok(better) = self.policy.plan(&hoped)
-            && self.tuning.worth(better.cost, current)
-        {
-            let used = better.prediction.links.iter();
-            let used = used.filter(|used| self.conditions.link(used.from, used.to).is_some_and(silent));
-            let bytes = self.tuning.probe_bytes;
-            let probe = |used: &LinkUse| {
-                let link = self.conditions.link(used.from, used.to)?;
-                Some(Action::Probe {
-                    from: used.from,
-                    to: used.to,
+        let Ok(better) = self.policy.plan(&hoped) else {
+            return;
+        };
+        if !self.tuning.worth(better.cost, current) {
+            return;
+        }
+        let bytes = self.tuning.probe_bytes;
+        for LinkUse { from, to, .. } in better.prediction.links {
+            if let Some(link) = self.conditions.link(from, to).filter(|link| silent[*link]) {
+                self.patience[link] = (self.patience[link] * 2).min(self.tuning.probe_at_most);
+                let patience_ms = hopeful.links()[link].ms(bytes) * PATIENCE;
+                actions.push(Action::Probe {
+                    from,
+                    to,
                     bytes,
-                    patience_ms: hopeful.links()[link].ms(bytes) * PATIENCE,
-                })
-            };
-            actions.extend(used.filter_map(probe));
+                    patience_ms,
+                });
+            }
         }
     }
 
@@ -338,6 +352,7 @@ impl<P: Partitioner> Replanner<P> {
         let ready = self.policy.plan(&now).ok();
         if let Some(ready) = ready.filter(|ready| self.tuning.worth(ready.cost, current)) {
             self.plan = Arc::new(ready);
+            self.patience.fill(self.tuning.probe_after);
             actions.push(Action::Use {
                 plan: self.plan.clone(),
                 cause,

@@ -13,7 +13,7 @@ pub struct Tuning {
     /// By what share a measurement may differ from its prediction before it is a reason to look again. 0.3.
     pub deviation: f64,
     /// By what share a plan has to be better before it replaces the current one, when its weights are in place. Such a move
-    /// costs nothing, so this only keeps rounding from moving it. 0.002.
+    /// costs nothing, so this only keeps rounding from moving it. 0.0005.
     pub hysteresis: f64,
     /// By what share it has to be better, the sending included, before weights are sent for it. 0.05.
     pub shipping_hysteresis: f64,
@@ -27,6 +27,8 @@ pub struct Tuning {
     pub deviating_gain: f64,
     /// For how long nothing is heard of a link before it is probed. 0.5 s.
     pub probe_after: Duration,
+    /// That time doubles with each probe that tells nothing new, up to this. 2 s.
+    pub probe_at_most: Duration,
     /// How many times faster than it ever was a link may be that is worth a probe. 2.
     pub optimism: f64,
     /// The size of a probe. 32 KiB.
@@ -38,13 +40,14 @@ impl Default for Tuning {
         Self {
             period: Duration::from_millis(500),
             deviation: 0.3,
-            hysteresis: 0.002,
+            hysteresis: 0.0005,
             shipping_hysteresis: 0.05,
             horizon: Duration::from_secs(60),
             link_gain: 0.6,
             tier_gain: 0.2,
             deviating_gain: 1.0,
             probe_after: Duration::from_millis(500),
+            probe_at_most: Duration::from_secs(2),
             optimism: 2.0,
             probe_bytes: 32 << 10,
         }
