@@ -3,7 +3,7 @@
 use super::play::Totals;
 use super::setting::{POWER, Setting, break_even};
 use super::world::{Trace, World};
-use super::{NOMINAL, WATTAGE_SEEDS};
+use super::{FIRST_SEED, NOMINAL, WATTAGE_SEEDS};
 use anyhow::Result;
 use karman_sched::partition::{LayerGraph, Neurosurgeon, Objective, Power, Tuning};
 use karman_study::pairs::percentile;
@@ -74,7 +74,7 @@ impl Outcome {
                 percentile(&ours.latencies_ms, 0.99),
                 percentile(&fixed_latencies, 0.99),
             ],
-            wattages: match seed < WATTAGE_SEEDS {
+            wattages: match seed < FIRST_SEED + WATTAGE_SEEDS {
                 true => wattages().into_iter().map(energy).collect::<Result<_>>()?,
                 false => Vec::new(),
             },
