@@ -201,6 +201,7 @@ impl Network {
             name: format!("instance-{index}"),
             slo: Duration::from_millis(slo),
             batch: family.batch,
+            memory: ByteSize(0),
             variation: Shape::LogNormal { sigma: family.noise },
             exits: exits.into_iter().map(entry).collect(),
         }

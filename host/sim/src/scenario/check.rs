@@ -1,8 +1,8 @@
-use super::{ModelEntry, NodeGroup, Scenario, Workload};
+use super::{ModelEntry, NodeGroup, Route, Scenario, Workload};
 use crate::{ArrivalsError, ShapeError};
 use karman_sched::serve::{BadChoice, ProfileError};
 use karman_space::PlanError;
-use karman_types::KeyError;
+use karman_types::{ByteSize, KeyError};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
@@ -72,6 +72,16 @@ pub enum ScenarioError {
         /// What is wrong.
         error: ProfileError,
     },
+    /// Models that do not fit.
+    #[error("node {node}: the models that it may be asked for take {needs}, but `memory` is {memory}")]
+    Memory {
+        /// Which group.
+        node: String,
+        /// What all of them take.
+        needs: ByteSize,
+        /// What it has.
+        memory: ByteSize,
+    },
     /// Contacts that do not hold together.
     #[error(transparent)]
     Contacts(#[from] PlanError),
@@ -122,6 +132,7 @@ impl Scenario {
         }
         let most = "at most 1,000,000 streams of requests, one for each node and workload";
         fits("the workloads", "at", streams, streams <= MAX_STREAMS, most)?;
+        self.nodes.iter().try_for_each(|group| self.check_memory(group))?;
         for contact in &self.contacts {
             let of = format!("contact {} -> {}", contact.from, contact.to);
             for (field, name) in [("from", &contact.from), ("to", &contact.to)] {
@@ -181,6 +192,27 @@ impl Scenario {
             (0.0..=10.0).contains(&noise),
             "from 0 to 10",
         )
+    }
+
+    fn check_memory(&self, group: &NodeGroup) -> Result<(), ScenarioError> {
+        let serves = |workload: &&Workload| match workload.to.is_empty() {
+            true => workload.at == group.name,
+            false => {
+                workload.route == Route::Here && workload.at == group.name
+                    || workload.to.contains(&group.name)
+            }
+        };
+        let asked: BTreeSet<&String> = self.workloads.iter().filter(serves).map(|of| &of.model).collect();
+        let models = self.models.iter().filter(|model| asked.contains(&model.name));
+        let needs = models.fold(0, |sum: u64, model| sum.saturating_add(model.memory.0));
+        match needs <= group.memory.0 {
+            true => Ok(()),
+            false => Err(ScenarioError::Memory {
+                node: group.name.clone(),
+                needs: ByteSize(needs),
+                memory: group.memory,
+            }),
+        }
     }
 
     fn check_workload(&self, workload: &Workload) -> Result<(), ScenarioError> {

@@ -91,6 +91,9 @@ pub struct ModelEntry {
     /// How many requests a batch may have. Default 1.
     #[serde(default = "one_usize")]
     pub batch: usize,
+    /// What it takes of the memory of every node that may serve it. Default 0.
+    #[serde(default)]
+    pub memory: ByteSize,
     /// How the time of a batch varies. Policies plan with the 95th percentile. Default constant.
     #[serde(default = "constant")]
     pub variation: Shape,
@@ -129,7 +132,7 @@ pub struct NodeGroup {
     /// Batches that one runs at a time. Default 1.
     #[serde(default = "one_u32")]
     pub cores: u32,
-    /// Memory of one. Default 1 GiB.
+    /// Memory of one; it holds every model that it may be asked for. Default 1 GiB.
     #[serde(default = "gib")]
     pub memory: ByteSize,
     /// How fast a core is. Default 1.

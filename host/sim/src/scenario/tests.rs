@@ -152,6 +152,11 @@ fn what_does_not_fit_is_named() {
     assert!(says("sigma = 0.1", "sigma = 9.0").contains("model screen: `sigma`"));
     assert!(says("batch = 4", "batch = 0").contains("model screen: `most`"));
     assert!(says("length = \"2 min\"", "length = \"0 s\"").contains("`length`"));
+    let memory = says("batch = 4", "batch = 4\nmemory = \"2 GiB\"");
+    assert!(
+        memory.contains("node camera: the models") && memory.contains("`memory` is 1 GiB"),
+        "{memory}"
+    );
     assert!(says("count = 3", "count = 200000").contains("at most 100,000"));
     assert!(says("mean-up = \"20 s\"", "mean-up = \"0 s\"").contains("`mean-up`"));
     assert!(says("dropped = 0.1", "dropped = 1.1").contains("`dropped`"));
