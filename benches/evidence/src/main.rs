@@ -12,6 +12,10 @@ mod la_imr;
 mod partition;
 mod pixie;
 mod planning;
+mod clusterless;
+mod fate;
+mod placement;
+mod placement_cost;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -51,6 +55,9 @@ enum Study {
     SimSpeed,
     /// Federated strategies, attacks, selections, paces and adapters.
     FedTables,
+    Clusterless,
+    Fate,
+    PlacementCost,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -66,5 +73,13 @@ fn main() -> anyhow::Result<()> {
         Study::DecisionCost => decision_cost::run(&args.data, args.quick),
         Study::SimSpeed => events_per_second::run(args.quick),
         Study::FedTables => fed_tables::run(args.quick),
+        Study::PlacementCost => {
+            let mut report = karman_study::report::Report::new("placement-cost");
+            report.register(placement_cost::keys());
+            placement_cost::rows(&mut report, args.quick);
+            report.write_and_print()
+        }
+        Study::Fate => fate::study(&args.data, args.quick),
+        Study::Clusterless => clusterless::study(&args.data, args.quick),
     }
 }

@@ -114,14 +114,6 @@ impl World {
 
     fn crash(&mut self) {
         self.now += Duration::from_secs(1);
-        self.machine = match &self.saved {
-            Some(record) => {
-                let bytes = serde_json::to_vec(record).unwrap();
-                let record = serde_json::from_slice(&bytes).unwrap();
-                Machine::resume(self.flow.clone(), record, Duration::ZERO, self.now).unwrap()
-            }
-            None => Machine::new(ID, self.flow.clone(), json!({ "list": [1, 2] }), self.now),
-        };
         // A write that nobody waits for any more may be durable or not; what ran goes on, unheard.
         for action in std::mem::take(&mut self.todo) {
             match action {
@@ -132,7 +124,9 @@ impl World {
         }
         self.machine = match &self.saved {
             Some(record) => {
-                Machine::resume(self.flow.clone(), record.clone(), Duration::ZERO, self.now).unwrap()
+                let bytes = serde_json::to_vec(record).unwrap();
+                let record = serde_json::from_slice(&bytes).unwrap();
+                Machine::resume(self.flow.clone(), record, Duration::ZERO, self.now).unwrap()
             }
             None => Machine::new(ID, self.flow.clone(), json!({ "list": [1, 2] }), self.now),
         };
@@ -140,7 +134,7 @@ impl World {
 
     /// Does one of the things that are under way, in any order, and says what came of it.
     fn next(&mut self) -> Event {
-        if self.todo.is_empty() || !self.machine_begun() {
+        if self.todo.is_empty() {
             self.now = self.now.max(self.machine.next_timeout().unwrap_or(self.now));
             return Event::Tick;
         }
@@ -164,10 +158,6 @@ impl World {
                 Event::Tick
             }
         }
-    }
-
-    fn machine_begun(&self) -> bool {
-        self.machine.next_timeout() != Some(self.now) || !self.todo.is_empty()
     }
 
     /// Effects without those that were undone.

@@ -59,11 +59,14 @@ pub enum Reason {
         /// Seconds.
         slack: f64,
     },
-    /// The job misses its deadline by this many seconds, and every other way is later still.
+    /// The job would miss its deadline by this many seconds, and every other way is later still. Where it has no node, it waits
+    /// for a better one.
     Late {
         /// Seconds.
         by: f64,
     },
+    /// The job cannot make its deadline any more, so the task takes the slowest node that is free.
+    Lost,
     /// Another cluster is done with it earlier than its own, which would need until then.
     Offloaded {
         /// The cluster.

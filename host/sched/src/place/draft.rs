@@ -20,9 +20,7 @@ pub(super) struct Estimate {
     pub(super) slot: usize,
     /// When the slot is free.
     pub(super) free_at: f64,
-    /// When all its input is there.
-    pub(super) data_at: f64,
-    /// Later of both, and not before now.
+    /// When all its input is there, too.
     pub(super) begin: f64,
     pub(super) finish: f64,
 }
@@ -58,13 +56,18 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Whether a node has a slot that nothing holds now.
+    pub(super) fn is_free(&self, node: usize) -> bool {
+        self.node(node).slots.iter().any(|slot| slot.free_at <= self.now)
+    }
+
     /// The node where the output of a task is, and when.
     pub(super) fn output(&self, job: usize, task: usize) -> Option<(usize, f64)> {
         let planned = self.outputs.get(&(job, task)).copied();
         planned.or_else(|| self.jobs[job].tasks[task].state.output())
     }
 
-    /// When all that a task takes in is at a node. Inputs that nobody knows of yet are left out.
+    /// When all that a task takes in is at a node, not before now. Inputs that nobody knows of yet are left out.
     pub(super) fn data_at(&self, job: usize, task: usize, node: usize) -> Option<f64> {
         let of = &self.jobs[job];
         let mut at = self.now;
@@ -83,41 +86,40 @@ impl<'a> Draft<'a> {
 
     /// What is expected of a task at a node in the way that is done first; nothing where it cannot run.
     pub(super) fn estimate(&self, job: usize, task: usize, node: usize) -> Option<Estimate> {
-        let data_at = self.data_at(job, task, node)?;
-        let modes = [Mode::Warm, Mode::ScaleOut, Mode::Cold];
-        let ways = modes
-            .into_iter()
-            .filter_map(|mode| self.way(job, task, node, mode, data_at));
-        ways.min_by(|a, b| a.finish.total_cmp(&b.finish))
+        self.estimate_if(job, task, node, |_| true)
     }
 
-    /// The same in one of the ways.
-    pub(super) fn way(
+    /// The same among some ways.
+    pub(super) fn estimate_if(
         &self,
         job: usize,
         task: usize,
         node: usize,
-        mode: Mode,
-        data_at: f64,
+        allowed: impl Fn(Mode) -> bool,
     ) -> Option<Estimate> {
+        let data_at = self.data_at(job, task, node)?;
         let of = &self.jobs[job].tasks[task];
         let there = self.node(node);
-        let component = &self.fleet.components[of.component];
-        if mode == Mode::Cold && component.bytes > there.memory {
-            return None;
+        let too_large = self.fleet.components[of.component].bytes > there.memory;
+        let mut best: Option<Estimate> = None;
+        for (mode, slot) in there.ways(of.component).into_iter().flatten() {
+            if !allowed(mode) || (mode == Mode::Cold && too_large) {
+                continue;
+            }
+            let free_at = there.slots[slot].free_at;
+            let begin = data_at.max(free_at);
+            let finish = begin + self.fleet.startup(of.component, node, mode) + of.work / there.speed;
+            if best.is_none_or(|best| finish < best.finish) {
+                best = Some(Estimate {
+                    mode,
+                    slot,
+                    free_at,
+                    begin,
+                    finish,
+                });
+            }
         }
-        let slot = there.slot_for(of.component, mode)?;
-        let free_at = there.slots[slot].free_at;
-        let begin = self.now.max(data_at).max(free_at);
-        let finish = begin + self.fleet.startup(of.component, node, mode) + of.work / there.speed;
-        Some(Estimate {
-            mode,
-            slot,
-            free_at,
-            data_at,
-            begin,
-            finish,
-        })
+        best
     }
 
     /// Takes the placement into the plan. Returns the components that would give way.

@@ -31,13 +31,13 @@ pub struct FateSettings {
     pub horizon: u32,
     /// What holding components counts. Default 1; 0 turns it off.
     pub residency: f64,
-    /// Ready tasks that are assigned together; those after them follow greedily. Default 12.
+    /// Ready tasks that are assigned together; those after them follow greedily. Default 8.
     pub frontier: usize,
     /// Nodes that are tried for each of them. Default 3.
     pub candidates: usize,
-    /// Nodes from which these are taken, and on which tasks that come after are tried. Default 12.
+    /// Nodes from which these are taken, and on which tasks that come after are tried. Default 8.
     pub pool: usize,
-    /// How many placements the search looks at. Default 400.
+    /// How many placements the search looks at. Default 200.
     pub looks: usize,
     /// Which tasks stand at the front. Default: of the job with the least work left.
     pub order: Order,
@@ -50,10 +50,10 @@ impl Default for FateSettings {
             discount: 0.7,
             horizon: 2,
             residency: 1.0,
-            frontier: 12,
+            frontier: 8,
             candidates: 3,
-            pool: 12,
-            looks: 400,
+            pool: 8,
+            looks: 200,
             order: Order::ShortestJob,
         }
     }
@@ -73,6 +73,11 @@ impl Place for Fate {
 
     fn place(&mut self, now: f64, jobs: &[Job], fleet: &Fleet) -> Vec<Decision> {
         let draft = Draft::new(fleet, jobs, now);
+        let is_free = |draft: &Draft<'_>| (0..fleet.nodes.len()).any(|node| draft.is_free(node));
+        // Nothing can start now, so nothing is decided now.
+        if !is_free(&draft) {
+            return Vec::new();
+        }
         let tasks = ordered(&draft, self.settings.order);
         let (front, rest) = tasks.split_at(tasks.len().min(self.settings.frontier));
         let future = Future::new(self.settings, &draft);
@@ -95,6 +100,9 @@ impl Place for Fate {
             .map(|(&task, step)| decision(jobs, now, task, &step[..]))
             .collect();
         for &task in rest {
+            if !is_free(&draft) {
+                break;
+            }
             let stage = future.stage(&draft, task);
             let options = stage.options(&draft, 2);
             if let Some(first) = options.first() {
@@ -311,11 +319,10 @@ fn quickest(draft: &Draft<'_>, component: usize, most: usize) -> Vec<usize> {
     let work = sum / f64::max(count, 1.0);
     let time = |node: usize| {
         let there = &draft.fleet.nodes[node];
-        let modes = [super::Mode::Warm, super::Mode::ScaleOut, super::Mode::Cold];
-        let ways = modes.into_iter().filter_map(|mode| {
-            let slot = there.slot_for(component, mode)?;
+        let ways = there.ways(component).into_iter().flatten();
+        let ways = ways.map(|(mode, slot)| {
             let begin = there.slots[slot].free_at.max(draft.now);
-            Some(begin + draft.fleet.startup(component, node, mode) + work / there.speed)
+            begin + draft.fleet.startup(component, node, mode) + work / there.speed
         });
         ways.min_by(f64::total_cmp)
     };

@@ -120,24 +120,27 @@ impl Node {
         taken as f64 / self.slots.len() as f64
     }
 
-    /// The slot on which a component starts first in this way; nothing where it cannot.
-    pub fn slot_for(&self, component: usize, mode: Mode) -> Option<usize> {
-        let held = self.holds(component);
-        if (mode == Mode::Cold) == held {
-            return None;
-        }
-        let mut best: Option<(f64, bool, usize)> = None;
+    /// The ways in which a component can start, each with the slot on which it starts first: a warm instance where there is one, and
+    /// one more, for which it has to be loaded if the node does not hold it.
+    pub fn ways(&self, component: usize) -> [Option<(Mode, usize)>; 2] {
+        // The earliest free; of two, the one that keeps no instance.
+        let (mut warm, mut other) = (None, None);
+        let (mut warm_at, mut other_at) = (f64::INFINITY, (f64::INFINITY, true));
         for (place, slot) in self.slots.iter().enumerate() {
-            if (mode == Mode::Warm) != (slot.warm == Some(component)) {
-                continue;
-            }
-            // Of two that are free, the one that keeps no instance.
-            let key = (slot.free_at, slot.warm.is_some(), place);
-            if best.is_none_or(|best| (key.0, key.1) < (best.0, best.1)) {
-                best = Some(key);
+            let at = (slot.free_at, slot.warm.is_some());
+            if slot.warm == Some(component) {
+                if warm.is_none() || slot.free_at < warm_at {
+                    (warm, warm_at) = (Some((Mode::Warm, place)), slot.free_at);
+                }
+            } else if other.is_none() || at < other_at {
+                (other, other_at) = (Some(place), at);
             }
         }
-        best.map(|(.., place)| place)
+        let mode = match warm.is_some() || self.holds(component) {
+            true => Mode::ScaleOut,
+            false => Mode::Cold,
+        };
+        [warm, other.map(|place| (mode, place))]
     }
 
     /// Takes a slot until `until` for a component. It is held from now on; what had not been used for the longest time gives way.
@@ -320,14 +323,10 @@ mod tests {
     fn what_was_used_last_stays() {
         let components = [component(60), component(40), component(60)];
         let mut node = node(0);
-        assert_eq!(node.slot_for(0, Mode::Cold), Some(0));
+        assert_eq!(node.ways(0), [None, Some((Mode::Cold, 0))]);
         assert!(node.start(&components, 0, 0, 0.0, 1.0).is_empty());
         assert!(node.start(&components, 1, 1, 2.0, 3.0).is_empty());
-        assert_eq!(
-            (node.slot_for(0, Mode::Warm), node.slot_for(0, Mode::Cold)),
-            (Some(0), None)
-        );
-        assert_eq!(node.slot_for(0, Mode::ScaleOut), Some(1));
+        assert_eq!(node.ways(0), [Some((Mode::Warm, 0)), Some((Mode::ScaleOut, 1))]);
         assert_eq!(node.start(&components, 2, 1, 4.0, 9.0), [0]);
         assert_eq!(node.slots[0].warm, None);
         assert_eq!(node.load(5.0), 0.5);

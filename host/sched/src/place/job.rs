@@ -44,7 +44,7 @@ pub enum State {
     /// It has no node.
     #[default]
     Waiting,
-    /// It has a node, and has not begun there: it could still go elsewhere.
+    /// It has a node, and has not begun there: its input is on the way, or it waits for a slot.
     Placed {
         /// The node.
         node: usize,

@@ -63,12 +63,19 @@ impl<R: Rule> Place for List<R> {
     fn place(&mut self, now: f64, jobs: &[Job], fleet: &Fleet) -> Vec<Decision> {
         let mut draft = Draft::new(fleet, jobs, now);
         let tasks = ordered(&draft, self.order);
-        tasks.into_iter().map(|task| self.one(&mut draft, task)).collect()
+        let tasks = tasks.into_iter();
+        tasks.filter_map(|task| self.one(&mut draft, task)).collect()
     }
 }
 
 impl<R: Rule> List<R> {
-    fn one(&mut self, draft: &mut Draft<'_>, task: (usize, usize)) -> Decision {
+    /// Places one task. Nothing is said of it when every node that it may go to is busy, and it would not be bound to one.
+    fn one(&mut self, draft: &mut Draft<'_>, task: (usize, usize)) -> Option<Decision> {
+        let mut nodes = 0..draft.fleet.nodes.len();
+        let goes_now = |node| self.rule.allows(draft, task, node) && draft.is_free(node);
+        if self.binding == Binding::Start && !nodes.any(goes_now) {
+            return None;
+        }
         let mut best: [Option<([f64; 2], usize, Estimate)>; 2] = [None, None];
         for node in 0..draft.fleet.nodes.len() {
             if !self.rule.allows(draft, task, node) {
@@ -99,7 +106,7 @@ impl<R: Rule> List<R> {
             reason,
         };
         let Some((score, node, estimate)) = first else {
-            return decision(None, Reason::NoRoom);
+            return Some(decision(None, Reason::NoRoom));
         };
         let chosen = estimate.at(node, score[0]);
         let decision = match self.binding == Binding::Start && estimate.free_at > draft.now {
@@ -118,7 +125,7 @@ impl<R: Rule> List<R> {
         };
         // Also a task that waits for the node takes it from those that come after.
         draft.book(task.0, task.1, node, &estimate);
-        decision
+        Some(decision)
     }
 }
 

@@ -82,13 +82,18 @@ pub trait Place {
     /// Its name, as tables and logs write it.
     fn name(&self) -> &'static str;
 
-    /// Where tasks that have no node go, as of now. A task that is not named stays as it is; one that has a node and has not
-    /// begun may be named again, and then moves.
+    /// Where tasks go that have no node and whose inputs are all there: asked when a job has come and when a task has ended, with the
+    /// jobs that this concerns. A task that is not named, or named without a node, waits.
     fn place(&mut self, now: f64, jobs: &[Job], fleet: &Fleet) -> Vec<Decision>;
 
-    /// How often it wants to be asked, in seconds, besides when jobs come and tasks end.
+    /// How often it wants to be woken, in seconds; never by default.
     fn period(&self) -> Option<f64> {
         None
+    }
+
+    /// The same as [`Place::place`], asked once a period with all jobs that have not ended.
+    fn wake(&mut self, _now: f64, _jobs: &[Job], _fleet: &Fleet) -> Vec<Decision> {
+        Vec::new()
     }
 }
 

@@ -1,4 +1,4 @@
-use super::intra::best_two;
+use super::intra::{best_two, is_late};
 use super::{Offload, home};
 use crate::place::draft::Draft;
 use crate::place::{Candidate, Decision, Reason};
@@ -43,12 +43,12 @@ impl Targets {
 }
 
 /// Sends functions to other clusters (algorithm 3): those with the earliest deadline first, each to where it is done first, if that
-/// is before the deadline and earlier than at home; else it stays.
+/// lets the job make its deadline and is earlier than at home; else it stays. Functions ask only while there is a super-master.
 pub(super) fn send(
     draft: &mut Draft<'_>,
     targets: &mut Targets,
-    master: Option<usize>,
     asking: &[(usize, usize, Candidate)],
+    give_up: bool,
 ) -> Vec<Decision> {
     let clusters = draft
         .fleet
@@ -64,10 +64,7 @@ pub(super) fn send(
     let mut decisions = Vec::with_capacity(asking.len());
     // They come by the deadlines of their jobs, and in a job from its beginning.
     for &(job, task, local) in asking {
-        let looked_at = match master {
-            Some(_) => targets.of(home(draft, job), clusters),
-            None => Vec::new(),
-        };
+        let looked_at = targets.of(home(draft, job), clusters);
         let found = looked_at.into_iter().filter_map(|cluster| {
             let (node, estimate, second) = best_two(draft, job, task, &members[cluster], |_| true)?;
             Some((cluster, node, estimate, second))
@@ -76,10 +73,11 @@ pub(super) fn send(
         let deadline = draft.jobs[job].deadline.unwrap_or(f64::INFINITY);
         let blind = matches!(targets.offload, Offload::RoundRobin | Offload::Fixed { .. });
         let id = draft.jobs[job].id;
+        let waits = give_up && is_late(draft, job, task, local.finish);
         let stays = |runner_up| Decision {
             job: id,
             task,
-            chosen: Some(local),
+            chosen: (!waits).then_some(local),
             runner_up,
             reason: Reason::Late {
                 by: (local.finish - deadline).max(0.0),
@@ -87,7 +85,8 @@ pub(super) fn send(
         };
         decisions.push(match best {
             Some((cluster, node, estimate, _))
-                if blind || (estimate.finish <= deadline && estimate.finish < local.finish) =>
+                if blind
+                    || (!is_late(draft, job, task, estimate.finish) && estimate.finish < local.finish) =>
             {
                 draft.book(job, task, node, &estimate);
                 Decision {

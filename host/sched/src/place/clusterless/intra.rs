@@ -1,6 +1,9 @@
-use super::{ClusterLessSettings, home, is_open};
+use super::{ClusterLessSettings, home};
 use crate::place::draft::{Draft, Estimate};
 use crate::place::{Candidate, Decision, Mode, Reason, State};
+
+/// The mean load of a cluster's workers above which a job that is lost gets none.
+const BUSY: f64 = 0.5;
 
 /// How dear a function may start.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -40,6 +43,9 @@ pub(super) struct Plan {
     job: usize,
     caps: Vec<Cap>,
     schedule: Schedule,
+    /// Whether a function waits where its job would be late so.
+    waits: bool,
+    lost: bool,
 }
 
 /// Where each function that can be moved goes: node, what is expected there, and the runner-up.
@@ -54,11 +60,36 @@ impl Plan {
     pub(super) fn make(draft: &Draft<'_>, job: usize, settings: &ClusterLessSettings, can_ask: bool) -> Self {
         let of = &draft.jobs[job];
         let workers = workers(draft, home(draft, job), settings.workers);
+        if settings.give_up && is_lost(draft, job) {
+            return Self {
+                job,
+                caps: vec![Cap::Cold; of.tasks.len()],
+                schedule: Schedule::leftovers(draft, job, &workers),
+                waits: true,
+                lost: true,
+            };
+        }
         let mut caps = vec![Cap::Warm; of.tasks.len()];
         let mut schedule = Schedule::make(draft, job, &workers, &caps);
         let deadline = of.deadline.unwrap_or(f64::INFINITY);
+        let deadline = deadline - settings.margin * (deadline - draft.now).clamp(0.0, f64::MAX);
+        if schedule.finish > deadline {
+            // Where no mode helps, every function would go through all of them, one by one, to the same end.
+            let all = vec![Cap::Cold; caps.len()];
+            let earliest = Schedule::make(draft, job, &workers, &all);
+            if earliest.finish > deadline {
+                let last = if can_ask { Cap::Elsewhere } else { Cap::Cold };
+                return Self {
+                    job,
+                    caps: vec![last; caps.len()],
+                    schedule: earliest,
+                    waits: settings.give_up,
+                    lost: false,
+                };
+            }
+        }
         let mut exhausted: Vec<bool> = (0..of.tasks.len())
-            .map(|task| !is_open(draft, job, task))
+            .map(|task| of.tasks[task].state != State::Waiting)
             .collect();
         let mut rounds = 0;
         while schedule.finish > deadline && rounds < settings.rounds {
@@ -89,7 +120,13 @@ impl Plan {
             }
         }
         // The cold start that a function cannot avoid is no mode that was tried in vain: the plan stands as it was made last.
-        Self { job, caps, schedule }
+        Self {
+            job,
+            caps,
+            schedule,
+            waits: settings.give_up,
+            lost: false,
+        }
     }
 
     pub(super) fn book(&self, draft: &mut Draft<'_>) {
@@ -101,18 +138,17 @@ impl Plan {
     }
 
     /// Functions that ask for another cluster, with what they would get at home.
-    pub(super) fn asking(&self) -> impl Iterator<Item = (usize, Candidate)> {
-        let asks = self
-            .caps
-            .iter()
-            .enumerate()
-            .filter(|(_, cap)| **cap == Cap::Elsewhere);
-        asks.filter_map(|(task, _)| {
-            let (node, estimate, _) = self.schedule.places[task].as_ref()?;
-            Some((task, estimate.at(*node, estimate.finish)))
-        })
+    pub(super) fn asking(&self, draft: &Draft<'_>) -> impl Iterator<Item = (usize, Candidate)> {
+        let ready = ready(draft, self.job);
+        ready
+            .filter(|task| self.caps[*task] == Cap::Elsewhere)
+            .filter_map(|task| {
+                let (node, estimate, _) = self.schedule.places[task].as_ref()?;
+                Some((task, estimate.at(*node, estimate.finish)))
+            })
     }
 
+    /// What becomes of the functions whose input is there; the others will be planned again.
     pub(super) fn decisions(&self, draft: &Draft<'_>) -> Vec<Decision> {
         let of = &draft.jobs[self.job];
         let slack = of.deadline.unwrap_or(f64::INFINITY) - self.schedule.finish;
@@ -125,21 +161,95 @@ impl Plan {
                 reason,
             };
             let Some((node, estimate, runner_up)) = self.schedule.places[task] else {
-                let open = of.tasks[task].state == State::Waiting;
-                return open.then(|| decision(None, None, Reason::NoRoom));
+                return decision(None, None, Reason::NoRoom);
             };
             let local = estimate.at(node, estimate.finish);
-            Some(match self.caps[task] {
+            match self.caps[task] {
+                _ if self.lost => decision(Some(local), runner_up, Reason::Lost),
                 Cap::Elsewhere => decision(None, Some(local), Reason::AsksElsewhere),
+                _ if self.waits && is_late(draft, self.job, task, estimate.finish) => {
+                    decision(None, Some(local), Reason::Late { by: -slack })
+                }
                 _ if slack >= 0.0 => decision(Some(local), runner_up, Reason::InTime { slack }),
                 _ => decision(Some(local), runner_up, Reason::Late { by: -slack }),
-            })
+            }
         };
-        (0..of.tasks.len()).filter_map(decide).collect()
+        ready(draft, self.job).map(decide).collect()
     }
 }
 
+/// The functions of a job that have no worker, and whose input is there.
+fn ready(draft: &Draft<'_>, job: usize) -> impl Iterator<Item = usize> {
+    let of = &draft.jobs[job];
+    let ready = |task: &usize| of.tasks[*task].state == State::Waiting && of.is_ready(*task);
+    (0..of.tasks.len()).filter(ready)
+}
+
+/// Seconds of the longest way from the end of a function to the end of its job, on the fastest node.
+fn rest(draft: &Draft<'_>, job: usize, task: usize) -> f64 {
+    let speed = fastest(draft);
+    let of = &draft.jobs[job];
+    of.upward_ranks(speed, f64::INFINITY)[task] - of.tasks[task].work / speed
+}
+
+/// Whether a job is late if a function of it is done then, however fast the others are.
+pub(super) fn is_late(draft: &Draft<'_>, job: usize, task: usize, finish: f64) -> bool {
+    let deadline = draft.jobs[job].deadline.unwrap_or(f64::INFINITY);
+    finish + rest(draft, job, task) > deadline
+}
+
+fn fastest(draft: &Draft<'_>) -> f64 {
+    let speeds = draft.fleet.nodes.iter().map(|node| node.speed);
+    speeds.fold(f64::MIN_POSITIVE, f64::max)
+}
+
+/// Whether a job would be late even if every function that has no worker ran on the fastest node at once.
+fn is_lost(draft: &Draft<'_>, job: usize) -> bool {
+    let of = &draft.jobs[job];
+    let Some(deadline) = of.deadline else { return false };
+    let ranks = of.upward_ranks(fastest(draft), f64::INFINITY);
+    let late = |task: usize| {
+        let begin = of.tasks[task]
+            .inputs
+            .iter()
+            .filter_map(|input| draft.output(job, input.from?));
+        let begin = begin.map(|(_, at)| at).fold(draft.now, f64::max);
+        begin + ranks[task] > deadline
+    };
+    (0..of.tasks.len()).any(|task| of.tasks[task].state == State::Waiting && late(task))
+}
+
 impl Schedule {
+    /// Ready functions on workers that are free, the slowest first; nothing for the others, or while the cluster is busy.
+    fn leftovers(draft: &Draft<'_>, job: usize, workers: &[usize]) -> Self {
+        let mut draft = draft.clone();
+        let tasks = draft.jobs[job].tasks.len();
+        let mut schedule = Self {
+            places: vec![None; tasks],
+            finishes: vec![f64::INFINITY; tasks],
+            finish: f64::INFINITY,
+        };
+        let loads = workers
+            .iter()
+            .map(|&node| draft.fleet.nodes[node].load(draft.now));
+        if loads.sum::<f64>() > BUSY * workers.len() as f64 {
+            return schedule;
+        }
+        for task in ready(&draft.clone(), job) {
+            let estimates = workers.iter().filter_map(|&node| {
+                let estimate = draft.estimate(job, task, node)?;
+                (estimate.free_at <= draft.now).then_some((node, estimate))
+            });
+            let speed = |node: usize| draft.fleet.nodes[node].speed;
+            let slowest = estimates.min_by(|a, b| speed(a.0).total_cmp(&speed(b.0)));
+            if let Some((node, estimate)) = slowest {
+                draft.book(job, task, node, &estimate);
+                schedule.places[task] = Some((node, estimate, None));
+            }
+        }
+        schedule
+    }
+
     fn make(draft: &Draft<'_>, job: usize, workers: &[usize], caps: &[Cap]) -> Self {
         let mut draft = draft.clone();
         let tasks = draft.jobs[job].tasks.len();
@@ -148,14 +258,14 @@ impl Schedule {
             finishes: vec![draft.now; tasks],
             finish: draft.now,
         };
-        for (task, cap) in caps.iter().enumerate().take(tasks) {
-            if !is_open(&draft, job, task) {
+        for task in 0..tasks {
+            if draft.jobs[job].tasks[task].state != State::Waiting {
                 let end = draft.output(job, task).map_or(draft.now, |(_, at)| at);
                 schedule.finishes[task] = end;
                 schedule.finish = schedule.finish.max(end);
                 continue;
             }
-            let best = best_two(&draft, job, task, workers, |mode| cap.allows(mode));
+            let best = best_two(&draft, job, task, workers, |mode| caps[task].allows(mode));
             let best = best.or_else(|| best_two(&draft, job, task, workers, |_| true));
             // A function that fits nowhere makes the job late for good.
             let Some((node, estimate, runner_up)) = best else {
@@ -183,14 +293,7 @@ pub(super) fn best_two(
     let mut best: Option<(usize, Estimate)> = None;
     let mut second: Option<(usize, Estimate)> = None;
     for &node in workers {
-        let Some(data_at) = draft.data_at(job, task, node) else {
-            continue;
-        };
-        let modes = [Mode::Warm, Mode::ScaleOut, Mode::Cold]
-            .into_iter()
-            .filter(|mode| allowed(*mode));
-        let ways = modes.filter_map(|mode| draft.way(job, task, node, mode, data_at));
-        let Some(way) = ways.min_by(|a, b| a.finish.total_cmp(&b.finish)) else {
+        let Some(way) = draft.estimate_if(job, task, node, &allowed) else {
             continue;
         };
         let beats =

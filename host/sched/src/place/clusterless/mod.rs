@@ -6,9 +6,10 @@ mod intra;
 mod super_master;
 
 use super::draft::Draft;
-use super::{Decision, Fleet, Job, Place, State};
+use super::{Decision, Fleet, Job, Place, Reason, State};
 use intra::Plan;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use super_master::SuperMaster;
 
 /// Plans a workflow in the cluster where it came, each function on the worker and in the mode that is done first, and lets modes
@@ -16,13 +17,16 @@ use super_master::SuperMaster;
 /// cluster waits for the next epoch, in which the super-master sends it where it is done first, if that is in time and earlier
 /// than at home.
 ///
-/// Jobs are planned anew whenever they are handed in, as far as their functions have not begun; so one that runs late gets
-/// another chance with every function that ends.
+/// Three things differ from the paper. A job is planned anew with every function that ends, and a function goes to its worker when
+/// its input is there, not before: what a plan expects hours ahead seldom comes. A plan leaves a margin, since it is made to end
+/// at the deadline and not before. And a function whose job would be late takes nothing from jobs that can be in time: it waits
+/// until it can, or until the job is lost ([`ClusterLessSettings::give_up`]).
 #[derive(Clone, Debug)]
 pub struct ClusterLess {
     settings: ClusterLessSettings,
     master: SuperMaster,
-    next_epoch: f64,
+    /// Jobs with functions that ask for another cluster.
+    asked: BTreeSet<u64>,
     offload: inter::Targets,
 }
 
@@ -35,6 +39,12 @@ pub struct ClusterLessSettings {
     pub heartbeat: f64,
     /// The most load of a super-master's cluster, as the mean share of its workers' slots. Default 0.75.
     pub most_load: f64,
+    /// The share of the time left that a plan leaves to spare. Default 0.1.
+    pub margin: f64,
+    /// Whether a function waits as long as its job would be late wherever it went now; and, when the job cannot make its deadline
+    /// any more, were it alone on the fastest nodes, only gets workers that are free while its cluster is not half busy, the
+    /// slowest first. Default true.
+    pub give_up: bool,
     /// The most modes that are tried for one workflow. Default 32.
     pub rounds: usize,
     /// Workers of a cluster that are looked at for a function: those that are free first. Default 64.
@@ -66,6 +76,8 @@ impl Default for ClusterLessSettings {
             epoch: 1.0,
             heartbeat: 5.0,
             most_load: 0.75,
+            margin: 0.1,
+            give_up: true,
             rounds: 32,
             workers: 64,
             offload: Offload::Best,
@@ -85,7 +97,7 @@ impl ClusterLess {
         Self {
             settings,
             master: SuperMaster::default(),
-            next_epoch: f64::NEG_INFINITY,
+            asked: BTreeSet::new(),
             offload: inter::Targets::new(settings.offload),
         }
     }
@@ -93,6 +105,10 @@ impl ClusterLess {
     /// The cluster that coordinates the others, if one can.
     pub const fn super_master(&self) -> Option<usize> {
         self.master.cluster()
+    }
+
+    fn can_ask(&self) -> bool {
+        self.settings.offload != Offload::Never && self.master.cluster().is_some()
     }
 }
 
@@ -107,32 +123,42 @@ impl Place for ClusterLess {
     }
 
     fn place(&mut self, now: f64, jobs: &[Job], fleet: &Fleet) -> Vec<Decision> {
-        let is_epoch = now >= self.next_epoch;
-        if is_epoch {
-            self.next_epoch = now + self.settings.epoch;
-            self.master.hear(now, fleet);
-            self.master.elect(now, &self.settings);
-        }
         let mut draft = Draft::new(fleet, jobs, now);
-        let can_ask = self.settings.offload != Offload::Never && self.master.cluster().is_some();
         let mut decisions = Vec::new();
-        let mut asking = Vec::new();
         for job in by_deadline(jobs) {
-            let plan = Plan::make(&draft, job, &self.settings, can_ask);
+            let plan = Plan::make(&draft, job, &self.settings, self.can_ask());
             plan.book(&mut draft);
-            for (task, local) in plan.asking() {
-                asking.push((job, task, local));
-            }
             decisions.extend(plan.decisions(&draft));
         }
-        if is_epoch {
-            let decided = inter::send(&mut draft, &mut self.offload, self.master.cluster(), &asking);
-            for decision in decided {
-                let of = (decision.job, decision.task);
-                decisions.retain(|other| (other.job, other.task) != of);
-                decisions.push(decision);
+        let waits = decisions.iter().filter(|decision| decision.chosen.is_none());
+        self.asked.extend(waits.map(|decision| decision.job));
+        decisions
+    }
+
+    fn wake(&mut self, now: f64, jobs: &[Job], fleet: &Fleet) -> Vec<Decision> {
+        self.master.hear(now, fleet);
+        self.master.elect(now, &self.settings);
+        let mut draft = Draft::new(fleet, jobs, now);
+        let asked = std::mem::take(&mut self.asked);
+        let mut asking = Vec::new();
+        let mut decisions = Vec::new();
+        for job in by_deadline(jobs) {
+            if asked.contains(&jobs[job].id) {
+                let plan = Plan::make(&draft, job, &self.settings, self.can_ask());
+                plan.book(&mut draft);
+                let locals = plan.decisions(&draft).into_iter();
+                decisions.extend(locals.filter(|local| local.reason != Reason::AsksElsewhere));
+                asking.extend(plan.asking(&draft).map(|(task, local)| (job, task, local)));
             }
         }
+        decisions.extend(inter::send(
+            &mut draft,
+            &mut self.offload,
+            &asking,
+            self.settings.give_up,
+        ));
+        let waits = decisions.iter().filter(|decision| decision.chosen.is_none());
+        self.asked.extend(waits.map(|decision| decision.job));
         decisions
     }
 
@@ -143,7 +169,7 @@ impl Place for ClusterLess {
 
 /// Jobs with something left to place, the one with the earliest deadline first.
 fn by_deadline(jobs: &[Job]) -> Vec<usize> {
-    let left = |job: &Job| job.tasks.iter().any(|task| !task.state.has_begun());
+    let left = |job: &Job| job.tasks.iter().any(|task| task.state == State::Waiting);
     let mut order: Vec<usize> = (0..jobs.len()).filter(|&job| left(&jobs[job])).collect();
     let deadline = |job: usize| jobs[job].deadline.unwrap_or(f64::INFINITY);
     order.sort_by(|&a, &b| {
@@ -152,15 +178,6 @@ fn by_deadline(jobs: &[Job]) -> Vec<usize> {
             .then(jobs[a].id.cmp(&jobs[b].id))
     });
     order
-}
-
-/// Whether a function is at home for good or for now: it has not begun, and was not sent to another cluster.
-fn is_open(draft: &Draft<'_>, job: usize, task: usize) -> bool {
-    match draft.jobs[job].tasks[task].state {
-        State::Waiting => true,
-        State::Placed { node, .. } => draft.fleet.nodes[node].cluster == home(draft, job),
-        State::Running { .. } | State::Done { .. } => false,
-    }
 }
 
 fn home(draft: &Draft<'_>, job: usize) -> usize {
