@@ -15,6 +15,7 @@ const EVIDENCE: &[&str] = &[
     "planning",
     "sim-speed",
 ];
+const EVIDENCE: &[&str] = &["fltorrent", "secagg"];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {

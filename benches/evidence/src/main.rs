@@ -16,6 +16,8 @@ mod clusterless;
 mod fate;
 mod placement;
 mod placement_cost;
+mod fltorrent;
+mod secagg;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -58,6 +60,10 @@ enum Study {
     Clusterless,
     Fate,
     PlacementCost,
+    /// What hiding whose update is whose costs a round.
+    Fltorrent,
+    /// Bytes and time of secure sums.
+    Secagg,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -81,5 +87,7 @@ fn main() -> anyhow::Result<()> {
         }
         Study::Fate => fate::study(&args.data, args.quick),
         Study::Clusterless => clusterless::study(&args.data, args.quick),
+        Study::Fltorrent => fltorrent::run(args.quick),
+        Study::Secagg => secagg::run(args.quick),
     }
 }

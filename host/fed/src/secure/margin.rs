@@ -7,11 +7,12 @@
 //!
 //! - **A secret leaks**: so many of somebody's holders work for the coordinator that it learns both of its secrets.
 //! - **The ring breaks**: on two sides of some clients everybody within reach is corrupt or gone, so that their sum comes out
-//!   apart from the others'.
+//!   apart from the others'. A coordinator that lies can take vectors for lost that arrived; but a client leaves when fewer than
+//!   two thirds of its holders are said to be left, so the rest of the run has to be corrupt.
 //! - **The round is stuck**: so many of somebody's holders are gone that a secret that is needed cannot be put together.
 //!
 //! The bounds hold if the ring's order is drawn after the corrupt clients are. A coordinator that tries a million seeds before
-//! it announces one is 20 bits closer to its aim: [`Margin::leaks_actively`] then has to have 20 bits to spare, or the round has to
+//! it announces one is 20 bits closer to its aim: the bounds then have to have 20 bits to spare, or the round has to
 //! use the complete graph.
 
 use super::graph::threshold;
@@ -23,8 +24,10 @@ pub struct Margin {
     pub leaks_passively: f64,
     /// A secret leaks to a coordinator that tells different clients different things.
     pub leaks_actively: f64,
-    /// A part of the clients is summed apart.
-    pub breaks: f64,
+    /// A part of the clients is summed apart although the coordinator follows the protocol.
+    pub breaks_passively: f64,
+    /// A part of the clients is summed apart by a coordinator that says of some clients that they are gone.
+    pub breaks_actively: f64,
     /// The round ends without a sum.
     pub sticks: f64,
 }
@@ -85,7 +88,8 @@ pub fn margin(situation: Situation, degree: usize) -> Result<Margin, MarginError
     Ok(Margin {
         leaks_passively: union(corrupt_among(needed)),
         leaks_actively: union(corrupt_among(2 * needed - holders)),
-        breaks: union(breaks(clients, corrupt + gone, degree)),
+        breaks_passively: union(breaks(clients, corrupt + gone, degree, 0)),
+        breaks_actively: union(breaks(clients, corrupt, degree, holders - needed)),
         sticks: union(clients as f64 * tail(clients - 1, gone, degree, degree + 1 - needed)),
     })
 }
@@ -101,27 +105,22 @@ pub fn least_degree(situation: Situation, privacy: u32, success: u32) -> Result<
     let all = situation.clients.saturating_sub(1);
     for degree in (2..all).step_by(2).chain([all]) {
         let margin = margin(situation, degree)?;
-        if margin.leaks_actively + margin.breaks <= privacy && margin.sticks <= success {
+        let breaks = margin.breaks_actively + margin.breaks_passively;
+        if margin.leaks_actively + breaks <= privacy && margin.sticks <= success {
             return Ok(Some(degree));
         }
     }
     Ok(None)
 }
 
-/// Two runs of half the degree, each all bad, at any two places of the ring.
-fn breaks(clients: usize, bad: usize, degree: usize) -> f64 {
+/// Two runs of half the degree at any two places of the ring, in each of which all but `spared` are bad.
+fn breaks(clients: usize, bad: usize, degree: usize, spared: usize) -> f64 {
     if degree + 1 >= clients {
         return 0.0;
     }
-    let run = degree / 2 * 2;
-    if bad < run {
-        return 0.0;
-    }
-    let both: f64 = (0..run)
-        .map(|taken| ((bad - taken) as f64 / (clients - taken) as f64).ln())
-        .sum();
+    let run = degree / 2;
     let places = clients as f64 * (clients as f64 - 1.0) / 2.0;
-    (both + places.ln()).exp()
+    places * tail(clients, bad, 2 * run, 2 * run.saturating_sub(spared))
 }
 
 /// The chance that among `drawn` of `all`, of which `marked` are marked, at least `least` are.
@@ -166,7 +165,10 @@ mod tests {
     #[test]
     fn the_complete_graph_is_safe_below_a_third() {
         let safe = margin(situation(100, 0.33, 0.0), 99).unwrap();
-        assert_eq!((safe.leaks_actively, safe.breaks, safe.sticks), (0.0, 0.0, 0.0));
+        assert_eq!(
+            (safe.leaks_actively, safe.breaks_actively, safe.sticks),
+            (0.0, 0.0, 0.0)
+        );
         let lost = margin(situation(100, 0.40, 0.0), 99).unwrap();
         assert_eq!(lost.leaks_actively, 1.0);
         assert_eq!(lost.leaks_passively, 0.0);
@@ -178,7 +180,11 @@ mod tests {
             .step_by(10)
             .map(|degree| margin(situation(500, 0.05, 0.05), degree).unwrap())
             .collect();
-        assert!(margins.windows(2).all(|pair| pair[1].breaks <= pair[0].breaks));
+        assert!(
+            margins
+                .windows(2)
+                .all(|pair| pair[1].breaks_actively <= pair[0].breaks_actively)
+        );
         assert!(margins.last().unwrap().leaks_actively < 1e-12);
         let degree = least_degree(situation(500, 0.05, 0.05), 40, 20).unwrap().unwrap();
         assert!(

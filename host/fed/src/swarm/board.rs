@@ -60,9 +60,7 @@ pub(crate) struct Board {
     pub(crate) seats: Vec<Seat>,
     /// How many clients hold each chunk.
     holders: Vec<u16>,
-    gate: Gate,
-    cover: u32,
-    on_offer: usize,
+    settings: SwarmSettings,
     /// What is left of each client's slot.
     pub(crate) up: Vec<u32>,
     pub(crate) down: Vec<u32>,
@@ -110,9 +108,7 @@ impl Board {
         Self {
             seats: seats.collect(),
             holders: vec![1; all as usize],
-            gate: settings.gate,
-            cover: settings.cover(links.len()),
-            on_offer: settings.on_offer as usize,
+            settings: *settings,
             up: vec![0; links.len()],
             down: vec![0; links.len()],
             overlay,
@@ -151,13 +147,8 @@ impl Board {
 
     /// Puts own chunks on offer, as far as the gate is open, in place of those that were sent or that nobody lacks.
     fn fill_window(&mut self, client: Client) {
-        let hidden = self.seat(client).offer.len() + self.on_offer as u32 >= self.cover;
-        let opens = match self.gate {
-            Gate::Strict | Gate::Fallback => hidden,
-            Gate::Throttled => true,
-            Gate::Open => false,
-        };
-        if !opens {
+        let on_offer = self.settings.on_offer(self.seat(client).offer.len(), self.seats.len()) as usize;
+        if on_offer == 0 {
             return;
         }
         let neighbours = self.overlay.neighbours(client);
@@ -167,7 +158,6 @@ impl Board {
         };
         let mut window = self.seat(client).window.clone();
         window.retain(lacked);
-        let on_offer = self.on_offer;
         let seat = self.seat_mut(client);
         while window.len() < on_offer {
             window.push(seat.own[seat.offered % seat.own.len()]);
@@ -176,25 +166,56 @@ impl Board {
         seat.window = window;
     }
 
-    /// A chunk that one could send another: of others, the one fewest hold of a few.
-    pub(crate) fn find_cover(&mut self, from: Client, to: Client) -> Option<Chunk> {
-        let (from, to) = (&self.seats[usize::from(from)], &self.seats[usize::from(to)]);
-        let holders = |chunk: Chunk| self.holders[chunk as usize].into();
-        from.offer
-            .draw_missing_in(&to.promised, &mut self.random, holders)
+    /// A chunk that one could send another: of others, the one fewest hold of a few. Through a blended gate, any of those and of its own
+    /// that are on offer, all with the same chance.
+    pub(crate) fn find_cover(&mut self, from: Client, to: Client) -> Option<(Chunk, Ground)> {
+        let (sender, receiver) = (&self.seats[usize::from(from)], &self.seats[usize::from(to)]);
+        if self.settings.gate != Gate::Blended {
+            let holders = |chunk: Chunk| self.holders[chunk as usize].into();
+            let chunk = sender.offer.draw_missing_in(&receiver.promised, &mut self.random, holders)?;
+            return Some((chunk, Ground::Cover));
+        }
+        let own: Vec<Chunk> =
+            sender.window.iter().copied().filter(|chunk| !receiver.promised.contains(*chunk)).collect();
+        let others = sender.offer.count_missing_in(&receiver.promised) as usize;
+        if others == 0 {
+            // Nothing to blend in with.
+            return None;
+        }
+        match own.get(self.random.usize(..own.len() + others)) {
+            Some(chunk) => Some((*chunk, Ground::Offered)),
+            None => {
+                let chunk = sender.offer.draw_missing_in(&receiver.promised, &mut self.random, |_| 0)?;
+                Some((chunk, Ground::Cover))
+            }
+        }
     }
 
     /// A chunk of its own that one has on offer for another.
-    pub(crate) fn find_offered(&self, from: Client, to: Client) -> Option<Chunk> {
+    pub(crate) fn find_offered(&self, from: Client, to: Client) -> Option<(Chunk, Ground)> {
+        if self.settings.gate == Gate::Blended {
+            return None;
+        }
         let (window, to) = (&self.seat(from).window, self.seat(to));
-        window.iter().copied().find(|chunk| !to.promised.contains(*chunk))
+        let chunk = window.iter().copied().find(|chunk| !to.promised.contains(*chunk))?;
+        Some((chunk, Ground::Offered))
     }
 
-    /// Any chunk of its own that one has for another, where the gate lets that be.
-    pub(crate) fn find_unprotected(&self, from: Client, to: Client) -> Option<Chunk> {
-        let (own, to) = (&self.seat(from).own, self.seat(to));
-        let missing = || own.iter().copied().find(|chunk| !to.promised.contains(*chunk));
-        (self.gate == Gate::Fallback).then(missing).flatten()
+    /// Any chunk of its own that one has for another, where the gate lets that be: nobody around the other has anything else for it, now or
+    /// once links are free again.
+    pub(crate) fn find_unprotected(&self, from: Client, to: Client) -> Option<(Chunk, Ground)> {
+        if !self.settings.falls_back() {
+            return None;
+        }
+        let (own, promised) = (&self.seat(from).own, &self.seat(to).promised);
+        let chunk = own.iter().copied().find(|chunk| !promised.contains(*chunk))?;
+        let mut neighbours = self
+            .overlay
+            .neighbours(to)
+            .iter()
+            .filter(|other| !self.seat(**other).left);
+        let alone = neighbours.all(|other| self.seat(*other).offer.missing_in(promised).next().is_none());
+        alone.then_some((chunk, Ground::Unprotected))
     }
 
     /// Settles a transfer.

@@ -1,12 +1,12 @@
 use super::chunk::Chunk;
 use super::inventory::Inventory;
 use super::overlay::Client;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Requests to one neighbour that may be unanswered at a time: enough to keep a link busy for a slot or two.
 const PIPELINE: usize = 4;
-/// Slots after which a request is given up.
-const LOST_AFTER: u32 = 4;
+/// Slots after which a request is given up: longer than a neighbour takes to get through what all of its neighbours may ask.
+pub(crate) const LOST_AFTER: u32 = 16;
 
 /// One client's side of the swarm after the warm-up: what it holds, what it knows its neighbours to hold, what it has asked them for and
 /// they it. As in BitTorrent, it asks for the chunks that are rarest around it, and serves in the order of asking.
@@ -16,7 +16,10 @@ pub struct Exchange {
     held: Inventory,
     /// Held or asked for.
     promised: Inventory,
-    neighbours: BTreeMap<Client, Neighbour>,
+    /// By their numbers.
+    neighbours: Vec<Neighbour>,
+    /// How many neighbours hold each chunk.
+    holders: Vec<u16>,
     queue: VecDeque<(Client, Chunk)>,
     slot: u32,
     random: fastrand::Rng,
@@ -24,6 +27,7 @@ pub struct Exchange {
 
 #[derive(Clone, Debug)]
 struct Neighbour {
+    client: Client,
     held: Inventory,
     /// What it was asked for, and when.
     asked: Vec<(u32, Chunk)>,
@@ -62,27 +66,30 @@ impl Exchange {
         neighbours: impl IntoIterator<Item = (Client, Inventory)>,
         seed: u64,
     ) -> Result<Self, ExchangeError> {
-        let known: BTreeMap<_, _> = neighbours
+        let mut known: Vec<_> = neighbours
             .into_iter()
-            .map(|(client, held)| {
-                (
-                    client,
-                    Neighbour {
-                        held,
-                        asked: Vec::new(),
-                    },
-                )
+            .map(|(client, held)| Neighbour {
+                client,
+                held,
+                asked: Vec::new(),
             })
             .collect();
-        let fits = held.fits(chunks) && known.values().all(|neighbour| neighbour.held.fits(chunks));
+        known.sort_by_key(|neighbour| neighbour.client);
+        known.dedup_by_key(|neighbour| neighbour.client);
+        let fits = held.fits(chunks) && known.iter().all(|neighbour| neighbour.held.fits(chunks));
         if !fits {
             return Err(ExchangeError::Inventory(chunks));
+        }
+        let mut holders = vec![0; chunks as usize];
+        for chunk in known.iter().flat_map(|neighbour| neighbour.held.iter()) {
+            holders[chunk as usize] += 1;
         }
         Ok(Self {
             chunks,
             promised: held.clone(),
             held,
             neighbours: known,
+            holders,
             queue: VecDeque::new(),
             slot: 0,
             random: fastrand::Rng::with_seed(seed),
@@ -94,6 +101,12 @@ impl Exchange {
         &self.held
     }
 
+    fn place(&self, client: Client) -> Option<usize> {
+        self.neighbours
+            .binary_search_by_key(&client, |known| known.client)
+            .ok()
+    }
+
     /// A neighbour has got a chunk.
     ///
     /// # Errors
@@ -103,22 +116,25 @@ impl Exchange {
         if chunk >= self.chunks {
             return Err(ExchangeError::Unknown(chunk));
         }
-        let known = self
-            .neighbours
-            .get_mut(&neighbour)
-            .ok_or(ExchangeError::Stranger(neighbour))?;
-        known.held.insert(chunk);
+        let place = self.place(neighbour).ok_or(ExchangeError::Stranger(neighbour))?;
+        self.learn(place, chunk);
         Ok(())
+    }
+
+    fn learn(&mut self, place: usize, chunk: Chunk) {
+        self.holders[chunk as usize] += u16::from(self.neighbours[place].held.insert(chunk));
     }
 
     /// A neighbour has left: what it was asked for is asked for elsewhere.
     pub fn left(&mut self, neighbour: Client) {
-        for (_, chunk) in self
-            .neighbours
-            .remove(&neighbour)
-            .into_iter()
-            .flat_map(|known| known.asked)
-        {
+        let Some(place) = self.place(neighbour) else {
+            return;
+        };
+        let known = self.neighbours.remove(place);
+        for chunk in known.held.iter() {
+            self.holders[chunk as usize] -= 1;
+        }
+        for (_, chunk) in known.asked {
             if !self.held.contains(chunk) {
                 self.promised.remove(chunk);
             }
@@ -130,46 +146,40 @@ impl Exchange {
     pub fn ask(&mut self, down: u32) -> Vec<(Client, Chunk)> {
         self.slot += 1;
         self.give_up_old();
-        let under_way: usize = self.neighbours.values().map(|known| known.asked.len()).sum();
+        let under_way: usize = self.neighbours.iter().map(|known| known.asked.len()).sum();
         let mut room = (down as usize * 2).saturating_sub(under_way);
-        let mut order: Vec<Client> = self.neighbours.keys().copied().collect();
+        let mut order: Vec<usize> = (0..self.neighbours.len()).collect();
         self.random.shuffle(&mut order);
         let mut asks = Vec::new();
         while room > 0 && !order.is_empty() {
-            order.retain(|client| match self.next_from(*client) {
-                Some(chunk) if room > 0 => {
-                    asks.push((*client, chunk));
-                    room -= 1;
-                    true
-                }
-                _ => false,
+            order.retain(|place| {
+                let chunk = if room > 0 { self.next_from(*place) } else { None };
+                let Some(chunk) = chunk else { return false };
+                asks.push((self.neighbours[*place].client, chunk));
+                room -= 1;
+                true
             });
         }
         asks
     }
 
     /// The chunk to ask a neighbour for: of a few that it has and this client lacks, the one fewest neighbours have.
-    fn next_from(&mut self, client: Client) -> Option<Chunk> {
-        let known = self.neighbours.get(&client)?;
+    fn next_from(&mut self, place: usize) -> Option<Chunk> {
+        let known = &mut self.neighbours[place];
         if known.asked.len() >= PIPELINE {
             return None;
         }
-        let holders = |chunk: Chunk| {
-            self.neighbours
-                .values()
-                .filter(|known| known.held.contains(chunk))
-                .count() as u32
-        };
+        let holders = |chunk: Chunk| self.holders[chunk as usize].into();
         let chunk = known
             .held
             .draw_missing_in(&self.promised, &mut self.random, holders)?;
         self.promised.insert(chunk);
-        self.neighbours.get_mut(&client)?.asked.push((self.slot, chunk));
+        known.asked.push((self.slot, chunk));
         Some(chunk)
     }
 
     fn give_up_old(&mut self) {
-        for known in self.neighbours.values_mut() {
+        for known in &mut self.neighbours {
             known.asked.retain(|(slot, chunk)| {
                 let waits = slot + LOST_AFTER > self.slot;
                 if !waits && !self.held.contains(*chunk) {
@@ -186,7 +196,7 @@ impl Exchange {
     ///
     /// It is no neighbour, it asks for too much at a time, or for what is not here.
     pub fn asked(&mut self, neighbour: Client, chunk: Chunk) -> Result<(), ExchangeError> {
-        if !self.neighbours.contains_key(&neighbour) {
+        if self.place(neighbour).is_none() {
             return Err(ExchangeError::Stranger(neighbour));
         }
         if !self.held.contains(chunk) {
@@ -196,7 +206,9 @@ impl Exchange {
         if waiting >= 4 * PIPELINE {
             return Err(ExchangeError::TooMuch(neighbour));
         }
-        self.queue.push_back((neighbour, chunk));
+        if !self.queue.contains(&(neighbour, chunk)) {
+            self.queue.push_back((neighbour, chunk));
+        }
         Ok(())
     }
 
@@ -211,9 +223,9 @@ impl Exchange {
         if chunk >= self.chunks {
             return false;
         }
-        if let Some(known) = self.neighbours.get_mut(&from) {
-            known.asked.retain(|(_, asked)| *asked != chunk);
-            known.held.insert(chunk);
+        if let Some(place) = self.place(from) {
+            self.neighbours[place].asked.retain(|(_, asked)| *asked != chunk);
+            self.learn(place, chunk);
         }
         self.promised.insert(chunk);
         self.held.insert(chunk)
@@ -221,9 +233,12 @@ impl Exchange {
 
     /// What a neighbour sent was not what its descriptor says, or it does not have it: it is not asked for that again.
     pub fn refused(&mut self, from: Client, chunk: Chunk) {
-        if let Some(known) = self.neighbours.get_mut(&from) {
+        if let Some(place) = self.place(from) {
+            let known = &mut self.neighbours[place];
             known.asked.retain(|(_, asked)| *asked != chunk);
-            known.held.remove(chunk);
+            if known.held.remove(chunk) {
+                self.holders[chunk as usize] -= 1;
+            }
         }
         if !self.held.contains(chunk) {
             self.promised.remove(chunk);

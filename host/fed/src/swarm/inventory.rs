@@ -76,6 +76,12 @@ impl Inventory {
         words.flat_map(|(place, (here, there))| bits(here & !there).map(move |bit| place as u32 * 64 + bit))
     }
 
+    /// How many chunks are here and not in `there`.
+    pub(crate) fn count_missing_in(&self, there: &Self) -> u32 {
+        let words = self.words.iter().zip(&there.words);
+        words.map(|(here, there)| (here & !there).count_ones()).sum()
+    }
+
     /// One of the chunks that are here and not in `there`, the one with the least `count` of a few that are drawn: going through all
     /// of them for the very least would cost more than a slot has time for.
     pub(crate) fn draw_missing_in(
@@ -84,16 +90,13 @@ impl Inventory {
         random: &mut fastrand::Rng,
         count: impl Fn(Chunk) -> u32,
     ) -> Option<Chunk> {
-        const STARTS: usize = 2;
-        const EACH: usize = 3;
-        let drawn = (0..STARTS).flat_map(|_| {
-            let start = random.usize(..self.words.len().max(1));
-            let turn = random.u32(..64);
-            self.words_from(there, start)
-                .take(EACH)
-                .map(move |(place, word)| place * 64 + (word.rotate_right(turn).trailing_zeros() + turn) % 64)
-                .collect::<Vec<_>>()
-        });
+        const FEW: usize = 4;
+        let start = random.usize(..self.words.len().max(1));
+        let turn = random.u32(..64);
+        let drawn = self
+            .words_from(there, start)
+            .take(FEW)
+            .map(|(place, word)| place * 64 + (word.rotate_right(turn).trailing_zeros() + turn) % 64);
         drawn.min_by_key(|chunk| count(*chunk))
     }
 
@@ -156,6 +159,7 @@ mod tests {
             prop_assert_eq!(a.len() as usize, here.len());
             let missing: BTreeSet<_> = here.difference(&there).copied().collect();
             prop_assert_eq!(a.missing_in(&b).collect::<BTreeSet<_>>(), missing.clone());
+            prop_assert_eq!(a.count_missing_in(&b) as usize, missing.len());
             match a.draw_missing_in(&b, &mut fastrand::Rng::with_seed(seed), |chunk| chunk) {
                 Some(drawn) => prop_assert!(missing.contains(&drawn)),
                 None => prop_assert!(missing.is_empty()),

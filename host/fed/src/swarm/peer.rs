@@ -14,9 +14,7 @@ use karman_types::Digest;
 pub struct Peer {
     me: Client,
     layout: Layout,
-    cover: u32,
-    on_offer: u32,
-    gate: Gate,
+    settings: SwarmSettings,
     descriptors: Vec<Descriptor>,
     own: u32,
     held: Inventory,
@@ -80,9 +78,7 @@ impl Peer {
         Ok(Self {
             me,
             layout,
-            cover: settings.cover(descriptors.len()),
-            on_offer: settings.on_offer,
-            gate: settings.gate,
+            settings: *settings,
             descriptors,
             own,
             held,
@@ -120,20 +116,16 @@ impl Peer {
         if chunk / self.layout.chunks != self.own || transfer.ground == Ground::Spray {
             return Ok(());
         }
-        let hidden = self.held.len() - self.layout.chunks + self.on_offer >= self.cover;
-        let opens = match self.gate {
-            Gate::Strict | Gate::Fallback => hidden,
-            Gate::Throttled => true,
-            Gate::Open => false,
-        };
-        let room = self.offered.contains(chunk) || self.offered.len() < self.on_offer;
-        if opens && room && transfer.ground == Ground::Offered {
+        let others = self.held.len() - self.layout.chunks;
+        let on_offer = self.settings.on_offer(others, self.descriptors.len());
+        let room = self.offered.contains(chunk) || self.offered.len() < on_offer;
+        if room && transfer.ground == Ground::Offered {
             self.offered.insert(chunk);
             return Ok(());
         }
-        match self.gate {
-            Gate::Strict | Gate::Throttled => Err(PeerError::Uncovered(chunk)),
-            Gate::Fallback | Gate::Open => {
+        match self.settings.falls_back() || self.settings.gate == Gate::Open {
+            false => Err(PeerError::Uncovered(chunk)),
+            true => {
                 self.unprotected += 1;
                 Ok(())
             }

@@ -48,12 +48,12 @@ fn next_for(board: &mut Board, to: Client) -> Option<Transfer> {
     senders.sort_by_key(|from| (u32::MAX - board.up[usize::from(*from)], *from));
     for ground in [Ground::Cover, Ground::Offered, Ground::Unprotected] {
         for from in &senders {
-            let chunk = match ground {
+            let found = match ground {
                 Ground::Offered => board.find_offered(*from, to),
                 Ground::Unprotected => board.find_unprotected(*from, to),
                 _ => board.find_cover(*from, to),
             };
-            if let Some(chunk) = chunk {
+            if let Some((chunk, ground)) = found {
                 return Some(board.assign(*from, to, chunk, ground));
             }
         }
@@ -121,12 +121,8 @@ fn flooding(board: &mut Board) -> Vec<Transfer> {
 }
 
 fn between(board: &mut Board, from: Client, to: Client) -> Option<Transfer> {
-    if let Some(chunk) = board.find_cover(from, to) {
-        return Some(board.assign(from, to, chunk, Ground::Cover));
-    }
-    if let Some(chunk) = board.find_offered(from, to) {
-        return Some(board.assign(from, to, chunk, Ground::Offered));
-    }
-    let chunk = board.find_unprotected(from, to)?;
-    Some(board.assign(from, to, chunk, Ground::Unprotected))
+    let found = board.find_cover(from, to);
+    let found = found.or_else(|| board.find_offered(from, to));
+    let (chunk, ground) = found.or_else(|| board.find_unprotected(from, to))?;
+    Some(board.assign(from, to, chunk, ground))
 }

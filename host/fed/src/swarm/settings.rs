@@ -16,9 +16,9 @@ pub struct SwarmSettings {
     pub lags: u32,
     /// How many chunks a client must hold for the warm-up to end. Default: a tenth of all of the round.
     pub cover: Cover,
-    /// When an owner may send chunks of its own. Default: [`Gate::Fallback`].
+    /// When an owner may send chunks of its own. Default: [`Gate::Blended`].
     pub gate: Gate,
-    /// How many chunks of its own an owner has on offer at a time once it may. Default 1.
+    /// How many chunks of its own an owner has on offer at a time once it may. Default 1; [`Gate::Blended`] sets it itself.
     pub on_offer: u32,
     /// Who sends what to whom. Default: [`Scheduler::GreedyFastestFirst`].
     pub scheduler: Scheduler,
@@ -50,6 +50,10 @@ pub enum Gate {
     /// As [`Gate::Strict`]; but where a neighbour could get nothing else from anybody, an owner's chunk is sent all the same. Such a
     /// transfer is counted: no bound applies to it.
     Fallback,
+    /// As many at a time as the sender has on average of any other update, drawn as any other: what a client sends looks as if its own
+    /// update were one among all. The other gates leave a hole where it should be, and a hole can be seen. Falls back as
+    /// [`Gate::Fallback`] does.
+    Blended,
     /// At once, a few at a time.
     Throttled,
     /// At once, all of them: no protection.
@@ -123,7 +127,7 @@ impl Default for SwarmSettings {
             spray: 0.2,
             lags: 3,
             cover: Cover::OfSwarm(0.1),
-            gate: Gate::Fallback,
+            gate: Gate::Blended,
             on_offer: 1,
             scheduler: Scheduler::GreedyFastestFirst,
             patience: 3_600,
@@ -160,6 +164,22 @@ impl SwarmSettings {
     /// Chunks that each client gives away first.
     pub fn sprayed(&self) -> u32 {
         (self.spray * f64::from(self.layout.chunks)).floor() as u32
+    }
+
+    /// How many chunks of its own a client may have on offer that holds so many of others', among this many clients.
+    pub(crate) fn on_offer(&self, others: u32, clients: usize) -> u32 {
+        let hidden = others + self.on_offer >= self.cover(clients);
+        match self.gate {
+            Gate::Strict | Gate::Fallback if hidden => self.on_offer,
+            Gate::Strict | Gate::Fallback | Gate::Open => 0,
+            Gate::Throttled => self.on_offer,
+            Gate::Blended => others / (clients as u32 - 1).max(1),
+        }
+    }
+
+    /// Whether an owner's chunk may be sent where nothing else can be had.
+    pub(crate) const fn falls_back(&self) -> bool {
+        matches!(self.gate, Gate::Fallback | Gate::Blended)
     }
 
     pub(crate) fn check(&self, links: &[Link]) -> Result<(), SwarmError> {
