@@ -4,18 +4,21 @@ use anyhow::Result;
 
 /// The studies of decisions: they need neither the tool nor guests.
 const EVIDENCE: &[&str] = &[
+    "clusterless",
     "decision-cost",
     "edgeserving",
+    "fate",
     "fed-tables",
+    "fltorrent",
     "inside-layer",
     "la-imr",
     "partition-replay",
     "partition-tuning",
     "pixie",
     "planning",
+    "secagg",
     "sim-speed",
 ];
-const EVIDENCE: &[&str] = &["fltorrent", "secagg"];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {

@@ -6,10 +6,10 @@
 //! | `select_report_us`, `select_pair_us` | the same of taking in what became of a request, which is where plans are made; and of both together |
 //! | `sim_events_per_s` | events that the simulator handles each second |
 //!
-//! Placement puts its rows beside these: `place_10_tasks_1000_nodes_ms`.
+//! Placement puts its rows beside these (`placement_cost`): `place_10_tasks_1000_nodes_ms`.
 
-use crate::events_per_second;
 use crate::pixie::eleven_candidates;
+use crate::{events_per_second, placement_cost};
 use anyhow::Result;
 use karman_sched::select::{Ask, Call, Pixie, PixieSettings, Selector, Served};
 use karman_study::interval::bootstrap;
@@ -26,9 +26,10 @@ const REQUESTS: usize = 20_000;
 /// Runs the study.
 pub(crate) fn run(data: &Path, quick: bool) -> Result<()> {
     let mut report = Report::new("decision-cost");
-    report.register(["select_us".into(), "sim_events_per_s".into()]);
+    let own = ["select_us".into(), "sim_events_per_s".into()];
+    report.register(own.into_iter().chain(placement_cost::keys()));
     select(&mut report, data, quick)?;
-    // Here: place_10_tasks_1000_nodes_ms, for each policy of placement.
+    placement_cost::rows(&mut report, quick);
     events_per_second::row(&mut report, quick)?;
     report.write_and_print()
 }

@@ -3,20 +3,20 @@
 //! Each study registers its cells, seeds and perturbations before it runs; a missing or repeated cell fails the study.
 #![forbid(unsafe_code)]
 
+mod clusterless;
 mod decision_cost;
 mod edgeserving;
 mod events_per_second;
+mod fate;
 mod fed_tables;
+mod fltorrent;
 mod inside_layer;
 mod la_imr;
 mod partition;
 mod pixie;
-mod planning;
-mod clusterless;
-mod fate;
 mod placement;
 mod placement_cost;
-mod fltorrent;
+mod planning;
 mod secagg;
 
 use clap::{Parser, ValueEnum};
@@ -57,9 +57,10 @@ enum Study {
     SimSpeed,
     /// Federated strategies, attacks, selections, paces and adapters.
     FedTables,
+    /// Jobs of functions over clusters of edge and fog, against ClusterLess.
     Clusterless,
+    /// Jobs with deadlines over a fleet that fails, against FATE.
     Fate,
-    PlacementCost,
     /// What hiding whose update is whose costs a round.
     Fltorrent,
     /// Bytes and time of secure sums.
@@ -79,12 +80,6 @@ fn main() -> anyhow::Result<()> {
         Study::DecisionCost => decision_cost::run(&args.data, args.quick),
         Study::SimSpeed => events_per_second::run(args.quick),
         Study::FedTables => fed_tables::run(args.quick),
-        Study::PlacementCost => {
-            let mut report = karman_study::report::Report::new("placement-cost");
-            report.register(placement_cost::keys());
-            placement_cost::rows(&mut report, args.quick);
-            report.write_and_print()
-        }
         Study::Fate => fate::study(&args.data, args.quick),
         Study::Clusterless => clusterless::study(&args.data, args.quick),
         Study::Fltorrent => fltorrent::run(args.quick),
