@@ -79,6 +79,43 @@ pub(crate) fn path(guest_name: &str) -> String {
 }
 
 #[test]
+fn a_hedged_call_does_not_wait_for_a_node_that_hangs() {
+    let cloud = first();
+    let both = [cloud.joined("fog", &[]), cloud.joined("edge", &[])];
+    for node in &both {
+        node.run(&["deploy", &path("tiny")]).ok();
+    }
+    let providers = || {
+        let offers = cloud.home.control("/mesh/offers");
+        let offers = offers.as_array().unwrap();
+        offers
+            .iter()
+            .filter(|offer| offer.to_string().contains("tiny"))
+            .count()
+    };
+    let started = Instant::now();
+    while providers() < 2 {
+        assert!(started.elapsed() < FOUND, "the offers are not found");
+    }
+    let ran = cloud.soon(&["call", "tiny", "-"], b"12345");
+    let ran_on = |ran: &Ran, node: &Node| ran.stderr.contains(&format!("ran on {}", &node.id()[..8]));
+    let (nearest, other) = match ran_on(&ran, &both[0]) {
+        true => (&both[0], &both[1]),
+        false => (&both[1], &both[0]),
+    };
+    nearest.server.signal_stop();
+    let hedged = ["call", "tiny", "-", "--within", "20s", "--hedge", "100ms"];
+    let ran = cloud.home.run_with(hedged, b"123").ok();
+    assert_eq!(ran.out(), "3");
+    assert!(ran_on(&ran, other), "{ran:?}");
+    // Without a hedge the first one has all the time.
+    cloud
+        .home
+        .run_with(["call", "tiny", "-", "--within", "1s"], b"123")
+        .fails(5, "within");
+}
+
+#[test]
 fn what_one_node_has_every_other_can_call() {
     let cloud = first();
     let (fog, edge) = (cloud.joined("fog", &[]), cloud.joined("edge", &[]));

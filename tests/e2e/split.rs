@@ -112,6 +112,10 @@ fn a_model_runs_in_parts_and_a_part_that_dies_is_run_elsewhere() {
     println!("{parts:?}");
     assert!(parts.len() >= 2 && parts.contains(&fog_id), "{split}");
 
+    // What its radio takes is counted nowhere and stated by none of them: such a node would look as if sending were free.
+    edge.run(&["model", "plan", MODEL, "--over", "all", "--energy", "1"])
+        .fails(4, "[power]");
+
     // Who calls the model does not know.
     let picture = root().join("tests/data/seven.png");
     let classify = crate::support::guest("classify");

@@ -223,6 +223,12 @@ impl Server {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
 
+    /// Leaves it there without doing anything, as a board that swaps itself to death.
+    pub(crate) fn signal_stop(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    }
+
     /// Kills it as a power cut would.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

@@ -143,7 +143,11 @@ impl Guest {
         for recipe in setup::RECIPES {
             hash.update(recipe.as_bytes());
         }
-        let mut folders = vec![self.sources.clone(), root().join("wit"), root().join("host/kit/src")];
+        let mut folders = vec![
+            self.sources.clone(),
+            root().join("wit"),
+            root().join("host/kit/src"),
+        ];
         let written_with = fs::read_to_string(self.sources.join("Cargo.toml")).unwrap_or_default();
         if written_with.contains("host/tensor") {
             folders.push(root().join("host/tensor/src"));

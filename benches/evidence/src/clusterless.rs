@@ -41,8 +41,8 @@ fn policy(name: &str, seed: u64) -> (Box<dyn Place>, Scope) {
     let with = |offload| -> Box<dyn Place> {
         Box::new(ClusterLess::new(ClusterLessSettings {
             offload,
-            give_up: std::env::var("X_KEEP").is_err(),
-            margin: std::env::var("X_MARGIN").map_or(0.1, |m| m.parse().unwrap()),
+            give_up: true,
+            margin: 0.1,
             ..ClusterLessSettings::default()
         }))
     };
@@ -86,7 +86,12 @@ pub(crate) fn study(data: &Path, quick: bool) -> Result<()> {
             Target::Shown,
         );
         let utilisation = scenario.utilisation(&scenario.trace(cell, multiplier, 0));
-        report.figure(&format!("utilisation.{cell}"), utilisation, "share", Target::Shown);
+        report.figure(
+            &format!("utilisation.{cell}"),
+            utilisation,
+            "share",
+            Target::Shown,
+        );
         rows(&mut report, cell, bound, &scenario, &shares, &ours);
     }
     report.write_and_print()

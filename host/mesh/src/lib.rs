@@ -69,5 +69,5 @@ pub use mesh::{Mesh, MeshOptions, Serve};
 pub use peers::{Path, Peer};
 pub use standing::Standing;
 pub use swarm::{Situation, Traffic};
-pub use tensors::{pack_tensors, unpack_tensors};
+pub use tensors::{pack_encoded_tensors, pack_tensors, unpack_tensors};
 pub use wire::WireError;

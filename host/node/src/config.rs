@@ -39,6 +39,8 @@ pub struct NodeConfig {
     pub foreign: BTreeMap<String, Foreign>,
     /// How fast its models run, for rehearsals.
     pub compute: ComputeProfile,
+    /// What it draws, where no counter of the kernel says so.
+    pub power: StatedPower,
     /// How it takes part in its mesh.
     pub mesh: MeshConfig,
     /// What it holds of accepted tasks, and how long.
@@ -67,6 +69,29 @@ fn slowdown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error>
 impl Default for ComputeProfile {
     fn default() -> Self {
         Self { slowdown: 1.0 }
+    }
+}
+
+/// Watts that an operator states of a node whose kernel counts none: from a data sheet, or a meter at the plug.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct StatedPower {
+    /// While it computes, 0 to 100000.
+    #[serde(deserialize_with = "watts", skip_serializing_if = "Option::is_none")]
+    pub busy: Option<f64>,
+    /// While it does not.
+    #[serde(deserialize_with = "watts", skip_serializing_if = "Option::is_none")]
+    pub idle: Option<f64>,
+    /// On top of the rest, while it sends.
+    #[serde(deserialize_with = "watts", skip_serializing_if = "Option::is_none")]
+    pub transmit: Option<f64>,
+}
+
+fn watts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let watts = f64::deserialize(deserializer)?;
+    match (0.0..=1e5).contains(&watts) {
+        true => Ok(Some(watts)),
+        false => Err(D::Error::custom(format!("{watts} W is not from 0 to 100000"))),
     }
 }
 
@@ -165,6 +190,7 @@ impl Default for NodeConfig {
             config: BTreeMap::new(),
             foreign: BTreeMap::new(),
             compute: ComputeProfile::default(),
+            power: StatedPower::default(),
             mesh: MeshConfig::default(),
             tasks: karman_tasks::Limits::default(),
             keepers: KeepersConfig::default(),

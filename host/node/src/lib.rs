@@ -27,11 +27,14 @@ mod listener;
 mod logs;
 mod node;
 mod plugins;
+mod power;
 mod runtime;
 mod services;
 
 pub use config::MeshConfig;
-pub use config::{BackendChoice, Ceiling, ComputeProfile, ConfigError, Foreign, NodeConfig, Time};
+pub use config::{
+    BackendChoice, Ceiling, ComputeProfile, ConfigError, Foreign, NodeConfig, StatedPower, Time,
+};
 pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{
     BundleStatus, DeployedOn, Diagnosis, JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg,
@@ -46,5 +49,6 @@ pub use listener::{
 pub use logs::{LogEvent, LogRing};
 pub use node::{Node, NodeStatus};
 pub use plugins::{DeployOptions, Deployed, PluginStatus, Plugins};
+pub use power::{Channel as PowerChannel, PowerProfile};
 pub use runtime::{Runtime, RuntimeOptions};
 pub use services::{ModelSource, NodeModels};

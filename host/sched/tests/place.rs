@@ -1,5 +1,7 @@
 //! What must hold of every policy that places tasks.
 
+#![allow(clippy::type_complexity, reason = "what proptest draws is a tuple of tuples")]
+
 use karman_sched::place::{
     Binding, Candidate, ClusterLess, ClusterLessSettings, Component, Decision, EarliestDeadline, Fate,
     FateSettings, Fleet, Heft, Input, Job, Kubernetes, LeastLoaded, Node, Offload, Order, Place, Reason,

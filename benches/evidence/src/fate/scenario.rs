@@ -46,8 +46,11 @@ struct Load {
     fetch: u64,
 }
 
-/// A pipeline: for each task its weight and what it takes in, each after what it waits for.
-struct Graph(Vec<(f64, Vec<(usize, u64)>)>);
+/// The weight of a task, and from which tasks it takes how much.
+type Weighted = (f64, Vec<(usize, u64)>);
+
+/// A pipeline: its tasks, each after what it waits for.
+struct Graph(Vec<Weighted>);
 
 /// What is drawn from.
 pub(super) struct Scenario {
@@ -138,15 +141,8 @@ impl Scenario {
         }
     }
 
-    fn job(
-        &self,
-        id: u64,
-        arrived: f64,
-        origin: usize,
-        tasks: &[(f64, Vec<(usize, u64)>)],
-        components: &[usize],
-    ) -> Job {
-        let task = |((weight, inputs), component): (&(f64, Vec<(usize, u64)>), &usize)| Task {
+    fn job(&self, id: u64, arrived: f64, origin: usize, tasks: &[Weighted], components: &[usize]) -> Job {
+        let task = |((weight, inputs), component): (&Weighted, &usize)| Task {
             component: *component,
             work: weight * self.file.unit,
             inputs: inputs

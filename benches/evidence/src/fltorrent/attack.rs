@@ -44,9 +44,9 @@ impl Attack {
     /// The share of its senders that a receiver gets right, for the receiver that does best.
     pub(super) fn largest_share(self, round: &Round) -> f64 {
         let share = |senders: &Vec<(Client, Vec<(u32, u32)>)>| {
-            let right = senders
-                .iter()
-                .filter(|(from, sent)| self.guess(sent, round.update_of.len()) == Some(round.update_of[usize::from(*from)]));
+            let right = senders.iter().filter(|(from, sent)| {
+                self.guess(sent, round.update_of.len()) == Some(round.update_of[usize::from(*from)])
+            });
             right.count() as f64 / senders.len().max(1) as f64
         };
         round.seen.iter().map(share).fold(0.0, f64::max)
@@ -64,7 +64,9 @@ fn least_sent(sent: &[(u32, u32)], updates: usize) -> Option<u32> {
     let seed = sent.iter().fold(sent.len() as u64, |seed, (slot, update)| {
         seed.wrapping_mul(31).wrapping_add(u64::from(slot ^ update))
     });
-    fastrand::Rng::with_seed(seed).choice(equal).map(|update| update as u32)
+    fastrand::Rng::with_seed(seed)
+        .choice(equal)
+        .map(|update| update as u32)
 }
 
 /// Receivers that pool what they see of the senders that any of them saw.
@@ -90,7 +92,8 @@ impl Coalition {
         for (from, sent) in &mut pooled {
             // By slot; within one, in the order of the members, which means nothing.
             sent.sort_by_key(|(slot, _)| *slot);
-            let found = attack.guess(sent, round.update_of.len()) == Some(round.update_of[usize::from(*from)]);
+            let found =
+                attack.guess(sent, round.update_of.len()) == Some(round.update_of[usize::from(*from)]);
             right += f64::from(u8::from(found));
         }
         Self {

@@ -27,7 +27,9 @@ impl Offers {
         let opens = |client: Client| match settings.gate {
             Gate::Open | Gate::Throttled => true,
             Gate::Blended => others(client) as usize >= links.len() - 1,
-            Gate::Strict | Gate::Fallback => others(client) + settings.on_offer >= settings.cover(links.len()),
+            Gate::Strict | Gate::Fallback => {
+                others(client) + settings.on_offer >= settings.cover(links.len())
+            }
         };
         let seat = |client: usize| {
             let neighbours = coordinator.overlay().neighbours(client as Client).to_vec();
@@ -47,7 +49,8 @@ impl Offers {
                 }
             }
             // Where nobody has anything else for this client, an owner may fall back to its own.
-            let falls_back = matches!(settings.gate, Gate::Fallback | Gate::Blended) && holders.values().all(|sets| sets[0] == 0);
+            let falls_back = matches!(settings.gate, Gate::Fallback | Gate::Blended)
+                && holders.values().all(|sets| sets[0] == 0);
             let mut wanted = [BTreeMap::new(), BTreeMap::new()];
             for sets in holders.values() {
                 let gated = if falls_back { sets[1] } else { sets[0] };

@@ -229,21 +229,45 @@ fn covers(report: &mut Report, seeds: u64) -> anyhow::Result<()> {
 
 fn attributions(report: &mut Report, seeds: u64, quick: bool) -> anyhow::Result<()> {
     let both = SwarmSettings::default();
-    let none = SwarmSettings { spray: 0.0, lags: 1, gate: Gate::Open, ..both };
+    let none = SwarmSettings {
+        spray: 0.0,
+        lags: 1,
+        gate: Gate::Open,
+        ..both
+    };
     let defences = [
         ("none", none),
-        ("lags", SwarmSettings { lags: both.lags, ..none }),
+        (
+            "lags",
+            SwarmSettings {
+                lags: both.lags,
+                ..none
+            },
+        ),
         ("spray", SwarmSettings { lags: 1, ..both }),
         ("both", both),
-        ("gate", SwarmSettings { gate: Gate::Fallback, ..both }),
+        (
+            "gate",
+            SwarmSettings {
+                gate: Gate::Fallback,
+                ..both
+            },
+        ),
     ];
     for (defence, settings) in defences {
         let done = repeat(settings, 100, seeds, Extent::WarmUp)?;
         let judged = defence == "both";
         for (name, attack) in ATTACKS {
-            let found = done.iter().map(|round| attack.largest_share(round)).collect::<Vec<_>>();
+            let found = done
+                .iter()
+                .map(|round| attack.largest_share(round))
+                .collect::<Vec<_>>();
             let key = format!("attribution.{defence}.{name}");
-            let target = if judged { near_one_over(both.neighbours) } else { Target::Shown };
+            let target = if judged {
+                near_one_over(both.neighbours)
+            } else {
+                Target::Shown
+            };
             report.estimate(&key, mean(&found), "share", target);
             coalitions(report, &format!("{defence}.{name}"), attack, &done);
         }
@@ -252,8 +276,22 @@ fn attributions(report: &mut Report, seeds: u64, quick: bool) -> anyhow::Result<
         }
     }
     let mut cells = vec![
-        ("m5", SwarmSettings { neighbours: 5, ..both }, 100),
-        ("m25", SwarmSettings { neighbours: 25, ..both }, 100),
+        (
+            "m5",
+            SwarmSettings {
+                neighbours: 5,
+                ..both
+            },
+            100,
+        ),
+        (
+            "m25",
+            SwarmSettings {
+                neighbours: 25,
+                ..both
+            },
+            100,
+        ),
         ("r10", SwarmSettings { spray: 0.1, ..both }, 100),
         ("r50", SwarmSettings { spray: 0.5, ..both }, 100),
     ];
@@ -291,8 +329,18 @@ fn coalitions(report: &mut Report, cell: &str, attack: Attack, done: &[Round]) {
             .collect();
         let any = mean(&found.iter().map(|coalition| coalition.any).collect::<Vec<_>>());
         let each = mean(&found.iter().map(|coalition| coalition.each).collect::<Vec<_>>());
-        report.estimate(&format!("coalition.{cell}.{size}.any"), any, "share", Target::Shown);
-        report.estimate(&format!("coalition.{cell}.{size}.each"), each, "share", Target::Shown);
+        report.estimate(
+            &format!("coalition.{cell}.{size}.any"),
+            any,
+            "share",
+            Target::Shown,
+        );
+        report.estimate(
+            &format!("coalition.{cell}.{size}.each"),
+            each,
+            "share",
+            Target::Shown,
+        );
     }
 }
 

@@ -19,11 +19,14 @@ pub(super) enum Extent {
     WarmUpWithBound,
 }
 
+/// A sender, and the updates that its chunks were of and when.
+pub(super) type FromOne = (Client, Vec<(u32, u32)>);
+
 /// What was seen of a round.
 pub(super) struct Round {
     figures: Figures,
     /// For each receiver and each of its senders, the updates that chunks were of and when, in order, in the warm-up.
-    pub(super) seen: Vec<Vec<(Client, Vec<(u32, u32)>)>>,
+    pub(super) seen: Vec<Vec<FromOne>>,
     /// Which update is whose.
     pub(super) update_of: Vec<u32>,
     pub(super) flows: Vec<Flow>,

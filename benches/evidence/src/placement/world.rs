@@ -219,13 +219,13 @@ impl<'a> World<'a> {
         }
         of.tasks[task].state = State::Placed { node, finish };
         let of = &self.active[self.place_of[&(job as u64)]];
-        let arrivals = of.tasks[task].inputs.iter().map(|input| {
+        let mut arrivals = of.tasks[task].inputs.iter().map(|input| {
             let from = input.from.map_or(Some(of.origin), |from| {
                 of.tasks[from].state.output().map(|(node, _)| node)
             });
             self.fleet.arrival(from?, node, input.bytes, now)
         });
-        let arrived = arrivals.fold(Some(now), |latest, at| Some(f64::max(latest?, at?)));
+        let arrived = arrivals.try_fold(now, |latest, at| Some(f64::max(latest, at?)));
         self.committed[node].push((job, task));
         if let Some(at) = arrived {
             schedule.at(Instant::from_secs_f64(at), Event::Arrived { job, task });

@@ -1,4 +1,4 @@
-use faer::{Mat, MatRef};
+use nalgebra::DMatrix;
 use serde::{Deserialize, Serialize};
 
 /// A low-rank change of one weight matrix: `B · A` with B of `rows × rank` and A of `rank × columns`, both row-major.
@@ -142,7 +142,7 @@ impl Adapter {
     /// What it adds to the weight, `rows × columns`, row-major.
     pub fn product(&self) -> Vec<f32> {
         let product = self.b_matrix() * self.a_matrix();
-        numbers(product.as_ref())
+        numbers(&product)
     }
 
     /// What it keeps when only the first ranks count: a client of that rank gets it.
@@ -167,17 +167,15 @@ impl Adapter {
         4 * (self.a.len() + self.b.len())
     }
 
-    pub(super) fn b_matrix(&self) -> Mat<f64> {
-        Mat::from_fn(self.rows, self.rank, |i, j| self.b[i * self.rank + j].into())
+    pub(super) fn b_matrix(&self) -> DMatrix<f64> {
+        DMatrix::from_row_iterator(self.rows, self.rank, self.b.iter().copied().map(f64::from))
     }
 
-    pub(super) fn a_matrix(&self) -> Mat<f64> {
-        Mat::from_fn(self.rank, self.columns, |i, j| {
-            self.a[i * self.columns + j].into()
-        })
+    pub(super) fn a_matrix(&self) -> DMatrix<f64> {
+        DMatrix::from_row_iterator(self.rank, self.columns, self.a.iter().copied().map(f64::from))
     }
 
-    pub(super) fn of_matrices(b: MatRef<'_, f64>, a: MatRef<'_, f64>) -> Self {
+    pub(super) fn of_matrices(b: &DMatrix<f64>, a: &DMatrix<f64>) -> Self {
         Self {
             rows: b.nrows(),
             columns: a.ncols(),
@@ -189,7 +187,7 @@ impl Adapter {
 }
 
 /// Its numbers, row-major.
-fn numbers(matrix: MatRef<'_, f64>) -> Vec<f32> {
+fn numbers(matrix: &DMatrix<f64>) -> Vec<f32> {
     let row = |i: usize| (0..matrix.ncols()).map(move |j| matrix[(i, j)] as f32);
     (0..matrix.nrows()).flat_map(row).collect()
 }

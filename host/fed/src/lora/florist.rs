@@ -1,14 +1,17 @@
 use super::adapter::check;
 use super::{Adapter, LoraError, Weighted};
-use faer::Mat;
+use nalgebra::DMatrix;
+
+/// Steps after which the decomposition gives up: far more than one of a few hundred columns takes.
+const MOST_STEPS: usize = 100_000;
 
 /// The weighted mean of what adapters add to a weight, in the factors of its singular value decomposition.
 #[derive(Clone, Debug)]
 pub struct Compressed {
     /// Left singular vectors, `rows × rank`.
-    left: Mat<f64>,
+    left: DMatrix<f64>,
     /// Right singular vectors, `columns × rank`.
-    right: Mat<f64>,
+    right: DMatrix<f64>,
     singular: Vec<f64>,
     kept: usize,
 }
@@ -27,24 +30,27 @@ pub fn florist(adapters: &[Weighted<'_>], threshold: f64) -> Result<Compressed, 
         return Err(LoraError::Threshold(threshold));
     }
     let stacked: usize = adapters.iter().map(|it| it.adapter.rank()).sum();
-    let mut b = Mat::<f64>::zeros(rows, stacked);
-    let mut a_transposed = Mat::<f64>::zeros(columns, stacked);
+    let mut b = DMatrix::zeros(rows, stacked);
+    let mut a_transposed = DMatrix::zeros(columns, stacked);
     let mut from = 0;
     for Weighted { adapter, weight } in adapters {
         let rank = adapter.rank();
-        let share = weight / total;
-        b.subcols_mut(from, rank).copy_from(adapter.b_matrix());
-        let (of_a, mut columns_of_a) = (adapter.a_matrix(), a_transposed.subcols_mut(from, rank));
-        columns_of_a.copy_from(Mat::from_fn(columns, rank, |i, j| share * of_a[(j, i)]));
+        b.columns_mut(from, rank).copy_from(&adapter.b_matrix());
+        let share = adapter.a_matrix().transpose() * (weight / total);
+        a_transposed.columns_mut(from, rank).copy_from(&share);
         from += rank;
     }
     let (of_b, of_a) = (b.qr(), a_transposed.qr());
-    let core = of_b.thin_R() * of_a.thin_R().transpose();
-    let svd = core.thin_svd().map_err(|_| LoraError::NotConverged)?;
-    let singular: Vec<f64> = svd.S().column_vector().iter().copied().collect();
+    let core = of_b.r() * of_a.r().transpose();
+    let svd = core.try_svd(true, true, f64::EPSILON, MOST_STEPS);
+    let svd = svd.ok_or(LoraError::NotConverged)?;
+    let (Some(u), Some(v_transposed)) = (svd.u, svd.v_t) else {
+        return Err(LoraError::NotConverged);
+    };
+    let singular: Vec<f64> = svd.singular_values.iter().copied().collect();
     Ok(Compressed {
-        left: of_b.compute_thin_Q() * svd.U(),
-        right: of_a.compute_thin_Q() * svd.V(),
+        left: of_b.q() * u,
+        right: of_a.q() * v_transposed.transpose(),
         kept: kept(&singular, threshold),
         singular,
     })
@@ -101,13 +107,13 @@ impl Compressed {
 
     /// The first columns, with these powers of the singular values in B and in A.
     fn split(&self, rank: usize, in_b: f64, in_a: f64) -> Adapter {
-        let b = Mat::from_fn(self.left.nrows(), rank, |i, j| {
+        let b = DMatrix::from_fn(self.left.nrows(), rank, |i, j| {
             self.left[(i, j)] * self.singular[j].powf(in_b)
         });
-        let a = Mat::from_fn(rank, self.right.nrows(), |i, j| {
+        let a = DMatrix::from_fn(rank, self.right.nrows(), |i, j| {
             self.right[(j, i)] * self.singular[i].powf(in_a)
         });
-        Adapter::of_matrices(b.as_ref(), a.as_ref())
+        Adapter::of_matrices(&b, &a)
     }
 }
 

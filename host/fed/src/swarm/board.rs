@@ -147,7 +147,9 @@ impl Board {
 
     /// Puts own chunks on offer, as far as the gate is open, in place of those that were sent or that nobody lacks.
     fn fill_window(&mut self, client: Client) {
-        let on_offer = self.settings.on_offer(self.seat(client).offer.len(), self.seats.len()) as usize;
+        let on_offer = self
+            .settings
+            .on_offer(self.seat(client).offer.len(), self.seats.len()) as usize;
         if on_offer == 0 {
             return;
         }
@@ -172,11 +174,17 @@ impl Board {
         let (sender, receiver) = (&self.seats[usize::from(from)], &self.seats[usize::from(to)]);
         if self.settings.gate != Gate::Blended {
             let holders = |chunk: Chunk| self.holders[chunk as usize].into();
-            let chunk = sender.offer.draw_missing_in(&receiver.promised, &mut self.random, holders)?;
+            let chunk = sender
+                .offer
+                .draw_missing_in(&receiver.promised, &mut self.random, holders)?;
             return Some((chunk, Ground::Cover));
         }
-        let own: Vec<Chunk> =
-            sender.window.iter().copied().filter(|chunk| !receiver.promised.contains(*chunk)).collect();
+        let own: Vec<Chunk> = sender
+            .window
+            .iter()
+            .copied()
+            .filter(|chunk| !receiver.promised.contains(*chunk))
+            .collect();
         let others = sender.offer.count_missing_in(&receiver.promised) as usize;
         if others == 0 {
             // Nothing to blend in with.
@@ -185,7 +193,9 @@ impl Board {
         match own.get(self.random.usize(..own.len() + others)) {
             Some(chunk) => Some((*chunk, Ground::Offered)),
             None => {
-                let chunk = sender.offer.draw_missing_in(&receiver.promised, &mut self.random, |_| 0)?;
+                let chunk = sender
+                    .offer
+                    .draw_missing_in(&receiver.promised, &mut self.random, |_| 0)?;
                 Some((chunk, Ground::Cover))
             }
         }
@@ -197,7 +207,10 @@ impl Board {
             return None;
         }
         let (window, to) = (&self.seat(from).window, self.seat(to));
-        let chunk = window.iter().copied().find(|chunk| !to.promised.contains(*chunk))?;
+        let chunk = window
+            .iter()
+            .copied()
+            .find(|chunk| !to.promised.contains(*chunk))?;
         Some((chunk, Ground::Offered))
     }
 

@@ -5,7 +5,7 @@ use crate::input::{CallArgs, Input};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use http::{HeaderMap, Method, Response, header};
-use karman_types::{Limits, TaskError, TaskId, format_duration};
+use karman_types::{Limits, TaskError, TaskId, format_duration, parse_duration};
 use serde::Deserialize;
 use serde_json::json;
 use std::time::Duration;
@@ -26,6 +26,9 @@ pub(crate) struct Call {
     /// The same for calls that ask for the same effect: a repetition joins the first
     #[arg(long, value_name = "KEY", requires = "accept")]
     key: Option<String>,
+    /// Ask a second node as well when the first has not answered after this time: for tasks that may run twice
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    hedge: Option<Duration>,
 }
 
 /// What an accepted task is promised.
@@ -56,12 +59,12 @@ impl Call {
             .metadata
             .iter()
             .map(|(key, value)| (format!("karman-meta-{key}"), value.clone()));
-        let within = self
-            .call
-            .within
-            .map(|time| ("karman-within".to_owned(), format!("{} us", time.as_micros())));
+        let times = [("karman-within", self.call.within), ("karman-hedge", self.hedge)];
+        let times = times
+            .into_iter()
+            .filter_map(|(name, time)| Some((name.to_owned(), format!("{} us", time?.as_micros()))));
         let headers: Vec<(String, String)> = metadata
-            .chain(within)
+            .chain(times)
             .chain(
                 self.accept
                     .map(|promise| ("karman-accept".into(), promise.word().into())),

@@ -1,8 +1,9 @@
 //! Where a direct call runs: on this node where it has the task, else on the nearest that offers it.
 
 use crate::plugins::Plugins;
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use karman_engine::capability::invoke::Invoke;
 use karman_mesh::{Ask, CallHead, Mesh, Provider};
 use karman_types::{
@@ -45,12 +46,14 @@ impl Calls {
         let _ = self.mesh.set(mesh);
     }
 
-    /// Runs the task here, or on the nearest node that offers it. A node that cannot be reached is passed over.
+    /// Runs the task here, or on the nearest node that offers it. A node that cannot be reached is passed over; one that has not
+    /// answered after `hedge_after` is left running beside a second one.
     pub(crate) async fn call(
         &self,
         task: &str,
         request: TaskRequest,
         context: CallContext,
+        hedge_after: Option<Duration>,
     ) -> Result<(TaskResponse, Ran), TaskError> {
         let plugins = self
             .plugins
@@ -67,59 +70,105 @@ impl Calls {
                 };
                 Ok((response, ran))
             }
-            (Err(_), Some(mesh)) => elsewhere(mesh, task, request, context).await,
+            (Err(_), Some(mesh)) => elsewhere(mesh, task, request, context, hedge_after).await,
             (Err(unknown), None) => Err(unknown),
         }
     }
 }
 
+/// Tries the providers one after the other, the nearest first; where the caller hedges, the second one as soon as the first is
+/// late. The first answer counts, and what still runs then is cancelled.
 async fn elsewhere(
     mesh: &Mesh,
     task: &str,
     request: TaskRequest,
     context: CallContext,
+    hedge_after: Option<Duration>,
 ) -> Result<(TaskResponse, Ran), TaskError> {
     let started = Instant::now();
     let providers = nearest_first(mesh, mesh.providers(task).await);
-    let mut last = TaskError::unavailable(format!("no node in reach offers `{task}`"))
-        .with_hint("`karman mesh offers` shows what there is; `karman deploy FILE --on NODE` adds to it");
-    for (attempt, provider) in providers.into_iter().take(MOST_ATTEMPTS).enumerate() {
-        let Some(offered) = provider.offer.runs(task) else {
-            continue;
-        };
+    let mut candidates = providers.into_iter().take(MOST_ATTEMPTS).enumerate();
+    let mut start = || {
+        let (attempt, provider) = candidates.next()?;
         let left = context
             .within
             .map(|within| within.saturating_sub(started.elapsed()));
-        let head = CallHead {
-            ask: Ask::Call,
-            name: offered.name.clone(),
-            task: context.task,
-            attempt: context.attempt + attempt as u32,
-            idempotency_key: context.idempotency_key.clone(),
-            within_ms: left.map(|left| left.as_millis() as u64),
-            chain: context.chain.to_vec(),
-            content_type: request.content_type.clone(),
-            metadata: request.metadata.clone(),
+        Some(ask(
+            mesh,
+            task,
+            &request,
+            &context,
+            attempt as u32,
+            provider,
+            left,
+        ))
+    };
+    let mut running = FuturesUnordered::new();
+    running.extend(start());
+    let mut hedge = hedge_after.map(|after| Box::pin(tokio::time::sleep(after)));
+    let mut last = TaskError::unavailable(format!("no node in reach offers `{task}`"))
+        .with_hint("`karman mesh offers` shows what there is; `karman deploy FILE --on NODE` adds to it");
+    loop {
+        let late = async {
+            match &mut hedge {
+                Some(timer) => timer.await,
+                None => std::future::pending().await,
+            }
         };
-        match mesh.call(provider.id, head, request.body.clone()).await {
-            Ok((response, report)) => {
-                let ran = Ran {
-                    took: Duration::from_micros(report.took_us),
-                    memory_peak: report.memory_peak,
-                    ran_on: report.ran_on,
-                    node: Some((provider.offer.node, provider.offer.tier)),
-                };
-                return Ok((response, ran));
+        tokio::select! {
+            answered = running.next() => match answered {
+                Some(Ok(answer)) => return Ok(answer),
+                // Delivery is at least once: a link that breaks may have swallowed the answer of a call that ran.
+                Some(Err(error)) if error.kind == ErrorKind::Unavailable => {
+                    last.message = format!("`{task}` is not answered: {}", error.message);
+                    last.hint = error.hint;
+                    if running.is_empty() {
+                        running.extend(start());
+                    }
+                }
+                Some(Err(error)) => return Err(error),
+                None => return Err(last),
+            },
+            () = late => {
+                hedge = None;
+                running.extend(start());
             }
-            // Delivery is at least once: a link that breaks may have swallowed the answer of a call that ran.
-            Err(error) if error.kind == ErrorKind::Unavailable => {
-                last.message = format!("`{task}` is not answered: {}", error.message);
-                last.hint = error.hint;
-            }
-            Err(error) => return Err(error),
         }
     }
-    Err(last)
+}
+
+/// One attempt, at one provider.
+async fn ask(
+    mesh: &Mesh,
+    task: &str,
+    request: &TaskRequest,
+    context: &CallContext,
+    attempt: u32,
+    provider: Provider,
+    left: Option<Duration>,
+) -> Result<(TaskResponse, Ran), TaskError> {
+    let node = (provider.offer.node, provider.offer.tier);
+    let gone = || TaskError::unavailable(format!("node {} no longer offers it", node.0.short()));
+    let offered = provider.offer.runs(task).ok_or_else(gone)?;
+    let head = CallHead {
+        ask: Ask::Call,
+        name: offered.name.clone(),
+        task: context.task,
+        attempt: context.attempt + attempt,
+        idempotency_key: context.idempotency_key.clone(),
+        within_ms: left.map(|left| left.as_millis() as u64),
+        chain: context.chain.to_vec(),
+        content_type: request.content_type.clone(),
+        metadata: request.metadata.clone(),
+    };
+    let (response, report) = mesh.call(provider.id, head, request.body.clone()).await?;
+    let ran = Ran {
+        took: Duration::from_micros(report.took_us),
+        memory_peak: report.memory_peak,
+        ran_on: report.ran_on,
+        node: Some(node),
+    };
+    Ok((response, ran))
 }
 
 /// Those with the shortest round trip first.
@@ -144,7 +193,7 @@ impl Invoke for Calls {
             plugins: self.plugins.clone(),
             mesh: self.mesh.clone(),
         };
-        async move { Ok(here.call(&task, request, context).await?.0) }.boxed()
+        async move { Ok(here.call(&task, request, context, None).await?.0) }.boxed()
     }
 }
 

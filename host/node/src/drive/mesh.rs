@@ -9,7 +9,7 @@ use karman_space::LinkProfile;
 use karman_types::{CallContext, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How the node comes into a mesh.
 #[derive(Debug, Default)]
@@ -267,6 +267,21 @@ impl Node {
         request: TaskRequest,
         context: CallContext,
     ) -> Result<(TaskResponse, Ran), TaskError> {
-        self.calls().call(task, request, context).await
+        self.calls().call(task, request, context, None).await
+    }
+
+    /// The same, and a second node is asked as well when the first has not answered after a time: for tasks that may run twice.
+    ///
+    /// # Errors
+    /// Those of [`Node::call`].
+    pub async fn call_hedged(
+        &self,
+        task: &str,
+        request: TaskRequest,
+        context: CallContext,
+        hedge_after: Duration,
+    ) -> Result<(TaskResponse, Ran), TaskError> {
+        let calls = self.calls();
+        calls.call(task, request, context, Some(hedge_after)).await
     }
 }

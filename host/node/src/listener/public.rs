@@ -23,6 +23,8 @@ const METADATA: &str = "karman-meta-";
 const ACCEPT: &str = "karman-accept";
 /// Equal for requests that ask for the same effect.
 const KEY: &str = "karman-idempotency-key";
+/// After this time without an answer a second node is asked as well: `50 ms`.
+const HEDGE: &str = "karman-hedge";
 /// The time that the caller gives: `200 ms`.
 const WITHIN: &str = "karman-within";
 
@@ -108,8 +110,11 @@ pub(crate) async fn call(
     if accepting {
         return accept(&node, name, &headers, request).await;
     }
-    let context = node.runtime().context(within(&headers)?);
-    let (response, ran) = node.call(&name, request, context).await?;
+    let context = node.runtime().context(time(&headers, WITHIN)?);
+    let (response, ran) = match time(&headers, HEDGE)? {
+        Some(hedge_after) => node.call_hedged(&name, request, context, hedge_after).await?,
+        None => node.call(&name, request, context).await?,
+    };
     Ok(response_of(response, &ran))
 }
 
@@ -133,7 +138,8 @@ async fn accept(
     let submission = Submission {
         guarantee,
         key: headers.get(KEY).map(|key| text(Some(key)).into()),
-        within: within(headers)?,
+        within: time(headers, WITHIN)?,
+        hedge_after: time(headers, HEDGE)?,
         ..Submission::new(name, request)
     };
     let task = node.tasks().submit(submission).await?;
@@ -160,13 +166,13 @@ fn metadata(headers: &HeaderMap) -> Vec<(String, String)> {
         .collect()
 }
 
-fn within(headers: &HeaderMap) -> Result<Option<Duration>, TaskError> {
-    let Some(value) = headers.get(WITHIN) else {
+fn time(headers: &HeaderMap, name: &'static str) -> Result<Option<Duration>, TaskError> {
+    let Some(value) = headers.get(name) else {
         return Ok(None);
     };
     parse_duration(&text(Some(value)))
         .map(Some)
-        .map_err(|error| TaskError::invalid(error.to_string()).with_field(WITHIN))
+        .map_err(|error| TaskError::invalid(error.to_string()).with_field(name))
 }
 
 pub(super) fn response_of(response: TaskResponse, report: &Ran) -> Response<Body> {

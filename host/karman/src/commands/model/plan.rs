@@ -24,11 +24,15 @@ pub(super) struct Plan {
     /// What a millisecond of the slowest stage counts: throughput
     #[arg(long, value_name = "WEIGHT", value_parser = weight)]
     interval: Option<f64>,
+    /// How far an activation may come out of a link from what went in, as a share of the largest in its tensor: 0.001 allows half
+    /// precision, 0.004 eight bits, where the link is slow [default: 0]
+    #[arg(long, value_name = "SHARE", value_parser = weight)]
+    max_error: Option<f64>,
     /// Run the model like that from now on; the cuts then follow the links and the load
     #[arg(long)]
     apply: bool,
     /// Run the model on this node alone again
-    #[arg(long, conflicts_with_all = ["over", "latency", "energy", "interval", "apply"])]
+    #[arg(long, conflicts_with_all = ["over", "latency", "energy", "interval", "max_error", "apply"])]
     whole: bool,
 }
 
@@ -53,6 +57,7 @@ impl Plan {
             latency: self.latency,
             energy: self.energy,
             interval: self.interval,
+            max_error: self.max_error,
             apply: self.apply,
         };
         let body = serde_json::to_vec(&order).map_err(|error| TaskError::internal(error.to_string()))?;

@@ -57,10 +57,13 @@ fn words(leg: &Leg) -> String {
     match &leg.failed {
         Some(why) => format!("stage {} not on {node}: {why}", leg.stage),
         None => format!(
-            "stage {} on {node}: {:.1} ms, {} in, {} out, {:.1} ms under way",
+            "stage {} on {node}: {:.1} ms, {} in{}, {} out, {:.1} ms under way",
             leg.stage,
             leg.compute_us as f64 / 1e3,
             format_bytes(leg.bytes_in),
+            leg.encoding
+                .as_deref()
+                .map_or_else(String::new, |encoding| format!(" as {encoding}")),
             format_bytes(leg.bytes_out),
             leg.transfer_us as f64 / 1e3
         ),

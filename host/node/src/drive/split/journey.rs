@@ -1,13 +1,17 @@
 //! A request goes from stage to stage; who holds the data passes over those that do not answer.
 
-use super::wire::{Journey, Leg, Station, pack, unpack};
+use super::encodings::Packed;
+use super::stages::Stage;
+use super::wire::{Journey, Leg, Station, unpack};
 use crate::drive::mesh_of;
 use crate::node::Node;
+use crate::services::blocking;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::Tensors;
 use karman_mesh::{Ask, CallHead};
 use karman_types::{NodeId, TaskError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The results, and what each node did for them, in order.
@@ -31,12 +35,13 @@ pub(super) fn travel(
             transfer_us: 0,
             bytes_in,
             bytes_out: bytes_of(&held),
+            encoding: None,
             failed: None,
         };
         if stage.is_last {
             return Ok((held, vec![here]));
         }
-        let (results, legs) = go_on(&node, &model, &journey, held, |results| stage.judge(results)).await?;
+        let (results, legs) = go_on(&node, &model, &journey, held, &stage).await?;
         Ok((results, std::iter::once(here).chain(legs).collect()))
     }
     .boxed()
@@ -48,7 +53,7 @@ async fn go_on(
     model: &str,
     journey: &Journey,
     held: Tensors,
-    judge: impl Fn(&Tensors) -> Result<(), TaskError>,
+    stage: &Arc<Stage>,
 ) -> Result<Arrived, TaskError> {
     let next = journey.stage + 1;
     let station = journey.stations.iter().find(|station| station.stage == next);
@@ -64,12 +69,14 @@ async fn go_on(
             .filter(|station| station.stage > next)
             .cloned()
             .collect(),
+        max_error: journey.max_error,
     };
+    let packed = pack(stage, &rest, &held, station.rate_mbit_s).await?;
     let mut passed_over = Vec::new();
     let mut last = TaskError::unavailable(format!("nobody runs stage {next}"));
     for at in &station.nodes {
-        let tried = attempt(node, model, *at, &rest, &held, &station).await;
-        match tried.and_then(|arrived| judge(&arrived.0).map(|()| arrived)) {
+        let tried = attempt(node, model, *at, &rest, (&held, &packed), &station).await;
+        match tried.and_then(|arrived| stage.judge(&arrived.0).map(|()| arrived)) {
             Ok((results, legs)) => return Ok((results, passed_over.into_iter().chain(legs).collect())),
             Err(error) => {
                 tracing::warn!(model, stage = next, node = %at, %error, "a stage is passed on to another node");
@@ -78,8 +85,9 @@ async fn go_on(
                     node: *at,
                     compute_us: 0,
                     transfer_us: 0,
-                    bytes_in: bytes_of(&held),
+                    bytes_in: packed.body.len() as u64,
                     bytes_out: 0,
+                    encoding: packed.encoding.clone(),
                     failed: Some(error.message.clone()),
                 });
                 last = error;
@@ -94,7 +102,7 @@ async fn attempt(
     model: &str,
     at: NodeId,
     rest: &Journey,
-    held: &Tensors,
+    (held, packed): (&Tensors, &Packed),
     station: &Station,
 ) -> Result<Arrived, TaskError> {
     if at == node.runtime().id() {
@@ -107,32 +115,38 @@ async fn attempt(
             at.short()
         ))
     };
-    let asked = ask(node, model, at, rest, held);
+    let asked = ask(node, model, at, packed);
     tokio::time::timeout(patience, asked)
         .await
         .unwrap_or_else(|_| Err(late()))
 }
 
-async fn ask(
-    node: &Node,
-    model: &str,
-    at: NodeId,
-    rest: &Journey,
-    held: &Tensors,
-) -> Result<Arrived, TaskError> {
+async fn ask(node: &Node, model: &str, at: NodeId, packed: &Packed) -> Result<Arrived, TaskError> {
     let mesh = mesh_of(node)?;
     let unknown = || TaskError::unavailable(format!("node {} is not in reach", at.short()));
     let peer = mesh.node(at).await.ok_or_else(unknown)?;
-    let body = pack(rest, held)?;
     let head = CallHead::new(Ask::RunStage, model, node.runtime().context(None).task);
     let started = Instant::now();
-    let (response, report) = mesh.call(peer, head, body).await?;
+    let (response, report) = mesh.call(peer, head, packed.body.clone()).await?;
     let transfer_us = (started.elapsed().as_micros() as u64).saturating_sub(report.took_us);
     let (mut legs, results): (Vec<Leg>, Tensors) = unpack(&response.body)?;
     if let Some(first) = legs.first_mut() {
         first.transfer_us = transfer_us;
+        first.bytes_in = packed.body.len() as u64;
+        first.encoding = packed.encoding.clone();
     }
     Ok((results, legs))
+}
+
+/// Encoding takes the processor, so it is done where that is no matter.
+async fn pack(
+    stage: &Arc<Stage>,
+    rest: &Journey,
+    held: &Tensors,
+    rate_mbit_s: f64,
+) -> Result<Packed, TaskError> {
+    let (stage, rest, held) = (stage.clone(), rest.clone(), held.clone());
+    blocking(move || stage.encodings.pack(&rest, &held, rate_mbit_s, rest.max_error)).await
 }
 
 fn bytes_of(tensors: &Tensors) -> u64 {

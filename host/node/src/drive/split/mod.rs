@@ -7,6 +7,7 @@
 //! | `problem`, `plan` | what follows from that, and what nodes must make ready for it |
 //! | `pilot` | a model in use: every request by the plan of the moment, every measurement into the next plan |
 //! | `stages` | the parts of models that this node has ready |
+//! | `encodings` | activations on their way: as they are, or smaller within the caller's bound |
 //! | `journey` | a request from stage to stage, past those that do not answer |
 //! | `serve` | what this node does for others: make a stage ready, run it |
 //!
@@ -14,6 +15,7 @@
 //! cut can move without a byte of weights. A request carries where its stages run, and who may stand in: the node that holds
 //! the last activations sends them to the next in line when one dies, is too slow, or gives what does not fit.
 
+mod encodings;
 mod journey;
 mod links;
 mod pilot;
@@ -131,6 +133,7 @@ impl Node {
             transfer_us: 0,
             bytes_in: 0,
             bytes_out: 0,
+            encoding: None,
             failed: None,
         };
         Ok(RanInParts {

@@ -3,7 +3,7 @@
 use super::journey::{Arrived, travel};
 use super::links::measure;
 use super::plan::{Planned, Policy, Route};
-use super::wire::{Journey, Leg};
+use super::wire::{Journey, Leg, Station};
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
 use futures::FutureExt;
@@ -58,12 +58,30 @@ impl Pilot {
         let journey = Journey {
             cut: route.cut.clone(),
             stage: 0,
-            stations: route.stations.clone(),
+            stations: self.stations(&route),
+            max_error: self.planned.max_error,
         };
         let name = format!("model/{}", self.planned.model.name);
         let arrived = travel(node, name, journey, inputs).await?;
         self.learn(&route, &arrived.1);
         Ok(arrived)
+    }
+
+    /// Where the stages run, with what is known now of the links between them.
+    fn stations(&self, route: &Route) -> Vec<Station> {
+        const PROBE: u64 = 1 << 20;
+        let replanner = self.replanner.lock();
+        let rate = |pair: &[usize]| {
+            let ms = |bytes| replanner.expected_ms(pair[0], pair[1], bytes);
+            let busy = ms(PROBE)? - ms(0)?;
+            Some(PROBE as f64 * 8.0 / (busy * 1e3))
+        };
+        let stations = route.stations.iter().zip(route.tiers.windows(2));
+        let with_rate = |(station, pair): (&Station, &[usize])| Station {
+            rate_mbit_s: rate(pair).unwrap_or(f64::INFINITY),
+            ..station.clone()
+        };
+        stations.map(with_rate).collect()
     }
 
     /// The plan of the moment.

@@ -1,5 +1,6 @@
 //! Which node runs which part: asked of the nodes, decided by the scheduler, made ready, and taken into use.
 
+use super::encodings::share_of_bytes;
 use super::problem::problem;
 use super::profiles::{NodeProfile, of_here, of_others};
 use super::wire::{Cut, Prepare, Station, pack};
@@ -33,6 +34,9 @@ pub struct SplitOrder {
     pub energy: Option<f64>,
     /// What a millisecond of the slowest stage counts.
     pub interval: Option<f64>,
+    /// How far an activation may come out of a link from what went in, as a share of the largest magnitude in its tensor; nothing:
+    /// it comes out as it went in.
+    pub max_error: Option<f64>,
     /// Whether tasks that load the model get it in parts from now on.
     pub apply: bool,
 }
@@ -62,6 +66,7 @@ pub(super) struct Planned {
     pub(super) left_out: Vec<(NodeId, TaskError)>,
     pub(super) problem: Problem,
     pub(super) plan: Plan,
+    pub(super) max_error: f64,
 }
 
 /// A plan as nodes understand it.
@@ -74,6 +79,18 @@ pub(super) struct Route {
 }
 
 impl SplitOrder {
+    /// # Errors
+    /// `invalid` when it is no share.
+    fn max_error(&self) -> Result<f64, TaskError> {
+        match self.max_error.unwrap_or_default() {
+            error if (0.0..=1.0).contains(&error) => Ok(error),
+            error => Err(
+                TaskError::invalid(format!("an error of {error}: it lies from 0 to 1"))
+                    .with_field("max_error"),
+            ),
+        }
+    }
+
     fn objective(&self) -> Objective {
         match (self.latency, self.energy, self.interval) {
             (None, None, None) => Objective::LATENCY,
@@ -88,7 +105,7 @@ impl SplitOrder {
 
 /// Asks the nodes and plans.
 pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<Planned, TaskError> {
-    let model = model_of(node, name)?;
+    let (model, max_error) = (model_of(node, name)?, order.max_error()?);
     let peers = node.participants(&order.over).await?;
     let here = node.runtime().id();
     let all: Vec<NodeId> = std::iter::once(here)
@@ -108,7 +125,7 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
     }
     // After the others: they measure their links to this one, and all at once would measure each other.
     profiles.insert(0, of_here(node, model.digest, &all).await?);
-    let problem = problem(&profiles, order.objective())?;
+    let problem = problem(&profiles, order.objective(), share_of_bytes(max_error))?;
     let plan = Policy
         .plan(&problem)
         .map_err(|error| TaskError::unavailable(error.to_string()))?;
@@ -119,6 +136,7 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
         left_out,
         problem,
         plan,
+        max_error,
     })
 }
 
@@ -181,6 +199,7 @@ impl Planned {
                 stage: stage as u8,
                 nodes: self.line_of(*tier),
                 patience_ms: after_ms as u64,
+                rate_mbit_s: f64::INFINITY,
             });
         }
         stations.reverse();

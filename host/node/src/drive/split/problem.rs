@@ -1,13 +1,19 @@
 //! What the nodes measured, as the planner takes it.
 
 use super::profiles::NodeProfile;
+use crate::power::Channel;
 use karman_sched::partition::{
     Layer, LayerGraph, LayerTime, Link, Objective, Power, Problem, Producer, Tensor, Tier, Weights,
 };
 use karman_types::TaskError;
 
-/// The problem of running a model on these nodes, in this order; the first one has the input and wants the result.
-pub(super) fn problem(nodes: &[NodeProfile], objective: Objective) -> Result<Problem, TaskError> {
+/// The problem of running a model on these nodes, in this order; the first one has the input and wants the result. Of what crosses a
+/// link this share of the bytes is counted.
+pub(super) fn problem(
+    nodes: &[NodeProfile],
+    objective: Objective,
+    share_of_bytes: f64,
+) -> Result<Problem, TaskError> {
     let [first, ..] = nodes else {
         return Err(TaskError::invalid("no node takes part"));
     };
@@ -37,20 +43,43 @@ pub(super) fn problem(nodes: &[NodeProfile], objective: Objective) -> Result<Pro
         from: edge.from.map_or(Producer::Held(0), Producer::Layer),
         to: edge.to.clone(),
         wanted_at: edge.is_output.then_some(0),
-        bytes: edge.bytes,
+        bytes: match edge.is_output {
+            true => edge.bytes,
+            false => (edge.bytes as f64 * share_of_bytes).ceil() as u64,
+        },
     };
     let tensors = first.profile.edges.iter().map(tensor).collect();
     let graph = LayerGraph::new(layers, tensors).map_err(|error| TaskError::internal(error.to_string()))?;
-    let tier = |node: &NodeProfile| Tier {
-        name: format!("{} ({})", node.node.short(), node.tier),
-        slowdown: 1.0,
-        memory_bytes: Some(node.free_memory),
-        power: Power::default(),
-        available: true,
+    let tier = |node: &NodeProfile| {
+        Ok(Tier {
+            name: format!("{} ({})", node.node.short(), node.tier),
+            slowdown: 1.0,
+            memory_bytes: Some(node.free_memory),
+            power: power(node, objective.energy > 0.0)?,
+            available: true,
+        })
     };
-    let tiers = nodes.iter().map(tier).collect();
+    let tiers = nodes.iter().map(tier).collect::<Result<_, TaskError>>()?;
     Problem::new(graph, tiers, links(nodes), objective, Weights::Everywhere)
         .map_err(|error| TaskError::invalid(error.to_string()))
+}
+
+/// What a node draws. Where energy counts, a node that does not know would look as if it drew nothing.
+fn power(node: &NodeProfile, counts: bool) -> Result<Power, TaskError> {
+    let watts = |what, channel: &Channel| match channel {
+        Channel::Unavailable { reason } if counts => Err(TaskError::unavailable(format!(
+            "what node {} draws {what} is not known: {reason}",
+            node.node.short()
+        ))
+        .with_field("energy")
+        .with_hint("write `busy`, `idle` and `transmit` in watts under `[power]` in its node.toml")),
+        channel => Ok(channel.watts().unwrap_or_default()),
+    };
+    Ok(Power {
+        busy_w: watts("while it computes", &node.power.busy)?,
+        idle_w: watts("while it is idle", &node.power.idle)?,
+        transmit_w: watts("while it sends", &node.power.transmit)?,
+    })
 }
 
 /// The links that were measured. What was measured in one direction only stands for both.

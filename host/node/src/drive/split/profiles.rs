@@ -4,6 +4,7 @@ use super::links::{LinkMeasure, measure};
 use super::wire::{pack, unpack};
 use crate::drive::mesh_of;
 use crate::node::Node;
+use crate::power::{PowerProfile, watched};
 use crate::services::{blocking, infer_error, store_error};
 use bytes::Bytes;
 use futures::future::join_all;
@@ -23,6 +24,8 @@ pub struct NodeProfile {
     pub free_memory: u64,
     /// How long the layers take on it.
     pub profile: Profile,
+    /// What it draws.
+    pub power: PowerProfile,
     /// The links from it to the others that take part.
     pub links: Vec<LinkMeasure>,
 }
@@ -40,6 +43,9 @@ struct Question {
 /// The most nodes that links are measured to at one's request.
 const MOST_OTHERS: usize = 8;
 
+/// The record of what this node drew when it was last busy.
+const POWER: &str = "power";
+
 /// The profile of a model on this node: what the store has, or what is measured now.
 pub(super) async fn of_here(node: &Node, model: Digest, others: &[NodeId]) -> Result<NodeProfile, TaskError> {
     let (stages, models) = (node.split().stages().clone(), node.runtime().models().clone());
@@ -55,16 +61,21 @@ pub(super) async fn of_here(node: &Node, model: Digest, others: &[NodeId]) -> Re
         let store = home.store()?;
         let known: Option<Profile> = store.profiles().get(&name).unwrap_or_default();
         if let Some(known) = known {
-            return Ok((known, models.slowdown()));
+            let power = store.profiles().get(POWER).unwrap_or_default();
+            return Ok((known, power, models.slowdown()));
         }
         tracing::info!(model = %model.short(), "its layers are timed");
         let graph = stages.graph(model)?;
-        let profile =
-            Profile::measure(&graph, backend, &load, &ProfileOptions::default()).map_err(infer_error)?;
+        let options = ProfileOptions::default();
+        let (profile, power) = watched(|| Profile::measure(&graph, backend, &load, &options));
+        let profile = profile.map_err(infer_error)?;
         store.profiles().put(&name, &profile).map_err(store_error)?;
-        Ok((profile, models.slowdown()))
+        if let Some(power) = &power {
+            store.profiles().put(POWER, power).map_err(store_error)?;
+        }
+        Ok((profile, power, models.slowdown()))
     });
-    let (mut profile, slowdown) = measured.await?;
+    let (mut profile, power, slowdown) = measured.await?;
     // The pace is the node's, not the back-end's.
     let times = profile
         .layers
@@ -85,6 +96,7 @@ pub(super) async fn of_here(node: &Node, model: Digest, others: &[NodeId]) -> Re
         tier: node.tier(),
         free_memory: free_memory().unwrap_or_else(|| node.machine().memory),
         profile,
+        power: PowerProfile::new(power, node.runtime().config().power),
         links,
     })
 }

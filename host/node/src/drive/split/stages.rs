@@ -1,5 +1,6 @@
 //! The parts of models that this node runs.
 
+use super::encodings::Encodings;
 use super::wire::Cut;
 use crate::home::Home;
 use crate::services::{Loaded, NodeModels, blocking, store_error};
@@ -35,6 +36,8 @@ pub(super) struct Stage {
     pub(super) passes_on: Vec<String>,
     /// What the whole model gives.
     pub(super) results: Vec<TensorInfo>,
+    /// How what it passes on travels.
+    pub(super) encodings: Encodings,
     pub(super) is_last: bool,
 }
 
@@ -135,6 +138,7 @@ impl Stages {
                 .transpose()?,
             passes_on,
             results,
+            encodings: Encodings::default(),
             is_last: stage == last,
         })
     }

@@ -40,6 +40,8 @@ pub(super) struct Journey {
     pub(super) stage: u8,
     /// Where those after it run, in order.
     pub(super) stations: Vec<Station>,
+    /// How far a number may come out from what was sent, as a share of the largest magnitude in its tensor.
+    pub(super) max_error: f64,
 }
 
 impl Journey {
@@ -63,6 +65,8 @@ pub(super) struct Station {
     pub(super) nodes: Vec<NodeId>,
     /// How long each of them gets, in milliseconds, until it is passed over.
     pub(super) patience_ms: u64,
+    /// How fast the link to the first of them is believed to be, in megabits per second.
+    pub(super) rate_mbit_s: f64,
 }
 
 /// What a node did for one request, or that it did not.
@@ -76,10 +80,12 @@ pub struct Leg {
     pub compute_us: u64,
     /// Microseconds that the data were under way to this node, and the answer back.
     pub transfer_us: u64,
-    /// Bytes that it was sent.
+    /// Bytes that it was sent: on the wire where they came from another node.
     pub bytes_in: u64,
     /// Bytes that it answered with.
     pub bytes_out: u64,
+    /// How these bytes were encoded; nothing where they came as they are.
+    pub encoding: Option<String>,
     /// Why another one ran the stage.
     pub failed: Option<String>,
 }

@@ -258,14 +258,14 @@ impl Schedule {
             finishes: vec![draft.now; tasks],
             finish: draft.now,
         };
-        for task in 0..tasks {
+        for (task, cap) in caps.iter().enumerate() {
             if draft.jobs[job].tasks[task].state != State::Waiting {
                 let end = draft.output(job, task).map_or(draft.now, |(_, at)| at);
                 schedule.finishes[task] = end;
                 schedule.finish = schedule.finish.max(end);
                 continue;
             }
-            let best = best_two(&draft, job, task, workers, |mode| caps[task].allows(mode));
+            let best = best_two(&draft, job, task, workers, |mode| cap.allows(mode));
             let best = best.or_else(|| best_two(&draft, job, task, workers, |_| true));
             // A function that fits nowhere makes the job late for good.
             let Some((node, estimate, runner_up)) = best else {

@@ -1,0 +1,223 @@
+//! How activations travel over a link: as they are, or encoded where that is sooner and as close as the caller allows.
+
+use karman_engine::capability::nn::Tensors;
+use karman_mesh::pack_encoded_tensors;
+use karman_tensor::encode::{Choice, Encoded, Encoding, Link, Measured, choose};
+use karman_tensor::{Shape, Tensor};
+use karman_types::TaskError;
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::time::Instant;
+
+/// After so many requests encodings are measured again: what activations hold changes with what a camera sees.
+const MEASURE_AGAIN: u32 = 256;
+/// Tensors of fewer bytes travel as they are: what is saved is less than what one message costs.
+const LEAST_BYTES: usize = 4 << 10;
+/// Below this magnitude the steps of half precision are no longer a share of the number.
+const LEAST_HALF: f32 = 1e-3;
+
+/// What encodings do with the activations of one stage, on this machine.
+#[derive(Debug, Default)]
+pub(super) struct Encodings(Mutex<Option<Seen>>);
+
+#[derive(Debug)]
+struct Seen {
+    measured: Vec<Measured>,
+    uses: u32,
+}
+
+/// What goes to the next stage, and how.
+pub(super) struct Packed {
+    pub(super) body: bytes::Bytes,
+    /// For people, such as `int8, packed`; nothing where the elements go as they are.
+    pub(super) encoding: Option<String>,
+}
+
+impl Encodings {
+    /// Writes what the next stage needs, encoded where it is there sooner over a link of this rate, with an error of at most
+    /// `max_error` of the largest magnitude in each tensor.
+    pub(super) fn pack(
+        &self,
+        head: &impl Serialize,
+        tensors: &Tensors,
+        rate_mbit_s: f64,
+        max_error: f64,
+    ) -> Result<Packed, TaskError> {
+        let choice = self.choose(tensors, rate_mbit_s, max_error);
+        let encoding = choice.filter(|choice| choice.packed || choice.encoding != Encoding::F32);
+        let encode = |tensor: &Tensor| encoding.and_then(|how| encode(tensor, how.encoding, how.packed));
+        let body = pack_encoded_tensors(head, tensors, encode)
+            .map_err(|error| TaskError::limit(error.to_string()).with_field("tensors"))?;
+        Ok(Packed {
+            body,
+            encoding: encoding.map(|how| match how.packed {
+                true => format!("{}, packed", how.encoding),
+                false => how.encoding.to_string(),
+            }),
+        })
+    }
+
+    fn choose(&self, tensors: &Tensors, rate_mbit_s: f64, max_error: f64) -> Option<Choice> {
+        let largest = tensors
+            .iter()
+            .map(|(_, tensor)| tensor)
+            .filter(|tensor| tensor.view::<f32>().is_ok() && tensor.bytes().len() >= LEAST_BYTES)
+            .max_by_key(|tensor| tensor.bytes().len())?;
+        let mut seen = self.0.lock();
+        let stale = seen.as_ref().is_none_or(|seen| seen.uses >= MEASURE_AGAIN);
+        if stale {
+            let measured = candidates().filter_map(|(encoding, packed)| measure(largest, encoding, packed));
+            *seen = Some(Seen {
+                measured: measured.collect(),
+                uses: 0,
+            });
+        }
+        let seen = seen.as_mut()?;
+        seen.uses += 1;
+        let bytes = tensors
+            .iter()
+            .map(|(_, tensor)| tensor.bytes().len() as u64)
+            .sum();
+        let link = Link {
+            bytes_per_second: rate_mbit_s * 1e6 / 8.0,
+        };
+        // A link that was never measured is taken for a fast one.
+        choose(bytes, bytes, link, max_error, &seen.measured).ok()
+    }
+}
+
+/// The share of its bytes that a tensor keeps at most, where this error is allowed: what a plan may count on when links are slow.
+pub(super) fn share_of_bytes(max_error: f64) -> f64 {
+    match max_error {
+        error if error >= error_of(Encoding::Int8) => 0.25,
+        error if error >= error_of(Encoding::F16) => 0.5,
+        _ => 1.0,
+    }
+}
+
+fn candidates() -> impl Iterator<Item = (Encoding, bool)> {
+    let encodings = [Encoding::F32, Encoding::F16, Encoding::Int8];
+    let each = encodings.map(|encoding| [(encoding, false), (encoding, true)]);
+    each.into_iter().flatten().skip(1)
+}
+
+/// The largest error over the largest magnitude of the tensor. It follows from the encoding; nothing else is promised to a caller.
+fn error_of(encoding: Encoding) -> f64 {
+    match encoding {
+        Encoding::F32 => 0.0,
+        Encoding::F16 => 1.0 / 2048.0,
+        // Half a step of a scale that is the largest magnitude over 127; a little more for the rounding of the scale itself.
+        Encoding::Int8 => 0.5 / 127.0 + 1e-6,
+        Encoding::TopK(_) => 1.0,
+    }
+}
+
+fn measure(tensor: &Tensor, encoding: Encoding, packed: bool) -> Option<Measured> {
+    let bytes = tensor.bytes().len() as f64;
+    let started = Instant::now();
+    let array = encode(tensor, encoding, packed)?;
+    let encoded = started.elapsed();
+    let started = Instant::now();
+    array.decode().ok()?;
+    let decoded = started.elapsed();
+    let speed = |took: std::time::Duration| bytes / took.as_secs_f64().max(1e-9);
+    Some(Measured {
+        encoding,
+        packed,
+        ratio: bytes / array.wire_bytes() as f64,
+        encodes: speed(encoded),
+        decodes: speed(decoded),
+        error: error_of(encoding),
+    })
+}
+
+/// Nothing where the tensor has to go as it is: other elements than `f32`, numbers that are none, or that half precision would spoil.
+fn encode(tensor: &Tensor, encoding: Encoding, packed: bool) -> Option<Encoded> {
+    let numbers = tensor.view::<f32>().ok()?;
+    if tensor.bytes().len() < LEAST_BYTES {
+        return None;
+    }
+    if encoding == Encoding::F16 {
+        let largest = numbers.iter().fold(0.0f32, |most, number| most.max(number.abs()));
+        if largest < LEAST_HALF {
+            return None;
+        }
+    }
+    let array = Encoded::encode(channels(tensor.shape()), numbers, encoding).ok()?;
+    Some(if packed { array.pack() } else { array })
+}
+
+/// The shape without the batch of one in front, so that each channel has a scale of its own.
+fn channels(shape: Shape) -> Shape {
+    match shape.dims() {
+        [1, rest @ ..] if !rest.is_empty() => Shape::new(rest).unwrap_or(shape),
+        _ => shape,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_mesh::unpack_tensors;
+
+    /// Activations after a ReLU: half of them zero.
+    fn activations() -> Tensors {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let numbers: Vec<f32> = (0..64 * 28 * 28)
+            .map(|_| (rng.f32() * 2.0 - 1.0).max(0.0))
+            .collect();
+        vec![(
+            "map".into(),
+            Tensor::from_slice([1, 64, 28, 28], &numbers).unwrap(),
+        )]
+    }
+
+    fn worst(sent: &Tensors, body: &[u8]) -> f64 {
+        let ((), came) = unpack_tensors::<()>(body).unwrap();
+        let (sent, came) = (sent[0].1.view::<f32>().unwrap(), came[0].1.view::<f32>().unwrap());
+        let largest = sent.iter().fold(0.0f32, |most, number| most.max(number.abs()));
+        let errors = sent.iter().zip(came).map(|(sent, came)| (sent - came).abs());
+        f64::from(errors.fold(0.0, f32::max) / largest)
+    }
+
+    #[test]
+    fn a_slow_link_gets_the_smallest_that_is_close_enough() {
+        let tensors = activations();
+        let raw = tensors[0].1.bytes().len();
+        for (max_error, encoding, at_most) in [(0.01, "int8", raw / 4 + 512), (0.001, "f16", raw / 2 + 512)] {
+            let packed = Encodings::default().pack(&(), &tensors, 1.0, max_error).unwrap();
+            let said = packed.encoding.unwrap();
+            assert!(said.starts_with(encoding), "{said}");
+            assert!(packed.body.len() <= at_most, "{} {raw}", packed.body.len());
+            let error = worst(&tensors, &packed.body);
+            assert!(error <= max_error && error > 0.0, "{error}");
+        }
+    }
+
+    #[test]
+    fn without_leave_nothing_is_lost() {
+        let tensors = activations();
+        let packed = Encodings::default().pack(&(), &tensors, 1.0, 0.0).unwrap();
+        assert_eq!(worst(&tensors, &packed.body), 0.0);
+        // Zeros pack well, and the link is slow.
+        assert_eq!(packed.encoding.as_deref(), Some("f32, packed"));
+    }
+
+    #[test]
+    fn a_fast_link_gets_them_as_they_are() {
+        let tensors = activations();
+        let packed = Encodings::default().pack(&(), &tensors, 1e9, 0.01).unwrap();
+        assert_eq!(packed.encoding, None);
+        assert!(packed.body.len() > tensors[0].1.bytes().len());
+    }
+
+    #[test]
+    fn what_cannot_be_encoded_goes_as_it_is() {
+        for numbers in [vec![f32::NAN; 4096], vec![1e-7f32; 4096]] {
+            let tensors = vec![("map".into(), Tensor::from_slice([1, 4096], &numbers).unwrap())];
+            let packed = Encodings::default().pack(&(), &tensors, 1.0, 0.001).unwrap();
+            let ((), came) = unpack_tensors::<()>(&packed.body).unwrap();
+            assert_eq!(came[0].1.bytes(), tensors[0].1.bytes());
+        }
+    }
+}
