@@ -37,6 +37,8 @@ pub struct NodeConfig {
     pub config: BTreeMap<String, String>,
     /// Manifests of foreign components, by the name under which they are deployed.
     pub foreign: BTreeMap<String, Foreign>,
+    /// What a model of its own may ask of this machine. One that a plugin brings along is held to the defaults.
+    pub models: karman_infer::ModelLimits,
     /// How fast its models run, for rehearsals.
     pub compute: ComputeProfile,
     /// What it draws, where no counter of the kernel says so.
@@ -189,6 +191,7 @@ impl Default for NodeConfig {
             ceiling: Ceiling::default(),
             config: BTreeMap::new(),
             foreign: BTreeMap::new(),
+            models: karman_infer::ModelLimits::default(),
             compute: ComputeProfile::default(),
             power: StatedPower::default(),
             mesh: MeshConfig::default(),

@@ -49,6 +49,7 @@ impl Runtime {
             backend: config.backend,
             onnxruntime: config.onnxruntime.clone(),
             program: options.program,
+            limits: config.models.clone(),
             pace: config.compute.clone(),
         };
         let models = NodeModels::new(home.clone(), source);

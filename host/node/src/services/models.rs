@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Models, Tensors};
 use karman_infer::{
-    Backend, BackendName, BackendOptions, Backends, InferError, LoadOptions, SearchPlaces, UseOnnxRuntime,
+    Backend, BackendName, BackendOptions, Backends, InferError, LoadOptions, ModelLimits, SearchPlaces, UseOnnxRuntime,
 };
 use karman_types::{Digest, TaskError};
 use parking_lot::{Mutex, RwLock};
@@ -28,6 +28,8 @@ pub struct ModelSource {
     pub onnxruntime: Option<PathBuf>,
     /// This program: it is run as a child to try drivers and foreign models before they are let in here.
     pub program: Option<PathBuf>,
+    /// What a model of this node may ask of the machine.
+    pub limits: ModelLimits,
     /// How fast it is made to be.
     pub pace: ComputeProfile,
 }
@@ -79,8 +81,14 @@ impl NodeModels {
         };
         LoadOptions {
             backend,
+            limits: self.source.limits.clone(),
             ..LoadOptions::default()
         }
+    }
+
+    /// What a model of this node may ask of the machine.
+    pub(crate) const fn limits(&self) -> &ModelLimits {
+        &self.source.limits
     }
 
     /// Loads a model that is no task's own: a part of one.
@@ -188,7 +196,10 @@ impl Models for Shared {
             let (backends, options) = (models.backends(), models.options());
             let model = match native {
                 true => backends.load(&onnx, &options),
-                false => backends.load_foreign(&onnx, &options),
+                false => {
+                    let limits = ModelLimits::default();
+                    backends.load_foreign(&onnx, &LoadOptions { limits, ..options })
+                }
             };
             Ok(Arc::new(models.paced(model.map_err(infer_error)?)) as Arc<dyn Model>)
         })

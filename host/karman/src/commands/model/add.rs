@@ -54,7 +54,11 @@ impl Add {
     /// What it takes and gives. A file that is no model is refused here, one that only tract does not run is not.
     fn signature(&self, app: &App, bytes: &[u8]) -> Result<String, TaskError> {
         let backends = Backends::detect(&BackendOptions::default());
-        let model = match backends.load(bytes, &LoadOptions::default()) {
+        let options = LoadOptions {
+            limits: app.config()?.models,
+            ..LoadOptions::default()
+        };
+        let model = match backends.load(bytes, &options) {
             Ok(model) => model,
             Err(error @ InferError::Rejected { .. }) => {
                 app.output.note(format!(

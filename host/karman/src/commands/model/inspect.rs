@@ -2,7 +2,6 @@ use crate::app::App;
 use crate::commands::sign::replace;
 use crate::error::{self, Worded};
 use clap::Args;
-use karman_infer::ModelLimits;
 use karman_infer::graph::Graph;
 use karman_infer::inspect::{Inspection, Row};
 use karman_types::TaskError;
@@ -25,7 +24,7 @@ pub(super) struct Inspect {
 impl Inspect {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let bytes = std::fs::read(&self.file).map_err(|failed| error::file(&self.file, &failed))?;
-        let graph = Graph::read(bytes, &ModelLimits::default()).map_err(Worded::worded)?;
+        let graph = Graph::read(bytes, &app.config()?.models).map_err(Worded::worded)?;
         let inspection = Inspection::new(&graph, self.batch);
         if let Some(file) = &self.svg {
             replace(file, inspection.to_svg().as_bytes())?;

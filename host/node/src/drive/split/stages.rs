@@ -6,7 +6,7 @@ use crate::home::Home;
 use crate::services::{Loaded, NodeModels, blocking, store_error};
 use karman_engine::capability::nn::Tensors;
 use karman_infer::graph::Graph;
-use karman_infer::{ModelLimits, TensorInfo};
+use karman_infer::TensorInfo;
 use karman_types::{Digest, TaskError};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -90,7 +90,7 @@ impl Stages {
             )));
         }
         let bytes = self.home.store()?.blobs().read(&model).map_err(store_error)?;
-        Graph::read(bytes, &ModelLimits::default()).map_err(crate::services::infer_error)
+        Graph::read(bytes, self.models.limits()).map_err(crate::services::infer_error)
     }
 
     fn load(&self, cut: &Cut, stage: u8) -> Result<Stage, TaskError> {
