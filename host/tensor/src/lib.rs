@@ -30,6 +30,7 @@ compile_error!("tensors are little-endian in memory and on the wire: this machin
 pub mod arithmetic;
 mod convert;
 mod element;
+#[cfg(feature = "encode")]
 pub mod encode;
 mod error;
 pub mod quantised;
