@@ -6,7 +6,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Models, Tensors};
 use karman_infer::{
-    Backend, BackendName, BackendOptions, Backends, InferError, LoadOptions, ModelLimits, SearchPlaces, UseOnnxRuntime,
+    Backend, BackendName, BackendOptions, Backends, InferError, LoadOptions, ModelLimits, SearchPlaces,
+    UseOnnxRuntime,
 };
 use karman_types::{Digest, TaskError};
 use parking_lot::{Mutex, RwLock};

@@ -39,11 +39,11 @@ pub struct ClusterLessSettings {
     pub heartbeat: f64,
     /// The most load of a super-master's cluster, as the mean share of its workers' slots. Default 0.75.
     pub most_load: f64,
-    /// The share of the time left that a plan leaves to spare. Default 0.1.
+    /// The share of the time left that a plan leaves to spare. Default 0.
     pub margin: f64,
     /// Whether a function waits as long as its job would be late wherever it went now; and, when the job cannot make its deadline
     /// any more, were it alone on the fastest nodes, only gets workers that are free while its cluster is not half busy, the
-    /// slowest first. Default true.
+    /// slowest first. Default false.
     pub give_up: bool,
     /// The most modes that are tried for one workflow. Default 32.
     pub rounds: usize,
@@ -76,8 +76,8 @@ impl Default for ClusterLessSettings {
             epoch: 1.0,
             heartbeat: 5.0,
             most_load: 0.75,
-            margin: 0.1,
-            give_up: true,
+            margin: 0.0,
+            give_up: false,
             rounds: 32,
             workers: 64,
             offload: Offload::Best,
