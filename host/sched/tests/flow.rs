@@ -416,3 +416,50 @@ fn a_task_over_a_list_runs_for_each_item_and_gives_their_outputs_in_order() {
     };
     assert_eq!(call.input, json!(["X", "Y", "Z"]));
 }
+
+#[test]
+fn contracts_are_checked_before_and_after_each_call() {
+    let text = "name = 'f'\n[task.a]\nundo = 'un-a'\nretries = 1\n\
+        inputs = [{ name = 'speed', type = 'f32', unit = 'm/s' }]\n\
+        outputs = [{ name = 'class', type = 'u8' }]";
+    let flow = Arc::new(Workflow::from_toml(text).unwrap());
+    let begin = |input| Machine::new(ID, flow.clone(), input, Duration::ZERO);
+    let failed = |actions: &[Action]| {
+        let [
+            Action::End {
+                outcome: Outcome::Failed { why, .. },
+            },
+        ] = actions
+        else {
+            panic!("{actions:?}")
+        };
+        why.error.clone()
+    };
+    // Nothing is called with what does not fit, and no retry would mend it.
+    let mut machine = begin(json!({ "speed": { "value": 3, "unit": "km/h" } }));
+    let error = failed(&saved(&mut machine, 0, Event::Tick));
+    assert_eq!(error.kind, karman_types::ErrorKind::Invalid);
+    assert_eq!(error.message, "input `speed` is in `km/h`, not in `m/s`");
+
+    // What comes out is tried again, and undone in the end: the task has run.
+    let mut machine = begin(json!({ "speed": 3 }));
+    let actions = saved(&mut machine, 0, Event::Tick);
+    assert_eq!(
+        answer(&mut machine, 1, &actions[0], Ok(json!({ "class": 300 }))),
+        []
+    );
+    let actions = saved(&mut machine, 1_000, Event::Tick);
+    let actions = answer(&mut machine, 1_001, &actions[0], Ok(json!({ "klass": 3 })));
+    let [Action::Start { call }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(call.run.as_ref(), "un-a");
+    let error = failed(&answer(&mut machine, 1_002, &actions[0], Ok(Value::Null)));
+    assert_eq!(error.message, "output `class` is missing");
+
+    let mut machine = begin(json!({ "speed": 3 }));
+    let actions = saved(&mut machine, 0, Event::Tick);
+    let actions = answer(&mut machine, 1, &actions[0], Ok(json!({ "class": 3 })));
+    let done = Outcome::Done(json!({ "class": 3 }));
+    assert_eq!(actions, [Action::End { outcome: done }]);
+}

@@ -78,6 +78,11 @@ impl TaskId {
     pub const fn from_parts(unix_ms: u64, random: u128) -> Self {
         Self(ulid::Ulid::from_parts(unix_ms, random))
     }
+
+    /// The time of submission in milliseconds since 1970, by the clock of the node that took it.
+    pub const fn unix_ms(self) -> u64 {
+        self.0.timestamp_ms()
+    }
 }
 
 impl fmt::Display for TaskId {

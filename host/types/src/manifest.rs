@@ -164,6 +164,13 @@ impl Manifest {
     /// The most bytes that a manifest may have as text.
     pub const MAX_BYTES: usize = 64 << 10;
 
+    /// What it does and then its name, `vision/classification/digits/classify`: by which it is found by who looks for what it
+    /// does. Nothing where it does not say.
+    pub fn capability_name(&self) -> Option<String> {
+        let task = self.task.as_ref()?;
+        Some(format!("{}/{}", task.capability, self.name))
+    }
+
     /// The manifest of a component that brings none: this name, no permissions, the default limits.
     pub fn foreign(name: &str, world: World) -> Self {
         Self {

@@ -102,6 +102,12 @@ pub enum Problem {
         /// The number.
         number: String,
     },
+    /// Its type says nothing of what is there: null, or a table.
+    #[error("is {found}, which no contract has")]
+    Kind {
+        /// What is there.
+        found: &'static str,
+    },
     /// An array of another shape.
     #[error("has the shape {found:?}, not {wanted:?} (0 is any length)")]
     Shape {
@@ -156,6 +162,52 @@ impl DataContract {
             .keys()
             .find(|name| !self.iter().any(|field| field.name == **name));
         unknown.map_or(Ok(()), |name| Err(error(name, Problem::Unknown)))
+    }
+}
+
+impl DataContract {
+    /// The same of JSON, which has to be an object of the contract's fields. Bytes of a media type stand in it as
+    /// `{"media-type": "image/png", "base64": "…"}`.
+    ///
+    /// # Errors
+    /// Those of [`DataContract::check`]; what is no object is reported as the field `.`.
+    pub fn check_json(&self, side: Side, json: &serde_json::Value) -> Result<(), RecordError> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let error = |field: &str, found| RecordError {
+            side,
+            field: field.into(),
+            problem: Problem::Kind { found },
+        };
+        let fields = json.as_object().ok_or_else(|| error(".", kind_of(json)))?;
+        let value = |(name, json): (&String, &serde_json::Value)| {
+            let value = read_json(json).ok_or_else(|| error(name, kind_of(json)))?;
+            Ok((name.clone(), value))
+        };
+        let record: Record = fields.iter().map(value).collect::<Result<_, RecordError>>()?;
+        self.check(side, &record)
+    }
+}
+
+fn read_json(json: &serde_json::Value) -> Option<Value> {
+    match (json["media-type"].as_str(), json["base64"].as_str()) {
+        (Some(media_type), Some(_)) => Some(Value::Media {
+            media_type: media_type.into(),
+            bytes: Bytes::new(),
+        }),
+        _ => Value::deserialize(json).ok(),
+    }
+}
+
+const fn kind_of(json: &serde_json::Value) -> &'static str {
+    match json {
+        serde_json::Value::Null => "null",
+        serde_json::Value::Bool(_) => "a bool",
+        serde_json::Value::Number(_) => "a number",
+        serde_json::Value::String(_) => "a text",
+        serde_json::Value::Array(_) => "a list",
+        serde_json::Value::Object(_) => "a table",
     }
 }
 
@@ -305,6 +357,41 @@ mod tests {
     fn check(json: &str) -> Result<(), RecordError> {
         let record: Record = serde_json::from_str(json).unwrap();
         contract().check(Side::Input, &record)
+    }
+
+    #[test]
+    fn json_keeps_the_contract_or_the_error_names_its_field() {
+        let check = |json: &str| {
+            let json: serde_json::Value = serde_json::from_str(json).unwrap();
+            contract()
+                .check_json(Side::Output, &json)
+                .map_err(|error| error.to_string())
+        };
+        let frame = r#"{"acceleration": [], "frame": {"media-type": "image/png", "base64": "iVBO"}}"#;
+        assert_eq!(check(frame), Ok(()));
+        for (json, says) in [
+            ("[1]", "output `.` is a list, which no contract has"),
+            (r#"{"acceleration": null}"#, "output `acceleration` is null"),
+            (
+                r#"{"acceleration": [[1, 2, null]]}"#,
+                "output `acceleration` is a list",
+            ),
+            (
+                r#"{"acceleration": [], "frame": {"media-type": "image/jpeg", "base64": ""}}"#,
+                "output `frame`",
+            ),
+            (
+                r#"{"acceleration": {"value": [], "unit": "g"}}"#,
+                "is in `g`, not in `m/s2`",
+            ),
+            (
+                r#"{"acceleration": [], "speed": 3}"#,
+                "output `speed` is not in the contract",
+            ),
+        ] {
+            let error = check(json).unwrap_err();
+            assert!(error.contains(says), "{json}: {error}");
+        }
     }
 
     #[test]

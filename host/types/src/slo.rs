@@ -56,6 +56,9 @@ impl Slo {
     /// The most requests of one batch.
     pub const MAX_REQUESTS: u64 = 1 << 40;
 
+    /// The requests of one batch where the user does not say.
+    pub const USUAL_REQUESTS: u64 = 1_000;
+
     /// No limits over this many requests.
     pub const fn over(requests: u64) -> Self {
         Self {

@@ -8,7 +8,7 @@ mod predicate;
 pub use error::WorkflowError;
 pub use predicate::{Comparison, FieldPath, Predicate, PredicateError, Scalar};
 
-use crate::from_toml;
+use crate::{DataContract, Slo, from_toml};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -55,6 +55,7 @@ use std::time::Duration;
 pub struct Workflow {
     name: String,
     deadline: Option<Duration>,
+    slo: Option<Slo>,
     tasks: Vec<FlowTask>,
     edges: Vec<Edge>,
     /// For each task, its edges by their place in `edges`.
@@ -67,8 +68,15 @@ pub struct Workflow {
 pub struct FlowTask {
     /// What the workflow calls it.
     pub name: String,
-    /// What runs: the name by which a node finds providers. Default: [`Self::name`].
+    /// What runs: the name by which a node finds providers. Default: [`Self::name`]; of a task that names a capability, that.
     pub run: String,
+    /// What it does, where who does it is chosen anew for every request, within the [`Slo`] of the workflow:
+    /// `vision/classification/digits`. Default: any provider of [`Self::run`].
+    pub capability: Option<String>,
+    /// What goes into each run of it, checked before. Default: anything.
+    pub inputs: DataContract,
+    /// What comes out of each run of it, checked after. Default: anything.
+    pub outputs: DataContract,
     /// The list in its input, each item of which is the input of a run of its own; the output is the list of theirs. Default: it
     /// runs once.
     pub each: Option<FieldPath>,
@@ -138,6 +146,20 @@ impl Workflow {
     /// How long it may take from start to end.
     pub const fn deadline(&self) -> Option<Duration> {
         self.deadline
+    }
+
+    /// What the user wants of it, where implementations are chosen.
+    pub const fn slo(&self) -> Option<&Slo> {
+        self.slo.as_ref()
+    }
+
+    /// The same workflow within other limits.
+    #[must_use]
+    pub fn with_slo(self, slo: Slo) -> Self {
+        Self {
+            slo: Some(slo),
+            ..self
+        }
     }
 
     /// Its tasks, each after those it waits for; those that could stand in either order by name.

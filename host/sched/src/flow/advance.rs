@@ -1,7 +1,8 @@
 //! Which edges are taken, what begins, with which input.
 
+use super::settle::kept;
 use super::{Machine, Outcome, Phase, Run, RunId, RunState, StepState};
-use karman_types::{Edge, TaskError, Workflow};
+use karman_types::{Edge, Side, TaskError, Workflow};
 use serde_json::{Map, Value};
 
 impl Machine {
@@ -141,11 +142,25 @@ impl Machine {
             .filter(|(_, run)| run.state == RunState::Waiting);
         let next: Vec<usize> = waiting.map(|(item, _)| item).take(free).collect();
         for item in next {
-            self.try_again(RunId {
+            let of = RunId {
                 task,
                 item,
                 undo: false,
-            });
+            };
+            if let Err(error) = self.check_input(of) {
+                self.failed(of, error.clone());
+                return self.fail(Some(task), error);
+            }
+            self.try_again(of);
+        }
+    }
+
+    /// Whether what goes into a run keeps the contract of its task.
+    fn check_input(&self, of: RunId) -> Result<(), TaskError> {
+        let contract = &self.workflow.tasks()[of.task].inputs;
+        match contract.is_empty() {
+            true => Ok(()),
+            false => kept(contract.check_json(Side::Input, &self.run_input(of))),
         }
     }
 

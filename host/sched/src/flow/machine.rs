@@ -260,15 +260,15 @@ impl Machine {
         key.into()
     }
 
-    /// Starts the attempt that the record names.
-    pub(super) fn start(&mut self, of: RunId) {
+    /// The attempt that the record names, as it is to be started: for who has to stop one that somebody else has started.
+    pub fn call(&self, of: RunId) -> Call {
         let task = &self.workflow.tasks()[of.task];
         let limits = [task.timeout, self.left(of.task).filter(|_| !of.undo)];
         let run = match (&task.undo, of.undo) {
             (Some(undo), true) => undo.as_str(),
             _ => task.run.as_str(),
         };
-        let call = Call {
+        Call {
             attempt: self.attempt(of),
             run: run.into(),
             key: self.key(of),
@@ -279,11 +279,15 @@ impl Machine {
             },
             with: task.with.clone(),
             within: limits.into_iter().flatten().min(),
-        };
-        if let Some(timeout) = task.timeout {
+        }
+    }
+
+    /// Starts the attempt that the record names.
+    pub(super) fn start(&mut self, of: RunId) {
+        if let Some(timeout) = self.workflow.tasks()[of.task].timeout {
             self.timers.insert(of, self.now + timeout);
         }
-        let call = Box::new(call);
+        let call = Box::new(self.call(of));
         self.behind_next.push(Action::Start { call });
     }
 

@@ -1,7 +1,7 @@
 //! Answers, retries, failure.
 
 use super::{AttemptId, Failure, Machine, Phase, Run, RunId, RunState, StepState, Undoing};
-use karman_types::{ErrorKind, FlowTask, TaskError, Workflow};
+use karman_types::{ErrorKind, FlowTask, RecordError, Side, TaskError, Workflow};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -15,6 +15,14 @@ const fn worth_a_retry(kind: ErrorKind) -> bool {
 
 fn is_too_long(output: &Value) -> bool {
     serde_json::to_vec(output).is_ok_and(|bytes| bytes.len() > Machine::MAX_OUTPUT)
+}
+
+/// A broken contract as the error of the task.
+pub(super) fn kept(checked: Result<(), RecordError>) -> Result<(), TaskError> {
+    checked.map_err(|broken| {
+        let field = broken.field.clone();
+        TaskError::invalid(broken.to_string()).with_field(field)
+    })
 }
 
 /// Whether an attempt that ended so may have had its effect: nobody has seen its end.
@@ -52,9 +60,27 @@ impl Machine {
                     .with_hint("put it into a bucket, and hand on its name");
                 self.attempt_failed(attempt.of, error);
             }
-            Ok(output) => self.done(attempt.of, output),
+            Ok(output) => match self.check_output(attempt.of, &output) {
+                Ok(()) => self.done(attempt.of, output),
+                Err(error) => {
+                    // It has run: whatever it did is there.
+                    self.change().steps[attempt.of.task].runs[attempt.of.item].doubtful = true;
+                    self.attempt_failed(attempt.of, error);
+                }
+            },
             Err(error) => self.attempt_failed(attempt.of, error),
         }
+    }
+
+    /// Whether what came out of a run keeps the contract of its task. Where it does not, another attempt may.
+    fn check_output(&self, of: RunId, output: &Value) -> Result<(), TaskError> {
+        let checked = self.workflow.tasks()[of.task]
+            .outputs
+            .check_json(Side::Output, output);
+        kept(checked).map_err(|error| TaskError {
+            kind: ErrorKind::Failed,
+            ..error
+        })
     }
 
     pub(super) fn stopped(&mut self, attempt: AttemptId) {
@@ -123,7 +149,7 @@ impl Machine {
     }
 
     /// The run has failed for good.
-    fn failed(&mut self, of: RunId, error: TaskError) {
+    pub(super) fn failed(&mut self, of: RunId, error: TaskError) {
         let record = self.change();
         let run = &mut record.steps[of.task].runs[of.item];
         run.state = RunState::Failed(error);

@@ -3,6 +3,7 @@
 use super::file::{EdgeTable, File, TaskTable};
 use super::{Edge, FlowTask, Workflow, WorkflowError};
 use crate::unknown_key::nearest;
+use crate::{SloError, TaskContract};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ impl TryFrom<File> for Workflow {
         Ok(Self {
             name: file.name,
             deadline: file.deadline,
+            slo: file.slo,
             tasks: order.iter().filter_map(|&old| tasks[old].take()).collect(),
             edges,
             into,
@@ -62,7 +64,13 @@ impl Link {
 
 fn task(name: String, table: TaskTable) -> FlowTask {
     FlowTask {
-        run: table.run.unwrap_or_else(|| name.clone()),
+        run: table
+            .run
+            .or_else(|| table.capability.clone())
+            .unwrap_or_else(|| name.clone()),
+        capability: table.capability,
+        inputs: table.inputs,
+        outputs: table.outputs,
         name,
         each: table.each,
         at_once: table.at_once,
@@ -94,6 +102,7 @@ fn check_values(file: &File) -> Result<(), WorkflowError> {
         _ => Ok(()),
     };
     no_time("deadline".into(), file.deadline)?;
+    check_slo(file)?;
     for (name, table) in &file.task {
         plain_name("a task", name)?;
         let field = |key: &str| format!("task.{name}.{key}");
@@ -105,6 +114,7 @@ fn check_values(file: &File) -> Result<(), WorkflowError> {
         if table.run.as_ref().is_some_and(String::is_empty) {
             return Err(value(field("run"), "is empty; name a task, or leave it out"));
         }
+        check_contract(name, table)?;
         if let (Some(own), Some(whole)) = (table.deadline, file.deadline)
             && own > whole
         {
@@ -112,6 +122,47 @@ fn check_values(file: &File) -> Result<(), WorkflowError> {
         }
     }
     Ok(())
+}
+
+fn check_slo(file: &File) -> Result<(), WorkflowError> {
+    let Some(slo) = &file.slo else { return Ok(()) };
+    slo.check().map_err(|error| match error {
+        SloError::Value {
+            field,
+            value: found,
+            bounds,
+        } => value(
+            format!("slo.{field}"),
+            &format!("is {found}; it must be {bounds}"),
+        ),
+        SloError::Text(error) => error.into(),
+    })?;
+    match file.task.values().any(|table| table.capability.is_some()) {
+        true => Ok(()),
+        false => Err(value(
+            "slo".into(),
+            "binds nothing: no task names a `capability`, so there is no choice to make",
+        )),
+    }
+}
+
+fn check_contract(name: &str, table: &TaskTable) -> Result<(), WorkflowError> {
+    if table.capability.is_some() && table.run.is_some() {
+        return Err(value(
+            format!("task.{name}.capability"),
+            "stands beside `run`; name what it does, or who does it",
+        ));
+    }
+    let contract = TaskContract {
+        capability: table.capability.clone().unwrap_or_else(|| "task".into()),
+        inputs: table.inputs.clone(),
+        outputs: table.outputs.clone(),
+        ..TaskContract::default()
+    };
+    contract.check().map_err(|error| {
+        let field = format!("task.{name}.{}", error.field());
+        value(field, &format!("does not hold together: {error}"))
+    })
 }
 
 fn plain_name(field: &str, name: &str) -> Result<(), WorkflowError> {
@@ -345,6 +396,11 @@ mod tests {
         assert!(message("deadline = '1 s'\n[task.a]\ndeadline = '2 s'").contains("task.a.deadline"));
         assert!(message("[task.a]\ntimeout = '0 ms'").contains("task.a.timeout"));
         assert!(message("[task.A]").contains("`A`"));
+        assert!(message("[task.a]\nrun = 'b'\ncapability = 'c/d'").contains("stands beside `run`"));
+        assert!(message("[task.a]\ncapability = 'Vision'").contains("task.a.capability"));
+        assert!(message("[task.a]\ninputs = [{ name = '', type = 'f32' }]").contains("task.a.inputs"));
+        assert!(message("[slo]\nrequests = 0\n[task.a]\ncapability = 'c'").contains("slo.requests"));
+        assert!(message("[slo]\nrequests = 9\n[task.a]").contains("no choice to make"));
         let comparison =
             "[task.a]\n[task.b]\n[[edge]]\nfrom = 'a'\nto = 'b'\nwhen = { field = 'x', at-lest = 1 }";
         assert!(
@@ -352,6 +408,28 @@ mod tests {
             "{}",
             message(comparison)
         );
+    }
+
+    #[test]
+    fn contracts_and_limits_read_what_they_write() {
+        let text = r#"
+            name = "digits"
+            [slo]
+            requests = 100
+            accuracy = 0.9
+            latency-p95 = "50 ms"
+            [task.classify]
+            capability = "vision/classification/digits"
+            inputs = [{ name = "image", type = "f32", shape = [1, 1, 8, 8] }]
+            outputs = [{ name = "logits", type = "f32", shape = [1, 10], unit = "1" }]
+            retries = 1
+        "#;
+        let flow = Workflow::from_toml(text).unwrap();
+        assert_eq!(Workflow::from_toml(&flow.to_toml()), Ok(flow.clone()));
+        let task = &flow.tasks()[0];
+        assert_eq!(task.run, "vision/classification/digits");
+        assert_eq!((task.inputs.len(), task.outputs.len()), (1, 1));
+        assert_eq!(flow.slo().unwrap().late_allowed(), 5);
     }
 
     fn arbitrary() -> impl Strategy<Value = String> {

@@ -1,7 +1,7 @@
 //! How a workflow stands in a file.
 
 use super::{Edge, FieldPath, FlowTask, Predicate, Scalar, Workflow};
-use crate::serde_duration;
+use crate::{DataContract, Slo, serde_duration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,6 +15,8 @@ pub(super) struct File {
     /// The tasks with no edge into them, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) start: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) slo: Option<Slo>,
     #[serde(default)]
     pub(super) task: BTreeMap<String, TaskTable>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -26,6 +28,12 @@ pub(super) struct File {
 pub(super) struct TaskTable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) run: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) capability: Option<String>,
+    #[serde(default, skip_serializing_if = "DataContract::is_empty")]
+    pub(super) inputs: DataContract,
+    #[serde(default, skip_serializing_if = "DataContract::is_empty")]
+    pub(super) outputs: DataContract,
     /// Tasks with an edge to this one that is always taken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) after: Vec<String>,
@@ -81,6 +89,7 @@ impl From<Workflow> for File {
             edge: workflow.edges.iter().map(edge).collect(),
             name: workflow.name,
             deadline: workflow.deadline,
+            slo: workflow.slo,
             task: workflow.tasks.into_iter().map(table).collect(),
         }
     }
@@ -88,7 +97,10 @@ impl From<Workflow> for File {
 
 fn table(task: FlowTask) -> (String, TaskTable) {
     let table = TaskTable {
-        run: Some(task.run),
+        run: Some(task.run).filter(|_| task.capability.is_none()),
+        capability: task.capability,
+        inputs: task.inputs,
+        outputs: task.outputs,
         after: Vec::new(),
         each: task.each,
         at_once: task.at_once,
