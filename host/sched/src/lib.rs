@@ -11,6 +11,7 @@
 //! | [`route`] | which tier serves a request, and how many replicas there are |
 //! | [`serve`] | what runs next on a device that many models share |
 //! | [`flow`] | how far a workflow is, and what its coordinator does next |
+//! | [`log`] | nothing: it keeps decisions, so that they can be made again |
 //! | `why` | nothing: it puts a decision into plain words ([`Why`]) |
 //!
 //! ```
@@ -53,6 +54,7 @@
 #![forbid(unsafe_code)]
 
 pub mod flow;
+pub mod log;
 pub mod partition;
 pub mod place;
 pub mod route;

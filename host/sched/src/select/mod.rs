@@ -40,7 +40,7 @@ mod plan;
 mod reason;
 mod task;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use compass::Compass;
 pub use fixed::Fixed;
@@ -89,6 +89,19 @@ pub struct Ask<'a> {
     pub unreachable: &'a [usize],
 }
 
+/// The same, to be written down.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Asked {
+    /// Time since some start.
+    pub now: Duration,
+    /// The task, by its place in the workflow.
+    pub task: usize,
+    /// Requests that wait or are served, this one included.
+    pub queue: usize,
+    /// Candidates without a way to them now.
+    pub unreachable: Vec<usize>,
+}
+
 impl Ask<'_> {
     pub(crate) fn reaches(&self, candidate: usize) -> bool {
         !self.unreachable.contains(&candidate)
@@ -119,6 +132,19 @@ pub struct Served<'a> {
     pub latency: Duration,
     /// Its calls, in any order.
     pub calls: &'a [Call],
+}
+
+/// The same, to be written down.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Heard {
+    /// Time since some start.
+    pub now: Duration,
+    /// Requests that still wait or are served.
+    pub queue: usize,
+    /// From the request to its answer.
+    pub latency: Duration,
+    /// Its calls, in any order.
+    pub calls: Vec<Call>,
 }
 
 /// One call that a request made.

@@ -1,0 +1,101 @@
+use super::{Checkpoint, Chosen, Entry, Policy, What};
+use crate::select::{Asked, Decision, Heard, NoChoice, ReportError, Task};
+use karman_types::TaskId;
+use std::time::Duration;
+
+/// Decisions until the next checkpoint: a ring that holds twice as many entries always has one to begin at.
+const CHECKPOINT_EVERY: u32 = 200;
+
+/// A policy that says what is to be written down of it.
+#[derive(Clone, Debug)]
+pub struct Logged {
+    name: String,
+    instance: u64,
+    policy: Policy,
+    tasks: Vec<Task>,
+    /// When each candidate was last heard of.
+    heard: Vec<Vec<Option<Duration>>>,
+    /// Decisions until the next checkpoint.
+    left: u32,
+}
+
+impl Logged {
+    /// A policy for these tasks. The instance tells it from others of that name, before it or beside it.
+    pub fn new(name: impl Into<String>, policy: Policy, tasks: Vec<Task>, instance: u64) -> Self {
+        Self {
+            name: name.into(),
+            instance,
+            policy,
+            heard: tasks
+                .iter()
+                .map(|task| vec![None; task.candidates.len()])
+                .collect(),
+            tasks,
+            left: 0,
+        }
+    }
+
+    /// The tasks, with their candidates.
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// What it decides, and what is to be written down.
+    ///
+    /// # Errors
+    /// Those of [`crate::select::Selector::choose`].
+    pub fn choose(
+        &mut self,
+        at_ms: u64,
+        request: TaskId,
+        asked: Asked,
+    ) -> Result<(Decision, Vec<Entry>), NoChoice> {
+        let mut entries = Vec::new();
+        if self.left == 0 {
+            self.left = CHECKPOINT_EVERY;
+            let checkpoint = Checkpoint {
+                state: self.policy.clone(),
+                tasks: self.tasks.clone(),
+            };
+            entries.push(self.entry(at_ms, What::Checkpoint(Box::new(checkpoint))));
+        }
+        self.left -= 1;
+        let decision = self.policy.choose(&asked)?;
+        let heard = self.heard.get(asked.task).into_iter().flatten();
+        let known = heard
+            .map(|heard| heard.map(|heard| asked.now.saturating_sub(heard)))
+            .collect();
+        let chosen = Chosen {
+            request,
+            asked,
+            known,
+            decision,
+        };
+        entries.push(self.entry(at_ms, What::Chosen(chosen)));
+        Ok((decision, entries))
+    }
+
+    /// Tells it what became of a request; what is to be written down.
+    ///
+    /// # Errors
+    /// Those of [`crate::select::Selector::report`].
+    pub fn report(&mut self, at_ms: u64, request: TaskId, heard: Heard) -> Result<Entry, ReportError> {
+        self.policy.report(&heard)?;
+        for call in &heard.calls {
+            let of_task = self.heard.get_mut(call.task);
+            if let Some(last) = of_task.and_then(|of_task| of_task.get_mut(call.candidate)) {
+                *last = Some(heard.now);
+            }
+        }
+        Ok(self.entry(at_ms, What::Served { request, heard }))
+    }
+
+    fn entry(&self, at_ms: u64, what: What) -> Entry {
+        Entry {
+            policy: self.name.clone(),
+            instance: self.instance,
+            at_ms,
+            what,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+use super::{Entry, Policy, What};
+use crate::select::{Decision, NoChoice};
+use karman_types::TaskId;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What came of deciding everything again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Replay {
+    /// Decisions that came out the same, to the last bit.
+    pub same: usize,
+    /// Those that did not.
+    pub different: Vec<Difference>,
+    /// Decisions before the first checkpoint of their policy, which the ring has dropped: they cannot be made again.
+    pub without_checkpoint: usize,
+}
+
+/// A decision that did not come out the same.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// Its place in the log.
+    pub entry: usize,
+    /// For which request.
+    pub request: TaskId,
+    /// What was decided.
+    pub logged: Decision,
+    /// What is decided now; nothing where the policy refuses.
+    pub now: Option<Decision>,
+}
+
+impl Replay {
+    /// Whether every decision that could be made again came out the same.
+    pub fn holds(&self) -> bool {
+        self.different.is_empty()
+    }
+}
+
+/// Lets the policies of a log decide everything again, each from its checkpoints.
+pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Replay {
+    let mut replay = Replay::default();
+    let mut policies: BTreeMap<(&str, u64), Policy> = BTreeMap::new();
+    for (place, entry) in entries.into_iter().enumerate() {
+        let of = (entry.policy.as_str(), entry.instance);
+        match (&entry.what, policies.get_mut(&of)) {
+            (What::Checkpoint(checkpoint), _) => {
+                policies.insert(of, checkpoint.state.clone());
+            }
+            (What::Served { heard, .. }, Some(policy)) => {
+                // It was taken in then, so it is now.
+                let _ = policy.report(heard);
+            }
+            (What::Served { .. }, None) => {}
+            (What::Chosen(_), None) => replay.without_checkpoint += 1,
+            (What::Chosen(chosen), Some(policy)) => {
+                let now: Result<Decision, NoChoice> = policy.choose(&chosen.asked);
+                match now {
+                    Ok(now) if now == chosen.decision => replay.same += 1,
+                    now => replay.different.push(Difference {
+                        entry: place,
+                        request: chosen.request,
+                        logged: chosen.decision,
+                        now: now.ok(),
+                    }),
+                }
+            }
+        }
+    }
+    replay
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Logged;
+    use super::*;
+    use crate::select::testing::{candidate, millis, task};
+    use crate::select::{Asked, Call, Heard, Pixie, PixieSettings};
+    use karman_types::Slo;
+    use std::time::Duration;
+
+    /// A policy under a load that changes in the middle, with a candidate that comes and goes.
+    fn recorded(requests: u64) -> Vec<Entry> {
+        let tasks = vec![task(
+            "classify",
+            vec![
+                candidate("small", 0.9, 20.0, 0.1),
+                candidate("large", 0.99, 80.0, 1.0),
+                candidate("far", 0.995, 90.0, 2.0),
+            ],
+        )];
+        let slo = Slo {
+            latency_p95: Some(millis(100.0)),
+            cost: Some(requests as f64 * 0.7),
+            ..Slo::over(requests)
+        };
+        let pixie = Pixie::new(tasks.clone(), slo, PixieSettings::default()).unwrap();
+        let mut policy = Logged::new("digits", Policy::Pixie(Box::new(pixie)), tasks, 1);
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut log = Vec::new();
+        for n in 0..requests {
+            let request = TaskId::from_parts(n, 0);
+            let asked = Asked {
+                now: Duration::from_millis(n * 10),
+                task: 0,
+                queue: rng.usize(1..5),
+                unreachable: if n % 50 > 30 { vec![2] } else { Vec::new() },
+            };
+            let (decision, entries) = policy.choose(n * 10, request, asked).unwrap();
+            log.extend(entries);
+            let slow = if n > requests / 2 { 4.0 } else { 1.0 };
+            let latency = millis(slow * (10.0 + rng.f64() * 60.0));
+            let call = Call {
+                task: 0,
+                candidate: decision.chosen,
+                latency,
+                cost: 0.1 + decision.chosen as f64,
+                energy: None,
+                right: Some(rng.f64() < 0.9),
+            };
+            let heard = Heard {
+                now: Duration::from_millis(n * 10 + 9),
+                queue: 0,
+                latency,
+                calls: vec![call],
+            };
+            log.push(policy.report(n * 10 + 9, request, heard).unwrap());
+        }
+        log
+    }
+
+    #[test]
+    fn every_decision_comes_out_the_same_also_from_the_middle() {
+        let log = recorded(900);
+        let whole = replay(&log);
+        assert_eq!(
+            (whole.same, whole.holds(), whole.without_checkpoint),
+            (900, true, 0)
+        );
+        // The ring has dropped the beginning: what is left begins at the next checkpoint.
+        let rest = replay(&log[150..]);
+        assert!(rest.holds() && rest.without_checkpoint > 0, "{rest:?}");
+        assert_eq!(rest.same + rest.without_checkpoint + 75, 900);
+    }
+
+    #[test]
+    fn a_decision_that_was_tampered_with_is_found() {
+        let mut log = recorded(300);
+        let place = log.len() - 2;
+        let What::Chosen(chosen) = &mut log[place].what else {
+            panic!("no decision")
+        };
+        chosen.decision.chosen = (chosen.decision.chosen + 1) % 3;
+        let found = replay(&log);
+        assert_eq!((found.different.len(), found.different[0].entry), (1, place));
+    }
+
+    #[test]
+    fn what_was_left_out_of_the_log_shows() {
+        let mut log = recorded(600);
+        // All reports of the second half of it are lost: the policy does not learn that all has become slow.
+        let served = |entry: &Entry| matches!(entry.what, What::Served { .. });
+        let checkpoint = |entry: &Entry| matches!(entry.what, What::Checkpoint(_));
+        let mut place = 0;
+        log.retain(|entry| {
+            place += 1;
+            place < 650 || !(served(entry) || checkpoint(entry))
+        });
+        assert!(!replay(&log).holds());
+    }
+}
