@@ -15,6 +15,7 @@
 //! - [`Store::grants`] is what the operator allowed; [`Store::secrets`] is encrypted at rest.
 //! - [`Store::mesh`] is what the node must not forget of the mesh that it belongs to.
 //! - [`Store::tasks`] holds accepted tasks until their results are fetched, and applies their effects once.
+//! - [`Store::decisions`] is the log of decisions, a ring.
 //! - [`Store::keepers`] is the log of the keepers of kept tasks, where this node is one of them.
 //! - [`Store::node_key`] and [`Store::node_secret`] are made at the first start.
 //!
@@ -37,6 +38,7 @@
 mod blobs;
 mod bucket;
 mod bundles;
+mod decisions;
 mod edit;
 mod error;
 mod files;
@@ -59,6 +61,7 @@ mod visiting;
 pub use blobs::Blobs;
 pub use bucket::{Bucket, KeyPage, Swap, Usage, Versioned, incremented};
 pub use bundles::{Bundle, BundleState, Bundles};
+pub use decisions::Decisions;
 pub use error::{OpenError, StoreError};
 pub use grants::Grants;
 pub use keepers::Keepers;

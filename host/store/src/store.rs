@@ -1,8 +1,8 @@
 use crate::keys::{Key, NodeKeys};
 use crate::tables::{FORMAT, Tables};
 use crate::{
-    Blobs, Bucket, Bundles, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Profiles, Secrets,
-    Slices, StoreError, StoreLimits, Tasks, Visiting, files, limits, partial,
+    Blobs, Bucket, Bundles, Decisions, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Profiles,
+    Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, files, limits, partial,
 };
 use karman_types::Digest;
 use parking_lot::Mutex;
@@ -131,6 +131,11 @@ impl Store {
     /// Models of other nodes, of which this one runs parts.
     pub fn visiting(&self) -> Visiting<'_> {
         Visiting(self)
+    }
+
+    /// The log of decisions.
+    pub fn decisions(&self) -> Decisions<'_> {
+        Decisions(self)
     }
 
     /// What was measured of models on this node.

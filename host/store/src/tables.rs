@@ -33,6 +33,8 @@ pub(crate) const MESH: Records = TableDefinition::new("mesh");
 pub(crate) const REDEEMED: TableDefinition<'_, u128, &[u8; 32]> = TableDefinition::new("redeemed");
 /// Id to [`karman_tasks::TaskRecord`].
 pub(crate) const TASKS: Records = TableDefinition::new("tasks");
+/// Id of a task to how far it has got, in the words of who runs it.
+pub(crate) const PROGRESS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("progress");
 /// Idempotency key to [`karman_tasks::Seen`].
 pub(crate) const EFFECTS: Records = TableDefinition::new("effects");
 /// Digest to [`crate::Bundle`].
@@ -41,6 +43,8 @@ pub(crate) const BUNDLES: Records = TableDefinition::new("bundles");
 pub(crate) const VISITING: Records = TableDefinition::new("visiting");
 /// What was measured of models.
 pub(crate) const PROFILES: Records = TableDefinition::new("profiles");
+/// Number to entry of the log of decisions.
+pub(crate) const DECISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("decisions");
 /// Name to what a keeper must not forget of the keepers' consensus besides their log.
 pub(crate) const KEEPERS: Records = TableDefinition::new("keepers");
 /// Index to entry of the keepers' log.
@@ -49,7 +53,7 @@ pub(crate) const KEEPERS_LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition:
 pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
 
 /// What this version writes and reads.
-pub(crate) const FORMAT: u64 = 5;
+pub(crate) const FORMAT: u64 = 6;
 
 pub(crate) struct Tables(redb::Database);
 
@@ -72,6 +76,8 @@ impl Tables {
                 ] {
                     txn.open_table(records)?;
                 }
+                txn.open_table(PROGRESS)?;
+                txn.open_table(DECISIONS)?;
                 txn.open_table(REDEEMED)?;
                 txn.open_table(KEEPERS_LOG)?;
                 txn.open_table(PENDING)?;

@@ -1,9 +1,12 @@
 use crate::edit::Edit;
-use crate::tables::{EFFECTS, TASKS, VALUES, get, list, put};
+use crate::tables::{EFFECTS, PROGRESS, TASKS, VALUES, get, list, put};
 use crate::{Store, StoreError};
+use bytes::Bytes;
 use karman_tasks::{
-    Commit, CommitError, Judgement, LimitReached, Operation, Seen, TaskRecord, UnixMs, Verdict, Write, judge,
+    Commit, CommitError, Judgement, LimitReached, Operation, Saved, Seen, TaskRecord, UnixMs, Verdict, Write,
+    judge,
 };
+use karman_types::TaskId;
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,10 +27,21 @@ impl Tasks<'_> {
     pub fn write(&self, writes: &[Write]) -> Result<(), StoreError> {
         self.0.tables().write(|txn| {
             let mut table = txn.open_table(TASKS)?;
+            let mut progress = txn.open_table(PROGRESS)?;
             for write in writes {
-                match write {
-                    Write::Put(record) => put(&mut table, TASKS, &record.task.to_string(), record)?,
-                    Write::Delete(task) => drop(table.remove(task.to_string().as_str())?),
+                let (task, result_is_gone) = match write {
+                    Write::Put(record) => {
+                        put(&mut table, TASKS, &record.task.to_string(), record)?;
+                        let gone = matches!(record.state, Saved::Forgotten { .. } | Saved::Moved { .. });
+                        (record.task, gone)
+                    }
+                    Write::Delete(task) => {
+                        table.remove(task.to_string().as_str())?;
+                        (*task, true)
+                    }
+                };
+                if result_is_gone {
+                    progress.remove(task.to_string().as_str())?;
                 }
             }
             Ok(())
@@ -44,6 +58,28 @@ impl Tasks<'_> {
             .into_iter()
             .map(|(_, record)| record)
             .collect())
+    }
+
+    /// Writes down, fsynced, how far a task has got, until its result is forgotten.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn set_progress(&self, task: TaskId, progress: &[u8]) -> Result<(), StoreError> {
+        self.0.tables().write(|txn| {
+            txn.open_table(PROGRESS)?
+                .insert(task.to_string().as_str(), progress)?;
+            Ok(())
+        })
+    }
+
+    /// How far a task has got, as it was last written down.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn progress(&self, task: TaskId) -> Result<Option<Bytes>, StoreError> {
+        let table = self.0.tables().read()?.open_table(PROGRESS)?;
+        let progress = table.get(task.to_string().as_str())?;
+        Ok(progress.map(|bytes| Bytes::copy_from_slice(bytes.value())))
     }
 
     /// Applies the batch of a task to this node's buckets, once: see [`judge`]. Operations and the row that remembers them are one
@@ -231,6 +267,7 @@ mod tests {
             name: "classify".into(),
             guarantee: karman_tasks::Guarantee::Local,
             key: None,
+            effect: None,
             fingerprint: Digest::of(b""),
             epoch: Epoch::FIRST,
             home: None,
@@ -238,6 +275,7 @@ mod tests {
             written: None,
             due: karman_tasks::Due::default(),
             hedge_after: None,
+            stays: false,
             state: karman_tasks::Saved::Open(karman_types::TaskRequest::default()),
         };
         let writes = [2, 1, 3].map(|task| Write::Put(Box::new(record(task))));
@@ -249,5 +287,19 @@ mod tests {
         drop(store);
         let store = Store::open(dir.path()).unwrap();
         assert_eq!(store.tasks().records().unwrap(), [record(1), record(3)]);
+
+        // How far a task has got goes with its result.
+        let task = TaskId::from_parts(1, 0);
+        store.tasks().set_progress(task, b"half").unwrap();
+        assert_eq!(
+            store.tasks().progress(task).unwrap().as_deref(),
+            Some(&b"half"[..])
+        );
+        let forgotten = TaskRecord {
+            state: Saved::Forgotten { at: None },
+            ..record(1)
+        };
+        store.tasks().write(&[Write::Put(Box::new(forgotten))]).unwrap();
+        assert_eq!(store.tasks().progress(task).unwrap(), None);
     }
 }

@@ -61,7 +61,7 @@ impl Machine {
         };
         if task.record.fingerprint != fingerprint {
             return Err(SubmitError::KeyReused(KeyReused {
-                key: task.record.effect_key(),
+                key: task.record.own_key(),
                 task: first,
             }));
         }
@@ -253,6 +253,7 @@ impl Machine {
             name: submission.name,
             guarantee: submission.guarantee,
             key: submission.key,
+            effect: submission.effect,
             fingerprint,
             epoch: Epoch::FIRST,
             home: (submission.guarantee == Guarantee::Kept).then_some(self.node),
@@ -260,6 +261,7 @@ impl Machine {
             written: wall,
             due,
             hedge_after: submission.hedge_after,
+            stays: submission.stays,
             state: Saved::Open(submission.request),
         };
         let mut task = Task::new(record, Phase::Saving, Attempts::due(0, now));

@@ -39,6 +39,9 @@ impl Machine {
                 Outcome::Failed(error.with_hint("submit it to another node")),
             );
         }
+        if stays(task) {
+            return;
+        }
         let Some(to) = self.drain.as_mut().and_then(Drain::heir) else {
             return;
         };
@@ -116,10 +119,10 @@ impl Machine {
         let alone = drain.heirs.is_empty();
         let at_rest = |task: &Task| match task.phase {
             Phase::Ended { .. } => true,
-            // Without an heir it stays: on this disk, or with the keepers. With its time in doubt it waits here for the clock.
+            // Without an heir, or if it is bound to this disk, it stays: on this disk, or with the keepers. With its time in doubt it waits here for the clock.
             Phase::Open => {
                 let still = task.attempts.live.is_empty() && task.attempts.dispatching().is_none();
-                still && (alone || self.time(task) == crate::Expiry::Unknown)
+                still && (alone || stays(task) || self.time(task) == crate::Expiry::Unknown)
             }
             _ => false,
         };
@@ -139,6 +142,11 @@ impl Drain {
         self.next = self.next.wrapping_add(1);
         heir
     }
+}
+
+/// Whether it waits on this disk for the next start.
+fn stays(task: &Task) -> bool {
+    task.record.stays && task.record.guarantee == Guarantee::Local
 }
 
 fn take_request(task: &mut Task) -> TaskRequest {

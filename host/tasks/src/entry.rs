@@ -1,4 +1,5 @@
 use crate::{Epoch, KeyReused, LimitReached, Outcome, StaleEpoch, TaskRecord, UnixMs};
+use bytes::Bytes;
 use karman_types::{NodeId, TaskId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -41,6 +42,15 @@ pub enum Entry {
         /// Where it runs.
         provider: NodeId,
     },
+    /// How far an attempt has got: what a task that goes on over several attempts carries on from, whoever owns it then.
+    Progress {
+        /// The task.
+        task: TaskId,
+        /// The ownership.
+        epoch: Epoch,
+        /// In the words of who runs it.
+        progress: Bytes,
+    },
     /// The task has ended: it is done, failed, expired or cancelled.
     End {
         /// The task.
@@ -69,10 +79,11 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// Bytes of the input or result that it carries.
+    /// Bytes of the input, progress or result that it carries.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Accept { record, .. } => record.weight(),
+            Self::Progress { progress, .. } => progress.len() as u64,
             Self::End {
                 outcome: Outcome::Done(response),
                 ..
@@ -100,6 +111,8 @@ pub enum Effect {
     },
     /// The attempt may start.
     Dispatched(TaskId),
+    /// The progress is kept.
+    Progressed(TaskId),
     /// The task has ended, with the outcome of its record.
     Ended(TaskId),
     /// The result is gone.

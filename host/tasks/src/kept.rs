@@ -1,6 +1,7 @@
 use crate::dedupe::Keys;
 use crate::limits::room;
 use crate::{Effect, Entry, Epoch, KeptError, KeyReused, Saved, StaleEpoch, TaskRecord};
+use bytes::Bytes;
 use karman_types::{NodeId, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,17 @@ pub struct Kept {
     pub record: TaskRecord,
     /// Whether another submission of the same has been told of it.
     pub joined: bool,
+    /// How far it had got when that was last told, until nothing is known of its result any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Bytes>,
+}
+
+impl Kept {
+    /// Bytes of its input or result, and of its progress.
+    fn weight(&self) -> u64 {
+        let progress = self.progress.as_ref().map_or(0, Bytes::len);
+        self.record.weight() + progress as u64
+    }
 }
 
 /// What the keepers agree on: the state machine behind their replicated log. The consensus itself is a library's. The same
@@ -66,7 +78,7 @@ impl KeptState {
         self.tasks.values().map(|kept| kept.owner).collect()
     }
 
-    /// Bytes of the inputs and results that are kept.
+    /// Bytes of the inputs, results and progress that are kept.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -105,6 +117,18 @@ impl KeptState {
                 record.attempts = record.attempts.max(number);
                 Ok(Effect::Dispatched(task))
             }
+            Entry::Progress {
+                task,
+                epoch,
+                progress,
+            } => {
+                let record = self.owned(task, epoch)?;
+                open(record)?;
+                // An attempt that gets on is not one of those that lead nowhere.
+                record.attempts = 0;
+                self.edit(task, |kept| kept.progress = Some(progress));
+                Ok(Effect::Progressed(task))
+            }
             Entry::End {
                 task,
                 epoch,
@@ -112,12 +136,15 @@ impl KeptState {
                 at,
             } => {
                 open(self.owned(task, epoch)?)?;
-                self.change(task, Saved::Ended { outcome, at });
+                self.edit(task, |kept| kept.record.state = Saved::Ended { outcome, at });
                 Ok(Effect::Ended(task))
             }
             Entry::Trim { task, epoch } => {
                 if let Saved::Ended { at, .. } = self.owned(task, epoch)?.state {
-                    self.change(task, Saved::Forgotten { at });
+                    self.edit(task, |kept| {
+                        kept.record.state = Saved::Forgotten { at };
+                        kept.progress = None;
+                    });
                 }
                 Ok(Effect::Trimmed(task))
             }
@@ -139,7 +166,7 @@ impl KeptState {
             let known = self.tasks.get_mut(&first);
             return match known.filter(|known| known.record.fingerprint == record.fingerprint) {
                 None => Err(KeyReused {
-                    key: record.effect_key(),
+                    key: record.own_key(),
                     task: first,
                 }
                 .into()),
@@ -165,6 +192,7 @@ impl KeptState {
                 owner,
                 record,
                 joined,
+                progress: None,
             },
         );
         Ok(Effect::Accepted(task))
@@ -197,18 +225,18 @@ impl KeptState {
         Ok(Effect::Owned { task, node, epoch })
     }
 
-    fn change(&mut self, task: TaskId, state: Saved) {
+    fn edit(&mut self, task: TaskId, edit: impl FnOnce(&mut Kept)) {
         if let Some(kept) = self.tasks.get_mut(&task) {
-            self.bytes -= kept.record.weight();
-            kept.record.state = state;
-            self.bytes += kept.record.weight();
+            self.bytes -= kept.weight();
+            edit(kept);
+            self.bytes += kept.weight();
         }
     }
 
     fn remove(&mut self, task: TaskId) {
-        if let Some(Kept { record, .. }) = self.tasks.remove(&task) {
-            self.bytes -= record.weight();
-            self.keys.remove(record.key.as_ref(), task);
+        if let Some(kept) = self.tasks.remove(&task) {
+            self.bytes -= kept.weight();
+            self.keys.remove(kept.record.key.as_ref(), task);
         }
     }
 
@@ -256,6 +284,7 @@ mod tests {
             name: "classify".into(),
             guarantee: Guarantee::Kept,
             key: Some("k".into()),
+            effect: None,
             fingerprint: Digest::of(asks.as_bytes()),
             epoch: Epoch::FIRST,
             home: Some(node("a")),
@@ -263,6 +292,7 @@ mod tests {
             written: None,
             due: Due::default(),
             hedge_after: None,
+            stays: false,
             state: Saved::Open(TaskRequest {
                 body: "12345".into(),
                 ..TaskRequest::default()
@@ -346,6 +376,42 @@ mod tests {
         assert_eq!(kept.apply(accept(other, "x")), Err(KeptError::Same(TASK)));
         assert_eq!(kept.apply(withdraw), Err(KeptError::Joined(TASK)));
         assert!(matches!(kept.get(TASK).unwrap().record.state, Saved::Open(_)));
+    }
+
+    #[test]
+    fn progress_goes_to_the_next_owner_and_an_older_one_adds_none() {
+        let progress = |epoch, text: &'static str| Entry::Progress {
+            task: TASK,
+            epoch: Epoch(epoch),
+            progress: text.into(),
+        };
+        let dispatch = |epoch, number| Entry::Dispatch {
+            task: TASK,
+            epoch: Epoch(epoch),
+            number,
+            provider: node("b"),
+        };
+        let mut kept = KeptState::new(8);
+        kept.apply(accept(TASK, "x")).unwrap();
+        kept.apply(dispatch(1, 3)).unwrap();
+        kept.apply(progress(1, "half")).unwrap();
+        assert_eq!(kept.bytes(), 9);
+        // It got on, so that its attempts are no reason to give it up.
+        assert_eq!(kept.get(TASK).unwrap().record.attempts, 0);
+        kept.apply(own("b", 2)).unwrap();
+        assert!(matches!(
+            kept.apply(progress(1, "more")),
+            Err(KeptError::Stale(_))
+        ));
+        assert_eq!(kept.get(TASK).unwrap().progress.as_deref(), Some(&b"half"[..]));
+        kept.apply(end(2, Outcome::Cancelled)).unwrap();
+        assert!(matches!(
+            kept.apply(progress(2, "late")),
+            Err(KeptError::Ended { .. })
+        ));
+        let epoch = Epoch(2);
+        kept.apply(Entry::Trim { task: TASK, epoch }).unwrap();
+        assert_eq!((kept.bytes(), &kept.get(TASK).unwrap().progress), (0, &None));
     }
 
     #[test]

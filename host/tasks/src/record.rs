@@ -66,12 +66,17 @@ pub struct Submission {
     /// Equal for submissions that ask for the same effect. The node prefixes it with the submitter, so that nobody meets
     /// another's keys.
     pub key: Option<Arc<str>>,
+    /// What the homes of buckets know it by, where that is not the key: of all tasks with the same one effect is applied. For
+    /// another try at what may have had its effect already.
+    pub effect: Option<Arc<str>>,
     /// The time that is left.
     pub within: Option<Duration>,
     /// The absolute moment after which it must not start.
     pub expires: Option<UnixMs>,
     /// A second attempt starts elsewhere when the first has not answered in this time. For tasks that may run twice at once.
     pub hedge_after: Option<Duration>,
+    /// A local task stays on this node's disk when it is drained: others go on only with what is here, as its progress is.
+    pub stays: bool,
 }
 
 impl Submission {
@@ -82,9 +87,11 @@ impl Submission {
             request,
             guarantee: Guarantee::Direct,
             key: None,
+            effect: None,
             within: None,
             expires: None,
             hedge_after: None,
+            stays: false,
         }
     }
 
@@ -170,6 +177,9 @@ pub struct TaskRecord {
     pub guarantee: Guarantee,
     /// The caller's idempotency key.
     pub key: Option<Arc<str>>,
+    /// [`Submission::effect`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Arc<str>>,
     /// [`Submission::fingerprint`].
     pub fingerprint: Digest,
     /// The ownership.
@@ -186,6 +196,9 @@ pub struct TaskRecord {
     pub due: Due,
     /// When a second attempt starts beside the first.
     pub hedge_after: Option<Duration>,
+    /// [`Submission::stays`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stays: bool,
     /// How far it is.
     pub state: Saved,
 }
@@ -224,12 +237,14 @@ pub enum Saved {
 }
 
 impl TaskRecord {
-    /// What the homes of buckets know the task by: its idempotency key, or else its id.
+    /// What the homes of buckets know the task by: what the submitter said, its idempotency key, or else its id.
     pub fn effect_key(&self) -> Arc<str> {
-        match &self.key {
-            Some(key) => key.clone(),
-            None => self.task.to_string().into(),
-        }
+        self.effect.clone().unwrap_or_else(|| self.own_key())
+    }
+
+    /// What a repetition comes under: its idempotency key, or else its id.
+    pub(crate) fn own_key(&self) -> Arc<str> {
+        self.key.clone().unwrap_or_else(|| self.task.to_string().into())
     }
 
     /// How it ended, while that is known.

@@ -291,6 +291,29 @@ fn a_draining_node_hands_over_what_waits_and_finishes_what_runs() {
 }
 
 #[test]
+fn a_task_that_is_bound_to_its_disk_waits_there_for_the_next_start() {
+    let mut machine = machine(Limits::default());
+    let bound = Submission {
+        stays: true,
+        key: Some("run/step#2".into()),
+        effect: Some("run/step".into()),
+        ..work(Guarantee::Local)
+    };
+    let saved = ticket(&submit(&mut machine, TASK, bound));
+    machine.handle(Instant(1), Event::Saved { ticket: saved });
+    let actions = offer(&mut machine, 2, &["a"]);
+    let (_, attempt) = started(&actions);
+    // What its buckets know it by is the same for every such task.
+    assert!(matches!(&actions[..], [Action::Start { call, .. }] if &*call.key == "run/step"));
+    let heirs = vec![node("heir")];
+    assert_eq!(machine.handle(Instant(3), Event::Drain { heirs }), []);
+    let gone = TaskError::unavailable("the node is draining");
+    assert_eq!(answer(&mut machine, 4, attempt, Err(gone)), [Action::Drained]);
+    assert_eq!(machine.status(TASK), Some(Status::Waiting));
+    assert_eq!(machine.next_timeout().filter(|at| at.0 < 1_000), None);
+}
+
+#[test]
 fn a_result_is_forgotten_then_its_key() {
     let mut machine = machine(Limits::default());
     let saved = ticket(&submit(&mut machine, TASK, work(Guarantee::Local)));

@@ -104,6 +104,7 @@ impl Checks {
             }
             Entry::Dispatch { task, epoch, .. }
             | Entry::Withdraw { task, epoch }
+            | Entry::Progress { task, epoch, .. }
             | Entry::End { task, epoch, .. }
             | Entry::Trim { task, epoch }
             | Entry::Forget { task, epoch } => {

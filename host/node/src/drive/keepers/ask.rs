@@ -4,6 +4,7 @@
 use super::Inner;
 use super::group::Key;
 use super::wire::{Answer, Message, Question, Removed, send};
+use bytes::Bytes;
 use karman_mesh::membership::Charter;
 use karman_tasks::{Entry, Kept, SaveError, TaskRecord};
 use karman_types::{ErrorKind, NodeId, TaskError, TaskId};
@@ -41,6 +42,17 @@ impl Inner {
         let millis = wait.as_millis() as u64;
         match self.ask(Question::Find(task, millis), wait).await? {
             Answer::Found(found) => Ok(found.map(|kept| *kept)),
+            _ => Err(other()),
+        }
+    }
+
+    /// How far a kept task has got.
+    ///
+    /// # Errors
+    /// `unavailable` when no majority of the keepers answers.
+    pub(in crate::drive) async fn progress(&self, task: TaskId) -> Result<Option<Bytes>, TaskError> {
+        match self.ask(Question::Progress(task), Duration::ZERO).await? {
+            Answer::Progress(progress) => Ok(progress),
             _ => Err(other()),
         }
     }

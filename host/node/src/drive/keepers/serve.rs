@@ -133,6 +133,13 @@ impl Inner {
                 let until = Instant::now() + Duration::from_millis(wait).min(MOST_WAIT);
                 Ok(Answer::Found(find(seat, task, until).await.map(Box::new)))
             }
+            Question::Progress(task) => {
+                seat.linearizable().await?;
+                let kept = seat.replica.kept();
+                Ok(Answer::Progress(
+                    kept.get(task).and_then(|kept| kept.progress.clone()),
+                ))
+            }
             Question::Report => Ok(Answer::Report(seat.report())),
         }
     }
@@ -169,17 +176,16 @@ impl Inner {
         if entry.bytes() > limits.entry.0 {
             return reached("entry", limits.entry.0);
         }
-        if let Entry::Accept { .. } = entry {
-            let (tasks, bytes) = {
-                let kept = seat.replica.kept();
-                (kept.len(), kept.bytes() + entry.bytes())
-            };
-            if tasks >= limits.tasks {
-                return reached("tasks", limits.tasks as u64);
-            }
-            if bytes > limits.bytes.0 {
-                return reached("bytes", limits.bytes.0);
-            }
+        let accepts = matches!(entry, Entry::Accept { .. });
+        let (tasks, bytes) = {
+            let kept = seat.replica.kept();
+            (kept.len(), kept.bytes() + entry.bytes())
+        };
+        if accepts && tasks >= limits.tasks {
+            return reached("tasks", limits.tasks as u64);
+        }
+        if bytes > limits.bytes.0 && (accepts || matches!(entry, Entry::Progress { .. })) {
+            return reached("bytes", limits.bytes.0);
         }
         Ok(())
     }
@@ -233,6 +239,7 @@ fn owns(seat: &Seat, asker: NodeId, entry: &Entry) -> Result<(), TaskError> {
         Entry::Accept { .. } | Entry::Own { .. } => return Ok(()),
         Entry::Withdraw { task, epoch }
         | Entry::Dispatch { task, epoch, .. }
+        | Entry::Progress { task, epoch, .. }
         | Entry::End { task, epoch, .. }
         | Entry::Trim { task, epoch }
         | Entry::Forget { task, epoch } => (task, epoch),
@@ -285,6 +292,7 @@ fn without_input(kept: &Kept) -> Kept {
             state,
             ..kept.record.clone()
         },
+        progress: None,
         ..*kept
     }
 }

@@ -41,6 +41,8 @@ pub(super) enum Question {
     Owned(Option<TaskId>),
     /// How far is this task? The answer may wait so many milliseconds for its end. [`Answer::Found`]
     Find(TaskId, u64),
+    /// How far has this task got, in the words of who runs it? [`Answer::Progress`]
+    Progress(TaskId),
     /// How is this keeper? Each answers for itself. [`Answer::Report`]
     Report,
 }
@@ -52,6 +54,7 @@ pub(super) enum Answer {
     Records(Vec<TaskRecord>),
     /// Without its input.
     Found(Option<Box<Kept>>),
+    Progress(Option<Bytes>),
     Report(Report),
 }
 
