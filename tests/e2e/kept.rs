@@ -126,3 +126,43 @@ fn a_keeper_that_is_lost_gives_its_place_to_another() {
     let result = ["task", "result", &before[0], "--wait", "30s"];
     assert_eq!(sites[3].home.run(result).ok().out(), "1");
 }
+
+#[test]
+fn a_kept_workflow_goes_on_when_its_coordinator_is_lost() {
+    let mut sites = Sites::new(4, None);
+    sites[3].deploy("hostile");
+    sites.name_keepers();
+    let file = sites[2].home.path().join("flow.toml");
+    let text = r#"
+        name = "relay"
+        [task.first]
+        run = "hostile"
+        with = { do = "sleep 100" }
+        [task.second]
+        run = "hostile"
+        after = ["first"]
+        with = { do = "sleep 2000" }
+        [task.third]
+        run = "hostile"
+        after = ["second"]
+        with = { do = "sleep 100" }
+    "#;
+    std::fs::write(&file, text).unwrap();
+    let run = ["flow", "run", file.to_str().unwrap(), "--accept", "kept"];
+    let run = sites[2].home.run(run).ok().out();
+    let status = |site: &sites::Site| {
+        let answer = site.ask("GET", &format!("/flows/{run}"), &[], b"")?;
+        (answer.status == 200).then(|| answer.json())
+    };
+    let second =
+        |site: &sites::Site| status(site).is_some_and(|status| status["steps"][1]["state"] == "running");
+    // A node that has nothing to do with it is told how far it is.
+    sites[3].soon(second);
+    sites.kill(2);
+    sites[1].soon(|site| status(site).is_some_and(|status| status["state"] == "done"));
+    let ended = status(&sites[3]).unwrap();
+    let attempts: Vec<u64> = (0..3)
+        .map(|n| ended["steps"][n]["attempts"].as_u64().unwrap())
+        .collect();
+    assert_eq!(attempts, [1, 1, 1], "{ended}");
+}

@@ -4,9 +4,11 @@
 
 mod bad_input;
 mod blobs;
+mod choose;
 mod clock;
 mod command_line;
 mod crash;
+mod flows;
 mod http;
 mod internet;
 mod kept;

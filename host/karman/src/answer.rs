@@ -107,7 +107,8 @@ pub(crate) fn body_value(content_type: &str, body: &[u8]) -> (&'static str, Valu
     }
 }
 
-fn is_json(content_type: &str) -> bool {
+/// Whether bytes of this media type are JSON.
+pub(crate) fn is_json(content_type: &str) -> bool {
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     media_type == "application/json" || media_type.ends_with("+json")
 }

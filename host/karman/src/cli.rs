@@ -119,6 +119,16 @@ pub(crate) enum Command {
         after_help = "Examples:\n  karman task list\n  karman task result 01JD7W2Z0Q8V5M3N9K4T6B1XAC --wait 30s"
     )]
     Task(commands::task::Task),
+    /// Say why a run of a workflow was served by whom it was
+    #[command(
+        after_help = "Examples:\n  karman why 01JD7W2Z0Q8V5M3N9K4T6B1XAC\n  karman why 01JD7W2Z0Q8V5M3N9K4T6B1XAC --json"
+    )]
+    Why(commands::why::Why),
+    /// Make every logged decision again, and compare
+    #[command(
+        after_help = "Examples:\n  karman replay --save decisions.cbor\n  karman replay decisions.cbor"
+    )]
+    Replay(commands::replay::Replay),
     /// Show what the running node's plugins do
     #[command(after_help = "Examples:\n  karman top\n  karman top --json")]
     Top(commands::top::Top),
@@ -138,7 +148,7 @@ pub(crate) enum Command {
     Model(commands::model::Model),
     /// Workflows of tasks
     #[command(
-        after_help = "Examples:\n  karman flow graph flow.toml\n  karman flow graph flow.toml --svg flow.svg"
+        after_help = "Examples:\n  karman flow run flood.toml --input tiles.json\n  karman flow graph flood.toml --svg flood.svg"
     )]
     Flow(commands::flow::Flow),
     /// Simulate nodes, links and workloads

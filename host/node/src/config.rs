@@ -47,6 +47,8 @@ pub struct NodeConfig {
     pub mesh: MeshConfig,
     /// What it holds of accepted tasks, and how long.
     pub tasks: karman_tasks::Limits,
+    /// Entries of the log of decisions that it holds, by which `karman why` and `karman replay` go. Default 20,000.
+    pub decisions: usize,
     /// How it deals with the keepers of kept tasks, and what it keeps where it is one.
     pub keepers: KeepersConfig,
 }
@@ -196,6 +198,7 @@ impl Default for NodeConfig {
             power: StatedPower::default(),
             mesh: MeshConfig::default(),
             tasks: karman_tasks::Limits::default(),
+            decisions: 20_000,
             keepers: KeepersConfig::default(),
         }
     }
@@ -294,7 +297,7 @@ impl NodeConfig {
 }
 
 /// The top-level keys that a variable may set; other variables of the same prefix are not configuration.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "tier",
     "listen",
     "signed-only",
@@ -307,6 +310,7 @@ const KEYS: [&str; 13] = [
     "foreign",
     "mesh",
     "tasks",
+    "decisions",
     "keepers",
 ];
 

@@ -37,9 +37,10 @@ pub use config::{
 };
 pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{
-    BundleStatus, DeployedOn, Diagnosis, JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg,
-    LinkMeasure, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Sent, SplitOrder, SplitPlan,
-    TaskState, TaskStatus, UndeployedOn,
+    BundleStatus, DeployedOn, Diagnosis, Example, FlowOrder, FlowState, FlowStatus, JoinOptions,
+    KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, NodeOffer,
+    NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Sent, SplitOrder, SplitPlan, StepStatus, TaskState,
+    TaskStatus, UndeployedOn, read_decisions,
 };
 pub use home::Home;
 pub use karman_store::BundleState;

@@ -116,18 +116,26 @@ impl Plugins {
         Ok(())
     }
 
-    fn runtime(&self) -> &Runtime {
+    pub(crate) fn runtime(&self) -> &Runtime {
         self.runtime
             .get()
             .expect("start is called before the table is shared")
     }
 
-    /// The plugin that serves under this name.
+    /// The plugin that serves under this name, or the first that does what is named so.
     ///
     /// # Errors
     /// `unavailable` when there is none.
     pub fn find(&self, name: &str) -> Result<Arc<Slot>, TaskError> {
-        self.slots.read().get(name).cloned().ok_or_else(|| {
+        let slots = self.slots.read();
+        let does = |slot: &&Arc<Slot>| {
+            let known = slot.current().manifest().capability_name();
+            let rest = known.as_deref().and_then(|known| known.strip_prefix(name));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        // No plugin has a name with a slash in it.
+        let by_capability = || slots.values().find(does).filter(|_| name.contains('/'));
+        slots.get(name).or_else(by_capability).cloned().ok_or_else(|| {
             TaskError::unavailable(format!("this node has no task `{name}`")).with_hint("karman deploy FILE")
         })
     }

@@ -33,7 +33,7 @@ pub(crate) struct Call {
 
 /// What an accepted task is promised.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Promise {
+pub(super) enum Promise {
     /// Survives a crash and a power cut of this node
     Local,
     /// Survives the loss of this node: needs keepers, see `karman mesh keepers`
@@ -41,7 +41,7 @@ enum Promise {
 }
 
 impl Promise {
-    const fn word(self) -> &'static str {
+    pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Local => "local",
             Self::Kept => "kept",

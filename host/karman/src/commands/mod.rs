@@ -15,6 +15,7 @@ pub(crate) mod node;
 pub(crate) mod probe;
 pub(crate) mod pull;
 pub(crate) mod push;
+pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod serve;
@@ -24,6 +25,7 @@ pub(crate) mod task;
 pub(crate) mod top;
 pub(crate) mod undeploy;
 pub(crate) mod verify;
+pub(crate) mod why;
 
 use crate::app::App;
 use crate::cli::Command;
@@ -59,6 +61,8 @@ pub(crate) fn run(command: Command, app: &App) -> Result<u8, TaskError> {
         Command::Undeploy(command) => command.run(app),
         Command::Call(command) => command.run(app),
         Command::Task(command) => command.run(app),
+        Command::Why(command) => command.run(app),
+        Command::Replay(command) => return command.run(app),
         Command::Top(command) => command.run(app),
         Command::Node(command) => command.run(app),
         Command::Mesh(command) => command.run(app),

@@ -2,6 +2,7 @@
 
 use super::dispatch::nearest_first;
 use super::tasks::{Inner, Tasks};
+use super::{flow, models};
 use crate::services::{Effects, Origin, blocking, store_error};
 use bytes::Bytes;
 use karman_mesh::membership::{Member, Right};
@@ -23,7 +24,10 @@ const HOME: &str = "home";
 pub(super) async fn place(tasks: &Inner, name: &str, avoid: &[NodeId]) -> Vec<NodeId> {
     let here = tasks.runtime.id();
     let mut nodes = Vec::new();
-    if tasks.plugins.find(name).is_ok() {
+    if flow::is_one(name) {
+        return vec![flow::coordinator(here)];
+    }
+    if tasks.plugins.find(name).is_ok() || models::find(&tasks.runtime, name).is_some() {
         nodes.push(here);
     }
     if let Some(mesh) = tasks.mesh.get()
@@ -39,9 +43,10 @@ pub(super) async fn place(tasks: &Inner, name: &str, avoid: &[NodeId]) -> Vec<No
 }
 
 /// Runs an attempt of this node's task, here or at another node, and tells what came of it.
-pub(super) async fn run(tasks: &Inner, provider: NodeId, call: Call) -> Event {
+pub(super) async fn run(tasks: &Arc<Inner>, provider: NodeId, call: Call) -> Event {
     let (attempt, elsewhere) = (call.attempt, call.home.is_some());
     let answer = match provider == tasks.runtime.id() {
+        _ if flow::is_one(&call.name) => flow::coordinate(tasks, call).await,
         true => run_own(tasks, call).await,
         false => run_there(tasks, provider, call).await,
     };
@@ -76,6 +81,11 @@ async fn run_here(tasks: &Inner, call: Call, effects: Arc<Effects>) -> Result<Bo
         idempotency_key: Some(call.key),
         ..tasks.runtime.context(call.within)
     };
+    if let Some(model) = models::find(&tasks.runtime, &call.name) {
+        let (response, _) = models::run(&tasks.runtime, &model, call.request, call.within).await?;
+        let batch = None;
+        return Ok(Box::new(Answer { response, batch }));
+    }
     let plugin = tasks.plugins.find(&call.name)?.current();
     let answered = plugin
         .call_over(call.request, context, Some(effects.clone()))

@@ -1,5 +1,6 @@
 //! What is known of accepted tasks: by this node of its own, by the keepers of every kept one.
 
+use super::flow;
 use super::status::{TaskState, TaskStatus};
 use super::tasks::{Inner, Tasks};
 use karman_tasks::{Event, Kept, Outcome, Saved, Status};
@@ -88,7 +89,7 @@ impl Tasks {
     /// `unavailable` when neither this node nor a keeper knows it, or its owner is not in reach.
     pub(crate) async fn remove(&self, task: TaskId) -> Result<TaskStatus, TaskError> {
         if let Some(before) = self.inner().known(task) {
-            self.inner().remove(&before);
+            self.inner().remove(&before)?;
             return self.status(task).await;
         }
         let kept = self.kept(task, Duration::ZERO).await?;
@@ -114,14 +115,19 @@ impl Inner {
     }
 
     /// Withdraws a task of this node that has not ended; forgets the result of one that has.
-    pub(super) fn remove(self: &Arc<Self>, before: &TaskStatus) {
+    ///
+    /// # Errors
+    /// Those of [`Inner::withdraw_flow`].
+    pub(super) fn remove(self: &Arc<Self>, before: &TaskStatus) -> Result<(), TaskError> {
         let task = before.task;
-        self.feed(match before.state {
+        match before.state {
             TaskState::Done | TaskState::Failed | TaskState::Expired | TaskState::Cancelled => {
-                Event::Fetched { task }
+                self.feed(Event::Fetched { task });
             }
-            _ => Event::Cancel { asked: task },
-        });
+            _ if flow::is_one(&before.name) => self.withdraw_flow(task, before.guarantee)?,
+            _ => self.feed(Event::Cancel { asked: task }),
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The node's place in the mesh: how it joins, and what its operator asks about the other nodes.
 
 use super::dispatch::{Ran, nearest_first};
+use super::models;
 use super::serve::Service;
 use crate::node::Node;
 use karman_mesh::membership::{Invitation, Issuer, MeshKey, RootKey};
@@ -124,7 +125,7 @@ impl Node {
     pub fn offer(&self) -> Offer {
         let tasks = match self.tasks().draining() {
             true => Vec::new(),
-            false => self.plugins().all(),
+            false => self.tasks_of_here(),
         };
         let store = self.runtime().home().store().ok();
         let models = store
@@ -135,16 +136,30 @@ impl Node {
             tier: self.tier(),
             cores: self.machine().cores,
             memory: self.machine().memory,
-            tasks: tasks
-                .iter()
-                .map(|plugin| OfferedTask {
-                    name: plugin.manifest().name.clone(),
-                    version: plugin.manifest().version.clone(),
-                    id: plugin.package().id,
-                })
-                .collect(),
+            tasks,
             models: models.into_iter().map(|model| model.name).collect(),
         }
+    }
+
+    /// Those of the plugins that serve, by their names and by what they do, and those of its models.
+    fn tasks_of_here(&self) -> Vec<OfferedTask> {
+        let plugins = self.plugins().all();
+        let plugins = plugins.iter().flat_map(|plugin| {
+            let manifest = plugin.manifest();
+            let names = std::iter::once(manifest.name.clone()).chain(manifest.capability_name());
+            names.map(|name| OfferedTask {
+                name,
+                version: manifest.version.clone(),
+                id: plugin.package().id,
+            })
+        });
+        let models = models::offered(self.runtime()).into_iter().map(|(task, _)| task);
+        plugins.chain(models).collect()
+    }
+
+    /// Whether it runs this task itself.
+    pub(crate) fn runs(&self, task: &str) -> bool {
+        self.plugins().find(task).is_ok() || models::find(self.runtime(), task).is_some()
     }
 
     /// Tells the mesh, and tasks that wait, what this node offers now.

@@ -2,13 +2,13 @@
 
 use super::attempt;
 use super::dispatch::chain;
-use super::split;
+use super::{models, split};
 use crate::node::Node;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_mesh::membership::{Member, Signed};
 use karman_mesh::{Ask, CallHead, PeerId, RemoteReport, Serve};
-use karman_types::{CallContext, Offer, TaskError, TaskRequest, TaskResponse};
+use karman_types::{CallContext, Limits, Offer, TaskError, TaskRequest, TaskResponse};
 use serde::Serialize;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
@@ -50,14 +50,13 @@ impl Serve for Service {
             Ask::TakeOver => Ok(MOST_TASK),
             Ask::Commit => Ok(MOST_BATCH),
             Ask::Keep { snapshot } => Ok(self.node()?.tasks().keepers().most(snapshot)),
-            Ask::Call | Ask::Attempt { .. } => Ok(self
-                .node()?
-                .plugins()
-                .find(&head.name)?
-                .current()
-                .limits()
-                .input
-                .0),
+            Ask::Call | Ask::Attempt { .. } => {
+                let node = self.node()?;
+                match models::find(node.runtime(), &head.name) {
+                    Some(_) => Ok(Limits::ceiling().input.0),
+                    None => Ok(node.plugins().find(&head.name)?.current().limits().input.0),
+                }
+            }
             Ask::RunStage => Ok(MOST_TENSORS),
             Ask::PrepareStage { .. } => Ok(MOST_PREPARE),
             Ask::Deploy { .. } | Ask::ReadBlob { .. } | Ask::ProfileModel { .. } => {
@@ -166,6 +165,15 @@ async fn run(
     };
     if node.tasks().draining() {
         return Err(TaskError::unavailable("this node is draining"));
+    }
+    if let Some(model) = models::find(runtime, &head.name) {
+        let (response, ran) = models::run(runtime, &model, request, context.within).await?;
+        let report = RemoteReport {
+            took_us: ran.took.as_micros() as u64,
+            memory_peak: ran.memory_peak,
+            ran_on: ran.ran_on,
+        };
+        return Ok((response, report));
     }
     let slot = node.plugins().find(&head.name)?;
     let (response, report) = slot.call(request, context).await?;

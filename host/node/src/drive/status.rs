@@ -1,5 +1,6 @@
 //! How far an accepted task is, in the words of its operator.
 
+use super::flow;
 use karman_tasks::{Guarantee, Kept, Outcome, Saved, Status, TaskRecord};
 use karman_types::{NodeId, TaskError, TaskId};
 use serde::{Deserialize, Serialize};
@@ -61,7 +62,11 @@ impl TaskStatus {
             Saved::Open(_) if record.attempts > 0 => Status::Running(vec![*owner]),
             Saved::Open(_) => Status::Waiting,
         };
-        Self::of(record, status)
+        let mut status = Self::of(record, status);
+        if status.state == TaskState::Running {
+            status.nodes = vec![*owner];
+        }
+        status
     }
 
     pub(super) fn of(record: &TaskRecord, status: Status<'_>) -> Self {
@@ -69,6 +74,8 @@ impl TaskStatus {
             Status::Saving => (TaskState::Saving, Vec::new(), None),
             Status::DeadlineUnknown => (TaskState::DeadlineUnknown, Vec::new(), None),
             Status::Waiting => (TaskState::Waiting, Vec::new(), None),
+            // What coordinates a workflow is this node, under another name.
+            Status::Running(_) if flow::is_one(&record.name) => (TaskState::Running, Vec::new(), None),
             Status::Running(nodes) => (TaskState::Running, nodes, None),
             Status::Ending => (TaskState::Ending, Vec::new(), None),
             Status::Ended(Outcome::Done(_)) => (TaskState::Done, Vec::new(), None),

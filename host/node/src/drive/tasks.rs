@@ -1,7 +1,9 @@
 //! Drives the machine of accepted tasks (`karman-tasks`): feeds it what happens, does what it says.
 
 use super::attempt;
+use super::decisions::Decisions;
 use super::disk::Disk;
+use super::flow::Flows;
 use super::keepers::Keepers;
 use crate::plugins::Plugins;
 use crate::runtime::Runtime;
@@ -41,6 +43,9 @@ pub(crate) struct Inner {
     pub(super) mesh: OnceLock<Mesh>,
     pub(super) keepers: Keepers,
     pub(super) machine: Mutex<Machine>,
+    pub(super) decisions: Decisions,
+    /// Workflows that this node coordinates.
+    pub(super) flows: Flows,
     /// Attempts of other nodes that run here.
     pub(super) provider: Mutex<Provider>,
     /// Attempts of this node, wherever they run.
@@ -76,6 +81,8 @@ impl Tasks {
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
             machine: Mutex::new(machine),
             provider: Mutex::new(Provider::new(MOST_RUNNING, MOST_EPOCHS)),
+            decisions: Decisions::start(&runtime),
+            flows: Flows::default(),
             running: Mutex::default(),
             providers: Mutex::default(),
             asked: Mutex::default(),
@@ -141,6 +148,7 @@ impl Tasks {
         let mut drained = std::pin::pin!(self.0.drained.notified());
         drained.as_mut().enable();
         self.0.provider.lock().drain();
+        self.0.flows.suspend();
         self.0.feed(Event::Drain { heirs });
         drained.await;
     }
@@ -150,9 +158,18 @@ impl Tasks {
         self.0.provider.lock().draining()
     }
 
+    /// The log of decisions.
+    pub(crate) fn decisions(&self) -> &Decisions {
+        &self.0.decisions
+    }
+
     /// The keepers of kept tasks.
     pub(crate) fn keepers(&self) -> &Keepers {
         &self.0.keepers
+    }
+
+    pub(super) fn of(inner: &Arc<Inner>) -> Self {
+        Self(inner.clone())
     }
 
     pub(super) fn inner(&self) -> &Arc<Inner> {

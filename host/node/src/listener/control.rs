@@ -3,7 +3,7 @@
 
 use super::answer::Refusal;
 use super::connections::ShutDown;
-use super::{held, mesh, models, public, tasks};
+use super::{flows, held, mesh, models, public, tasks};
 use crate::logs::LogEvent;
 use crate::node::{Node, NodeStatus};
 use crate::plugins::{DeployOptions, Deployed};
@@ -45,6 +45,7 @@ pub(crate) async fn serve_control(node: Node, shut_down: ShutDown) -> Result<(),
         .merge(mesh::router())
         .merge(models::router())
         .merge(tasks::operator())
+        .merge(flows::operator())
         .layer(DefaultBodyLimit::max(MOST_BYTES))
         .with_state(node);
     tokio::spawn(async move {

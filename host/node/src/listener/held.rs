@@ -139,10 +139,12 @@ async fn add_model(
             TaskError::invalid(format!("`info` is no JSON object: {error}")).with_field("info")
         })?,
     };
-    with(&node, move |store| {
+    let added = with(&node, move |store| {
         store.models().add(&name, &file, None, info).map(HeldModel::from)
     })
-    .await
+    .await?;
+    node.announce().await;
+    Ok(added)
 }
 
 async fn secrets(State(node): State<Node>) -> Result<Json<Vec<String>>, Refusal> {

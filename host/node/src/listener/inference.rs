@@ -86,15 +86,16 @@ impl InferTensor {
                 tensor.element()
             ))
         };
-        let (datatype, data) = match tensor.element() {
-            ElementType::F16 => ("FP16", listed(tensor, |value: f16| value.to_f32().into())),
-            ElementType::F32 => ("FP32", listed(tensor, |value: f32| value.into())),
-            ElementType::F64 => ("FP64", listed(tensor, |value: f64| value.into())),
-            ElementType::I8 => ("INT8", listed(tensor, |value: i8| value.into())),
-            ElementType::U8 => ("UINT8", listed(tensor, |value: u8| value.into())),
-            ElementType::I32 => ("INT32", listed(tensor, |value: i32| value.into())),
-            ElementType::I64 => ("INT64", listed(tensor, |value: i64| value.into())),
-            ElementType::Bool => ("BOOL", listed(tensor, |value: bool| value.into())),
+        let datatype = datatype(tensor.element()).ok_or_else(unnamed)?;
+        let data = match tensor.element() {
+            ElementType::F16 => listed(tensor, |value: f16| value.to_f32().into()),
+            ElementType::F32 => listed(tensor, |value: f32| value.into()),
+            ElementType::F64 => listed(tensor, |value: f64| value.into()),
+            ElementType::I8 => listed(tensor, |value: i8| value.into()),
+            ElementType::U8 => listed(tensor, |value: u8| value.into()),
+            ElementType::I32 => listed(tensor, |value: i32| value.into()),
+            ElementType::I64 => listed(tensor, |value: i64| value.into()),
+            ElementType::Bool => listed(tensor, |value: bool| value.into()),
             ElementType::Bf16 => return Err(unnamed()),
         };
         Ok(Self {
@@ -104,6 +105,21 @@ impl InferTensor {
             data: data.map_err(|error| TaskError::internal(error.to_string()))?,
         })
     }
+}
+
+/// The name of an element type in the protocol; bf16 has none.
+pub(crate) const fn datatype(element: ElementType) -> Option<&'static str> {
+    Some(match element {
+        ElementType::F16 => "FP16",
+        ElementType::F32 => "FP32",
+        ElementType::F64 => "FP64",
+        ElementType::I8 => "INT8",
+        ElementType::U8 => "UINT8",
+        ElementType::I32 => "INT32",
+        ElementType::I64 => "INT64",
+        ElementType::Bool => "BOOL",
+        ElementType::Bf16 => return None,
+    })
 }
 
 /// The nesting of JSON is bounded by its reader.

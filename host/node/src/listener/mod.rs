@@ -3,6 +3,7 @@
 mod answer;
 mod connections;
 mod control;
+mod flows;
 mod held;
 mod inference;
 mod mesh;
@@ -15,6 +16,7 @@ mod tasks;
 pub use connections::{Listener, ShutDown};
 pub(crate) use control::serve_control;
 pub use held::HeldModel;
+pub(crate) use inference::datatype;
 pub use inference::{InferParameters, InferRequest, InferResponse, InferTensor};
 pub use plugin::serve_plugin;
 pub(crate) use public::serve_public;

@@ -1,6 +1,6 @@
 use super::answer::Refusal;
 use super::connections::{Listener, ShutDown};
-use super::{metrics, plugin, tasks};
+use super::{flows, metrics, plugin, tasks};
 use crate::drive::Ran;
 use crate::node::Node;
 use axum::Router;
@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use karman_tasks::{Guarantee, Submission};
 use karman_types::{Limits, TaskError, TaskRequest, TaskResponse, parse_duration};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 use tower_service::Service;
 
@@ -36,6 +37,7 @@ pub(crate) async fn serve_public(listener: Listener, node: Node, shut_down: &Shu
         .route("/metrics", get(metrics::show))
         .route("/tasks/{*name}", post(call))
         .merge(tasks::router())
+        .merge(flows::router())
         .fallback(|| async {
             Refusal(TaskError::invalid("no such path").with_hint("POST /tasks/NAME, or /http/NAME/…"))
         })
@@ -93,7 +95,7 @@ pub(crate) async fn call(
     // any may take.
     let most = match node.plugins().find(&name) {
         Ok(slot) => slot.current().limits().input,
-        Err(error) if node.mesh().is_none() && !accepting => return Err(error.into()),
+        Err(error) if node.mesh().is_none() && !accepting && !node.runs(&name) => return Err(error.into()),
         Err(_) => Limits::ceiling().input,
     };
     let body = Limited::new(body, most.as_usize())
@@ -124,20 +126,10 @@ async fn accept(
     headers: &HeaderMap,
     request: TaskRequest,
 ) -> Result<Response<Body>, Refusal> {
-    let guarantee = match text(headers.get(ACCEPT)).as_str() {
-        "local" => Guarantee::Local,
-        "kept" => Guarantee::Kept,
-        other => {
-            return Err(
-                TaskError::invalid(format!("`{other}` is no promise: local or kept"))
-                    .with_field(ACCEPT)
-                    .into(),
-            );
-        }
-    };
+    let (guarantee, key) = accepting(headers)?;
     let submission = Submission {
-        guarantee,
-        key: headers.get(KEY).map(|key| text(Some(key)).into()),
+        guarantee: guarantee.unwrap_or(Guarantee::Local),
+        key,
         within: time(headers, WITHIN)?,
         hedge_after: time(headers, HEDGE)?,
         ..Submission::new(name, request)
@@ -145,6 +137,21 @@ async fn accept(
     let task = node.tasks().submit(submission).await?;
     let place = [(header::LOCATION, format!("/accepted/{task}"))];
     Ok((StatusCode::ACCEPTED, place, Json(json!({ "task": task }))).into_response())
+}
+
+/// What is to be promised, where the caller says so, and under which key.
+pub(super) fn accepting(headers: &HeaderMap) -> Result<(Option<Guarantee>, Option<Arc<str>>), TaskError> {
+    let promise = match headers.get(ACCEPT).map(|promise| text(Some(promise))).as_deref() {
+        None => None,
+        Some("local") => Some(Guarantee::Local),
+        Some("kept") => Some(Guarantee::Kept),
+        Some(other) => {
+            let error = TaskError::invalid(format!("`{other}` is no promise: local or kept"));
+            return Err(error.with_field(ACCEPT));
+        }
+    };
+    let key = headers.get(KEY).map(|key| text(Some(key)).into());
+    Ok((promise, key))
 }
 
 fn text(value: Option<&HeaderValue>) -> String {

@@ -45,31 +45,37 @@ async fn remove(State(node): State<Node>, Path(task): Path<String>) -> Result<Js
     Ok(Json(node.tasks().remove(read(&task)?).await?))
 }
 
+/// How long a request waits for an end.
 #[derive(Deserialize)]
-struct Wait {
+pub(super) struct Wait {
     #[serde(default)]
     wait: Option<String>,
+}
+
+impl Wait {
+    pub(super) fn time(&self) -> Result<Duration, TaskError> {
+        match self.wait.as_deref().map(parse_duration) {
+            None => Ok(Duration::ZERO),
+            Some(Ok(wait)) => Ok(wait.min(MOST_WAIT)),
+            Some(Err(error)) => Err(TaskError::invalid(error.to_string()).with_field("wait")),
+        }
+    }
 }
 
 /// The result as the task answered it; 202 with the status while there is none.
 async fn result(
     State(node): State<Node>,
     Path(task): Path<String>,
-    Query(Wait { wait }): Query<Wait>,
+    Query(wait): Query<Wait>,
 ) -> Result<Response<Body>, Refusal> {
     let task = read(&task)?;
-    let wait = match wait.as_deref().map(parse_duration) {
-        None => Duration::ZERO,
-        Some(Ok(wait)) => wait.min(MOST_WAIT),
-        Some(Err(error)) => return Err(TaskError::invalid(error.to_string()).with_field("wait").into()),
-    };
-    Ok(match node.tasks().outcome(task, wait).await? {
+    Ok(match node.tasks().outcome(task, wait.time()?).await? {
         Some(outcome) => response_of(outcome.into_result()?, &Ran::default()),
         None => (StatusCode::ACCEPTED, Json(node.tasks().status(task).await?)).into_response(),
     })
 }
 
-fn read(task: &str) -> Result<TaskId, TaskError> {
+pub(super) fn read(task: &str) -> Result<TaskId, TaskError> {
     task.parse()
         .map_err(|error: String| TaskError::invalid(error).with_field("task"))
 }

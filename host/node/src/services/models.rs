@@ -9,6 +9,7 @@ use karman_infer::{
     Backend, BackendName, BackendOptions, Backends, InferError, LoadOptions, ModelLimits, SearchPlaces,
     UseOnnxRuntime,
 };
+use karman_tensor::ElementType;
 use karman_types::{Digest, TaskError};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -123,6 +124,17 @@ impl NodeModels {
         let (models, name) = (self.clone(), name.to_owned());
         let loaded = blocking(move || models.load_named(&name)).await?;
         loaded.run_timed(inputs).await
+    }
+
+    /// The inputs of a model of this node, each with its type.
+    pub(crate) async fn inputs_of(
+        self: &Arc<Self>,
+        name: &str,
+    ) -> Result<Vec<(String, ElementType)>, TaskError> {
+        let (models, name) = (self.clone(), name.to_owned());
+        let loaded = blocking(move || models.load_named(&name)).await?;
+        let inputs = loaded.model.inputs().iter();
+        Ok(inputs.map(|input| (input.name.clone(), input.element)).collect())
     }
 
     /// How many times slower than the machine it is made to be.

@@ -205,7 +205,7 @@ impl Inner {
                 status.name
             )));
         }
-        tasks.remove(&status);
+        tasks.remove(&status)?;
         Ok(tasks.known(task).unwrap_or(status))
     }
 }

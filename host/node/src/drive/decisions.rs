@@ -1,0 +1,117 @@
+//! The log of decisions on this disk: a ring, written behind what is decided. A crash loses what was decided in the last second, and
+//! nothing else depends on it.
+
+use super::attempt::{read, write};
+use crate::runtime::Runtime;
+use crate::services::{blocking, store_error};
+use bytes::Bytes;
+use karman_sched::log::Entry;
+use karman_types::TaskError;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long what was decided may wait for the disk.
+const BEHIND: Duration = Duration::from_secs(1);
+/// Entries that wait at most: while the disk does not keep up, the oldest go.
+const MOST_WAITING: usize = 10_000;
+
+/// Reads a log that a node has written.
+///
+/// # Errors
+/// `invalid` when it is none.
+pub fn read_decisions(bytes: &[u8]) -> Result<Vec<Entry>, TaskError> {
+    read("log", bytes)
+}
+
+/// The log of decisions. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Decisions(Arc<Inner>);
+
+struct Inner {
+    runtime: Runtime,
+    waiting: Mutex<Vec<Vec<u8>>>,
+    some: Notify,
+    /// One writer at a time, so that entries keep their order.
+    writing: tokio::sync::Mutex<()>,
+}
+
+impl Decisions {
+    pub(super) fn start(runtime: &Runtime) -> Self {
+        let inner = Arc::new(Inner {
+            runtime: runtime.clone(),
+            waiting: Mutex::default(),
+            some: Notify::new(),
+            writing: tokio::sync::Mutex::default(),
+        });
+        let behind = Arc::downgrade(&inner);
+        tokio::spawn(async move {
+            while let Some(inner) = behind.upgrade() {
+                if tokio::time::timeout(BEHIND, inner.some.notified()).await.is_err() {
+                    continue;
+                }
+                tokio::time::sleep(BEHIND).await;
+                if let Err(error) = inner.flush().await {
+                    tracing::warn!(%error, "decisions are not written down");
+                }
+            }
+        });
+        Self(inner)
+    }
+
+    /// Takes entries to be written down, in this order.
+    pub(super) fn push(&self, entries: impl IntoIterator<Item = Entry>) {
+        let mut waiting = self.0.waiting.lock();
+        for entry in entries {
+            match cbor4ii::serde::to_vec(Vec::new(), &entry) {
+                Ok(bytes) => waiting.push(bytes),
+                Err(error) => tracing::error!(%error, "a decision cannot be written down"),
+            }
+        }
+        let over = waiting.len().saturating_sub(MOST_WAITING);
+        waiting.drain(..over);
+        self.0.some.notify_one();
+    }
+
+    /// Everything that the ring holds, the oldest first.
+    ///
+    /// # Errors
+    /// What the disk refused, or an entry that does not read.
+    pub(crate) async fn entries(&self) -> Result<Vec<Entry>, TaskError> {
+        self.0.flush().await?;
+        let home = self.0.runtime.home().clone();
+        let all = blocking(move || home.store()?.decisions().all().map_err(store_error)).await?;
+        let read = |bytes: Vec<u8>| {
+            cbor4ii::serde::from_slice(&bytes)
+                .map_err(|error| TaskError::internal(format!("the log of decisions: {error}")))
+        };
+        all.into_iter().map(read).collect()
+    }
+
+    /// The same as a file that [`read_decisions`] reads.
+    ///
+    /// # Errors
+    /// Those of [`Decisions::entries`].
+    pub(crate) async fn written(&self) -> Result<Bytes, TaskError> {
+        write(&self.entries().await?)
+    }
+}
+
+impl Inner {
+    async fn flush(&self) -> Result<(), TaskError> {
+        let _writing = self.writing.lock().await;
+        let entries = std::mem::take(&mut *self.waiting.lock());
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let (home, most) = (self.runtime.home().clone(), self.runtime.config().decisions);
+        blocking(move || {
+            home.store()?
+                .decisions()
+                .append(&entries, most)
+                .map_err(store_error)
+        })
+        .await
+    }
+}

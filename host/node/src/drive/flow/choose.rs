@@ -1,0 +1,299 @@
+//! Who does a task that names a capability: chosen anew for every run, within what the user wants of the workflow.
+
+use super::implementations::{self, call, reaches, within};
+use super::json;
+use crate::drive::tasks::Inner;
+use karman_sched::flow;
+use karman_sched::log::{Logged, Policy};
+use karman_sched::select::{Asked, Call, Heard, Pixie, PixieSettings, Task};
+use karman_types::{DataContract, Digest, ErrorKind, Implementation, Slo, TaskError, TaskId, Workflow};
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+
+/// How long an implementation that did not answer is left out.
+const AWAY: Duration = Duration::from_secs(5);
+/// Choices that are kept; one more drops those of workflows that do not run.
+const MOST_CHOOSERS: usize = 256;
+/// Implementations that are tried for one attempt.
+const MOST_TRIES: usize = 3;
+
+/// The choice among implementations for one workflow, shared by all runs of it on this node.
+pub(super) struct Chooser {
+    /// For each task of the workflow its place among those that are chosen for.
+    places: BTreeMap<usize, usize>,
+    started: Instant,
+    state: Mutex<State>,
+    /// The measurements that it was made from.
+    measured: u64,
+}
+
+struct State {
+    policy: Logged,
+    runs: HashSet<TaskId>,
+    /// By task and candidate.
+    away: HashMap<(usize, usize), Instant>,
+}
+
+/// The chooser of a workflow; nothing where none of its tasks names a capability.
+///
+/// # Errors
+/// `unavailable` when nobody that does what a task names is measured, or reaches the accuracy that is wanted.
+pub(super) async fn chooser(tasks: &Inner, workflow: &Workflow) -> Result<Option<Arc<Chooser>>, TaskError> {
+    let named = workflow.tasks().iter().enumerate();
+    let named: Vec<usize> = named
+        .filter_map(|(place, task)| task.capability.is_some().then_some(place))
+        .collect();
+    if named.is_empty() {
+        return Ok(None);
+    }
+    let of = Digest::of(workflow.to_toml().as_bytes());
+    let measured = tasks.flows.measured.load(Ordering::Relaxed);
+    let known = tasks.flows.choosers.lock().get(&of).cloned();
+    if let Some(known) = known.filter(|known| known.measured == measured) {
+        return Ok(Some(known));
+    }
+    let chooser = Arc::new(Chooser::new(tasks, workflow, &named, measured).await?);
+    let mut choosers = tasks.flows.choosers.lock();
+    if choosers.len() >= MOST_CHOOSERS {
+        choosers.retain(|_, chooser| Arc::strong_count(chooser) > 1);
+    }
+    choosers.insert(of, chooser.clone());
+    Ok(Some(chooser))
+}
+
+impl Chooser {
+    async fn new(
+        tasks: &Inner,
+        workflow: &Workflow,
+        named: &[usize],
+        measured: u64,
+    ) -> Result<Self, TaskError> {
+        let usual = || Slo::over(Slo::USUAL_REQUESTS);
+        let slo = workflow.slo().cloned().unwrap_or_else(usual);
+        let share = 1.0 / longest_way(workflow) as f64;
+        let mut of = Vec::new();
+        for place in named {
+            let task = &workflow.tasks()[*place];
+            of.push(Task {
+                name: task.name.clone(),
+                visits: 1.0,
+                within: share,
+                candidates: candidates(tasks, &task.run, &slo).await?,
+            });
+        }
+        let pixie = Pixie::new(of.clone(), slo, PixieSettings::default())
+            .map_err(|error| TaskError::invalid(error.to_string()).with_field("slo"))?;
+        let policy = Policy::Pixie(Box::new(pixie));
+        let policy = Logged::new(workflow.name(), policy, of, fastrand::u64(..));
+        Ok(Self {
+            places: named.iter().copied().zip(0..).collect(),
+            started: Instant::now(),
+            state: Mutex::new(State {
+                policy,
+                runs: HashSet::new(),
+                away: HashMap::new(),
+            }),
+            measured,
+        })
+    }
+
+    /// A run has ended, or goes on elsewhere: what its calls took counts from now on.
+    fn end(&self, tasks: &Inner, run: TaskId, latency: Duration, calls: Vec<Call>) {
+        let mut state = self.state.lock();
+        state.runs.remove(&run);
+        if calls.is_empty() {
+            return;
+        }
+        let heard = Heard {
+            now: self.started.elapsed(),
+            queue: state.runs.len(),
+            latency,
+            calls,
+        };
+        match state.policy.report(wall_ms(), run, heard) {
+            Ok(entry) => tasks.decisions.push([entry]),
+            Err(error) => tracing::error!(%run, %error, "what became of a run is not taken in"),
+        }
+    }
+
+    fn choose(&self, tasks: &Inner, run: TaskId, task: usize) -> Result<(usize, Implementation), TaskError> {
+        let mut state = self.state.lock();
+        let State { policy, runs, away } = &mut *state;
+        runs.insert(run);
+        away.retain(|_, since| since.elapsed() < AWAY);
+        let candidates = &policy.tasks()[task].candidates;
+        let unreachable = candidates.iter().enumerate().filter(|(candidate, known)| {
+            away.contains_key(&(task, *candidate)) || !reaches(tasks, &known.binding)
+        });
+        let asked = Asked {
+            now: self.started.elapsed(),
+            task,
+            queue: runs.len(),
+            unreachable: unreachable.map(|(candidate, _)| candidate).collect(),
+        };
+        let chosen = policy.choose(wall_ms(), run, asked);
+        let (decision, entries) = chosen.map_err(|error| TaskError::unavailable(error.to_string()))?;
+        // Under the lock, so that the log has them in the order in which the policy made them.
+        tasks.decisions.push(entries);
+        let implementation = policy.tasks()[task].candidates[decision.chosen].clone();
+        Ok((decision.chosen, implementation))
+    }
+
+    fn gone(&self, task: usize, candidate: usize) {
+        self.state.lock().away.insert((task, candidate), Instant::now());
+    }
+
+    /// Runs an attempt with whoever is chosen; with another one where that cannot be reached. Nothing when it was stopped. What was
+    /// called is added to `calls`.
+    pub(super) async fn serve(
+        &self,
+        tasks: &Inner,
+        (run, attempt): (TaskId, &flow::Call),
+        outputs: &DataContract,
+        stopped: &mut watch::Receiver<bool>,
+        calls: &mut Vec<Call>,
+    ) -> Option<Result<Value, TaskError>> {
+        let task = *self.places.get(&attempt.attempt.of.task)?;
+        let begun = Instant::now();
+        for tried in 1.. {
+            let chosen = self.choose(tasks, run, task);
+            let request = json::request(&attempt.input, &attempt.with);
+            let ((candidate, implementation), request) = match (chosen, request) {
+                (Ok(chosen), Ok(request)) => (chosen, request),
+                (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
+            };
+            let left = attempt
+                .within
+                .map(|within| within.saturating_sub(begun.elapsed()));
+            let started = Instant::now();
+            let answered = tokio::select! {
+                answered = call(tasks, &implementation.binding, request, run, left) => Some(answered),
+                _ = stopped.wait_for(|stopped| *stopped) => None,
+            };
+            calls.push(Call {
+                task,
+                candidate,
+                latency: started.elapsed(),
+                cost: implementation.profile.cost,
+                energy: implementation.profile.energy,
+                right: None,
+            });
+            match answered {
+                Some(Ok(response)) => {
+                    return Some(json::output(&response).map(|output| within(outputs, output)));
+                }
+                Some(Err(error)) if error.kind == ErrorKind::Unavailable => {
+                    self.gone(task, candidate);
+                    if tried >= MOST_TRIES {
+                        return Some(Err(error));
+                    }
+                }
+                Some(Err(error)) => return Some(Err(error)),
+                None => {
+                    // It did not answer in the time of the attempt; the next one asks another.
+                    self.gone(task, candidate);
+                    return None;
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The calls of a run, reported when this is dropped: when the run has ended, or goes on elsewhere.
+pub(super) struct Served {
+    tasks: Arc<Inner>,
+    run: TaskId,
+    begun: Instant,
+    by: Vec<(Arc<Chooser>, Vec<Call>)>,
+}
+
+impl Served {
+    pub(super) fn of(tasks: &Arc<Inner>, run: TaskId) -> Self {
+        Self {
+            tasks: tasks.clone(),
+            run,
+            begun: Instant::now(),
+            by: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, chooser: Arc<Chooser>, calls: Vec<Call>) {
+        match self.by.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &chooser)) {
+            Some((_, known)) => known.extend(calls),
+            None => self.by.push((chooser, calls)),
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let latency = self.begun.elapsed();
+        for (chooser, calls) in std::mem::take(&mut self.by) {
+            chooser.end(&self.tasks, self.run, latency, calls);
+        }
+    }
+}
+
+/// Those who may serve: measured, and as accurate as is wanted.
+async fn candidates(tasks: &Inner, capability: &str, slo: &Slo) -> Result<Vec<Implementation>, TaskError> {
+    let known = implementations::known(tasks, capability).await?;
+    if known.is_empty() {
+        return Err(TaskError::unavailable(format!(
+            "nobody that does `{capability}` is measured on this node"
+        ))
+        .with_hint("`karman flow measure FILE TASK --data EXAMPLES` measures who is there"));
+    }
+    let enough = |known: &Implementation| match (slo.accuracy, known.profile.accuracy) {
+        (Some(least), Some(accuracy)) => accuracy >= least,
+        (Some(_), None) => false,
+        (None, _) => true,
+    };
+    let best = known
+        .iter()
+        .filter_map(|known| known.profile.accuracy)
+        .fold(0.0, f64::max);
+    let fit: Vec<Implementation> = known.into_iter().filter(enough).collect();
+    match fit.is_empty() {
+        false => Ok(fit),
+        true => Err(TaskError::unavailable(format!(
+            "nobody that does `{capability}` has the accuracy of {} that is wanted: the best has {best:.3}",
+            slo.accuracy.unwrap_or_default()
+        ))
+        .with_hint("lower `accuracy` in the `slo` of the workflow, or add a better model")),
+    }
+}
+
+/// The most tasks that name a capability on one way through the workflow.
+fn longest_way(workflow: &Workflow) -> usize {
+    let mut on_the_way = vec![0; workflow.tasks().len()];
+    for (place, task) in workflow.tasks().iter().enumerate() {
+        let before = workflow.edges_into(place).iter();
+        let before = before.map(|edge| on_the_way[workflow.edges()[*edge].from]).max();
+        on_the_way[place] = before.unwrap_or(0) + usize::from(task.capability.is_some());
+    }
+    on_the_way.into_iter().max().unwrap_or(1).max(1)
+}
+
+fn wall_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_share_their_time_and_tasks_in_a_row_divide_it() {
+        let row = "name = 'a'\n[task.b]\ncapability = 'c'\n[task.d]\nafter = ['b']\n[task.e]\nafter = ['d']\ncapability = 'c'";
+        assert_eq!(longest_way(&Workflow::from_toml(row).unwrap()), 2);
+        let fork = "name = 'a'\n[task.b]\n[task.d]\nafter = ['b']\ncapability = 'c'\n[task.e]\nafter = ['b']\ncapability = 'c'";
+        assert_eq!(longest_way(&Workflow::from_toml(fork).unwrap()), 1);
+    }
+}

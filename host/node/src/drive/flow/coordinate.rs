@@ -1,0 +1,282 @@
+//! A run from its start, or from where it was left, to its end.
+
+use super::choose::Served;
+use super::order::FlowOrder;
+use super::progress::{Ledger, Progress};
+use super::step::{Ended, Step};
+use super::{Flows, Live};
+use crate::drive::tasks::{Inner, Tasks};
+use karman_sched::flow::{Action, AttemptId, Event, Failure, Machine, Outcome, Record, Ticket};
+use karman_tasks::{Answer, Call, Event as TaskEvent, Guarantee};
+use karman_types::{ErrorKind, TaskError, TaskId, TaskResponse, Workflow};
+use std::collections::HashMap;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+/// Coordinates a run of a workflow until it has ended.
+///
+/// # Errors
+/// How the run failed; `unavailable` when it is to go on elsewhere, or later.
+pub(in crate::drive) async fn coordinate(tasks: &Arc<Inner>, call: Call) -> Result<Box<Answer>, TaskError> {
+    let mut coordinator = Coordinator::take_up(tasks, &call).await?;
+    let outcome = coordinator.go_on().await?;
+    let response = match outcome {
+        Outcome::Done(output) => TaskResponse {
+            content_type: super::json::JSON.into(),
+            metadata: Vec::new(),
+            body: output.to_string().into(),
+        },
+        Outcome::Failed { why, .. } => return Err(as_task_error(why)),
+    };
+    let batch = None;
+    Ok(Box::new(Answer { response, batch }))
+}
+
+/// The failure of a run as that of the task that it is. What another node could cure in a task is final in a run: it has been
+/// tried again, and undone.
+fn as_task_error(Failure { task, error }: Failure) -> TaskError {
+    let message = match task {
+        Some(task) => format!("`{task}` failed: {}", error.message),
+        None => error.message.clone(),
+    };
+    let kind = match error.kind {
+        ErrorKind::Unavailable | ErrorKind::Internal | ErrorKind::Deadline => ErrorKind::Failed,
+        kind => kind,
+    };
+    TaskError {
+        kind,
+        message,
+        ..error
+    }
+}
+
+/// What the coordinator hears of.
+enum Heard {
+    Step(Ended),
+    Written(Ticket, Box<Record>, Result<bool, TaskError>),
+    Withdrawn,
+    Time,
+    Suspended,
+}
+
+struct Coordinator {
+    tasks: Arc<Inner>,
+    run: TaskId,
+    workflow: Arc<Workflow>,
+    machine: Machine,
+    ledger: Ledger,
+    started: Instant,
+    /// What is under way; stopped when this is dropped.
+    work: JoinSet<Heard>,
+    /// To stop the attempts that run.
+    stops: HashMap<AttemptId, watch::Sender<bool>>,
+    /// Accepted tasks whose answers the machine has: forgotten once that is durable.
+    answered: Vec<TaskId>,
+    durable_next: Vec<TaskId>,
+    served: Served,
+    live: Entered,
+}
+
+impl Coordinator {
+    /// Begins the run, or takes it up where it was left.
+    async fn take_up(tasks: &Arc<Inner>, call: &Call) -> Result<Self, TaskError> {
+        let (run, ledger) = (call.attempt.task, Ledger::of(tasks, call));
+        let left = ledger.read().await?;
+        let live = Entered::new(tasks, run, left.clone());
+        let (workflow, machine) = match left {
+            Some(Progress { workflow, record }) => {
+                let elapsed = age(tasks, run);
+                let machine = Machine::resume(workflow.clone(), record, elapsed, Duration::ZERO)
+                    .map_err(|error| TaskError::internal(error.to_string()))?;
+                (workflow, machine)
+            }
+            None => {
+                let order = FlowOrder::read(&call.request.body)?;
+                let workflow = Arc::new(order.workflow);
+                let machine = Machine::new(run, workflow.clone(), order.input, Duration::ZERO);
+                (workflow, machine)
+            }
+        };
+        Ok(Self {
+            tasks: tasks.clone(),
+            run,
+            workflow,
+            machine,
+            ledger,
+            started: Instant::now(),
+            work: JoinSet::new(),
+            stops: HashMap::new(),
+            answered: Vec::new(),
+            durable_next: Vec::new(),
+            served: Served::of(tasks, run),
+            live,
+        })
+    }
+
+    async fn go_on(&mut self) -> Result<Outcome, TaskError> {
+        let mut event = Event::Tick;
+        loop {
+            for action in self.machine.handle(self.started.elapsed(), event) {
+                match action {
+                    Action::Save { ticket, record } => self.write_down(ticket, record),
+                    Action::Start { call } => self.step(*call, false),
+                    Action::Stop { attempt, .. } => self.stop(attempt),
+                    Action::End { outcome } => {
+                        self.forget();
+                        return Ok(outcome);
+                    }
+                }
+            }
+            event = loop {
+                match self.hear().await {
+                    Heard::Written(ticket, record, Ok(true)) => {
+                        let workflow = self.workflow.clone();
+                        let progress = Progress {
+                            workflow,
+                            record: *record,
+                        };
+                        self.live.durable(progress);
+                        self.forget();
+                        break Event::Saved { ticket };
+                    }
+                    Heard::Written(ticket, _, Ok(false)) => break Event::Unsaved { ticket },
+                    Heard::Written(_, _, Err(error)) => return Err(error),
+                    Heard::Step(ended) => {
+                        self.stops.remove(&ended.attempt);
+                        self.answered.extend(ended.task);
+                        let (event, chosen) = ended.event();
+                        if let Some((chooser, calls)) = chosen {
+                            self.served.add(chooser, calls);
+                        }
+                        break event;
+                    }
+                    Heard::Withdrawn => break Event::Cancel,
+                    Heard::Time => break Event::Tick,
+                    Heard::Suspended => {
+                        return Err(TaskError::unavailable("this node is draining"));
+                    }
+                }
+            };
+        }
+    }
+
+    async fn hear(&mut self) -> Heard {
+        let due = self.machine.next_timeout().map(|due| self.started + due);
+        let time = async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => pending().await,
+            }
+        };
+        let mut suspended = self.tasks.flows.suspended.subscribe();
+        tokio::select! {
+            Some(done) = self.work.join_next() => match done {
+                Ok(heard) => heard,
+                // Nothing of it is stopped before the coordinator is, and steps catch their panics.
+                Err(error) => {
+                    tracing::error!(%error, "work of a workflow is lost");
+                    Heard::Suspended
+                }
+            },
+            () = self.live.live.withdrawn.notified() => Heard::Withdrawn,
+            Ok(_) = suspended.wait_for(|suspended| *suspended) => Heard::Suspended,
+            () = time => Heard::Time,
+        }
+    }
+
+    fn write_down(&mut self, ticket: Ticket, record: Box<Record>) {
+        self.durable_next.append(&mut self.answered);
+        let (ledger, workflow) = (self.ledger.clone(), self.workflow.clone());
+        self.work.spawn(async move {
+            let progress = Progress {
+                workflow,
+                record: *record,
+            };
+            let written = ledger.write(&progress).await;
+            Heard::Written(ticket, Box::new(progress.record), written)
+        });
+    }
+
+    /// Runs an attempt; only to stop it at once, where another coordinator may have started it.
+    fn step(&mut self, call: karman_sched::flow::Call, stopped: bool) {
+        let (stop, stops) = watch::channel(stopped);
+        self.stops.insert(call.attempt, stop);
+        let promise = match self.ledger.is_kept() {
+            true => Guarantee::Kept,
+            false => Guarantee::Local,
+        };
+        let step = Step {
+            tasks: Tasks::of(&self.tasks),
+            promise,
+            run: self.run,
+            workflow: self.workflow.clone(),
+            call,
+            stopped: stops,
+        };
+        self.work.spawn(async move { Heard::Step(step.run().await) });
+    }
+
+    fn stop(&mut self, attempt: AttemptId) {
+        match self.stops.get(&attempt) {
+            Some(stop) => _ = stop.send_replace(true),
+            None => self.step(self.machine.call(attempt.of), true),
+        }
+    }
+
+    /// The answers of these tasks are written down here.
+    fn forget(&mut self) {
+        for task in std::mem::take(&mut self.durable_next) {
+            self.tasks.feed(TaskEvent::Fetched { task });
+        }
+    }
+}
+
+/// How long ago a run was asked for, where the clock can be believed.
+fn age(tasks: &Inner, run: TaskId) -> Duration {
+    let wall = tasks.wall().map_or(0, |wall| wall.0);
+    Duration::from_millis(wall.saturating_sub(run.unix_ms()))
+}
+
+/// A run among those that are coordinated here, until this is dropped.
+struct Entered {
+    tasks: Arc<Inner>,
+    run: TaskId,
+    live: Arc<Live>,
+}
+
+impl Entered {
+    fn new(tasks: &Arc<Inner>, run: TaskId, left: Option<Progress>) -> Self {
+        let live = Arc::new(Live {
+            withdrawn: Notify::new(),
+            durable: watch::Sender::new(left),
+        });
+        let Flows { live: all, .. } = &tasks.flows;
+        all.lock().insert(run, live.clone());
+        Self {
+            tasks: tasks.clone(),
+            run,
+            live,
+        }
+    }
+
+    fn durable(&self, progress: Progress) {
+        self.live.durable.send_replace(Some(progress));
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut all = self.tasks.flows.live.lock();
+        // The next attempt at the same run may have begun.
+        if all
+            .get(&self.run)
+            .is_some_and(|live| Arc::ptr_eq(live, &self.live))
+        {
+            all.remove(&self.run);
+        }
+    }
+}

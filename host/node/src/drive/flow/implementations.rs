@@ -1,0 +1,358 @@
+//! Who can do what a task names as its capability: found among what nodes offer, measured with labelled examples, remembered.
+
+use super::json;
+use crate::drive::models;
+use crate::drive::tasks::{Inner, Tasks};
+use crate::services::{blocking, store_error};
+use karman_mesh::{Ask, CallHead};
+use karman_types::{
+    Binding, CallContext, DataContract, Implementation, OfferedTask, Profile, Side, TaskError, TaskId,
+    TaskRequest, TaskResponse, Workflow,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The record of what was measured, by capability.
+const RECORD: &str = "implementations";
+/// The most examples of one measurement.
+const MOST_EXAMPLES: usize = 100_000;
+/// The longest that one of them may take.
+const LONGEST: Duration = Duration::from_secs(60);
+
+type Known = BTreeMap<String, Vec<Implementation>>;
+
+/// An order to measure who does a task of a workflow.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasureOrder {
+    /// The workflow, as TOML.
+    pub workflow: String,
+    /// Its task.
+    pub task: String,
+    /// What to measure with.
+    pub examples: Vec<Example>,
+    /// Money for a call, by the name of the implementation. Default: 0.
+    #[serde(default)]
+    pub cost: BTreeMap<String, f64>,
+}
+
+/// A labelled example.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Example {
+    /// What goes in.
+    pub input: Value,
+    /// What has to come out, field by field; a whole number for a field with a list of numbers is the place of the largest.
+    #[serde(default)]
+    pub output: BTreeMap<String, Value>,
+}
+
+/// What was measured of one implementation.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Measured {
+    /// By which it is spoken of.
+    pub name: String,
+    /// Nothing where it could not be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub implementation: Option<Implementation>,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<TaskError>,
+}
+
+impl Tasks {
+    /// Finds who does a task of a workflow, runs the examples on each, and remembers what that took.
+    ///
+    /// # Errors
+    /// `invalid` for an order that cannot be carried out, `unavailable` when nobody does the task.
+    pub(crate) async fn measure(&self, order: MeasureOrder) -> Result<Vec<Measured>, TaskError> {
+        let wrong = |field: &str, why: String| TaskError::invalid(why).with_field(field);
+        let workflow =
+            Workflow::from_toml(&order.workflow).map_err(|error| wrong("workflow", error.to_string()))?;
+        let place = workflow.index_of(&order.task);
+        let task = place.map(|place| &workflow.tasks()[place]);
+        let task = task.ok_or_else(|| wrong("task", format!("the workflow has no task `{}`", order.task)))?;
+        let capability = task.capability.as_deref().ok_or_else(|| {
+            wrong(
+                "task",
+                format!(
+                    "`{}` names no capability, so there is nobody to choose",
+                    task.name
+                ),
+            )
+        })?;
+        if order.examples.is_empty() || order.examples.len() > MOST_EXAMPLES {
+            let count = order.examples.len();
+            return Err(wrong(
+                "examples",
+                format!("{count} examples are not 1 to {MOST_EXAMPLES}"),
+            ));
+        }
+        let inner = self.inner();
+        let found = find(inner, capability).await;
+        if found.is_empty() {
+            return Err(TaskError::unavailable(format!("nobody in reach does `{capability}`")).with_hint(
+                "`karman model add NAME FILE --info capability=…` says what a model does; `karman mesh offers` shows who does what",
+            ));
+        }
+        let mut all = Vec::new();
+        for (name, binding) in found {
+            let cost = order.cost.get(&name).copied().unwrap_or(0.0);
+            let profile = profile(inner, &binding, &task.with, &task.outputs, &order.examples, cost).await;
+            let of = |profile| Implementation {
+                name: name.clone(),
+                binding,
+                profile,
+            };
+            let checked = profile.map(of).and_then(|implementation| {
+                let checked = implementation.check();
+                checked.map_err(|error| wrong("cost", error.to_string()))?;
+                Ok(implementation)
+            });
+            let (implementation, error) = match checked {
+                Ok(implementation) => (Some(implementation), None),
+                Err(error) => (None, Some(error)),
+            };
+            all.push(Measured {
+                name,
+                implementation,
+                error,
+            });
+        }
+        let measured = all.iter().filter_map(|one| one.implementation.clone());
+        remember(inner, capability, measured.collect()).await?;
+        Ok(all)
+    }
+}
+
+/// Who does a capability on this node and in its mesh, by name.
+async fn find(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
+    let is_below = |name: &str| {
+        let below = name.strip_prefix(capability);
+        below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let does = |task: &OfferedTask| is_below(&task.name);
+    let name_at = |task: &str, node: karman_types::NodeId| {
+        let last = task.rsplit('/').next().unwrap_or(task);
+        format!("{last}@{}", node.short())
+    };
+    let here = tasks.runtime.id();
+    let mut found = Vec::new();
+    for (task, model) in models::offered(&tasks.runtime) {
+        if does(&task) {
+            found.push((name_at(&task.name, here), Binding::Model(model)));
+        }
+    }
+    for plugin in tasks.plugins.all() {
+        let manifest = plugin.manifest();
+        if manifest
+            .task
+            .as_ref()
+            .is_some_and(|task| is_below(&task.capability))
+            || manifest.name == capability
+        {
+            found.push((
+                name_at(&manifest.name, here),
+                Binding::Plugin(manifest.name.clone()),
+            ));
+        }
+    }
+    if let Some(mesh) = tasks.mesh.get() {
+        for provider in mesh.providers(capability).await {
+            let node = provider.offer.node;
+            for task in provider.offer.tasks.iter().filter(|task| does(task)) {
+                let binding = Binding::Remote {
+                    node,
+                    task: task.name.clone(),
+                };
+                found.push((name_at(&task.name, node), binding));
+            }
+        }
+    }
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    found.dedup_by(|(one, _), (other, _)| one == other);
+    found
+}
+
+async fn profile(
+    tasks: &Inner,
+    binding: &Binding,
+    with: &BTreeMap<String, karman_types::Scalar>,
+    outputs: &DataContract,
+    examples: &[Example],
+    cost: f64,
+) -> Result<Profile, TaskError> {
+    let run = tasks.runtime.context(None).task;
+    // The first call loads what it needs, which is no part of a call.
+    let warm_up = json::request(&examples[0].input, with)?;
+    call(tasks, binding, warm_up, run, Some(LONGEST)).await?;
+    let (mut times, mut right) = (Vec::with_capacity(examples.len()), 0u64);
+    for example in examples {
+        let request = json::request(&example.input, with)?;
+        let started = Instant::now();
+        let response = call(tasks, binding, request, run, Some(LONGEST)).await?;
+        times.push(started.elapsed().max(Duration::from_micros(1)));
+        let output = within(outputs, json::output(&response)?);
+        outputs
+            .check_json(Side::Output, &output)
+            .map_err(|error| TaskError::invalid(error.to_string()).with_field(error.field))?;
+        let agrees = example
+            .output
+            .iter()
+            .all(|(field, wanted)| agrees(wanted, &output[field]));
+        right += u64::from(agrees);
+    }
+    times.sort_unstable();
+    let quantile =
+        |share: f64| times[((times.len() as f64 * share).ceil() as usize).clamp(1, times.len()) - 1];
+    let labelled = examples.iter().all(|example| !example.output.is_empty());
+    Ok(Profile {
+        accuracy: labelled.then(|| right as f64 / examples.len() as f64),
+        mean: times.iter().sum::<Duration>() / times.len() as u32,
+        p50: quantile(0.5),
+        p95: quantile(0.95),
+        p99: quantile(0.99),
+        cost,
+        energy: None,
+        samples: examples.len() as u64,
+    })
+}
+
+/// Whether a field is as its label says.
+fn agrees(wanted: &Value, found: &Value) -> bool {
+    match (wanted, found) {
+        (Value::Number(place), Value::Array(_)) => {
+            let mut numbers = Vec::new();
+            flatten(found, &mut numbers);
+            let largest = (0..numbers.len()).max_by(|one, other| numbers[*one].total_cmp(&numbers[*other]));
+            place.as_u64().map(|place| place as usize) == largest
+        }
+        (Value::Number(wanted), Value::Number(found)) => {
+            let (wanted, found) = (
+                wanted.as_f64().unwrap_or(f64::NAN),
+                found.as_f64().unwrap_or(f64::NAN),
+            );
+            (wanted - found).abs() <= 1e-6 * wanted.abs().max(1.0)
+        }
+        _ => wanted == found,
+    }
+}
+
+fn flatten(list: &Value, numbers: &mut Vec<f64>) {
+    match list {
+        Value::Array(items) => items.iter().for_each(|item| flatten(item, numbers)),
+        one => numbers.push(one.as_f64().unwrap_or(f64::NEG_INFINITY)),
+    }
+}
+
+/// The fields that the contract has: what an implementation gives besides, no other would.
+pub(super) fn within(contract: &DataContract, output: Value) -> Value {
+    match output {
+        Value::Object(mut fields) if !contract.is_empty() => {
+            fields.retain(|name, _| contract.iter().any(|field| field.name == *name));
+            Value::Object(fields)
+        }
+        other => other,
+    }
+}
+
+/// Calls an implementation. It is a direct call: it may run more than once, so it is nothing for effects.
+///
+/// # Errors
+/// What the implementation answers; `unavailable` when it cannot be reached.
+pub(super) async fn call(
+    tasks: &Inner,
+    binding: &Binding,
+    request: TaskRequest,
+    run: TaskId,
+    within: Option<Duration>,
+) -> Result<TaskResponse, TaskError> {
+    match binding {
+        Binding::Plugin(name) => {
+            let context = CallContext {
+                task: run,
+                ..tasks.runtime.context(within)
+            };
+            Ok(tasks.plugins.find(name)?.call(request, context).await?.0)
+        }
+        Binding::Model(name) => Ok(models::run(&tasks.runtime, name, request, within).await?.0),
+        Binding::Remote { node, task } => {
+            let away = || TaskError::unavailable(format!("node {} is not in reach", node.short()));
+            let mesh = tasks.mesh.get().ok_or_else(away)?;
+            let peer = mesh.node(*node).await.ok_or_else(away)?;
+            let head = CallHead {
+                within_ms: within.map(|within| within.as_millis() as u64),
+                content_type: request.content_type,
+                metadata: request.metadata,
+                ..CallHead::new(Ask::Call, task, run)
+            };
+            Ok(mesh.call(peer, head, request.body).await?.0)
+        }
+        Binding::Endpoint { url, .. } => Err(TaskError::unavailable(format!(
+            "{url}: this build calls no server of the Open Inference Protocol"
+        ))),
+    }
+}
+
+/// Whether an implementation can be called now, as far as that is known without asking.
+pub(super) fn reaches(tasks: &Inner, binding: &Binding) -> bool {
+    match binding {
+        Binding::Plugin(name) => tasks.plugins.find(name).is_ok(),
+        Binding::Model(name) => models::holds(&tasks.runtime, name),
+        Binding::Remote { node, .. } => tasks.mesh.get().is_some_and(|mesh| {
+            let of = |member: &karman_mesh::membership::Member| member.node == *node;
+            let mut peers = mesh.peers().into_iter();
+            peers.any(|peer| peer.path.is_some() && peer.member.as_deref().is_some_and(of))
+        }),
+        Binding::Endpoint { .. } => false,
+    }
+}
+
+/// What was measured of those who do a capability.
+pub(super) async fn known(tasks: &Inner, capability: &str) -> Result<Vec<Implementation>, TaskError> {
+    let home = tasks.runtime.home().clone();
+    let known: Option<Known> =
+        blocking(move || home.store()?.profiles().get(RECORD).map_err(store_error)).await?;
+    Ok(known
+        .and_then(|mut known| known.remove(capability))
+        .unwrap_or_default())
+}
+
+async fn remember(tasks: &Inner, capability: &str, measured: Vec<Implementation>) -> Result<(), TaskError> {
+    let (home, capability) = (tasks.runtime.home().clone(), capability.to_owned());
+    blocking(move || {
+        let store = home.store()?;
+        let known: Option<Known> = store.profiles().get(RECORD).map_err(store_error)?;
+        let mut known = known.unwrap_or_default();
+        known.insert(capability, measured);
+        store.profiles().put(RECORD, &known).map_err(store_error)
+    })
+    .await?;
+    tasks.flows.measured.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn labels_are_compared_as_they_are_meant() {
+        for (wanted, found, same) in [
+            (json!(2), json!([[0.1, 0.2, 0.7]]), true),
+            (json!(1), json!([[0.1, 0.2, 0.7]]), false),
+            (json!(0), json!([null, 0.2]), false),
+            (json!(7), json!(7.0), true),
+            (json!("road"), json!("road"), true),
+            (json!("road"), json!("water"), false),
+            (json!([1, 2]), json!([1, 2]), true),
+            (json!(1), Value::Null, false),
+        ] {
+            assert_eq!(agrees(&wanted, &found), same, "{wanted} {found}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Workflows on this node: drives the machine of `karman-sched` that knows how far a run is.
+//!
+//! A run of a workflow is itself an accepted task, `flow/NAME`: it is durable before it is acknowledged, has one owner, and where it
+//! is kept, another keeper takes it over when its owner is lost. The owner coordinates it. How far it is goes to the disk, or to
+//! the keepers, before anything follows from it, so that the coordinator may be killed anywhere: whoever has the task next goes on
+//! from there.
+//!
+//! The tasks of a workflow run anywhere in the mesh. Each is accepted in its turn, with the same promise, under a key that is
+//! made of the run's id: a coordinator that asks again is told what became of the first. What they write to buckets is
+//! applied once, however often they are tried.
+//!
+//! | file | what |
+//! |---|---|
+//! | `order` | what is asked for |
+//! | `coordinate` | a run from its start, or from where it was left, to its end |
+//! | `step` | one attempt at one task of it |
+//! | `choose` | who does a task that names a capability |
+//! | `implementations` | who could: found, measured, called |
+//! | `progress` | what is written down, and where |
+//! | `json` | between the JSON of workflows and the bytes of tasks |
+//! | `status` | how far it is, in the words of its operator |
+
+mod choose;
+mod coordinate;
+mod implementations;
+mod json;
+mod order;
+mod progress;
+mod status;
+mod step;
+
+pub(super) use coordinate::coordinate;
+pub use implementations::{Example, MeasureOrder, Measured};
+pub use order::FlowOrder;
+pub use status::{FlowState, FlowStatus, StepStatus};
+
+use super::tasks::{Inner, Tasks};
+use crate::services::{blocking, store_error};
+use choose::Chooser;
+use karman_sched::flow::Phase;
+use karman_tasks::{Event, Guarantee, Submission};
+use karman_types::{Digest, NodeId, TaskError, TaskId, TaskRequest};
+use parking_lot::Mutex;
+use progress::Progress;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+/// Before the name of a workflow, in the name of the task that runs it. No plugin has such a name.
+const FLOW: &str = "flow/";
+/// How long somebody who withdraws a run waits until that is durable.
+const WITHDRAWN: Duration = Duration::from_secs(20);
+
+/// Whether a task is a run of a workflow.
+pub(super) fn is_one(task: &str) -> bool {
+    task.starts_with(FLOW)
+}
+
+/// Who coordinates runs on a node. It is counted apart from the node itself: as many runs as may be there at once would else take
+/// the places of the tasks that they wait for.
+pub(super) fn coordinator(node: NodeId) -> NodeId {
+    NodeId::of_key(format!("coordinator of {node}").as_bytes())
+}
+
+/// The runs that this node coordinates now.
+#[derive(Default)]
+pub(super) struct Flows {
+    live: Mutex<HashMap<TaskId, Arc<Live>>>,
+    choosers: Mutex<HashMap<Digest, Arc<Chooser>>>,
+    /// How often implementations were measured: what was chosen from before is chosen from no more.
+    measured: AtomicU64,
+    suspended: watch::Sender<bool>,
+}
+
+/// A run that is being coordinated.
+struct Live {
+    withdrawn: Notify,
+    /// As it was last written down.
+    durable: watch::Sender<Option<Progress>>,
+}
+
+impl Flows {
+    /// No run goes on here, and none begins: the node is to stop. Each is where it was last written down.
+    pub(super) fn suspend(&self) {
+        self.suspended.send_replace(true);
+    }
+
+    fn get(&self, run: TaskId) -> Option<Arc<Live>> {
+        self.live.lock().get(&run).cloned()
+    }
+}
+
+impl Tasks {
+    /// Accepts a run of a workflow; the id of an earlier one, when it came under the same key.
+    ///
+    /// # Errors
+    /// When it is not accepted: see [`karman_tasks::SubmitError`].
+    pub(crate) async fn run_flow(
+        &self,
+        order: &FlowOrder,
+        promise: Guarantee,
+        key: Option<Arc<str>>,
+    ) -> Result<TaskId, TaskError> {
+        let request = TaskRequest {
+            content_type: json::JSON.into(),
+            metadata: Vec::new(),
+            body: order.write()?,
+        };
+        let name = format!("{FLOW}{}", order.workflow.name());
+        let submission = Submission {
+            guarantee: promise,
+            key,
+            // How far it is stands on this disk, and so does what its tasks answered.
+            stays: true,
+            ..Submission::new(name, request)
+        };
+        self.submit(submission).await
+    }
+
+    /// Every run that this node holds, the oldest first.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub(crate) async fn flows(&self) -> Result<Vec<FlowStatus>, TaskError> {
+        let mut flows = Vec::new();
+        for status in self.list().into_iter().filter(|status| is_one(&status.name)) {
+            let progress = self.progress(status.task).await?;
+            flows.push(FlowStatus::of(&status, progress));
+        }
+        Ok(flows)
+    }
+
+    /// How far a run is.
+    ///
+    /// # Errors
+    /// `unavailable` when neither this node nor a keeper knows it, `invalid` when it is a task of its own.
+    pub(crate) async fn flow(&self, run: TaskId) -> Result<FlowStatus, TaskError> {
+        let status = self.status(run).await?;
+        if !is_one(&status.name) {
+            return Err(TaskError::invalid(format!(
+                "{run} is no run of a workflow but of the task `{}`",
+                status.name
+            ))
+            .with_hint("`karman task status` shows it"));
+        }
+        let progress = self.progress(run).await?;
+        Ok(FlowStatus::of(&status, progress))
+    }
+
+    /// The same once the run has ended, or this time is over.
+    ///
+    /// # Errors
+    /// Those of [`Tasks::flow`].
+    pub(crate) async fn flow_within(&self, run: TaskId, wait: Duration) -> Result<FlowStatus, TaskError> {
+        let status = self.flow(run).await?;
+        if status.state.has_ended() || wait.is_zero() {
+            return Ok(status);
+        }
+        // How it ended says the progress better.
+        let _ = self.outcome(run, wait).await;
+        self.flow(run).await
+    }
+
+    /// Withdraws a run: what it did is undone as far as it can be. Answers when that is durable. The result of one that has
+    /// ended is forgotten.
+    ///
+    /// # Errors
+    /// Those of [`Tasks::flow`]; `unavailable` when its owner is not in reach, or cannot write it down.
+    pub(crate) async fn remove_flow(&self, run: TaskId) -> Result<FlowStatus, TaskError> {
+        let before = self.flow(run).await?;
+        self.remove(run).await?;
+        let (true, Some(live)) = (!before.state.has_ended(), self.inner().flows.get(run)) else {
+            return self.flow(run).await;
+        };
+        let mut durable = live.durable.subscribe();
+        let undoing = durable.wait_for(|progress| {
+            let phase = progress.as_ref().map(|progress| &progress.record.phase);
+            phase.is_some_and(|phase| !matches!(phase, Phase::Running))
+        });
+        let written = timeout(WITHDRAWN, undoing).await.is_ok();
+        match written {
+            true => self.flow(run).await,
+            false => Err(TaskError::unavailable(format!(
+                "that run {run} is withdrawn could not be written down yet"
+            ))
+            .with_hint("try again when the disk, or a majority of the keepers, answers")),
+        }
+    }
+
+    /// How far a run was when that was last written down, wherever it is.
+    async fn progress(&self, run: TaskId) -> Result<Option<Progress>, TaskError> {
+        let live = self.inner().flows.get(run);
+        if let Some(progress) = live.and_then(|live| live.durable.borrow().clone()) {
+            return Ok(Some(progress));
+        }
+        let home = self.inner().runtime.home().clone();
+        let here = blocking(move || home.store()?.tasks().progress(run).map_err(store_error)).await?;
+        let bytes = match here {
+            None if self.keepers().known() => self.keepers().progress(run).await?,
+            here => here,
+        };
+        bytes.map(|bytes| Progress::read(&bytes)).transpose()
+    }
+}
+
+impl Inner {
+    /// Withdraws a run of this node that has not ended.
+    ///
+    /// # Errors
+    /// `unavailable` while it is being taken up again: what it did before would not be undone.
+    pub(super) fn withdraw_flow(self: &Arc<Self>, run: TaskId, promise: Guarantee) -> Result<(), TaskError> {
+        if let Some(live) = self.flows.get(run) {
+            live.withdrawn.notify_one();
+            return Ok(());
+        }
+        let begun = self.runtime.home().store()?.tasks().progress(run);
+        if begun.map_err(store_error)?.is_some() || promise == Guarantee::Kept {
+            return Err(
+                TaskError::unavailable(format!("run {run} is not being coordinated just now"))
+                    .with_hint("try again in a while: it is taken up again"),
+            );
+        }
+        self.feed(Event::Cancel { asked: run });
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+use crate::drive::attempt::{read, write};
+use crate::drive::tasks::Inner;
+use crate::services::{blocking, store_error};
+use bytes::Bytes;
+use karman_sched::flow::Record;
+use karman_tasks::{Call, Entry, KeptError, SaveError};
+use karman_types::{ErrorKind, TaskError, Workflow};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The pause before the keepers are asked again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// How far a run of a workflow is, as it is written down.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) struct Progress {
+    pub(super) workflow: Arc<Workflow>,
+    pub(super) record: Record,
+}
+
+impl Progress {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, TaskError> {
+        read("progress", bytes).map_err(|error| TaskError::internal(error.message))
+    }
+
+    fn write(&self) -> Result<Bytes, TaskError> {
+        write(self)
+    }
+}
+
+/// Where the progress of a run is written: on this disk, or by the keepers where the run is kept.
+#[derive(Clone)]
+pub(super) struct Ledger {
+    tasks: Arc<Inner>,
+    call: Arc<Call>,
+}
+
+impl Ledger {
+    pub(super) fn of(tasks: &Arc<Inner>, call: &Call) -> Self {
+        Self {
+            tasks: tasks.clone(),
+            call: Arc::new(call.clone()),
+        }
+    }
+
+    /// Whether the run is kept. Only a kept task has a home.
+    pub(super) fn is_kept(&self) -> bool {
+        self.call.home.is_some()
+    }
+
+    /// Where the run was left, if it was begun. While no majority of the keepers answers, they are asked again.
+    ///
+    /// # Errors
+    /// What the disk refused; what does not read.
+    pub(super) async fn read(&self) -> Result<Option<Progress>, TaskError> {
+        let run = self.call.attempt.task;
+        let bytes = match self.is_kept() {
+            true => loop {
+                match self.tasks.keepers.progress(run).await {
+                    Err(error) if error.kind == ErrorKind::Unavailable => sleep(AGAIN).await,
+                    progress => break progress?,
+                }
+            },
+            false => {
+                let home = self.tasks.runtime.home().clone();
+                blocking(move || home.store()?.tasks().progress(run).map_err(store_error)).await?
+            }
+        };
+        bytes.map(|bytes| Progress::read(&bytes)).transpose()
+    }
+
+    /// Writes it down: whether it is durable now.
+    ///
+    /// # Errors
+    /// `limit` when it is longer than the keepers take: no later try would end otherwise.
+    pub(super) async fn write(&self, progress: &Progress) -> Result<bool, TaskError> {
+        let bytes = progress.write()?;
+        let run = self.call.attempt.task;
+        if !self.is_kept() {
+            let home = self.tasks.runtime.home().clone();
+            let written = blocking(move || {
+                home.store()?
+                    .tasks()
+                    .set_progress(run, &bytes)
+                    .map_err(store_error)
+            });
+            return Ok(written
+                .await
+                .inspect_err(
+                    |error| tracing::warn!(%run, %error, "a workflow's progress is not written down"),
+                )
+                .is_ok());
+        }
+        let entry = Entry::Progress {
+            task: run,
+            epoch: self.call.epoch,
+            progress: bytes,
+        };
+        match self.tasks.keepers.propose(entry).await {
+            Ok(()) => Ok(true),
+            Err(SaveError::Refused(KeptError::Limit(reached))) if reached.name == "keepers.entry" => Err(
+                TaskError::limit(format!("the progress of the workflow: {reached}"))
+                    .with_hint("put large outputs into a bucket, and hand on their names"),
+            ),
+            Err(error) => {
+                tracing::warn!(%run, %error, "a workflow's progress is not kept");
+                Ok(false)
+            }
+        }
+    }
+}

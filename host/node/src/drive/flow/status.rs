@@ -1,0 +1,171 @@
+//! How far a run of a workflow is, in the words of its operator.
+
+use super::FLOW;
+use super::progress::Progress;
+use crate::drive::status::{TaskState, TaskStatus};
+use karman_sched::flow::{NotUndone, Outcome, Phase, Record, RunState, StepState};
+use karman_tasks::Guarantee;
+use karman_types::{TaskError, TaskId, Workflow};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A run of a workflow as its operator sees it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FlowStatus {
+    /// Its id.
+    pub flow: TaskId,
+    /// The workflow.
+    pub name: String,
+    /// What was promised.
+    pub promise: Guarantee,
+    /// How far it is.
+    pub state: FlowState,
+    /// How far each of its tasks is; none before it has begun.
+    pub steps: Vec<StepStatus>,
+    /// What came out of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<TaskError>,
+    /// The task that it failed in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// Effects that are still there although it failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_undone: Vec<NotUndone>,
+}
+
+/// How far a run is, in one word.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowState {
+    /// Nobody coordinates it yet.
+    Waiting,
+    /// Its tasks run.
+    Running,
+    /// It has failed, and what it did is being undone.
+    Undoing,
+    /// It has ended with an output.
+    Done,
+    /// It has failed, and what could be undone is.
+    Failed,
+    /// It was withdrawn, and what could be undone is.
+    Cancelled,
+    /// It has ended, and its result is gone.
+    Forgotten,
+}
+
+impl FlowState {
+    /// Whether nothing of it runs any more.
+    pub const fn has_ended(self) -> bool {
+        matches!(
+            self,
+            Self::Done | Self::Failed | Self::Cancelled | Self::Forgotten
+        )
+    }
+}
+
+/// How far one task of a run is.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct StepStatus {
+    /// The task.
+    pub task: String,
+    /// `waiting`, `skipped`, `running`, `done` or `failed`.
+    pub state: String,
+    /// How many runs it has: one, or one for each item of its list.
+    pub runs: usize,
+    /// How many of them have ended well.
+    pub done: usize,
+    /// The most attempts that one of them took.
+    pub attempts: u32,
+    /// Why one of them failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<TaskError>,
+}
+
+impl FlowStatus {
+    pub(super) fn of(task: &TaskStatus, progress: Option<Progress>) -> Self {
+        let name = task.name.strip_prefix(FLOW).unwrap_or(&task.name);
+        let mut status = Self {
+            flow: task.task,
+            name: name.into(),
+            promise: task.guarantee,
+            state: state_of(task.state),
+            steps: Vec::new(),
+            output: None,
+            error: task.error.clone(),
+            failed: None,
+            not_undone: Vec::new(),
+        };
+        if let Some(Progress { workflow, record }) = progress {
+            status.steps = steps(&workflow, &record);
+            status.take(&record.phase);
+        }
+        status
+    }
+
+    /// The progress knows more than the task that the run is; but the end of that is the end.
+    fn take(&mut self, phase: &Phase) {
+        match phase {
+            Phase::Undoing(_) if !self.state.has_ended() => self.state = FlowState::Undoing,
+            Phase::Ended(Outcome::Done(output)) if self.state == FlowState::Done => {
+                self.output = Some(output.clone());
+            }
+            Phase::Ended(Outcome::Failed { why, not_undone }) if self.state.has_ended() => {
+                self.error = Some(why.error.clone());
+                self.failed.clone_from(&why.task);
+                self.not_undone.clone_from(not_undone);
+                if why.error.kind == karman_types::ErrorKind::Cancelled {
+                    self.state = FlowState::Cancelled;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+const fn state_of(task: TaskState) -> FlowState {
+    match task {
+        TaskState::Saving | TaskState::Waiting | TaskState::DeadlineUnknown => FlowState::Waiting,
+        TaskState::Running | TaskState::Ending | TaskState::Moved => FlowState::Running,
+        TaskState::Done => FlowState::Done,
+        TaskState::Failed | TaskState::Expired => FlowState::Failed,
+        TaskState::Cancelled => FlowState::Cancelled,
+        TaskState::Forgotten => FlowState::Forgotten,
+    }
+}
+
+fn steps(workflow: &Workflow, record: &Record) -> Vec<StepStatus> {
+    let of = |(task, step): (&karman_types::FlowTask, &karman_sched::flow::Step)| {
+        let error = step.runs.iter().find_map(|run| match &run.state {
+            RunState::Failed(error) | RunState::Stopping(error) => Some(error.clone()),
+            _ => None,
+        });
+        let failed = step
+            .runs
+            .iter()
+            .any(|run| matches!(run.state, RunState::Failed(_)));
+        let state = match step.state {
+            _ if failed => "failed",
+            StepState::Waiting => "waiting",
+            StepState::Skipped => "skipped",
+            StepState::Running => "running",
+            StepState::Done => "done",
+        };
+        let done = step
+            .runs
+            .iter()
+            .filter(|run| matches!(run.state, RunState::Done(_)));
+        StepStatus {
+            task: task.name.clone(),
+            state: state.into(),
+            runs: step.runs.len(),
+            done: done.count(),
+            attempts: step.runs.iter().map(|run| run.attempt).max().unwrap_or(0),
+            error,
+        }
+    };
+    workflow.tasks().iter().zip(&record.steps).map(of).collect()
+}

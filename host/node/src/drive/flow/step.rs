@@ -1,0 +1,180 @@
+//! One attempt at one task of a workflow.
+
+use super::choose::{self, Chooser};
+use super::json;
+use crate::drive::tasks::Tasks;
+use futures::FutureExt;
+use karman_sched::flow::{AttemptId, Call, Event};
+use karman_sched::select;
+use karman_tasks::{Event as TaskEvent, Guarantee, Submission};
+use karman_types::{ErrorKind, TaskError, TaskId, Workflow};
+use serde_json::Value;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+/// How long one question waits for the end of a task.
+const ONE_WAIT: Duration = Duration::from_secs(60);
+/// The pause before a task that could not be accepted is handed in again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// An attempt that is to run.
+pub(super) struct Step {
+    pub(super) tasks: Tasks,
+    pub(super) promise: Guarantee,
+    /// The run that it belongs to.
+    pub(super) run: TaskId,
+    pub(super) workflow: Arc<Workflow>,
+    pub(super) call: Call,
+    /// Becomes true when it is to stop.
+    pub(super) stopped: watch::Receiver<bool>,
+}
+
+/// How it ended.
+pub(super) struct Ended {
+    pub(super) attempt: AttemptId,
+    /// The accepted task that it was, where one was.
+    pub(super) task: Option<TaskId>,
+    /// Who was chosen for it, where that was to be chosen.
+    chosen: Option<Chosen>,
+    /// Nothing when it was stopped, and nobody knows more.
+    result: Option<Result<Value, TaskError>>,
+}
+
+/// Who chose, and the calls that were made.
+type Chosen = (Arc<Chooser>, Vec<select::Call>);
+
+impl Ended {
+    /// What the machine is told, and the chooser later.
+    pub(super) fn event(self) -> (Event, Option<Chosen>) {
+        let attempt = self.attempt;
+        let event = match self.result {
+            Some(result) => Event::Answered { attempt, result },
+            None => Event::Stopped { attempt },
+        };
+        (event, self.chosen)
+    }
+}
+
+impl Step {
+    /// Runs it to its end.
+    pub(super) async fn run(mut self) -> Ended {
+        let mut ended = Ended {
+            attempt: self.call.attempt,
+            task: None,
+            chosen: None,
+            result: None,
+        };
+        let of = &self.workflow.tasks()[ended.attempt.of.task];
+        let result = match of.capability.is_some() && !ended.attempt.of.undo {
+            true => {
+                AssertUnwindSafe(self.chosen(&mut ended.chosen))
+                    .catch_unwind()
+                    .await
+            }
+            false => {
+                AssertUnwindSafe(self.to_its_end(&mut ended.task))
+                    .catch_unwind()
+                    .await
+            }
+        };
+        ended.result = result.unwrap_or_else(|_| {
+            let error = TaskError::internal("the attempt failed in the host");
+            Some(Err(error))
+        });
+        ended
+    }
+
+    /// By whoever is chosen for it. These are direct calls: it may run again if the coordinator is killed.
+    async fn chosen(&mut self, chosen: &mut Option<Chosen>) -> Option<Result<Value, TaskError>> {
+        let chooser = match choose::chooser(self.tasks.inner(), &self.workflow).await {
+            Ok(chooser) => chooser?,
+            Err(error) => return Some(Err(error)),
+        };
+        let outputs = &self.workflow.tasks()[self.call.attempt.of.task].outputs;
+        let (_, calls) = chosen.insert((chooser.clone(), Vec::new()));
+        let of = (self.run, &self.call);
+        chooser
+            .serve(self.tasks.inner(), of, outputs, &mut self.stopped, calls)
+            .await
+    }
+
+    /// As an accepted task under the key of this very attempt: if an earlier coordinator has handed it in, this is how that one ended.
+    async fn to_its_end(&mut self, task: &mut Option<TaskId>) -> Option<Result<Value, TaskError>> {
+        let accepted = match self.hand_in().await {
+            Ok(Some(accepted)) => accepted,
+            Ok(None) => return None,
+            Err(error) => return Some(Err(error)),
+        };
+        *task = Some(accepted);
+        let mut told = false;
+        loop {
+            if !told && *self.stopped.borrow() {
+                told = true;
+                self.tasks.inner().feed(TaskEvent::Cancel { asked: accepted });
+            }
+            let outcome = self.tasks.outcome(accepted, ONE_WAIT);
+            let outcome = tokio::select! {
+                outcome = outcome => outcome,
+                _ = self.stopped.changed(), if !told => continue,
+            };
+            match outcome {
+                Ok(Some(outcome)) => {
+                    let output = outcome.into_result().and_then(|response| json::output(&response));
+                    return Some(output);
+                }
+                Ok(None) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// The accepted task; nothing when it was stopped before it was one. What passes by itself is waited for.
+    async fn hand_in(&mut self) -> Result<Option<TaskId>, TaskError> {
+        let Call {
+            attempt,
+            run,
+            key,
+            input,
+            with,
+            within,
+        } = &self.call;
+        let begun = Instant::now();
+        let left = || within.map(|within| within.saturating_sub(begun.elapsed()));
+        let stopped_before = *self.stopped.borrow();
+        // It may be there from another coordinator: under its key it is found, and as its time is over it is not begun otherwise.
+        let only_find = stopped_before && self.promise == Guarantee::Local;
+        loop {
+            let submission = Submission {
+                guarantee: self.promise,
+                key: Some(format!("{key}#{}", attempt.number).into()),
+                effect: Some(key.clone()),
+                stays: true,
+                within: match only_find {
+                    true => Some(Duration::ZERO),
+                    false => left(),
+                },
+                ..Submission::new(run.clone(), json::request(input, with)?)
+            };
+            match self.tasks.submit(submission).await {
+                Ok(task) => return Ok(Some(task)),
+                Err(error) if error.kind == ErrorKind::Deadline && only_find => return Ok(None),
+                Err(error) if !passes(error.kind) || left().is_some_and(|left| left.is_zero()) => {
+                    return Err(error);
+                }
+                Err(error) => tracing::debug!(%error, run = &**run, "a task of a workflow waits"),
+            }
+            tokio::select! {
+                () = sleep(PAUSE) => {}
+                _ = self.stopped.changed(), if !stopped_before => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Whether the refusal of a task passes by itself: a majority of the keepers is away, the node is full.
+const fn passes(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unavailable | ErrorKind::Limit)
+}

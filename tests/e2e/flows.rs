@@ -1,0 +1,288 @@
+//! Workflows over real nodes: tasks anywhere in the mesh, contracts, effects that happen once and are undone, and a coordinator that
+//! is killed in the middle.
+
+use crate::mesh::{FOUND, Node, first, home, path, up};
+use crate::support::root;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The time within which a run has ended, on a machine with better things to do.
+const ENDED: Duration = Duration::from_secs(120);
+const KEYS: usize = 16;
+const KILLS: usize = 4;
+
+fn alone() -> Node {
+    let node = up(home("edge"), &[]);
+    node.run(&["deploy", &path("tally"), "--grant-asked"]).ok();
+    node
+}
+
+/// A workflow in a file of this node.
+fn flow(node: &Node, text: &str) -> String {
+    let file = node.home.path().join("flow.toml");
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+/// Hands a run in; its id.
+fn begin(node: &Node, text: &str, input: &Value) -> String {
+    let file = flow(node, text);
+    let run = ["flow", "run", &file, "--accept", "local", "--input", "-"];
+    node.home.run_with(run, input.to_string().as_bytes()).ok().out()
+}
+
+fn status(node: &Node, run: &str) -> Value {
+    node.server.get(&format!("/flows/{run}")).json()
+}
+
+/// How often a key was counted.
+fn counted(node: &Node, key: &str) -> String {
+    node.server
+        .post("/tasks/tally", &[("karman-meta-read", "1")], key.as_bytes())
+        .text()
+}
+
+#[track_caller]
+fn until(node: &Node, run: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let started = Instant::now();
+    loop {
+        let status = status(node, run);
+        if holds(&status) {
+            return status;
+        }
+        assert!(started.elapsed() < ENDED, "it does not come about: {status}");
+    }
+}
+
+fn step<'a>(status: &'a Value, name: &str) -> &'a Value {
+    let steps = status["steps"].as_array().unwrap();
+    steps
+        .iter()
+        .find(|step| step["task"] == name)
+        .unwrap_or(&Value::Null)
+}
+
+#[test]
+fn a_run_survives_kills_of_its_coordinator_and_counts_once() {
+    let mut node = alone();
+    let keys: Vec<String> = (0..KEYS).map(|n| format!("key-{n}")).collect();
+    let text = r#"
+        name = "tally-all"
+
+        [task.count]
+        run = "tally"
+        each = "keys"
+        at-once = 2
+        retries = 2
+        with = { sleep = "60" }
+
+        [task.total]
+        run = "tally"
+        after = ["count"]
+    "#;
+    let run = begin(&node, text, &json!({ "keys": keys }));
+    for kill in 0..KILLS {
+        // Each time a little further, and in the middle of two of them.
+        until(&node, &run, |status| {
+            step(status, "count")["done"].as_u64() >= Some((kill * 3 + 1) as u64)
+        });
+        node.server.signal_kill();
+        node = up(node.home, &[]);
+    }
+    let ended = until(&node, &run, |status| {
+        status["state"] == "done" || status["state"] == "failed"
+    });
+    assert_eq!(
+        (&ended["state"], &ended["output"]),
+        (&json!("done"), &json!("1")),
+        "{ended}"
+    );
+    assert_eq!(step(&ended, "count")["done"], KEYS);
+    for key in &keys {
+        assert_eq!(counted(&node, key), "1", "{key}");
+    }
+    let listed = node.run(&["flow", "list"]).ok().out();
+    assert!(listed.contains(&run) && listed.contains("tally-all"), "{listed}");
+    let shown = node.run(&["flow", "status", &run]).ok().out();
+    assert!(shown.contains(&format!("{KEYS}/{KEYS}")), "{shown}");
+}
+
+#[test]
+fn tasks_run_where_they_are_and_edges_say_which() {
+    let cloud = first();
+    let edge = cloud.joined("edge", &[]);
+    cloud.run(&["deploy", &path("tiny")]).ok();
+    let model = root().join("tests/models/digits-s.onnx");
+    cloud
+        .run(&["model", "add", "digits-s", model.to_str().unwrap()])
+        .ok();
+    edge.soon(&["call", "tiny", "-"], b"12345");
+
+    let file = flow(
+        &edge,
+        r#"
+        name = "look"
+        deadline = "60 s"
+
+        [task.measure]
+        run = "tiny"
+
+        [task.classify]
+        run = "model/digits-s"
+        inputs = [{ name = "image", type = "f32", shape = [1, 1, 8, 8] }]
+        outputs = [{ name = "probabilities", type = "f32", shape = [1, 10] }]
+
+        [task.too-long]
+        run = "tiny"
+
+        [[edge]]
+        from = "measure"
+        to = "too-long"
+        when = { field = ".", at-least = 100000 }
+
+        [[edge]]
+        from = "measure"
+        to = "classify"
+        default = true
+        "#,
+    );
+    // The output of `measure` is a number, and no picture: the contract says so before anything is called.
+    let refused = edge.home.run(["flow", "run", &file, "--json"]);
+    refused.fails(2, "`classify`: input `.` is a number");
+
+    let file = flow(
+        &edge,
+        r#"
+        name = "look"
+        [task.classify]
+        run = "model/digits-s"
+        retries = 2
+        inputs = [{ name = "image", type = "f32", shape = [1, 1, 8, 8] }]
+        outputs = [{ name = "probabilities", type = "f32", shape = [1, 10] }]
+        [task.measure]
+        run = "tiny"
+        after = ["classify"]
+        "#,
+    );
+    let row: Vec<f64> = (0..8).map(|n| f64::from(n) / 8.0).collect();
+    let picture = json!({ "image": [[vec![row; 8]]] });
+    let ran = edge
+        .home
+        .run_with(
+            ["flow", "run", &file, "--input", "-"],
+            picture.to_string().as_bytes(),
+        )
+        .ok();
+    // As many bytes as ten probabilities take.
+    assert!(ran.out().parse::<u64>().unwrap() > 50, "{ran:?}");
+}
+
+#[test]
+fn what_failed_is_undone_and_says_why() {
+    let node = alone();
+    let file = flow(
+        &node,
+        r#"
+        name = "broken"
+
+        [task.count]
+        run = "tally"
+        undo = "tally"
+
+        [task.check]
+        run = "tally"
+        after = ["count"]
+        outputs = [{ name = "sum", type = "u8" }]
+        "#,
+    );
+    let failed = node
+        .home
+        .run_with(["flow", "run", &file, "--input", "-", "--json"], b"road");
+    let failed = failed.fails(1, "`check`: output `.` is a text");
+    let run = failed
+        .stderr
+        .split("run ")
+        .nth(1)
+        .unwrap()
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .to_owned();
+    let status = status(&node, &run);
+    assert_eq!(
+        (&status["state"], &status["failed"]),
+        (&json!("failed"), &json!("check")),
+        "{status}"
+    );
+    assert_eq!(counted(&node, "road"), "1");
+    // What undoes a task is told what went in and what came out.
+    assert_eq!(counted(&node, r#"{"input":"road","output":"1"}"#), "1");
+}
+
+#[test]
+fn a_withdrawn_run_is_undone_too() {
+    let node = alone();
+    let text = r#"
+        name = "slow"
+
+        [task.count]
+        run = "tally"
+        undo = "tally"
+
+        [task.wait]
+        run = "tally"
+        after = ["count"]
+        with = { sleep = "8000" }
+    "#;
+    let run = begin(&node, text, &json!("road"));
+    until(&node, &run, |status| step(status, "wait")["state"] == "running");
+    node.run(&["flow", "cancel", &run]).ok();
+    let ended = until(&node, &run, |status| status["state"] == "cancelled");
+    assert_eq!(counted(&node, r#"{"input":"road","output":"1"}"#), "1", "{ended}");
+    node.run(&["flow", "cancel", &run]).fails(2, "has ended");
+    node.run(&["flow", "status", "01JD7W2Z0Q8V5M3N9K4T6B1XAC"])
+        .fails(4, "does not know");
+}
+
+#[test]
+fn workflows_over_http_and_wrong_ones_refused() {
+    let node = alone();
+    let json_type = [
+        ("content-type", "application/json"),
+        ("karman-idempotency-key", "once"),
+    ];
+    let order = json!({ "workflow": "name = 'one'\n[task.tally]", "input": "here" }).to_string();
+    let first = node.server.post("/flows", &json_type, order.as_bytes());
+    assert_eq!(first.status, 202, "{first:?}");
+    let run = first.json()["flow"].as_str().unwrap().to_owned();
+    let again = node.server.post("/flows", &json_type, order.as_bytes());
+    assert_eq!(again.json()["flow"], run.as_str());
+    let started = Instant::now();
+    let ended = loop {
+        let status = node.server.get(&format!("/flows/{run}?wait=10s")).json();
+        if status["state"] == "done" {
+            break status;
+        }
+        assert!(started.elapsed() < FOUND * 3, "{status}");
+    };
+    assert_eq!(ended["output"], "1");
+    for (workflow, says) in [
+        (json!("name = 'a'\n[task.b]\nretrys = 1"), "retrys"),
+        (
+            json!({ "name": "a", "task": { "b": { "after": ["c"] } } }),
+            "no task `c`",
+        ),
+    ] {
+        let wrong = json!({ "workflow": workflow }).to_string();
+        let refused = node.server.post("/flows", &json_type[..1], wrong.as_bytes());
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert!(refused.text().contains(says), "{refused:?}");
+    }
+    // Only the operator sees them all.
+    assert_eq!(node.server.get("/flows").status, 405);
+    let missing = PathBuf::from("nowhere.toml");
+    node.home
+        .run(["flow", "run", missing.to_str().unwrap()])
+        .fails(2, "nowhere.toml");
+}
