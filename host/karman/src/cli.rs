@@ -151,6 +151,16 @@ pub(crate) enum Command {
         after_help = "Examples:\n  karman flow run flood.toml --input tiles.json\n  karman flow graph flood.toml --svg flood.svg"
     )]
     Flow(commands::flow::Flow),
+    /// Run a node whose address is open to others: inference, tasks and plugins of its mesh, for those who may
+    #[command(
+        after_help = "Examples:\n  karman gateway --listen 0.0.0.0:8080 --open infer:*\n  karman gateway --tls-certificate gateway.pem --tls-key gateway.key"
+    )]
+    Gateway(commands::gateway::Gateway),
+    /// Tokens for those who call the gateway
+    #[command(
+        after_help = "Examples:\n  karman token issue sensor-7 --right infer:digits-* --expires 30d\n  karman token revoke 4f2a6c1e9b07d35882e1a0c4d6f7b910"
+    )]
+    Token(commands::token::Token),
     /// Simulate nodes, links and workloads
     #[command(
         after_help = "Examples:\n  karman sim run scenario.toml\n  karman sim run scenario.toml --seed 7 --out results"

@@ -23,7 +23,9 @@ pub(crate) fn start_node(app: &App) -> (LogRing, WorkerGuard) {
         .lossy(true)
         .finish(std::io::stderr());
     let ring = LogRing::default();
-    let kept = ring.clone().with_filter(of_ours(LevelFilter::INFO));
+    // Requests to a gateway are lines, but would soon be all that the ring holds.
+    let of_ring = of_ours(LevelFilter::INFO).with_target("access", LevelFilter::OFF);
+    let kept = ring.clone().with_filter(of_ring);
     let _ = tracing_subscriber::registry()
         .with(lines(app, LevelFilter::INFO, true, writer))
         .with(kept)

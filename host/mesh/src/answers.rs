@@ -112,7 +112,12 @@ impl Answers {
         let right = match head.ask {
             // Whether it may ask just this, only the body tells.
             Ask::Keep { .. } | Ask::Commit => return Ok(()),
-            Ask::Call | Ask::Attempt { .. } | Ask::TakeOver | Ask::RunStage => Right::Call(name),
+            Ask::Call
+            | Ask::Attempt { .. }
+            | Ask::TakeOver
+            | Ask::RunStage
+            | Ask::RunModel
+            | Ask::DescribeModel => Right::Call(name),
             Ask::ReadBucket => Right::BucketRead(name),
             Ask::Deploy { .. } | Ask::Undeploy | Ask::PrepareStage { .. } | Ask::ProfileModel { .. } => {
                 Right::Deploy(name)

@@ -72,6 +72,10 @@ pub enum Ask {
     },
     /// Run the next stage of a model on the tensors in the body, and see to it that those after it run.
     RunStage,
+    /// Run the model of this name on the tensors in the body, the way that this node runs it.
+    RunModel,
+    /// Tell what the model of this name takes and gives.
+    DescribeModel,
     /// Fetch the model of this digest where it is not there, and tell how long each of its layers takes. The body is the
     /// ticket that allows to read it.
     ProfileModel {

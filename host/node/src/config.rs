@@ -51,6 +51,9 @@ pub struct NodeConfig {
     pub decisions: usize,
     /// How it deals with the keepers of kept tasks, and what it keeps where it is one.
     pub keepers: KeepersConfig,
+    /// What its gateway lets in, where it is one. The gateway reads it.
+    #[serde(skip_serializing_if = "toml::Table::is_empty")]
+    pub gateway: toml::Table,
 }
 
 /// How fast models run on a node that stands for a slower one.
@@ -200,6 +203,7 @@ impl Default for NodeConfig {
             tasks: karman_tasks::Limits::default(),
             decisions: 20_000,
             keepers: KeepersConfig::default(),
+            gateway: toml::Table::new(),
         }
     }
 }
@@ -312,6 +316,7 @@ const KEYS: [&str; 14] = [
     "tasks",
     "decisions",
     "keepers",
+    "gateway",
 ];
 
 fn overrides(environment: impl Iterator<Item = (String, String)>) -> Vec<(Vec<String>, String)> {

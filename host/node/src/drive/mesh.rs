@@ -1,7 +1,7 @@
 //! The node's place in the mesh: how it joins, and what its operator asks about the other nodes.
 
 use super::dispatch::{Ran, nearest_first};
-use super::models;
+use super::model_tasks;
 use super::serve::Service;
 use crate::node::Node;
 use karman_mesh::membership::{Invitation, Issuer, MeshKey, RootKey};
@@ -153,13 +153,15 @@ impl Node {
                 id: plugin.package().id,
             })
         });
-        let models = models::offered(self.runtime()).into_iter().map(|(task, _)| task);
+        let models = model_tasks::offered(self.runtime())
+            .into_iter()
+            .map(|(task, _)| task);
         plugins.chain(models).collect()
     }
 
     /// Whether it runs this task itself.
     pub(crate) fn runs(&self, task: &str) -> bool {
-        self.plugins().find(task).is_ok() || models::find(self.runtime(), task).is_some()
+        self.plugins().find(task).is_ok() || model_tasks::find(self.runtime(), task).is_some()
     }
 
     /// Tells the mesh, and tasks that wait, what this node offers now.

@@ -12,6 +12,7 @@ mod flow;
 mod keepers;
 mod look;
 mod mesh;
+mod model_tasks;
 mod models;
 mod parcels;
 mod serve;
@@ -30,8 +31,9 @@ pub use flow::{Example, FlowOrder, FlowState, FlowStatus, MeasureOrder, Measured
 pub use keepers::{KeeperStatus, KeepersConfig, KeepersStatus};
 pub use mesh::{JoinOptions, NodeOffer, PeerStatus, Pinged};
 pub(crate) use mesh::{join, mesh_of};
+pub use models::{Inferred, ModelDescription, TensorDescription};
 pub use parcels::{BundleStatus, Sent};
-pub use split::{Leg, LinkMeasure, NodeProfile, RanInParts, SplitOrder, SplitPlan};
+pub use split::{Leg, LinkMeasure, ModelInParts, NodeProfile, RanInParts, SplitOrder, SplitPlan};
 pub(crate) use split::{Split, resume};
 pub use status::{TaskState, TaskStatus};
 pub(crate) use tasks::Tasks;

@@ -2,7 +2,7 @@
 
 use super::attempt;
 use super::dispatch::chain;
-use super::{models, split};
+use super::{model_tasks, models, split};
 use crate::node::Node;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -52,18 +52,18 @@ impl Serve for Service {
             Ask::Keep { snapshot } => Ok(self.node()?.tasks().keepers().most(snapshot)),
             Ask::Call | Ask::Attempt { .. } => {
                 let node = self.node()?;
-                match models::find(node.runtime(), &head.name) {
+                match model_tasks::find(node.runtime(), &head.name) {
                     Some(_) => Ok(Limits::ceiling().input.0),
                     None => Ok(node.plugins().find(&head.name)?.current().limits().input.0),
                 }
             }
-            Ask::RunStage => Ok(MOST_TENSORS),
+            Ask::RunStage | Ask::RunModel => Ok(MOST_TENSORS),
             Ask::PrepareStage { .. } => Ok(MOST_PREPARE),
             Ask::Deploy { .. } | Ask::ReadBlob { .. } | Ask::ProfileModel { .. } => {
                 Ok(Signed::MAX_BYTES as u64)
             }
             Ask::Measure => Ok(MOST_MEASURE),
-            Ask::Undeploy | Ask::TakeBundle { .. } => Ok(0),
+            Ask::Undeploy | Ask::TakeBundle { .. } | Ask::DescribeModel => Ok(0),
         }
     }
 
@@ -126,6 +126,11 @@ async fn serve(
         }
         Ask::Measure => Ok((TaskResponse::default(), RemoteReport::default())),
         Ask::RunStage => split::run(node, &head.name, &request.body).await,
+        Ask::RunModel => models::run(node, &head.name, &request.body).await,
+        Ask::DescribeModel => {
+            let description = node.describe_own_model(&head.name).await?;
+            Ok((json(&description)?, RemoteReport::default()))
+        }
         Ask::ProfileModel { .. } => {
             let profile = split::profile(node, peer_of(&from)?, &head, &request.body);
             Ok((profile.await?, RemoteReport::default()))
@@ -166,8 +171,8 @@ async fn run(
     if node.tasks().draining() {
         return Err(TaskError::unavailable("this node is draining"));
     }
-    if let Some(model) = models::find(runtime, &head.name) {
-        let (response, ran) = models::run(runtime, &model, request, context.within).await?;
+    if let Some(model) = model_tasks::find(runtime, &head.name) {
+        let (response, ran) = model_tasks::run(runtime, &model, request, context.within).await?;
         let report = RemoteReport {
             took_us: ran.took.as_micros() as u64,
             memory_peak: ran.memory_peak,

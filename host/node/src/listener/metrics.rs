@@ -18,15 +18,22 @@ use std::sync::Arc;
 
 pub(crate) async fn show(State(node): State<Node>) -> Response {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Plugins(node.plugins().all())));
-    if let Some(mesh) = node.mesh() {
-        registry.register_collector(Box::new(Network(mesh.clone())));
-    }
+    node.register_metrics(&mut registry);
     let mut body = String::new();
     // Writing to a string cannot fail.
     let _ = text::encode(&mut body, &registry);
     let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], body).into_response()
+}
+
+impl Node {
+    /// Adds what there is to measure of its plugins and its mesh, as it is now.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(Plugins(self.plugins().all())));
+        if let Some(mesh) = self.mesh() {
+            registry.register_collector(Box::new(Network(mesh.clone())));
+        }
+    }
 }
 
 struct Network(Mesh);

@@ -1,8 +1,8 @@
 //! How models are run, for the operator: profiles, plans over several nodes, and one run.
 
 use super::answer::Refusal;
-use super::inference::{InferParameters, InferRequest, InferResponse, InferTensor};
 use crate::drive::{NodeProfile, SplitOrder, SplitPlan};
+use crate::inference::{InferParameters, InferRequest, InferResponse, InferTensor};
 use crate::node::Node;
 use axum::Router;
 use axum::extract::{Path, State};
@@ -50,8 +50,9 @@ async fn run(
         .map(|(name, tensor)| InferTensor::write(name, tensor));
     Ok(Json(InferResponse {
         model_name: name,
+        model_version: None,
         id: request.id,
         parameters: InferParameters { legs: ran.legs },
-        outputs: outputs.collect::<Result<_, _>>()?,
+        outputs: outputs.collect(),
     }))
 }

@@ -1,10 +1,11 @@
 use super::answer::error_response;
 use super::connections::{Listener, ShutDown};
 use crate::runtime::Runtime;
+use axum::BoxError;
 use bytes::Bytes;
 use http::{Request, Response, header};
-use http_body_util::{BodyExt, Either, Full, Limited};
-use hyper::body::{Body, Incoming};
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
+use hyper::body::Body;
 use karman_engine::{GuestBody, HttpError, Plugin};
 use karman_types::{TaskError, format_bytes};
 use std::sync::Arc;
@@ -19,11 +20,15 @@ pub async fn serve_plugin(listener: Listener, runtime: Runtime, plugin: Arc<Plug
 }
 
 /// One request to an HTTP plugin.
-pub(crate) async fn answer(
+pub(crate) async fn answer<B>(
     runtime: Runtime,
     plugin: Arc<Plugin>,
-    request: Request<Incoming>,
-) -> Response<PluginBody> {
+    request: Request<B>,
+) -> Response<PluginBody>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
     let answered = match bounded(&plugin, request) {
         Ok(request) => plugin.serve(request, runtime.context(None)).await,
         Err(error) => Err(error),
@@ -38,10 +43,11 @@ pub(crate) async fn answer(
 }
 
 /// Refuses a body that says it is too long; cuts one that turns out to be.
-fn bounded(
-    plugin: &Plugin,
-    request: Request<Incoming>,
-) -> Result<Request<karman_engine::WasiBody>, TaskError> {
+fn bounded<B>(plugin: &Plugin, request: Request<B>) -> Result<Request<karman_engine::WasiBody>, TaskError>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
     let most = plugin.limits().input;
     let announced = request.body().size_hint().lower();
     if announced > most.0 {
@@ -60,13 +66,18 @@ fn bounded(
             .insert(header::HOST, header::HeaderValue::from_static("localhost"));
     }
     let body = match body.is_end_stream() {
-        true => body.map_err(HttpError::from).boxed_unsync(),
+        true => body.map_err(|error| body_error(error.into())).boxed_unsync(),
         false => Limited::new(body, most.as_usize())
-            .map_err(|error| match error.downcast::<hyper::Error>() {
-                Ok(error) => HttpError::from(*error),
-                Err(_) => HttpError::HttpRequestBodySize(None),
-            })
+            .map_err(body_error)
             .boxed_unsync(),
     };
     Ok(Request::from_parts(parts, body))
+}
+
+fn body_error(error: BoxError) -> HttpError {
+    match error.downcast::<hyper::Error>() {
+        Ok(error) => HttpError::from(*error),
+        Err(error) if error.is::<LengthLimitError>() => HttpError::HttpRequestBodySize(None),
+        Err(error) => HttpError::InternalError(Some(error.to_string())),
+    }
 }

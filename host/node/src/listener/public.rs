@@ -3,8 +3,9 @@ use super::connections::{Listener, ShutDown};
 use super::{flows, metrics, plugin, tasks};
 use crate::drive::Ran;
 use crate::node::Node;
+use axum::BoxError;
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Json};
@@ -31,13 +32,10 @@ const WITHIN: &str = "karman-within";
 
 /// Answers on the node's address: `/http/NAME/…` goes to HTTP plugins, the rest is ours.
 pub(crate) async fn serve_public(listener: Listener, node: Node, shut_down: &ShutDown) {
-    let router = Router::new()
+    let router = work()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics::show))
-        .route("/tasks/{*name}", post(call))
-        .merge(tasks::router())
-        .merge(flows::router())
         .fallback(|| async {
             Refusal(TaskError::invalid("no such path").with_hint("POST /tasks/NAME, or /http/NAME/…"))
         })
@@ -46,17 +44,40 @@ pub(crate) async fn serve_public(listener: Listener, node: Node, shut_down: &Shu
     listener.serve(service, shut_down).await;
 }
 
+/// What a node does for callers: tasks, direct and accepted, and workflows.
+fn work() -> Router<Node> {
+    Router::new()
+        .route("/tasks/{*name}", post(call))
+        .merge(tasks::router())
+        .merge(flows::router())
+}
+
+impl Node {
+    /// The routes by which callers have work done, for a door of another kind: tasks, direct and accepted.
+    pub fn work_routes(&self) -> Router {
+        work().with_state(self.clone())
+    }
+
+    /// Lets the HTTP plugin of this name answer; the request's path is what it sees.
+    ///
+    /// # Errors
+    /// `unavailable` when this node has no plugin of this name.
+    pub async fn serve_http<B>(&self, plugin: &str, request: Request<B>) -> Result<Response<Body>, TaskError>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let slot = self.plugins().find(plugin)?;
+        let answer = plugin::answer(self.runtime().clone(), slot.current(), request);
+        Ok(answer.await.map(Body::new))
+    }
+}
+
 async fn answer(node: Node, mut router: Router, mut request: Request<Incoming>) -> Response<Body> {
     if let Some((name, rest)) = plugin_path(request.uri()) {
-        return match node.plugins().find(&name) {
-            Ok(slot) => {
-                *request.uri_mut() = rest;
-                plugin::answer(node.runtime().clone(), slot.current(), request)
-                    .await
-                    .map(Body::new)
-            }
-            Err(error) => Refusal(error).into_response(),
-        };
+        *request.uri_mut() = rest;
+        let answer = node.serve_http(&name, request).await;
+        return answer.unwrap_or_else(|error| Refusal(error).into_response());
     }
     router
         .call(request.map(Body::new))
@@ -65,7 +86,7 @@ async fn answer(node: Node, mut router: Router, mut request: Request<Incoming>) 
 }
 
 /// `/http/NAME/rest?query` is `/rest?query` of that plugin.
-fn plugin_path(uri: &Uri) -> Option<(String, Uri)> {
+pub fn plugin_path(uri: &Uri) -> Option<(String, Uri)> {
     let path = uri.path_and_query()?.as_str().strip_prefix("/http/")?;
     let end = path.find(['/', '?']).unwrap_or(path.len());
     let rest = match &path[end..] {

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Models, Tensors};
 use karman_infer::{
     Backend, BackendName, BackendOptions, Backends, InferError, LoadOptions, ModelLimits, SearchPlaces,
-    UseOnnxRuntime,
+    TensorInfo, UseOnnxRuntime,
 };
 use karman_tensor::ElementType;
 use karman_types::{Digest, TaskError};
@@ -115,15 +115,15 @@ impl NodeModels {
         ))
     }
 
-    /// Runs a model of this node once, and how long that took.
-    pub(crate) async fn run_named(
-        self: &Arc<Self>,
-        name: &str,
-        inputs: Tensors,
-    ) -> Result<(Tensors, Duration), TaskError> {
-        let (models, name) = (self.clone(), name.to_owned());
-        let loaded = blocking(move || models.load_named(&name)).await?;
-        loaded.run_timed(inputs).await
+    /// A model of this node, loaded now where it was not, and the digest of its file.
+    pub(crate) async fn named(self: &Arc<Self>, name: &str) -> Result<(Loaded, Digest), TaskError> {
+        // A look at the table takes microseconds, less than a way to another thread and back.
+        let record = self.record(name)?;
+        if let Some(loaded) = self.loaded.lock().get(&record.digest) {
+            return Ok((loaded.clone(), record.digest));
+        }
+        let models = self.clone();
+        blocking(move || Ok((models.load_record(&record)?, record.digest))).await
     }
 
     /// The inputs of a model of this node, each with its type.
@@ -131,8 +131,7 @@ impl NodeModels {
         self: &Arc<Self>,
         name: &str,
     ) -> Result<Vec<(String, ElementType)>, TaskError> {
-        let (models, name) = (self.clone(), name.to_owned());
-        let loaded = blocking(move || models.load_named(&name)).await?;
+        let (loaded, _) = self.named(name).await?;
         let inputs = loaded.model.inputs().iter();
         Ok(inputs.map(|input| (input.name.clone(), input.element)).collect())
     }
@@ -151,17 +150,25 @@ impl NodeModels {
         }
     }
 
-    fn load_named(&self, name: &str) -> Result<Loaded, TaskError> {
+    fn record(&self, name: &str) -> Result<karman_store::Model, TaskError> {
         let store = self.home.store()?;
-        let record = store.models().get(name).map_err(store_error)?.ok_or_else(|| {
+        store.models().get(name).map_err(store_error)?.ok_or_else(|| {
             TaskError::unavailable(format!("this node has no model `{name}`"))
                 .with_hint(format!("karman model add {name} FILE.onnx"))
-        })?;
+        })
+    }
+
+    fn load_record(&self, record: &karman_store::Model) -> Result<Loaded, TaskError> {
         if let Some(loaded) = self.loaded.lock().get(&record.digest) {
             return Ok(loaded.clone());
         }
         // The blob's digest is checked as it is read.
-        let bytes = store.blobs().read(&record.digest).map_err(store_error)?;
+        let bytes = self
+            .home
+            .store()?
+            .blobs()
+            .read(&record.digest)
+            .map_err(store_error)?;
         let model = self
             .backends()
             .load(&bytes, &self.options())
@@ -193,7 +200,7 @@ impl Models for Shared {
         }
         blocking(move || {
             models
-                .load_named(&name)
+                .load_record(&models.record(&name)?)
                 .map(|loaded| Arc::new(loaded) as Arc<dyn Model>)
         })
         .boxed()
@@ -228,6 +235,16 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// What it takes, and what it gives.
+    pub(crate) fn signature(&self) -> (&[TensorInfo], &[TensorInfo]) {
+        (self.model.inputs(), self.model.outputs())
+    }
+
+    /// Its back-end, and what that runs on.
+    pub(crate) fn runs_on(&self) -> String {
+        format!("{}, cpu", self.model.backend())
+    }
+
     /// Runs it once, and how long that took.
     pub(crate) async fn run_timed(&self, inputs: Tensors) -> Result<(Tensors, Duration), TaskError> {
         let model = self.model.clone();
@@ -243,7 +260,7 @@ impl Model for Loaded {
     }
 
     fn runs_on(&self) -> String {
-        format!("{}, cpu", self.model.backend())
+        Self::runs_on(self)
     }
 }
 

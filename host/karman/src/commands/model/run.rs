@@ -3,9 +3,10 @@ use crate::control::{Control, escape};
 use crate::input::Input;
 use clap::Args;
 use http::Method;
-use karman_node::{InferResponse, InferTensor, Leg};
+use karman_node::Leg;
+use karman_node::inference::{InferResponse, InferTensor, Scalar, TensorData};
 use karman_types::{ByteSize, TaskError, format_bytes};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// What a person is shown of one output.
 const MOST_SHOWN: usize = 16;
@@ -40,8 +41,11 @@ impl Run {
 }
 
 fn shown(output: &InferTensor) -> String {
-    let all = output.data.as_array().map(Vec::as_slice).unwrap_or_default();
-    let some: Vec<String> = all.iter().take(MOST_SHOWN).map(Value::to_string).collect();
+    let all: &[Scalar] = match &output.data {
+        Some(TensorData::Read(all)) => all,
+        _ => &[],
+    };
+    let some: Vec<String> = all.iter().take(MOST_SHOWN).map(Scalar::to_string).collect();
     let more = if all.len() > MOST_SHOWN { ", …" } else { "" };
     format!(
         "{} {} {:?}: {}{more}",

@@ -1,7 +1,7 @@
 //! Who can do what a task names as its capability: found among what nodes offer, measured with labelled examples, remembered.
 
 use super::json;
-use crate::drive::models;
+use crate::drive::model_tasks;
 use crate::drive::tasks::{Inner, Tasks};
 use crate::services::{blocking, store_error};
 use karman_mesh::{Ask, CallHead};
@@ -141,7 +141,7 @@ async fn find(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
     };
     let here = tasks.runtime.id();
     let mut found = Vec::new();
-    for (task, model) in models::offered(&tasks.runtime) {
+    for (task, model) in model_tasks::offered(&tasks.runtime) {
         if does(&task) {
             found.push((name_at(&task.name, here), Binding::Model(model)));
         }
@@ -278,7 +278,7 @@ pub(super) async fn call(
             };
             Ok(tasks.plugins.find(name)?.call(request, context).await?.0)
         }
-        Binding::Model(name) => Ok(models::run(&tasks.runtime, name, request, within).await?.0),
+        Binding::Model(name) => Ok(model_tasks::run(&tasks.runtime, name, request, within).await?.0),
         Binding::Remote { node, task } => {
             let away = || TaskError::unavailable(format!("node {} is not in reach", node.short()));
             let mesh = tasks.mesh.get().ok_or_else(away)?;
@@ -301,7 +301,7 @@ pub(super) async fn call(
 pub(super) fn reaches(tasks: &Inner, binding: &Binding) -> bool {
     match binding {
         Binding::Plugin(name) => tasks.plugins.find(name).is_ok(),
-        Binding::Model(name) => models::holds(&tasks.runtime, name),
+        Binding::Model(name) => model_tasks::holds(&tasks.runtime, name),
         Binding::Remote { node, .. } => tasks.mesh.get().is_some_and(|mesh| {
             let of = |member: &karman_mesh::membership::Member| member.node == *node;
             let mut peers = mesh.peers().into_iter();

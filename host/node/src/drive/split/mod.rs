@@ -40,6 +40,7 @@ use karman_engine::capability::nn::Tensors;
 use karman_types::TaskError;
 use parking_lot::Mutex;
 use pilot::{InParts, Pilot};
+use serde::{Deserialize, Serialize};
 use stages::Stages;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -70,6 +71,15 @@ impl Split {
     }
 }
 
+/// A model that is run in parts.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct ModelInParts {
+    /// Its name.
+    pub model: String,
+    /// Which node runs how much of it, in words.
+    pub runs: String,
+}
+
 /// The results of a model that was run once, and who took part.
 #[derive(Debug)]
 pub struct RanInParts {
@@ -77,6 +87,8 @@ pub struct RanInParts {
     pub results: Tensors,
     /// What each node did, in order.
     pub legs: Vec<Leg>,
+    /// The back-end, or which node runs which part.
+    pub ran_on: String,
 }
 
 impl Node {
@@ -115,6 +127,18 @@ impl Node {
         Ok(self.split().pilots.lock().remove(name).is_some())
     }
 
+    /// The models of this node that are run in parts, by name.
+    pub fn models_in_parts(&self) -> Vec<ModelInParts> {
+        let pilots = self.split().pilots.lock().clone();
+        let words = |(model, pilot)| ModelInParts {
+            model,
+            runs: InParts(pilot).words(),
+        };
+        let mut models: Vec<ModelInParts> = pilots.into_iter().map(words).collect();
+        models.sort_by(|one, other| one.model.cmp(&other.model));
+        models
+    }
+
     /// Runs a model once: in parts where it is planned so, else here.
     ///
     /// # Errors
@@ -123,9 +147,15 @@ impl Node {
         let pilot = self.split().pilots.lock().get(name).cloned();
         if let Some(pilot) = pilot {
             let (results, legs) = pilot.run(inputs).await?;
-            return Ok(RanInParts { results, legs });
+            let ran_on = InParts(pilot).words();
+            return Ok(RanInParts {
+                results,
+                legs,
+                ran_on,
+            });
         }
-        let (results, took) = self.runtime().models().run_named(name, inputs).await?;
+        let (model, _) = self.runtime().models().named(name).await?;
+        let (results, took) = model.run_timed(inputs).await?;
         let leg = Leg {
             stage: 0,
             node: self.runtime().id(),
@@ -139,6 +169,7 @@ impl Node {
         Ok(RanInParts {
             results,
             legs: vec![leg],
+            ran_on: model.runs_on(),
         })
     }
 

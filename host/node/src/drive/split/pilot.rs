@@ -250,6 +250,13 @@ impl Model for InParts {
     }
 
     fn runs_on(&self) -> String {
+        self.words()
+    }
+}
+
+impl InParts {
+    /// Which node runs how much of it, by the plan of the moment.
+    pub(super) fn words(&self) -> String {
         let plan = self.0.plan();
         let mut tiers = plan.assignment.clone();
         tiers.sort_unstable();

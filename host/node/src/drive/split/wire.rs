@@ -6,6 +6,7 @@ use karman_mesh::{pack_tensors, unpack_tensors};
 use karman_types::{Digest, NodeId, TaskError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The most stages after the first.
 const MOST_STATIONS: usize = 7;
@@ -70,11 +71,12 @@ pub(super) struct Station {
 }
 
 /// What a node did for one request, or that it did not.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 pub struct Leg {
     /// The stage.
     pub stage: u8,
     /// The node.
+    #[schema(value_type = String)]
     pub node: NodeId,
     /// Microseconds that the part of the model ran.
     pub compute_us: u64,

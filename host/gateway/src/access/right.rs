@@ -1,0 +1,132 @@
+use karman_mesh::membership::Pattern;
+use karman_types::pattern_matches;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a caller may do at the gateway, written `kind` or `kind:pattern`. `*` in a pattern stands for any run of characters.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Right {
+    /// `infer:PATTERN`: run these models and tasks by the inference protocol, and see what they take.
+    Infer(Pattern),
+    /// `call:PATTERN`: call these tasks, and have them accepted.
+    Call(Pattern),
+    /// `http:PATTERN`: reach these HTTP plugins.
+    Http(Pattern),
+    /// `flow:PATTERN`: submit these workflows.
+    Flow(Pattern),
+    /// `metrics`: read what the gateway measures.
+    Metrics,
+    /// `admin`: see and change how the mesh is run.
+    Admin,
+}
+
+/// A text that is no right.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("`{text}` is not a right: {why}")]
+pub struct RightError {
+    text: String,
+    why: &'static str,
+}
+
+impl Right {
+    /// Whether holding `self` allows what `asked` names.
+    pub fn covers(&self, asked: &Self) -> bool {
+        match (self, asked) {
+            (Self::Infer(held), Self::Infer(name))
+            | (Self::Call(held), Self::Call(name))
+            | (Self::Http(held), Self::Http(name))
+            | (Self::Flow(held), Self::Flow(name)) => pattern_matches(held.as_str(), name.as_str()),
+            _ => self == asked,
+        }
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Infer(name) => write!(f, "infer:{}", name.as_str()),
+            Self::Call(name) => write!(f, "call:{}", name.as_str()),
+            Self::Http(name) => write!(f, "http:{}", name.as_str()),
+            Self::Flow(name) => write!(f, "flow:{}", name.as_str()),
+            Self::Metrics => f.write_str("metrics"),
+            Self::Admin => f.write_str("admin"),
+        }
+    }
+}
+
+impl FromStr for Right {
+    type Err = RightError;
+
+    fn from_str(text: &str) -> Result<Self, RightError> {
+        let error = |why| RightError {
+            text: text.chars().take(160).collect(),
+            why,
+        };
+        let kind = match text.split_once(':') {
+            None if text == "metrics" => return Ok(Self::Metrics),
+            None if text == "admin" => return Ok(Self::Admin),
+            Some(("infer", _)) => Self::Infer,
+            Some(("call", _)) => Self::Call,
+            Some(("http", _)) => Self::Http,
+            Some(("flow", _)) => Self::Flow,
+            _ => {
+                return Err(error(
+                    "the rights are infer:PATTERN, call:PATTERN, http:PATTERN, flow:PATTERN, metrics and admin",
+                ));
+            }
+        };
+        let (_, pattern) = text.split_once(':').unwrap_or_default();
+        pattern.parse().map(kind).map_err(error)
+    }
+}
+
+impl Serialize for Right {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Right {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn right(text: &str) -> Right {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn rights_read_what_they_write() {
+        for text in [
+            "infer:digits-*",
+            "call:vision/detect",
+            "http:*",
+            "flow:flood",
+            "metrics",
+            "admin",
+        ] {
+            assert_eq!(right(text).to_string(), text);
+        }
+        for text in ["infer", "infer:", "metrics:*", "root", "", "call:a b"] {
+            let error = text.parse::<Right>().unwrap_err().to_string();
+            assert!(error.contains("is not a right"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_right_covers_its_kind_only() {
+        assert!(right("infer:digits-*").covers(&right("infer:digits-m")));
+        assert!(!right("infer:*").covers(&right("call:digits-m")));
+        assert!(!right("infer:digits-m").covers(&right("infer:*")));
+        assert!(!right("admin").covers(&right("metrics")));
+    }
+}

@@ -1,0 +1,142 @@
+//! Bodies of requests, read whole: no longer than they may be, no slower, and no more of them than there is room for.
+
+use crate::admission::Admission;
+use crate::config::GatewayLimits;
+use crate::refusal::Refusal;
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+use karman_types::{ByteSize, TaskError};
+use std::pin::pin;
+use std::time::{Duration, Instant};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// What a body brings each second at least, on the whole.
+const SLOWEST: u64 = 16 << 10;
+
+/// A body, and the room that it takes.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) bytes: Bytes,
+    pub(crate) room: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads a body of at most so many bytes.
+///
+/// # Errors
+/// `limit` (field `body`) when it is longer, `deadline` when it comes too slowly, `unavailable` when there is no room for it,
+/// `cancelled` when the caller goes away.
+pub(crate) async fn read<B>(
+    body: B,
+    most: u64,
+    limits: &GatewayLimits,
+    admission: &Admission,
+) -> Result<Held, Refusal>
+where
+    B: Body<Data = Bytes>,
+    B::Error: std::fmt::Display,
+{
+    let too_long =
+        || TaskError::limit(format!("the body is longer than {}", ByteSize(most))).with_field("body");
+    let mut body = pin!(body);
+    // What announces itself as too long is not read at all.
+    if body.size_hint().lower() > most {
+        return Err(too_long().into());
+    }
+    let (mut chunks, mut length) = (Vec::new(), 0u64);
+    let mut room: Option<OwnedSemaphorePermit> = None;
+    let started = Instant::now();
+    loop {
+        let frame = match tokio::time::timeout(limits.body_pause.0, body.frame()).await {
+            Ok(frame) => frame,
+            Err(_) => return Err(too_slow(limits.body_pause.0)),
+        };
+        let Some(frame) = frame else { break };
+        let frame = frame.map_err(|error| {
+            TaskError::new(
+                karman_types::ErrorKind::Cancelled,
+                format!("the body broke off: {error}"),
+            )
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len() as u64;
+        if length > most {
+            return Err(too_long().into());
+        }
+        if started.elapsed() > limits.body_pause.0 + Duration::from_secs(length / SLOWEST) {
+            return Err(too_slow(started.elapsed()));
+        }
+        let more = admission.room(data.len() as u64)?;
+        match &mut room {
+            Some(room) => room.merge(more),
+            None => room = Some(more),
+        }
+        chunks.push(data);
+    }
+    Ok(Held {
+        bytes: joined(chunks, length),
+        room,
+    })
+}
+
+fn too_slow(time: Duration) -> Refusal {
+    let error = TaskError::deadline(format!(
+        "the body comes too slowly: it is given up after {time:.0?}"
+    ));
+    Refusal::new(http::StatusCode::REQUEST_TIMEOUT, error.with_field("body"))
+}
+
+/// What came in one piece stays as it is.
+fn joined(mut chunks: Vec<Bytes>, length: u64) -> Bytes {
+    if chunks.len() < 2 {
+        return chunks.pop().unwrap_or_default();
+    }
+    let mut whole = BytesMut::with_capacity(length as usize);
+    chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
+    whole.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body as AxumBody;
+    use futures::stream;
+    use karman_node::Time;
+    use std::convert::Infallible;
+
+    fn limits() -> GatewayLimits {
+        GatewayLimits {
+            body_pause: Time(Duration::from_millis(50)),
+            bodies: ByteSize::kib(8),
+            ..GatewayLimits::default()
+        }
+    }
+
+    fn chunks(count: usize, size: usize) -> AxumBody {
+        let chunk = Bytes::from(vec![7u8; size]);
+        AxumBody::from_stream(stream::iter(vec![Ok::<_, Infallible>(chunk); count]))
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_whole_and_its_room_is_given_back() {
+        let (limits, admission) = (limits(), Admission::new(&limits()));
+        let held = read(chunks(3, 1000), 4000, &limits, &admission).await.unwrap();
+        assert_eq!((held.bytes.len(), admission.load().2), (3000, 3 << 10));
+        drop(held);
+        assert_eq!(admission.load().2, 0);
+    }
+
+    #[tokio::test]
+    async fn too_long_too_slow_and_too_much_at_once_are_refused() {
+        let (limits, admission) = (limits(), Admission::new(&limits()));
+        let refused = |body| read(body, 12_000, &limits, &admission);
+        let long = refused(chunks(13, 1000)).await.unwrap_err();
+        assert!(long.error.message.contains("longer than"), "{long:?}");
+        let much = refused(chunks(10, 1000)).await.unwrap_err();
+        assert!(much.error.message.contains("take up 8 KiB"), "{much:?}");
+        let stuck = AxumBody::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+        let slow = refused(stuck).await.unwrap_err();
+        assert!(slow.error.message.contains("too slowly"), "{slow:?}");
+        assert_eq!(admission.load().2, 0);
+    }
+}

@@ -1,0 +1,161 @@
+use crate::access::{CallerLimits, Right};
+use karman_node::{NodeConfig, Time};
+use karman_package::PublicKey;
+use karman_types::{ByteSize, TaskError, from_toml};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The table `[gateway]` of node.toml, each key of which can also be given as `KARMAN_GATEWAY__KEY`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct GatewayConfig {
+    /// The certificate that it shows; without one it speaks plain HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsConfig>,
+    /// What takes no token. Default: nothing.
+    pub open: Vec<Right>,
+    /// How much all callers without a token may do together.
+    pub open_limits: CallerLimits,
+    /// Keys whose tokens are taken besides those that this node's own key signed.
+    pub token_keys: Vec<PublicKey>,
+    /// Origins whose pages may call, such as `https://app.example`. Default: none.
+    pub cors: Vec<String>,
+    /// What it holds at once.
+    pub limits: GatewayLimits,
+}
+
+/// PEM files.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TlsConfig {
+    /// The certificate, and those between it and its root.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// What the gateway holds at once. Beyond that it refuses, quickly.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct GatewayLimits {
+    /// Connections. One more takes the place of the one that has asked for nothing for longest. Default 4096, or as many as the
+    /// system gives descriptors for, less 256.
+    pub connections: usize,
+    /// How long a connection may stay without a request under way. Default 30 s.
+    pub idle: Time,
+    /// How long the next bytes of a body may take; what comes slower than 16 KiB a second on the whole is given up. Default 10 s.
+    pub body_pause: Time,
+    /// The longest body. Default 64 MiB.
+    pub body: ByteSize,
+    /// Bodies together. Default 512 MiB.
+    pub bodies: ByteSize,
+    /// Requests that run. Default: 8 for each core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_once: Option<usize>,
+    /// Requests that wait for their turn. Default 256.
+    pub waiting: usize,
+    /// How long they wait. Default 1 s.
+    pub wait: Time,
+    /// How long a request may take. Default 300 s.
+    pub time: Time,
+}
+
+impl Default for GatewayLimits {
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            idle: Time(Duration::from_secs(30)),
+            body_pause: Time(Duration::from_secs(10)),
+            body: ByteSize::mib(64),
+            bodies: ByteSize::mib(512),
+            at_once: None,
+            waiting: 256,
+            wait: Time(Duration::from_secs(1)),
+            time: Time(Duration::from_secs(300)),
+        }
+    }
+}
+
+impl GatewayConfig {
+    /// The table in a node's configuration.
+    ///
+    /// # Errors
+    /// `invalid` for a key that is unknown or a value that does not fit.
+    pub fn of(node: &NodeConfig) -> Result<Self, TaskError> {
+        let wrong =
+            |why: String| TaskError::invalid(format!("[gateway] of node.toml: {why}")).with_field("gateway");
+        let text = toml::to_string(&node.gateway).map_err(|error| wrong(error.to_string()))?;
+        let config: Self = from_toml(&text).map_err(|error| wrong(error.to_string()))?;
+        config
+            .check()
+            .map_err(|(key, why)| wrong(format!("`{key}` {why}")))?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let limits = &self.limits;
+        for (key, value) in [
+            ("limits.connections", limits.connections),
+            ("limits.at-once", limits.at_once.unwrap_or(1)),
+        ] {
+            if value == 0 {
+                return Err((key, "is 0; nobody would be served".into()));
+            }
+        }
+        if limits.bodies < limits.body {
+            return Err((
+                "limits.bodies",
+                format!("is {}, less than one body of {}", limits.bodies, limits.body),
+            ));
+        }
+        let whole = |origin: &&String| {
+            let rest = origin
+                .strip_prefix("https://")
+                .or_else(|| origin.strip_prefix("http://"));
+            !rest.is_some_and(|host| !host.is_empty() && !host.contains('/'))
+        };
+        match self.cors.iter().find(whole) {
+            Some(origin) => Err((
+                "cors",
+                format!("has `{origin}`; an origin is written `https://app.example`"),
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<GatewayConfig, String> {
+        let node = NodeConfig {
+            gateway: toml::from_str(text).unwrap(),
+            ..NodeConfig::default()
+        };
+        GatewayConfig::of(&node).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn nothing_is_open_by_default() {
+        let config = read("").unwrap();
+        assert!(config.open.is_empty() && config.cors.is_empty() && config.tls.is_none());
+    }
+
+    #[test]
+    fn keys_are_read_and_wrong_ones_are_named() {
+        let config = read("open = [\"infer:*\"]\n[limits]\nat-once = 4\nidle = \"5 s\"").unwrap();
+        assert_eq!((config.open.len(), config.limits.at_once), (1, Some(4)));
+        for (text, says) in [
+            ("opne = []", "did you mean `open`?"),
+            ("open = [\"infer\"]", "is not a right"),
+            ("[limits]\nat-once = 0", "`limits.at-once` is 0"),
+            ("[limits]\nbodies = \"1 MiB\"", "less than one body"),
+            ("cors = [\"app.example\"]", "an origin is written"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Connections: accepted up to a number, with or without TLS, HTTP/1.1 or HTTP/2, and let go when they ask for nothing.
+
+mod table;
+mod tls;
+
+pub(crate) use table::Busy;
+
+use crate::config::{GatewayConfig, GatewayLimits};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use karman_node::ShutDown;
+use karman_types::TaskError;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use table::{Seated, Table};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// How long connections may take to finish once the gateway shuts down.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// How long a handshake of TLS may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a connection that must go may take to say so.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long sent bytes may stay without an answer of the other side's system, before the connection is given up.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+/// Requests of one HTTP/2 connection at once.
+const STREAMS: u32 = 256;
+/// The longest head of a request.
+const HEAD: u32 = 64 << 10;
+/// The gateway wakes this often without need: with this timer always due first, those of requests wake no thread.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// Descriptors that are left to files and to other nodes.
+const OTHER_DESCRIPTORS: usize = 256;
+
+/// An address on which requests come in.
+pub(crate) struct Door {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    idle: Duration,
+    table: Arc<Table>,
+}
+
+/// Tells connections to finish, and waits for them.
+struct Farewell {
+    stop: watch::Sender<bool>,
+    alive: watch::Sender<()>,
+}
+
+impl Door {
+    /// Takes the address.
+    ///
+    /// # Errors
+    /// `unavailable` when it is in use or not ours, `invalid` when the certificate does not read.
+    pub(crate) async fn open(address: SocketAddr, config: &GatewayConfig) -> Result<Self, TaskError> {
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            TaskError::unavailable(format!("cannot listen on {address}: {error}"))
+                .with_field("listen")
+                .with_hint("stop what listens there, or name another address with --listen")
+        })?;
+        Ok(Self {
+            listener,
+            tls: config.tls.as_ref().map(tls::acceptor).transpose()?,
+            idle: config.limits.idle.0,
+            table: Table::new(most_connections(&config.limits)),
+        })
+    }
+
+    /// Where it is reached: `http://127.0.0.1:8080`.
+    pub(crate) fn url(&self) -> Result<String, TaskError> {
+        let address = self.listener.local_addr();
+        let address = address.map_err(|error| TaskError::internal(error.to_string()))?;
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        Ok(format!("{scheme}://{address}"))
+    }
+
+    /// How many are connected.
+    pub(crate) fn connections(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+        let table = self.table.clone();
+        move || table.count()
+    }
+
+    /// Answers requests until the shutdown, each connection in a task of its own.
+    pub(crate) async fn serve<S, F, B>(self, service: S, shut_down: &ShutDown)
+    where
+        S: Fn(Request<Incoming>, Busy, SocketAddr) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        let farewell = Farewell {
+            stop: watch::Sender::new(false),
+            alive: watch::Sender::new(()),
+        };
+        let mut stop = pin!(shut_down.started());
+        let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = &mut stop => break,
+                _ = heartbeat.tick() => continue,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of descriptors, say: it passes when connections end.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+            };
+            // Every connection has a request under way: this one would only wait. Closed, it knows.
+            let Some(seat) = self.table.sit(Instant::now()) else {
+                continue;
+            };
+            prepare(&stream);
+            let (service, busy) = (service.clone(), seat.seat());
+            let answer = move |request| service(request, Busy::new(busy.clone()), peer);
+            let (tls, idle) = (self.tls.clone(), self.idle);
+            let (stopped, alive) = (farewell.stop.subscribe(), farewell.alive.subscribe());
+            tokio::spawn(async move {
+                match tls {
+                    None => attend(stream, answer, seat, idle, stopped).await,
+                    Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
+                        Ok(Ok(stream)) => attend(stream, answer, seat, idle, stopped).await,
+                        Ok(Err(error)) => tracing::debug!(%error, %peer, "a handshake failed"),
+                        Err(_) => tracing::debug!(%peer, "a handshake took too long"),
+                    },
+                }
+                drop(alive);
+            });
+        }
+        drop(self.listener);
+        farewell.stop.send_replace(true);
+        let _ = timeout(FAREWELL, farewell.alive.closed()).await;
+    }
+}
+
+fn prepare(stream: &TcpStream) {
+    let _ = stream.set_nodelay(true);
+    // One that takes nothing of what it asked for would hold it for ever.
+    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+}
+
+/// As many as the operator allows, and as the system gives descriptors for.
+fn most_connections(limits: &GatewayLimits) -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Nofile);
+    // The soft limit is a relic of programs that count in bits: what the hard one allows may be had.
+    let raised = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: now.maximum,
+            maximum: now.maximum,
+        },
+    );
+    let have = if raised.is_ok() { now.maximum } else { now.current };
+    let have = have.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+    limits
+        .connections
+        .min(have.saturating_sub(OTHER_DESCRIPTORS).max(16))
+}
+
+/// Answers on one connection until it ends, is idle for too long, must make room, or the gateway stops.
+async fn attend<I, S, F, B>(
+    stream: I,
+    answer: S,
+    seat: Seated,
+    idle: Duration,
+    mut stopped: watch::Receiver<bool>,
+) where
+    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    S: Fn(Request<Incoming>) -> F + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    let service = service_fn(move |request| {
+        let answered = answer(request);
+        async move { Ok::<_, Infallible>(answered.await) }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .max_buf_size(HEAD as usize)
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(HEAD)
+        .keep_alive_interval(Duration::from_secs(20))
+        .keep_alive_timeout(Duration::from_secs(10));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut stopping = false;
+    loop {
+        let since = seat.idle_since().unwrap_or_else(Instant::now);
+        let wake = since + idle;
+        tokio::select! {
+            ended = &mut connection => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+                return;
+            }
+            () = sleep_until(wake.into()) => {
+                if seat.idle_since().is_some_and(|since| since.elapsed() >= idle) {
+                    break;
+                }
+            }
+            () = seat.must_leave() => break,
+            _ = stopped.wait_for(|stop| *stop), if !stopping => {
+                stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = timeout(LAST_WORDS, connection).await;
+}

@@ -1,0 +1,185 @@
+//! The binary tensor extension: JSON of a length that a header says, and behind it the elements of tensors, one after the other,
+//! little-endian. Each element of `BYTES` has its length before it, in four bytes.
+
+use super::{BYTES, Value};
+use bytes::{Buf, BufMut, Bytes};
+use karman_node::inference::{InferTensor, Scalar, TensorData};
+use karman_types::TaskError;
+
+/// How long the JSON at the beginning of the body is.
+pub(super) const HEADER_LENGTH: &str = "inference-header-content-length";
+
+/// The JSON of a body, and what is behind it.
+pub(super) fn part(body: Bytes, header_length: Option<&str>) -> Result<(Bytes, Bytes), TaskError> {
+    let Some(text) = header_length else {
+        return Ok((body, Bytes::new()));
+    };
+    let length = text
+        .trim()
+        .parse::<usize>()
+        .ok()
+        .filter(|length| *length <= body.len());
+    let length = length.ok_or_else(|| {
+        let has = body.len();
+        TaskError::invalid(format!("`{text}` is no length within the body's {has} bytes"))
+            .with_field(HEADER_LENGTH)
+    })?;
+    Ok((body.slice(..length), body.slice(length..)))
+}
+
+/// The values of the inputs, in their order: of the JSON, or of the bytes behind it.
+pub(super) fn read(inputs: Vec<InferTensor>, mut behind: Bytes) -> Result<Vec<(String, Value)>, TaskError> {
+    let mut values = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let bytes = match input.parameters.binary_data_size {
+            None => None,
+            Some(size) => {
+                let size = usize::try_from(size).ok().filter(|size| *size <= behind.len());
+                let left = behind.len();
+                let size = size.ok_or_else(|| input.wrong(&format!("{left} bytes are left for it")))?;
+                Some(behind.split_to(size))
+            }
+        };
+        values.push(read_one(input, bytes)?);
+    }
+    match behind.len() {
+        0 => Ok(values),
+        more => Err(TaskError::invalid(format!("{more} bytes follow the last input")).with_field("inputs")),
+    }
+}
+
+/// The value of one input: of its JSON, or of these bytes.
+pub(super) fn read_one(input: InferTensor, bytes: Option<Bytes>) -> Result<(String, Value), TaskError> {
+    if input.datatype != BYTES {
+        let (name, tensor) = match &bytes {
+            Some(bytes) => input.read_bytes(bytes)?,
+            None => input.read()?,
+        };
+        return Ok((name, Value::Tensor(tensor)));
+    }
+    let elements: u64 = input.shape.iter().map(|size| u64::from(*size)).product();
+    if elements != 1 {
+        return Err(input.wrong("a task takes one element of BYTES"));
+    }
+    let element = match (bytes, &input.data) {
+        (Some(bytes), _) => {
+            unframed(bytes).ok_or_else(|| input.wrong("its length does not fit its bytes"))?
+        }
+        (None, Some(TensorData::Read(data))) => match &data[..] {
+            [Scalar::Text(text)] => Bytes::copy_from_slice(text.as_bytes()),
+            _ => return Err(input.wrong("it is not one text")),
+        },
+        (None, _) => return Err(input.wrong("it has no data")),
+    };
+    Ok((input.name, Value::Bytes(element)))
+}
+
+/// The one element of a `BYTES` tensor.
+pub(super) fn unframed(mut bytes: Bytes) -> Option<Bytes> {
+    let length = bytes.try_get_u32_le().ok()?;
+    (bytes.len() == usize::try_from(length).ok()?).then_some(bytes)
+}
+
+/// An element as a `BYTES` tensor has it.
+pub(super) fn framed(element: &[u8]) -> Result<Bytes, TaskError> {
+    let length = u32::try_from(element.len())
+        .map_err(|_| TaskError::limit("an element of BYTES has at most 4 GiB").with_field("outputs"))?;
+    let mut framed = Vec::with_capacity(element.len() + 4);
+    framed.put_u32_le(length);
+    framed.extend_from_slice(element);
+    Ok(framed.into())
+}
+
+/// An output in JSON, and its bytes where they go behind it.
+pub(super) fn write(
+    name: &str,
+    value: &Value,
+    as_bytes: bool,
+) -> Result<(InferTensor, Option<Bytes>), TaskError> {
+    let (mut tensor, bytes) = match (value, as_bytes) {
+        (Value::Tensor(tensor), false) => return Ok((InferTensor::write(name, tensor), None)),
+        (Value::Tensor(tensor), true) => (InferTensor::announce(name, tensor, None), tensor.to_bytes()),
+        (Value::Bytes(element), true) => (text(name, None), framed(element)?),
+        (Value::Bytes(element), false) => {
+            let element = std::str::from_utf8(element).map_err(|_| {
+                TaskError::invalid(format!("`{name}` is no text, so JSON cannot hold it"))
+                    .with_field("outputs")
+                    .with_hint("ask for it with `binary_data`")
+            })?;
+            return Ok((text(name, Some(element)), None));
+        }
+    };
+    tensor.parameters.binary_data_size = Some(bytes.len() as u64);
+    Ok((tensor, Some(bytes)))
+}
+
+fn text(name: &str, data: Option<&str>) -> InferTensor {
+    InferTensor {
+        name: name.to_owned(),
+        shape: vec![1],
+        datatype: BYTES.to_owned(),
+        parameters: Default::default(),
+        data: data.map(|text| TensorData::Read(vec![Scalar::Text(text.into())])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn input(size: u64, datatype: &str, shape: &[u32]) -> InferTensor {
+        let parameters = json!({ "binary_data_size": size });
+        let whole = json!({ "name": "x", "shape": shape, "datatype": datatype, "parameters": parameters });
+        serde_json::from_value(whole).unwrap()
+    }
+
+    #[test]
+    fn inputs_take_their_bytes_in_order() {
+        let behind = Bytes::from([1f32.to_le_bytes().to_vec(), vec![3, 0, 0, 0, b'a', b'b', b'c']].concat());
+        let inputs = vec![input(4, "FP32", &[1]), input(7, "BYTES", &[1])];
+        let values = read(inputs, behind).unwrap();
+        let (Value::Tensor(tensor), Value::Bytes(element)) = (&values[0].1, &values[1].1) else {
+            panic!("{values:?}")
+        };
+        assert_eq!(
+            (tensor.view::<f32>().unwrap(), &element[..]),
+            (&[1f32][..], &b"abc"[..])
+        );
+    }
+
+    #[test]
+    fn bytes_that_do_not_fit_are_named() {
+        for (inputs, behind, says) in [
+            (vec![input(8, "FP32", &[1])], vec![0; 4], "4 bytes are left"),
+            (vec![input(4, "FP32", &[2])], vec![0; 4], "x"),
+            (vec![input(4, "FP32", &[1])], vec![0; 9], "5 bytes follow"),
+            (vec![input(u64::MAX, "FP32", &[1])], vec![], "0 bytes are left"),
+            (
+                vec![input(5, "BYTES", &[1])],
+                vec![9, 0, 0, 0, 1],
+                "does not fit its bytes",
+            ),
+            (vec![input(8, "BYTES", &[2])], vec![0; 8], "one element"),
+        ] {
+            let error = read(inputs, behind.into()).unwrap_err();
+            assert!(error.message.contains(says), "{error}");
+        }
+        for length in ["-1", "9", "x", "99999999999999999999"] {
+            assert!(
+                part(Bytes::from_static(b"12345678"), Some(length)).is_err(),
+                "{length}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn elements_come_back(element in prop::collection::vec(any::<u8>(), 0..100)) {
+            let framed = framed(&element).unwrap();
+            prop_assert_eq!(unframed(framed.clone()).unwrap(), &element[..]);
+            prop_assert!(unframed(framed.slice(..framed.len() - 1)).is_none());
+        }
+    }
+}

@@ -1,0 +1,73 @@
+use http::{HeaderMap, HeaderName, HeaderValue};
+use karman_node::{Inferred, Leg, Node, Ran};
+use karman_types::{NodeId, Tier};
+
+/// Who ran what, and why: what the node said that ran it.
+#[derive(Clone, Debug)]
+pub(crate) struct Decision {
+    pub(crate) model: String,
+    pub(crate) ran_on: Option<String>,
+    pub(crate) node: NodeId,
+    pub(crate) tier: Tier,
+    /// Which part ran where, in order; empty for tasks.
+    pub(crate) legs: Vec<Leg>,
+    pub(crate) why: String,
+}
+
+impl Decision {
+    pub(super) fn of_model(model: &str, ran: &Inferred) -> Self {
+        Self {
+            model: model.to_owned(),
+            ran_on: Some(ran.ran_on.clone()),
+            node: ran.node.0,
+            tier: ran.node.1,
+            legs: ran.legs.clone(),
+            why: ran.why.clone(),
+        }
+    }
+
+    pub(super) fn of_task(task: &str, ran: &Ran, here: &Node) -> Self {
+        let (node, tier) = ran
+            .node
+            .unwrap_or_else(|| (here.runtime().id(), here.offer().tier));
+        let why = match ran.node {
+            None => "this node has the task",
+            Some(_) => "the nearest node that offers the task and answers",
+        };
+        Self {
+            model: task.to_owned(),
+            ran_on: ran.ran_on.clone(),
+            node,
+            tier,
+            legs: Vec::new(),
+            why: why.to_owned(),
+        }
+    }
+
+    /// Where each part ran, as `0@9c01d2e7 1@51aa03f0`; nothing for a task.
+    pub(crate) fn cut(&self) -> Option<String> {
+        let ran = self.legs.iter().filter(|leg| leg.failed.is_none());
+        let parts: Vec<String> = ran
+            .map(|leg| format!("{}@{}", leg.stage, leg.node.short()))
+            .collect();
+        (!parts.is_empty()).then(|| parts.join(" "))
+    }
+
+    /// As headers of a response, which are also metadata of gRPC.
+    pub(crate) fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let mut put = |name: &'static str, value: Option<String>| {
+            // What is no header (a line break, say) is left out rather than let through.
+            if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        };
+        put("karman-model", Some(self.model.clone()));
+        put("karman-node", Some(self.node.to_string()));
+        put("karman-tier", Some(self.tier.to_string()));
+        put("karman-ran-on", self.ran_on.clone());
+        put("karman-cut", self.cut());
+        put("karman-why", Some(self.why.clone()));
+        headers
+    }
+}

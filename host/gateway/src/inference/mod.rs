@@ -1,0 +1,325 @@
+//! The Open Inference Protocol v2 for every model and task of the mesh. REST and gRPC read and write differently; what they ask
+//! for is done here, once.
+//!
+//! A task is a model that takes `input` and gives `output`, both one element of `BYTES`: the bytes that
+//! `POST /tasks/NAME` takes and gives.
+//!
+//! | file | what |
+//! |---|---|
+//! | `rest`, `binary` | JSON, and tensors as bytes behind it |
+//! | `grpc`, `messages` | the same over gRPC |
+//! | `decision` | who ran what and why, as headers |
+
+mod binary;
+mod decision;
+mod grpc;
+mod messages;
+mod rest;
+
+pub(crate) use decision::Decision;
+pub(crate) use grpc::answer as answer_grpc;
+pub(crate) use rest::router;
+pub(crate) use rest::{
+    __path_index, __path_infer, __path_live, __path_model, __path_model_ready, __path_ready, __path_server,
+};
+pub(crate) use rest::{
+    InferenceError, ModelMetadata, ModelReady, RepositoryEntry, ServerMetadata, TensorMetadata,
+};
+
+use crate::access::{Caller, Right};
+use crate::refusal::Refusal;
+use bytes::Bytes;
+use http::HeaderMap;
+use karman_mesh::membership::Pattern;
+use karman_node::{ModelDescription, Node, TensorDescription};
+use karman_tensor::Tensor;
+use karman_types::{TaskError, TaskRequest, parse_duration};
+use std::time::Duration;
+
+/// The name of the server in its metadata.
+const SERVER: &str = "karman";
+/// What it does beyond the protocol, as its metadata lists it.
+const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "model_repository"];
+/// The header that bounds the time of a request: `200 ms`.
+pub(crate) const WITHIN: &str = "karman-within";
+/// The most inputs or outputs of one request.
+const MOST_TENSORS: usize = 1024;
+
+/// The type of a task's input and output.
+const BYTES: &str = "BYTES";
+/// The input of a task.
+const TASK_INPUT: &str = "input";
+/// The output of a task.
+const TASK_OUTPUT: &str = "output";
+
+/// What a request brings for one input.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// A tensor, for a model.
+    Tensor(Tensor),
+    /// The one element of a `BYTES` tensor, for a task.
+    Bytes(Bytes),
+}
+
+/// A request, however it came.
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) model: String,
+    pub(crate) version: Option<String>,
+    pub(crate) inputs: Vec<(String, Value)>,
+    /// The outputs that are wanted; all where none is named.
+    pub(crate) wanted: Vec<String>,
+    pub(crate) within: Option<Duration>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) outputs: Vec<(String, Value)>,
+    pub(crate) decision: Decision,
+}
+
+/// Answers for the models and tasks of the mesh.
+#[derive(Clone)]
+pub(crate) struct Inference {
+    node: Node,
+    /// The longest that a request may take.
+    most: Duration,
+}
+
+impl Inference {
+    pub(crate) const fn new(node: Node, most: Duration) -> Self {
+        Self { node, most }
+    }
+
+    /// Runs a model or task.
+    pub(crate) async fn infer(&self, caller: &Caller, question: Question) -> Result<Reply, Refusal> {
+        caller.must(&right(&question.model)?)?;
+        let within = question.within.unwrap_or(self.most).min(self.most);
+        let name = question.model.clone();
+        let run = self.run(question, within);
+        let ended = tokio::time::timeout(within, run).await;
+        let late = || TaskError::deadline(format!("`{name}` did not finish within {within:.0?}"));
+        ended.unwrap_or_else(|_| Err(late().into()))
+    }
+
+    async fn run(&self, question: Question, within: Duration) -> Result<Reply, Refusal> {
+        if question.inputs.len() > MOST_TENSORS || question.wanted.len() > MOST_TENSORS {
+            return Err(
+                TaskError::limit(format!("a request has at most {MOST_TENSORS} tensors"))
+                    .with_field("inputs")
+                    .into(),
+            );
+        }
+        let is_task = matches!(&question.inputs[..], [(_, Value::Bytes(_))]);
+        let mut reply = match is_task {
+            true => self.run_task(question.model, question.inputs, within).await?,
+            false => {
+                self.run_model(question.model, question.version, question.inputs)
+                    .await?
+            }
+        };
+        if !question.wanted.is_empty() {
+            reply.outputs = chosen(reply.outputs, &question.wanted)?;
+        }
+        Ok(reply)
+    }
+
+    async fn run_model(
+        &self,
+        model: String,
+        version: Option<String>,
+        inputs: Vec<(String, Value)>,
+    ) -> Result<Reply, Refusal> {
+        if let Some(version) = &version {
+            self.check_version(&model, version).await?;
+        }
+        let tensors = inputs.into_iter().map(|(name, value)| match value {
+            Value::Tensor(tensor) => Ok((name, tensor)),
+            Value::Bytes(_) => Err(TaskError::invalid(format!(
+                "`{name}` is {BYTES}, which tasks take alone and models do not take"
+            ))
+            .with_field("inputs")),
+        });
+        let ran = self
+            .node
+            .infer(&model, tensors.collect::<Result<_, _>>()?)
+            .await?;
+        let decision = Decision::of_model(&model, &ran);
+        let outputs = ran.results.into_iter();
+        Ok(Reply {
+            outputs: outputs
+                .map(|(name, tensor)| (name, Value::Tensor(tensor)))
+                .collect(),
+            decision,
+        })
+    }
+
+    async fn run_task(
+        &self,
+        task: String,
+        inputs: Vec<(String, Value)>,
+        within: Duration,
+    ) -> Result<Reply, Refusal> {
+        let mut request = TaskRequest::default();
+        for (name, value) in inputs {
+            match value {
+                Value::Bytes(body) if name == TASK_INPUT => request.body = body,
+                _ => {
+                    return Err(
+                        TaskError::invalid(format!("a task takes `{TASK_INPUT}`, not `{name}`"))
+                            .with_field("inputs")
+                            .into(),
+                    );
+                }
+            }
+        }
+        let context = self.node.runtime().context(Some(within));
+        let (response, ran) = self.node.call(&task, request, context).await?;
+        Ok(Reply {
+            outputs: vec![(TASK_OUTPUT.to_owned(), Value::Bytes(response.body))],
+            decision: Decision::of_task(&task, &ran, &self.node),
+        })
+    }
+
+    /// What a model or task takes and gives.
+    pub(crate) async fn describe(
+        &self,
+        caller: &Caller,
+        model: &str,
+        version: Option<&str>,
+    ) -> Result<Described, Refusal> {
+        caller.must(&right(model)?)?;
+        let described = match self.node.describe_model(model).await {
+            Ok(model) => Described::of_model(model),
+            Err(none) if none.field.as_deref() == Some("model") => {
+                self.task(model).await.ok_or_else(|| Refusal::from(none))?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match version.is_none_or(|version| version == described.version) {
+            true => Ok(described),
+            false => Err(no_version(model, version.unwrap_or_default(), &described.version)),
+        }
+    }
+
+    async fn check_version(&self, model: &str, version: &str) -> Result<(), Refusal> {
+        let described = Described::of_model(self.node.describe_model(model).await?);
+        match described.version == version {
+            true => Ok(()),
+            false => Err(no_version(model, version, &described.version)),
+        }
+    }
+
+    async fn task(&self, name: &str) -> Option<Described> {
+        let here = self.node.offer();
+        let version = match here.runs(name) {
+            Some(task) => task.version.to_string(),
+            None => {
+                let mesh = self.node.mesh()?;
+                let provider = mesh.providers(name).await.into_iter().next()?;
+                provider.offer.runs(name)?.version.to_string()
+            }
+        };
+        Some(Described::of_task(name, version))
+    }
+
+    /// Every model and task of the nodes in reach that the caller may run.
+    pub(crate) async fn list(&self, caller: &Caller) -> Result<Vec<(String, String)>, Refusal> {
+        let may = |name: &str| right(name).is_ok_and(|right| caller.holds(&right));
+        let models = self.node.models_of_mesh().await?.into_keys();
+        let mut all: Vec<(String, String)> = models.map(|name| (name, String::new())).collect();
+        let offers = match self.node.mesh() {
+            Some(_) => self
+                .node
+                .offers()
+                .await?
+                .into_iter()
+                .map(|offer| offer.offer)
+                .collect(),
+            None => vec![self.node.offer()],
+        };
+        for task in offers.into_iter().flat_map(|offer| offer.tasks) {
+            all.push((task.name, task.version.to_string()));
+        }
+        all.retain(|(name, _)| may(name));
+        all.sort();
+        all.dedup();
+        Ok(all)
+    }
+}
+
+/// A model or task in the words of the protocol.
+#[derive(Clone, Debug)]
+pub(crate) struct Described {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) platform: String,
+    pub(crate) inputs: Vec<TensorDescription>,
+    pub(crate) outputs: Vec<TensorDescription>,
+}
+
+impl Described {
+    /// Its version is the beginning of the digest of its file.
+    fn of_model(model: ModelDescription) -> Self {
+        Self {
+            version: model.digest.short(),
+            platform: format!("onnx_{}", model.ran_on.split(',').next().unwrap_or_default()),
+            name: model.name,
+            inputs: model.inputs,
+            outputs: model.outputs,
+        }
+    }
+
+    fn of_task(name: &str, version: String) -> Self {
+        let bytes = |name: &str| TensorDescription {
+            name: name.to_owned(),
+            datatype: BYTES.to_owned(),
+            shape: vec![1],
+        };
+        Self {
+            name: name.to_owned(),
+            version,
+            platform: "karman_task".to_owned(),
+            inputs: vec![bytes(TASK_INPUT)],
+            outputs: vec![bytes(TASK_OUTPUT)],
+        }
+    }
+}
+
+fn no_version(model: &str, asked: &str, there: &str) -> Refusal {
+    let error = TaskError::unavailable(format!("`{model}` has no version `{asked}`; it has `{there}`"));
+    Refusal::unknown(error.with_field("version"))
+}
+
+/// The right to run what has this name.
+fn right(name: &str) -> Result<Right, Refusal> {
+    let pattern: Result<Pattern, _> = name.parse();
+    pattern.map(Right::Infer).map_err(|why| {
+        let error = TaskError::invalid(format!("`{name}` is no name of a model or task: {why}"));
+        error.with_field("model").into()
+    })
+}
+
+/// The outputs that are wanted, in the order in which they are.
+fn chosen(outputs: Vec<(String, Value)>, wanted: &[String]) -> Result<Vec<(String, Value)>, Refusal> {
+    let pick = |name: &String| {
+        let found = outputs.iter().find(|(given, _)| given == name);
+        found.cloned().ok_or_else(|| {
+            let error = TaskError::invalid(format!("there is no output `{name}`"));
+            Refusal::from(error.with_field("outputs"))
+        })
+    };
+    wanted.iter().map(pick).collect()
+}
+
+/// The time that the caller gives in its headers.
+pub(crate) fn within(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
+    let Some(value) = headers.get(WITHIN) else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default();
+    let time =
+        parse_duration(text).map_err(|error| TaskError::invalid(error.to_string()).with_field(WITHIN))?;
+    Ok(Some(time))
+}

@@ -1,0 +1,314 @@
+//! The protocol over REST.
+
+use super::binary::{self, HEADER_LENGTH};
+use super::{Described, EXTENSIONS, Inference, MOST_TENSORS, Question, Reply, SERVER, within};
+use crate::access::Caller;
+use crate::refusal::{Refusal, Speaks};
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, header};
+use karman_node::TensorDescription;
+use karman_node::inference::{InferParameters, InferRequest, InferResponse};
+use karman_types::TaskError;
+use serde::Serialize;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// What the server says of itself.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ServerMetadata {
+    /// Its name.
+    name: &'static str,
+    /// Its version.
+    version: &'static str,
+    /// What it does beyond the protocol.
+    extensions: Vec<&'static str>,
+}
+
+/// What a model takes and gives.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ModelMetadata {
+    /// Its name.
+    name: String,
+    /// The versions that can be asked for.
+    versions: Vec<String>,
+    /// What runs it.
+    platform: String,
+    /// Its inputs.
+    inputs: Vec<TensorMetadata>,
+    /// Its outputs.
+    outputs: Vec<TensorMetadata>,
+}
+
+/// One input or output of a model.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TensorMetadata {
+    /// Its name.
+    name: String,
+    /// The type of its elements.
+    datatype: String,
+    /// Its dimensions, -1 for any size.
+    shape: Vec<i64>,
+}
+
+/// Whether a model can be run.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ModelReady {
+    /// Its name.
+    name: String,
+    /// Whether it can be run.
+    ready: bool,
+}
+
+/// A model or task that the caller may run.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RepositoryEntry {
+    /// Its name.
+    name: String,
+    /// Its version, where a list can know it.
+    version: String,
+    /// `READY`.
+    state: &'static str,
+    /// Why it is not.
+    reason: &'static str,
+}
+
+/// An error of the inference protocol.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct InferenceError {
+    /// What is wrong, and what to do next.
+    #[allow(
+        dead_code,
+        reason = "only its schema is used: the one that writes it is `Refusal`"
+    )]
+    error: String,
+}
+
+impl From<TensorDescription> for TensorMetadata {
+    fn from(tensor: TensorDescription) -> Self {
+        Self {
+            name: tensor.name,
+            datatype: tensor.datatype,
+            shape: tensor.shape,
+        }
+    }
+}
+
+impl From<Described> for ModelMetadata {
+    fn from(described: Described) -> Self {
+        Self {
+            name: described.name,
+            versions: vec![described.version],
+            platform: described.platform,
+            inputs: described.inputs.into_iter().map(TensorMetadata::from).collect(),
+            outputs: described.outputs.into_iter().map(TensorMetadata::from).collect(),
+        }
+    }
+}
+
+/// Lets handlers use `?`.
+struct Wrong(Refusal);
+
+impl<E: Into<Refusal>> From<E> for Wrong {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl IntoResponse for Wrong {
+    fn into_response(self) -> Response {
+        self.0.response(Speaks::Inference)
+    }
+}
+
+/// The routes of the protocol.
+pub(crate) fn router(inference: Inference) -> Router {
+    Router::new()
+        .route("/v2", get(server))
+        .route("/v2/health/live", get(live))
+        .route("/v2/health/ready", get(ready))
+        .route("/v2/repository/index", post(index))
+        .route("/v2/models/{model}", get(model))
+        .route("/v2/models/{model}/ready", get(model_ready))
+        .route("/v2/models/{model}/infer", post(infer))
+        .route("/v2/models/{model}/versions/{version}", get(model))
+        .route("/v2/models/{model}/versions/{version}/ready", get(model_ready))
+        .route("/v2/models/{model}/versions/{version}/infer", post(infer))
+        .method_not_allowed_fallback(|| async {
+            Refusal::new(
+                http::StatusCode::METHOD_NOT_ALLOWED,
+                TaskError::invalid("this path takes another method"),
+            )
+            .response(Speaks::Inference)
+        })
+        .with_state(inference)
+}
+
+/// A model, and its version where the path names one.
+#[derive(serde::Deserialize)]
+struct Named {
+    model: String,
+    version: Option<String>,
+}
+
+/// What the server is.
+#[utoipa::path(get, path = "/v2", tag = "inference", responses((status = 200, body = ServerMetadata)))]
+async fn server() -> Json<ServerMetadata> {
+    Json(ServerMetadata {
+        name: SERVER,
+        version: env!("CARGO_PKG_VERSION"),
+        extensions: EXTENSIONS.to_vec(),
+    })
+}
+
+/// Whether the server runs.
+#[utoipa::path(get, path = "/v2/health/live", tag = "inference", responses((status = 200, description = "It runs")))]
+async fn live() -> Json<serde_json::Value> {
+    Json(serde_json::json!({ "live": true }))
+}
+
+/// Whether the server can run models.
+#[utoipa::path(get, path = "/v2/health/ready", tag = "inference", responses(
+    (status = 200, description = "It can"), (status = 503, description = "Not yet, or no more")))]
+async fn ready(State(inference): State<Inference>) -> Response {
+    let ready = inference.node.is_ready();
+    let status = match ready {
+        true => http::StatusCode::OK,
+        false => http::StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (status, Json(serde_json::json!({ "ready": ready }))).into_response()
+}
+
+/// The models and tasks of the mesh that the caller may run.
+#[utoipa::path(post, path = "/v2/repository/index", tag = "inference", responses(
+    (status = 200, body = Vec<RepositoryEntry>)))]
+async fn index(
+    State(inference): State<Inference>,
+    Extension(caller): Extension<Arc<Caller>>,
+) -> Result<Json<Vec<RepositoryEntry>>, Wrong> {
+    let entry = |(name, version)| RepositoryEntry {
+        name,
+        version,
+        state: "READY",
+        reason: "",
+    };
+    Ok(Json(
+        inference.list(&caller).await?.into_iter().map(entry).collect(),
+    ))
+}
+
+/// What a model or task takes and gives.
+#[utoipa::path(get, path = "/v2/models/{model}", tag = "inference", params(("model" = String, Path)), responses(
+    (status = 200, body = ModelMetadata), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError)))]
+async fn model(
+    State(inference): State<Inference>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(Named { model, version }): Path<Named>,
+) -> Result<Json<ModelMetadata>, Wrong> {
+    let described = inference.describe(&caller, &model, version.as_deref()).await?;
+    Ok(Json(described.into()))
+}
+
+/// Whether a model or task can be run.
+#[utoipa::path(get, path = "/v2/models/{model}/ready", tag = "inference", params(("model" = String, Path)), responses(
+    (status = 200, body = ModelReady), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError)))]
+async fn model_ready(
+    State(inference): State<Inference>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(Named { model, version }): Path<Named>,
+) -> Result<Json<ModelReady>, Wrong> {
+    let described = inference.describe(&caller, &model, version.as_deref()).await?;
+    Ok(Json(ModelReady {
+        name: described.name,
+        ready: true,
+    }))
+}
+
+/// Runs a model or task. The body is JSON, or JSON with tensors as bytes behind it, where the header
+/// `Inference-Header-Content-Length` says how long the JSON is. `karman-within: 200 ms` bounds the time; headers of the response
+/// say what ran where and why.
+#[utoipa::path(post, path = "/v2/models/{model}/infer", tag = "inference",
+    params(("model" = String, Path), ("karman-within" = Option<String>, Header, description = "The longest time, as `200 ms`")),
+    request_body = InferRequest, responses(
+    (status = 200, body = InferResponse), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 408, body = InferenceError),
+    (status = 413, body = InferenceError), (status = 422, body = InferenceError), (status = 429, body = InferenceError),
+    (status = 503, body = InferenceError), (status = 504, body = InferenceError)))]
+async fn infer(
+    State(inference): State<Inference>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(Named { model, version }): Path<Named>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Wrong> {
+    let length = headers
+        .get(HEADER_LENGTH)
+        .map(|value| value.to_str().unwrap_or_default());
+    let (json, behind) = binary::part(body, length)?;
+    let request: InferRequest = serde_json::from_slice(&json).map_err(|error| {
+        TaskError::invalid(format!("the request does not read: {error}")).with_field("body")
+    })?;
+    if request.inputs.len() > MOST_TENSORS {
+        return Err(TaskError::limit(format!("a request has at most {MOST_TENSORS} inputs")).into());
+    }
+    let question = Question {
+        inputs: binary::read(request.inputs, behind)?,
+        wanted: request.outputs.iter().map(|wanted| wanted.name.clone()).collect(),
+        within: within(&headers)?,
+        model,
+        version: version.clone(),
+    };
+    let reply = inference.infer(&caller, question).await?;
+    let as_bytes = |name: &str| {
+        let wanted = request.outputs.iter().find(|wanted| wanted.name == name);
+        wanted
+            .and_then(|wanted| wanted.parameters.binary_data)
+            .unwrap_or(request.parameters.binary_data_output)
+    };
+    Ok(written(reply, request.id, version, as_bytes)?)
+}
+
+/// The response: JSON, and behind it the outputs that are wanted as bytes.
+fn written(
+    reply: Reply,
+    id: Option<String>,
+    version: Option<String>,
+    as_bytes: impl Fn(&str) -> bool,
+) -> Result<Response, Refusal> {
+    let (mut outputs, mut behind) = (Vec::new(), Vec::new());
+    for (name, value) in &reply.outputs {
+        let (tensor, bytes) = binary::write(name, value, as_bytes(name))?;
+        outputs.push(tensor);
+        behind.extend(bytes);
+    }
+    let mut headers = reply.decision.headers();
+    let response = InferResponse {
+        model_name: reply.decision.model,
+        model_version: version,
+        id,
+        parameters: InferParameters {
+            legs: reply.decision.legs,
+        },
+        outputs,
+    };
+    let json = serde_json::to_vec(&response).map_err(|error| TaskError::internal(error.to_string()))?;
+    let (kind, body) = match behind.is_empty() {
+        true => ("application/json", Bytes::from(json)),
+        false => {
+            headers.insert(HEADER_LENGTH, HeaderValue::from(json.len()));
+            let mut body = BytesMut::from(&json[..]);
+            behind.into_iter().for_each(|bytes| body.put(bytes));
+            ("application/octet-stream", body.freeze())
+        }
+    };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    let mut response = Response::new(Body::from(body));
+    *response.headers_mut() = headers;
+    Ok(response)
+}

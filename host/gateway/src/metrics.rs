@@ -1,0 +1,153 @@
+//! What the gateway measures of itself, beside what its node measures: OpenMetrics, under OpenTelemetry's names where it has them.
+
+use crate::admission::Admission;
+use crate::target::Target;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use karman_node::Node;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use serde::Serialize;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Seconds: from what a cached answer takes to what a call to another continent takes.
+const BUCKETS: [f64; 14] = [
+    0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
+];
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Labels {
+    http_route: &'static str,
+    http_response_status_code: u16,
+}
+
+#[derive(Clone)]
+struct Fresh;
+
+impl MetricConstructor<Histogram> for Fresh {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(BUCKETS)
+    }
+}
+
+/// What is measured.
+pub(crate) struct Metrics {
+    durations: Family<Labels, Histogram, Fresh>,
+    admission: Arc<Admission>,
+    connections: Mutex<Option<Box<dyn Fn() -> usize + Send + Sync>>>,
+}
+
+impl Metrics {
+    pub(crate) fn new(admission: Arc<Admission>) -> Self {
+        Self {
+            durations: Family::new_with_constructor(Fresh),
+            admission,
+            connections: Mutex::default(),
+        }
+    }
+
+    /// Where the number of connections comes from.
+    pub(crate) fn count_connections(&self, count: impl Fn() -> usize + Send + Sync + 'static) {
+        *self.connections.lock() = Some(Box::new(count));
+    }
+
+    /// Counts a request.
+    pub(crate) fn answered(&self, target: Target, status: StatusCode, took: Duration) {
+        let labels = Labels {
+            http_route: target.name(),
+            http_response_status_code: status.as_u16(),
+        };
+        self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// What the gateway has on its hands.
+    pub(crate) fn load(&self) -> Load {
+        let (running, waiting, bodies) = self.admission.load();
+        Load {
+            running,
+            waiting,
+            connections: self.connections.lock().as_ref().map_or(0, |count| count()),
+            bodies,
+        }
+    }
+
+    /// Everything as text.
+    pub(crate) fn show(self: &Arc<Self>, node: &Node) -> Response {
+        let mut registry = Registry::default();
+        registry.register_with_unit(
+            "http_server_request_duration",
+            "Time from a request to the head of its response",
+            Unit::Seconds,
+            self.durations.clone(),
+        );
+        registry.register_collector(Box::new(Loads(self.clone())));
+        node.register_metrics(&mut registry);
+        let mut body = String::new();
+        // Writing to a string cannot fail.
+        let _ = text::encode(&mut body, &registry);
+        let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+        ([(header::CONTENT_TYPE, kind)], body).into_response()
+    }
+}
+
+/// What the gateway has on its hands.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Load {
+    running: usize,
+    waiting: usize,
+    connections: usize,
+    /// Bytes of bodies.
+    bodies: u64,
+}
+
+struct Loads(Arc<Metrics>);
+
+impl fmt::Debug for Loads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Loads")
+    }
+}
+
+impl Collector for Loads {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let load = self.0.load();
+        for (name, help, unit, value) in [
+            (
+                "karman_gateway_connections",
+                "Connections",
+                None,
+                connections as i64,
+            ),
+            (
+                "karman_gateway_running",
+                "Requests that run",
+                None,
+                running as i64,
+            ),
+            (
+                "karman_gateway_waiting",
+                "Requests that wait for their turn",
+                None,
+                waiting as i64,
+            ),
+            (
+                "karman_gateway_bodies",
+                "Bodies of requests that are held",
+                Some(&Unit::Bytes),
+                bytes as i64,
+            ),
+        ] {
+            let descriptor = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+            ConstGauge::new(value).encode(descriptor)?;
+        }
+        Ok(())
+    }
+}

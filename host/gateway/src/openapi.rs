@@ -1,0 +1,124 @@
+//! The description of the routes, made from the code that answers them.
+
+use crate::inference;
+use utoipa::openapi::OpenApi as Document;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi, ToSchema};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Karman gateway", description = "Inference, tasks and administration for a whole mesh. Open Inference Protocol v2."),
+    paths(
+        inference::server,
+        inference::live,
+        inference::ready,
+        inference::index,
+        inference::model,
+        inference::model_ready,
+        inference::infer,
+        call,
+        accepted,
+        withdraw,
+        result,
+        healthz,
+        readyz,
+        metrics,
+    ),
+    components(schemas(PlainError)),
+    modifiers(&Bearer),
+    security((), ("token" = [])),
+)]
+struct Api;
+
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut Document) {
+        let components = document.components.get_or_insert_default();
+        let scheme = Http::builder()
+            .scheme(HttpAuthScheme::Bearer)
+            .bearer_format("Biscuit")
+            .build();
+        components.add_security_scheme("token", SecurityScheme::Http(scheme));
+    }
+}
+
+/// An error of tasks, plugins and administration.
+#[derive(ToSchema)]
+#[allow(
+    dead_code,
+    reason = "only its schema is used: the one that writes it is `Refusal`"
+)]
+struct PlainError {
+    /// `failed`, `invalid`, `denied`, `unavailable`, `deadline`, `limit`, `cancelled` or `internal`.
+    code: String,
+    /// What failed, with the value that did.
+    message: String,
+    /// What to do next.
+    hint: Option<String>,
+    /// The field that is wrong.
+    field: Option<String>,
+}
+
+/// The description.
+pub(crate) fn document() -> Document {
+    Api::openapi()
+}
+
+// What the node answers is described here: its routes are those of every node, and know of no description.
+
+/// Runs a task: the body is its input, the response's body its output. With `karman-accept` it is accepted instead.
+#[utoipa::path(post, path = "/tasks/{name}", tag = "tasks",
+    params(("name" = String, Path, description = "The task"),
+        ("karman-within" = Option<String>, Header, description = "The longest time, as `200 ms`"),
+        ("karman-accept" = Option<String>, Header, description = "`local` or `kept`: answer when it is on the disk"),
+        ("karman-idempotency-key" = Option<String>, Header, description = "Equal for requests that ask for the same effect")),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses(
+    (status = 200, description = "The output"), (status = 202, description = "Accepted; `location` says where its result will be"),
+    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
+    (status = 408, body = PlainError), (status = 413, body = PlainError), (status = 422, body = PlainError),
+    (status = 429, body = PlainError), (status = 499, body = PlainError), (status = 503, body = PlainError),
+    (status = 504, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn call() {}
+
+/// How far an accepted task is.
+#[utoipa::path(get, path = "/accepted/{task}", tag = "tasks", params(("task" = String, Path)), responses(
+    (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
+    (status = 403, body = PlainError), (status = 503, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn accepted() {}
+
+/// Withdraws an accepted task, or forgets its result.
+#[utoipa::path(delete, path = "/accepted/{task}", tag = "tasks", params(("task" = String, Path)), responses(
+    (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
+    (status = 403, body = PlainError), (status = 503, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn withdraw() {}
+
+/// The result of an accepted task as the task answered it.
+#[utoipa::path(get, path = "/accepted/{task}/result", tag = "tasks",
+    params(("task" = String, Path), ("wait" = Option<String>, Query, description = "How long to wait for it, as `10 s`")), responses(
+    (status = 200, description = "The result"), (status = 202, description = "None yet; its status"),
+    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
+    (status = 422, body = PlainError), (status = 503, body = PlainError), (status = 504, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn result() {}
+
+/// Whether the process runs.
+#[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, description = "It runs")))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn healthz() {}
+
+/// Whether the gateway answers.
+#[utoipa::path(get, path = "/readyz", tag = "health", responses(
+    (status = 200, description = "It does"), (status = 503, description = "Not yet, or no more")))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn readyz() {}
+
+/// What is measured, in the text format of OpenMetrics.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses(
+    (status = 200, description = "Measurements", content_type = "application/openmetrics-text"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn metrics() {}

@@ -1,0 +1,249 @@
+//! One request from its head to the head of its response: who calls, whether there is room, who answers.
+
+use crate::access::{Access, Caller, Right};
+use crate::admission::Admission;
+use crate::body;
+use crate::config::{GatewayConfig, GatewayLimits};
+use crate::connections::Busy;
+use crate::cors::Cors;
+use crate::decisions::Decisions;
+use crate::guarded::Guarded;
+use crate::inference::{Inference, answer_grpc};
+use crate::metrics::Metrics;
+use crate::refusal::Refusal;
+use crate::target::Target;
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+use http::{HeaderName, HeaderValue, Method, Request};
+use hyper::body::Incoming;
+use karman_node::{Node, plugin_path};
+use karman_types::TaskError;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+use tower_service::Service;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest name of a request that a caller may give.
+const MOST_ID: usize = 128;
+
+/// What requests are answered with.
+pub(crate) struct Pipeline {
+    pub(crate) node: Node,
+    pub(crate) access: Access,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) limits: GatewayLimits,
+    pub(crate) cors: Cors,
+    pub(crate) decisions: Arc<Decisions>,
+    pub(crate) inference: Inference,
+    /// Everything that is a route.
+    pub(crate) routes: Router,
+}
+
+/// What an access line says of a request.
+struct Line {
+    id: HeaderValue,
+    method: Method,
+    path: String,
+    peer: SocketAddr,
+    started: Instant,
+}
+
+impl Pipeline {
+    pub(crate) fn new(node: Node, config: &GatewayConfig, access: Access) -> Self {
+        let admission = Admission::new(&config.limits);
+        let metrics = Arc::new(Metrics::new(admission.clone()));
+        let inference = Inference::new(node.clone(), config.limits.time.0);
+        let decisions = Arc::new(Decisions::default());
+        let admin = crate::admin::router(node.clone(), decisions.clone(), metrics.clone());
+        let routes = crate::routes::router(&node, &inference, &metrics).merge(admin);
+        Self {
+            access,
+            metrics,
+            admission,
+            limits: config.limits,
+            cors: Cors::new(&config.cors),
+            decisions,
+            inference,
+            routes,
+            node,
+        }
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        busy: Busy,
+        peer: SocketAddr,
+    ) -> Response {
+        let target = Target::of(request.uri().path());
+        let line = Line {
+            id: request_id(&request),
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            peer,
+            started: Instant::now(),
+        };
+        let origin = self.cors.origin(request.headers());
+        let mut caller = None;
+        let answered = match self.cors.preflight(&request, origin.as_ref()) {
+            Some(response) => Ok(response),
+            None => {
+                let attempt = AssertUnwindSafe(self.attempt(target, request, &mut caller)).catch_unwind();
+                attempt
+                    .await
+                    .unwrap_or_else(|_| Err(TaskError::internal("the request failed in the host").into()))
+            }
+        };
+        let mut response = answered.unwrap_or_else(|refusal| refusal.response(target.speaks()));
+        self.cors.allow(&mut response, origin);
+        response.headers_mut().insert(REQUEST_ID, line.id.clone());
+        self.metrics
+            .answered(target, response.status(), line.started.elapsed());
+        let id = line.id.to_str().unwrap_or_default();
+        self.decisions
+            .keep(response.headers(), id, line.started.elapsed());
+        line.log(target, &response, caller.as_deref());
+        response.map(|body| Body::new(Guarded::new(body, busy)))
+    }
+
+    async fn attempt(
+        &self,
+        target: Target,
+        request: Request<Incoming>,
+        known: &mut Option<Arc<Caller>>,
+    ) -> Result<Response, Refusal> {
+        // Those who watch over the gateway have no token, and come when it is full, too.
+        if target == Target::Health {
+            return Ok(self.route(request.map(Body::new)).await);
+        }
+        let caller = self.access.caller(request.headers())?;
+        *known = Some(caller.clone());
+        judge(target, &request, &caller)?;
+        let place = caller.clone().enter(self.access.now())?;
+        if target == Target::Plugin {
+            let response = self.plugin(request).await?;
+            return Ok(response.map(|body| Body::new(Guarded::new(body, place))));
+        }
+        let most = caller.most_body().unwrap_or(u64::MAX).min(self.limits.body.0);
+        let (mut head, body) = request.into_parts();
+        let body = body::read(body, most, &self.limits, &self.admission).await?;
+        let admitted = match target.is_work() {
+            true => Some(self.admission.enter().await?),
+            false => None,
+        };
+        let room = body.room;
+        let response = match target {
+            Target::Grpc | Target::GrpcInfer => {
+                let request = Request::from_parts(head, body.bytes);
+                answer_grpc(self.inference.clone(), caller, request).await
+            }
+            _ => {
+                head.extensions.insert(caller);
+                self.route(Request::from_parts(head, Body::from(body.bytes)))
+                    .await
+            }
+        };
+        // The work is done; what is left of the request is its response.
+        drop((admitted, room));
+        Ok(response.map(|body| Body::new(Guarded::new(body, place))))
+    }
+
+    async fn route(&self, request: Request<Body>) -> Response {
+        let answered = self.routes.clone().call(request).await;
+        answered.unwrap_or_else(|never| match never {})
+    }
+
+    /// An HTTP plugin reads its body and sends its response as it likes, within its own limits.
+    async fn plugin(&self, mut request: Request<Incoming>) -> Result<Response, Refusal> {
+        let (name, rest) = plugin_path(request.uri()).ok_or_else(unknown)?;
+        *request.uri_mut() = rest;
+        Ok(self.node.serve_http(&name, request).await?)
+    }
+}
+
+/// Whether the caller may come to the target at all. What a model's name decides is judged where the name is read.
+fn judge(target: Target, request: &Request<Incoming>, caller: &Caller) -> Result<(), Refusal> {
+    let path = request.uri().path();
+    let named = |prefix: &str, kind: fn(karman_mesh::membership::Pattern) -> Right| {
+        let name = path.strip_prefix(prefix).unwrap_or_default();
+        let name = name.trim_start_matches('/');
+        // What is written with `%` would be another name below: names need no escapes.
+        let pattern = name
+            .parse()
+            .map_err(|why| TaskError::invalid(format!("`{name}` is no name: {why}")).with_field("path"));
+        caller.must(&kind(pattern?))
+    };
+    match target {
+        Target::Metrics => caller.must(&Right::Metrics),
+        Target::Admin => caller.must(&Right::Admin),
+        Target::Task => named("/tasks", Right::Call),
+        Target::Plugin => {
+            let (name, _) = plugin_path(request.uri()).ok_or_else(unknown)?;
+            let pattern = name
+                .parse()
+                .map_err(|why| TaskError::invalid(format!("`{name}` is no name: {why}")).with_field("path"));
+            caller.must(&Right::Http(pattern?))
+        }
+        // Whoever knows the id of a task may ask for it: it is as good as random.
+        Target::Accepted => caller.must_some(|right| matches!(right, Right::Call(_)), "call:…"),
+        Target::Flow => caller.must_some(|right| matches!(right, Right::Flow(_)), "flow:…"),
+        Target::Health
+        | Target::Document
+        | Target::Models
+        | Target::Infer
+        | Target::Grpc
+        | Target::GrpcInfer
+        | Target::Dashboard
+        | Target::Unknown => Ok(()),
+    }
+}
+
+pub(crate) fn unknown() -> Refusal {
+    let error = TaskError::invalid("no such path").with_field("path");
+    Refusal::unknown(error.with_hint("GET /openapi.json describes those that there are"))
+}
+
+/// The caller's name for the request, or a new one.
+fn request_id(request: &Request<Incoming>) -> HeaderValue {
+    let plain = |value: &&HeaderValue| {
+        let fits = |c: &u8| c.is_ascii_alphanumeric() || b"-_.:/+=".contains(c);
+        !value.is_empty() && value.len() <= MOST_ID && value.as_bytes().iter().all(fits)
+    };
+    let given = request.headers().get(REQUEST_ID).filter(plain).cloned();
+    given.unwrap_or_else(|| {
+        HeaderValue::try_from(format!("{:032x}", fastrand::u128(..))).expect("hexadecimal")
+    })
+}
+
+impl Line {
+    fn log(&self, target: Target, response: &Response, caller: Option<&Caller>) {
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        tracing::info!(
+            target: "access",
+            request = self.id.to_str().unwrap_or_default(),
+            method = %self.method,
+            path = self.path,
+            route = target.name(),
+            status = response.status().as_u16(),
+            grpc_status = header("grpc-status"),
+            took_us = self.started.elapsed().as_micros() as u64,
+            caller = caller.map_or("-", Caller::name),
+            peer = %self.peer,
+            model = header("karman-model"),
+            node = header("karman-node"),
+            "answered"
+        );
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        self.response(crate::refusal::Speaks::Plain)
+    }
+}

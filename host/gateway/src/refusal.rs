@@ -1,0 +1,172 @@
+//! What is refused, as each protocol says it.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Json, Response};
+use http::{HeaderValue, StatusCode, header};
+use karman_types::{ErrorKind, TaskError};
+use serde_json::json;
+use std::time::Duration;
+use tonic::Code;
+
+/// An error on its way to a caller.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Refusal {
+    pub(crate) error: TaskError,
+    status: StatusCode,
+    retry_after: Option<Duration>,
+}
+
+/// How a caller wants to be told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Speaks {
+    /// JSON with `code`, `message`, `hint` and `field`, as the node's own routes.
+    Plain,
+    /// JSON with `error`, as the inference protocol has it.
+    Inference,
+    /// A status of gRPC in the headers.
+    Grpc,
+}
+
+impl Refusal {
+    pub(crate) const fn new(status: StatusCode, error: TaskError) -> Self {
+        Self {
+            error,
+            status,
+            retry_after: None,
+        }
+    }
+
+    /// Nobody knows who calls.
+    pub(crate) const fn unauthorized(error: TaskError) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, error)
+    }
+
+    /// It may be tried again after this time.
+    pub(crate) fn later(error: TaskError, wait: Duration) -> Self {
+        Self {
+            retry_after: Some(wait),
+            ..Self::from(error)
+        }
+    }
+
+    /// There is no such thing.
+    pub(crate) const fn unknown(error: TaskError) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+
+    pub(crate) fn response(&self, speaks: Speaks) -> Response {
+        let mut response = match speaks {
+            Speaks::Plain => (self.status, Json(self.plain())).into_response(),
+            Speaks::Inference => (self.status, Json(json!({ "error": self.words() }))).into_response(),
+            Speaks::Grpc => self.clone().into_grpc().into_http().map(Body::new),
+        };
+        let headers = response.headers_mut();
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(wait) = self.retry_after {
+            // Whole seconds are all that the header has.
+            let seconds = wait.as_secs_f64().ceil().clamp(1.0, 3600.0) as u64;
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+
+    fn plain(&self) -> serde_json::Value {
+        let TaskError {
+            kind,
+            message,
+            hint,
+            field,
+        } = &self.error;
+        let mut body = json!({ "code": kind, "message": message });
+        if let Some(hint) = hint {
+            body["hint"] = hint.as_str().into();
+        }
+        if let Some(field) = field {
+            body["field"] = field.as_str().into();
+        }
+        body
+    }
+
+    fn words(&self) -> String {
+        match &self.error.hint {
+            Some(hint) => format!("{}; {hint}", self.error.message),
+            None => self.error.message.clone(),
+        }
+    }
+
+    pub(crate) fn into_grpc(self) -> tonic::Status {
+        let code = match self.status {
+            StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+            StatusCode::NOT_FOUND => Code::NotFound,
+            _ => match self.error.kind {
+                ErrorKind::Failed => Code::Aborted,
+                ErrorKind::Invalid => Code::InvalidArgument,
+                ErrorKind::Denied => Code::PermissionDenied,
+                ErrorKind::Unavailable => Code::Unavailable,
+                ErrorKind::Deadline => Code::DeadlineExceeded,
+                ErrorKind::Limit => Code::ResourceExhausted,
+                ErrorKind::Cancelled => Code::Cancelled,
+                ErrorKind::Internal => Code::Internal,
+            },
+        };
+        tonic::Status::new(code, self.words())
+    }
+}
+
+impl From<TaskError> for Refusal {
+    fn from(error: TaskError) -> Self {
+        let status = match (error.kind, error.field.as_deref()) {
+            // There is none of this name, here or on any node in reach.
+            (ErrorKind::Unavailable, Some("model")) => StatusCode::NOT_FOUND,
+            // A body over its limit has a status of its own; so has a limit on how many may call at once.
+            (ErrorKind::Limit, Some("body")) => StatusCode::PAYLOAD_TOO_LARGE,
+            (kind, _) => {
+                StatusCode::from_u16(kind.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+        };
+        Self::new(status, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+
+    #[tokio::test]
+    async fn each_protocol_is_told_in_its_words() {
+        let refusal = Refusal::later(
+            TaskError::limit("too many").with_hint("wait"),
+            Duration::from_millis(1200),
+        );
+        let plain = refusal.response(Speaks::Plain);
+        assert_eq!(
+            (plain.status(), &plain.headers()[header::RETRY_AFTER]),
+            (StatusCode::TOO_MANY_REQUESTS, &HeaderValue::from(2))
+        );
+        let inference = refusal
+            .response(Speaks::Inference)
+            .into_body()
+            .collect()
+            .await
+            .unwrap();
+        assert_eq!(inference.to_bytes(), r#"{"error":"too many; wait"}"#);
+        let grpc = refusal.response(Speaks::Grpc);
+        assert_eq!(
+            (grpc.status(), &grpc.headers()["grpc-status"]),
+            (StatusCode::OK, &HeaderValue::from(8))
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_from_what_does_not_answer() {
+        let none = TaskError::unavailable("no model").with_field("model");
+        assert_eq!(Refusal::from(none).status, StatusCode::NOT_FOUND);
+        assert_eq!(
+            Refusal::from(TaskError::unavailable("gone")).status,
+            StatusCode::SERVICE_UNAVAILABLE
+        );
+    }
+}

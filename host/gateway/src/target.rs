@@ -1,0 +1,125 @@
+//! What a request is for: how it is answered, counted and admitted.
+
+use crate::refusal::Speaks;
+
+/// The service of gRPC, as its path names it.
+pub(crate) const GRPC_SERVICE: &str = "/inference.GRPCInferenceService/";
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Target {
+    /// Whether the gateway runs and answers.
+    Health,
+    /// What it measures.
+    Metrics,
+    /// The description of these routes.
+    Document,
+    /// The inference protocol over REST: everything but a run.
+    Models,
+    /// A run over REST.
+    Infer,
+    /// The inference protocol over gRPC.
+    Grpc,
+    /// A run over gRPC.
+    GrpcInfer,
+    /// A task, direct or to be accepted.
+    Task,
+    /// An accepted task: how far it is, its result.
+    Accepted,
+    /// A workflow.
+    Flow,
+    /// An HTTP plugin.
+    Plugin,
+    /// How the mesh is run.
+    Admin,
+    /// Pages for people.
+    Dashboard,
+    /// Nothing that there is.
+    Unknown,
+}
+
+impl Target {
+    /// What is asked for at this path.
+    pub(crate) fn of(path: &str) -> Self {
+        let below = |prefix: &str| {
+            path.strip_prefix(prefix)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        match path {
+            "/healthz" | "/readyz" => Self::Health,
+            "/metrics" => Self::Metrics,
+            "/openapi.json" => Self::Document,
+            _ if path.starts_with(GRPC_SERVICE) && path.ends_with("/ModelInfer") => Self::GrpcInfer,
+            _ if path.starts_with(GRPC_SERVICE) => Self::Grpc,
+            _ if below("/v2") && path.ends_with("/infer") => Self::Infer,
+            _ if below("/v2") => Self::Models,
+            _ if below("/tasks") => Self::Task,
+            _ if below("/accepted") => Self::Accepted,
+            _ if below("/flows") => Self::Flow,
+            _ if below("/http") => Self::Plugin,
+            _ if below("/admin") => Self::Admin,
+            "/" => Self::Dashboard,
+            _ if below("/dashboard") => Self::Dashboard,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Its name in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Health => "health",
+            Self::Metrics => "metrics",
+            Self::Document => "openapi",
+            Self::Models => "models",
+            Self::Infer => "infer",
+            Self::Grpc => "grpc",
+            Self::GrpcInfer => "grpc-infer",
+            Self::Task => "task",
+            Self::Accepted => "accepted",
+            Self::Flow => "flow",
+            Self::Plugin => "plugin",
+            Self::Admin => "admin",
+            Self::Dashboard => "dashboard",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether it is work, which takes a place among what runs at once.
+    pub(crate) const fn is_work(self) -> bool {
+        matches!(self, Self::Infer | Self::GrpcInfer | Self::Task | Self::Flow)
+    }
+
+    /// How refusals are said.
+    pub(crate) const fn speaks(self) -> Speaks {
+        match self {
+            Self::Models | Self::Infer => Speaks::Inference,
+            Self::Grpc | Self::GrpcInfer => Speaks::Grpc,
+            _ => Speaks::Plain,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_told_apart() {
+        for (path, target) in [
+            ("/v2", Target::Models),
+            ("/v2x", Target::Unknown),
+            ("/v2/models/a/infer", Target::Infer),
+            ("/v2/models/a/versions/1/infer", Target::Infer),
+            ("/v2/models/infer/ready", Target::Models),
+            ("/inference.GRPCInferenceService/ModelInfer", Target::GrpcInfer),
+            ("/inference.GRPCInferenceService/ServerLive", Target::Grpc),
+            ("/tasks/a/b", Target::Task),
+            ("/http/a", Target::Plugin),
+            ("/admin/nodes", Target::Admin),
+            ("/", Target::Dashboard),
+            ("/administrator", Target::Unknown),
+        ] {
+            assert_eq!(Target::of(path), target, "{path}");
+        }
+    }
+}

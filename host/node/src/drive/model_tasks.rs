@@ -1,0 +1,217 @@
+//! Models as tasks: this node runs each of its models for whoever calls `model/NAME`, and where it is known what the model does
+//! (`capability` in what is known of it) also for who calls `CAPABILITY/NAME` or anything above that.
+//!
+//! Its input is a JSON object of its tensors by name, nested as they are shaped, and so is its output; or either in the words of
+//! the Open Inference Protocol, `{"inputs": […]}`.
+
+use super::dispatch::Ran;
+use crate::inference::{InferTensor, datatype};
+use crate::runtime::Runtime;
+use karman_engine::capability::nn::Tensors;
+use karman_tensor::ElementType;
+use karman_types::{OfferedTask, TaskError, TaskRequest, TaskResponse};
+use semver::Version;
+use serde_json::{Map, Value, json};
+use std::time::{Duration, Instant};
+
+/// Before the name of a model.
+const MODEL: &str = "model/";
+/// The key of what a model does, in what is known of it.
+const CAPABILITY: &str = "capability";
+/// The deepest nesting of a tensor in JSON.
+const MOST_DIMENSIONS: usize = 8;
+
+/// The names by which this node runs its models, each with that of its model.
+pub(super) fn offered(runtime: &Runtime) -> Vec<(OfferedTask, String)> {
+    let store = runtime.home().store().ok();
+    let models = store.and_then(|store| store.models().list().ok());
+    let mut offered = Vec::new();
+    for model in models.unwrap_or_default() {
+        let capability = model.info.get(CAPABILITY).and_then(Value::as_str);
+        let by_capability = capability.map(|capability| format!("{capability}/{}", model.name));
+        for name in std::iter::once(format!("{MODEL}{}", model.name)).chain(by_capability) {
+            let task = OfferedTask {
+                name,
+                version: Version::new(0, 0, 0),
+                id: model.digest,
+            };
+            offered.push((task, model.name.clone()));
+        }
+    }
+    offered
+}
+
+/// The model of this node that a task is run with: that of its very name, or the first below it in the tree of capabilities.
+pub(super) fn find(runtime: &Runtime, task: &str) -> Option<String> {
+    // No plugin has such a name, and no model another.
+    if !task.contains('/') {
+        return None;
+    }
+    let offered = offered(runtime);
+    let exact = offered.iter().find(|(known, _)| known.name == task);
+    let below = |name: &str| name.strip_prefix(task).is_some_and(|rest| rest.starts_with('/'));
+    let found = exact.or_else(|| offered.iter().find(|(known, _)| below(&known.name)));
+    found.map(|(_, model)| model.clone())
+}
+
+/// Whether this node has a model of this name.
+pub(super) fn holds(runtime: &Runtime, model: &str) -> bool {
+    let store = runtime.home().store().ok();
+    store.is_some_and(|store| matches!(store.models().get(model), Ok(Some(_))))
+}
+
+/// Runs a model of this node as a task.
+///
+/// # Errors
+/// `invalid` for an input that is none of the model, `deadline` when it takes longer than it may, else what the back-end says.
+pub(super) async fn run(
+    runtime: &Runtime,
+    model: &str,
+    request: TaskRequest,
+    within: Option<Duration>,
+) -> Result<(TaskResponse, Ran), TaskError> {
+    let input: Value = serde_json::from_slice(&request.body).map_err(|error| {
+        TaskError::invalid(format!("the input of model `{model}` is no JSON: {error}")).with_field("body")
+    })?;
+    let started = Instant::now();
+    let models = runtime.models();
+    let of_protocol = input["inputs"].is_array();
+    let inputs = match of_protocol {
+        true => protocol_inputs(&input["inputs"])?,
+        false => named_inputs(&models.inputs_of(model).await?, &input)?,
+    };
+    let loaded = models.shared().by_name(model.to_owned()).await?;
+    let ran_on = format!("{model} ({})", loaded.runs_on());
+    let running = loaded.run(inputs);
+    let outputs = match within {
+        None => running.await?,
+        Some(within) => tokio::time::timeout(within, running).await.map_err(|_| {
+            TaskError::deadline(format!(
+                "model `{model}` did not answer within the time of the call"
+            ))
+        })??,
+    };
+    let written = outputs
+        .iter()
+        .map(|(name, tensor)| InferTensor::write(name, tensor))
+        .collect::<Result<Vec<_>, _>>()?;
+    let output = match of_protocol {
+        true => json!({ "model_name": model, "outputs": written }),
+        false => {
+            let fields = written.into_iter().map(|tensor| {
+                let nested = nested(&tensor.shape, &mut elements(tensor.data));
+                (tensor.name, nested)
+            });
+            Value::Object(fields.collect::<Map<_, _>>())
+        }
+    };
+    let response = TaskResponse {
+        content_type: "application/json".into(),
+        metadata: Vec::new(),
+        body: output.to_string().into(),
+    };
+    let ran = Ran {
+        took: started.elapsed(),
+        ran_on: Some(ran_on),
+        ..Ran::default()
+    };
+    Ok((response, ran))
+}
+
+fn protocol_inputs(inputs: &Value) -> Result<Tensors, TaskError> {
+    let inputs: Vec<InferTensor> = serde_json::from_value(inputs.clone())
+        .map_err(|error| TaskError::invalid(error.to_string()).with_field("inputs"))?;
+    inputs.iter().map(InferTensor::read).collect()
+}
+
+/// The tensors of an object, each of the type that the model takes.
+fn named_inputs(known: &[(String, ElementType)], input: &Value) -> Result<Tensors, TaskError> {
+    let fields = input
+        .as_object()
+        .ok_or_else(|| TaskError::invalid("the input is no object of tensors by name").with_field("body"))?;
+    let read = |(name, data): (&String, &Value)| {
+        let element = known.iter().find(|(known, _)| known == name);
+        let (_, element) = element.ok_or_else(|| {
+            let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+            TaskError::invalid(format!(
+                "the model has no input `{name}`; it has {}",
+                names.join(", ")
+            ))
+            .with_field(name)
+        })?;
+        let tensor = InferTensor {
+            name: name.clone(),
+            shape: shape_of(data),
+            datatype: datatype(*element).into(),
+            data: data.clone(),
+        };
+        tensor.read()
+    };
+    fields.iter().map(read).collect()
+}
+
+/// As deep as the first of each list goes. Whether the others are like it shows when the elements are counted.
+fn shape_of(data: &Value) -> Vec<u32> {
+    let mut shape = Vec::new();
+    let mut level = data;
+    while let (Value::Array(items), true) = (level, shape.len() < MOST_DIMENSIONS) {
+        shape.push(u32::try_from(items.len()).unwrap_or(u32::MAX));
+        match items.first() {
+            Some(first) => level = first,
+            None => break,
+        }
+    }
+    shape
+}
+
+fn elements(data: Value) -> impl Iterator<Item = Value> {
+    let items = match data {
+        Value::Array(items) => items,
+        one => vec![one],
+    };
+    items.into_iter()
+}
+
+fn nested(shape: &[u32], elements: &mut impl Iterator<Item = Value>) -> Value {
+    match shape {
+        [] => elements.next().unwrap_or_default(),
+        [length, rest @ ..] => (0..*length).map(|_| nested(rest, elements)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_are_read_by_name_and_written_as_they_are_shaped() {
+        let known = [
+            ("image".to_owned(), ElementType::F32),
+            ("scale".to_owned(), ElementType::I64),
+        ];
+        let input = json!({ "image": [[1, 2, 3], [4, 5, 6.5]], "scale": 2 });
+        let tensors = named_inputs(&known, &input).unwrap();
+        let (name, image) = &tensors[0];
+        assert_eq!((name.as_str(), image.shape().dims()), ("image", &[2, 3][..]));
+        assert_eq!(image.view::<f32>().unwrap()[5], 6.5);
+        assert!(tensors[1].1.shape().dims().is_empty());
+
+        let written = InferTensor::write(name, image).unwrap();
+        let back = nested(&written.shape, &mut elements(written.data));
+        assert_eq!(back, json!([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5]]));
+    }
+
+    #[test]
+    fn what_the_model_does_not_take_is_named() {
+        let known = [("image".to_owned(), ElementType::F32)];
+        for (input, says) in [
+            (json!([1]), "no object"),
+            (json!({ "picture": [1] }), "no input `picture`; it has image"),
+            (json!({ "image": [[1, 2], [3]] }), "image"),
+            (json!({ "image": "seven" }), "no number"),
+        ] {
+            let error = named_inputs(&known, &input).unwrap_err();
+            assert!(error.message.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Requests to models in the words of the Open Inference Protocol v2 (KServe, NVIDIA Triton), as JSON. The node's operator and
+//! the gateway speak the same.
+
+use crate::drive::Leg;
+use half::{bf16, f16};
+use karman_tensor::{Element, ElementType, Shape, Tensor};
+use karman_types::TaskError;
+use serde::de::{DeserializeSeed, Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use utoipa::ToSchema;
+
+/// What a model is to be run on.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct InferRequest {
+    /// The caller's name for the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What is asked besides.
+    #[serde(default)]
+    pub parameters: RequestParameters,
+    /// The inputs.
+    pub inputs: Vec<InferTensor>,
+    /// The outputs that are wanted; all of them where none is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<WantedOutput>,
+}
+
+/// What is asked of a request as a whole.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, ToSchema)]
+#[serde(default)]
+pub struct RequestParameters {
+    /// Whether outputs that do not say otherwise come as bytes behind the JSON (the binary tensor extension).
+    pub binary_data_output: bool,
+}
+
+/// An output that is wanted.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct WantedOutput {
+    /// Its name.
+    pub name: String,
+    /// How it is wanted.
+    #[serde(default)]
+    pub parameters: WantedParameters,
+}
+
+/// How an output is wanted.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, ToSchema)]
+#[serde(default)]
+pub struct WantedParameters {
+    /// Whether it comes as bytes behind the JSON.
+    pub binary_data: Option<bool>,
+}
+
+/// What a model gave.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct InferResponse {
+    /// The model.
+    pub model_name: String,
+    /// Its version, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_version: Option<String>,
+    /// The caller's name for the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What is no part of the protocol.
+    #[serde(default)]
+    pub parameters: InferParameters,
+    /// The outputs.
+    pub outputs: Vec<InferTensor>,
+}
+
+/// What Karman adds to a response.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
+pub struct InferParameters {
+    /// What each node did, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub legs: Vec<Leg>,
+}
+
+/// A tensor in JSON, or what JSON says of one whose bytes follow it.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+pub struct InferTensor {
+    /// Its name.
+    pub name: String,
+    /// Its dimensions.
+    pub shape: Vec<u32>,
+    /// `FP16`, `BF16`, `FP32`, `FP64`, `INT8`, `UINT8`, `INT32`, `INT64`, `BOOL`; `BYTES` for tasks.
+    pub datatype: String,
+    /// Where its elements are.
+    #[serde(default, skip_serializing_if = "TensorParameters::say_nothing")]
+    pub parameters: TensorParameters,
+    /// Its elements in row-major order, flat or nested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<serde_json::Value>>)]
+    pub data: Option<TensorData>,
+}
+
+/// Where the elements of a tensor are.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, ToSchema)]
+#[serde(default)]
+pub struct TensorParameters {
+    /// They are so many bytes behind the JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binary_data_size: Option<u64>,
+}
+
+impl TensorParameters {
+    const fn say_nothing(&self) -> bool {
+        self.binary_data_size.is_none()
+    }
+}
+
+/// Elements as JSON has them.
+#[derive(Clone, Debug)]
+pub enum TensorData {
+    /// As they were read.
+    Read(Vec<Scalar>),
+    /// As they will be written.
+    Held(Tensor),
+}
+
+/// One element as JSON has it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scalar {
+    /// A whole number that is not negative.
+    Unsigned(u64),
+    /// A negative whole number.
+    Signed(i64),
+    /// Any other number.
+    Float(f64),
+    /// True or false.
+    Bool(bool),
+    /// A text.
+    Text(Box<str>),
+}
+
+/// The name of an element type in the protocol.
+pub const fn datatype(element: ElementType) -> &'static str {
+    match element {
+        ElementType::F16 => "FP16",
+        ElementType::Bf16 => "BF16",
+        ElementType::F32 => "FP32",
+        ElementType::F64 => "FP64",
+        ElementType::I8 => "INT8",
+        ElementType::U8 => "UINT8",
+        ElementType::I32 => "INT32",
+        ElementType::I64 => "INT64",
+        ElementType::Bool => "BOOL",
+    }
+}
+
+/// The element type of this name in the protocol, if models here know it.
+pub fn element_of(name: &str) -> Option<ElementType> {
+    ElementType::ALL
+        .into_iter()
+        .find(|element| datatype(*element) == name)
+}
+
+impl InferTensor {
+    /// The tensor, under its name.
+    ///
+    /// # Errors
+    /// `invalid`, naming what does not fit.
+    pub fn read(&self) -> Result<(String, Tensor), TaskError> {
+        let (element, shape) = self.kind()?;
+        let data = match &self.data {
+            Some(TensorData::Held(tensor)) => return Ok((self.name.clone(), tensor.clone())),
+            Some(TensorData::Read(data)) => data,
+            None => return Err(self.wrong("it has no data")),
+        };
+        let tensor = match element {
+            ElementType::F16 => made(shape, data, |value| value.float().map(f16::from_f64)),
+            ElementType::Bf16 => made(shape, data, |value| value.float().map(bf16::from_f64)),
+            ElementType::F32 => made(shape, data, |value| value.float().map(|value| value as f32)),
+            ElementType::F64 => made(shape, data, Scalar::float),
+            ElementType::I8 => made(shape, data, |value| i8::try_from(value.whole()?).ok()),
+            ElementType::U8 => made(shape, data, |value| u8::try_from(value.whole()?).ok()),
+            ElementType::I32 => made(shape, data, |value| i32::try_from(value.whole()?).ok()),
+            ElementType::I64 => made(shape, data, Scalar::whole),
+            ElementType::Bool => made(shape, data, |value| match value {
+                Scalar::Bool(value) => Some(*value),
+                _ => None,
+            }),
+        };
+        Ok((self.name.clone(), tensor.map_err(|why| self.wrong(&why))?))
+    }
+
+    /// The tensor whose elements are these bytes, little-endian.
+    ///
+    /// # Errors
+    /// `invalid`, naming what does not fit.
+    pub fn read_bytes(&self, bytes: &[u8]) -> Result<(String, Tensor), TaskError> {
+        let (element, shape) = self.kind()?;
+        let tensor = Tensor::new(element, shape, bytes).map_err(|error| self.wrong(&error.to_string()))?;
+        Ok((self.name.clone(), tensor))
+    }
+
+    fn kind(&self) -> Result<(ElementType, Shape), TaskError> {
+        let element = element_of(&self.datatype)
+            .ok_or_else(|| self.wrong(&format!("{} is no data type that is taken", self.datatype)))?;
+        let shape = Shape::new(&self.shape).map_err(|error| self.wrong(&error.to_string()))?;
+        Ok((element, shape))
+    }
+
+    /// The error that this tensor does not fit.
+    pub fn wrong(&self, why: &str) -> TaskError {
+        TaskError::invalid(format!("`{}`: {why}", self.name)).with_field("inputs")
+    }
+
+    /// A tensor whose elements are written as JSON.
+    pub fn write(name: &str, tensor: &Tensor) -> Self {
+        Self {
+            data: Some(TensorData::Held(tensor.clone())),
+            ..Self::announce(name, tensor, None)
+        }
+    }
+
+    /// A tensor whose elements follow as so many bytes.
+    pub fn announce(name: &str, tensor: &Tensor, binary_data_size: Option<u64>) -> Self {
+        Self {
+            name: name.to_owned(),
+            shape: tensor.shape().dims().to_vec(),
+            datatype: datatype(tensor.element()).to_owned(),
+            parameters: TensorParameters { binary_data_size },
+            data: None,
+        }
+    }
+}
+
+fn made<T: Element>(
+    shape: Shape,
+    data: &[Scalar],
+    read: impl Fn(&Scalar) -> Option<T>,
+) -> Result<Tensor, String> {
+    let elements = data
+        .iter()
+        .map(|value| read(value).ok_or_else(|| format!("{value} does not fit its type")));
+    let elements: Vec<T> = elements.collect::<Result<_, _>>()?;
+    Tensor::from_slice(shape, &elements).map_err(|error| error.to_string())
+}
+
+impl Scalar {
+    const fn float(&self) -> Option<f64> {
+        match self {
+            Self::Unsigned(value) => Some(*value as f64),
+            Self::Signed(value) => Some(*value as f64),
+            Self::Float(value) => Some(*value),
+            Self::Bool(_) | Self::Text(_) => None,
+        }
+    }
+
+    fn whole(&self) -> Option<i64> {
+        match self {
+            Self::Unsigned(value) => i64::try_from(*value).ok(),
+            Self::Signed(value) => Some(*value),
+            Self::Float(_) | Self::Bool(_) | Self::Text(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsigned(value) => write!(f, "{value}"),
+            Self::Signed(value) => write!(f, "{value}"),
+            Self::Float(value) => write!(f, "{value}"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Text(value) => write!(f, "{value:?}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for TensorData {
+    /// Lists in lists become one list: only their order counts. How deep they may nest, the reader of JSON bounds.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut elements = Vec::new();
+        Flatten(&mut elements).deserialize(deserializer)?;
+        Ok(Self::Read(elements))
+    }
+}
+
+struct Flatten<'a>(&'a mut Vec<Scalar>);
+
+impl<'de> DeserializeSeed<'de> for Flatten<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Flatten<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("numbers, booleans, texts, or lists of them")
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.0.push(Scalar::Unsigned(value));
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.0.push(Scalar::Signed(value));
+        Ok(())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        self.0.push(Scalar::Float(value));
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.0.push(Scalar::Bool(value));
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+        self.0.push(Scalar::Text(value.into()));
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while list.next_element_seed(Flatten(self.0))?.is_some() {}
+        Ok(())
+    }
+}
+
+impl Serialize for Scalar {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Unsigned(value) => serializer.serialize_u64(*value),
+            Self::Signed(value) => serializer.serialize_i64(*value),
+            Self::Float(value) => serializer.serialize_f64(*value),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Text(value) => serializer.serialize_str(value),
+        }
+    }
+}
+
+impl Serialize for TensorData {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let tensor = match self {
+            Self::Read(elements) => return serializer.collect_seq(elements),
+            Self::Held(tensor) => tensor,
+        };
+        match tensor.element() {
+            ElementType::F16 => listed(tensor, serializer, |value: f16| value.to_f32()),
+            ElementType::Bf16 => listed(tensor, serializer, |value: bf16| value.to_f32()),
+            ElementType::F32 => listed(tensor, serializer, |value: f32| value),
+            ElementType::F64 => listed(tensor, serializer, |value: f64| value),
+            ElementType::I8 => listed(tensor, serializer, |value: i8| value),
+            ElementType::U8 => listed(tensor, serializer, |value: u8| value),
+            ElementType::I32 => listed(tensor, serializer, |value: i32| value),
+            ElementType::I64 => listed(tensor, serializer, |value: i64| value),
+            ElementType::Bool => listed(tensor, serializer, |value: bool| value),
+        }
+    }
+}
+
+fn listed<T: Element + Copy, V: Serialize, S: Serializer>(
+    tensor: &Tensor,
+    serializer: S,
+    write: impl Fn(T) -> V,
+) -> Result<S::Ok, S::Error> {
+    let elements = tensor.view::<T>().map_err(serde::ser::Error::custom)?;
+    serializer.collect_seq(elements.iter().copied().map(write))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn tensor(shape: &[u32], datatype: &str, data: Value) -> InferTensor {
+        let whole = json!({ "name": "x", "shape": shape, "datatype": datatype, "data": data });
+        serde_json::from_value(whole).unwrap()
+    }
+
+    #[test]
+    fn what_is_read_is_written_again() {
+        for (datatype, data) in [
+            ("FP16", json!([0.5, -1.25])),
+            ("BF16", json!([0.5, -1.25])),
+            ("FP32", json!([0.5, -1.25])),
+            ("FP64", json!([0.1, 1e300])),
+            ("INT64", json!([i64::MIN, 3])),
+            ("UINT8", json!([0, 255])),
+            ("BOOL", json!([true, false])),
+        ] {
+            let (name, read) = tensor(&[2], datatype, data.clone()).read().unwrap();
+            let written = serde_json::to_value(InferTensor::write(&name, &read)).unwrap();
+            assert_eq!(
+                (&written["data"], &written["datatype"]),
+                (&data, &json!(datatype))
+            );
+        }
+        let nested = tensor(&[2, 2], "INT32", json!([[1, 2], [3, 4]]))
+            .read()
+            .unwrap()
+            .1;
+        assert_eq!(nested.view::<i32>().unwrap(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn bytes_are_read_by_their_type() {
+        let announced = InferTensor {
+            data: None,
+            ..tensor(&[2], "FP32", json!([]))
+        };
+        let bytes: Vec<u8> = [1f32, -2.0]
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let (_, read) = announced.read_bytes(&bytes).unwrap();
+        assert_eq!(read.view::<f32>().unwrap(), [1.0, -2.0]);
+        assert!(announced.read_bytes(&bytes[..7]).is_err());
+        let missing = announced.read().unwrap_err();
+        assert!(missing.message.contains("no data"), "{missing}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        for (wrong, says) in [
+            (tensor(&[3], "FP32", json!([1, 2])), "3"),
+            (tensor(&[1], "UINT8", json!([256])), "256 does not fit"),
+            (tensor(&[1], "INT32", json!([1.5])), "1.5 does not fit"),
+            (tensor(&[1], "FP32", json!(["1"])), "\"1\" does not fit"),
+            (tensor(&[1], "BYTES", json!([1])), "BYTES is no data type"),
+            (tensor(&[u32::MAX; 4], "FP32", json!([])), "x"),
+        ] {
+            let error = wrong.read().unwrap_err();
+            assert!(error.message.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! How much callers may do, and what those that misbehave get.
+
+use super::*;
+
+#[test]
+fn a_caller_gets_what_its_token_says_and_no_more() {
+    let node = gateway(home("cloud"), &[]);
+    let named = token(&node, &["--right", "call:tiny", "--rate", "3", "--body", "1KiB"]);
+    let call = |length: usize| {
+        let body = vec![b'1'; length];
+        node.server
+            .post("/tasks/tiny", &[("authorization", &named)], &body)
+    };
+    let long = call(2000);
+    assert_eq!(
+        (long.status, &long.json()["field"]),
+        (413, &json!("body")),
+        "{long:?}"
+    );
+    let answers: Vec<Answer> = (0..8).map(|_| call(1)).collect();
+    let refused = answers
+        .iter()
+        .find(|answer| answer.status == 429)
+        .expect("nothing is refused");
+    assert_eq!(header(refused, "retry-after"), Some("1"), "{refused:?}");
+    assert!(answers.iter().any(|answer| answer.status == 200), "{answers:?}");
+}
+
+/// Connections that never finish what they say give way to those that do.
+#[test]
+fn slow_callers_keep_nobody_out() {
+    let home = home("cloud");
+    let file = home.path().join("config/karman/node.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let limits = "[gateway.limits]\nconnections = 64\nbody-pause = \"300 ms\"\n";
+    std::fs::write(&file, format!("{config}{limits}")).unwrap();
+    let node = gateway(home, &["infer:*"]);
+    let address = &node.server.address;
+    let slow = |bytes: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(bytes.as_bytes()).unwrap();
+        stream
+    };
+    let mut slow: Vec<TcpStream> = (0..200)
+        .map(|at| slow(["", "G", "POST /v2 HTTP/1.1\r\nhost: a\r\nx: "][at % 3]))
+        .collect();
+    assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
+
+    // A body that stops on its way is answered, not waited for.
+    let stream = &mut slow[0];
+    *stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let head = format!("POST /v2/models/{MODEL}/infer HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nabc");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = [0; 16];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer[9..12], b"408", "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
+}
+
+/// With one place and one seat to wait in, most of many are refused at once, and told when to come again.
+#[test]
+fn beyond_its_capacity_it_refuses_quickly() {
+    let home = home("cloud");
+    let file = home.path().join("config/karman/node.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let limits = "[gateway.limits]\nat-once = 1\nwaiting = 1\nwait = \"30 s\"\n";
+    std::fs::write(&file, format!("{config}{limits}")).unwrap();
+    let node = gateway(home, &["call:*"]);
+    node.run(&["deploy", guest("hostile").to_str().unwrap()]).ok();
+    let answers: Vec<Answer> = std::thread::scope(|scope| {
+        let ask = || {
+            let headers = [("karman-meta-do", "sleep 1500"), ("karman-within", "20 s")];
+            node.server.post("/tasks/hostile", &headers, b"")
+        };
+        let running: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        running.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let refused: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 503).collect();
+    assert!(refused.len() >= 5, "{answers:?}");
+    assert!(
+        refused
+            .iter()
+            .all(|answer| header(answer, "retry-after").is_some()),
+        "{refused:?}"
+    );
+    // It never stops answering those who watch over it.
+    assert_eq!(node.server.get("/healthz").status, 200);
+}
+
+#[test]
+fn it_finishes_what_it_has_begun_when_it_is_stopped() {
+    let node = gateway(home("cloud"), &["call:*"]);
+    node.run(&["deploy", guest("hostile").to_str().unwrap()]).ok();
+    let address = node.server.address.clone();
+    let asked = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = "POST /tasks/hostile HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\nkarman-meta-do: sleep 1000\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    });
+    let running = || {
+        let status = node.home.control("/status");
+        let plugins = status["plugins"].as_array().unwrap().clone();
+        plugins.iter().any(|plugin| plugin["running"] == 1)
+    };
+    let started = Instant::now();
+    while !running() {
+        assert!(started.elapsed() < FOUND, "the task does not run");
+    }
+    let Node { server, .. } = node;
+    let (code, _) = server.stop();
+    assert_eq!((code, &asked.join().unwrap()[..]), (0, "HTTP/1.1 200"));
+}

@@ -1,0 +1,75 @@
+"""Triton's client against a gateway: `triton.py ADDRESS MODEL BEARER`. Fails at the first answer that is not right."""
+
+import sys
+
+import numpy as np
+import tritonclient.grpc as over_grpc
+import tritonclient.http as over_http
+from tritonclient.utils import InferenceServerException
+
+address, model, bearer = sys.argv[1:]
+headers = {"authorization": bearer}
+image = (np.arange(64, dtype=np.float32) % 17 / 16).reshape(1, 1, 8, 8)
+
+
+def described(about):
+    """Metadata as a dictionary, whichever protocol it came by."""
+    if isinstance(about, dict):
+        return about["inputs"][0]["name"], about["inputs"][0]["datatype"], list(map(int, about["inputs"][0]["shape"]))
+    return about.inputs[0].name, about.inputs[0].datatype, list(about.inputs[0].shape)
+
+
+def refused(step, *says):
+    try:
+        step()
+    except InferenceServerException as error:
+        text = f"{error.status()} {error.message()}"
+        assert any(said in text for said in says), text
+        return
+    raise AssertionError(f"not refused: {says}")
+
+
+def run(client, library, **how):
+    given = library.InferInput("image", list(image.shape), "FP32")
+    if library is over_http:
+        given.set_data_from_numpy(image, binary_data=how.get("binary", True))
+        wanted = [library.InferRequestedOutput("probabilities", binary_data=how.get("binary", True))]
+    else:
+        given.set_data_from_numpy(image)
+        wanted = [library.InferRequestedOutput("probabilities")]
+    answer = client.infer(model, [given], request_id="r-1", outputs=wanted, headers=headers)
+    return answer.as_numpy("probabilities")
+
+
+def task(client, library):
+    given = library.InferInput("input", [1], "BYTES")
+    given.set_data_from_numpy(np.array([b"12345"], dtype=np.object_))
+    answer = client.infer("tiny", [given], headers=headers).as_numpy("output")
+    assert answer[0] in (b"5", "5"), answer
+
+
+results = []
+for library in (over_http, over_grpc):
+    client = library.InferenceServerClient(address)
+    assert client.is_server_live(headers=headers) and client.is_server_ready(headers=headers)
+    assert client.is_model_ready(model, headers=headers)
+    server = client.get_server_metadata(headers=headers)
+    assert (server["name"] if isinstance(server, dict) else server.name) == "karman"
+    about = client.get_model_metadata(model, headers=headers)
+    assert described(about) == ("image", "FP32", [-1, 1, 8, 8]), about
+    listed = client.get_model_repository_index(headers=headers)
+    names = [entry["name"] for entry in listed] if isinstance(listed, list) else [entry.name for entry in listed.models]
+    assert model in names and "tiny" in names, names
+    results += [run(client, library, binary=True), run(client, library, binary=False)]
+    task(client, library)
+    refused(lambda: client.get_model_metadata("nothing", headers=headers), "404", "NOT_FOUND")
+    refused(lambda: client.get_model_metadata(model), "401", "UNAUTHENTICATED")
+    wrong = library.InferInput("image", [1], "FP32")
+    wrong.set_data_from_numpy(np.zeros(1, dtype=np.float32))
+    refused(lambda: client.infer(model, [wrong], headers=headers), "400", "INVALID_ARGUMENT")
+    client.close()
+
+for result in results:
+    assert result.shape == (1, 10) and abs(result.sum() - 1) < 1e-4, result
+    assert np.allclose(result, results[0], atol=1e-6), (result, results[0])
+print("done")
