@@ -29,7 +29,7 @@ fn tasks_answer_over_http_with_types_metadata_and_errors() {
             "{answer:?}"
         );
     }
-    assert_eq!(server.post("/tasks/nobody", &[], b"").status, 503);
+    assert_eq!(server.post("/tasks/nobody", &[], b"").status, 404);
     assert_eq!(server.get("/nowhere").status, 400);
     assert_eq!(
         (server.get("/healthz").status, server.get("/readyz").status),

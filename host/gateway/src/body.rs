@@ -130,7 +130,7 @@ mod tests {
     async fn too_long_too_slow_and_too_much_at_once_are_refused() {
         let (limits, admission) = (limits(), Admission::new(&limits()));
         let refused = |body| read(body, 12_000, &limits, &admission);
-        let long = refused(chunks(13, 1000)).await.unwrap_err();
+        let long = refused(chunks(2, 6500)).await.unwrap_err();
         assert!(long.error.message.contains("longer than"), "{long:?}");
         let much = refused(chunks(10, 1000)).await.unwrap_err();
         assert!(much.error.message.contains("take up 8 KiB"), "{much:?}");

@@ -29,7 +29,7 @@ struct Labels {
     http_response_status_code: u16,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Fresh;
 
 impl MetricConstructor<Histogram> for Fresh {
@@ -124,25 +124,25 @@ impl Collector for Loads {
                 "karman_gateway_connections",
                 "Connections",
                 None,
-                connections as i64,
+                load.connections as i64,
             ),
             (
                 "karman_gateway_running",
                 "Requests that run",
                 None,
-                running as i64,
+                load.running as i64,
             ),
             (
                 "karman_gateway_waiting",
                 "Requests that wait for their turn",
                 None,
-                waiting as i64,
+                load.waiting as i64,
             ),
             (
                 "karman_gateway_bodies",
                 "Bodies of requests that are held",
                 Some(&Unit::Bytes),
-                bytes as i64,
+                load.bodies as i64,
             ),
         ] {
             let descriptor = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;

@@ -76,7 +76,7 @@ pub(crate) fn document() -> Document {
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses(
     (status = 200, description = "The output"), (status = 202, description = "Accepted; `location` says where its result will be"),
     (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
-    (status = 408, body = PlainError), (status = 413, body = PlainError), (status = 422, body = PlainError),
+    (status = 404, body = PlainError), (status = 408, body = PlainError), (status = 413, body = PlainError), (status = 422, body = PlainError),
     (status = 429, body = PlainError), (status = 499, body = PlainError), (status = 503, body = PlainError),
     (status = 504, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]

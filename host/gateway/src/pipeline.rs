@@ -14,10 +14,11 @@ use crate::refusal::Refusal;
 use crate::target::Target;
 use axum::Router;
 use axum::body::Body;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Method, Request};
 use hyper::body::Incoming;
+use karman_mesh::membership::Pattern;
 use karman_node::{Node, plugin_path};
 use karman_types::TaskError;
 use std::net::SocketAddr;
@@ -170,14 +171,9 @@ impl Pipeline {
 /// Whether the caller may come to the target at all. What a model's name decides is judged where the name is read.
 fn judge(target: Target, request: &Request<Incoming>, caller: &Caller) -> Result<(), Refusal> {
     let path = request.uri().path();
-    let named = |prefix: &str, kind: fn(karman_mesh::membership::Pattern) -> Right| {
+    let named = |prefix: &str, kind: fn(Pattern) -> Right| {
         let name = path.strip_prefix(prefix).unwrap_or_default();
-        let name = name.trim_start_matches('/');
-        // What is written with `%` would be another name below: names need no escapes.
-        let pattern = name
-            .parse()
-            .map_err(|why| TaskError::invalid(format!("`{name}` is no name: {why}")).with_field("path"));
-        caller.must(&kind(pattern?))
+        caller.must(&kind(pattern(name.trim_start_matches('/'))?))
     };
     match target {
         Target::Metrics => caller.must(&Right::Metrics),
@@ -185,10 +181,7 @@ fn judge(target: Target, request: &Request<Incoming>, caller: &Caller) -> Result
         Target::Task => named("/tasks", Right::Call),
         Target::Plugin => {
             let (name, _) = plugin_path(request.uri()).ok_or_else(unknown)?;
-            let pattern = name
-                .parse()
-                .map_err(|why| TaskError::invalid(format!("`{name}` is no name: {why}")).with_field("path"));
-            caller.must(&Right::Http(pattern?))
+            caller.must(&Right::Http(pattern(&name)?))
         }
         // Whoever knows the id of a task may ask for it: it is as good as random.
         Target::Accepted => caller.must_some(|right| matches!(right, Right::Call(_)), "call:…"),
@@ -202,6 +195,12 @@ fn judge(target: Target, request: &Request<Incoming>, caller: &Caller) -> Result
         | Target::Dashboard
         | Target::Unknown => Ok(()),
     }
+}
+
+/// A name as it stands in a path. What is written with `%` is none: below it would be another one, and names need no escapes.
+fn pattern(name: &str) -> Result<Pattern, TaskError> {
+    let read: Result<Pattern, &'static str> = name.parse();
+    read.map_err(|why| TaskError::invalid(format!("`{name}` is no name: {why}")).with_field("path"))
 }
 
 pub(crate) fn unknown() -> Refusal {
@@ -239,11 +238,5 @@ impl Line {
             node = header("karman-node"),
             "answered"
         );
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        self.response(crate::refusal::Speaks::Plain)
     }
 }

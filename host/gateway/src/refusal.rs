@@ -58,7 +58,7 @@ impl Refusal {
         let mut response = match speaks {
             Speaks::Plain => (self.status, Json(self.plain())).into_response(),
             Speaks::Inference => (self.status, Json(json!({ "error": self.words() }))).into_response(),
-            Speaks::Grpc => self.clone().into_grpc().into_http().map(Body::new),
+            Speaks::Grpc => self.clone().into_grpc().into_http::<Body>(),
         };
         let headers = response.headers_mut();
         if self.status == StatusCode::UNAUTHORIZED {
@@ -119,7 +119,7 @@ impl From<TaskError> for Refusal {
     fn from(error: TaskError) -> Self {
         let status = match (error.kind, error.field.as_deref()) {
             // There is none of this name, here or on any node in reach.
-            (ErrorKind::Unavailable, Some("model")) => StatusCode::NOT_FOUND,
+            (ErrorKind::Unavailable, Some("model" | "task")) => StatusCode::NOT_FOUND,
             // A body over its limit has a status of its own; so has a limit on how many may call at once.
             (ErrorKind::Limit, Some("body")) => StatusCode::PAYLOAD_TOO_LARGE,
             (kind, _) => {
@@ -127,6 +127,12 @@ impl From<TaskError> for Refusal {
             }
         };
         Self::new(status, error)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        self.response(Speaks::Plain)
     }
 }
 

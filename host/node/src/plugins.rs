@@ -136,7 +136,9 @@ impl Plugins {
         // No plugin has a name with a slash in it.
         let by_capability = || slots.values().find(does).filter(|_| name.contains('/'));
         slots.get(name).or_else(by_capability).cloned().ok_or_else(|| {
-            TaskError::unavailable(format!("this node has no task `{name}`")).with_hint("karman deploy FILE")
+            TaskError::unavailable(format!("this node has no task `{name}`"))
+                .with_field("task")
+                .with_hint("karman deploy FILE")
         })
     }
 

@@ -39,20 +39,12 @@ pub(crate) async fn answer(
         .to_owned();
     let call = Call { inference, caller };
     match method.as_str() {
-        "ServerLive" => {
-            call.unary(request, |_, _: Nothing, _| {
-                ready(Ok(ServerLiveResponse { live: true }))
-            })
-            .await
-        }
+        "ServerLive" => call.unary(request, |_, _: Nothing, _| live().boxed()).await,
         "ServerReady" => {
-            call.unary(request, |call, _: Nothing, _| {
-                let ready_now = call.inference.node.is_ready();
-                ready(Ok(ServerReadyResponse { ready: ready_now }))
-            })
-            .await
+            call.unary(request, |call, _: Nothing, _| ready(call).boxed())
+                .await
         }
-        "ServerMetadata" => call.unary(request, |_, _: Nothing, _| ready(Ok(server()))).await,
+        "ServerMetadata" => call.unary(request, |_, _: Nothing, _| server().boxed()).await,
         "ModelReady" => {
             call.unary(request, |call, asked, _| model_ready(call, asked).boxed())
                 .await
@@ -71,9 +63,9 @@ pub(crate) async fn answer(
             })
             .await
         }
-        other => Status::new(Code::Unimplemented, format!("there is no method `{other}`"))
-            .into_http::<tonic::body::Body>()
-            .map(Body::new),
+        other => {
+            Status::new(Code::Unimplemented, format!("there is no method `{other}`")).into_http::<Body>()
+        }
     }
 }
 
@@ -87,61 +79,64 @@ struct Call {
 /// What a method answers, with what goes beside it.
 type Answered<T> = Result<(T, HeaderMap), Refusal>;
 
-fn ready<T: Send + 'static>(answer: Result<T, Refusal>) -> BoxFuture<'static, Answered<T>> {
-    std::future::ready(answer.map(|answer| (answer, HeaderMap::new()))).boxed()
-}
+/// A method: what it works with, the message, and what came beside it.
+type Does<A, T> = fn(Call, A, HeaderMap) -> BoxFuture<'static, Answered<T>>;
 
 impl Call {
     /// Reads the message, lets the method answer, and writes that.
-    async fn unary<A, T>(
-        self,
-        request: Request<Bytes>,
-        method: impl Fn(Self, A, HeaderMap) -> BoxFuture<'static, Answered<T>> + Send,
-    ) -> Response<Body>
+    async fn unary<A, T>(self, request: Request<Bytes>, does: Does<A, T>) -> Response<Body>
     where
-        A: Message + Default + Send + 'static,
-        T: Message + Default + Send + 'static,
+        A: Message + Default + 'static,
+        T: Message + Default + 'static,
     {
         let most = request.body().len();
         let mut grpc = Grpc::new(ProstCodec::<T, A>::default())
             .max_decoding_message_size(most)
             .max_encoding_message_size(usize::MAX);
-        let method = Method(|asked: tonic::Request<A>| {
-            let headers = asked.metadata().clone().into_headers();
-            method(self.clone(), asked.into_inner(), headers)
-                .map(|answered| {
-                    let (answer, headers) = answered.map_err(Refusal::into_grpc)?;
-                    let mut response = tonic::Response::new(answer);
-                    response.metadata_mut().as_mut().extend(headers);
-                    Ok(response)
-                })
-                .boxed()
-        });
+        let method = Method { call: self, does };
         grpc.unary(method, request.map(Full::new)).await.map(Body::new)
     }
 }
 
-/// A closure as the method of a service.
-struct Method<F>(F);
+/// A function as the method of a service.
+struct Method<A, T> {
+    call: Call,
+    does: Does<A, T>,
+}
 
-impl<F, A, T> UnaryService<A> for Method<F>
-where
-    F: Fn(tonic::Request<A>) -> BoxFuture<'static, Result<tonic::Response<T>, Status>>,
-{
+impl<A, T: 'static> UnaryService<A> for Method<A, T> {
     type Response = T;
     type Future = BoxFuture<'static, Result<tonic::Response<T>, Status>>;
 
-    fn call(&mut self, request: tonic::Request<A>) -> Self::Future {
-        self.0(request)
+    fn call(&mut self, asked: tonic::Request<A>) -> Self::Future {
+        let headers = asked.metadata().clone().into_headers();
+        let answered = (self.does)(self.call.clone(), asked.into_inner(), headers);
+        let written = answered.map(|answered| {
+            let (answer, headers) = answered.map_err(Refusal::into_grpc)?;
+            let mut response = tonic::Response::new(answer);
+            response.metadata_mut().as_mut().extend(headers);
+            Ok(response)
+        });
+        written.boxed()
     }
 }
 
-fn server() -> ServerMetadataResponse {
-    ServerMetadataResponse {
+async fn live() -> Answered<ServerLiveResponse> {
+    Ok((ServerLiveResponse { live: true }, HeaderMap::new()))
+}
+
+async fn ready(call: Call) -> Answered<ServerReadyResponse> {
+    let ready = call.inference.node.is_ready();
+    Ok((ServerReadyResponse { ready }, HeaderMap::new()))
+}
+
+async fn server() -> Answered<ServerMetadataResponse> {
+    let server = ServerMetadataResponse {
         name: SERVER.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         extensions: EXTENSIONS.map(str::to_owned).to_vec(),
-    }
+    };
+    Ok((server, HeaderMap::new()))
 }
 
 fn given(text: &str) -> Option<&str> {

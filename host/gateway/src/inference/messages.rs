@@ -5,23 +5,23 @@
 use prost::{Message, Oneof};
 use std::collections::HashMap;
 
-#[derive(Clone, Copy, Message)]
+#[derive(Clone, Copy, Message, PartialEq)]
 pub(super) struct Nothing {}
 
-#[derive(Clone, Copy, Message)]
+#[derive(Clone, Copy, Message, PartialEq)]
 pub(super) struct ServerLiveResponse {
     #[prost(bool, tag = "1")]
     pub(super) live: bool,
 }
 
-#[derive(Clone, Copy, Message)]
+#[derive(Clone, Copy, Message, PartialEq)]
 pub(super) struct ServerReadyResponse {
     #[prost(bool, tag = "1")]
     pub(super) ready: bool,
 }
 
 /// Of `ModelReady` and `ModelMetadata` alike.
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct ModelRequest {
     #[prost(string, tag = "1")]
     pub(super) name: String,
@@ -29,13 +29,13 @@ pub(super) struct ModelRequest {
     pub(super) version: String,
 }
 
-#[derive(Clone, Copy, Message)]
+#[derive(Clone, Copy, Message, PartialEq)]
 pub(super) struct ModelReadyResponse {
     #[prost(bool, tag = "1")]
     pub(super) ready: bool,
 }
 
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct ServerMetadataResponse {
     #[prost(string, tag = "1")]
     pub(super) name: String,
@@ -45,7 +45,7 @@ pub(super) struct ServerMetadataResponse {
     pub(super) extensions: Vec<String>,
 }
 
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct ModelMetadataResponse {
     #[prost(string, tag = "1")]
     pub(super) name: String,
@@ -59,7 +59,7 @@ pub(super) struct ModelMetadataResponse {
     pub(super) outputs: Vec<TensorMetadata>,
 }
 
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct TensorMetadata {
     #[prost(string, tag = "1")]
     pub(super) name: String,
@@ -69,7 +69,7 @@ pub(super) struct TensorMetadata {
     pub(super) shape: Vec<i64>,
 }
 
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct ModelInferRequest {
     #[prost(string, tag = "1")]
     pub(super) model_name: String,
@@ -87,7 +87,7 @@ pub(super) struct ModelInferRequest {
     pub(super) raw_input_contents: Vec<bytes::Bytes>,
 }
 
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct RequestedOutput {
     #[prost(string, tag = "1")]
     pub(super) name: String,
@@ -95,7 +95,7 @@ pub(super) struct RequestedOutput {
     pub(super) parameters: HashMap<String, InferParameter>,
 }
 
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct ModelInferResponse {
     #[prost(string, tag = "1")]
     pub(super) model_name: String,
@@ -112,7 +112,7 @@ pub(super) struct ModelInferResponse {
 }
 
 /// Of inputs and outputs alike.
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct InferTensor {
     #[prost(string, tag = "1")]
     pub(super) name: String,
@@ -127,7 +127,7 @@ pub(super) struct InferTensor {
 }
 
 /// Elements by their type; half precision has none of its own and goes as bytes.
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct Contents {
     #[prost(bool, repeated, tag = "1")]
     pub(super) bools: Vec<bool>,
@@ -147,13 +147,13 @@ pub(super) struct Contents {
     pub(super) bytes: Vec<bytes::Bytes>,
 }
 
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct InferParameter {
     #[prost(oneof = "Parameter", tags = "1, 2, 3, 4, 5")]
     pub(super) choice: Option<Parameter>,
 }
 
-#[derive(Clone, Oneof)]
+#[derive(Clone, Oneof, PartialEq)]
 pub(super) enum Parameter {
     #[prost(bool, tag = "1")]
     Bool(bool),
@@ -167,7 +167,7 @@ pub(super) enum Parameter {
     Unsigned(u64),
 }
 
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct IndexRequest {
     #[prost(string, tag = "1")]
     pub(super) repository: String,
@@ -175,13 +175,13 @@ pub(super) struct IndexRequest {
     pub(super) ready: bool,
 }
 
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct IndexResponse {
     #[prost(message, repeated, tag = "1")]
     pub(super) models: Vec<IndexEntry>,
 }
 
-#[derive(Clone, Message)]
+#[derive(Clone, Message, PartialEq)]
 pub(super) struct IndexEntry {
     #[prost(string, tag = "1")]
     pub(super) name: String,

@@ -22,9 +22,6 @@ pub(crate) use rest::router;
 pub(crate) use rest::{
     __path_index, __path_infer, __path_live, __path_model, __path_model_ready, __path_ready, __path_server,
 };
-pub(crate) use rest::{
-    InferenceError, ModelMetadata, ModelReady, RepositoryEntry, ServerMetadata, TensorMetadata,
-};
 
 use crate::access::{Caller, Right};
 use crate::refusal::Refusal;

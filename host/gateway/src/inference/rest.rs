@@ -5,7 +5,7 @@ use super::{Described, EXTENSIONS, Inference, MOST_TENSORS, Question, Reply, SER
 use crate::access::Caller;
 use crate::refusal::{Refusal, Speaks};
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
@@ -145,6 +145,8 @@ pub(crate) fn router(inference: Inference) -> Router {
             )
             .response(Speaks::Inference)
         })
+        // Bodies were read before, within the bounds of the gateway and of the caller.
+        .layer(DefaultBodyLimit::disable())
         .with_state(inference)
 }
 

@@ -111,6 +111,7 @@ async fn elsewhere(
     running.extend(start());
     let mut hedge = hedge_after.map(|after| Box::pin(tokio::time::sleep(after)));
     let mut last = TaskError::unavailable(format!("no node in reach offers `{task}`"))
+        .with_field("task")
         .with_hint("`karman mesh offers` shows what there is; `karman deploy FILE --on NODE` adds to it");
     loop {
         let late = async {
@@ -126,6 +127,7 @@ async fn elsewhere(
                 Some(Err(error)) if error.kind == ErrorKind::Unavailable => {
                     last.message = format!("`{task}` is not answered: {}", error.message);
                     last.hint = error.hint;
+                last.field = error.field.filter(|field| field != "task");
                     if running.is_empty() {
                         running.extend(start());
                     }

@@ -2,7 +2,7 @@ use axum::response::{IntoResponse, Json};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
-use karman_types::TaskError;
+use karman_types::{ErrorKind, TaskError};
 use serde_json::{Value, json};
 
 /// An error as the body of an answer: the fields of the command line's `--json` errors.
@@ -18,9 +18,11 @@ pub(crate) fn error_json(error: &TaskError) -> Value {
 }
 
 pub(crate) fn status(error: &TaskError) -> StatusCode {
-    match error.field.as_deref() {
+    match (error.kind, error.field.as_deref()) {
         // A body over its limit has a status of its own; so has a limit on how many may call at once.
-        Some("body") => StatusCode::PAYLOAD_TOO_LARGE,
+        (_, Some("body")) => StatusCode::PAYLOAD_TOO_LARGE,
+        // There is none of this name, which is another thing than one that does not answer.
+        (ErrorKind::Unavailable, Some("task" | "model")) => StatusCode::NOT_FOUND,
         _ => StatusCode::from_u16(error.kind.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
