@@ -8,7 +8,8 @@ import tritonclient.http as over_http
 from tritonclient.utils import InferenceServerException
 
 address, model, bearer = sys.argv[1:]
-headers = {"authorization": bearer}
+# The client writes into the headers that it is given, so each call gets its own.
+bearer_only = {"authorization": bearer}
 image = (np.arange(64, dtype=np.float32) % 17 / 16).reshape(1, 1, 8, 8)
 
 
@@ -37,36 +38,36 @@ def run(client, library, **how):
     else:
         given.set_data_from_numpy(image)
         wanted = [library.InferRequestedOutput("probabilities")]
-    answer = client.infer(model, [given], request_id="r-1", outputs=wanted, headers=headers)
+    answer = client.infer(model, [given], request_id="r-1", outputs=wanted, headers=dict(bearer_only))
     return answer.as_numpy("probabilities")
 
 
 def task(client, library):
     given = library.InferInput("input", [1], "BYTES")
     given.set_data_from_numpy(np.array([b"12345"], dtype=np.object_))
-    answer = client.infer("tiny", [given], headers=headers).as_numpy("output")
+    answer = client.infer("tiny", [given], headers=dict(bearer_only)).as_numpy("output")
     assert answer[0] in (b"5", "5"), answer
 
 
 results = []
 for library in (over_http, over_grpc):
     client = library.InferenceServerClient(address)
-    assert client.is_server_live(headers=headers) and client.is_server_ready(headers=headers)
-    assert client.is_model_ready(model, headers=headers)
-    server = client.get_server_metadata(headers=headers)
+    assert client.is_server_live(headers=dict(bearer_only)) and client.is_server_ready(headers=dict(bearer_only))
+    assert client.is_model_ready(model, headers=dict(bearer_only))
+    server = client.get_server_metadata(headers=dict(bearer_only))
     assert (server["name"] if isinstance(server, dict) else server.name) == "karman"
-    about = client.get_model_metadata(model, headers=headers)
+    about = client.get_model_metadata(model, headers=dict(bearer_only))
     assert described(about) == ("image", "FP32", [-1, 1, 8, 8]), about
-    listed = client.get_model_repository_index(headers=headers)
+    listed = client.get_model_repository_index(headers=dict(bearer_only))
     names = [entry["name"] for entry in listed] if isinstance(listed, list) else [entry.name for entry in listed.models]
     assert model in names and "tiny" in names, names
     results += [run(client, library, binary=True), run(client, library, binary=False)]
     task(client, library)
-    refused(lambda: client.get_model_metadata("nothing", headers=headers), "404", "NOT_FOUND")
+    refused(lambda: client.get_model_metadata("nothing", headers=dict(bearer_only)), "404", "NOT_FOUND")
     refused(lambda: client.get_model_metadata(model), "401", "UNAUTHENTICATED")
     wrong = library.InferInput("image", [1], "FP32")
     wrong.set_data_from_numpy(np.zeros(1, dtype=np.float32))
-    refused(lambda: client.infer(model, [wrong], headers=headers), "400", "INVALID_ARGUMENT")
+    refused(lambda: client.infer(model, [wrong], headers=dict(bearer_only)), "400", "INVALID_ARGUMENT")
     client.close()
 
 for result in results:
