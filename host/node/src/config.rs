@@ -301,7 +301,7 @@ impl NodeConfig {
 }
 
 /// The top-level keys that a variable may set; other variables of the same prefix are not configuration.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "tier",
     "listen",
     "signed-only",

@@ -91,17 +91,16 @@ pub(super) async fn run(
             ))
         })??,
     };
-    let written = outputs
+    let written: Vec<InferTensor> = outputs
         .iter()
         .map(|(name, tensor)| InferTensor::write(name, tensor))
-        .collect::<Result<Vec<_>, _>>()?;
+        .collect();
     let output = match of_protocol {
         true => json!({ "model_name": model, "outputs": written }),
         false => {
-            let fields = written.into_iter().map(|tensor| {
-                let nested = nested(&tensor.shape, &mut elements(tensor.data));
-                (tensor.name, nested)
-            });
+            let fields = written
+                .iter()
+                .map(|tensor| (tensor.name.clone(), by_shape(tensor)));
             Value::Object(fields.collect::<Map<_, _>>())
         }
     };
@@ -139,12 +138,15 @@ fn named_inputs(known: &[(String, ElementType)], input: &Value) -> Result<Tensor
             ))
             .with_field(name)
         })?;
-        let tensor = InferTensor {
-            name: name.clone(),
-            shape: shape_of(data),
-            datatype: datatype(*element).into(),
-            data: data.clone(),
+        let list = match data {
+            Value::Array(_) => data.clone(),
+            one => json!([one]),
         };
+        let tensor = json!({
+            "name": name, "shape": shape_of(data), "datatype": datatype(*element), "data": list,
+        });
+        let tensor: InferTensor = serde_json::from_value(tensor)
+            .map_err(|error| TaskError::invalid(format!("`{name}`: {error}")).with_field(name))?;
         tensor.read()
     };
     fields.iter().map(read).collect()
@@ -162,6 +164,12 @@ fn shape_of(data: &Value) -> Vec<u32> {
         }
     }
     shape
+}
+
+/// The elements of a tensor, nested as it is shaped.
+fn by_shape(tensor: &InferTensor) -> Value {
+    let data = serde_json::to_value(tensor.data.as_ref()).unwrap_or_default();
+    nested(&tensor.shape, &mut elements(data))
 }
 
 fn elements(data: Value) -> impl Iterator<Item = Value> {
@@ -196,8 +204,7 @@ mod tests {
         assert_eq!(image.view::<f32>().unwrap()[5], 6.5);
         assert!(tensors[1].1.shape().dims().is_empty());
 
-        let written = InferTensor::write(name, image).unwrap();
-        let back = nested(&written.shape, &mut elements(written.data));
+        let back = by_shape(&InferTensor::write(name, image));
         assert_eq!(back, json!([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5]]));
     }
 
