@@ -26,10 +26,10 @@ fn flow(node: &Node, text: &str) -> String {
 }
 
 /// Hands a run in; its id.
-fn begin(node: &Node, text: &str, input: &Value) -> String {
+fn begin(node: &Node, text: &str, input: &str) -> String {
     let file = flow(node, text);
     let run = ["flow", "run", &file, "--accept", "local", "--input", "-"];
-    node.home.run_with(run, input.to_string().as_bytes()).ok().out()
+    node.home.run_with(run, input.as_bytes()).ok().out()
 }
 
 fn status(node: &Node, run: &str) -> Value {
@@ -81,13 +81,13 @@ fn a_run_survives_kills_of_its_coordinator_and_counts_once() {
         run = "tally"
         after = ["count"]
     "#;
-    let run = begin(&node, text, &json!({ "keys": keys }));
+    let run = begin(&node, text, &json!({ "keys": keys }).to_string());
     for kill in 0..KILLS {
         // Each time a little further, and in the middle of two of them.
         until(&node, &run, |status| {
             step(status, "count")["done"].as_u64() >= Some((kill * 3 + 1) as u64)
         });
-        node.server.signal_kill();
+        node.server.kill();
         node = up(node.home, &[]);
     }
     let ended = until(&node, &run, |status| {
@@ -235,7 +235,7 @@ fn a_withdrawn_run_is_undone_too() {
         after = ["count"]
         with = { sleep = "8000" }
     "#;
-    let run = begin(&node, text, &json!("road"));
+    let run = begin(&node, text, "road");
     until(&node, &run, |status| step(status, "wait")["state"] == "running");
     node.run(&["flow", "cancel", &run]).ok();
     let ended = until(&node, &run, |status| status["state"] == "cancelled");

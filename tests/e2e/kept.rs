@@ -141,7 +141,7 @@ fn a_kept_workflow_goes_on_when_its_coordinator_is_lost() {
         [task.second]
         run = "hostile"
         after = ["first"]
-        with = { do = "sleep 2000" }
+        with = { do = "sleep 1000" }
         [task.third]
         run = "hostile"
         after = ["second"]

@@ -55,7 +55,7 @@ fn text(replayed: &Replayed) -> String {
     for different in &replayed.different {
         let now = different
             .now
-            .map_or("none".to_owned(), |now| now.chosen.to_string());
+            .map_or_else(|| "none".to_owned(), |now| now.chosen.to_string());
         lines.push(format!(
             "entry {}, request {}: candidate {} then, {now} now",
             different.entry, different.request, different.logged.chosen

@@ -75,7 +75,7 @@ fn row(measured: &Measured) -> Vec<String> {
     let profile = &implementation.profile;
     let accuracy = profile
         .accuracy
-        .map_or("unknown".into(), |accuracy| format!("{accuracy:.3}"));
+        .map_or_else(|| "unknown".into(), |accuracy| format!("{accuracy:.3}"));
     let [p50, p95, p99] = [profile.p50, profile.p95, profile.p99].map(format_duration);
     vec![
         measured.name.clone(),

@@ -131,34 +131,32 @@ impl Coordinator {
                     }
                 }
             }
-            event = loop {
-                match self.hear().await {
-                    Heard::Written(ticket, record, Ok(true)) => {
-                        let workflow = self.workflow.clone();
-                        let progress = Progress {
-                            workflow,
-                            record: *record,
-                        };
-                        self.live.durable(progress);
-                        self.forget();
-                        break Event::Saved { ticket };
+            event = match self.hear().await {
+                Heard::Written(ticket, record, Ok(true)) => {
+                    let workflow = self.workflow.clone();
+                    let progress = Progress {
+                        workflow,
+                        record: *record,
+                    };
+                    self.live.durable(progress);
+                    self.forget();
+                    Event::Saved { ticket }
+                }
+                Heard::Written(ticket, _, Ok(false)) => Event::Unsaved { ticket },
+                Heard::Written(_, _, Err(error)) => return Err(error),
+                Heard::Step(ended) => {
+                    self.stops.remove(&ended.attempt);
+                    self.answered.extend(ended.task);
+                    let (event, chosen) = ended.event();
+                    if let Some((chooser, calls)) = chosen {
+                        self.served.add(chooser, calls);
                     }
-                    Heard::Written(ticket, _, Ok(false)) => break Event::Unsaved { ticket },
-                    Heard::Written(_, _, Err(error)) => return Err(error),
-                    Heard::Step(ended) => {
-                        self.stops.remove(&ended.attempt);
-                        self.answered.extend(ended.task);
-                        let (event, chosen) = ended.event();
-                        if let Some((chooser, calls)) = chosen {
-                            self.served.add(chooser, calls);
-                        }
-                        break event;
-                    }
-                    Heard::Withdrawn => break Event::Cancel,
-                    Heard::Time => break Event::Tick,
-                    Heard::Suspended => {
-                        return Err(TaskError::unavailable("this node is draining"));
-                    }
+                    event
+                }
+                Heard::Withdrawn => Event::Cancel,
+                Heard::Time => Event::Tick,
+                Heard::Suspended => {
+                    return Err(TaskError::unavailable("this node is draining"));
                 }
             };
         }

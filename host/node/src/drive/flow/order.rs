@@ -22,7 +22,7 @@ impl FlowOrder {
     /// `invalid`, naming what is wrong.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, TaskError> {
         serde_json::from_slice(bytes).map_err(|error| {
-            TaskError::invalid(format!("the order of a workflow: {error}")).with_field("body")
+            TaskError::invalid(format!("the order of a workflow: {error}")).with_field("workflow")
         })
     }
 

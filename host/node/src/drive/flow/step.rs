@@ -75,7 +75,7 @@ impl Step {
                     .await
             }
             false => {
-                AssertUnwindSafe(self.to_its_end(&mut ended.task))
+                AssertUnwindSafe(self.accepted(&mut ended.task))
                     .catch_unwind()
                     .await
             }
@@ -102,20 +102,20 @@ impl Step {
     }
 
     /// As an accepted task under the key of this very attempt: if an earlier coordinator has handed it in, this is how that one ended.
-    async fn to_its_end(&mut self, task: &mut Option<TaskId>) -> Option<Result<Value, TaskError>> {
-        let accepted = match self.hand_in().await {
-            Ok(Some(accepted)) => accepted,
+    async fn accepted(&mut self, task: &mut Option<TaskId>) -> Option<Result<Value, TaskError>> {
+        let handed_in = match self.hand_in().await {
+            Ok(Some(task)) => task,
             Ok(None) => return None,
             Err(error) => return Some(Err(error)),
         };
-        *task = Some(accepted);
+        *task = Some(handed_in);
         let mut told = false;
         loop {
             if !told && *self.stopped.borrow() {
                 told = true;
-                self.tasks.inner().feed(TaskEvent::Cancel { asked: accepted });
+                self.tasks.inner().feed(TaskEvent::Cancel { asked: handed_in });
             }
-            let outcome = self.tasks.outcome(accepted, ONE_WAIT);
+            let outcome = self.tasks.outcome(handed_in, ONE_WAIT);
             let outcome = tokio::select! {
                 outcome = outcome => outcome,
                 _ = self.stopped.changed(), if !told => continue,
