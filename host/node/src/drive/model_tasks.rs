@@ -215,7 +215,7 @@ mod tests {
             (json!([1]), "no object"),
             (json!({ "picture": [1] }), "no input `picture`; it has image"),
             (json!({ "image": [[1, 2], [3]] }), "image"),
-            (json!({ "image": "seven" }), "no number"),
+            (json!({ "image": "seven" }), "does not fit its type"),
         ] {
             let error = named_inputs(&known, &input).unwrap_err();
             assert!(error.message.contains(says), "{error}");

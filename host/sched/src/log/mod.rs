@@ -2,8 +2,8 @@
 //! reproduced exactly.
 //!
 //! A [`Logged`] policy returns an [`Entry`] for everything that it hears or says, and now and then a [`Checkpoint`] of its whole
-//! state. Whoever drives it keeps the entries, in a ring: the oldest go, and what is left begins at some checkpoint. [`replay`] lets
-//! the policy decide everything again, [`explain`] puts the decisions of one request into words.
+//! state. Whoever drives it keeps the entries, in a ring: the oldest go, and what is left begins at some checkpoint. [`replay()`] lets
+//! the policy decide everything again, [`explain()`] puts the decisions of one request into words.
 //!
 //! | file | what |
 //! |---|---|

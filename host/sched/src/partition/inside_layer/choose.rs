@@ -23,7 +23,7 @@ const ALL_FOR_FLASH: f64 = 1e9;
 
 /// The best split of a network among these boards.
 ///
-/// Every plan it returns fits: [`predict`] says of each board that its peak and its weights stay within what it has.
+/// Every plan it returns fits: [`predict()`] says of each board that its peak and its weights stay within what it has.
 ///
 /// # Errors
 /// [`PlanError`] when a figure is no positive number, or no split fits the boards.
