@@ -11,8 +11,8 @@ use std::time::Instant;
 
 /// After so many requests encodings are measured again: what activations hold changes with what a camera sees.
 const MEASURE_AGAIN: u32 = 256;
-/// Tensors of fewer bytes travel as they are: what is saved is less than what one message costs.
-const LEAST_BYTES: usize = 4 << 10;
+/// Tensors of fewer bytes travel as they are: they go in one packet anyway.
+const LEAST_BYTES: usize = 512;
 /// Below this magnitude the steps of half precision are no longer a share of the number.
 const LEAST_HALF: f32 = 1e-3;
 
@@ -86,13 +86,15 @@ impl Encodings {
     }
 }
 
-/// The share of its bytes that a tensor keeps at most, where this error is allowed: what a plan may count on when links are slow.
-pub(super) fn share_of_bytes(max_error: f64) -> f64 {
-    match max_error {
-        error if error >= error_of(Encoding::Int8) => 0.25,
-        error if error >= error_of(Encoding::F16) => 0.5,
-        _ => 1.0,
-    }
+/// The most bytes that a tensor of so many travels in where links are slow and this error is allowed: what a plan may count on.
+pub(super) fn bytes_on_slow_links(bytes: u64, max_error: f64) -> u64 {
+    let of_four = match max_error {
+        _ if bytes < LEAST_BYTES as u64 => 4,
+        error if error >= error_of(Encoding::Int8) => 1,
+        error if error >= error_of(Encoding::F16) => 2,
+        _ => 4,
+    };
+    (bytes * of_four).div_ceil(4)
 }
 
 fn candidates() -> impl Iterator<Item = (Encoding, bool)> {
@@ -191,6 +193,18 @@ mod tests {
             assert!(packed.body.len() <= at_most, "{} {raw}", packed.body.len());
             let error = worst(&tensors, &packed.body);
             assert!(error <= max_error && error > 0.0, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_plan_counts_on_no_more_than_what_the_error_allows() {
+        for (bytes, max_error, expected) in [
+            (4096, 0.01, 1024),
+            (4096, 0.001, 2048),
+            (4096, 0.0, 4096),
+            (256, 0.01, 256),
+        ] {
+            assert_eq!(bytes_on_slow_links(bytes, max_error), expected);
         }
     }
 

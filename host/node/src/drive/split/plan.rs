@@ -1,6 +1,5 @@
 //! Which node runs which part: asked of the nodes, decided by the scheduler, made ready, and taken into use.
 
-use super::encodings::share_of_bytes;
 use super::problem::problem;
 use super::profiles::{NodeProfile, of_here, of_others};
 use super::wire::{Cut, Prepare, Station, pack};
@@ -125,7 +124,7 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
     }
     // After the others: they measure their links to this one, and all at once would measure each other.
     profiles.insert(0, of_here(node, model.digest, &all).await?);
-    let problem = problem(&profiles, order.objective(), share_of_bytes(max_error))?;
+    let problem = problem(&profiles, order.objective(), max_error)?;
     let plan = Policy
         .plan(&problem)
         .map_err(|error| TaskError::unavailable(error.to_string()))?;

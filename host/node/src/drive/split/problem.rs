@@ -1,5 +1,6 @@
 //! What the nodes measured, as the planner takes it.
 
+use super::encodings::bytes_on_slow_links;
 use super::profiles::NodeProfile;
 use crate::power::Channel;
 use karman_sched::partition::{
@@ -7,12 +8,12 @@ use karman_sched::partition::{
 };
 use karman_types::TaskError;
 
-/// The problem of running a model on these nodes, in this order; the first one has the input and wants the result. Of what crosses a
-/// link this share of the bytes is counted.
+/// The problem of running a model on these nodes, in this order; the first one has the input and wants the result. Activations may
+/// come out of a link with this error.
 pub(super) fn problem(
     nodes: &[NodeProfile],
     objective: Objective,
-    share_of_bytes: f64,
+    max_error: f64,
 ) -> Result<Problem, TaskError> {
     let [first, ..] = nodes else {
         return Err(TaskError::invalid("no node takes part"));
@@ -45,7 +46,7 @@ pub(super) fn problem(
         wanted_at: edge.is_output.then_some(0),
         bytes: match edge.is_output {
             true => edge.bytes,
-            false => (edge.bytes as f64 * share_of_bytes).ceil() as u64,
+            false => bytes_on_slow_links(edge.bytes, max_error),
         },
     };
     let tensors = first.profile.edges.iter().map(tensor).collect();
