@@ -236,7 +236,9 @@ impl Inference {
                 .collect(),
             None => vec![self.node.offer()],
         };
-        for task in offers.into_iter().flat_map(|offer| offer.tasks) {
+        let tasks = offers.into_iter().flat_map(|offer| offer.tasks);
+        // Models as tasks are there already, by their own names.
+        for task in tasks.filter(|task| !task.name.starts_with("model/")) {
             all.push((task.name, task.version.to_string()));
         }
         all.retain(|(name, _)| may(name));

@@ -53,7 +53,7 @@ fn work() -> Router<Node> {
 }
 
 impl Node {
-    /// The routes by which callers have work done, for a door of another kind: tasks, direct and accepted.
+    /// The routes by which callers have work done, for a door of another kind: tasks, direct and accepted, and workflows.
     pub fn work_routes(&self) -> Router {
         work().with_state(self.clone())
     }

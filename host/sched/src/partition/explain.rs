@@ -21,12 +21,16 @@ impl fmt::Display for Explanation<'_> {
         let Self { plan, problem } = self;
         let used = &plan.prediction;
         writeln!(f, "{}: {}", plan.policy, self.cut(&plan.assignment))?;
-        writeln!(f, "  {}; {}", totals(used), self.optimality())?;
+        writeln!(f, "  {}; {}", self.totals(used), self.optimality())?;
         for tier in used.tiers.iter().filter(|tier| tier.layers > 0) {
             writeln!(
                 f,
-                "  {}: {} layers, {:.3} ms, {} bytes of memory, {:.3} mJ",
-                tier.name, tier.layers, tier.compute_ms, tier.memory_bytes, tier.energy_mj
+                "  {}: {} layers, {:.3} ms, {} bytes of memory{}",
+                tier.name,
+                tier.layers,
+                tier.compute_ms,
+                tier.memory_bytes,
+                self.energy(tier.energy_mj)
             )?;
         }
         for link in &used.links {
@@ -91,20 +95,30 @@ impl Explanation<'_> {
             Term::Interval => "the slowest stage".into(),
             Term::Shipping => "sending weights".into(),
         };
-        let totals = other.prediction.as_ref().map(totals).unwrap_or_default();
+        let totals = other.prediction.as_ref().map(|used| self.totals(used));
+        let totals = totals.unwrap_or_default();
         format!(
             "{:.1} % costlier, most of it (+{more:.3}) for {mostly}; {totals}",
             by * 100.0
         )
     }
-}
 
-fn totals(used: &Prediction) -> String {
-    let Prediction {
-        latency_ms,
-        energy_mj,
-        interval_ms,
-        ..
-    } = used;
-    format!("{latency_ms:.3} ms, {energy_mj:.3} mJ, a result each {interval_ms:.3} ms when saturated")
+    /// A sum over tiers of which one does not say what it draws would be no sum.
+    fn energy(&self, energy_mj: f64) -> String {
+        match self.problem.tiers().iter().all(|tier| tier.power.busy_w > 0.0) {
+            true => format!(", {energy_mj:.3} mJ"),
+            false => String::new(),
+        }
+    }
+
+    fn totals(&self, used: &Prediction) -> String {
+        let Prediction {
+            latency_ms,
+            energy_mj,
+            interval_ms,
+            ..
+        } = used;
+        let energy = self.energy(*energy_mj);
+        format!("{latency_ms:.3} ms{energy}, a result each {interval_ms:.3} ms when saturated")
+    }
 }

@@ -7,6 +7,7 @@ use karman_tensor::{Shape, Tensor};
 use karman_types::TaskError;
 use parking_lot::Mutex;
 use serde::Serialize;
+use std::cell::Cell;
 use std::time::Instant;
 
 /// After so many requests encodings are measured again: what activations hold changes with what a camera sees.
@@ -45,12 +46,19 @@ impl Encodings {
     ) -> Result<Packed, TaskError> {
         let choice = self.choose(tensors, rate_mbit_s, max_error);
         let encoding = choice.filter(|choice| choice.packed || choice.encoding != Encoding::F32);
-        let encode = |tensor: &Tensor| encoding.and_then(|how| encode(tensor, how.encoding, how.packed));
+        let encoded = Cell::new(false);
+        let encode = |tensor: &Tensor| {
+            let how = encoding?;
+            let array = encode(tensor, how.encoding, how.packed)?;
+            encoded.set(true);
+            Some(array)
+        };
         let body = pack_encoded_tensors(head, tensors, encode)
             .map_err(|error| TaskError::limit(error.to_string()).with_field("tensors"))?;
         Ok(Packed {
             body,
-            encoding: encoding.map(|how| match how.packed {
+            // Each of them may have had to go as it is.
+            encoding: encoding.filter(|_| encoded.get()).map(|how| match how.packed {
                 true => format!("{}, packed", how.encoding),
                 false => how.encoding.to_string(),
             }),
@@ -58,6 +66,10 @@ impl Encodings {
     }
 
     fn choose(&self, tensors: &Tensors, rate_mbit_s: f64, max_error: f64) -> Option<Choice> {
+        // A link that was never measured is taken for a fast one.
+        if !rate_mbit_s.is_finite() {
+            return None;
+        }
         let largest = tensors
             .iter()
             .map(|(_, tensor)| tensor)
@@ -81,7 +93,6 @@ impl Encodings {
         let link = Link {
             bytes_per_second: rate_mbit_s * 1e6 / 8.0,
         };
-        // A link that was never measured is taken for a fast one.
         choose(bytes, bytes, link, max_error, &seen.measured).ok()
     }
 }
@@ -230,6 +241,7 @@ mod tests {
         for numbers in [vec![f32::NAN; 4096], vec![1e-7f32; 4096]] {
             let tensors = vec![("map".into(), Tensor::from_slice([1, 4096], &numbers).unwrap())];
             let packed = Encodings::default().pack(&(), &tensors, 1.0, 0.001).unwrap();
+            assert!(packed.encoding.is_none_or(|encoding| encoding == "f32, packed"));
             let ((), came) = unpack_tensors::<()>(&packed.body).unwrap();
             assert_eq!(came[0].1.bytes(), tensors[0].1.bytes());
         }
