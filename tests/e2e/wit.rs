@@ -7,12 +7,21 @@ use std::fs;
 /// under this version.
 #[test]
 fn the_published_text_of_karman_task_holds() {
-    let published = fs::read_to_string(root().join("tests/e2e/karman-task-0.1.0.wit")).unwrap();
-    let now = fs::read_to_string(root().join("wit/task/task.wit")).unwrap();
+    holds("karman-task-0.1.0.wit", "wit/task/task.wit");
+}
+
+/// `karman:federated@0.1.0`, likewise.
+#[test]
+fn the_published_text_of_karman_federated_holds() {
+    holds("karman-federated-0.1.0.wit", "wit/federated/client.wit");
+}
+
+fn holds(published: &str, now: &str) {
+    let text = fs::read_to_string(root().join("tests/e2e").join(published)).unwrap();
     assert_eq!(
-        bare(&published),
-        bare(&now),
-        "change the version in wit/task/task.wit and publish a new text beside the old"
+        bare(&text),
+        bare(&fs::read_to_string(root().join(now)).unwrap()),
+        "change the version in {now} and publish a new text beside the old"
     );
 }
 

@@ -1,4 +1,5 @@
 use crate::cache::CompiledFrom;
+use crate::capability::bindings::federated::ClientPre;
 use crate::capability::bindings::lifecycle::LifecycleIndices;
 use crate::capability::bindings::stream::TaskStreamPre;
 use crate::capability::bindings::task::TaskIndices;
@@ -44,6 +45,7 @@ pub(crate) enum Export {
         lifecycle: Option<LifecycleIndices>,
     },
     Stream(TaskStreamPre<Host>),
+    Client(ClientPre<Host>),
     Command(InstancePre<Host>),
     Http {
         pre: ProxyPre<Host>,
@@ -97,6 +99,7 @@ impl Plugin {
                 pre,
             },
             World::TaskStream => Export::Stream(TaskStreamPre::new(pre).map_err(link)?),
+            World::Client => Export::Client(ClientPre::new(pre).map_err(link)?),
             World::Command => Export::Command(pre),
             World::Http => Export::http(pre, &manifest).map_err(link)?,
         };

@@ -154,6 +154,7 @@ impl Plugin {
         let wasmtime = match &self.export {
             Export::Task { pre, .. } => pre.engine(),
             Export::Stream(pre) => pre.engine(),
+            Export::Client(pre) => pre.engine(),
             Export::Command(pre) => pre.engine(),
             Export::Http { pre, .. } => crate::http::wasmtime_engine(pre),
         };
@@ -196,7 +197,7 @@ impl Plugin {
     pub(crate) fn wrong_world(&self, wanted: &str) -> TaskError {
         let (name, world) = (&self.info.name, self.package().world);
         TaskError::invalid(format!("`{name}` is {world}, and this call needs {wanted}"))
-            .with_hint("`karman run` runs tasks and commands, `karman serve` serves HTTP")
+            .with_hint("`karman run` runs tasks and commands, `karman serve` serves HTTP, `karman fed run` has clients train")
     }
 }
 

@@ -95,7 +95,11 @@ fn needs_wasi(project: &Project) -> Result<bool, KitError> {
             "cli" | "clocks" | "filesystem" | "http" | "io" | "random" | "sockets"
         )
     };
-    Ok(!matches!(project.manifest.world, World::Task | World::TaskStream)
+    let ours = matches!(
+        project.manifest.world,
+        World::Task | World::TaskStream | World::Client
+    );
+    Ok(!ours
         || project.manifest.asks.iter().any(asks)
         || wasi_imports(project)?.iter().any(|package| of_system(package)))
 }

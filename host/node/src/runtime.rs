@@ -61,6 +61,7 @@ impl Runtime {
                 home: home.clone(),
                 values: config.config.clone(),
             })),
+            progress: None,
         };
         let cache = CompileCache::open(&options.cache, *keys.mac())
             .inspect_err(

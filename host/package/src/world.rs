@@ -4,6 +4,7 @@ use semver::Version;
 /// The interfaces that nodes offer to plugins: package and version. A version of two numbers stands for every release
 /// under it, any other for itself alone.
 pub const OFFERED: &[(&str, &str)] = &[
+    ("karman:federated", "0.1"),
     ("karman:task", "0.1"),
     ("wasi:cli", "0.2"),
     ("wasi:cli", "0.3"),
@@ -28,6 +29,7 @@ pub const OFFERED: &[(&str, &str)] = &[
 const EXPORTS: &[(&str, &str, World)] = &[
     ("karman:task/handler", "0.1", World::Task),
     ("karman:task/stream-handler", "0.1", World::TaskStream),
+    ("karman:federated/learner", "0.1", World::Client),
     ("wasi:http/incoming-handler", "0.2", World::Http),
     ("wasi:http/handler", "0.3", World::Http),
     ("wasi:cli/run", "0.2", World::Command),
@@ -116,6 +118,7 @@ mod tests {
         let found = |exports: &[&'static str]| worlds(exports.iter().copied());
         assert_eq!(found(&["karman:task/handler@0.1.3"]), [World::Task]);
         assert_eq!(found(&["karman:task/stream-handler@0.1.0"]), [World::TaskStream]);
+        assert_eq!(found(&["karman:federated/learner@0.1.0"]), [World::Client]);
         assert_eq!(found(&["wasi:http/incoming-handler@0.2.9"]), [World::Http]);
         assert_eq!(found(&["wasi:http/handler@0.3.0"]), [World::Http]);
         assert_eq!(found(&["wasi:http/handler@0.2.0"]), []);

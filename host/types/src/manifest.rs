@@ -69,6 +69,8 @@ pub enum World {
     Task,
     /// `karman:task/task-stream`.
     TaskStream,
+    /// `karman:federated/client`: a client of federated learning.
+    Client,
     /// `wasi:cli/command`.
     Command,
     /// `wasi:http/proxy` (0.2) or `wasi:http/service` (0.3).
@@ -81,6 +83,7 @@ impl World {
         match self {
             Self::Task => "karman:task/task",
             Self::TaskStream => "karman:task/task-stream",
+            Self::Client => "karman:federated/client",
             Self::Command => "wasi:cli/command",
             Self::Http => "wasi:http/proxy",
         }
@@ -100,11 +103,12 @@ impl FromStr for World {
         match text.split('@').next().unwrap_or_default() {
             "karman:task/task" | "karman:task/warm-task" => Ok(Self::Task),
             "karman:task/task-stream" => Ok(Self::TaskStream),
+            "karman:federated/client" => Ok(Self::Client),
             "wasi:cli/command" => Ok(Self::Command),
             "wasi:http/proxy" | "wasi:http/service" => Ok(Self::Http),
             _ => Err(format!(
                 "`{text}` is not a world that a node runs: karman:task/task, karman:task/task-stream, \
-                 wasi:cli/command, wasi:http/proxy or wasi:http/service"
+                 karman:federated/client, wasi:cli/command, wasi:http/proxy or wasi:http/service"
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! Rust types generated from `wit/task`: what the host offers (`host`) and what plugins export (the rest).
+//! Rust types generated from `wit/task` and `wit/federated`: what the host offers (`host`) and what plugins export (the rest).
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -74,5 +74,19 @@ pub(crate) mod lifecycle {
         ",
         world: "karman:engine/lifecycle",
         exports: { default: async },
+    });
+}
+
+pub(crate) mod federated {
+    wasmtime::component::bindgen!({
+        path: "../../wit/federated",
+        world: "karman:federated/client",
+        imports: { default: async | trappable },
+        exports: { default: async },
+        require_store_data_send: true,
+        with: {
+            "karman:task/types": super::host::karman::task::types,
+            "karman:task/context": super::host::karman::task::context,
+        },
     });
 }

@@ -5,6 +5,7 @@
 //! lacks it leaves it out, and the plugin is told `unavailable`.
 
 pub(crate) mod bindings;
+pub mod checkpoint;
 pub mod config;
 pub(crate) mod context;
 pub mod invoke;
@@ -29,10 +30,13 @@ pub struct Services {
     pub buckets: Option<Arc<dyn keyvalue::Buckets>>,
     /// Configuration and secrets, for `wasi:config`.
     pub settings: Option<Arc<dyn config::Settings>>,
+    /// How far training has come, for `karman:federated/checkpoint`; another one for each order.
+    pub progress: Option<Arc<dyn checkpoint::Progress>>,
 }
 
 /// Links every interface. Nothing is granted by that: each function asks the call's grants.
 pub(crate) fn link(linker: &mut Linker<Host>) -> wasmtime::Result<()> {
     wasi::link(linker)?;
+    checkpoint::link(linker)?;
     bindings::host::Host_::add_to_linker::<_, HasSelf<Host>>(linker, |host| host)
 }

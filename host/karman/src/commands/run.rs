@@ -70,6 +70,10 @@ impl Once<'_> {
             World::Task => self.task(input).map(|()| 0),
             World::TaskStream => self.stream(input).map(|()| 0),
             World::Command => self.command(input, args),
+            World::Client => Err(TaskError::invalid(format!(
+                "`{name}` trains in a federated run and does not run by itself"
+            ))
+            .with_hint("karman fed run fed.toml --plugin PLUGIN")),
             World::Http => Err(TaskError::invalid(format!(
                 "`{name}` answers HTTP requests and does not run by itself"
             ))
