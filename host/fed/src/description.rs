@@ -1,6 +1,8 @@
+mod clients;
 mod pace;
 mod parts;
 
+pub use clients::Clients;
 pub use pace::Pace;
 pub use parts::{EncodingPolicy, Evaluation, Limits, Training};
 
@@ -45,6 +47,9 @@ pub struct Run {
     /// Clients that have to be here before the first round. Default: the fewest with which a round works.
     #[serde(default)]
     pub start_with: usize,
+    /// Who trains.
+    #[serde(default)]
+    pub clients: Clients,
     /// How rounds follow each other.
     #[serde(default)]
     pub pace: Pace,
@@ -153,6 +158,18 @@ impl Run {
                 within("pace.buffer", minimum, 1.0, MOST_CLIENTS as f64)?;
             }
         }
+        within(
+            "clients.simulated",
+            self.clients.simulated.into(),
+            0.0,
+            MOST_CLIENTS as f64,
+        )?;
+        within(
+            "clients.shares",
+            self.clients.shares.into(),
+            0.0,
+            MOST_CLIENTS as f64,
+        )?;
         within("training.epochs", self.training.epochs.into(), 1.0, 1e6)?;
         within("training.batch", self.training.batch.into(), 1.0, 1e6)?;
         within(

@@ -70,7 +70,7 @@ pub mod swarm;
 
 pub use arithmetic::{Arithmetic, ArithmeticError, Processor, RunningSum};
 pub use client::{ClientId, Profile, ProfileError, Window};
-pub use description::{EncodingPolicy, Evaluation, Limits, Pace, Run, RunError, Training};
+pub use description::{Clients, EncodingPolicy, Evaluation, Limits, Pace, Run, RunError, Training};
 pub use instant::Instant;
 pub use layout::{Array, Layout, LayoutError};
 pub use round::{

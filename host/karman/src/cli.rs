@@ -161,6 +161,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  karman token issue sensor-7 --right infer:digits-* --expires 30d\n  karman token revoke 4f2a6c1e9b07d35882e1a0c4d6f7b910"
     )]
     Token(commands::token::Token),
+    /// Federated runs: nodes train a model together and keep their data
+    #[command(
+        after_help = "Examples:\n  karman fed run digits.toml\n  karman fed report digits -o digits.html"
+    )]
+    Fed(commands::fed::Fed),
     /// Simulate nodes, links and workloads
     #[command(
         after_help = "Examples:\n  karman sim run scenario.toml\n  karman sim run scenario.toml --seed 7 --out results"

@@ -117,6 +117,7 @@ impl Answers {
             | Ask::TakeOver
             | Ask::RunStage
             | Ask::RunModel
+            | Ask::Learn
             | Ask::DescribeModel => Right::Call(name),
             Ask::ReadBucket => Right::BucketRead(name),
             Ask::Deploy { .. } | Ask::Undeploy | Ask::PrepareStage { .. } | Ask::ProfileModel { .. } => {

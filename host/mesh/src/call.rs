@@ -84,6 +84,8 @@ pub enum Ask {
         /// Its length in bytes.
         size: u64,
     },
+    /// Have the client of this name carry out the order in the body, for a federated run of the node that asks.
+    Learn,
     /// Take the body and forget it: how long that takes tells how fast the link is.
     Measure,
     /// Send groups of a blob with the hashes that prove them. The body is the ticket that allows to read it.

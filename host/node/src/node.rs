@@ -1,6 +1,8 @@
 use crate::config::NodeConfig;
 use crate::contacts::Contacts;
-use crate::drive::{Bundles, Calls, JoinOptions, Lent, Split, TaskStatus, Tasks, hand_on, join, resume};
+use crate::drive::{
+    Bundles, Calls, Federated, JoinOptions, Lent, Split, TaskStatus, Tasks, go_on, hand_on, join, resume,
+};
 use crate::listener::{Listener, ShutDown, serve_control, serve_public};
 use crate::logs::LogRing;
 use crate::plugins::{PluginStatus, Plugins};
@@ -27,6 +29,7 @@ pub(crate) struct Inner {
     lent: Lent,
     bundles: Arc<Bundles>,
     split: Split,
+    federated: Federated,
     logs: LogRing,
     ready: AtomicBool,
 }
@@ -65,6 +68,7 @@ impl Node {
         let bundles = Arc::new(Bundles::new(Contacts::new(runtime.config().mesh.clone())));
         Ok(Self(Arc::new(Inner {
             split: Split::new(&runtime),
+            federated: Federated::default(),
             runtime,
             machine: Machine::probe(),
             calls,
@@ -119,6 +123,7 @@ impl Node {
     pub async fn attend(&self, shut_down: &ShutDown) -> Result<(), TaskError> {
         serve_control(self.clone(), shut_down.clone()).await?;
         self.0.ready.store(true, Ordering::Relaxed);
+        go_on(&self.downgrade());
         Ok(())
     }
 
@@ -161,6 +166,10 @@ impl Node {
 
     pub(crate) fn split(&self) -> &Split {
         &self.0.split
+    }
+
+    pub(crate) fn federated(&self) -> &Federated {
+        &self.0.federated
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {

@@ -2,7 +2,7 @@ use crate::keys::{Key, NodeKeys};
 use crate::tables::{FORMAT, Tables};
 use crate::{
     Blobs, Bucket, Bundles, Decisions, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Profiles,
-    Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, files, limits, partial,
+    Runs, Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, files, limits, partial,
 };
 use karman_types::Digest;
 use parking_lot::Mutex;
@@ -136,6 +136,11 @@ impl Store {
     /// The log of decisions.
     pub fn decisions(&self) -> Decisions<'_> {
         Decisions(self)
+    }
+
+    /// Federated runs, as their driver and as a client.
+    pub fn runs(&self) -> Runs<'_> {
+        Runs(self)
     }
 
     /// What was measured of models on this node.

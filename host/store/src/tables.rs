@@ -45,6 +45,8 @@ pub(crate) const VISITING: Records = TableDefinition::new("visiting");
 pub(crate) const PROFILES: Records = TableDefinition::new("profiles");
 /// Number to entry of the log of decisions.
 pub(crate) const DECISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("decisions");
+/// Federated runs.
+pub(crate) const RUNS: Records = TableDefinition::new("runs");
 /// Name to what a keeper must not forget of the keepers' consensus besides their log.
 pub(crate) const KEEPERS: Records = TableDefinition::new("keepers");
 /// Index to entry of the keepers' log.
@@ -53,7 +55,7 @@ pub(crate) const KEEPERS_LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition:
 pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
 
 /// What this version writes and reads.
-pub(crate) const FORMAT: u64 = 6;
+pub(crate) const FORMAT: u64 = 7;
 
 pub(crate) struct Tables(redb::Database);
 
@@ -72,7 +74,7 @@ impl Tables {
                 txn.open_table(ORDER)?;
                 for records in [
                     MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS, KEEPERS, BUNDLES, VISITING,
-                    PROFILES,
+                    PROFILES, RUNS,
                 ] {
                     txn.open_table(records)?;
                 }

@@ -7,7 +7,7 @@ use crate::strategy::Strategy;
 use crate::{Arithmetic, Instant, Layout, Pace, Run, RunError};
 use fastrand::Rng;
 use karman_tensor::arithmetic::Grid;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct Coordinator {
 }
 
 /// How far a run is, for people.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Status {
     /// Versions made.
     pub version: u64,
@@ -170,6 +170,7 @@ impl Coordinator {
             } => self.gave_up(client, assignment, reason),
             Event::Saved { ticket } => self.saved(ticket),
             Event::Unsaved { ticket, reason } => self.unsaved(ticket, reason),
+            Event::Severed => self.sever(),
             Event::Stop => self.end(Some(Failure::Stopped)),
             Event::Tick => {}
         }

@@ -72,6 +72,13 @@ impl Coordinator {
         });
     }
 
+    pub(super) fn sever_evaluation(&mut self) {
+        if let Some(evaluating) = &mut self.core.evaluating {
+            evaluating.sent = false;
+            evaluating.until = None;
+        }
+    }
+
     pub(super) fn send_evaluations(&mut self, now: Instant, time: Duration) {
         let Some(evaluating) = self
             .core

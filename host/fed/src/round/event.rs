@@ -75,6 +75,9 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// Whoever drives the run has been started again, or has lost every link: no answer to an earlier order can come any more.
+    /// All of them go out again, under their numbers; a client that has an answer sends it instead of training twice.
+    Severed,
     /// Somebody wants the run to end with the version it has.
     Stop,
     /// Time has passed: [`crate::Coordinator::next_timeout`] has come.

@@ -117,6 +117,15 @@ impl Coordinator {
         }
     }
 
+    /// Has every order wait to be sent again. In an asynchronous run it then carries the version of that moment.
+    pub(super) fn sever(&mut self) {
+        for assignment in self.core.assignments.values_mut() {
+            assignment.sent = None;
+            assignment.until = None;
+        }
+        self.sever_evaluation();
+    }
+
     /// Sends the orders that wait, once the version they carry is durable.
     pub(super) fn send(&mut self) {
         if self.saving.is_some() || self.is_over() {

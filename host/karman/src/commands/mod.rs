@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod deploy;
 pub(crate) mod dev;
 pub(crate) mod doctor;
+pub(crate) mod fed;
 pub(crate) mod flow;
 pub(crate) mod gateway;
 pub(crate) mod inspect;
@@ -72,6 +73,7 @@ pub(crate) fn run(command: Command, app: &App) -> Result<u8, TaskError> {
         Command::Flow(command) => command.run(app),
         Command::Gateway(command) => command.run(app),
         Command::Token(command) => command.run(app),
+        Command::Fed(command) => command.run(app),
         Command::Sim(command) => command.run(app),
         Command::Secret(command) => command.run(app),
         Command::Completions(command) => command.run(app),

@@ -109,7 +109,7 @@ impl Node {
     }
 
     /// Whether the selector names this node, and which others it names.
-    async fn selected(&self, selector: &str) -> Result<(bool, Vec<Provider>), TaskError> {
+    pub(super) async fn selected(&self, selector: &str) -> Result<(bool, Vec<Provider>), TaskError> {
         let chosen = Selector::read(selector)?;
         let mut others = mesh_of(self)?.nodes().await;
         others.retain(|node| chosen.names(&node.offer));
@@ -168,6 +168,11 @@ impl Node {
         let (response, _) = mesh_of(self)?.call(node.id, head, body).await?;
         Ok(response)
     }
+}
+
+/// Whether this names nodes.
+pub(super) fn check_selector(text: &str) -> Result<(), TaskError> {
+    Selector::read(text).map(drop)
 }
 
 /// Which nodes: `tier=edge`, an id or its beginning, or `all`.

@@ -2,7 +2,7 @@
 
 use super::attempt;
 use super::dispatch::chain;
-use super::{model_tasks, models, split};
+use super::{fed, model_tasks, models, split};
 use crate::node::Node;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -21,6 +21,8 @@ const MOST_BATCH: u64 = 64 << 20;
 const MOST_TASK: u64 = 256 << 20;
 /// The most bytes of tensors that a stage of a model takes.
 const MOST_TENSORS: u64 = 256 << 20;
+/// The longest order for a client of a federated run: the model with its control variate.
+const MOST_ORDER: u64 = 512 << 20;
 /// The most bytes that are taken to measure a link.
 const MOST_MEASURE: u64 = 4 << 20;
 /// The most bytes that say which stage is to be made ready: a stage for each layer, and a ticket.
@@ -63,6 +65,7 @@ impl Serve for Service {
                 Ok(Signed::MAX_BYTES as u64)
             }
             Ask::Measure => Ok(MOST_MEASURE),
+            Ask::Learn => Ok(MOST_ORDER),
             Ask::Undeploy | Ask::TakeBundle { .. } | Ask::DescribeModel => Ok(0),
         }
     }
@@ -125,6 +128,7 @@ async fn serve(
             Ok((ready.await?, RemoteReport::default()))
         }
         Ask::Measure => Ok((TaskResponse::default(), RemoteReport::default())),
+        Ask::Learn => fed::serve(node, &head, &request.body).await,
         Ask::RunStage => split::run(node, &head.name, &request.body).await,
         Ask::RunModel => models::run(node, &head.name, &request.body).await,
         Ask::DescribeModel => {

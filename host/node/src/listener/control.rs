@@ -3,7 +3,7 @@
 
 use super::answer::Refusal;
 use super::connections::ShutDown;
-use super::{flows, held, mesh, models, public, tasks};
+use super::{fed, flows, held, mesh, models, public, tasks};
 use crate::logs::LogEvent;
 use crate::node::{Node, NodeStatus};
 use crate::plugins::{DeployOptions, Deployed};
@@ -41,6 +41,7 @@ pub(crate) async fn serve_control(node: Node, shut_down: ShutDown) -> Result<(),
         .route("/plugins/{name}/grants", delete(revoke))
         .route("/logs", get(logs))
         .route("/tasks/{*name}", post(public::call))
+        .merge(fed::router())
         .merge(held::router())
         .merge(mesh::router())
         .merge(models::router())

@@ -3,6 +3,7 @@
 mod answer;
 mod connections;
 mod control;
+mod fed;
 mod flows;
 mod held;
 mod mesh;

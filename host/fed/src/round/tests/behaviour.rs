@@ -463,3 +463,26 @@ fn updates_travel_as_the_link_asks_for() {
         ]
     );
 }
+
+/// The driver was killed when everything was on its way: the same orders go out again, and the run ends as it would have.
+#[test]
+fn after_links_were_lost_every_order_goes_out_again() {
+    let text = "rounds = 3\n[pace]\nmode = 'synchronous'\nclients = 3\n";
+    let whole = World::new(coordinator(run(text)), 3, 1).finish();
+    let mut world = World::new(coordinator(run(text)), 3, 1);
+    while world.orders.len() < 3 || world.checkpoints.len() < 2 {
+        assert!(world.step());
+    }
+    let before: Vec<_> = std::mem::take(&mut world.orders);
+    world.feed(Event::Severed);
+    let numbers = |orders: &[(ClientId, Order)]| {
+        let mut numbers: Vec<_> = orders
+            .iter()
+            .map(|(client, order)| (*client, order.assignment))
+            .collect();
+        numbers.sort();
+        numbers
+    };
+    assert_eq!(numbers(&world.orders), numbers(&before));
+    assert_eq!(world.finish().bits(), whole.bits());
+}

@@ -1,0 +1,95 @@
+//! `karman fed`: federated runs, on the nodes of a mesh or played by this process.
+
+mod export;
+mod report;
+mod run;
+mod status;
+mod view;
+
+use crate::app::App;
+use crate::control::{Control, escape};
+use crate::error::Worded;
+use clap::{Args, Subcommand};
+use karman_node::{FedModel, FedStatus, stored_model, stored_run, stored_runs};
+use karman_store::Store;
+use karman_types::TaskError;
+
+/// `karman fed`
+#[derive(Args, Debug)]
+pub(crate) struct Fed {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Begin a run, or watch one that goes on
+    #[command(
+        after_help = "Examples:\n  karman fed run digits.toml\n  karman fed run digits.toml --plugin plugins/fed-digits --again"
+    )]
+    Run(run::Run),
+    /// How far runs are
+    #[command(after_help = "Examples:\n  karman fed status\n  karman fed status digits --json")]
+    Status(status::Status),
+    /// End a run with the version that it has
+    #[command(after_help = "Examples:\n  karman fed stop digits\n  karman fed stop digits --json")]
+    Stop(status::Stop),
+    /// Write a run's model as safetensors
+    #[command(
+        after_help = "Examples:\n  karman fed export digits -o digits.safetensors\n  karman fed export digits -o - | python3 -c 'import sys, safetensors.numpy as st; print(st.load(sys.stdin.buffer.read()).keys())'"
+    )]
+    Export(export::Export),
+    /// Write what happened in a run as a page
+    #[command(
+        after_help = "Examples:\n  karman fed report digits -o digits.html\n  karman fed report digits -o - > digits.html"
+    )]
+    Report(report::Report),
+}
+
+impl Fed {
+    pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
+        match &self.verb {
+            Verb::Run(verb) => verb.run(app),
+            Verb::Status(verb) => verb.run(app),
+            Verb::Stop(verb) => verb.run(app),
+            Verb::Export(verb) => verb.run(app),
+            Verb::Report(verb) => verb.run(app),
+        }
+    }
+}
+
+/// The runs of a node: asked of it, or read in its store when it does not run.
+enum Runs {
+    Node(Control),
+    Store(Store),
+}
+
+impl Runs {
+    fn open(app: &App) -> Result<Self, TaskError> {
+        match Control::of_running(app)? {
+            Some(control) => Ok(Self::Node(control)),
+            None => app.home().store().map(Self::Store).map_err(Worded::worded),
+        }
+    }
+
+    fn all(&self) -> Result<Vec<FedStatus>, TaskError> {
+        match self {
+            Self::Node(control) => control.get("/fed"),
+            Self::Store(store) => stored_runs(store),
+        }
+    }
+
+    fn one(&self, name: &str, after: usize) -> Result<FedStatus, TaskError> {
+        match self {
+            Self::Node(control) => control.get(&format!("/fed/{}?after={after}", escape(name))),
+            Self::Store(store) => stored_run(store, name, after),
+        }
+    }
+
+    fn model(&self, name: &str) -> Result<FedModel, TaskError> {
+        match self {
+            Self::Node(control) => control.get(&format!("/fed/{}/model", escape(name))),
+            Self::Store(store) => stored_model(store, name),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+use super::Runs;
+use crate::app::App;
+use crate::commands::sign::replace;
+use clap::Args;
+use karman_node::{FedEvent, FedStatus};
+use karman_sim::{Curve, Plot};
+use karman_types::{TaskError, format_bytes, format_duration};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// `karman fed report`
+#[derive(Args, Debug)]
+pub(super) struct Report {
+    /// The run
+    name: String,
+    /// The file; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+impl Report {
+    pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        let run = Runs::open(app)?.one(&self.name, 0)?;
+        let page = page(&run);
+        if self.output.as_os_str() == "-" {
+            return app.output.bytes(page.as_bytes());
+        }
+        replace(&self.output, page.as_bytes())?;
+        let file = self.output.display();
+        app.output.result(
+            || format!("{file}   {} events of {}", run.events, run.name),
+            || json!({ "name": run.name, "events": run.events }),
+        )
+    }
+}
+
+/// One page without anything to fetch: curves first, then the rounds, then what clients did wrong.
+fn page(run: &FedStatus) -> String {
+    let name = escaped(&run.name);
+    let (mut rounds, mut troubles) = (String::new(), String::new());
+    let (mut accuracy, mut loss, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut sent = 0;
+    for event in &run.log {
+        // Writing into a string cannot fail.
+        let _ = match event {
+            FedEvent::Round {
+                version,
+                clients,
+                lost,
+                loss: mean,
+                bytes_up,
+                ms,
+                ..
+            } => {
+                sent += bytes_up;
+                loss.push((*version as f64, *mean));
+                bytes.push((*version as f64, sent as f64 / f64::from(1 << 20)));
+                let time = format_duration(Duration::from_millis(*ms));
+                writeln!(
+                    rounds,
+                    "<tr><td>{version}<td>{}<td>{lost}<td>{mean:.4}<td>{}<td>{time}</tr>",
+                    clients.len(),
+                    format_bytes(*bytes_up)
+                )
+            }
+            FedEvent::Judged {
+                version,
+                accuracy: share,
+                ..
+            } => {
+                accuracy.push((*version as f64, *share));
+                Ok(())
+            }
+            FedEvent::Trouble { client, what } => {
+                let at = run.members.get(client.0 as usize).map(|node| node.short());
+                let at = at.map_or(String::new(), |node| format!(" on node {node}"));
+                writeln!(troubles, "<li>client {}{at}: {}</li>", client.0, escaped(what))
+            }
+            FedEvent::Failed { round, why } => {
+                writeln!(
+                    troubles,
+                    "<li>round {round} made no version: {}</li>",
+                    escaped(why)
+                )
+            }
+            FedEvent::Finished { failure, .. } => match failure {
+                Some(why) => writeln!(troubles, "<li>ended: {}</li>", escaped(why)),
+                None => Ok(()),
+            },
+        };
+    }
+    let last = accuracy.last().map_or(String::new(), |(version, share)| {
+        format!(", accuracy {share:.4} after version {version:.0}")
+    });
+    let plots = [
+        Plot::new(
+            "Accuracy on samples held back",
+            "version",
+            "accuracy",
+            vec![Curve::new("mean", accuracy)],
+        ),
+        Plot::new(
+            "Loss of the training",
+            "version",
+            "loss",
+            vec![Curve::new("mean", loss)],
+        ),
+        Plot::new(
+            "Updates received",
+            "version",
+            "MiB",
+            vec![Curve::new("sum", bytes)],
+        ),
+    ];
+    let plots: String = plots.iter().map(Plot::svg).collect();
+    let troubles = match troubles.is_empty() {
+        true => "<p>Nobody did anything wrong.</p>".into(),
+        false => format!("<ul>\n{troubles}</ul>"),
+    };
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{name}</title>\n<style>\
+         body{{font:15px system-ui,sans-serif;max-width:760px;margin:2em auto;padding:0 1em;color-scheme:light dark}}\
+         table{{border-collapse:collapse}}td,th{{text-align:right;padding:.15em .8em;border-bottom:1px solid #8884}}</style>\n\
+         <h1>{name}</h1>\n<p>{} clients{last}</p>\n{plots}\
+         <h2>Rounds</h2>\n<table><tr><th>version<th>clients<th>lost<th>loss<th>updates<th>time</tr>\n{rounds}</table>\n\
+         <h2>Troubles</h2>\n{troubles}\n</html>\n",
+        run.members
+            .len()
+            .max(run.status.as_ref().map_or(0, |status| status.here)),
+    )
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_fed::ClientId;
+
+    #[test]
+    fn what_clients_say_is_text_not_a_page() {
+        let run = FedStatus {
+            name: "digits".into(),
+            status: None,
+            running: false,
+            members: Vec::new(),
+            events: 2,
+            log: vec![
+                FedEvent::Trouble {
+                    client: ClientId(3),
+                    what: "gave up: <script>alert(1)</script>".into(),
+                },
+                FedEvent::Judged {
+                    version: 7,
+                    clients: 2,
+                    accuracy: 0.9612,
+                    loss: 0.1,
+                },
+            ],
+        };
+        let page = page(&run);
+        assert!(
+            page.contains("client 3: gave up: &lt;script&gt;") && !page.contains("<script>"),
+            "{page}"
+        );
+        assert!(page.contains("accuracy 0.9612 after version 7"), "{page}");
+    }
+}

@@ -1,0 +1,109 @@
+use super::view::View;
+use crate::app::App;
+use crate::commands::serve;
+use crate::control::{Control, escape};
+use crate::error;
+use crate::load::{self, GrantArgs};
+use crate::source::Source;
+use bytes::Bytes;
+use clap::Args;
+use http::Method;
+use karman_node::{FedEvent, FedStatus, check_run, simulate};
+use karman_types::TaskError;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// How long one question waits at the node.
+const WAIT_MS: u64 = 20_000;
+
+/// `karman fed run`
+#[derive(Args, Debug)]
+pub(super) struct Run {
+    /// The description of the run
+    file: PathBuf,
+    /// The plugin that trains, in place of `clients.plugin`
+    #[arg(long, value_name = "PLUGIN")]
+    plugin: Option<String>,
+    /// Begin anew a run that has ended, or has begun otherwise
+    #[arg(long)]
+    again: bool,
+    /// Do not watch it: the node drives it
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    grants: GrantArgs,
+}
+
+impl Run {
+    pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        let text = std::fs::read_to_string(&self.file).map_err(|failed| error::file(&self.file, &failed))?;
+        let mut run = karman_fed::Run::from_toml(&text).map_err(|wrong| {
+            TaskError::invalid(wrong.to_string()).with_field(self.file.display().to_string())
+        })?;
+        if let Some(plugin) = &self.plugin {
+            run.clients.plugin = plugin.clone();
+        }
+        check_run(&run)?;
+        match run.clients.simulated {
+            0 => self.on_nodes(app, &run),
+            _ => self.here(app, run),
+        }
+    }
+
+    /// Clients on nodes: the running node drives, this process watches.
+    fn on_nodes(&self, app: &App, run: &karman_fed::Run) -> Result<(), TaskError> {
+        let control = Control::new(app)?;
+        let body = serde_json::to_vec(run).map_err(|error| TaskError::internal(error.to_string()))?;
+        let path = format!("/fed?again={}", self.again);
+        let started: FedStatus = control.order(Method::POST, &path, Bytes::from(body))?;
+        if self.detach {
+            return app.output.result(
+                || format!("{}   driven by the node", started.name),
+                || json!({ "name": started.name }),
+            );
+        }
+        let mut view = View::default();
+        let mut seen = 0;
+        loop {
+            let path = format!("/fed/{}?after={seen}&wait_ms={WAIT_MS}", escape(&run.name));
+            let status: FedStatus = control.get(&path)?;
+            for event in &status.log {
+                view.show(app, event, &status)?;
+            }
+            seen += status.log.len();
+            if !status.running && seen >= status.events {
+                return outcome(&status);
+            }
+        }
+    }
+
+    /// Clients that this process plays.
+    fn here(&self, app: &App, run: karman_fed::Run) -> Result<(), TaskError> {
+        let source = Source::find(app, &run.clients.plugin)?;
+        let threads = serve::threads()?;
+        let _inside = threads.enter();
+        let runtime = load::runtime(app, &source.name, &self.grants)?;
+        let plugin = load::plugin(app, &runtime, &source, &self.grants)?;
+        let mut view = View::default();
+        let mut shown = Ok(());
+        let told = |event: &FedEvent, status: &FedStatus| {
+            if shown.is_ok() {
+                shown = view.show(app, event, status);
+            }
+        };
+        let status = threads.block_on(simulate(&runtime, plugin, run, self.again, told))?;
+        shown?;
+        outcome(&status)
+    }
+}
+
+/// A run that did not get where it should has failed.
+fn outcome(status: &FedStatus) -> Result<(), TaskError> {
+    match status.log.last() {
+        Some(FedEvent::Finished {
+            failure: Some(why), ..
+        }) => Err(TaskError::failed(format!("`{}`: {why}", status.name))
+            .with_hint("karman fed status shows its clients; karman fed run … --again begins it anew")),
+        _ => Ok(()),
+    }
+}

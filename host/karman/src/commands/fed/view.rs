@@ -1,0 +1,178 @@
+//! A run as it goes on: one line for each round, on standard output.
+
+use crate::app::App;
+use karman_node::{FedEvent, FedStatus};
+use karman_types::{TaskError, format_bytes, format_duration};
+use serde_json::json;
+use std::time::Duration;
+
+/// What has been shown so far.
+#[derive(Default)]
+pub(super) struct View {
+    /// A round that may still be judged.
+    waiting: Option<Line>,
+    accuracy: Option<f64>,
+    /// What clients did wrong since the last line.
+    troubles: Vec<String>,
+}
+
+struct Line {
+    version: u64,
+    text: String,
+}
+
+impl View {
+    /// Shows an event: as it is for programs, once there is something to say for people.
+    pub(super) fn show(&mut self, app: &App, event: &FedEvent, run: &FedStatus) -> Result<(), TaskError> {
+        if app.output.json {
+            return app.output.line(json!(event));
+        }
+        for line in self.lines(event, run) {
+            app.output.line(line)?;
+        }
+        Ok(())
+    }
+
+    fn lines(&mut self, event: &FedEvent, run: &FedStatus) -> Vec<String> {
+        match event {
+            FedEvent::Trouble { client, what } => {
+                let who = run.members.get(client.0 as usize).map(|node| node.short());
+                let who = who.unwrap_or_else(|| client.0.to_string());
+                self.troubles.push(format!("client {who} {what}"));
+                Vec::new()
+            }
+            FedEvent::Round {
+                version,
+                clients,
+                lost,
+                loss,
+                bytes_up,
+                ms,
+                ..
+            } => {
+                let before = self.flush(None);
+                let rounds = run.status.as_ref().map_or(0, |status| status.rounds);
+                let troubles = match std::mem::take(&mut self.troubles) {
+                    none if none.is_empty() => String::new(),
+                    some => format!(" ({})", some.join("; ")),
+                };
+                self.waiting = Some(Line {
+                    version: *version,
+                    text: format!(
+                        "round {version}/{rounds}   clients {}/{}{troubles}   loss {loss:.3}   {} up   {}",
+                        clients.len(),
+                        clients.len() + *lost as usize,
+                        format_bytes(*bytes_up),
+                        format_duration(Duration::from_millis(*ms))
+                    ),
+                });
+                before
+            }
+            FedEvent::Judged {
+                version, accuracy, ..
+            } => self.flush(Some((*version, *accuracy))),
+            FedEvent::Failed { round, why } => {
+                let mut lines = self.flush(None);
+                let troubles = std::mem::take(&mut self.troubles).join("; ");
+                let between = if troubles.is_empty() { "" } else { "   " };
+                lines.push(format!("round {round} made no version: {why}{between}{troubles}"));
+                lines
+            }
+            FedEvent::Finished { version, failure } => {
+                let mut lines = self.flush(None);
+                lines.extend(std::mem::take(&mut self.troubles));
+                let accuracy = self
+                    .accuracy
+                    .map_or(String::new(), |accuracy| format!("   accuracy {accuracy:.3}"));
+                lines.push(match failure {
+                    None => format!("{}: {version} versions{accuracy}", run.name),
+                    Some(why) => format!("{}: ended after {version} versions{accuracy}: {why}", run.name),
+                });
+                lines
+            }
+        }
+    }
+
+    /// The round that waits, with its accuracy if it was judged.
+    fn flush(&mut self, judged: Option<(u64, f64)>) -> Vec<String> {
+        let before = self.accuracy;
+        if let Some((_, accuracy)) = judged {
+            self.accuracy = Some(accuracy);
+        }
+        match (self.waiting.take(), judged) {
+            (None, None) => Vec::new(),
+            (Some(line), Some((version, accuracy))) if line.version == version => {
+                let change = before.map_or(String::new(), |before| format!(" ({:+.3})", accuracy - before));
+                vec![format!("{}   accuracy {accuracy:.3}{change}", line.text)]
+            }
+            (line, judged) => {
+                let late =
+                    judged.map(|(version, accuracy)| format!("version {version}: accuracy {accuracy:.3}"));
+                line.map(|line| line.text).into_iter().chain(late).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_fed::ClientId;
+
+    #[test]
+    fn a_round_is_one_line_with_all_that_happened_in_it() {
+        let run = FedStatus {
+            name: "digits".into(),
+            status: None,
+            running: true,
+            members: Vec::new(),
+            events: 0,
+            log: Vec::new(),
+        };
+        let round = |version| FedEvent::Round {
+            round: version,
+            version,
+            clients: vec![ClientId(0), ClientId(2)],
+            lost: 1,
+            loss: 0.25,
+            staleness: 0.0,
+            bytes_up: 2048,
+            bytes_down: 4096,
+            ms: 120,
+        };
+        let judged = |version, accuracy| FedEvent::Judged {
+            version,
+            clients: 3,
+            accuracy,
+            loss: 0.2,
+        };
+        let mut view = View::default();
+        let trouble = FedEvent::Trouble {
+            client: ClientId(1),
+            what: "late: its time is over".into(),
+        };
+        assert!(view.lines(&trouble, &run).is_empty());
+        assert!(view.lines(&round(1), &run).is_empty());
+        let first = view.lines(&judged(1, 0.5), &run);
+        assert_eq!(
+            first,
+            [
+                "round 1/0   clients 2/3 (client 1 late: its time is over)   loss 0.250   2.0 KiB up   120 ms   accuracy 0.500"
+            ]
+        );
+        view.lines(&round(2), &run);
+        assert!(view.lines(&judged(2, 0.75), &run)[0].ends_with("accuracy 0.750 (+0.250)"));
+        // One that nobody judged is shown when the next one comes.
+        view.lines(&round(3), &run);
+        assert!(view.lines(&round(4), &run)[0].starts_with("round 3/0"));
+        let end = FedEvent::Finished {
+            version: 4,
+            failure: None,
+        };
+        let last = view.lines(&end, &run);
+        assert_eq!(
+            (last.len(), last[1].as_str()),
+            (2, "digits: 4 versions   accuracy 0.750")
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! Clients on nodes of the mesh, and on this one.
+
+use super::conductor::{self, Clients};
+use super::wire::{self, Answer, Order, RunId, Work};
+use super::worker::carry_out;
+use crate::drive::mesh_of;
+use crate::node::{Inner, Node};
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use karman_fed::{ClientId, Event, Run};
+use karman_mesh::{Ask, CallHead, Provider, RemoteReport};
+use karman_types::{NodeId, TaskError, TaskResponse};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// How often a run looks for nodes that have come, or come back.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a node may take to say what its data are.
+const INTRODUCTION: Duration = Duration::from_secs(60);
+/// The longest id of a run.
+const MOST_ID: usize = 64;
+
+/// The nodes that take part in a run.
+pub(super) struct Members {
+    node: Weak<Inner>,
+    plugin: String,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Client 0 first. A node keeps its number.
+    nodes: Vec<NodeId>,
+    /// Those that answer.
+    here: BTreeSet<ClientId>,
+}
+
+impl Members {
+    /// Those that take part already are taken to be there: who is not shows when it is asked.
+    pub(super) fn new(node: &Node, plugin: &str, nodes: Vec<NodeId>) -> Self {
+        let here = (0..nodes.len() as u64).map(ClientId).collect();
+        Self {
+            node: node.downgrade(),
+            plugin: plugin.into(),
+            known: Mutex::new(Known { nodes, here }),
+        }
+    }
+
+    fn node(&self) -> Result<Node, TaskError> {
+        Node::upgrade(&self.node).ok_or_else(|| TaskError::unavailable("the node is shutting down"))
+    }
+}
+
+impl Clients for Members {
+    fn ask(&self, order: Order, time: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>> {
+        let at = self.known.lock().nodes.get(order.client.0 as usize).copied();
+        let (node, plugin) = (self.node(), self.plugin.clone());
+        async move {
+            let node = node?;
+            let at = at.ok_or_else(|| TaskError::internal(format!("{} is on no node", order.client)))?;
+            match at == node.runtime().id() {
+                true => here(&node, &plugin, order, time).await,
+                false => far(&node, at, &plugin, &order, time).await,
+            }
+        }
+        .boxed()
+    }
+
+    fn lost(&self, client: ClientId) {
+        self.known.lock().here.remove(&client);
+    }
+
+    fn members(&self) -> Vec<NodeId> {
+        self.known.lock().nodes.clone()
+    }
+}
+
+/// An order for this node's own client.
+async fn here(node: &Node, plugin: &str, order: Order, time: Option<Duration>) -> Result<Answer, TaskError> {
+    let plugin = node.plugins().find(plugin)?.current();
+    let memory = node.federated().memory(node)?;
+    carry_out(&plugin, &memory, order, node.runtime().context(time)).await
+}
+
+async fn far(
+    node: &Node,
+    at: NodeId,
+    plugin: &str,
+    order: &Order,
+    time: Option<Duration>,
+) -> Result<Answer, TaskError> {
+    let mesh = mesh_of(node)?;
+    let unknown = || TaskError::unavailable(format!("node {} is not in reach", at.short()));
+    let peer = mesh.node(at).await.ok_or_else(unknown)?;
+    let mut head = CallHead::new(Ask::Learn, plugin, node.runtime().context(None).task);
+    head.within_ms = time.map(|time| time.as_millis() as u64);
+    let (response, _) = mesh.call(peer, head, wire::write(order)?).await?;
+    wire::read("answer of a client", &response.body)
+}
+
+/// Has this node's client carry out the order of another node.
+pub(crate) async fn serve(
+    node: &Node,
+    head: &CallHead,
+    body: &[u8],
+) -> Result<(TaskResponse, RemoteReport), TaskError> {
+    let started = std::time::Instant::now();
+    let order: Order = wire::read("order for a client", body)?;
+    let RunId(id) = &order.run;
+    if id.is_empty() || id.len() > MOST_ID || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(TaskError::invalid("the id of the run is not hexadecimal").with_field("run"));
+    }
+    let answer = here(node, &head.name, order, head.within()).await?;
+    let response = TaskResponse {
+        body: wire::write(&answer)?,
+        ..TaskResponse::default()
+    };
+    let report = RemoteReport {
+        took_us: started.elapsed().as_micros() as u64,
+        ..RemoteReport::default()
+    };
+    Ok((response, report))
+}
+
+/// Announces nodes that have the plugin and are meant, as they come and come back, until the run is over.
+pub(super) async fn announce(members: Arc<Members>, id: RunId, run: Run, inbox: UnboundedSender<Event>) {
+    while !inbox.is_closed() {
+        let Ok(node) = members.node() else { return };
+        let absent = members.absent(&node, &run.clients.on).await;
+        let asked = absent.into_iter().map(|client| {
+            let order = Order::new(&id, &run, client, Work::Describe);
+            let answer = members.ask(order, Some(INTRODUCTION));
+            async move { (client, answer.await) }
+        });
+        for (client, answer) in join_all(asked).await {
+            match answer {
+                Ok(answer) => {
+                    if let Some(event) = conductor::here(client, &answer) {
+                        members.known.lock().here.insert(client);
+                        let _ = inbox.send(event);
+                    }
+                }
+                Err(error) => tracing::debug!(%client, %error, "a client does not introduce itself"),
+            }
+        }
+        drop(node);
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+impl Members {
+    /// The clients on nodes in reach that are not known to be there. A node that is new gets the next number.
+    async fn absent(&self, node: &Node, on: &str) -> Vec<ClientId> {
+        // A node without a mesh is its own only client.
+        let found = node.selected(on).await;
+        let (this, others) = found.unwrap_or_else(|_| (node.mesh().is_none(), Vec::new()));
+        let has = |provider: &Provider| provider.offer.tasks.iter().any(|task| task.name == self.plugin);
+        let others = others.iter().filter(|other| has(other));
+        let mut nodes: Vec<NodeId> = others.map(|other| other.offer.node).collect();
+        if this && node.plugins().find(&self.plugin).is_ok() {
+            nodes.push(node.runtime().id());
+        }
+        nodes.sort();
+        let mut known = self.known.lock();
+        let mut absent = Vec::new();
+        for at in nodes {
+            let number = match known.nodes.iter().position(|known| *known == at) {
+                Some(number) => number,
+                None => {
+                    known.nodes.push(at);
+                    known.nodes.len() - 1
+                }
+            };
+            let client = ClientId(number as u64);
+            if !known.here.contains(&client) {
+                absent.push(client);
+            }
+        }
+        absent
+    }
+}

@@ -1,0 +1,200 @@
+//! Federated runs: this node drives its own, and has its clients carry out the orders of others.
+//!
+//! | file | what |
+//! |---|---|
+//! | `wire` | what a driver and its clients say to each other |
+//! | `conductor` | a run: events into `karman-fed`'s coordinator, what it says done |
+//! | `members` | clients on nodes of the mesh: who there is, orders to them, orders from others |
+//! | `simulated` | clients that one process plays |
+//! | `worker` | an order carried out: the plugin trains, what has changed is encoded |
+//! | `memory` | what a client keeps of a run on its node |
+//! | `record` | a run on the disk, and as people see it |
+//!
+//! A run is on the disk before its first order goes out, and whenever it has made a version. A driver that was killed sends the
+//! orders of that moment again, under the same numbers; a client that has carried one out answers with what came of it then, so
+//! that the run comes to the same versions, bit by bit.
+
+mod conductor;
+mod members;
+mod memory;
+mod record;
+mod simulated;
+mod wire;
+mod worker;
+
+pub use conductor::check_run;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use members::serve;
+pub use record::{FedEvent, FedModel, FedStatus, stored_model, stored_run, stored_runs};
+pub use simulated::simulate;
+
+use crate::node::{Inner, Node};
+use conductor::{Conductor, Handle};
+use karman_fed::{Event, Run};
+use karman_types::TaskError;
+use members::Members;
+use memory::Memory;
+use parking_lot::Mutex;
+use record::{Record, unknown};
+use simulated::{ended_already, same};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+/// The runs that this node drives, and what it keeps as a client.
+#[derive(Default)]
+pub(crate) struct Federated {
+    runs: Mutex<BTreeMap<String, Handle>>,
+    memory: OnceLock<Arc<Memory>>,
+}
+
+impl Federated {
+    fn memory(&self, node: &Node) -> Result<Arc<Memory>, TaskError> {
+        if let Some(memory) = self.memory.get() {
+            return Ok(memory.clone());
+        }
+        let store = node.runtime().home().store()?;
+        let memory = || Arc::new(Memory::on_disk(store));
+        Ok(self.memory.get_or_init(memory).clone())
+    }
+}
+
+impl Node {
+    /// Begins a federated run on nodes of the mesh, or has one go on that has not ended. One that has ended begins anew where
+    /// `again` says so.
+    ///
+    /// # Errors
+    /// A description that cannot be followed; a run of this name that has ended, or has begun otherwise; what the disk refuses.
+    pub fn start_fed(&self, run: Run, again: bool) -> Result<FedStatus, TaskError> {
+        check_run(&run)?;
+        if run.clients.simulated > 0 {
+            let says = "simulated clients are played by `karman fed run` itself, not by a node";
+            return Err(TaskError::invalid(says).with_field("clients.simulated"));
+        }
+        super::deploy::check_selector(&run.clients.on)?;
+        let store = self.runtime().home().store()?;
+        let mut runs = self.federated().runs.lock();
+        let driven = runs.get(&run.name).filter(|handle| handle.is_running());
+        let record = match (Record::read(&store, &run.name)?, driven) {
+            (Some(record), Some(handle)) => {
+                same(record, &run)?;
+                return Ok(handle.status(usize::MAX));
+            }
+            (Some(record), None) if !record.has_ended() && !again => same(record, &run)?,
+            (Some(record), None) if !again => return Err(ended_already(&record.run.name)),
+            _ => Record::new(run),
+        };
+        // On the disk before anybody hears of it: what was begun goes on at the next start.
+        record.write(&store)?;
+        let handle = self.drive(record)?;
+        let status = handle.status(usize::MAX);
+        runs.insert(status.name.clone(), handle);
+        Ok(status)
+    }
+
+    fn drive(&self, record: Record) -> Result<Handle, TaskError> {
+        let name = record.run.name.clone();
+        let members = Members::new(self, &record.run.clients.plugin, record.members.clone());
+        let members = Arc::new(members);
+        let channel = conductor::channel();
+        let announcing = members::announce(
+            members.clone(),
+            record.id.clone(),
+            record.run.clone(),
+            channel.0.clone(),
+        );
+        let store = self.runtime().home().store()?;
+        let (conductor, handle) = Conductor::new(record, store, members, channel)?;
+        tokio::spawn(async move {
+            let announcing = tokio::spawn(announcing);
+            if let Err(error) = conductor.drive().await {
+                tracing::warn!(run = name, %error, "a federated run stopped");
+            }
+            announcing.abort();
+        });
+        Ok(handle)
+    }
+
+    /// Every federated run of this node.
+    ///
+    /// # Errors
+    /// What the disk refuses.
+    pub fn fed_runs(&self) -> Result<Vec<FedStatus>, TaskError> {
+        let store = self.runtime().home().store()?;
+        let names = Record::names(&store)?;
+        names.iter().map(|name| self.fed_run(name, usize::MAX)).collect()
+    }
+
+    /// One of them, with its events after so many.
+    ///
+    /// # Errors
+    /// `invalid` when there is none of this name; what the disk refuses.
+    pub fn fed_run(&self, name: &str, after: usize) -> Result<FedStatus, TaskError> {
+        if let Some(handle) = self.federated().runs.lock().get(name) {
+            return Ok(handle.status(after));
+        }
+        stored_run(&self.runtime().home().store()?, name, after)
+    }
+
+    /// [`Node::fed_run`], as soon as there are such events, the run is over, or so much time has passed.
+    ///
+    /// # Errors
+    /// Those of [`Node::fed_run`].
+    pub async fn fed_run_within(
+        &self,
+        name: &str,
+        after: usize,
+        wait: Duration,
+    ) -> Result<FedStatus, TaskError> {
+        let driven = self.federated().runs.lock().get(name).cloned();
+        if let Some(mut driven) = driven {
+            // Whether more have come or the time is over, what there is now is told.
+            let _ = tokio::time::timeout(wait, driven.more_than(after)).await;
+        }
+        self.fed_run(name, after)
+    }
+
+    /// The model that a run has made so far: that of its last checkpoint.
+    ///
+    /// # Errors
+    /// `invalid` when there is no such run, `unavailable` when it has not begun; what the disk refuses.
+    pub fn fed_model(&self, name: &str) -> Result<FedModel, TaskError> {
+        stored_model(&self.runtime().home().store()?, name)
+    }
+
+    /// Ends a run with the version that it has.
+    ///
+    /// # Errors
+    /// `invalid` when no run of this name is driven.
+    pub fn stop_fed(&self, name: &str) -> Result<(), TaskError> {
+        let runs = self.federated().runs.lock();
+        let handle = runs.get(name).filter(|handle| handle.is_running());
+        handle.ok_or_else(|| unknown(name))?.tell(Event::Stop);
+        Ok(())
+    }
+}
+
+/// After a start: has every run go on that has not ended.
+pub(crate) fn go_on(node: &Weak<Inner>) {
+    let Some(node) = Node::upgrade(node) else { return };
+    let started = || -> Result<(), TaskError> {
+        let store = node.runtime().home().store()?;
+        for name in Record::names(&store)? {
+            let Some(record) = Record::read(&store, &name)? else {
+                continue;
+            };
+            // Simulated clients were played by a command, which goes on when it is given again.
+            if record.has_ended() || record.run.clients.simulated > 0 {
+                continue;
+            }
+            let handle = node.drive(record)?;
+            node.federated().runs.lock().insert(name, handle);
+        }
+        Ok(())
+    };
+    if let Err(error) = started() {
+        tracing::warn!(%error, "federated runs do not go on");
+    }
+}

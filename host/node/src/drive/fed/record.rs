@@ -1,0 +1,248 @@
+//! What is written down of a run, and what people see of it.
+
+use super::memory::Remembered;
+use super::wire::RunId;
+use crate::services::store_error;
+use karman_fed::{Checkpoint, ClientId, Layout, Loss, RoundReport, Run, Status};
+use karman_store::Store;
+use karman_types::{NodeId, TaskError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Something that happened in a run, for people and programs.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum FedEvent {
+    /// A round has made a version.
+    Round {
+        /// The round, counted from 1, failed ones included.
+        round: u64,
+        /// The version.
+        version: u64,
+        /// Clients whose updates are in it.
+        clients: Vec<ClientId>,
+        /// Orders that were not answered.
+        lost: u32,
+        /// Mean loss of the training, by weight.
+        loss: f64,
+        /// Mean staleness of the updates.
+        staleness: f64,
+        /// Bytes of updates.
+        bytes_up: u64,
+        /// Bytes of models sent.
+        bytes_down: u64,
+        /// From its opening to its closing.
+        ms: u64,
+    },
+    /// A client has done something wrong, or nothing at all.
+    Trouble {
+        /// Who.
+        client: ClientId,
+        /// What.
+        what: String,
+    },
+    /// A round has made no version.
+    Failed {
+        /// The round.
+        round: u64,
+        /// Why.
+        why: String,
+    },
+    /// Clients have judged a version.
+    Judged {
+        /// The version.
+        version: u64,
+        /// How many clients.
+        clients: usize,
+        /// The share of their samples that it gets right.
+        accuracy: f64,
+        /// The mean loss.
+        loss: f64,
+    },
+    /// The run is over.
+    Finished {
+        /// The last version.
+        version: u64,
+        /// Why it did not get where it should, if it did not.
+        failure: Option<String>,
+    },
+}
+
+/// A run as people see it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct FedStatus {
+    /// Its name.
+    pub name: String,
+    /// How far it is; nothing before its model has begun.
+    pub status: Option<Status>,
+    /// Whether it is driven now.
+    pub running: bool,
+    /// The nodes of its clients: client 0 first; empty where one process plays them.
+    pub members: Vec<NodeId>,
+    /// How many events there are.
+    pub events: usize,
+    /// Those that were asked for.
+    pub log: Vec<FedEvent>,
+}
+
+/// A model as it was made.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct FedModel {
+    /// The run.
+    pub name: String,
+    /// The version.
+    pub version: u64,
+    /// Its arrays.
+    pub layout: Layout,
+    /// Their numbers, in one row.
+    pub numbers: Vec<f32>,
+}
+
+/// A run on the disk.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Record {
+    pub(super) id: RunId,
+    pub(super) run: Run,
+    /// Nothing before there is a model.
+    pub(super) checkpoint: Option<Checkpoint>,
+    pub(super) members: Vec<NodeId>,
+    /// What simulated clients keep.
+    pub(super) clients: BTreeMap<ClientId, Remembered>,
+    pub(super) log: Vec<FedEvent>,
+}
+
+impl Record {
+    pub(super) fn new(run: Run) -> Self {
+        Self {
+            id: RunId(format!("{:032x}", fastrand::u128(..))),
+            run,
+            checkpoint: None,
+            members: Vec::new(),
+            clients: BTreeMap::new(),
+            log: Vec::new(),
+        }
+    }
+
+    pub(super) fn read(store: &Store, name: &str) -> Result<Option<Self>, TaskError> {
+        store.runs().get(&key(name)).map_err(store_error)
+    }
+
+    pub(super) fn write(&self, store: &Store) -> Result<(), TaskError> {
+        store.runs().put(&key(&self.run.name), self).map_err(store_error)
+    }
+
+    /// The names of all runs.
+    pub(super) fn names(store: &Store) -> Result<Vec<String>, TaskError> {
+        let names = store.runs().names(RUN).map_err(store_error)?;
+        Ok(names
+            .into_iter()
+            .map(|name| name[RUN.len()..].to_owned())
+            .collect())
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.log.last(), Some(FedEvent::Finished { .. }))
+    }
+
+    pub(super) fn status(&self, after: usize) -> Result<FedStatus, TaskError> {
+        let coordinator = self
+            .checkpoint
+            .clone()
+            .map(super::conductor::resumed)
+            .transpose()?;
+        Ok(FedStatus {
+            name: self.run.name.clone(),
+            status: coordinator.map(|coordinator| coordinator.status()),
+            running: false,
+            members: self.members.clone(),
+            events: self.log.len(),
+            log: self.log.get(after..).unwrap_or_default().to_vec(),
+        })
+    }
+
+    pub(super) fn model(&self) -> Result<FedModel, TaskError> {
+        let Some(checkpoint) = self.checkpoint.clone() else {
+            return Err(TaskError::unavailable(format!(
+                "`{}` has no model yet",
+                self.run.name
+            )));
+        };
+        let coordinator = super::conductor::resumed(checkpoint)?;
+        Ok(FedModel {
+            name: self.run.name.clone(),
+            version: coordinator.status().version,
+            layout: coordinator.layout().clone(),
+            numbers: coordinator.model().to_vec(),
+        })
+    }
+}
+
+const RUN: &str = "run/";
+
+fn key(name: &str) -> String {
+    format!("{RUN}{name}")
+}
+
+impl From<&RoundReport> for FedEvent {
+    fn from(report: &RoundReport) -> Self {
+        Self::Round {
+            round: report.round,
+            version: report.version,
+            clients: report.clients.clone(),
+            lost: report.lost,
+            loss: report.loss,
+            staleness: report.staleness,
+            bytes_up: report.bytes_up,
+            bytes_down: report.bytes_down,
+            ms: report.time.as_millis() as u64,
+        }
+    }
+}
+
+/// A loss in words; nothing where the refusal before it has said so.
+pub(super) fn words(loss: &Loss) -> Option<String> {
+    match loss {
+        Loss::Gone => Some("gone: it cannot be reached".into()),
+        Loss::Late => Some("late: its time is over".into()),
+        Loss::GaveUp(why) => Some(format!("gave up: {why}")),
+        Loss::Refused => None,
+    }
+}
+
+/// The federated runs in the store of a folder that no node holds.
+///
+/// # Errors
+/// What the disk refuses.
+pub fn stored_runs(store: &Store) -> Result<Vec<FedStatus>, TaskError> {
+    let names = Record::names(store)?;
+    names
+        .iter()
+        .map(|name| stored_run(store, name, usize::MAX))
+        .collect()
+}
+
+/// One of them, with its events after so many.
+///
+/// # Errors
+/// `invalid` when there is none of this name; what the disk refuses.
+pub fn stored_run(store: &Store, name: &str, after: usize) -> Result<FedStatus, TaskError> {
+    found(store, name)?.status(after)
+}
+
+/// The model that it has made so far.
+///
+/// # Errors
+/// `invalid` when there is none of this name, `unavailable` when it has not begun; what the disk refuses.
+pub fn stored_model(store: &Store, name: &str) -> Result<FedModel, TaskError> {
+    found(store, name)?.model()
+}
+
+fn found(store: &Store, name: &str) -> Result<Record, TaskError> {
+    Record::read(store, name)?.ok_or_else(|| unknown(name))
+}
+
+pub(super) fn unknown(name: &str) -> TaskError {
+    TaskError::invalid(format!("there is no federated run `{name}` here"))
+        .with_field("name")
+        .with_hint("`karman fed status` lists them")
+}

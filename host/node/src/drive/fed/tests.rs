@@ -1,0 +1,170 @@
+//! A run whose clients speak the protocol, and lie in it as no honest node's host would.
+
+use super::conductor::{self, Clients, Conductor};
+use super::record::{FedEvent, Record};
+use super::wire::{self, Answer, Frames, Order, Work};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use karman_fed::{ClientId, Judgement, Run, Update};
+use karman_store::Store;
+use karman_tensor::encode::{Encoded, Encoding};
+use karman_types::TaskError;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Clients 0 to 2 are honest.
+struct Liars;
+
+fn frame(shape: [u32; 1], values: &[f32]) -> Bytes {
+    let encoded = Encoded::encode(shape.into(), values, Encoding::F32).unwrap();
+    encoded.to_bytes()
+}
+
+/// A frame of two numbers of which the last is none: no encoder writes it.
+fn not_a_number() -> Bytes {
+    let mut bytes = frame([2], &[1.0, 2.0]).to_vec();
+    let last = bytes.len() - 4;
+    bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+    bytes.into()
+}
+
+fn update(client: ClientId) -> Update {
+    let honest = frame([2], &[1.0, -1.0]);
+    let good = Update {
+        frames: vec![honest.clone()],
+        samples: 10,
+        steps: 3,
+        loss: 0.5,
+    };
+    match client.0 {
+        3 => Update {
+            frames: vec![not_a_number()],
+            ..good
+        },
+        4 => Update {
+            frames: vec![frame([1], &[1.0])],
+            ..good
+        },
+        5 => Update {
+            frames: vec![honest.clone(), honest],
+            ..good
+        },
+        6 => Update {
+            frames: vec![Bytes::from_static(b"\xff\xff\xff")],
+            ..good
+        },
+        7 => Update {
+            samples: 1 << 60,
+            ..good
+        },
+        8 => Update { steps: 0, ..good },
+        9 => Update {
+            loss: f32::INFINITY,
+            ..good
+        },
+        _ => good,
+    }
+}
+
+impl Clients for Liars {
+    fn ask(&self, order: Order, _: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>> {
+        async move {
+            Ok(match order.work {
+                Work::Describe => Answer::Described {
+                    samples: 10,
+                    label_entropy: None,
+                },
+                Work::Begin { .. } => {
+                    let model: Frames = vec![("weight".into(), frame([2], &[0.0, 0.0]))];
+                    Answer::Begun { model }
+                }
+                // Client 10 answers what it was not asked.
+                Work::Train { .. } if order.client.0 == 10 => Answer::Judged(judgement()),
+                Work::Train { .. } => Answer::Trained(Box::new(update(order.client))),
+                Work::Evaluate { .. } => Answer::Judged(judgement()),
+            })
+        }
+        .boxed()
+    }
+}
+
+fn judgement() -> Judgement {
+    Judgement {
+        samples: 4,
+        correct: 3,
+        loss: 0.1,
+    }
+}
+
+#[tokio::test]
+async fn what_no_honest_node_would_send_is_named_and_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let text = "name = 'x'\nrounds = 4\nstart-with = 11\n[clients]\nplugin = 'x'\n\
+                [pace]\nmode = 'synchronous'\nclients = 11\n";
+    let record = Record::new(Run::from_toml(text).unwrap());
+    let channel = conductor::channel();
+    let outbox = channel.0.clone();
+    let (conductor, handle) = Conductor::new(record, store.clone(), Arc::new(Liars), channel).unwrap();
+    for number in 0..11 {
+        let described = Answer::Described {
+            samples: 10,
+            label_entropy: None,
+        };
+        outbox
+            .send(conductor::here(ClientId(number), &described).unwrap())
+            .unwrap();
+    }
+    conductor.drive().await.unwrap();
+
+    let log = handle.status(0).log;
+    let named = |client: u64, says: &str| {
+        log.iter().any(|event| {
+            matches!(event, FedEvent::Trouble { client: who, what } if who.0 == client && what.contains(says))
+        })
+    };
+    for (client, says) in [
+        (3, "weight"),
+        (4, "has the shape"),
+        (5, "2 arrays instead of 1"),
+        (6, "not an encoded array"),
+        (7, "it declares 1152921504606846976 samples"),
+        (8, "has not taken a step"),
+        (9, "`loss` is inf"),
+        (10, "it was not asked"),
+    ] {
+        assert!(named(client, says), "client {client}: `{says}` is not in {log:?}");
+    }
+    assert!(named(3, "excluded") && named(9, "excluded"), "{log:?}");
+    for event in &log {
+        if let FedEvent::Round { clients, .. } = event {
+            assert_eq!(clients[..], [ClientId(0), ClientId(1), ClientId(2)]);
+        }
+    }
+    assert!(
+        matches!(
+            log.last(),
+            Some(FedEvent::Finished {
+                version: 4,
+                failure: None
+            })
+        ),
+        "{log:?}"
+    );
+    // On the disk is what was seen, and the model of the honest.
+    let record = Record::read(&store, "x").unwrap().unwrap();
+    assert_eq!(record.log, log);
+    assert_eq!(record.model().unwrap().numbers, [4.0, -4.0]);
+}
+
+#[test]
+fn what_is_no_order_is_refused() {
+    for bytes in [&b""[..], b"\xff\xff", b"\xa1\x63run\x01", &[0x9f; 1000]] {
+        let error = wire::read::<Order>("order for a client", bytes).unwrap_err();
+        assert!(
+            error.message.starts_with("this is no order for a client"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! What a run's driver and its clients say to each other, in CBOR.
+
+use bytes::Bytes;
+use karman_engine::learn::Array;
+use karman_fed::{AssignmentId, ClientId, Judgement, Layout, Run, Train, Update};
+use karman_tensor::Shape;
+use karman_tensor::encode::{Encoded, Encoding};
+use karman_types::TaskError;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The most arrays of a model.
+const MOST_ARRAYS: usize = 4096;
+
+/// Which run: drawn when it is begun, so that nobody takes one for another of the same name.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(transparent)]
+pub(super) struct RunId(pub(super) String);
+
+/// Work for one client.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Order {
+    pub(super) run: RunId,
+    /// What people call the run.
+    pub(super) name: String,
+    pub(super) client: ClientId,
+    /// The client's share of data that lie at every client: which, of how many.
+    pub(super) share: Option<(u32, u32)>,
+    pub(super) properties: Vec<(String, String)>,
+    pub(super) work: Work,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) enum Work {
+    Describe,
+    Begin {
+        seed: u64,
+    },
+    Train {
+        assignment: AssignmentId,
+        version: u64,
+        course: Course,
+        model: Arc<Frames>,
+        /// Empty where it is zero.
+        control: Frames,
+    },
+    Evaluate {
+        model: Arc<Frames>,
+    },
+}
+
+impl Order {
+    /// An order of this run.
+    pub(super) fn new(id: &RunId, run: &Run, client: ClientId, work: Work) -> Self {
+        let clients = &run.clients;
+        let shares = clients.simulated.max(clients.shares);
+        // More nodes than shares: those that came later begin again with the first.
+        let share = |count: u32| ((client.0 % u64::from(count)) as u32, count);
+        Self {
+            run: id.clone(),
+            name: run.name.clone(),
+            client,
+            share: (shares > 0).then(|| share(shares)),
+            properties: clients.properties.clone().into_iter().collect(),
+            work,
+        }
+    }
+}
+
+/// [`Train`] without its arrays.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Course {
+    pub(super) epochs: u32,
+    pub(super) batch: u32,
+    pub(super) learning_rate: f32,
+    pub(super) most_steps: Option<u32>,
+    pub(super) proximal: f32,
+    pub(super) rows: usize,
+    pub(super) seed: u64,
+    pub(super) encoding: Encoding,
+    pub(super) pack: bool,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) enum Answer {
+    Described {
+        samples: u64,
+        label_entropy: Option<f64>,
+    },
+    Begun {
+        model: Frames,
+    },
+    Trained(Box<Update>),
+    Judged(Judgement),
+}
+
+/// Arrays with their names.
+pub(super) type Frames = Vec<(String, Bytes)>;
+
+impl From<&Train> for Course {
+    fn from(train: &Train) -> Self {
+        Self {
+            epochs: train.epochs,
+            batch: train.batch,
+            learning_rate: train.learning_rate,
+            most_steps: train.most_steps,
+            proximal: train.proximal,
+            rows: train.rows,
+            seed: train.seed,
+            encoding: train.encoding,
+            pack: train.pack,
+        }
+    }
+}
+
+/// Numbers in one row as the arrays of this layout.
+pub(super) fn frames(layout: &Layout, numbers: &[f32]) -> Result<Frames, TaskError> {
+    let mut rest = numbers;
+    let each = layout.arrays().iter().map(|array| {
+        let count = array.shape.elements().unwrap_or(u64::MAX) as usize;
+        let (values, more) = rest
+            .split_at_checked(count)
+            .ok_or_else(|| TaskError::internal("a model is shorter than its layout"))?;
+        rest = more;
+        frame(&array.name, array.shape, values)
+    });
+    each.collect()
+}
+
+/// What a plugin gave, as it travels: exactly.
+pub(super) fn frames_of(arrays: &[Array]) -> Result<Frames, TaskError> {
+    if arrays.len() > MOST_ARRAYS {
+        let says = format!("{} arrays; a model has at most {MOST_ARRAYS}", arrays.len());
+        return Err(TaskError::limit(says).with_field("model"));
+    }
+    let each = arrays
+        .iter()
+        .map(|array| frame(&array.name, shape_of(array)?, &array.values));
+    each.collect()
+}
+
+/// The shape that an array of a plugin says it has.
+pub(super) fn shape_of(array: &Array) -> Result<Shape, TaskError> {
+    Shape::new(&array.shape)
+        .map_err(|error| TaskError::invalid(format!("`{}`: {error}", array.name.escape_debug())))
+}
+
+fn frame(name: &str, shape: Shape, values: &[f32]) -> Result<(String, Bytes), TaskError> {
+    let encoded = Encoded::encode(shape, values, Encoding::F32)
+        .map_err(|error| TaskError::invalid(format!("`{}`: {error}", name.escape_debug())))?;
+    Ok((name.to_owned(), encoded.to_bytes()))
+}
+
+/// Arrays as a plugin takes them.
+pub(super) fn arrays(frames: &Frames) -> Result<Vec<Array>, TaskError> {
+    let array = |(name, frame): &(String, Bytes)| {
+        let read = Encoded::from_bytes(frame).and_then(|encoded| Ok((encoded.shape(), encoded.decode()?)));
+        let (shape, values) =
+            read.map_err(|error| TaskError::invalid(format!("`{}`: {error}", name.escape_debug())))?;
+        Ok(Array {
+            name: name.clone(),
+            shape: shape.dims().to_vec(),
+            values,
+        })
+    };
+    frames.iter().map(array).collect()
+}
+
+pub(super) fn write(message: &impl Serialize) -> Result<Bytes, TaskError> {
+    cbor4ii::serde::to_vec(Vec::new(), message)
+        .map(Bytes::from)
+        .map_err(|error| TaskError::internal(error.to_string()))
+}
+
+pub(super) fn read<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, TaskError> {
+    cbor4ii::serde::from_slice(bytes)
+        .map_err(|error| TaskError::invalid(format!("this is no {what}: {error}")).with_field("body"))
+}

@@ -1,0 +1,225 @@
+//! The client's side: an order is carried out by the plugin, and what training has changed is encoded.
+
+use super::memory::{Memory, Remembered};
+use super::wire::{self, Answer, Course, Frames, Order, Work};
+use karman_engine::Plugin;
+use karman_engine::capability::checkpoint::Progress;
+use karman_engine::learn::{Array, Fitted, Learnt, Lesson, Setting, Share, Training};
+use karman_fed::{AssignmentId, Judgement, Update};
+use karman_tensor::encode::Feedback;
+use karman_types::{CallContext, TaskError};
+use std::sync::Arc;
+
+/// Carries an order out. One that was carried out before is answered with what came of it then: training twice would count what
+/// an encoding has lost twice, and take as long again.
+pub(super) async fn carry_out(
+    plugin: &Arc<Plugin>,
+    memory: &Memory,
+    order: Order,
+    context: CallContext,
+) -> Result<Answer, TaskError> {
+    let key = Memory::key(&order);
+    let _one_at_a_time = memory.turn(&key).await;
+    let setting = setting(&order);
+    match order.work {
+        Work::Describe => match learn(plugin, setting, Lesson::Describe, context).await? {
+            Learnt::Described(said) => Ok(Answer::Described {
+                samples: said.samples,
+                label_entropy: said.label_entropy,
+            }),
+            other => Err(not_asked(&other)),
+        },
+        Work::Begin { seed } => match learn(plugin, setting, Lesson::Begin { seed }, context).await? {
+            Learnt::Begun(model) => Ok(Answer::Begun {
+                model: wire::frames_of(&model)?,
+            }),
+            other => Err(not_asked(&other)),
+        },
+        Work::Evaluate { model } => {
+            let model = wire::arrays(&model)?;
+            match learn(plugin, setting, Lesson::Evaluate { model }, context).await? {
+                Learnt::Judged(said) => Ok(Answer::Judged(Judgement {
+                    samples: said.samples,
+                    correct: said.correct,
+                    loss: said.loss,
+                })),
+                other => Err(not_asked(&other)),
+            }
+        }
+        Work::Train {
+            assignment,
+            version,
+            course,
+            model,
+            control,
+        } => {
+            let mut remembered = memory.get(&key)?;
+            if let Some((of, answer)) = &remembered.answered
+                && *of == (assignment, version)
+            {
+                return Ok(Answer::Trained(answer.clone()));
+            }
+            let asked = Asked {
+                assignment,
+                version,
+                course,
+            };
+            let progress = memory.progress(&key, assignment, version);
+            let fitted = fit(
+                plugin,
+                setting,
+                &asked,
+                &model,
+                &control,
+                &remembered,
+                context,
+                progress,
+            )
+            .await?;
+            let update = Box::new(update(plugin, &asked.course, &model, fitted, &mut remembered)?);
+            remembered.answered = Some(((assignment, version), update.clone()));
+            memory.put(&key, remembered)?;
+            Ok(Answer::Trained(update))
+        }
+    }
+}
+
+/// What is to be trained, without the model.
+struct Asked {
+    assignment: AssignmentId,
+    version: u64,
+    course: Course,
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is one thing that the plugin is told"
+)]
+async fn fit(
+    plugin: &Arc<Plugin>,
+    setting: Setting,
+    asked: &Asked,
+    model: &Frames,
+    control: &Frames,
+    remembered: &Remembered,
+    context: CallContext,
+    progress: Arc<dyn Progress>,
+) -> Result<Fitted, TaskError> {
+    let course = &asked.course;
+    let lesson = Lesson::Fit {
+        model: wire::arrays(model)?,
+        training: Training {
+            version: asked.version,
+            epochs: course.epochs,
+            batch: course.batch,
+            learning_rate: course.learning_rate,
+            most_steps: course.most_steps,
+            proximal: course.proximal,
+            wants_control: course.rows > 1,
+            control: wire::arrays(control)?,
+            seed: course.seed,
+        },
+        state: remembered.state.clone(),
+    };
+    tracing::debug!(
+        assignment = asked.assignment.0,
+        version = asked.version,
+        "training"
+    );
+    match plugin.learn(setting, lesson, context, Some(progress)).await?.0 {
+        Learnt::Fitted(fitted) => Ok(fitted),
+        other => Err(not_asked(&other)),
+    }
+}
+
+async fn learn(
+    plugin: &Arc<Plugin>,
+    setting: Setting,
+    lesson: Lesson,
+    context: CallContext,
+) -> Result<Learnt, TaskError> {
+    Ok(plugin.learn(setting, lesson, context, None).await?.0)
+}
+
+fn not_asked(answer: &Learnt) -> TaskError {
+    TaskError::internal(format!("the engine answers what it was not asked: {answer:?}"))
+}
+
+fn setting(order: &Order) -> Setting {
+    Setting {
+        run: order.name.clone(),
+        share: order.share.map(|(index, count)| Share { index, count }),
+        properties: order.properties.clone(),
+    }
+}
+
+/// What training has changed, encoded as the order says.
+fn update(
+    plugin: &Plugin,
+    course: &Course,
+    model: &Frames,
+    fitted: Fitted,
+    remembered: &mut Remembered,
+) -> Result<Update, TaskError> {
+    let before = wire::arrays(model)?;
+    let mut changes = fitted.model;
+    same_arrays(plugin, "model", &before, &changes)?;
+    for (after, before) in changes.iter_mut().zip(&before) {
+        let pairs = after.values.iter_mut().zip(&before.values);
+        pairs.for_each(|(after, before)| *after -= before);
+    }
+    if course.rows > 1 {
+        same_arrays(plugin, "control-change", &before, &fitted.control_change)?;
+        changes.extend(fitted.control_change);
+    }
+    remembered.feedback.resize_with(changes.len(), Feedback::default);
+    let mut frames = Vec::with_capacity(changes.len());
+    for (array, feedback) in changes.iter().zip(&mut remembered.feedback) {
+        let encoded = feedback.encode(wire::shape_of(array)?, &array.values, course.encoding);
+        let encoded = encoded.map_err(|error| gave(plugin, &format!("`{}`: {error}", array.name)))?;
+        frames.push(if course.pack { encoded.pack() } else { encoded }.to_bytes());
+    }
+    remembered.state = fitted.state;
+    Ok(Update {
+        frames,
+        samples: fitted.samples,
+        steps: fitted.steps,
+        loss: fitted.loss,
+    })
+}
+
+fn same_arrays(plugin: &Plugin, what: &str, before: &[Array], after: &[Array]) -> Result<(), TaskError> {
+    let outline = |array: &Array| (array.name.clone(), array.shape.clone(), array.values.len());
+    if before.iter().map(outline).eq(after.iter().map(outline)) {
+        return Ok(());
+    }
+    let wrong = before
+        .iter()
+        .zip(after)
+        .find(|(before, after)| outline(before) != outline(after));
+    Err(match wrong {
+        Some((before, after)) => gave(
+            plugin,
+            &format!(
+                "`{what}` with `{}` {:?} of {} numbers in place of `{}` {:?}",
+                after.name.escape_debug(),
+                after.shape,
+                after.values.len(),
+                before.name,
+                before.shape
+            ),
+        ),
+        None => gave(
+            plugin,
+            &format!(
+                "`{what}` with {} arrays in place of {}",
+                after.len(),
+                before.len()
+            ),
+        ),
+    })
+}
+
+fn gave(plugin: &Plugin, what: &str) -> TaskError {
+    TaskError::failed(format!("`{}` gave back {what}", plugin.manifest().name)).with_field("model")
+}

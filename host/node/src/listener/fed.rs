@@ -1,0 +1,68 @@
+//! Federated runs, for the operator.
+
+use super::answer::Refusal;
+use crate::drive::{FedModel, FedStatus};
+use crate::node::Node;
+use axum::Router;
+use axum::extract::{Path, Query, State};
+use axum::response::Json;
+use axum::routing::{get, post};
+use karman_fed::Run;
+use karman_types::TaskError;
+use serde::Deserialize;
+use std::time::Duration;
+
+pub(crate) fn router() -> Router<Node> {
+    Router::new()
+        .route("/fed", get(list).post(start))
+        .route("/fed/{name}", get(one))
+        .route("/fed/{name}/model", get(model))
+        .route("/fed/{name}/stop", post(stop))
+}
+
+async fn list(State(node): State<Node>) -> Result<Json<Vec<FedStatus>>, Refusal> {
+    Ok(Json(node.fed_runs()?))
+}
+
+#[derive(Deserialize)]
+struct Start {
+    #[serde(default)]
+    again: bool,
+}
+
+async fn start(
+    State(node): State<Node>,
+    Query(Start { again }): Query<Start>,
+    Json(run): Json<Run>,
+) -> Result<Json<FedStatus>, Refusal> {
+    run.check()
+        .map_err(|error| TaskError::invalid(error.to_string()))?;
+    Ok(Json(node.start_fed(run, again)?))
+}
+
+/// Which events, and how long to wait for the first of them.
+#[derive(Deserialize)]
+struct After {
+    #[serde(default)]
+    after: usize,
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+async fn one(
+    State(node): State<Node>,
+    Path(name): Path<String>,
+    Query(After { after, wait_ms }): Query<After>,
+) -> Result<Json<FedStatus>, Refusal> {
+    let wait = Duration::from_millis(wait_ms);
+    Ok(Json(node.fed_run_within(&name, after, wait).await?))
+}
+
+async fn model(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<FedModel>, Refusal> {
+    Ok(Json(node.fed_model(&name)?))
+}
+
+async fn stop(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<()>, Refusal> {
+    node.stop_fed(&name)?;
+    Ok(Json(()))
+}
