@@ -8,8 +8,12 @@ mod choose;
 mod clock;
 mod command_line;
 mod crash;
+<<<<<<< HEAD
 mod flows;
 mod gateway;
+=======
+mod fed;
+>>>>>>> 1fdc56c (Federated runs end to end: drivers and clients that are killed, clients that lie)
 mod http;
 mod internet;
 mod kept;
