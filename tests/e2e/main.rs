@@ -8,12 +8,9 @@ mod choose;
 mod clock;
 mod command_line;
 mod crash;
-<<<<<<< HEAD
+mod fed;
 mod flows;
 mod gateway;
-=======
-mod fed;
->>>>>>> 1fdc56c (Federated runs end to end: drivers and clients that are killed, clients that lie)
 mod http;
 mod internet;
 mod kept;

@@ -1,6 +1,5 @@
 use crate::tables::{RUNS, get, put};
 use crate::{Store, StoreError};
-use redb::ReadableTable;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
