@@ -177,6 +177,18 @@ fn what_one_node_has_every_other_can_call() {
 }
 
 #[test]
+fn the_node_that_everybody_joined_comes_back_somewhere_else() {
+    let cloud = first();
+    let edge = cloud.joined("edge", &[]);
+    edge.run(&["deploy", &path("tiny")]).ok();
+    assert_eq!(cloud.soon(&["call", "tiny", "-"], b"12345").out(), "5");
+    // Nobody knows its new port, and it knows no entrance: it finds the others where they were.
+    cloud.server.kill();
+    let cloud = up(cloud.home, &[]);
+    assert_eq!(cloud.soon(&["call", "tiny", "-"], b"123456").out(), "6");
+}
+
+#[test]
 fn code_moves_only_with_the_right_to_deploy() {
     let cloud = first();
     let edge = cloud.joined("edge", &[]);

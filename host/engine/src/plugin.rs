@@ -103,7 +103,7 @@ impl Plugin {
             World::Command => Export::Command(pre),
             World::Http => Export::http(pre, &manifest).map_err(link)?,
         };
-        let asked: GrantSet = manifest.asks.iter().cloned().collect();
+        let asked: GrantSet = manifest.permissions().cloned().collect();
         let grants = Arc::new(asked.intersection(allowed));
         let has_folders = grants.iter().any(|grant| matches!(grant, Grant::Folder(..)));
         let info = PluginInfo {

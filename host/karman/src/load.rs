@@ -71,7 +71,8 @@ pub(crate) fn plugin(
         .load(&source.bytes, &source.name, &allowed)
         .map_err(Worded::worded)?;
     let asked: GrantSet = plugin.manifest().asks.iter().cloned().collect();
-    if asked.beyond(plugin.grants()).next().is_some() {
+    let used: GrantSet = plugin.manifest().permissions().cloned().collect();
+    if used.beyond(plugin.grants()).next().is_some() {
         let earlier = allowed_before(app, &plugin.identity().to_string());
         if !earlier.is_empty() {
             allowed = allowed.iter().chain(earlier.iter()).cloned().collect();
@@ -88,7 +89,7 @@ pub(crate) fn plugin(
     }
     for word in words
         .all()
-        .filter(|word| GrantSet::new([(*word).clone()]).intersection(&asked).is_empty())
+        .filter(|word| GrantSet::new([(*word).clone()]).intersection(&used).is_empty())
     {
         app.output.note(format!(
             "note: {name} does not ask for {word}; list it under `asks` in karman.toml"

@@ -82,8 +82,11 @@ pub(crate) fn compile(
 fn disabled(project: &Project) -> Result<Vec<&'static str>, KitError> {
     let http = project.manifest.world == World::Http;
     let asks = |grant: &Grant| matches!(grant, Grant::Http(_) | Grant::HttpPrivate(_));
-    let fetches = http || project.manifest.asks.iter().any(asks);
-    let fine = project.manifest.asks.contains(&Grant::FineClock);
+    let fetches = http || project.manifest.permissions().any(asks);
+    let fine = project
+        .manifest
+        .permissions()
+        .any(|grant| *grant == Grant::FineClock);
     let imports = wasi_imports(project)?;
     let uses = |package: &str| imports.contains(package);
     let parts = [

@@ -100,7 +100,7 @@ fn needs_wasi(project: &Project) -> Result<bool, KitError> {
         World::Task | World::TaskStream | World::Client
     );
     Ok(!ours
-        || project.manifest.asks.iter().any(asks)
+        || project.manifest.permissions().any(asks)
         || wasi_imports(project)?.iter().any(|package| of_system(package)))
 }
 

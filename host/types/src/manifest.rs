@@ -26,6 +26,9 @@ pub struct Manifest {
     /// The permissions it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asks: Vec<Grant>,
+    /// The permissions that it uses where they are allowed, and does without where not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub optional: Vec<Grant>,
     /// Keeps one instance between calls instead of a fresh one for each.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm: bool,
@@ -185,6 +188,7 @@ impl Manifest {
             authors: Vec::new(),
             license: String::new(),
             asks: Vec::new(),
+            optional: Vec::new(),
             warm: false,
             limits: Limits::default(),
             task: None,
@@ -209,6 +213,11 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// All permissions that it has a use for, needed or not.
+    pub fn permissions(&self) -> impl Iterator<Item = &Grant> {
+        self.asks.iter().chain(&self.optional)
+    }
+
     /// The same manifest as TOML.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a manifest has only string keys and finite values")
@@ -226,6 +235,7 @@ impl Manifest {
         }
         for (field, count, most) in [
             ("asks", self.asks.len(), 256),
+            ("optional", self.optional.len(), 256),
             ("authors", self.authors.len(), 64),
         ] {
             if count > most {

@@ -1,5 +1,5 @@
 use super::core::Phase;
-use super::{Action, AssignmentId, Coordinator, Order, Refusal, Work};
+use super::{Action, AssignmentId, Coordinator, Loss, Order, Refusal, Work};
 use crate::{ClientId, Instant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -112,6 +112,13 @@ impl Coordinator {
             .evaluating
             .as_ref()
             .and_then(|evaluating| evaluating.asked.get(&id));
+        let training = self.core.assignments.get(&id);
+        if training.is_some_and(|known| known.client == client) {
+            // It was to train, and there will be no other answer.
+            self.refuse(client, Refusal::NotAsked);
+            self.lose(id, Loss::Refused);
+            return;
+        }
         let refusal = if asked != Some(&client) {
             match id.0 < self.core.next_assignment {
                 true => Some(Refusal::Late),
@@ -130,6 +137,12 @@ impl Coordinator {
             evaluating.answers.insert(client, judgement);
         }
         self.finish_evaluation_if_all_answered();
+    }
+
+    /// Whether this client is to judge by this order.
+    pub(super) fn judges(&self, client: ClientId, id: AssignmentId) -> bool {
+        let evaluating = self.core.evaluating.as_ref();
+        evaluating.and_then(|evaluating| evaluating.asked.get(&id)) == Some(&client)
     }
 
     pub(super) fn evaluation_given_up(&mut self, client: ClientId, id: AssignmentId) {

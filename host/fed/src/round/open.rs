@@ -136,6 +136,8 @@ impl Coordinator {
             self.core.phase = Phase::Open(Some(now));
         }
         let time = self.run.pace.timeout();
+        // A client that does one thing after the other judges first: that is short, and the version may be the last.
+        self.send_evaluations(now, time);
         let waiting = self
             .core
             .assignments
@@ -164,7 +166,6 @@ impl Coordinator {
                 self.out.push(Action::Send { client, order });
             }
         }
-        self.send_evaluations(now, time);
     }
 
     fn train(&self, client: ClientId, seed: u64, time: Duration, extras: &crate::strategy::Extras) -> Train {

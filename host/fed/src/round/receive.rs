@@ -37,6 +37,11 @@ impl Coordinator {
     pub(super) fn updated(&mut self, client: ClientId, id: AssignmentId, update: &Update) {
         let bytes = update.frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
         self.core.tally.bytes_up += bytes;
+        if self.judges(client, id) {
+            self.refuse(client, Refusal::NotAsked);
+            self.evaluation_given_up(client, id);
+            return;
+        }
         let taken = self
             .awaited(client, id)
             .and_then(|staleness| self.take(client, id, update, staleness));

@@ -25,8 +25,8 @@ pub(crate) struct Deploy {
     /// Which goes first of what waits: bulk, normal or expedited [default: normal]
     #[arg(long, value_name = "PRIORITY", value_parser = priority, requires = "wait")]
     priority: Option<Priority>,
-    /// Allow what the plugin newly asks for
-    #[arg(long)]
+    /// Allow what the plugin newly asks for; on other nodes their own operators do
+    #[arg(long, conflicts_with = "on")]
     grant_asked: bool,
     /// Let an older version replace a newer one
     #[arg(long)]

@@ -89,7 +89,9 @@ impl Shown<'_> {
         if !manifest.description.is_empty() {
             parts.push(manifest.description.clone());
         }
-        let asks: Vec<Vec<String>> = manifest.asks.iter().map(|grant| self.ask(grant)).collect();
+        let asks = manifest.asks.iter().map(|grant| self.ask("asks   ", grant));
+        let optional = manifest.optional.iter().map(|grant| self.ask("may ask", grant));
+        let asks: Vec<Vec<String>> = asks.chain(optional).collect();
         parts.push(if asks.is_empty() {
             "asks      nothing".into()
         } else {
@@ -124,10 +126,10 @@ impl Shown<'_> {
     }
 
     /// `asks      http:tiles.example   granted   no   karman node grant classify http:tiles.example`.
-    fn ask(&self, grant: &Grant) -> Vec<String> {
+    fn ask(&self, how: &str, grant: &Grant) -> Vec<String> {
         let (held, why) = self.granted(grant);
         vec![
-            "asks   ".into(),
+            how.into(),
             grant.to_string(),
             "granted".into(),
             format!("{held}{why}"),
@@ -156,15 +158,13 @@ impl Shown<'_> {
 
     fn object(&self) -> Value {
         let (package, manifest) = (self.package, self.manifest);
-        let asks: Vec<Value> = manifest
-            .asks
-            .iter()
-            .map(|grant| json!({ "grant": grant, "granted": self.granted(grant).0 }))
-            .collect();
+        let held = |grant| json!({ "grant": grant, "granted": self.granted(grant).0 });
+        let asks: Vec<Value> = manifest.asks.iter().map(held).collect();
+        let optional: Vec<Value> = manifest.optional.iter().map(held).collect();
         json!({
             "name": manifest.name, "version": manifest.version, "description": manifest.description,
             "signed_by": package.publisher, "identity": package.identity(), "world": package.world.as_str(),
-            "asks": asks, "limits": manifest.limits, "warm": manifest.warm, "task": manifest.task,
+            "asks": asks, "optional": optional, "limits": manifest.limits, "warm": manifest.warm, "task": manifest.task,
             "id": package.id, "bytes": package.bytes_len, "imports": package.imports, "exports": package.exports,
         })
     }

@@ -253,7 +253,7 @@ impl Driver {
             let _ = self.swarm.disconnect_peer_id(peer);
         }
         if self.swarm.connected_peers().next().is_none() {
-            self.dial(self.entrances.clone());
+            self.dial([self.entrances.clone(), self.whereabouts()].concat());
         }
         if std::mem::take(&mut self.met_others) {
             let addresses: Vec<String> = self.met.values().map(ToString::to_string).collect();

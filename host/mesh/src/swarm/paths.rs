@@ -5,7 +5,9 @@ use super::drive::Driver;
 use super::reach::{ip_of, is_private};
 use super::relays::is_circuit;
 use crate::calling::node_of;
+use crate::gate::peer_of;
 use crate::peers::Path;
+use karman_types::NodeId;
 use libp2p::core::ConnectedPoint;
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::behaviour::{FromSwarm, NewExternalAddrCandidate};
@@ -16,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// How long a node that is new in the mesh waits to be dialled, or for a place at a relay, before it announces itself.
 const SETTLES_WITHIN: Duration = Duration::from_secs(2);
+/// How many members a node without any connection looks for at a time, where they were.
+const LOOKED_UP: usize = 8;
 
 impl Driver {
     /// Others may reach this node here, or at a relay's address for it.
@@ -94,6 +98,19 @@ impl Driver {
         if let Err(error) = self.swarm.dial(dial) {
             tracing::debug!(%peer, %error, "not dialled");
         }
+    }
+
+    /// Where some of the members were: a node that everybody joined has no entrance of its own to come back by.
+    pub(super) fn whereabouts(&self) -> Vec<Multiaddr> {
+        let acquaintances = self.standing.acquaintances();
+        let mut nodes = acquaintances.nodes();
+        fastrand::shuffle(&mut nodes);
+        let of = |node: &NodeId| {
+            let peer = peer_of(&acquaintances.key(*node)?)?;
+            let addresses = acquaintances.addresses(*node).into_iter();
+            Some(addresses.filter_map(move |address| address.parse::<Multiaddr>().ok()?.with_p2p(peer).ok()))
+        };
+        nodes.iter().take(LOOKED_UP).filter_map(of).flatten().collect()
     }
 
     pub(super) fn closed(&mut self, peer: PeerId, connection: ConnectionId) {

@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(
             first,
             [
-                "round 1/0   clients 2/3 (client 1 late: its time is over)   loss 0.250   2.0 KiB up   120 ms   accuracy 0.500"
+                "round 1/0   clients 2/3 (client 1 late: its time is over)   loss 0.250   2 KiB up   120 ms   accuracy 0.500"
             ]
         );
         view.lines(&round(2), &run);

@@ -226,16 +226,18 @@ impl Conductor {
     async fn feed(&mut self, event: Event) -> Result<(), TaskError> {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
+            if let Event::Updated { assignment, .. }
+            | Event::Judged { assignment, .. }
+            | Event::GaveUp { assignment, .. } = &event
+                && self.orders.remove(assignment).is_none()
+            {
+                // It lay here already when its order was withdrawn: that is no fault of the client.
+                continue;
+            }
             let Some(mut coordinator) = self.coordinator.take() else {
                 return Ok(());
             };
             let now = self.now();
-            if let Event::Updated { assignment, .. }
-            | Event::Judged { assignment, .. }
-            | Event::GaveUp { assignment, .. } = &event
-            {
-                self.orders.remove(assignment);
-            }
             let (coordinator, actions) = blocking(move || {
                 let actions = coordinator.handle(now, event);
                 Ok((coordinator, actions))
@@ -296,7 +298,7 @@ impl Conductor {
                     version,
                     failure: failure.map(|failure| failure.to_string()),
                 });
-                self.save_record().await?;
+                self.save_end().await?;
             }
         }
         Ok(None)
@@ -372,6 +374,14 @@ impl Conductor {
 
     async fn save(&mut self, checkpoint: Checkpoint) -> Result<(), TaskError> {
         self.record.checkpoint = Some(checkpoint);
+        self.save_record().await
+    }
+
+    /// Saves that the run is over, so that nothing of it goes on.
+    async fn save_end(&mut self) -> Result<(), TaskError> {
+        let checkpoint = self.coordinator.as_ref().map(Coordinator::checkpoint).transpose();
+        let checkpoint = checkpoint.map_err(|error| TaskError::internal(error.to_string()))?;
+        self.record.checkpoint = checkpoint;
         self.save_record().await
     }
 

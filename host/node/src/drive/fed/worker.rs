@@ -3,9 +3,8 @@
 use super::memory::{Memory, Remembered};
 use super::wire::{self, Answer, Course, Frames, Order, Work};
 use karman_engine::Plugin;
-use karman_engine::capability::checkpoint::Progress;
 use karman_engine::learn::{Array, Fitted, Learnt, Lesson, Setting, Share, Training};
-use karman_fed::{AssignmentId, Judgement, Update};
+use karman_fed::{Judgement, Update};
 use karman_tensor::encode::Feedback;
 use karman_types::{CallContext, TaskError};
 use std::sync::Arc;
@@ -59,24 +58,18 @@ pub(super) async fn carry_out(
             {
                 return Ok(Answer::Trained(answer.clone()));
             }
-            let asked = Asked {
-                assignment,
-                version,
-                course,
+            tracing::debug!(assignment = assignment.0, version, "training");
+            let lesson = Lesson::Fit {
+                model: wire::arrays(&model)?,
+                training: training(version, &course, &control)?,
+                state: remembered.state.clone(),
             };
             let progress = memory.progress(&key, assignment, version);
-            let fitted = fit(
-                plugin,
-                setting,
-                &asked,
-                &model,
-                &control,
-                &remembered,
-                context,
-                progress,
-            )
-            .await?;
-            let update = Box::new(update(plugin, &asked.course, &model, fitted, &mut remembered)?);
+            let fitted = match plugin.learn(setting, lesson, context, Some(progress)).await?.0 {
+                Learnt::Fitted(fitted) => fitted,
+                other => return Err(not_asked(&other)),
+            };
+            let update = Box::new(update(plugin, &course, &model, fitted, &mut remembered)?);
             remembered.answered = Some(((assignment, version), update.clone()));
             memory.put(&key, remembered)?;
             Ok(Answer::Trained(update))
@@ -84,52 +77,18 @@ pub(super) async fn carry_out(
     }
 }
 
-/// What is to be trained, without the model.
-struct Asked {
-    assignment: AssignmentId,
-    version: u64,
-    course: Course,
-}
-
-#[expect(
-    clippy::too_many_arguments,
-    reason = "each is one thing that the plugin is told"
-)]
-async fn fit(
-    plugin: &Arc<Plugin>,
-    setting: Setting,
-    asked: &Asked,
-    model: &Frames,
-    control: &Frames,
-    remembered: &Remembered,
-    context: CallContext,
-    progress: Arc<dyn Progress>,
-) -> Result<Fitted, TaskError> {
-    let course = &asked.course;
-    let lesson = Lesson::Fit {
-        model: wire::arrays(model)?,
-        training: Training {
-            version: asked.version,
-            epochs: course.epochs,
-            batch: course.batch,
-            learning_rate: course.learning_rate,
-            most_steps: course.most_steps,
-            proximal: course.proximal,
-            wants_control: course.rows > 1,
-            control: wire::arrays(control)?,
-            seed: course.seed,
-        },
-        state: remembered.state.clone(),
-    };
-    tracing::debug!(
-        assignment = asked.assignment.0,
-        version = asked.version,
-        "training"
-    );
-    match plugin.learn(setting, lesson, context, Some(progress)).await?.0 {
-        Learnt::Fitted(fitted) => Ok(fitted),
-        other => Err(not_asked(&other)),
-    }
+fn training(version: u64, course: &Course, control: &Frames) -> Result<Training, TaskError> {
+    Ok(Training {
+        version,
+        epochs: course.epochs,
+        batch: course.batch,
+        learning_rate: course.learning_rate,
+        most_steps: course.most_steps,
+        proximal: course.proximal,
+        wants_control: course.rows > 1,
+        control: wire::arrays(control)?,
+        seed: course.seed,
+    })
 }
 
 async fn learn(
