@@ -1,10 +1,11 @@
 //! A client that learns handwritten digits on its own share of them.
 
 mod data;
+mod digits;
 mod net;
 mod train;
 
-use data::Data;
+use digits::Data;
 use exports::karman::federated::learner::{
     Array, Description, Error, Fitted, Guest, Judged, Setting, Training,
 };

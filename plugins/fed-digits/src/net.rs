@@ -1,6 +1,6 @@
 //! The two models: their arrays, their answers, their gradients.
 
-use crate::data::{LABELS, PIXELS, Sample, normal};
+use crate::digits::{LABELS, PIXELS, Sample, normal};
 use crate::{Error, Setting, property, refused};
 use fastrand::Rng;
 
@@ -245,7 +245,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Data;
+    use crate::digits::Data;
 
     /// Against differences of the loss.
     #[test]

@@ -69,11 +69,16 @@ fn row(run: &FedStatus) -> Vec<String> {
         (None, true) => "waiting for a client".into(),
         (_, false) => "stopped; goes on when it is run again".into(),
     };
-    let of = |tell: &dyn Fn(&karman_fed::Status) -> String| run.status.as_ref().map_or("-".into(), tell);
+    let of =
+        |tell: &dyn Fn(&karman_fed::Status) -> String| run.status.as_ref().map_or_else(|| "-".into(), tell);
     vec![
         run.name.clone(),
         of(&|status| format!("{}/{}", status.version, status.rounds)),
-        of(&|status| status.accuracy.map_or("-".into(), |share| format!("{share:.3}"))),
+        of(&|status| {
+            status
+                .accuracy
+                .map_or_else(|| "-".into(), |share| format!("{share:.3}"))
+        }),
         of(&|status| status.here.to_string()),
         of(&|status| status.training.to_string()),
         state,
@@ -105,7 +110,7 @@ fn shown(run: &FedStatus) -> String {
             id.to_string(),
             run.members
                 .get(id as usize)
-                .map_or("here".into(), |node| node.short()),
+                .map_or_else(|| "here".into(), |node| node.short()),
             run.log.iter().filter(took_part).count().to_string(),
             trouble.unwrap_or_else(|| "-".into()),
         ]);
