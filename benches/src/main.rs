@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+mod fed;
 mod mesh;
 mod scale;
 
@@ -31,6 +32,7 @@ struct Args {
 #[derive(Clone, Copy, ValueEnum)]
 enum Study {
     Engine,
+    Fed,
     Mesh,
     Scale,
 }
@@ -44,6 +46,7 @@ fn main() -> anyhow::Result<()> {
     }
     let report = match args.study {
         Study::Engine => engine::run(args.quick)?,
+        Study::Fed => fed::run(args.quick)?,
         Study::Mesh => mesh::run(args.quick)?,
         Study::Scale => scale::run(args.quick)?,
     };

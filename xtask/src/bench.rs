@@ -30,6 +30,9 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         return show(program(target().join("release/karman-evidence")).args(arguments));
     }
     setup::setup(setup::BENCH)?;
+    if arguments.first().is_some_and(|study| study == "fed") {
+        setup::setup(&[setup::FLOWER])?;
+    }
     guests::guests(&[])?;
     show(&mut cargo([
         "build",

