@@ -1,0 +1,83 @@
+//! What the documents say holds: their commands are commands of this tool, their links lead somewhere.
+
+use crate::support::Home;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// README, the guides and the readme of each plugin.
+fn documents() -> Vec<(PathBuf, String)> {
+    let root = root();
+    let mut files: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "SPECIFICATION.md"]
+        .map(|name| root.join(name))
+        .into();
+    let entries = |folder: &str| {
+        std::fs::read_dir(root.join(folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+    };
+    files.extend(entries("docs").filter(|path| path.extension().is_some_and(|end| end == "md")));
+    files.extend(
+        entries("plugins")
+            .map(|path| path.join("README.md"))
+            .filter(|path| path.exists()),
+    );
+    files
+        .into_iter()
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            (path, text)
+        })
+        .collect()
+}
+
+/// The words after `karman` in a line of a console: `cloud$ karman call classify - < photo.jpg   # a comment`.
+fn command(line: &str) -> Option<Vec<String>> {
+    let (prompt, command) = line.trim_start().split_once("$ ")?;
+    if !prompt.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
+        return None;
+    }
+    let mut words = shlex::split(command)?
+        .into_iter()
+        .skip_while(|word| word.contains('='));
+    let ends = |word: &String| ["|", "&", "&&", ";", ">", "<", "#", "2>"].contains(&word.as_str());
+    (words.next()? == "karman").then(|| words.take_while(|word| !ends(word)).collect())
+}
+
+#[test]
+fn each_command_in_the_documents_is_one_of_the_tool() {
+    let home = Home::new();
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for line in text.lines() {
+            let Some(words) = command(line) else { continue };
+            // Everything before `--help` has to be understood first: commands, options, their values.
+            let ran = home.run(words.iter().map(String::as_str).chain(["--help"]));
+            assert_eq!(ran.code, 0, "{}: `{line}`: {}", path.display(), ran.stderr);
+            seen += 1;
+        }
+    }
+    assert!(
+        seen > 50,
+        "only {seen} commands were found: are documents read as they are written?"
+    );
+}
+
+#[test]
+fn each_link_between_documents_leads_to_a_file() {
+    for (path, text) in documents() {
+        let links = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split([')', '#']).next());
+        for link in links.filter(|link| !link.is_empty() && !link.contains("://")) {
+            let target = path.parent().unwrap().join(link);
+            assert!(target.exists(), "{}: {}", path.display(), target.display());
+        }
+    }
+}
