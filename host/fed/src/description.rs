@@ -1,11 +1,14 @@
 mod clients;
 mod pace;
 mod parts;
+mod privacy;
 
 pub use clients::Clients;
 pub use pace::Pace;
 pub use parts::{EncodingPolicy, Evaluation, Limits, Training};
+pub use privacy::Privacy;
 
+use crate::privacy::CentralError;
 use crate::select::{Eligibility, SelectionChoice};
 use crate::strategy::{Gather, StrategyChoice, WeightPolicy};
 use karman_tensor::encode::Encoding;
@@ -71,6 +74,9 @@ pub struct Run {
     /// How updates travel.
     #[serde(default)]
     pub encoding: EncodingPolicy,
+    /// Differential privacy of the clients. Default: none.
+    #[serde(default)]
+    pub privacy: Option<Privacy>,
     /// Whether and when clients judge the model.
     #[serde(default)]
     pub evaluation: Evaluation,
@@ -97,6 +103,15 @@ pub enum RunError {
         least: f64,
         /// The most that is possible.
         most: f64,
+    },
+    /// Noise or clipping that are none.
+    #[error("`privacy`: {0}")]
+    Privacy(#[from] CentralError),
+    /// What is promised would not hold.
+    #[error("`[privacy]` needs {needs}")]
+    NotPrivate {
+        /// What is missing.
+        needs: &'static str,
     },
     /// A robust rule with updates of several versions.
     #[error("`{strategy}` compares updates of one version of the model: it needs `mode = \"synchronous\"`")]
@@ -203,6 +218,15 @@ impl Run {
         }
         self.strategy.check().map_err(RunError::number)?;
         self.selection.check().map_err(RunError::number)?;
+        if let Some(privacy) = &self.privacy {
+            within(
+                "privacy.most-epsilon",
+                privacy.most_epsilon.unwrap_or(1.0),
+                f64::MIN_POSITIVE,
+                1e6,
+            )?;
+            privacy.check(self)?;
+        }
         self.check_robust()
     }
 
@@ -284,6 +308,14 @@ mod tests {
                 "selection.discount",
             ),
             ("[strategy]\nname = 'bulyan'\nliars = 2\n", "pace.clients"),
+            (
+                "weights = 'uniform'\n[privacy]\nnoise-multiplier = 0\nclipping = { kind = 'fixed', norm = 1 }\n",
+                "noise multiplier",
+            ),
+            (
+                "[privacy]\nnoise-multiplier = 1\nclipping = { kind = 'fixed', norm = 1 }\n",
+                "weights",
+            ),
         ] {
             assert!(error(text).contains(field), "{text}: {}", error(text));
         }

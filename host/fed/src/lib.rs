@@ -31,7 +31,7 @@
 //! let run = Run::from_toml("name = 'mean'\nrounds = 1\n[evaluation]\nevery = 0\n")?;
 //! let (strategy, selection) = (run.strategy.build().unwrap(), run.selection.build());
 //! let layout = Layout::of_shapes([[2]])?;
-//! let mut coordinator = Coordinator::new(run, layout, vec![0.0; 2], strategy, selection, Arc::new(Processor))?;
+//! let mut coordinator = Coordinator::new(run, layout, vec![0.0; 2], strategy, selection, Arc::new(Processor), [1; 32])?;
 //!
 //! // With two clients the round opens; it is written down before anybody hears of it.
 //! let here = |id| Event::Here { client: ClientId(id), profile: Profile { samples: 10, ..Profile::default() } };
@@ -70,7 +70,7 @@ pub mod swarm;
 
 pub use arithmetic::{Arithmetic, ArithmeticError, Processor, RunningSum};
 pub use client::{ClientId, Profile, ProfileError, Window};
-pub use description::{Clients, EncodingPolicy, Evaluation, Limits, Pace, Run, RunError, Training};
+pub use description::{Clients, EncodingPolicy, Evaluation, Limits, Pace, Privacy, Run, RunError, Training};
 pub use instant::Instant;
 pub use layout::{Array, Layout, LayoutError};
 pub use round::{

@@ -97,6 +97,7 @@ impl World<'_> {
             strategy,
             selection,
             Arc::new(Processor),
+            [0; 32],
         )?;
         let mut points = Vec::new();
         let mut queue = Queue::new();

@@ -51,7 +51,7 @@ pub struct Central {
 }
 
 /// A sum of clipped updates, not yet private.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ClippedSum {
     units: Vec<i64>,
     /// Updates within the bound minus those that were not.
@@ -176,12 +176,20 @@ impl Central {
         Ok(self.accountant.spent(self.settings.delta)?)
     }
 
+    /// What will have been given away after one more round with these participants.
+    ///
+    /// # Errors
+    ///
+    /// None that [`Central::new`] has not refused.
+    pub fn spent_after(&self, participants: &Participants) -> Result<Spent, CentralError> {
+        let mut trial = self.accountant.clone();
+        trial.add(self.settings.noise_multiplier, participants)?;
+        Ok(trial.spent(self.settings.delta)?)
+    }
+
     /// A sum of nothing yet.
     pub fn sum(&self, length: usize) -> ClippedSum {
-        ClippedSum {
-            units: vec![0; length],
-            within: 0,
-        }
+        ClippedSum::nothing(length)
     }
 
     /// Adds noise, divides by the expected number, and adds the round to the account. The bound moves on, if it is adaptive.
@@ -259,6 +267,13 @@ fn in_units(noise: f64, units: u32) -> u32 {
 }
 
 impl ClippedSum {
+    pub(crate) fn nothing(length: usize) -> Self {
+        Self {
+            units: vec![0; length],
+            within: 0,
+        }
+    }
+
     /// Adds an update. It may have come from elsewhere: one that is longer than the bound is refused.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 use super::core::Phase;
 use super::gather::{Finished, Gathering};
+use super::private::Private;
 use super::sketch::Sketch;
 use super::{Action, Coordinator, Failure, RoundFailure, RoundReport};
 use crate::Pace;
@@ -11,7 +12,10 @@ use std::time::Duration;
 impl Coordinator {
     /// Makes the next version of the updates gathered, or fails the round with the reason.
     pub(super) fn close(&mut self) {
-        let (updates, minimum) = (self.gathering.count(), self.run.pace.minimum());
+        // How many chance has drawn is as private as who they are: noise is enough for any number of them.
+        let drawn = self.core.privacy.as_ref().is_some_and(Private::is_drawn);
+        let minimum = if drawn { 1 } else { self.run.pace.minimum() };
+        let updates = self.gathering.count();
         if updates < minimum {
             self.fail_round(RoundFailure::TooFew { updates, minimum });
             return;
@@ -27,9 +31,16 @@ impl Coordinator {
         let failed = |error: crate::strategy::StrategyError| RoundFailure::Strategy(error.to_string());
         let nothing = self.nothing_gathered();
         let gathering = std::mem::replace(&mut self.gathering, nothing);
-        let finished = gathering
+        let mut finished = gathering
             .finish(&*self.strategy, &*self.arithmetic)
             .map_err(failed)?;
+        if let (Some(sum), Some(privacy)) = (finished.clipped.take(), &mut self.core.privacy) {
+            let released = privacy.release(sum, &self.core.roster, self.core.round);
+            let mean = released
+                .map_err(|error| RoundFailure::Privacy(error.to_string()))?
+                .mean;
+            finished.update = mean.into_iter().map(|number| number as f32).collect();
+        }
         let mut model = self.core.model.to_vec();
         let before = self.strategy.save();
         let aggregate = Aggregate {
@@ -149,6 +160,7 @@ impl Coordinator {
             staleness: staleness / facts.len() as f64,
             bytes_up: self.core.tally.bytes_up,
             bytes_down: self.core.tally.bytes_down,
+            epsilon: self.status().spent.map(|spent| spent.epsilon),
             time,
         };
         self.out.push(Action::Closed(Box::new(report)));

@@ -1,7 +1,9 @@
 use super::core::{Core, Phase, Tally};
 use super::gather::Gathering;
+use super::private::Private;
 use super::roster::{Member, Roster};
 use super::{Action, Event, Failure, Ticket};
+use crate::privacy::Spent;
 use crate::select::Selection;
 use crate::strategy::Strategy;
 use crate::{Arithmetic, Instant, Layout, Pace, Run, RunError};
@@ -51,6 +53,9 @@ pub struct Status {
     pub gathered: usize,
     /// The accuracy that clients reported last.
     pub accuracy: Option<f64>,
+    /// What the versions made so far give away of a client, in a private run.
+    #[serde(default)]
+    pub spent: Option<Spent>,
     /// Whether the run is over.
     pub ended: bool,
     /// Why it ended before its last round.
@@ -79,7 +84,8 @@ pub enum StartError {
 
 impl Coordinator {
     /// A run at its beginning, with the model that it starts from. Strategy and selection are those of the description, or
-    /// plugins that stand in for them.
+    /// plugins that stand in for them. `entropy` is what secret chance is drawn from, such as the noise of a private run: fresh from
+    /// the operating system, and never used again.
     ///
     /// # Errors
     /// When the description cannot be followed, or the model is not one of the layout with finite numbers.
@@ -90,8 +96,10 @@ impl Coordinator {
         strategy: Box<dyn Strategy>,
         selection: Box<dyn Selection>,
         arithmetic: Arc<dyn Arithmetic>,
+        entropy: [u8; 32],
     ) -> Result<Self, StartError> {
         run.check()?;
+        let privacy = Private::of(&run, entropy).map_err(RunError::from)?;
         if model.len() != layout.length() {
             let (expected, given) = (layout.length(), model.len());
             return Err(StartError::Length { expected, given });
@@ -114,6 +122,7 @@ impl Coordinator {
             tally: Tally::default(),
             evaluating: None,
             accuracy: None,
+            privacy,
             encodings: Vec::new(),
         };
         Ok(Self::with(run, layout, strategy, selection, arithmetic, core))
@@ -211,6 +220,7 @@ impl Coordinator {
             training: self.core.assignments.len(),
             gathered: self.gathering.count(),
             accuracy: self.core.accuracy,
+            spent: self.core.privacy.as_ref().and_then(Private::spent),
             ended: matches!(self.core.phase, Phase::Ended(_)),
             failure: match &self.core.phase {
                 Phase::Ending(failure) | Phase::Ended(failure) => failure.clone(),

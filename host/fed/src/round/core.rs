@@ -1,5 +1,6 @@
 use super::evaluate::Evaluating;
 use super::open::Assignment;
+use super::private::Private;
 use super::roster::Roster;
 use super::{AssignmentId, Failure};
 use crate::{ClientId, Instant};
@@ -30,6 +31,8 @@ pub(crate) struct Core {
     pub(crate) evaluating: Option<Evaluating>,
     /// The accuracy that clients reported last.
     pub(crate) accuracy: Option<f64>,
+    /// Nothing where the run is not private.
+    pub(crate) privacy: Option<Private>,
     /// What encodings do on this machine.
     pub(crate) encodings: Vec<Measured>,
 }

@@ -245,6 +245,8 @@ pub struct RoundReport {
     pub bytes_up: u64,
     /// Bytes of models sent, as `f32`.
     pub bytes_down: u64,
+    /// In a private run, the ε that the run has spent up to this version.
+    pub epsilon: Option<f64>,
     /// From its opening to its closing.
     pub time: Duration,
 }
@@ -264,6 +266,9 @@ pub enum RoundFailure {
     /// The strategy gave no result.
     #[error("{0}")]
     Strategy(String),
+    /// No noise could be added.
+    #[error("its mean cannot be made private: {0}")]
+    Privacy(String),
     /// The model would not be finite any more.
     #[error(
         "the step would have made number {index} of the model {value}: take a smaller `strategy.rate` or `training.learning-rate`"
@@ -291,6 +296,14 @@ pub enum Failure {
     /// A checkpoint could not be written.
     #[error("the checkpoint could not be written: {0}")]
     Unsaved(String),
+    /// One more round would give away too much.
+    #[error("one more round would spend ε = {epsilon:.3}, and `privacy.most-epsilon` is {most}")]
+    Privacy {
+        /// What would be spent.
+        epsilon: f64,
+        /// What may be.
+        most: f64,
+    },
     /// Somebody wanted it to end.
     #[error("it was stopped")]
     Stopped,

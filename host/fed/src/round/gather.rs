@@ -1,4 +1,5 @@
 use super::sketch::Sketch;
+use crate::privacy::{CentralError, Clipped, ClippedSum};
 use crate::strategy::{Facts, Gather, Strategy, StrategyError};
 use crate::{Arithmetic, ArithmeticError, RunningSum};
 use karman_tensor::arithmetic::{FixedSum, Grid, Term};
@@ -16,6 +17,8 @@ pub(crate) struct Gathering {
     /// The updates that are not in the sum, with their factors; all of them where the rule needs them together.
     held: Vec<(f64, Vec<f32>)>,
     sum: Option<Box<dyn RunningSum>>,
+    /// In a private run all updates are here, and none above.
+    clipped: Option<ClippedSum>,
     together: bool,
     length: usize,
     grid: Grid,
@@ -30,6 +33,7 @@ pub(crate) struct SavedGathering {
     #[serde(with = "crate::floats::several")]
     held: Vec<Vec<f32>>,
     sum: Option<FixedSum>,
+    clipped: Option<ClippedSum>,
 }
 
 impl Gathering {
@@ -40,6 +44,7 @@ impl Gathering {
             sketches: Vec::new(),
             held: Vec::new(),
             sum: None,
+            clipped: None,
             together: matches!(strategy.gather(), Gather::Together { .. }),
             length,
             grid,
@@ -72,6 +77,16 @@ impl Gathering {
         }
     }
 
+    /// Takes in an update of a private run. Integers are added: their order has no influence.
+    pub(crate) fn add_clipped(&mut self, facts: Facts, update: &Clipped) -> Result<(), CentralError> {
+        let length = self.length;
+        self.clipped
+            .get_or_insert_with(|| ClippedSum::nothing(length))
+            .add(update)?;
+        self.facts.push(facts);
+        Ok(())
+    }
+
     fn flush(&mut self, arithmetic: &dyn Arithmetic) -> Result<(), ArithmeticError> {
         let sum = match &mut self.sum {
             Some(sum) => sum,
@@ -99,7 +114,9 @@ impl Gathering {
     ) -> Result<Finished, StrategyError> {
         let mut order: Vec<usize> = (0..self.facts.len()).collect();
         order.sort_by_key(|i| (self.facts[*i].client, self.facts[*i].assignment));
-        let update = if self.together {
+        let update = if self.clipped.is_some() {
+            vec![0.0; self.length]
+        } else if self.together {
             let updates: Vec<&[f32]> = order.iter().map(|i| &self.held[*i].1[..]).collect();
             strategy.combine(&updates, arithmetic)?
         } else {
@@ -123,6 +140,7 @@ impl Gathering {
             .collect();
         Ok(Finished {
             update,
+            clipped: self.clipped,
             facts,
             sketches,
         })
@@ -135,6 +153,7 @@ impl Gathering {
             factors: self.held.iter().map(|(factor, _)| *factor).collect(),
             held: self.held.iter().map(|(_, numbers)| numbers.clone()).collect(),
             sum: self.sum.as_ref().map(|sum| sum.read()).transpose()?,
+            clipped: self.clipped.clone(),
         })
     }
 
@@ -148,6 +167,7 @@ impl Gathering {
         self.sketches = saved.sketches;
         self.held = saved.factors.into_iter().zip(saved.held).collect();
         self.sum = saved.sum.map(|sum| arithmetic.sum(sum)).transpose()?;
+        self.clipped = saved.clipped;
         Ok(())
     }
 }
@@ -155,6 +175,8 @@ impl Gathering {
 /// What the updates of a round come to.
 pub(crate) struct Finished {
     pub(crate) update: Vec<f32>,
+    /// In a private run in place of the update, which only noise makes one.
+    pub(crate) clipped: Option<ClippedSum>,
     /// In the order of clients.
     pub(crate) facts: Vec<Facts>,
     /// In the same order, where they were wanted.

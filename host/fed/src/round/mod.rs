@@ -11,6 +11,7 @@
 //! | `gather` | updates until they are one |
 //! | `close` | from the updates to the next version |
 //! | `evaluate` | what clients think of a version |
+//! | `private` | what a private run keeps: who is drawn, noise, the account |
 //! | `roster` | what is known of each client |
 //! | `sketch` | how well an update agrees with the aggregate, without keeping it |
 //! | `checkpoint` | what is written down |
@@ -23,6 +24,7 @@ mod evaluate;
 mod event;
 mod gather;
 mod open;
+mod private;
 mod receive;
 mod roster;
 mod screen;

@@ -1,9 +1,13 @@
 use super::core::{Phase, Tally};
-use super::{Action, AssignmentId, Coordinator, Order, Train, Work};
+use super::private::Private;
+use super::{Action, AssignmentId, Coordinator, Failure, Order, Train, Work};
 use crate::select::{Candidate, Workload};
 use crate::{ClientId, Instant, Pace};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+
+/// Rounds without anybody that are passed over at a time.
+const MOST_EMPTY: usize = 1000;
 
 /// What one client was asked to train.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -35,9 +39,15 @@ impl Coordinator {
         if candidates.len() + self.core.assignments.len() < least {
             return false;
         }
-        self.core.round += 1;
+        if self.is_budget_spent() {
+            return false;
+        }
         self.core.tally = Tally::default();
-        self.assign(&candidates, wanted);
+        self.core.round += 1;
+        match self.core.privacy.as_ref().is_some_and(Private::is_drawn) {
+            true => self.assign_drawn(&candidates),
+            false => self.assign(&candidates, wanted),
+        }
         if self.core.assignments.is_empty() {
             self.core.round -= 1;
             return false;
@@ -45,6 +55,34 @@ impl Coordinator {
         self.core.phase = Phase::Open(None);
         self.save();
         true
+    }
+
+    /// Ends a private run before it gives away more than it may.
+    fn is_budget_spent(&mut self) -> bool {
+        let exceeded = self.core.privacy.as_ref().and_then(|privacy| {
+            let round = self.core.round + 1;
+            let after = privacy.would_exceed(&self.core.roster, round)?;
+            Some((after.epsilon, self.run.privacy?.most_epsilon?))
+        });
+        let Some((epsilon, most)) = exceeded else {
+            return false;
+        };
+        self.end(Some(Failure::Privacy { epsilon, most }));
+        true
+    }
+
+    /// Has those train whom chance alone has drawn. A round in which nobody was drawn who is there makes no version, and the next
+    /// one draws anew.
+    fn assign_drawn(&mut self, candidates: &[Candidate]) {
+        for _ in 0..MOST_EMPTY {
+            let Some(privacy) = &self.core.privacy else { return };
+            let drawn = privacy.drawn(&self.core.roster, self.core.round);
+            self.give(candidates, drawn);
+            if !self.core.assignments.is_empty() {
+                return;
+            }
+            self.core.round += 1;
+        }
     }
 
     /// In a buffered run, whoever is free gets work at once.
@@ -88,8 +126,15 @@ impl Coordinator {
             return;
         }
         let round = self.core.round;
-        let chosen = self.random(|this, random| this.selection.choose(candidates, count, round, random));
-        for client in chosen.into_iter().take(count) {
+        let mut chosen = self.random(|this, random| this.selection.choose(candidates, count, round, random));
+        chosen.truncate(count);
+        self.give(candidates, chosen);
+    }
+
+    /// Has these train, those of them who can.
+    fn give(&mut self, candidates: &[Candidate], chosen: Vec<ClientId>) {
+        let round = self.core.round;
+        for client in chosen {
             // A policy may be a plugin: it gets nobody twice, and nobody who is not a candidate.
             let known = candidates.binary_search_by_key(&client, |it| it.client).is_ok();
             let Some(member) = self

@@ -1,6 +1,7 @@
 use super::core::Phase;
 use super::sketch::Sketch;
-use super::{Action, AssignmentId, Coordinator, Loss, Refusal, Update, screen};
+use super::{Action, AssignmentId, Coordinator, Loss, Refusal, RoundFailure, Update, screen};
+use crate::privacy::CentralError;
 use crate::strategy::Facts;
 use crate::{ClientId, Pace, Profile};
 
@@ -121,8 +122,19 @@ impl Coordinator {
             let seconds = sent.map_or(0.0, |sent| self.core.now.since(sent).as_secs_f64());
             member.measured(seconds, update.steps);
         }
-        if let Err(error) = self.gathering.add(facts, factor, numbers, &*self.arithmetic) {
-            self.fail_round(super::RoundFailure::Strategy(error.to_string()));
+        let added = match &self.core.privacy {
+            Some(privacy) => privacy
+                .clip(&numbers)
+                .map_err(CentralError::from)
+                .and_then(|clipped| self.gathering.add_clipped(Facts { weight: 1, ..facts }, &clipped))
+                .map_err(|error| RoundFailure::Privacy(error.to_string())),
+            None => self
+                .gathering
+                .add(facts, factor, numbers, &*self.arithmetic)
+                .map_err(|error| RoundFailure::Strategy(error.to_string())),
+        };
+        if let Err(failure) = added {
+            self.fail_round(failure);
         }
         Ok(())
     }

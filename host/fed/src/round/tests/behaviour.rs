@@ -237,6 +237,7 @@ fn a_step_that_would_not_be_finite_does_not_happen() {
         Box::new(Wild),
         selection,
         Arc::new(Processor),
+        [3; 32],
     )
     .unwrap();
     let world = World::new(wild, 2, 1).finish();

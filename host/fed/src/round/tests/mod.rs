@@ -1,5 +1,6 @@
 mod behaviour;
 mod laws;
+mod private;
 
 use super::*;
 use crate::{ClientId, Instant, Layout, Processor, Profile, Run};
@@ -29,6 +30,7 @@ fn coordinator(run: Run) -> Coordinator {
         strategy,
         selection,
         Arc::new(Processor),
+        [3; 32],
     )
     .unwrap()
 }

@@ -47,6 +47,7 @@ impl View {
                 lost,
                 loss,
                 bytes_up,
+                epsilon,
                 ms,
                 ..
             } => {
@@ -56,10 +57,11 @@ impl View {
                     none if none.is_empty() => String::new(),
                     some => format!(" ({})", some.join("; ")),
                 };
+                let spent = epsilon.map_or_else(String::new, |epsilon| format!("   ε {epsilon:.2}"));
                 self.waiting = Some(Line {
                     version: *version,
                     text: format!(
-                        "round {version}/{rounds}   clients {}/{}{troubles}   loss {loss:.3}   {} up   {}",
+                        "round {version}/{rounds}   clients {}/{}{troubles}   loss {loss:.3}   {} up   {}{spent}",
                         clients.len(),
                         clients.len() + *lost as usize,
                         format_bytes(*bytes_up),
@@ -138,6 +140,7 @@ mod tests {
             staleness: 0.0,
             bytes_up: 2048,
             bytes_down: 4096,
+            epsilon: Some(1.5),
             ms: 120,
         };
         let judged = |version, accuracy| FedEvent::Judged {
@@ -157,7 +160,7 @@ mod tests {
         assert_eq!(
             first,
             [
-                "round 1/0   clients 2/3 (client 1 late: its time is over)   loss 0.250   2 KiB up   120 ms   accuracy 0.500"
+                "round 1/0   clients 2/3 (client 1 late: its time is over)   loss 0.250   2 KiB up   120 ms   ε 1.50   accuracy 0.500"
             ]
         );
         view.lines(&round(2), &run);

@@ -217,7 +217,10 @@ impl Conductor {
         let run = self.record.run.clone();
         let strategy = run.strategy.build().ok_or_else(|| no_plugins("strategy"))?;
         let selection = run.selection.build();
-        let coordinator = Coordinator::new(run, layout, numbers, strategy, selection, Arc::new(Processor));
+        let mut entropy = [0; 32];
+        getrandom::fill(&mut entropy).map_err(|error| TaskError::internal(error.to_string()))?;
+        let processor = Arc::new(Processor);
+        let coordinator = Coordinator::new(run, layout, numbers, strategy, selection, processor, entropy);
         self.coordinator = Some(coordinator.map_err(|error| invalid(&error))?);
         Ok(())
     }

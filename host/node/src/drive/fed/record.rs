@@ -31,6 +31,9 @@ pub enum FedEvent {
         bytes_up: u64,
         /// Bytes of models sent.
         bytes_down: u64,
+        /// In a private run, the ε that it has spent up to this version.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epsilon: Option<f64>,
         /// From its opening to its closing.
         ms: u64,
     },
@@ -194,6 +197,7 @@ impl From<&RoundReport> for FedEvent {
             staleness: report.staleness,
             bytes_up: report.bytes_up,
             bytes_down: report.bytes_down,
+            epsilon: report.epsilon,
             ms: report.time.as_millis() as u64,
         }
     }

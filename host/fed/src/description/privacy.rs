@@ -1,0 +1,75 @@
+use super::{Run, RunError};
+use crate::Pace;
+use crate::privacy::{Central, CentralError, CentralSettings, Clipping, Rate};
+use crate::select::SelectionChoice;
+use crate::strategy::{StrategyChoice, WeightPolicy};
+use serde::{Deserialize, Serialize};
+
+/// Central differential privacy of each client, kept by whoever drives the run ([`crate::privacy`]). It covers the versions of the
+/// model, not the losses and accuracies that clients report.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Privacy {
+    /// The standard deviation of the noise over the norm that updates are clipped to; at most 64.
+    pub noise_multiplier: f64,
+    /// How updates are clipped.
+    pub clipping: Clipping,
+    /// The chance with which each client that ever came is drawn for a round, on its own; that nobody knows who was drawn counts in
+    /// their favour. Default: the round's clients are chosen at random, and each round counts in full.
+    #[serde(default)]
+    pub rate: Option<Rate>,
+    /// δ of what is reported. Default 1e-5.
+    #[serde(default = "usual_delta")]
+    pub delta: f64,
+    /// The run ends before it gives away more than this ε. Default: no bound.
+    #[serde(default)]
+    pub most_epsilon: Option<f64>,
+}
+
+const fn usual_delta() -> f64 {
+    1e-5
+}
+
+impl Privacy {
+    /// The mechanism before the first round.
+    pub(crate) fn central(&self, run: &Run) -> Result<Central, CentralError> {
+        let expected = match self.rate {
+            // Whoever is to come is there when the run begins.
+            Some(rate) => rate.share() * run.start_with as f64,
+            None => run.pace.cohort() as f64,
+        };
+        Central::new(CentralSettings {
+            noise_multiplier: self.noise_multiplier,
+            clipping: self.clipping,
+            expected,
+            delta: self.delta,
+        })
+    }
+
+    /// Whether the rest of the description goes with it: what is promised holds for means of equal updates of one version, from
+    /// clients whose choice depends on nothing that they have.
+    pub(super) fn check(&self, run: &Run) -> Result<(), RunError> {
+        use StrategyChoice::{FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi};
+        self.central(run)?;
+        let mean = matches!(
+            run.strategy,
+            FedAvg(_) | FedProx(_) | FedAvgM(_) | FedAdam(_) | FedYogi(_) | FedAdagrad(_)
+        );
+        let needs = [
+            (
+                "pace.mode = \"synchronous\"",
+                matches!(run.pace, Pace::Synchronous { .. }),
+            ),
+            ("a strategy that steps by a mean, like \"fed-avg\"", mean),
+            ("weights = \"uniform\"", run.weights == WeightPolicy::Uniform),
+            (
+                "selection.name = \"random\"",
+                matches!(run.selection, SelectionChoice::Random(_)),
+            ),
+        ];
+        match needs.into_iter().find(|(_, holds)| !holds) {
+            None => Ok(()),
+            Some((needs, _)) => Err(RunError::NotPrivate { needs }),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Runs with `[privacy]`.
+
+use super::*;
+use crate::privacy::{Accountant, Adjacency, Participants, Rate};
+
+const CLIENTS: u64 = 12;
+
+fn private(more: &str, privacy: &str) -> Run {
+    run(&format!(
+        "rounds = 6\nstart-with = {CLIENTS}\nweights = 'uniform'\n{more}\n[pace]\nmode = 'synchronous'\nclients = 8\n\
+         [privacy]\nnoise-multiplier = 1.5\nclipping = {{ kind = 'fixed', norm = 0.5 }}\n{privacy}\n"
+    ))
+}
+
+fn reports(world: &World) -> Vec<RoundReport> {
+    let report = |action: &Action| match action {
+        Action::Closed(report) => Some((**report).clone()),
+        _ => None,
+    };
+    world.seen.iter().filter_map(report).collect()
+}
+
+#[test]
+fn each_version_says_what_was_spent_by_the_accountant() {
+    let world = World::new(coordinator(private("", "")), CLIENTS, 1).finish();
+    let mut accountant = Accountant::new(Adjacency::AddOrRemoveClient);
+    for report in reports(&world) {
+        accountant.add(1.5, &Participants::chosen(Vec::new())).unwrap();
+        let spent = accountant.spent(1e-5).unwrap();
+        assert_eq!(report.epsilon, Some(spent.epsilon));
+    }
+    let status = world.coordinator.status();
+    assert_eq!((status.version, status.spent.unwrap().rounds), (6, 6));
+}
+
+#[test]
+fn drawn_clients_cost_less_and_are_not_always_the_same() {
+    let chosen = World::new(coordinator(private("", "")), CLIENTS, 1).finish();
+    let drawn = World::new(coordinator(private("", "rate = 0.4")), CLIENTS, 1).finish();
+    let epsilon = |world: &World| world.coordinator.status().spent.unwrap().epsilon;
+    assert!(
+        epsilon(&drawn) < epsilon(&chosen),
+        "{} {}",
+        epsilon(&drawn),
+        epsilon(&chosen)
+    );
+    let sizes: Vec<usize> = reports(&drawn)
+        .iter()
+        .map(|report| report.clients.len())
+        .collect();
+    assert!(sizes.iter().any(|size| *size != sizes[0]), "{sizes:?}");
+    let mut accountant = Accountant::new(Adjacency::AddOrRemoveClient);
+    let rate = Rate::new(0.4).unwrap();
+    for _ in 0..6 {
+        accountant
+            .add(1.5, &Participants::poisson(&[], rate, &[0; 32], 1))
+            .unwrap();
+    }
+    assert_eq!(epsilon(&drawn), accountant.spent(1e-5).unwrap().epsilon);
+}
+
+#[test]
+fn one_client_moves_the_mean_by_no_more_than_its_bound() {
+    // Almost without noise, all of it is clipping: 8 updates of at most 0.5, divided by 8.
+    let quiet = "rounds = 1\nstart-with = 12\nweights = 'uniform'\n[pace]\nmode = 'synchronous'\nclients = 8\n\
+                 [privacy]\nnoise-multiplier = 0.001\nclipping = { kind = 'fixed', norm = 0.5 }\n";
+    let world = World::new(coordinator(run(quiet)), CLIENTS, 1).finish();
+    let norm = world
+        .coordinator
+        .model()
+        .iter()
+        .map(|x| f64::from(x * x))
+        .sum::<f64>()
+        .sqrt();
+    assert!(norm > 0.05 && norm < 0.51, "{norm}");
+}
+
+#[test]
+fn noise_is_that_of_the_entropy_and_survives_a_restart() {
+    let whole = World::new(coordinator(private("", "rate = 0.7")), CLIENTS, 1).finish();
+    for (at, checkpoint) in &whole.checkpoints {
+        let mut again = resume(checkpoint.clone());
+        for (now, event) in &whole.log[*at..] {
+            again.handle(*now, event.clone());
+        }
+        let bits: Vec<u32> = again.model().iter().map(|x| x.to_bits()).collect();
+        assert_eq!(bits, whole.bits());
+    }
+    let run = private("", "rate = 0.7");
+    let (strategy, selection) = (run.strategy.build().unwrap(), run.selection.build());
+    let model = vec![0.0; LENGTH];
+    let other = Coordinator::new(
+        run,
+        layout(),
+        model,
+        strategy,
+        selection,
+        Arc::new(Processor),
+        [4; 32],
+    );
+    let other = World::new(other.unwrap(), CLIENTS, 1).finish();
+    assert_ne!(other.bits(), whole.bits());
+    // Nobody finds the secrets in a log.
+    assert!(!format!("{:?}", whole.coordinator.core).contains("3, 3, 3"));
+}
+
+#[test]
+fn a_run_ends_before_it_spends_more_than_it_may() {
+    let whole = World::new(coordinator(private("", "")), CLIENTS, 1).finish();
+    let after_two = reports(&whole)[1].epsilon.unwrap();
+    let privacy = format!("most-epsilon = {}", after_two + 1e-6);
+    let world = World::new(coordinator(private("", &privacy)), CLIENTS, 1).finish();
+    let status = world.coordinator.status();
+    assert_eq!((status.version, status.ended), (2, true));
+    assert!(status.spent.unwrap().epsilon <= after_two);
+    assert!(matches!(status.failure, Some(Failure::Privacy { epsilon, .. }) if epsilon > after_two));
+}
