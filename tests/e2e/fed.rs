@@ -98,6 +98,13 @@ fn one_process_plays_all_clients_and_goes_on_where_it_was_killed() {
     other.run(["fed", "run", &file]).ok();
     assert_eq!(export(&one), export(&other));
 
+    // With noise the same clients learn less, and each round says what it has cost.
+    let private = digits("weights = 'uniform'", "simulated = 5").replace("'digits'", "'private'")
+        + "[privacy]\nnoise-multiplier = 0.5\nclipping = { kind = 'fixed', norm = 1 }\nrate = 0.8\n";
+    let noisy = describe(&one, &private);
+    let ran = one.run(["fed", "run", &noisy]).ok().out();
+    assert_eq!(ran.matches("   ε ").count(), 12, "{ran}");
+
     // It is over: it begins anew only when that is said.
     other.run(["fed", "run", &file]).fails(2, "--again");
     let shown = other.run(["fed", "status", "digits"]).ok().out();

@@ -313,6 +313,10 @@ mod tests {
                 "noise multiplier",
             ),
             (
+                "weights = 'uniform'\n[privacy]\nrate = 0.5\nnoise-multiplier = 1\nclipping = { kind = 'fixed', norm = 1 }\n",
+                "start-with",
+            ),
+            (
                 "[privacy]\nnoise-multiplier = 1\nclipping = { kind = 'fixed', norm = 1 }\n",
                 "weights",
             ),

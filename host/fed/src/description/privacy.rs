@@ -34,8 +34,7 @@ impl Privacy {
     /// The mechanism before the first round.
     pub(crate) fn central(&self, run: &Run) -> Result<Central, CentralError> {
         let expected = match self.rate {
-            // Whoever is to come is there when the run begins.
-            Some(rate) => rate.share() * run.start_with as f64,
+            Some(rate) => rate.share() * population(run) as f64,
             None => run.pace.cohort() as f64,
         };
         Central::new(CentralSettings {
@@ -50,6 +49,10 @@ impl Privacy {
     /// clients whose choice depends on nothing that they have.
     pub(super) fn check(&self, run: &Run) -> Result<(), RunError> {
         use StrategyChoice::{FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi};
+        if self.rate.is_some() && population(run) == 0 {
+            let needs = "`start-with` beside `rate`: how many clients there are to draw from";
+            return Err(RunError::NotPrivate { needs });
+        }
         self.central(run)?;
         let mean = matches!(
             run.strategy,
@@ -72,4 +75,9 @@ impl Privacy {
             Some((needs, _)) => Err(RunError::NotPrivate { needs }),
         }
     }
+}
+
+/// How many clients there are to draw from: those who are to be here before the first round.
+fn population(run: &Run) -> usize {
+    run.start_with.max(run.clients.simulated as usize)
 }
