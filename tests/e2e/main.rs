@@ -8,6 +8,7 @@ mod choose;
 mod clock;
 mod command_line;
 mod crash;
+mod demo;
 mod documents;
 mod fed;
 mod flows;

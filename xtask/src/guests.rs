@@ -24,6 +24,12 @@ struct Guest {
 /// Guests that are built once more with a feature: guest, feature.
 const VARIANTS: [(&str, &str); 2] = [("warm", "v2"), ("warm", "broken")];
 
+/// Sources outside a guest's own folder that some are built with: as its Cargo.toml names them, and where they are.
+const SHARED: [(&str, &str); 2] = [
+    ("host/tensor", "host/tensor/src"),
+    ("flood/scene", "plugins/flood/scene"),
+];
+
 /// Builds these guests, or all. A guest in Rust keeps one core busy, and the others the second.
 pub(crate) fn guests(names: &[String]) -> Result<()> {
     let mut all = find(&root().join("plugins"))?;
@@ -149,8 +155,10 @@ impl Guest {
             root().join("host/kit/src"),
         ];
         let written_with = fs::read_to_string(self.sources.join("Cargo.toml")).unwrap_or_default();
-        if written_with.contains("host/tensor") {
-            folders.push(root().join("host/tensor/src"));
+        for (named, sources) in SHARED {
+            if written_with.contains(named) {
+                folders.push(root().join(sources));
+            }
         }
         for folder in folders {
             for (path, file) in stage::files(&folder)? {

@@ -4,6 +4,7 @@
 mod bench;
 mod ci;
 mod classify;
+mod demo;
 mod guests;
 mod run;
 mod setup;
@@ -27,6 +28,12 @@ enum Command {
         /// A picture of a digit; tests/data/seven.png when none is named.
         image: Option<PathBuf>,
     },
+    /// Shows the whole continuum on this machine: sets up, builds the plugins and runs `karman demo flood`.
+    Demo {
+        /// What it takes: --keep, --json.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Runs every test: sets up, builds the guests, then host, documentation and plugins.
     Test,
     /// Installs what builds and tests need into target/tools. What is there already is kept.
@@ -49,6 +56,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Classify { image } => classify::classify(image),
+        Command::Demo { arguments } => demo::demo(&arguments),
         Command::Test => test::test(),
         Command::Setup => setup::setup(setup::ALL),
         Command::Guests { names } => guests::guests(&names),

@@ -22,7 +22,8 @@ fn plugins() -> Result<()> {
     let folder = root().join("plugins");
     let mut plugins: Vec<_> = folder.read_dir().into_iter().flatten().flatten().collect();
     plugins.sort_by_key(std::fs::DirEntry::file_name);
-    plugins.iter().try_for_each(|plugin| own_tests(&plugin.path()))
+    plugins.iter().try_for_each(|plugin| own_tests(&plugin.path()))?;
+    own_tests(&folder.join("flood/scene"))
 }
 
 fn own_tests(plugin: &Path) -> Result<()> {

@@ -132,6 +132,9 @@ pub(crate) enum Command {
     /// Show what the running node's plugins do
     #[command(after_help = "Examples:\n  karman top\n  karman top --json")]
     Top(commands::top::Top),
+    /// See the whole continuum at work on this machine
+    #[command(after_help = "Examples:\n  karman demo flood\n  karman demo flood --keep")]
+    Demo(commands::demo::Demo),
     /// Say what would not work on this machine, and how to mend it
     #[command(after_help = "Examples:\n  karman doctor\n  karman doctor --json")]
     Doctor(commands::doctor::Doctor),

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
+use karman_node::Home;
 use karman_types::{ErrorKind, TaskError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -24,12 +25,18 @@ impl Control {
     /// # Errors
     /// `internal` when the system has no more descriptors.
     pub(crate) fn new(app: &App) -> Result<Self, TaskError> {
+        Self::at(&app.home())
+    }
+
+    /// The way to the node of another folder.
+    ///
+    /// # Errors
+    /// Those of [`Control::new`].
+    pub(crate) fn at(home: &Home) -> Result<Self, TaskError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| TaskError::internal(error.to_string()))?;
-        Ok(Self {
-            socket: app.home().control_socket(),
-            runtime,
-        })
+        let socket = home.control_socket();
+        Ok(Self { socket, runtime })
     }
 
     /// The way to the node, if it runs.

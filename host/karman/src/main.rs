@@ -12,6 +12,7 @@ mod control;
 mod error;
 mod held;
 mod input;
+mod link_profile;
 mod load;
 mod logging;
 mod output;

@@ -9,7 +9,7 @@ use crate::membership::Member;
 use crate::offer;
 use crate::peers::{Peer, Peers};
 use crate::standing::Standing;
-use crate::swarm::{Driver, Meter, Order, Situation, Traffic, Wires};
+use crate::swarm::{Driver, Order, Situation, Traffic, Wires};
 use futures::future::BoxFuture;
 use karman_space::LinkProfile;
 use karman_types::{NodeId, Offer, TaskError, TaskRequest, TaskResponse};
@@ -73,7 +73,7 @@ pub(crate) struct Inner {
     /// What the DHT answered lately.
     pub(crate) found: Found,
     pub(crate) service: Arc<dyn Serve>,
-    meter: Arc<Meter>,
+    wires: Wires,
     pub(crate) me: PeerId,
     answers: Arc<Answers>,
     /// Nothing where it could not have a port: calls go over the swarm then.
@@ -105,7 +105,10 @@ impl Mesh {
         let keypair =
             Keypair::ed25519_from_bytes(*seed).map_err(|error| GateError::Broken(error.to_string()))?;
         let me = keypair.public().to_peer_id();
-        let lines = options.links.map(|links| Arc::new(Lines::new(links)));
+        let wires = Wires {
+            meter: Arc::default(),
+            lines: options.links.map(|links| Arc::new(Lines::new(links))),
+        };
         let peers = Arc::new(Peers::default());
         let answers = Arc::new(Answers::new(standing.clone(), service.clone(), callers.clone()));
         let plane = Plane::start(
@@ -114,12 +117,11 @@ impl Mesh {
             standing.clone(),
             answers.clone(),
             callers,
-            lines.clone(),
+            wires.clone(),
         );
         let plane = plane
             .inspect_err(|error| tracing::warn!(%error, "this node takes no direct calls"))
             .ok();
-        let meter = Arc::new(Meter::default());
         let (orders, taken) = mpsc::channel(ORDERS);
         let mut driver = Driver::new(
             keypair,
@@ -128,10 +130,7 @@ impl Mesh {
             taken,
             options.entrances,
             options.find_neighbours,
-            Wires {
-                meter: meter.clone(),
-                lines,
-            },
+            wires.clone(),
         )?;
         for address in addresses(options.listen) {
             driver.listen(address).map_err(GateError::Broken)?;
@@ -147,7 +146,7 @@ impl Mesh {
             peers,
             found: Found::default(),
             service,
-            meter,
+            wires,
             me,
             answers,
             plane,
@@ -265,13 +264,26 @@ impl Mesh {
         let mut peers = self.0.peers.list();
         for peer in &mut peers {
             peer.direct_calls = self.0.plane.as_ref().is_some_and(|plane| plane.reaches(&peer.id));
+            peer.sent = self.0.wires.meter.sent_to(&peer.id);
         }
         peers
     }
 
     /// What each protocol of the swarm has sent and received. Direct calls are not among them.
     pub fn traffic(&self) -> Vec<Traffic> {
-        self.0.meter.read()
+        self.0.wires.meter.read()
+    }
+
+    /// Lets the links that leave this node behave by another profile from now on.
+    ///
+    /// # Errors
+    /// `invalid` when the node was started without one.
+    pub fn change_links(&self, profile: LinkProfile) -> Result<(), TaskError> {
+        let lines = self.0.wires.lines.as_ref();
+        let lines =
+            lines.ok_or_else(|| TaskError::invalid("this node was started without a link profile"))?;
+        lines.change(profile);
+        Ok(())
     }
 
     /// Counts how often a node has come into reach; closed when this one has left the mesh.

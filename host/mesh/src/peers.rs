@@ -67,6 +67,8 @@ pub struct Peer {
     pub path: Option<Path>,
     /// Whether calls go over a connection of their own now, beside the swarm.
     pub direct_calls: bool,
+    /// Bytes sent to it, whatever for.
+    pub sent: u64,
     /// Why the path is no better one, as far as that is known.
     pub obstacle: Option<String>,
     /// Every connection with it.
@@ -215,6 +217,7 @@ impl Peers {
             member: None,
             path: None,
             direct_calls: false,
+            sent: 0,
             obstacle: None,
             ways: Vec::new(),
             run: None,

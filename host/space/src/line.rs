@@ -38,6 +38,12 @@ impl Line {
         &self.link
     }
 
+    /// From now on the link is another one. What was sent before is on its way, and holds up nothing that is sent now.
+    pub fn change(&mut self, now: Duration, link: Link) {
+        self.free = self.free.min(now);
+        self.link = link;
+    }
+
     /// Sends so many bytes at this time, after what was sent before. In an outage they wait for its end.
     pub fn send(&mut self, now: Duration, bytes: usize) -> Passage {
         let mut starts = now.max(self.free);
@@ -105,6 +111,16 @@ mod tests {
             line.send(Duration::from_secs(3), 1).arrived,
             Duration::from_secs(5)
         );
+    }
+
+    #[test]
+    fn a_link_that_changes_does_so_for_what_comes_after() {
+        let mut line = Line::new(link("rate = \"8 Mbit/s\""), 1);
+        line.change(MS, link("outages = [{ start = \"0s\", length = \"1h\" }]"));
+        assert!(line.send(MS, 1000).left >= Duration::from_secs(3600));
+        line.change(2 * MS, link("delay = \"5ms\"\nrate = \"4 Mbit/s\""));
+        let next = line.send(2 * MS, 1000);
+        assert_eq!((next.left, next.arrived), (4 * MS, 9 * MS));
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 pub(crate) mod build;
 pub(crate) mod call;
 pub(crate) mod completions;
+pub(crate) mod demo;
 pub(crate) mod deploy;
 pub(crate) mod dev;
 pub(crate) mod doctor;
@@ -60,6 +61,7 @@ pub(crate) fn run(command: Command, app: &App) -> Result<u8, TaskError> {
         Command::Verify(command) => command.run(app),
         Command::Push(command) => command.run(app),
         Command::Pull(command) => command.run(app),
+        Command::Demo(command) => command.run(app),
         Command::Deploy(command) => command.run(app),
         Command::Undeploy(command) => command.run(app),
         Command::Call(command) => command.run(app),

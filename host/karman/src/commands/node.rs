@@ -5,6 +5,7 @@ use crate::commands::serve;
 use crate::control::{Control, escape};
 use crate::error::{self, Worded};
 use crate::held::Held;
+use crate::link_profile;
 use crate::logging;
 use crate::source::Source;
 use bytes::Bytes;
@@ -13,7 +14,6 @@ use http::Method;
 use karman_mesh::membership::{Invitation, MembershipError};
 use karman_node::{ComputeProfile, JoinOptions, LogEvent, LogRing, NodeConfig, TaskState, TaskStatus};
 use karman_package::{Package, PublicKey, ReadLimits};
-use karman_space::{LinkError, LinkProfile};
 use karman_store::{NodeKeys, StoreError};
 use karman_types::{Grant, NodeId, TaskError};
 use serde_json::json;
@@ -70,7 +70,7 @@ pub(crate) struct Up {
     /// Join a mesh: the invitation, or a file that holds it and is deleted once it is used
     #[arg(long, value_name = "INVITATION")]
     join: Option<String>,
-    /// Rehearse: let the links that leave this node behave as in this file (delay, loss, rate, outages)
+    /// Rehearse: let the links that leave this node behave as in this file (delay, loss, rate, outages), and anew when it changes
     #[arg(long, value_name = "FILE")]
     link_profile: Option<PathBuf>,
     /// Rehearse: let models run as slowly as this file says (`slowdown = 8`)
@@ -207,6 +207,9 @@ impl Up {
         let started = karman_node::Node::start(config, app.runtime_options(), ring).await;
         let node = started.map_err(Worded::worded)?;
         self.join(app, &node, invitation).await?;
+        if let Some(file) = &self.link_profile {
+            link_profile::follow(&node, file.clone());
+        }
         Ok(node)
     }
 
@@ -221,7 +224,7 @@ impl Up {
         let invited = word.is_some();
         let options = JoinOptions {
             invitation: word,
-            links: self.links()?,
+            links: self.link_profile.as_deref().map(link_profile::read).transpose()?,
         };
         let Some(mesh) = node.join(options).await? else {
             return Ok(());
@@ -242,17 +245,6 @@ impl Up {
             member.node.short()
         ));
         Ok(())
-    }
-
-    fn links(&self) -> Result<Option<LinkProfile>, TaskError> {
-        let Some(file) = &self.link_profile else {
-            return Ok(None);
-        };
-        let text = std::fs::read_to_string(file).map_err(|failed| error::file(file, &failed))?;
-        let wrong = |error: LinkError| {
-            TaskError::invalid(format!("{}: {error}", file.display())).with_field("link-profile")
-        };
-        LinkProfile::from_toml(&text).map(Some).map_err(wrong)
     }
 }
 

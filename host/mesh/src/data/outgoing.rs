@@ -1,18 +1,23 @@
 use quinn::SendStream;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
 /// A stream that is reset when it is dropped before its end: what was not sent yet is not sent any more.
 pub(crate) struct Outgoing {
     stream: SendStream,
     ended: bool,
+    /// Bytes sent to its node.
+    sent: Arc<AtomicU64>,
 }
 
 impl Outgoing {
-    pub(super) const fn new(stream: SendStream) -> Self {
-        Self { stream, ended: false }
+    pub(super) const fn new(stream: SendStream, sent: Arc<AtomicU64>) -> Self {
+        let ended = false;
+        Self { stream, ended, sent }
     }
 }
 
@@ -22,7 +27,9 @@ impl AsyncWrite for Outgoing {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        AsyncWrite::poll_write(Pin::new(&mut self.stream), context, bytes)
+        let written = ready!(AsyncWrite::poll_write(Pin::new(&mut self.stream), context, bytes))?;
+        self.sent.fetch_add(written as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

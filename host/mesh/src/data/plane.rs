@@ -1,9 +1,10 @@
 use super::outgoing::Outgoing;
 use super::tls;
 use crate::answers::{Answers, CALLS_PER_PEER};
-use crate::emulate::{Lines, Slowed};
+use crate::emulate::Slowed;
 use crate::gate::GateError;
 use crate::standing::Standing;
+use crate::swarm::Wires;
 use libp2p::PeerId;
 use libp2p::identity::Keypair;
 use parking_lot::Mutex;
@@ -51,7 +52,7 @@ pub(crate) struct Plane {
     answers: Arc<Answers>,
     links: Mutex<HashMap<PeerId, Link>>,
     threads: Handle,
-    lines: Option<Arc<Lines>>,
+    wires: Wires,
 }
 
 /// What connects this node with another: at most one connection that it opened itself, and one that the other opened.
@@ -73,7 +74,7 @@ impl Plane {
         standing: Arc<Standing>,
         answers: Arc<Answers>,
         threads: Handle,
-        lines: Option<Arc<Lines>>,
+        wires: Wires,
     ) -> Result<Arc<Self>, GateError> {
         let broken = |error: std::io::Error| GateError::Broken(error.to_string());
         let (server, client) = tls::configs(keypair)?;
@@ -101,7 +102,7 @@ impl Plane {
             answers,
             links: Mutex::default(),
             threads: threads.clone(),
-            lines,
+            wires,
         });
         threads.spawn(plane.clone().accept());
         threads.spawn(look_after(Arc::downgrade(&plane)));
@@ -122,8 +123,8 @@ impl Plane {
 
     /// The half that writes, by the line to the node where links are emulated.
     fn on_line(&self, peer: &PeerId, output: SendStream) -> OnLine {
-        let output = Outgoing::new(output);
-        let member = self.lines.as_ref().zip(self.standing.member(peer));
+        let output = Outgoing::new(output, self.wires.meter.link(peer));
+        let member = self.wires.lines.as_ref().zip(self.standing.member(peer));
         match member.and_then(|(lines, member)| lines.to(&member)) {
             Some(line) => Either::Right(Slowed::new(output, line)),
             None => Either::Left(output),

@@ -56,7 +56,15 @@ impl Node {
         let at = "127.0.0.1:0".parse().unwrap();
         Self {
             id: keypair.public().to_peer_id(),
-            plane: Plane::start(&keypair, at, standing.clone(), answers, Handle::current(), None).unwrap(),
+            plane: Plane::start(
+                &keypair,
+                at,
+                standing.clone(),
+                answers,
+                Handle::current(),
+                Wires::default(),
+            )
+            .unwrap(),
             standing,
             _folder: folder,
         }

@@ -13,8 +13,8 @@ pub(crate) use stream::Slowed;
 
 use crate::membership::Member;
 use karman_space::{Line, LinkProfile, Outage, Passage};
-use karman_types::NodeId;
-use parking_lot::Mutex;
+use karman_types::{NodeId, Tier};
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +25,10 @@ pub(super) const SILENCE: Duration = Duration::from_secs(12);
 
 /// The lines that leave this node, one to each other node.
 pub(crate) struct Lines {
-    profile: LinkProfile,
+    profile: RwLock<LinkProfile>,
     started: Instant,
-    lines: Mutex<HashMap<NodeId, Arc<SharedLine>>>,
+    /// With the tier of the node, by which a profile may name it.
+    lines: Mutex<HashMap<NodeId, (Tier, Arc<SharedLine>)>>,
 }
 
 /// One line, which all streams to the node share.
@@ -39,7 +40,7 @@ pub(crate) struct SharedLine {
 impl Lines {
     pub(crate) fn new(profile: LinkProfile) -> Self {
         Self {
-            profile,
+            profile: RwLock::new(profile),
             started: Instant::now(),
             lines: Mutex::default(),
         }
@@ -47,20 +48,34 @@ impl Lines {
 
     /// The line to a node; nothing where the profile has none.
     pub(crate) fn to(&self, member: &Member) -> Option<Arc<SharedLine>> {
-        let link = self.profile.to(member.node, member.tier)?;
+        let profile = self.profile.read();
+        let link = profile.to(member.node, member.tier)?;
         let mut lines = self.lines.lock();
-        let line = lines.entry(member.node).or_insert_with(|| {
+        let (_, line) = lines.entry(member.node).or_insert_with(|| {
             let seed = member
                 .node
                 .to_string()
                 .bytes()
                 .fold(0, |seed: u64, byte| seed.rotate_left(7) ^ u64::from(byte));
-            Arc::new(SharedLine {
+            let line = SharedLine {
                 line: Mutex::new(Line::new(link.clone(), seed)),
                 started: self.started,
-            })
+            };
+            (member.tier, Arc::new(line))
         });
         Some(line.clone())
+    }
+
+    /// The links behave by another profile from now on. One that it does not describe stays as it was; one that was not described
+    /// before begins with the next connection.
+    pub(crate) fn change(&self, profile: LinkProfile) {
+        let mut current = self.profile.write();
+        for (node, (tier, line)) in self.lines.lock().iter() {
+            if let Some(link) = profile.to(*node, *tier) {
+                line.line.lock().change(line.started.elapsed(), link.clone());
+            }
+        }
+        *current = profile;
     }
 }
 

@@ -14,6 +14,5 @@ mod transport;
 pub(crate) use behaviour::MOST_ANNOUNCED;
 pub(crate) use drive::{Driver, Order};
 pub use situation::Situation;
-pub(crate) use traffic::Meter;
 pub use traffic::Traffic;
 pub(crate) use transport::Wires;

@@ -1,12 +1,13 @@
-//! How much each protocol of the swarm sends and receives, for an operator who pays for the link.
+//! How much each protocol of the swarm sends and receives, and how much is sent to each node, for an operator who pays for the link.
 //!
 //! The bytes counted are those of the streams. What carries them comes on top: framing, encryption, acknowledgements.
 
 use futures::{AsyncRead, AsyncWrite};
+use libp2p::PeerId;
 use libp2p::core::StreamMuxer;
 use libp2p::core::muxing::{StreamMuxerBox, StreamMuxerEvent, SubstreamBox};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ const MULTISTREAM: &[u8] = b"/multistream/1.0.0\n";
 const MOST_HEAD: usize = 256;
 /// Protocols that are counted apart: a stranger names as many as it likes.
 const MOST_PROTOCOLS: usize = 64;
+/// Nodes that are counted apart.
+const MOST_LINKS: usize = 4096;
 /// The gate is not agreed upon: it is the first stream of a connection.
 const GATE: &str = "gate";
 const OTHER: &str = "other";
@@ -35,7 +38,11 @@ pub struct Traffic {
 }
 
 #[derive(Default)]
-pub(crate) struct Meter(Mutex<BTreeMap<String, Arc<Counter>>>);
+pub(crate) struct Meter {
+    protocols: Mutex<BTreeMap<String, Arc<Counter>>>,
+    /// Bytes sent to each node, direct calls among them.
+    links: Mutex<HashMap<PeerId, Arc<AtomicU64>>>,
+}
 
 #[derive(Default)]
 struct Counter {
@@ -46,7 +53,7 @@ struct Counter {
 impl Meter {
     /// Every protocol so far.
     pub(crate) fn read(&self) -> Vec<Traffic> {
-        let counters = self.0.lock();
+        let counters = self.protocols.lock();
         let read = |(protocol, counter): (&String, &Arc<Counter>)| Traffic {
             protocol: protocol.clone(),
             sent: counter.sent.load(Ordering::Relaxed),
@@ -55,8 +62,23 @@ impl Meter {
         counters.iter().map(read).collect()
     }
 
+    /// The counter of what is sent to a node. What goes to one more than are remembered is counted nowhere.
+    pub(crate) fn link(&self, to: &PeerId) -> Arc<AtomicU64> {
+        let mut links = self.links.lock();
+        match links.len() < MOST_LINKS || links.contains_key(to) {
+            true => links.entry(*to).or_default().clone(),
+            false => Arc::default(),
+        }
+    }
+
+    /// Bytes sent to a node so far.
+    pub(crate) fn sent_to(&self, node: &PeerId) -> u64 {
+        let links = self.links.lock();
+        links.get(node).map_or(0, |sent| sent.load(Ordering::Relaxed))
+    }
+
     fn counter(&self, protocol: &str) -> Arc<Counter> {
-        let mut counters = self.0.lock();
+        let mut counters = self.protocols.lock();
         let protocol = match counters.len() < MOST_PROTOCOLS || counters.contains_key(protocol) {
             true => protocol,
             false => OTHER,
@@ -69,11 +91,17 @@ impl Meter {
 pub(super) struct Metered {
     connection: StreamMuxerBox,
     meter: Arc<Meter>,
+    link: Arc<AtomicU64>,
 }
 
 impl Metered {
-    pub(super) const fn new(connection: StreamMuxerBox, meter: Arc<Meter>) -> Self {
-        Self { connection, meter }
+    pub(super) fn new(connection: StreamMuxerBox, meter: Arc<Meter>, to: PeerId) -> Self {
+        let link = meter.link(&to);
+        Self {
+            connection,
+            meter,
+            link,
+        }
     }
 
     fn stream(&self, stream: SubstreamBox, ours: bool) -> MeteredStream {
@@ -81,6 +109,7 @@ impl Metered {
             stream,
             ours,
             meter: self.meter.clone(),
+            link: self.link.clone(),
             known: None,
             head: Vec::new(),
             answered: 0,
@@ -116,6 +145,7 @@ pub(super) struct MeteredStream {
     /// Whether this side opened it: the opener says the protocol's name.
     ours: bool,
     meter: Arc<Meter>,
+    link: Arc<AtomicU64>,
     /// The counter of its protocol, once that is known.
     known: Option<Arc<Counter>>,
     /// What the opener has said until then.
@@ -218,6 +248,7 @@ impl AsyncWrite for MeteredStream {
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
         self.count(true, &bytes[..written]);
+        self.link.fetch_add(written as u64, Ordering::Relaxed);
         Poll::Ready(Ok(written))
     }
 
@@ -253,6 +284,18 @@ mod tests {
             meter.counter(&format!("/{number}"));
         }
         assert_eq!(meter.read().len(), MOST_PROTOCOLS + 1);
+        for _ in 0..MOST_LINKS + 10 {
+            meter.link(&PeerId::random());
+        }
+        assert_eq!(meter.links.lock().len(), MOST_LINKS);
+    }
+
+    #[test]
+    fn what_is_sent_to_a_node_is_counted_over_all_connections() {
+        let (meter, node) = (Meter::default(), PeerId::random());
+        meter.link(&node).fetch_add(3, Ordering::Relaxed);
+        meter.link(&node).fetch_add(4, Ordering::Relaxed);
+        assert_eq!((meter.sent_to(&node), meter.sent_to(&PeerId::random())), (7, 0));
     }
 
     proptest! {

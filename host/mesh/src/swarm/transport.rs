@@ -2,7 +2,7 @@
 //! all of them. A relayed connection is encrypted from end to end: the relay carries what it cannot read.
 
 use super::traffic::{Meter, Metered};
-use crate::emulate::{Emulated, Lines};
+use crate::emulate::{Emulated, Lines, SharedLine};
 use crate::gate::{GateError, admit};
 use crate::standing::Standing;
 use libp2p::core::ConnectedPoint;
@@ -25,6 +25,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub(crate) type Gated = Boxed<(PeerId, StreamMuxerBox)>;
 
 /// What every connection goes through besides the gate.
+#[derive(Clone, Default)]
 pub(crate) struct Wires {
     /// Counts its bytes.
     pub(crate) meter: Arc<Meter>,
@@ -61,13 +62,42 @@ pub(crate) fn gated(
     Ok(relayed
         .or_transport(named)
         .map(|either, _| either.into_inner())
-        .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(Metered::new(muxer, meter.clone()))))
+        .map(move |(peer, muxer), _| {
+            (
+                peer,
+                StreamMuxerBox::new(Metered::new(muxer, meter.clone(), peer)),
+            )
+        })
         .and_then({
-            let standing = standing.clone();
-            move |(peer, muxer), endpoint| admit(standing, peer, muxer, endpoint)
+            let (standing, lines) = (standing.clone(), lines.clone());
+            move |(peer, muxer), endpoint| {
+                let is_cut = line_to(lines.as_deref(), &standing, &peer, &endpoint)
+                    .is_some_and(|line| line.outage().is_some());
+                async move {
+                    match is_cut {
+                        true => Err(in_outage()),
+                        false => admit(standing, peer, muxer, endpoint).await,
+                    }
+                }
+            }
         })
         .and_then(move |(peer, muxer), endpoint| emulate(lines, standing, peer, muxer, endpoint))
         .boxed())
+}
+
+/// The line to a member; nothing where none is emulated.
+fn line_to(
+    lines: Option<&Lines>,
+    standing: &Standing,
+    peer: &PeerId,
+    endpoint: &ConnectedPoint,
+) -> Option<Arc<SharedLine>> {
+    let member = standing.member(peer).filter(|_| !endpoint.is_relayed());
+    lines.zip(member).and_then(|(lines, member)| lines.to(&member))
+}
+
+fn in_outage() -> GateError {
+    GateError::Broken("the link is in an outage of its profile".into())
 }
 
 /// Puts the connection on the line to its node, where links are emulated. One over a relay is on that one's line already.
@@ -78,14 +108,12 @@ async fn emulate(
     muxer: StreamMuxerBox,
     endpoint: ConnectedPoint,
 ) -> Result<(PeerId, StreamMuxerBox), GateError> {
-    let member = standing.member(&peer).filter(|_| !endpoint.is_relayed());
-    let Some(line) = lines.zip(member).and_then(|(lines, member)| lines.to(&member)) else {
+    let Some(line) = line_to(lines.as_deref(), &standing, &peer, &endpoint) else {
         return Ok((peer, muxer));
     };
+    // One that was not known before has shown at the gate who it is.
     if line.outage().is_some() {
-        return Err(GateError::Broken(
-            "the link is in an outage of its profile".into(),
-        ));
+        return Err(in_outage());
     }
     // The handshake and the gate have taken one each.
     tokio::time::sleep(2 * line.round_trip()).await;

@@ -27,8 +27,9 @@ const AGAIN: Duration = Duration::from_millis(250);
 const STAYS: Duration = Duration::from_secs(3600);
 /// How fast such a node is taken to be.
 const USUAL: Rate = Rate(10_000_000);
-/// The longest time until the plan is looked at again.
+/// The longest time until the plan is looked at again, and where it stands in a file, which may change.
 const LOOK: Duration = Duration::from_secs(30);
+const LOOK_AT_FILE: Duration = Duration::from_secs(2);
 
 /// What a node knows of its bundles besides what is on the disk.
 pub(crate) struct Bundles {
@@ -118,7 +119,8 @@ async fn look(node: &Node) -> Result<Duration, TaskError> {
         .flat_map(|contact| [contact.start, contact.end]);
     let next = edges.filter(|edge| *edge > now).chain(todo.next).min();
     let wait = next.map_or(LOOK, |next| next.since(contacts::now()));
-    Ok(wait.min(LOOK))
+    let is_file = node.runtime().config().mesh.contacts.is_some();
+    Ok(wait.min(if is_file { LOOK_AT_FILE } else { LOOK }))
 }
 
 /// Ends the connections of contacts that are over, for what is left of them would swallow what the next one is to bring; and

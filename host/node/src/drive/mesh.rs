@@ -34,6 +34,9 @@ pub struct PeerStatus {
     pub round_trip_us: Option<u64>,
     /// Milliseconds since it was last heard of.
     pub last_seen_ms: u64,
+    /// Bytes sent to it since this node was started, whatever for.
+    #[serde(default)]
+    pub sent_bytes: u64,
     /// What it last said that it offers.
     pub offer: Option<Offer>,
 }
@@ -194,12 +197,21 @@ impl Node {
                     path: peer.path,
                     round_trip_us: peer.round_trip.map(|time| time.as_micros() as u64),
                     last_seen_ms: peer.last_seen.elapsed().as_millis() as u64,
+                    sent_bytes: peer.sent,
                     offer,
                 })
             })
             .collect();
         peers.sort_by_key(|peer| peer.node);
         Ok(peers)
+    }
+
+    /// Lets the links that leave this node behave by another profile from now on, for rehearsals.
+    ///
+    /// # Errors
+    /// `unavailable` when it belongs to no mesh, `invalid` when it was started without a profile.
+    pub fn change_links(&self, profile: LinkProfile) -> Result<(), TaskError> {
+        mesh_of(self)?.change_links(profile)
     }
 
     /// What every node in reach offers, this one first.

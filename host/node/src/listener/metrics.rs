@@ -71,6 +71,13 @@ impl Collector for Network {
                 ConstCounter::new(count).encode(bytes.encode_family(&labels)?)?;
             }
         }
+        let help = "Bytes sent to each node, whatever for";
+        let mut links = encoder.encode_descriptor("karman_mesh_link_sent", help, unit, Counter)?;
+        for peer in known {
+            let Some(member) = peer.member else { continue };
+            let labels = [("node", member.node.to_string())];
+            ConstCounter::new(peer.sent).encode(links.encode_family(&labels)?)?;
+        }
         Ok(())
     }
 }

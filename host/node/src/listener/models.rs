@@ -1,7 +1,7 @@
 //! How models are run, for the operator: profiles, plans over several nodes, and one run.
 
 use super::answer::Refusal;
-use crate::drive::{NodeProfile, SplitOrder, SplitPlan};
+use crate::drive::{ModelInParts, NodeProfile, SplitOrder, SplitPlan};
 use crate::inference::{InferParameters, InferRequest, InferResponse, InferTensor};
 use crate::node::Node;
 use axum::Router;
@@ -12,7 +12,7 @@ use axum::routing::{get, post};
 pub(crate) fn router() -> Router<Node> {
     Router::new()
         .route("/models/{name}/profile", get(profile))
-        .route("/models/{name}/plan", post(plan).delete(unplan))
+        .route("/models/{name}/plan", get(planned).post(plan).delete(unplan))
         .route("/models/{name}/run", post(run))
 }
 
@@ -26,6 +26,12 @@ async fn plan(
     Json(order): Json<SplitOrder>,
 ) -> Result<Json<SplitPlan>, Refusal> {
     Ok(Json(node.plan_model(&name, &order).await?))
+}
+
+/// How it is run in parts now; nothing where it is run here alone.
+async fn planned(State(node): State<Node>, Path(name): Path<String>) -> Json<Option<ModelInParts>> {
+    let mut models = node.models_in_parts().into_iter();
+    Json(models.find(|model| model.model == name))
 }
 
 /// Whether it ran in parts until now.

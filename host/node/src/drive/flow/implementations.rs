@@ -1,6 +1,6 @@
 //! Who can do what a task names as its capability: found among what nodes offer, measured with labelled examples, remembered.
 
-use super::json;
+use super::{json, labels};
 use crate::drive::model_tasks;
 use crate::drive::tasks::{Inner, Tasks};
 use crate::services::{blocking, store_error};
@@ -45,7 +45,8 @@ pub struct MeasureOrder {
 pub struct Example {
     /// What goes in.
     pub input: Value,
-    /// What has to come out, field by field; a whole number for a field with a list of numbers is the place of the largest.
+    /// What has to come out, field by field; a whole number for a field with a list of numbers is the place of the largest, and
+    /// `{"mask": …}` counts by how far the two overlap.
     #[serde(default)]
     pub output: BTreeMap<String, Value>,
 }
@@ -189,7 +190,7 @@ async fn profile(
     // The first call loads what it needs, which is no part of a call.
     let warm_up = json::request(&examples[0].input, with)?;
     call(tasks, binding, warm_up, run, Some(LONGEST)).await?;
-    let (mut times, mut right) = (Vec::with_capacity(examples.len()), 0u64);
+    let (mut times, mut right) = (Vec::with_capacity(examples.len()), 0.0);
     for example in examples {
         let request = json::request(&example.input, with)?;
         let started = Instant::now();
@@ -199,18 +200,14 @@ async fn profile(
         outputs
             .check_json(Side::Output, &output)
             .map_err(|error| TaskError::invalid(error.to_string()).with_field(error.field))?;
-        let agrees = example
-            .output
-            .iter()
-            .all(|(field, wanted)| agrees(wanted, &output[field]));
-        right += u64::from(agrees);
+        right += labels::right(&example.output, &output);
     }
     times.sort_unstable();
     let quantile =
         |share: f64| times[((times.len() as f64 * share).ceil() as usize).clamp(1, times.len()) - 1];
     let labelled = examples.iter().all(|example| !example.output.is_empty());
     Ok(Profile {
-        accuracy: labelled.then(|| right as f64 / examples.len() as f64),
+        accuracy: labelled.then(|| right / examples.len() as f64),
         mean: times.iter().sum::<Duration>() / times.len() as u32,
         p50: quantile(0.5),
         p95: quantile(0.95),
@@ -219,33 +216,6 @@ async fn profile(
         energy: None,
         samples: examples.len() as u64,
     })
-}
-
-/// Whether a field is as its label says.
-fn agrees(wanted: &Value, found: &Value) -> bool {
-    match (wanted, found) {
-        (Value::Number(place), Value::Array(_)) => {
-            let mut numbers = Vec::new();
-            flatten(found, &mut numbers);
-            let largest = (0..numbers.len()).max_by(|one, other| numbers[*one].total_cmp(&numbers[*other]));
-            place.as_u64().map(|place| place as usize) == largest
-        }
-        (Value::Number(wanted), Value::Number(found)) => {
-            let (wanted, found) = (
-                wanted.as_f64().unwrap_or(f64::NAN),
-                found.as_f64().unwrap_or(f64::NAN),
-            );
-            (wanted - found).abs() <= 1e-6 * wanted.abs().max(1.0)
-        }
-        _ => wanted == found,
-    }
-}
-
-fn flatten(list: &Value, numbers: &mut Vec<f64>) {
-    match list {
-        Value::Array(items) => items.iter().for_each(|item| flatten(item, numbers)),
-        one => numbers.push(one.as_f64().unwrap_or(f64::NEG_INFINITY)),
-    }
 }
 
 /// The fields that the contract has: what an implementation gives besides, no other would.
@@ -333,26 +303,4 @@ async fn remember(tasks: &Inner, capability: &str, measured: Vec<Implementation>
     .await?;
     tasks.flows.measured.fetch_add(1, Ordering::Relaxed);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn labels_are_compared_as_they_are_meant() {
-        for (wanted, found, same) in [
-            (json!(2), json!([[0.1, 0.2, 0.7]]), true),
-            (json!(1), json!([[0.1, 0.2, 0.7]]), false),
-            (json!(0), json!([null, 0.2]), false),
-            (json!(7), json!(7.0), true),
-            (json!("road"), json!("road"), true),
-            (json!("road"), json!("water"), false),
-            (json!([1, 2]), json!([1, 2]), true),
-            (json!(1), Value::Null, false),
-        ] {
-            assert_eq!(agrees(&wanted, &found), same, "{wanted} {found}");
-        }
-    }
 }

@@ -16,6 +16,7 @@
 //! | `step` | one attempt at one task of it |
 //! | `choose` | who does a task that names a capability |
 //! | `implementations` | who could: found, measured, called |
+//! | `labels` | how right their answers were |
 //! | `progress` | what is written down, and where |
 //! | `json` | between the JSON of workflows and the bytes of tasks |
 //! | `status` | how far it is, in the words of its operator |
@@ -24,6 +25,7 @@ mod choose;
 mod coordinate;
 mod implementations;
 mod json;
+mod labels;
 mod order;
 mod progress;
 mod status;

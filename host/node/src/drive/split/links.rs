@@ -54,6 +54,17 @@ pub(super) async fn measure(node: &Node, to: NodeId) -> Result<LinkMeasure, Task
     })
 }
 
+/// How many milliseconds so many bytes take to another node now, by sending them once: far less than it takes to measure the link.
+pub(super) async fn probe(node: &Node, to: NodeId, bytes: usize) -> Result<f64, TaskError> {
+    let mesh = mesh_of(node)?;
+    let unknown = || TaskError::unavailable(format!("node {} is not in reach", to.short()));
+    let peer = mesh.node(to).await.ok_or_else(unknown)?;
+    let empty = send(node, peer, 0).await?;
+    let loaded = send(node, peer, bytes).await?;
+    // The answer has nothing in it.
+    Ok((loaded.saturating_sub(empty / 2)).as_secs_f64() * 1e3)
+}
+
 async fn fastest(node: &Node, peer: PeerId, bytes: usize) -> Result<Duration, TaskError> {
     let mut fastest = Duration::MAX;
     for _ in 0..TIMES {

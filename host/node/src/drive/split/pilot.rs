@@ -1,7 +1,7 @@
 //! A model in parts, in use: each request takes the plan of the moment, and what it took moves the plan.
 
 use super::journey::{Arrived, travel};
-use super::links::measure;
+use super::links::probe;
 use super::plan::{Planned, Policy, Route};
 use super::wire::{Journey, Leg, Station};
 use crate::drive::mesh_of;
@@ -171,15 +171,15 @@ impl Pilot {
                     }
                 });
             }
-            Action::Probe { from: 0, to, .. } => {
+            Action::Probe {
+                from: 0, to, bytes, ..
+            } => {
                 tokio::spawn(async move {
-                    if let Ok(link) = measure(&node, pilot.planned.profiles[to].node).await {
-                        let bytes = 1 << 20;
-                        let ms = link.latency_ms + f64::from(bytes) * 8.0 / (link.rate_mbit_s * 1e3);
+                    if let Ok(ms) = probe(&node, pilot.planned.profiles[to].node, bytes as usize).await {
                         pilot.tell(Event::Sent {
                             from: 0,
                             to,
-                            bytes: bytes as u64,
+                            bytes,
                             ms,
                         });
                     }

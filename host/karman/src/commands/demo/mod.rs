@@ -1,0 +1,113 @@
+//! `karman demo flood`: the whole continuum on one machine. Five nodes as processes of their own, links that behave as described, real
+//! passes of a satellite; a workflow that looks for water where there should be none; and what becomes of it when things go wrong.
+//!
+//! ```text
+//! space   sat     camera, clouds and tiles, small model; coordinates
+//!          |      only while it passes, by its orbit
+//! edge    dish    alert, large model (in parts with those that it reaches)
+//!          |\
+//! edge     | siren                 the village's board
+//! fog     fog
+//!          |
+//! cloud   cloud   the gateway, the dashboard, the file of the large model
+//! ```
+//!
+//! Nothing here decides anything, and no figure of the report is made here: they are read from the nodes' answers, their logs, their
+//! counters and the log of decisions.
+//!
+//! | file | what |
+//! |---|---|
+//! | `process` | one node |
+//! | `continuum` | the five, and the links between them at each time |
+//! | `sky` | when the satellite passes: its real orbit, sped up |
+//! | `mission` | plugins, models and the plan in their places; one capture from its order to its alert |
+//! | `truth` | what is really there, and how much of it was found |
+//! | `story` | the acts |
+//! | `report` | what is told in the end |
+
+mod continuum;
+mod mission;
+mod process;
+mod report;
+mod sky;
+mod story;
+mod truth;
+
+use crate::app::App;
+use crate::commands::serve;
+use crate::error;
+use clap::{Args, Subcommand};
+use continuum::{Continuum, Who};
+use karman_types::TaskError;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// `karman demo`
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What to show.
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// A satellite, two edge boards, a fog node and a cloud find a flood, also when nodes and links fail
+    #[command(
+        after_help = "Examples:\n  karman demo flood\n  karman demo flood --keep\n  karman demo flood --json > report.json"
+    )]
+    Flood(Flood),
+}
+
+/// `karman demo flood`
+#[derive(Args, Debug)]
+struct Flood {
+    /// Where the plugins are, as `cargo xtask guests` builds them
+    #[arg(long, value_name = "DIR", default_value = "target/guests")]
+    plugins: PathBuf,
+    /// Leave the nodes and the dashboard up until Ctrl-C
+    #[arg(long)]
+    keep: bool,
+}
+
+impl Demo {
+    pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
+        match &self.verb {
+            Verb::Flood(flood) => flood.run(app),
+        }
+    }
+}
+
+impl Flood {
+    fn run(&self, app: &App) -> Result<(), TaskError> {
+        let started = Instant::now();
+        let plugins = mission::Plugins::read(&self.plugins)?;
+        let folder = tempfile::Builder::new().prefix("karman-demo-").tempdir();
+        let folder = folder.map_err(|failed| error::file(&std::env::temp_dir(), &failed))?;
+        app.output
+            .note("a satellite, two edge boards, a fog node and a cloud, each a process of its own");
+        let mut continuum = Continuum::start(app, folder.path())?;
+        let told = story::tell(app, &mut continuum, &plugins, started)?;
+        app.output.result(|| told.to_string(), || json!(told))?;
+        match self.keep {
+            true => keep(app, &mut continuum),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Heals everything, and leaves it there until a signal.
+fn keep(app: &App, continuum: &mut Continuum) -> Result<(), TaskError> {
+    continuum.heal(app)?;
+    let (url, token) = (continuum.node(Who::Cloud).url(), continuum.token()?);
+    app.output.note(format!(
+        "\nThe dashboard: {url}/   token: {token}\nThe nodes are in {}; Ctrl-C ends them.",
+        continuum.folder().display()
+    ));
+    serve::threads()?.block_on(async {
+        let shut_down = serve::stop_by_signal()?;
+        shut_down.started().await;
+        Ok(())
+    })
+}

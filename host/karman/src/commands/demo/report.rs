@@ -1,0 +1,216 @@
+use super::continuum::{Sent, Who};
+use super::sky::{BETWEEN, FASTER, Pass};
+use crate::output::table;
+use karman_node::Measured;
+use karman_sched::log::Replay;
+use karman_types::{Slo, TaskId, format_bytes};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// What happened, as the nodes tell it.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Report {
+    /// Until everything was in its place and measured.
+    pub(super) setup: Duration,
+    pub(super) passes: Vec<Pass>,
+    /// How the dish was to run the large model at first, in words.
+    pub(super) plan: String,
+    pub(super) measured: Vec<Measured>,
+    pub(super) acts: Vec<Act>,
+    pub(super) runs: Vec<Run>,
+    /// What the dish's log says of cuts that moved.
+    pub(super) cuts: Vec<String>,
+    /// Bytes on each link since the launch, as its sender has counted.
+    #[serde(serialize_with = "links")]
+    pub(super) sent: Sent,
+    /// Whether every decision comes out the same when it is made again.
+    pub(super) replayed: Replay,
+    pub(super) took: Duration,
+}
+
+/// One pass, and what was done to the continuum then.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Act {
+    pub(super) title: String,
+    pub(super) slo: Slo,
+    /// Whether the satellite and the dish met.
+    pub(super) acquired: bool,
+    /// How the dish ran the large model when it began.
+    pub(super) cut: String,
+}
+
+/// One capture.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Run {
+    pub(super) run: TaskId,
+    pub(super) act: usize,
+    /// Whether it was ordered while the satellite reached nobody.
+    pub(super) alone: bool,
+    /// Metres that the water stood over the lowest place.
+    pub(super) level: f64,
+    /// From the order to the end, as the policy was told.
+    pub(super) latency: Option<Duration>,
+    /// From the picture to the siren.
+    pub(super) to_alert: Option<Duration>,
+    pub(super) flooded_km2: Option<f64>,
+    /// What the small model on board had seen.
+    pub(super) seen_km2: Option<f64>,
+    /// Intersection over union with the truth.
+    pub(super) overlap: Option<f64>,
+    /// What the siren answered.
+    pub(super) siren: Option<Value>,
+    /// How many tiles each implementation served.
+    pub(super) by: BTreeMap<String, usize>,
+    /// Why, one after the other; what is said twice in a row is said once.
+    pub(super) why: Vec<String>,
+    pub(super) error: Option<String>,
+}
+
+fn links<S: Serializer>(sent: &Sent, serializer: S) -> Result<S::Ok, S::Error> {
+    let link = |((from, to), bytes): (&(Who, Who), &u64)| serde_json::json!({ "from": from, "to": to, "bytes": bytes });
+    serializer.collect_seq(sent.iter().map(link))
+}
+
+impl Report {
+    /// How many captures ended within the limit of their act, and how many there were. One that has no end is late.
+    fn kept(&self, runs: impl Iterator<Item = usize>) -> (usize, usize) {
+        let (mut kept, mut all) = (0, 0);
+        for run in runs {
+            let run = &self.runs[run];
+            all += 1;
+            let limit = self.acts.get(run.act).and_then(|act| act.slo.latency_p95);
+            let within = |latency: Duration| limit.is_none_or(|limit| latency <= limit);
+            kept += usize::from(run.error.is_none() && run.latency.is_some_and(within));
+        }
+        (kept, all)
+    }
+
+    fn of_act(&self, act: usize) -> impl Iterator<Item = usize> {
+        let runs = self.runs.iter().enumerate();
+        runs.filter(move |(_, run)| run.act == act)
+            .map(|(place, _)| place)
+    }
+
+    fn captures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = [
+            "PASS",
+            "CAPTURE",
+            "LEVEL",
+            "SEGMENTED BY",
+            "FLOODED",
+            "IOU",
+            "PICTURE TO SIREN",
+            "RUN",
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(self.runs.iter().map(Run::row));
+        writeln!(f, "{}", table(&rows))
+    }
+
+    fn act(&self, f: &mut fmt::Formatter<'_>, place: usize, act: &Act) -> fmt::Result {
+        let (kept, all) = self.kept(self.of_act(place));
+        let limit = act.slo.latency_p95.map_or_else(|| "none".into(), seconds);
+        writeln!(f, "\npass {}: {}", place + 1, act.title)?;
+        writeln!(f, "  SLO: {kept} of {all} within {limit}")?;
+        if !act.acquired {
+            writeln!(f, "  the satellite and the dish did not meet")?;
+        }
+        writeln!(f, "  large model on the dish: {}", act.cut)?;
+        let mut told: Vec<&str> = Vec::new();
+        for run in self.of_act(place) {
+            for why in &self.runs[run].why {
+                if !told.contains(&why.as_str()) {
+                    told.push(why);
+                }
+            }
+        }
+        told.iter().try_for_each(|why| writeln!(f, "  why: {why}"))
+    }
+
+    fn bytes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows = vec![["LINK", "BYTES"].map(str::to_owned).to_vec()];
+        let used = self.sent.iter().filter(|(_, bytes)| **bytes > 0);
+        rows.extend(used.map(|((from, to), bytes)| vec![format!("{from} -> {to}"), format_bytes(*bytes)]));
+        writeln!(f, "\n{}", table(&rows))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "\nReal passes of CBERS 2, {FASTER} times faster, {} s between them; models slowed down by {} on the satellite and \
+             the boards, {} on the fog node",
+            BETWEEN.as_secs(),
+            Who::Sat.slowdown(),
+            Who::Fog.slowdown()
+        )?;
+        writeln!(f, "\n{}", self.plan)?;
+        writeln!(f)?;
+        self.captures(f)?;
+        for (place, act) in self.acts.iter().enumerate() {
+            self.act(f, place, act)?;
+        }
+        if !self.cuts.is_empty() {
+            writeln!(f, "\nthe dish's log:")?;
+            self.cuts.iter().try_for_each(|cut| writeln!(f, "  {cut}"))?;
+        }
+        self.bytes(f)?;
+        let (kept, all) = self.kept(0..self.runs.len());
+        writeln!(
+            f,
+            "\n{kept} of {all} captures within their SLO; {} decisions came out the same when made again, {} did not; {} for all, \
+             {} of it to set up and to measure",
+            self.replayed.same,
+            self.replayed.different.len(),
+            seconds(self.took),
+            seconds(self.setup)
+        )?;
+        write!(f, "Not shown: a federated round that betters the model on board.")
+    }
+}
+
+impl Run {
+    fn row(&self) -> Vec<String> {
+        let by: Vec<String> = self
+            .by
+            .iter()
+            .map(|(name, tiles)| format!("{tiles} by {name}"))
+            .collect();
+        let number = |value: Option<f64>, digits: usize| {
+            value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
+        };
+        vec![
+            (self.act + 1).to_string(),
+            if self.alone {
+                "alone, before or after it"
+            } else {
+                "in contact"
+            }
+            .into(),
+            format!("{:.0} m", self.level),
+            match by.is_empty() {
+                true => "nobody".into(),
+                false => by.join(", "),
+            },
+            self.flooded_km2
+                .map_or_else(|| "-".into(), |area| format!("{area:.1} km2")),
+            number(self.overlap, 2),
+            self.to_alert.map_or_else(|| "no alert".into(), seconds),
+            match &self.error {
+                Some(error) => error.clone(),
+                None => self.latency.map_or_else(|| "not ended".into(), seconds),
+            },
+        ]
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}

@@ -1,0 +1,46 @@
+//! The file that says how links behave in a rehearsal: read at the start, and again whenever it changes.
+
+use crate::error;
+use karman_node::Node;
+use karman_space::LinkProfile;
+use karman_types::TaskError;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Reads a profile.
+///
+/// # Errors
+/// `unavailable` or `invalid`, with the file and what is wrong with it.
+pub(crate) fn read(file: &Path) -> Result<LinkProfile, TaskError> {
+    let text = std::fs::read_to_string(file).map_err(|failed| error::file(file, &failed))?;
+    LinkProfile::from_toml(&text).map_err(|error| {
+        TaskError::invalid(format!("{}: {error}", file.display())).with_field("link-profile")
+    })
+}
+
+/// Lets the links of a node follow the file for as long as the node is there. Where it does not read they stay as they were.
+pub(crate) fn follow(node: &Node, file: PathBuf) {
+    let node = node.clone();
+    tokio::spawn(async move {
+        let mut before = changed(&file);
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = changed(&file);
+            if now.is_none() || now == before {
+                continue;
+            }
+            before = now;
+            match read(&file).and_then(|profile| node.change_links(profile)) {
+                Ok(()) => tracing::info!(file = %file.display(), "the links behave by another profile"),
+                Err(error) => tracing::error!(%error, "the links stay as they were"),
+            }
+        }
+    });
+}
+
+fn changed(file: &Path) -> Option<SystemTime> {
+    std::fs::metadata(file).and_then(|file| file.modified()).ok()
+}

@@ -1,0 +1,174 @@
+//! Keeps the tiles in which a small model on board sees water: only those are worth a larger model, or a journey.
+//!
+//! `model` asks the node's model through `wasi:nn`, all tiles at once; this file keeps, drops and answers.
+
+mod model;
+
+use exports::karman::task::handler::{Error, Guest, Request, Response};
+use karman::task::types::InvalidInput;
+use serde::{Deserialize, Serialize};
+
+wit_bindgen::generate!({ path: "wit", generate_all });
+
+/// What runs when the workflow names no model in the metadata.
+const DEFAULT_MODEL: &str = "flood-s";
+/// The share of a tile that has to look like water.
+const LEAST: f32 = 0.01;
+/// Tiles of one picture.
+const MOST_TILES: usize = 1024;
+
+/// What `flood-tiles` gives. What the small model saw is added on the way.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Tiles {
+    captured_ms: u64,
+    pixel_area: f32,
+    tile: usize,
+    tiles: Vec<Tile>,
+    places: Vec<[usize; 2]>,
+    cloudy: usize,
+    /// Tiles without water.
+    #[serde(default)]
+    dry: usize,
+    /// Square kilometres of water that the small model saw.
+    #[serde(default)]
+    seen_km2: f32,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Tile {
+    image: [Vec<Vec<Vec<u8>>>; 1],
+}
+
+struct Screen;
+
+impl Guest for Screen {
+    fn handle(request: Request) -> Result<Response, Error> {
+        let told = |name: &str| {
+            let mut told = request.metadata.iter();
+            told.find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        };
+        let invalid = |field: &str, message: String| {
+            let field = Some(field.into());
+            Error::Invalid(InvalidInput { message, field })
+        };
+        let least = match told("least") {
+            None => LEAST,
+            Some(text) => (text.parse().ok())
+                .filter(|share| (0.0..=1.0).contains(share))
+                .ok_or_else(|| invalid("least", format!("`{text}` is no share from 0 to 1")))?,
+        };
+        let tiles: Tiles = serde_json::from_slice(&request.body)
+            .map_err(|error| invalid("tiles", format!("the tiles do not read: {error}")))?;
+        let pixels = tiles.pixels().map_err(|message| invalid("tiles", message))?;
+        let water = match tiles.tiles.len() {
+            0 => Vec::new(),
+            count => model::run(told("model").unwrap_or(DEFAULT_MODEL), count, tiles.tile, &pixels)?,
+        };
+        let kept = tiles.keep(&water, least);
+        Ok(Response {
+            content_type: "application/json".into(),
+            metadata: Vec::new(),
+            body: serde_json::to_vec(&kept).map_err(|error| Error::Internal(error.to_string()))?,
+        })
+    }
+}
+
+impl Tiles {
+    /// All tiles one after the other.
+    fn pixels(&self) -> Result<Vec<u8>, String> {
+        let (count, places) = (self.tiles.len(), self.places.len());
+        if count > MOST_TILES || count != places {
+            return Err(format!(
+                "{count} tiles at {places} places: at most {MOST_TILES}, each at one"
+            ));
+        }
+        let pixels: Vec<u8> = self
+            .tiles
+            .iter()
+            .flat_map(|tile| tile.image[0].iter().flatten().flatten().copied())
+            .collect();
+        match Some(pixels.len())
+            == self
+                .tile
+                .checked_pow(2)
+                .and_then(|tile| tile.checked_mul(3 * count))
+        {
+            true => Ok(pixels),
+            false => Err(format!("the tiles have not 3 by {0} by {0} pixels", self.tile)),
+        }
+    }
+
+    /// Those with water, which has a byte for each pixel of each tile.
+    fn keep(self, water: &[u8], least: f32) -> Self {
+        let pixels = self.tile * self.tile;
+        let of_tiles = water.chunks(pixels.max(1));
+        let wet: Vec<usize> = of_tiles
+            .map(|tile| tile.iter().filter(|pixel| **pixel != 0).count())
+            .collect();
+        let all: usize = wet.iter().sum();
+        let is_kept = |place: usize| wet[place] as f32 >= (least * pixels as f32).max(1.0);
+        let kept = (0..self.tiles.len()).filter(|place| is_kept(*place)).count();
+        let (mut at, mut too) = (0.., 0..);
+        let mut next = |_: &Tile| at.next().is_some_and(is_kept);
+        let mut next_place = |_: &[usize; 2]| too.next().is_some_and(is_kept);
+        Self {
+            dry: self.tiles.len() - kept,
+            seen_km2: all as f32 * self.pixel_area / 1e6,
+            tiles: self.tiles.into_iter().filter(|tile| next(tile)).collect(),
+            places: self
+                .places
+                .into_iter()
+                .filter(|place| next_place(place))
+                .collect(),
+            ..self
+        }
+    }
+}
+
+export!(Screen);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiles(count: usize) -> Tiles {
+        let image = |value: usize| [vec![vec![vec![value as u8; 10]; 10]; 3]];
+        Tiles {
+            captured_ms: 5,
+            pixel_area: 1e4,
+            tile: 10,
+            tiles: (0..count).map(|value| Tile { image: image(value) }).collect(),
+            places: (0..count).map(|place| [0, place]).collect(),
+            cloudy: 2,
+            dry: 0,
+            seen_km2: 0.0,
+        }
+    }
+
+    #[test]
+    fn tiles_with_enough_water_are_kept_with_their_places() {
+        let mut water = vec![0; 300];
+        water[..4].fill(1);
+        water[200..250].fill(1);
+        let kept = tiles(3).keep(&water, 0.05);
+        assert_eq!((kept.dry, &kept.places[..], kept.cloudy), (2, &[[0, 2]][..], 2));
+        assert_eq!(kept.tiles[0].image[0][0][0][0], 2);
+        assert!((kept.seen_km2 - 0.54).abs() < 1e-6);
+        // A single pixel is enough where nothing is asked for, none is not.
+        assert_eq!(tiles(3).keep(&water, 0.0).places, [[0, 0], [0, 2]]);
+    }
+
+    #[test]
+    fn tiles_of_another_size_are_refused() {
+        assert_eq!(tiles(2).pixels().unwrap().len(), 600);
+        let mut wrong = tiles(2);
+        wrong.tile = 11;
+        assert!(wrong.pixels().unwrap_err().contains("11"));
+        wrong.tile = usize::MAX;
+        assert!(wrong.pixels().is_err());
+        let mut wrong = tiles(2);
+        wrong.places.pop();
+        assert!(wrong.pixels().is_err());
+    }
+}

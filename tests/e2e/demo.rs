@@ -1,0 +1,87 @@
+//! The demonstration: five processes, shaped links, real passes; a node that is killed, an uplink that is gone, a tighter SLO.
+
+use crate::support::{Home, root};
+use serde_json::{Value, json};
+
+/// How right the answers of each model are at least, by the pictures that are made of the part of the terrain that it never saw.
+const LEAST_IOU: f64 = 0.7;
+
+#[test]
+fn a_flood_is_found_also_when_nodes_and_links_fail() {
+    let home = Home::new();
+    let plugins = root().join("target/guests");
+    let arguments = ["demo", "flood", "--json", "--plugins", plugins.to_str().unwrap()];
+    let ran = home.run(arguments).ok();
+    let report: Value = serde_json::from_str(&ran.out()).unwrap();
+    let list = |field: &str| report[field].as_array().unwrap().clone();
+
+    // Both models are measured where they run, with pictures that neither was trained on.
+    let measured = list("measured");
+    let names: Vec<&str> = measured.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 2, "{measured:?}");
+    assert!(
+        names[0].starts_with("flood-l@") && names[1].starts_with("flood-s@"),
+        "{names:?}"
+    );
+    for one in &measured {
+        let accuracy = one["implementation"]["profile"]["accuracy"].as_f64().unwrap();
+        assert!(accuracy > LEAST_IOU, "{one}");
+    }
+
+    // Alone the satellite does it by itself, and the alert goes with the next pass.
+    let runs = list("runs");
+    let served = |run: &Value, by: &str| run["by"].as_object().unwrap().contains_key(by);
+    let alone: Vec<&Value> = runs.iter().filter(|run| run["alone"] == true).collect();
+    assert!(!alone.is_empty());
+    for run in alone.iter().filter(|run| run["error"].is_null()) {
+        assert!(
+            served(run, "flood-s@sat") && !served(run, "flood-l@dish"),
+            "{run}"
+        );
+        assert!(
+            run["why"].to_string().contains("no other can be reached"),
+            "{run}"
+        );
+    }
+    // In reach of the dish the large model is worth the journey.
+    assert!(runs.iter().any(|run| served(run, "flood-l@dish")), "{runs:?}");
+    let found: Vec<&Value> = runs.iter().filter(|run| run["overlap"].is_number()).collect();
+    assert!(found.len() * 2 > runs.len(), "{runs:?}");
+    for run in &found {
+        assert!(run["overlap"].as_f64().unwrap() > 0.6, "{run}");
+        let siren = run["siren"]["node"].as_str();
+        assert!(
+            siren.is_some() || run["flooded-km2"].as_f64().unwrap() < 1.0,
+            "{run}"
+        );
+    }
+    // The siren sounds without an uplink, too.
+    let act = |name: &str| list("acts").iter().position(|act| act["title"] == name).unwrap();
+    let gone = act("the uplink is gone");
+    let sounded = |run: &&Value| run["act"] == gone && run["siren"]["node"].is_string();
+    assert!(runs.iter().any(|run| sounded(&run)), "{runs:?}");
+
+    // The satellite speaks to nobody but the dish, and every decision can be made again.
+    let links = list("sent");
+    let bytes = |from: &str, to: &str| {
+        let of = |link: &&Value| link["from"] == from && link["to"] == to;
+        links
+            .iter()
+            .find(of)
+            .and_then(|link| link["bytes"].as_u64())
+            .unwrap_or(0)
+    };
+    assert!(
+        bytes("sat", "dish") > 1000 && bytes("dish", "siren") > 0,
+        "{links:?}"
+    );
+    assert_eq!(report["replayed"]["different"], json!([]), "{report}");
+    assert!(report["replayed"]["same"].as_u64().unwrap() > 0, "{report}");
+}
+
+#[test]
+fn without_its_plugins_it_says_how_to_build_them() {
+    let home = Home::new();
+    let refused = home.run(["demo", "flood", "--plugins", "nowhere"]);
+    refused.fails(4, "cargo xtask demo");
+}
