@@ -25,7 +25,8 @@ pub(crate) fn read(file: &Path) -> Result<LinkProfile, TaskError> {
 pub(crate) fn follow(node: &Node, file: PathBuf) {
     let node = node.clone();
     tokio::spawn(async move {
-        let mut before = changed(&file);
+        // It may have changed since it was read, so it is read once more.
+        let mut before = None;
         loop {
             tokio::time::sleep(LOOK).await;
             let now = changed(&file);

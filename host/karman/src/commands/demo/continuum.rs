@@ -59,7 +59,8 @@ impl Who {
     /// How many times slower its models run than this machine could.
     pub(super) const fn slowdown(self) -> u32 {
         match self {
-            Self::Sat | Self::Dish | Self::Siren => 16,
+            Self::Sat => 16,
+            Self::Dish | Self::Siren => 40,
             Self::Fog => 4,
             Self::Cloud => 1,
         }
@@ -69,17 +70,18 @@ impl Who {
         matches!(self, Self::Dish | Self::Siren)
     }
 
-    /// What a link is like while it is there: delay in milliseconds, Mbit/s. Nothing where there is none.
-    const fn link_to(self, to: Self) -> Option<(u32, f64)> {
+    /// What a link is like while it is there: delay in milliseconds, kbit/s. Nothing where there is none.
+    const fn link_to(self, to: Self) -> Option<(u32, u32)> {
         match (self, to) {
-            (Self::Sat, Self::Dish) => Some((4, 8.0)),
-            (Self::Dish, Self::Sat) => Some((4, 2.0)),
-            (Self::Dish | Self::Siren, Self::Dish | Self::Siren) => Some((3, 20.0)),
-            (Self::Dish | Self::Siren, Self::Fog) | (Self::Fog, Self::Dish | Self::Siren) => Some((2, 40.0)),
-            (Self::Fog, Self::Cloud) => Some((40, 0.5)),
-            (Self::Cloud, Self::Fog) => Some((40, 4.0)),
-            (Self::Dish | Self::Siren, Self::Cloud) => Some((50, 0.5)),
-            (Self::Cloud, Self::Dish | Self::Siren) => Some((50, 4.0)),
+            (Self::Sat, Self::Dish) => Some((4, 8000)),
+            (Self::Dish, Self::Sat) => Some((4, 2000)),
+            (Self::Dish | Self::Siren, Self::Dish | Self::Siren) => Some((3, 20_000)),
+            (Self::Dish | Self::Siren, Self::Fog) | (Self::Fog, Self::Dish | Self::Siren) => {
+                Some((2, 40_000))
+            }
+            (Self::Fog, Self::Cloud) => Some((40, 500)),
+            (Self::Dish | Self::Siren, Self::Cloud) => Some((50, 500)),
+            (Self::Cloud, Self::Fog | Self::Dish | Self::Siren) => Some((40, 4000)),
             _ => None,
         }
     }
@@ -321,12 +323,12 @@ impl Links {
             Some(_) if is_space => self.passes,
             Some(_) => self.uplink || !goes_up,
         };
-        let (delay, rate) = from.link_to(to).unwrap_or((1, 100.0));
+        let (delay, rate) = from.link_to(to).unwrap_or((1, 100_000));
         let outage = match is_there {
             true => "",
             false => "outages = [{ start = \"0s\", length = \"1000d\" }]\n",
         };
-        format!("[[link]]\nto = \"{id}\"\ndelay = \"{delay}ms\"\nrate = \"{rate} Mbit/s\"\n{outage}")
+        format!("[[link]]\nto = \"{id}\"\ndelay = \"{delay}ms\"\nrate = \"{rate} kbit/s\"\n{outage}")
     }
 }
 
@@ -352,4 +354,54 @@ fn write(path: &Path, text: &str) -> Result<(), TaskError> {
     let beside = path.with_extension("new");
     let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
     written.map_err(|why| error::file(path, &why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_space::LinkProfile;
+    use karman_types::Tier;
+
+    #[test]
+    fn a_link_is_there_when_it_should_be() {
+        let id = NodeId::of_key(b"other");
+        let links = Links {
+            launched: true,
+            passes: false,
+            uplink: true,
+        };
+        let is_there = |links: Links, from, to| {
+            let profile = LinkProfile::from_toml(&links.describe(from, to, id)).unwrap();
+            profile
+                .to(id, Tier::Edge)
+                .unwrap()
+                .outage(Duration::ZERO)
+                .is_none()
+        };
+        let passes = Links {
+            passes: true,
+            ..links
+        };
+        let no_uplink = Links {
+            uplink: false,
+            ..passes
+        };
+        for (from, to, there) in [
+            (Who::Sat, Who::Dish, [false, true, true]),
+            (Who::Dish, Who::Sat, [false, true, true]),
+            (Who::Sat, Who::Cloud, [false, false, false]),
+            (Who::Dish, Who::Cloud, [true, true, false]),
+            (Who::Fog, Who::Siren, [true, true, false]),
+            (Who::Dish, Who::Siren, [true, true, true]),
+            (Who::Fog, Who::Cloud, [true, true, true]),
+        ] {
+            let found = [links, passes, no_uplink].map(|links| is_there(links, from, to));
+            assert_eq!(found, there, "{from} to {to}");
+        }
+        let on_the_ground = Links {
+            launched: false,
+            ..links
+        };
+        assert!(is_there(on_the_ground, Who::Sat, Who::Cloud));
+    }
 }

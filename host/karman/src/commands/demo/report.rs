@@ -22,8 +22,6 @@ pub(super) struct Report {
     pub(super) measured: Vec<Measured>,
     pub(super) acts: Vec<Act>,
     pub(super) runs: Vec<Run>,
-    /// What the dish's log says of cuts that moved.
-    pub(super) cuts: Vec<String>,
     /// Bytes on each link since the launch, as its sender has counted.
     #[serde(serialize_with = "links")]
     pub(super) sent: Sent,
@@ -40,8 +38,14 @@ pub(super) struct Act {
     pub(super) slo: Slo,
     /// Whether the satellite and the dish met.
     pub(super) acquired: bool,
-    /// How the dish ran the large model when it began.
+    /// How the dish ran the large model when it began, and when it was over.
     pub(super) cut: String,
+    pub(super) cut_after: String,
+    /// What the dish's log says of cuts that moved in between.
+    pub(super) moved: Vec<String>,
+    /// Milliseconds since 1970.
+    #[serde(skip)]
+    pub(super) since_ms: u64,
 }
 
 /// One capture.
@@ -121,16 +125,23 @@ impl Report {
         if !act.acquired {
             writeln!(f, "  the satellite and the dish did not meet")?;
         }
-        writeln!(f, "  large model on the dish: {}", act.cut)?;
-        let mut told: Vec<&str> = Vec::new();
-        for run in self.of_act(place) {
-            for why in &self.runs[run].why {
-                if !told.contains(&why.as_str()) {
-                    told.push(why);
-                }
+        writeln!(f, "  the dish's large model at first: {}", act.cut)?;
+        act.moved
+            .iter()
+            .try_for_each(|moved| writeln!(f, "    {moved}"))?;
+        if act.cut_after != act.cut {
+            writeln!(f, "  and in the end: {}", act.cut_after)?;
+        }
+        // Of what is the same but for its figures the first is told.
+        let mut told: Vec<String> = Vec::new();
+        for why in self.of_act(place).flat_map(|run| &self.runs[run].why) {
+            let without: String = why.chars().filter(|sign| !sign.is_ascii_digit()).collect();
+            if !told.contains(&without) {
+                told.push(without);
+                writeln!(f, "  why: {why}")?;
             }
         }
-        told.iter().try_for_each(|why| writeln!(f, "  why: {why}"))
+        Ok(())
     }
 
     fn bytes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,10 +156,11 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\nReal passes of CBERS 2, {FASTER} times faster, {} s between them; models slowed down by {} on the satellite and \
-             the boards, {} on the fog node",
+            "\nReal passes of CBERS 2, {FASTER} times faster, {} s between them; models slowed down {} times on the \
+             satellite, {} on the boards, {} on the fog node",
             BETWEEN.as_secs(),
             Who::Sat.slowdown(),
+            Who::Dish.slowdown(),
             Who::Fog.slowdown()
         )?;
         writeln!(f, "\n{}", self.plan)?;
@@ -156,10 +168,6 @@ impl fmt::Display for Report {
         self.captures(f)?;
         for (place, act) in self.acts.iter().enumerate() {
             self.act(f, place, act)?;
-        }
-        if !self.cuts.is_empty() {
-            writeln!(f, "\nthe dish's log:")?;
-            self.cuts.iter().try_for_each(|cut| writeln!(f, "  {cut}"))?;
         }
         self.bytes(f)?;
         let (kept, all) = self.kept(0..self.runs.len());
@@ -188,12 +196,7 @@ impl Run {
         };
         vec![
             (self.act + 1).to_string(),
-            if self.alone {
-                "alone, before or after it"
-            } else {
-                "in contact"
-            }
-            .into(),
+            if self.alone { "alone" } else { "in contact" }.into(),
             format!("{:.0} m", self.level),
             match by.is_empty() {
                 true => "nobody".into(),

@@ -25,7 +25,7 @@ const LATE: Duration = Duration::from_millis(1500);
 /// How long the last capture may take after all passes.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The share of the usual time that is left when the SLO is tightened.
-const TIGHTER: u32 = 6;
+const TIGHTER: u32 = 10;
 
 /// What is done to the continuum in a pass.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -84,7 +84,7 @@ pub(super) fn tell(
     let first = sky::now() + ALONE;
     let passes = passes(ACTS.len(), sat, dish, first)?;
     continuum.launch(&passes)?;
-    let (sent_at_first, since_ms) = (continuum.sent()?, wall_ms());
+    let sent_at_first = continuum.sent()?;
     let mut story = Story {
         app,
         continuum,
@@ -104,8 +104,11 @@ pub(super) fn tell(
     }
     let runs = story.runs()?;
     let Story {
-        acts, sent_before, ..
+        mut acts,
+        sent_before,
+        ..
     } = story;
+    tell_of_cuts(continuum, &mut acts)?;
     let mut sent = continuum.sent()?;
     sent.extend(sent_before);
     for (link, bytes) in &mut sent {
@@ -119,7 +122,6 @@ pub(super) fn tell(
         measured,
         acts,
         runs,
-        cuts: cuts_that_moved(continuum, since_ms)?,
         sent,
         replayed: replay(&log),
         took: started.elapsed(),
@@ -146,6 +148,9 @@ impl Story<'_> {
             slo: slo(&self.workflow),
             acquired,
             cut: cut(self.continuum)?,
+            cut_after: String::new(),
+            moved: Vec::new(),
+            since_ms: wall_ms(),
         });
         for capture in 0..CAPTURES {
             if !acquired || Instant::now() + LATE > end {
@@ -163,6 +168,9 @@ impl Story<'_> {
             self.app.output.note(line(&status));
         }
         pause(self.app, end.saturating_duration_since(Instant::now()))?;
+        if let Some(act) = self.acts.last_mut() {
+            act.cut_after = cut(self.continuum)?;
+        }
         self.continuum.passes(false)?;
         if act + 1 < ACTS.len() {
             // Out of reach the satellite goes on by itself.
@@ -270,13 +278,15 @@ fn decisions(continuum: &Continuum) -> Result<Vec<Entry>, TaskError> {
     read_decisions(answer.body())
 }
 
-/// What the dish's log says of cuts that moved.
-fn cuts_that_moved(continuum: &Continuum, since_ms: u64) -> Result<Vec<String>, TaskError> {
+/// What the dish's log says of cuts, in the act in which it happened.
+fn tell_of_cuts(continuum: &Continuum, acts: &mut [Act]) -> Result<(), TaskError> {
     let logs: Vec<LogEvent> = continuum.node(Who::Dish).control().get("/logs")?;
-    let moved = logs
-        .iter()
-        .filter(|event| event.unix_ms >= since_ms && event.message.starts_with("a cut"));
-    Ok(moved.map(|event| continuum.named(&event.message)).collect())
+    for event in logs.iter().filter(|event| event.message.starts_with("a cut")) {
+        if let Some(act) = acts.iter_mut().rfind(|act| act.since_ms <= event.unix_ms) {
+            act.moved.push(continuum.named(&event.message));
+        }
+    }
+    Ok(())
 }
 
 /// The same SLO with less time.
