@@ -60,8 +60,8 @@ impl Who {
     pub(super) const fn slowdown(self) -> u32 {
         match self {
             Self::Sat => 16,
-            Self::Dish | Self::Siren => 40,
-            Self::Fog => 4,
+            Self::Dish | Self::Siren => 50,
+            Self::Fog => 40,
             Self::Cloud => 1,
         }
     }
@@ -79,9 +79,9 @@ impl Who {
             (Self::Dish | Self::Siren, Self::Fog) | (Self::Fog, Self::Dish | Self::Siren) => {
                 Some((2, 40_000))
             }
-            (Self::Fog, Self::Cloud) => Some((40, 500)),
-            (Self::Dish | Self::Siren, Self::Cloud) => Some((50, 500)),
-            (Self::Cloud, Self::Fog | Self::Dish | Self::Siren) => Some((40, 4000)),
+            (Self::Fog, Self::Cloud) => Some((140, 500)),
+            (Self::Dish | Self::Siren, Self::Cloud) => Some((150, 500)),
+            (Self::Cloud, Self::Fog | Self::Dish | Self::Siren) => Some((150, 4000)),
             _ => None,
         }
     }

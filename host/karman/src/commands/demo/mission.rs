@@ -27,8 +27,6 @@ const PLACE: (usize, usize) = (100, 255);
 const EXAMPLES: usize = 10;
 /// How far activations may come out of a link from what went in: eight bits.
 const MAX_ERROR: f64 = 0.004;
-/// What a millisecond of the slowest stage counts, where one until the result counts 1: many tiles come at once.
-const INTERVAL: f64 = 3.0;
 /// How long the satellite may take to hear what the dish offers.
 const FOUND: Duration = Duration::from_secs(20);
 
@@ -127,8 +125,9 @@ pub(super) fn furnish(continuum: &Continuum, plugins: &Plugins) -> Result<(), Ta
 pub(super) fn plan(continuum: &Continuum) -> Result<SplitPlan, TaskError> {
     let wanted = SplitOrder {
         over: vec!["tier=fog".into(), "tier=cloud".into()],
+        // Many tiles come at once: the slowest stage counts like the time until a result.
         latency: Some(1.0),
-        interval: Some(INTERVAL),
+        interval: Some(1.0),
         max_error: Some(MAX_ERROR),
         apply: true,
         ..SplitOrder::default()

@@ -24,8 +24,9 @@ const CAPTURES: usize = 3;
 const LATE: Duration = Duration::from_millis(1500);
 /// How long the last capture may take after all passes.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The share of the usual time that is left when the SLO is tightened.
-const TIGHTER: u32 = 10;
+
+/// Captures of a batch with a tighter SLO, one of which may be late.
+const FEW: u64 = 20;
 
 /// What is done to the continuum in a pass.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -133,7 +134,7 @@ impl Story<'_> {
         let (title, blow) = ACTS[act];
         match blow {
             Blow::NoUplink => self.continuum.uplink(false)?,
-            Blow::Tighter => self.workflow = self.workflow.clone().with_slo(tighter(&slo(&self.workflow))),
+            Blow::Tighter => self.tighten(act)?,
             Blow::Nothing | Blow::FogDies => {}
         }
         let end = Instant::now() + pass.end.since(sky::now());
@@ -189,6 +190,23 @@ impl Story<'_> {
             alone,
         });
         Ok(run)
+    }
+
+    /// From now on half of the time has to do that captures took in the pass before, in the mean.
+    fn tighten(&mut self, act: usize) -> Result<(), TaskError> {
+        let log = decisions(self.continuum)?;
+        let before = self.ordered.iter().filter(|one| one.act + 1 == act && !one.alone);
+        let times: Vec<Duration> = before.filter_map(|one| latency(&log, one.run)).collect();
+        if let Some(limit) = times.iter().sum::<Duration>().checked_div(2 * times.len() as u32) {
+            let limit = Duration::from_millis(limit.as_millis() as u64);
+            let slo = Slo {
+                latency_p95: Some(limit),
+                requests: FEW,
+                ..slo(&self.workflow)
+            };
+            self.workflow = self.workflow.clone().with_slo(slo);
+        }
+        Ok(())
     }
 
     /// What became of every capture.
@@ -287,15 +305,6 @@ fn tell_of_cuts(continuum: &Continuum, acts: &mut [Act]) -> Result<(), TaskError
         }
     }
     Ok(())
-}
-
-/// The same SLO with less time.
-fn tighter(slo: &Slo) -> Slo {
-    Slo {
-        latency_p95: slo.latency_p95.map(|limit| limit / TIGHTER),
-        requests: 20,
-        ..slo.clone()
-    }
 }
 
 fn words(measured: &Measured) -> String {
