@@ -4,6 +4,7 @@ use crate::call::{CallHead, RemoteReport};
 use crate::membership::{Issuer, Member, RootKey, Terms};
 use crate::mesh::Serve;
 use crate::standing::Standing;
+use crate::swarm::Wires;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_store::Store;

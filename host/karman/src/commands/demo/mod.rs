@@ -18,7 +18,8 @@
 //! | file | what |
 //! |---|---|
 //! | `process` | one node |
-//! | `continuum` | the five, and the links between them at each time |
+//! | `links` | who they are, and what is between them |
+//! | `continuum` | the five of them, up and in one mesh |
 //! | `sky` | when the satellite passes: its real orbit, sped up |
 //! | `mission` | plugins, models and the plan in their places; one capture from its order to its alert |
 //! | `truth` | what is really there, and how much of it was found |
@@ -26,6 +27,7 @@
 //! | `report` | what is told in the end |
 
 mod continuum;
+mod links;
 mod mission;
 mod process;
 mod report;
