@@ -13,6 +13,7 @@ mod documents;
 mod fed;
 mod flows;
 mod gateway;
+mod gpu;
 mod http;
 mod internet;
 mod kept;

@@ -16,6 +16,12 @@ fn the_published_text_of_karman_federated_holds() {
     holds("karman-federated-0.1.0.wit", "wit/federated/client.wit");
 }
 
+/// `karman:gpu@0.1.0`, likewise.
+#[test]
+fn the_published_text_of_karman_gpu_holds() {
+    holds("karman-gpu-0.1.0.wit", "wit/gpu/gpu.wit");
+}
+
 fn holds(published: &str, now: &str) {
     let text = fs::read_to_string(root().join("tests/e2e").join(published)).unwrap();
     assert_eq!(

@@ -1,4 +1,4 @@
-use crate::run::{cargo, program, show, target};
+use crate::run::{cargo, onnxruntime, program, show, target};
 use crate::{guests, setup};
 use anyhow::Result;
 
@@ -28,6 +28,20 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     {
         show(&mut cargo(["build", "--release", "--package", "karman-evidence"]))?;
         return show(program(target().join("release/karman-evidence")).args(arguments));
+    }
+    if arguments.first().is_some_and(|study| study == "gpu") {
+        setup::setup(&[setup::DEBIAN, setup::PYTHON])?;
+        show(&mut cargo([
+            "build",
+            "--release",
+            "--package",
+            "karman-gpu-study",
+        ]))?;
+        let mut study = program(target().join("release/karman-gpu-study"));
+        if let Some(library) = onnxruntime() {
+            study.env("KARMAN_ONNXRUNTIME", library);
+        }
+        return show(study.args(arguments));
     }
     setup::setup(setup::BENCH)?;
     if arguments.first().is_some_and(|study| study == "fed") {

@@ -82,7 +82,7 @@ pub(crate) fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T
 }
 
 /// The newest ONNX Runtime that `setup` installed.
-fn onnxruntime() -> Option<PathBuf> {
+pub(crate) fn onnxruntime() -> Option<PathBuf> {
     let only = |folder: PathBuf, begins: &str| {
         let mut found: Vec<_> = folder
             .read_dir()

@@ -154,6 +154,9 @@ pub(crate) enum Command {
         after_help = "Examples:\n  karman flow run flood.toml --input tiles.json\n  karman flow graph flood.toml --svg flood.svg"
     )]
     Flow(commands::flow::Flow),
+    /// The devices that compute: GPUs, and the processor
+    #[command(after_help = "Examples:\n  karman gpu list\n  karman gpu check --device vulkan-0")]
+    Gpu(commands::gpu::Gpu),
     /// Run a node whose address is open to others: inference, tasks and plugins of its mesh, for those who may
     #[command(
         after_help = "Examples:\n  karman gateway --listen 0.0.0.0:8080 --open infer:*\n  karman gateway --tls-certificate gateway.pem --tls-key gateway.key"
@@ -188,6 +191,12 @@ pub(crate) enum Command {
     /// Try a model from standard input: run as a child of our own
     #[command(hide = true)]
     ProbeModel,
+    /// Ask every GPU driver what it has: run as a child of our own
+    #[command(hide = true)]
+    ProbeGpu,
+    /// Hold a GPU and do what standard input asks: run as a child of our own
+    #[command(hide = true)]
+    ServeGpu(commands::gpu::ServeGpu),
 }
 
 /// Reads the arguments, runs the command and answers the exit code.

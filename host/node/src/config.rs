@@ -1,3 +1,7 @@
+mod gpu;
+
+pub use gpu::{GpuChoice, GpuConfig};
+
 use crate::contacts::Orbits;
 use crate::drive::KeepersConfig;
 use karman_package::PublicKey;
@@ -43,6 +47,8 @@ pub struct NodeConfig {
     pub compute: ComputeProfile,
     /// What it draws, where no counter of the kernel says so.
     pub power: StatedPower,
+    /// The GPU that plugins get.
+    pub gpu: GpuConfig,
     /// How it takes part in its mesh.
     pub mesh: MeshConfig,
     /// What it holds of accepted tasks, and how long.
@@ -199,6 +205,7 @@ impl Default for NodeConfig {
             models: karman_infer::ModelLimits::default(),
             compute: ComputeProfile::default(),
             power: StatedPower::default(),
+            gpu: GpuConfig::default(),
             mesh: MeshConfig::default(),
             tasks: karman_tasks::Limits::default(),
             decisions: 20_000,
@@ -301,7 +308,7 @@ impl NodeConfig {
 }
 
 /// The top-level keys that a variable may set; other variables of the same prefix are not configuration.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "tier",
     "listen",
     "signed-only",
@@ -312,6 +319,7 @@ const KEYS: [&str; 15] = [
     "ceiling",
     "config",
     "foreign",
+    "gpu",
     "mesh",
     "tasks",
     "decisions",

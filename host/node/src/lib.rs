@@ -34,7 +34,8 @@ mod services;
 
 pub use config::MeshConfig;
 pub use config::{
-    BackendChoice, Ceiling, ComputeProfile, ConfigError, Foreign, NodeConfig, StatedPower, Time,
+    BackendChoice, Ceiling, ComputeProfile, ConfigError, Foreign, GpuChoice, GpuConfig, NodeConfig,
+    StatedPower, Time,
 };
 pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{

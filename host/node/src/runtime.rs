@@ -1,6 +1,6 @@
 use crate::config::NodeConfig;
 use crate::home::Home;
-use crate::services::{ModelSource, NodeModels, NodeSettings, StoreBuckets};
+use crate::services::{ModelSource, NodeCompute, NodeModels, NodeSettings, StoreBuckets};
 use karman_engine::capability::invoke::Invoke;
 use karman_engine::{CompileCache, Engine, EngineOptions, Plugin, Services};
 use karman_store::NodeKeys;
@@ -48,13 +48,16 @@ impl Runtime {
         let source = ModelSource {
             backend: config.backend,
             onnxruntime: config.onnxruntime.clone(),
-            program: options.program,
+            program: options.program.clone(),
             limits: config.models.clone(),
             pace: config.compute.clone(),
         };
         let models = NodeModels::new(home.clone(), source);
+        let tiles = options.cache.join("gpu-tiles.json");
+        let compute = NodeCompute::new(config.gpu.clone(), options.program, tiles);
         let services = Services {
             invoke,
+            compute: Some(compute.shared()),
             models: Some(models.shared()),
             buckets: Some(Arc::new(StoreBuckets(home.clone()))),
             settings: Some(Arc::new(NodeSettings {

@@ -5,6 +5,7 @@ use semver::Version;
 /// under it, any other for itself alone.
 pub const OFFERED: &[(&str, &str)] = &[
     ("karman:federated", "0.1"),
+    ("karman:gpu", "0.1"),
     ("karman:task", "0.1"),
     ("wasi:cli", "0.2"),
     ("wasi:cli", "0.3"),

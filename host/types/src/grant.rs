@@ -17,6 +17,10 @@ pub enum Grant {
     Env(String),
     /// `fs:PATH` or `fs:PATH:rw`: see this folder of the host, read-only unless `rw`.
     Folder(String, Access),
+    /// `gpu:kernels`: run the host's kernels on its devices.
+    GpuKernels,
+    /// `gpu:shaders`: run shaders of its own on a GPU, and the host's kernels.
+    GpuShaders,
     /// `http:HOST` or `http:HOST:PORT`: reach this host. Private and metadata addresses stay refused.
     Http(String),
     /// `http-private:HOST`: reach this host even where its name resolves to a private address.
@@ -50,12 +54,13 @@ pub struct GrantError {
     why: String,
 }
 
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 12] = [
     "call",
     "clock",
     "config",
     "env",
     "fs",
+    "gpu",
     "http",
     "http-private",
     "kv",
@@ -80,6 +85,7 @@ impl Grant {
             (Self::Folder(held, access), Self::Folder(path, wanted)) => {
                 wanted <= access && folder_contains(held, path)
             }
+            (Self::GpuShaders, Self::GpuKernels) => true,
             _ => self == asked,
         }
     }
@@ -94,6 +100,8 @@ impl fmt::Display for Grant {
             Self::Env(name) => write!(f, "env:{name}"),
             Self::Folder(path, Access::Read) => write!(f, "fs:{path}"),
             Self::Folder(path, Access::ReadWrite) => write!(f, "fs:{path}:rw"),
+            Self::GpuKernels => f.write_str("gpu:kernels"),
+            Self::GpuShaders => f.write_str("gpu:shaders"),
             Self::Http(host) => write!(f, "http:{host}"),
             Self::HttpPrivate(host) => write!(f, "http-private:{host}"),
             Self::KeyValue(bucket) => write!(f, "kv:{bucket}"),
@@ -132,9 +140,12 @@ impl FromStr for Grant {
             "nn" => Self::Model(rest.into()),
             "secret" => Self::Secret(rest.into()),
             "clock" if rest == "fine" => Self::FineClock,
+            "gpu" if rest == "kernels" => Self::GpuKernels,
+            "gpu" if rest == "shaders" => Self::GpuShaders,
             "nn-raw" if rest == "tract" => Self::RawModel,
             "nn-raw" if rest == "native" => Self::RawModelNative,
             "clock" => return Err(error("the only clock to ask for is `clock:fine`".into())),
+            "gpu" => return Err(error("ask for `gpu:kernels` or `gpu:shaders`".into())),
             "nn-raw" => return Err(error("ask for `nn-raw:tract` or `nn-raw:native`".into())),
             _ => return Err(error(unknown_kind(kind))),
         })
@@ -291,6 +302,8 @@ mod tests {
             "env:LANG",
             "fs:/data",
             "fs:/data:rw",
+            "gpu:kernels",
+            "gpu:shaders",
             "http:*.example.org:8443",
             "http-private:10.0.0.7",
             "kv:road",
@@ -310,6 +323,13 @@ mod tests {
         assert!(!grant("fs:/data").covers(&grant("fs:/database")));
         assert!("fs:data".parse::<Grant>().is_err());
         assert!("fs:/data/../etc".parse::<Grant>().is_err());
+    }
+
+    #[test]
+    fn shaders_of_ones_own_cover_the_hosts_kernels() {
+        assert!(grant("gpu:shaders").covers(&grant("gpu:kernels")));
+        assert!(!grant("gpu:kernels").covers(&grant("gpu:shaders")));
+        assert!("gpu:all".parse::<Grant>().is_err());
     }
 
     #[test]

@@ -13,12 +13,28 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("python3", "python3"),
 ];
 
+/// Vulkan on the processor, for the tests of GPUs, and where its driver says that it is there.
+const VULKAN: &str = "mesa-vulkan-drivers";
+const DRIVERS: &str = "/usr/share/vulkan/icd.d";
+
 pub(crate) const DEBIAN: Step = Step {
     name: "programs",
-    recipe: "docker-registry faketime iproute2 nftables nodejs npm python3",
-    missing: || !missing(&PROGRAMS).is_empty(),
-    install: || install(&missing(&PROGRAMS)),
+    recipe: "docker-registry faketime iproute2 libvulkan1 mesa-vulkan-drivers nftables nodejs npm python3",
+    missing: || !missing(&PROGRAMS).is_empty() || !has_vulkan(),
+    install: || {
+        let mut packages = missing(&PROGRAMS);
+        if !has_vulkan() {
+            packages.extend([VULKAN, "libvulkan1"]);
+        }
+        install(&packages)
+    },
 };
+
+/// Whether there is any Vulkan driver. Elsewhere than on Debian its folder may be another: then the tests say that they skip.
+fn has_vulkan() -> bool {
+    let drivers = std::path::Path::new(DRIVERS).read_dir();
+    !has("apt-get") || drivers.is_ok_and(|mut drivers| drivers.next().is_some())
+}
 
 /// What studies compare with.
 const COMPARED: [(&str, &str); 1] = [("nats-server", "nats-server")];

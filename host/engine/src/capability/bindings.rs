@@ -1,4 +1,5 @@
-//! Rust types generated from `wit/task` and `wit/federated`: what the host offers (`host`) and what plugins export (the rest).
+//! Rust types generated from `wit/task`, `wit/federated` and `wit/gpu`: what the host offers (`host`) and what plugins export (the
+//! rest).
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -9,10 +10,11 @@
 
 pub(crate) mod host {
     wasmtime::component::bindgen!({
-        path: "../../wit/task",
+        path: ["../../wit/task", "../../wit/gpu"],
         inline: "
             package karman:engine;
             world host {
+                import karman:gpu/compute@0.1.0;
                 import karman:task/context@0.1.0;
                 import karman:task/invoke@0.1.0;
                 import wasi:nn/tensor@0.2.0-rc-2024-10-28;

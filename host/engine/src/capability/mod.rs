@@ -8,6 +8,7 @@ pub(crate) mod bindings;
 pub mod checkpoint;
 pub mod config;
 pub(crate) mod context;
+pub mod gpu;
 pub mod invoke;
 pub mod keyvalue;
 pub mod logging;
@@ -28,6 +29,8 @@ pub struct Services {
     pub models: Option<Arc<dyn nn::Models>>,
     /// Buckets, for `wasi:keyvalue`.
     pub buckets: Option<Arc<dyn keyvalue::Buckets>>,
+    /// Devices, for `karman:gpu`.
+    pub compute: Option<Arc<dyn gpu::Compute>>,
     /// Configuration and secrets, for `wasi:config`.
     pub settings: Option<Arc<dyn config::Settings>>,
     /// How far training has come, for `karman:federated/checkpoint`; another one for each order.

@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 pub(crate) mod fed;
 pub(crate) mod flow;
 pub(crate) mod gateway;
+pub(crate) mod gpu;
 pub(crate) mod inspect;
 pub(crate) mod mesh;
 pub(crate) mod model;
@@ -73,6 +74,7 @@ pub(crate) fn run(command: Command, app: &App) -> Result<u8, TaskError> {
         Command::Mesh(command) => command.run(app),
         Command::Model(command) => command.run(app),
         Command::Flow(command) => command.run(app),
+        Command::Gpu(command) => command.run(app),
         Command::Gateway(command) => command.run(app),
         Command::Token(command) => command.run(app),
         Command::Fed(command) => command.run(app),
@@ -81,6 +83,8 @@ pub(crate) fn run(command: Command, app: &App) -> Result<u8, TaskError> {
         Command::Completions(command) => command.run(app),
         Command::ProbeOnnxruntime(command) => command.run(app),
         Command::ProbeModel => probe::model(),
+        Command::ProbeGpu => gpu::probe(app),
+        Command::ServeGpu(command) => command.run(),
     };
     done.map(|()| 0)
 }

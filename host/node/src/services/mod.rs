@@ -1,12 +1,14 @@
 //! What plugins reach outside the engine: the traits that the engine states, over this node's store, models and tasks.
 
 mod buckets;
+mod compute;
 mod effects;
 mod models;
 mod pace;
 mod settings;
 
 pub(crate) use buckets::StoreBuckets;
+pub(crate) use compute::NodeCompute;
 pub(crate) use effects::{Effects, Origin};
 pub(crate) use models::{Loaded, infer_error};
 pub use models::{ModelSource, NodeModels};

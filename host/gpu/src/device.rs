@@ -1,0 +1,144 @@
+//! What runs work: the processor, a GPU in this process, or one in a process of its own.
+
+mod cpu;
+mod gpu;
+mod remote;
+mod wire;
+
+pub use cpu::Cpu;
+pub use gpu::{Prepared, Wgpu};
+pub use remote::{Remote, RemoteOptions};
+pub use wire::serve;
+
+pub(crate) use gpu::{adapters, describe};
+
+use crate::error::GpuError;
+use crate::kernel::{Kernel, Words};
+use crate::shader::Shader;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// Something to run.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// One of ours.
+    Kernel(Kernel),
+    /// A plugin's own.
+    Shader(Shader),
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// The outputs, in order.
+    pub outputs: Vec<Words>,
+    /// How long the device was kept: copies there and back, compilation where it was the first time, and the work.
+    pub took: Duration,
+}
+
+/// Something that runs work, one after the other.
+pub trait Device: Send {
+    /// What it is.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Runs it on these inputs, for at most as long.
+    ///
+    /// # Errors
+    /// When the inputs do not fit, or the device cannot, does not in time, or fails.
+    fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError>;
+
+    /// Gets ready for the next work after one that failed, where that takes time. What does not come back now is tried again by the
+    /// next [`Device::run`].
+    fn recover(&mut self) {}
+}
+
+/// A device in words and numbers.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct DeviceInfo {
+    /// How it is named here: `vulkan-0`, `cpu`.
+    pub id: String,
+    /// Through what it is reached.
+    pub api: Api,
+    /// What kind it is.
+    pub class: Class,
+    /// What its maker calls it.
+    pub name: String,
+    /// The driver and its version.
+    pub driver: String,
+    /// The largest buffer in bytes.
+    pub most_buffer: u64,
+    /// The most threads of a workgroup.
+    pub most_threads: u32,
+    /// The most memory of a workgroup in bytes.
+    pub most_shared: u32,
+    /// Buffers that a shader may bind.
+    pub most_buffers: u32,
+}
+
+/// Through what a device is reached.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Api {
+    /// None: it is the processor.
+    Cpu,
+    /// Vulkan.
+    Vulkan,
+    /// Metal.
+    Metal,
+    /// Direct3D 12.
+    Dx12,
+    /// OpenGL (ES).
+    Gl,
+}
+
+/// What kind of device it is. Software comes last where one is chosen.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// With memory of its own.
+    Discrete,
+    /// On the processor's memory.
+    Integrated,
+    /// A share of one, given to a virtual machine.
+    Virtual,
+    /// The driver does not say.
+    Other,
+    /// A driver that computes on the processor.
+    Software,
+    /// The processor itself.
+    Processor,
+}
+
+impl DeviceInfo {
+    /// Whether there is silicon behind it that is no processor.
+    pub const fn is_hardware(&self) -> bool {
+        !matches!(self.class, Class::Software | Class::Processor)
+    }
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Vulkan => "vulkan",
+            Self::Metal => "metal",
+            Self::Dx12 => "dx12",
+            Self::Gl => "gl",
+        })
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Discrete => "discrete",
+            Self::Integrated => "integrated",
+            Self::Virtual => "virtual",
+            Self::Other => "other",
+            Self::Software => "software",
+            Self::Processor => "processor",
+        })
+    }
+}

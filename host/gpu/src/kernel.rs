@@ -1,0 +1,272 @@
+//! What a device computes: one description per kernel, whatever runs it.
+//!
+//! A [`Kernel`] names the computation and its shape. From that follow, in one file per kernel, its [arguments](Argument), the
+//! [passes](Pass) over `shaders/` that a GPU makes, what the processor does instead, and a reference in double precision that
+//! [`check`](crate::check) holds both against.
+
+mod accumulate;
+mod argument;
+mod attention;
+mod convolution;
+mod encode;
+mod gemm;
+mod integer;
+mod map;
+mod mask;
+mod norm;
+mod pass;
+mod quantised;
+mod reduce;
+mod weights;
+
+pub use accumulate::Accumulate;
+pub use argument::{Argument, Element, Role, Words, f16_words, f32_words, floats, halves};
+pub use attention::Attention;
+pub use convolution::Convolution;
+pub use encode::{Decode, Encode, Format};
+pub use gemm::{Activation, Gemm};
+pub use integer::IntegerGemm;
+pub use map::{Map, Step};
+pub use mask::Mask;
+pub use norm::{Norm, Normalise};
+pub use pass::Pass;
+pub use quantised::QuantisedGemm;
+pub use reduce::{Fold, Reduce};
+pub use weights::{Quantised, from_awq, from_gptq};
+
+use crate::device::Cpu;
+use crate::error::GpuError;
+use crate::tune::Tile;
+use serde::{Deserialize, Serialize};
+
+/// A computation and its shape. As text, `{"kernel": "gemm", "m": 4, "n": 4, "k": 8}`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(tag = "kernel", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Kernel {
+    /// Matrix product of `f32`.
+    Gemm(Gemm),
+    /// Matrix product with weights of 4 or 8 bits in groups.
+    QuantisedGemm(QuantisedGemm),
+    /// Matrix product of 8-bit integers.
+    IntegerGemm(IntegerGemm),
+    /// Convolution of images.
+    Convolution(Convolution),
+    /// Scaled dot-product attention.
+    Attention(Attention),
+    /// Softmax, layer norm and root-mean-square norm of rows.
+    Norm(Norm),
+    /// Sums, maxima and the like of rows.
+    Reduce(Reduce),
+    /// Steps on every element, one after the other, in one pass over memory.
+    Map(Map),
+    /// A weighted sum of arrays onto another: one step of a federated average.
+    Accumulate(Accumulate),
+    /// Numbers to half precision or to 8 bits with a scale per row.
+    Encode(Encode),
+    /// The way back.
+    Decode(Decode),
+    /// The mask of a secure sum put on integers, or taken off.
+    Mask(Mask),
+}
+
+/// What each kernel says of itself.
+pub(crate) trait Describe {
+    /// Whether the shape means anything.
+    fn check(&self) -> Result<(), GpuError>;
+
+    /// Its buffers, inputs first, then outputs, then scratch.
+    fn arguments(&self) -> Vec<Argument>;
+
+    /// What a GPU does.
+    fn passes(&self, tile: Tile) -> Vec<Pass>;
+
+    /// What the processor does. Inputs have the lengths of [`Describe::arguments`]; outputs are zeros of theirs.
+    fn on_cpu(&self, cpu: &Cpu, inputs: &[&[u32]], outputs: &mut [Words]);
+
+    /// The same in double precision, element by element.
+    fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected>;
+
+    /// The largest [error](Expected) that may be seen.
+    fn tolerance(&self) -> f64 {
+        1e-5
+    }
+
+    /// Arithmetic operations; a multiplication with its addition is two.
+    fn operations(&self) -> u64;
+}
+
+/// What an output should hold.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// Each element.
+    pub values: Vec<f64>,
+    /// What its error is measured by: for a sum, the sum of the magnitudes that went in, so that cancellation counts as what it is.
+    pub scale: Vec<f64>,
+}
+
+impl Expected {
+    /// Elements whose error is measured against their own magnitude, or 1 if that is larger.
+    pub(crate) fn plain(values: Vec<f64>) -> Self {
+        let scale = values.iter().map(|value| value.abs().max(1.0)).collect();
+        Self { values, scale }
+    }
+
+    /// The largest error of these elements over its scale; infinite for one that is no number.
+    pub fn error(&self, got: &[f64]) -> f64 {
+        if got.len() != self.values.len() {
+            return f64::INFINITY;
+        }
+        let errors = got.iter().zip(&self.values).zip(&self.scale);
+        errors
+            .map(|((got, value), scale)| (got - value).abs() / scale.max(f64::MIN_POSITIVE))
+            .fold(0.0, |most: f64, error| {
+                if error.is_nan() {
+                    f64::INFINITY
+                } else {
+                    most.max(error)
+                }
+            })
+    }
+}
+
+impl Kernel {
+    fn describe(&self) -> &dyn Describe {
+        match self {
+            Self::Gemm(kernel) => kernel,
+            Self::QuantisedGemm(kernel) => kernel,
+            Self::IntegerGemm(kernel) => kernel,
+            Self::Convolution(kernel) => kernel,
+            Self::Attention(kernel) => kernel,
+            Self::Norm(kernel) => kernel,
+            Self::Reduce(kernel) => kernel,
+            Self::Map(kernel) => kernel,
+            Self::Accumulate(kernel) => kernel,
+            Self::Encode(kernel) => kernel,
+            Self::Decode(kernel) => kernel,
+            Self::Mask(kernel) => kernel,
+        }
+    }
+
+    /// Its name, as in its description.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Gemm(_) => "gemm",
+            Self::QuantisedGemm(_) => "quantised-gemm",
+            Self::IntegerGemm(_) => "integer-gemm",
+            Self::Convolution(_) => "convolution",
+            Self::Attention(_) => "attention",
+            Self::Norm(_) => "norm",
+            Self::Reduce(_) => "reduce",
+            Self::Map(_) => "map",
+            Self::Accumulate(_) => "accumulate",
+            Self::Encode(_) => "encode",
+            Self::Decode(_) => "decode",
+            Self::Mask(_) => "mask",
+        }
+    }
+
+    /// Its buffers, inputs first, then outputs, then what only passes between each other.
+    ///
+    /// # Errors
+    /// [`GpuError::Kernel`] when the shape means nothing.
+    pub fn arguments(&self) -> Result<Vec<Argument>, GpuError> {
+        self.describe().check()?;
+        Ok(self.describe().arguments())
+    }
+
+    /// The passes of a GPU, with matrix tiles of this shape.
+    ///
+    /// # Errors
+    /// [`GpuError::Kernel`] when the shape means nothing.
+    pub fn passes(&self, tile: Tile) -> Result<Vec<Pass>, GpuError> {
+        self.describe().check()?;
+        Ok(self.describe().passes(tile))
+    }
+
+    /// What the outputs should hold, computed in double precision and without haste.
+    ///
+    /// # Errors
+    /// [`GpuError::Kernel`] when the shape means nothing or an input has another length.
+    pub fn reference(&self, inputs: &[&[u32]]) -> Result<Vec<Expected>, GpuError> {
+        self.check_inputs(inputs)?;
+        Ok(self.describe().reference(inputs))
+    }
+
+    /// The largest [error](Expected::error) that a right implementation shows.
+    pub fn tolerance(&self) -> f64 {
+        self.describe().tolerance()
+    }
+
+    /// Arithmetic operations; a multiplication with its addition is two.
+    pub fn operations(&self) -> u64 {
+        self.describe().operations()
+    }
+
+    /// Whether these are the inputs that it takes.
+    ///
+    /// # Errors
+    /// [`GpuError::Kernel`] when the shape means nothing or an input has another length.
+    pub fn check_inputs(&self, inputs: &[&[u32]]) -> Result<Vec<Argument>, GpuError> {
+        let arguments = self.arguments()?;
+        let wanted = arguments.iter().filter(|argument| argument.role == Role::Input);
+        if wanted.clone().count() != inputs.len() {
+            let must = format!("it takes {}", wanted.count());
+            return Err(GpuError::kernel(self.name(), "inputs", inputs.len(), must));
+        }
+        for (argument, input) in wanted.zip(inputs) {
+            if argument.words != input.len() {
+                let must = format!("it has {} bytes", argument.words * 4);
+                return Err(GpuError::kernel(
+                    self.name(),
+                    argument.name,
+                    input.len() * 4,
+                    must,
+                ));
+            }
+        }
+        Ok(arguments)
+    }
+
+    /// Runs it on the processor.
+    ///
+    /// # Errors
+    /// Those of [`Kernel::check_inputs`].
+    pub(crate) fn on_cpu(&self, cpu: &Cpu, inputs: &[&[u32]]) -> Result<Vec<Words>, GpuError> {
+        let arguments = self.check_inputs(inputs)?;
+        let outputs = arguments.iter().filter(|argument| argument.role == Role::Output);
+        let mut outputs: Vec<Words> = outputs.map(|argument| vec![0; argument.words]).collect();
+        self.describe().on_cpu(cpu, inputs, &mut outputs);
+        Ok(outputs)
+    }
+}
+
+/// The largest dimension of any shape: products of three stay far below what 64 bits hold.
+const MOST_DIMENSION: u32 = 1 << 20;
+
+/// The most words of one buffer: 1 GiB.
+const MOST_WORDS: u64 = 1 << 28;
+
+/// Whether dimensions are from 1 to 2²⁰ and buffers at most 1 GiB.
+fn check_shape(kernel: &str, dimensions: &[(&str, u32)], buffers: &[(&str, u64)]) -> Result<(), GpuError> {
+    for (name, value) in dimensions {
+        if !(1..=MOST_DIMENSION).contains(value) {
+            return Err(GpuError::kernel(
+                kernel,
+                name,
+                *value as usize,
+                format!("it is from 1 to {MOST_DIMENSION}"),
+            ));
+        }
+    }
+    for (name, words) in buffers {
+        if *words > MOST_WORDS {
+            return Err(GpuError::Memory {
+                what: format!("{kernel}: {name}"),
+                asked: words.saturating_mul(4),
+                most: MOST_WORDS * 4,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,371 @@
+use super::argument::floats_mut;
+use super::pass::Pass;
+use super::{Argument, Describe, Element, Expected, Words, check_shape, floats};
+use crate::device::Cpu;
+use crate::error::GpuError;
+use crate::tune::Tile;
+use ndarray::linalg::general_mat_mul;
+use ndarray::{ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, s};
+use serde::{Deserialize, Serialize};
+
+/// `C = activation(A B + bias)`: `A` is `m` by `k`, `B` `k` by `n`, all row-major `f32`.
+///
+/// Inputs `a`, `b` and, with [`Gemm::bias`], `bias` of `n`; output `c`. With one row it is a product of a vector and a matrix.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Gemm {
+    /// Rows of `A` and `C`.
+    pub m: u32,
+    /// Columns of `B` and `C`.
+    pub n: u32,
+    /// Columns of `A`, rows of `B`.
+    pub k: u32,
+    /// Whether `B` is given transposed, `n` by `k`, as weights of a linear layer are.
+    #[serde(default)]
+    pub transposed: bool,
+    /// Elements from one row of `A` to the next, at least `k`. Default 0: `k`.
+    #[serde(default)]
+    pub a_stride: u32,
+    /// Elements from one row of `B`, as it is given, to the next. Default 0: no gap.
+    #[serde(default)]
+    pub b_stride: u32,
+    /// Whether there is a third input, added to every row.
+    #[serde(default)]
+    pub bias: bool,
+    /// What is done to every element at the end.
+    #[serde(default)]
+    pub activation: Activation,
+}
+
+/// What is done to every element of a product at the end.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// `max(x, 0)`.
+    Relu,
+    /// `x / (1 + exp(-x))`.
+    Silu,
+}
+
+impl Activation {
+    pub(crate) fn apply(self, value: f32) -> f32 {
+        match self {
+            Self::None => value,
+            Self::Relu => value.max(0.0),
+            Self::Silu => value / (1.0 + (-value).exp()),
+        }
+    }
+
+    fn exactly(self, value: f64) -> f64 {
+        match self {
+            Self::None => value,
+            Self::Relu => value.max(0.0),
+            Self::Silu => value / (1.0 + (-value).exp()),
+        }
+    }
+}
+
+/// Rows up to which a thread per column reads `B` once per row instead of in tiles.
+const MOST_VECTORS: u32 = 4;
+
+/// Columns of a workgroup of `gemv.wgsl`, and the parts that it cuts `k` into.
+const VECTOR_COLUMNS: u32 = 64;
+const VECTOR_PARTS: u32 = 4;
+
+impl Gemm {
+    fn a_row(&self) -> u32 {
+        if self.a_stride == 0 { self.k } else { self.a_stride }
+    }
+
+    fn b_rows(&self) -> u32 {
+        if self.transposed { self.n } else { self.k }
+    }
+
+    fn b_width(&self) -> u32 {
+        if self.transposed { self.k } else { self.n }
+    }
+
+    fn b_row(&self) -> u32 {
+        if self.b_stride == 0 {
+            self.b_width()
+        } else {
+            self.b_stride
+        }
+    }
+
+    /// Elements between neighbours of one column, and of one row, of `B`.
+    fn b_steps(&self) -> (u32, u32) {
+        if self.transposed {
+            (1, self.b_row())
+        } else {
+            (self.b_row(), 1)
+        }
+    }
+
+    fn a_length(&self) -> u64 {
+        length(self.m, self.a_row(), self.k)
+    }
+
+    fn b_length(&self) -> u64 {
+        length(self.b_rows(), self.b_row(), self.b_width())
+    }
+}
+
+/// Elements of a matrix whose last row has no gap behind it.
+fn length(rows: u32, stride: u32, width: u32) -> u64 {
+    u64::from(rows.saturating_sub(1)) * u64::from(stride) + u64::from(width)
+}
+
+impl Describe for Gemm {
+    fn check(&self) -> Result<(), GpuError> {
+        let (m, n) = (u64::from(self.m), u64::from(self.n));
+        check_shape(
+            "gemm",
+            &[
+                ("m", self.m),
+                ("n", self.n),
+                ("k", self.k),
+                ("a-stride", self.a_row()),
+                ("b-stride", self.b_row()),
+            ],
+            &[("a", self.a_length()), ("b", self.b_length()), ("c", m * n)],
+        )?;
+        for (name, stride, width) in [
+            ("a-stride", self.a_row(), self.k),
+            ("b-stride", self.b_row(), self.b_width()),
+        ] {
+            if stride < width {
+                return Err(GpuError::kernel(
+                    "gemm",
+                    name,
+                    stride as usize,
+                    format!("a row has {width} elements"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn arguments(&self) -> Vec<Argument> {
+        let mut arguments = vec![
+            Argument::input("a", Element::F32, self.a_length() as usize),
+            Argument::input("b", Element::F32, self.b_length() as usize),
+        ];
+        if self.bias {
+            arguments.push(Argument::input("bias", Element::F32, self.n as usize));
+        }
+        arguments.push(Argument::output(
+            "c",
+            Element::F32,
+            self.m as usize * self.n as usize,
+        ));
+        arguments
+    }
+
+    fn passes(&self, tile: Tile) -> Vec<Pass> {
+        let (k_step, n_step) = self.b_steps();
+        let bindings = if self.bias {
+            vec![0, 1, 2, 3]
+        } else {
+            vec![0, 1, 1, 2]
+        };
+        let parameters = vec![
+            self.m,
+            self.n,
+            self.k,
+            self.a_row(),
+            k_step,
+            n_step,
+            u32::from(self.bias),
+            self.activation as u32,
+        ];
+        if self.m <= MOST_VECTORS && n_step == 1 {
+            return vec![Pass {
+                name: "gemv",
+                source: include_str!("../../../../shaders/gemv.wgsl").into(),
+                constants: vec![("COLUMNS", VECTOR_COLUMNS), ("PARTS", VECTOR_PARTS)],
+                parameters,
+                bindings,
+                workgroups: [self.n.div_ceil(VECTOR_COLUMNS), self.m, 1],
+            }];
+        }
+        vec![Pass {
+            name: "gemm",
+            source: concat!(
+                include_str!("../../../../shaders/gemm.wgsl"),
+                include_str!("../../../../shaders/tile.wgsl")
+            )
+            .into(),
+            constants: tile.constants(),
+            parameters,
+            bindings,
+            workgroups: tile.workgroups(self.m, self.n, 1),
+        }]
+    }
+
+    fn on_cpu(&self, cpu: &Cpu, inputs: &[&[u32]], outputs: &mut [Words]) {
+        let (m, n, k) = (self.m as usize, self.n as usize, self.k as usize);
+        let (a, b) = (floats(inputs[0]), floats(inputs[1]));
+        let bias = self.bias.then(|| floats(inputs[2]));
+        let c = floats_mut(&mut outputs[0]);
+        if self.m <= MOST_VECTORS {
+            for (a, c) in a.chunks(self.a_row() as usize).zip(c.chunks_mut(n)) {
+                self.vector_on_cpu(cpu, &a[..k], b, c);
+            }
+        } else {
+            let b = view(b, self.b_rows(), self.b_width(), self.b_row());
+            let b = if self.transposed { b.reversed_axes() } else { b };
+            multiply(cpu, view(a, self.m, self.k, self.a_row()), b, view_mut(c, m, n));
+        }
+        if bias.is_some() || self.activation != Activation::None {
+            cpu.rows(c, n, |_, row| {
+                for (column, value) in row.iter_mut().enumerate() {
+                    *value = self
+                        .activation
+                        .apply(*value + bias.map_or(0.0, |bias| bias[column]));
+                }
+            });
+        }
+    }
+
+    fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected> {
+        let (a, b) = (floats(inputs[0]), floats(inputs[1]));
+        let (k_step, n_step) = self.b_steps();
+        let (mut values, mut scale) = (Vec::new(), Vec::new());
+        for row in 0..self.m {
+            for column in 0..self.n {
+                let (mut sum, mut size) = (0.0, 0.0);
+                for k in 0..self.k {
+                    let left = f64::from(a[(row * self.a_row() + k) as usize]);
+                    let product = left * f64::from(b[(k * k_step + column * n_step) as usize]);
+                    sum += product;
+                    size += product.abs();
+                }
+                let bias = if self.bias {
+                    f64::from(floats(inputs[2])[column as usize])
+                } else {
+                    0.0
+                };
+                values.push(self.activation.exactly(sum + bias));
+                scale.push(size + bias.abs());
+            }
+        }
+        vec![Expected { values, scale }]
+    }
+
+    fn operations(&self) -> u64 {
+        2 * u64::from(self.m) * u64::from(self.n) * u64::from(self.k)
+    }
+}
+
+/// Columns that one thread computes at a time of a product with a vector: their sums stay in the first-level cache.
+const COLUMNS: usize = 512;
+
+/// Rows of `B` that are added at once.
+const ROWS: usize = 4;
+
+impl Gemm {
+    /// One row of `A` times `B`, which is read once and where it is: packing it, as a product of matrices does, would cost more than
+    /// the arithmetic.
+    fn vector_on_cpu(&self, cpu: &Cpu, a: &[f32], b: &[f32], c: &mut [f32]) {
+        let stride = self.b_row() as usize;
+        cpu.rows(c, COLUMNS, |part, c| {
+            cpu.vectorised(|| match self.transposed {
+                true => {
+                    for (row, c) in c.iter_mut().enumerate() {
+                        *c = dot(a, &b[(part * COLUMNS + row) * stride..][..a.len()]);
+                    }
+                }
+                false => {
+                    let row = |k: usize| &b[k * stride + part * COLUMNS..][..c.len()];
+                    let (fours, rest) = a.as_chunks::<ROWS>();
+                    let mut sums = [0.0; COLUMNS];
+                    for (number, [w, x, y, z]) in fours.iter().enumerate() {
+                        let [one, two, three, four] = [0, 1, 2, 3].map(|place| row(ROWS * number + place));
+                        for column in 0..c.len() {
+                            sums[column] +=
+                                (w * one[column] + x * two[column]) + (y * three[column] + z * four[column]);
+                        }
+                    }
+                    for (number, x) in rest.iter().enumerate() {
+                        let row = row(ROWS * fours.len() + number);
+                        sums.iter_mut()
+                            .zip(row)
+                            .for_each(|(sum, value)| *sum += x * value);
+                    }
+                    c.copy_from_slice(&sums[..c.len()]);
+                }
+            });
+        });
+    }
+}
+
+/// Sums of this many run beside each other: the compiler may not reorder one.
+const LANES: usize = 16;
+
+#[inline(always)]
+fn dot(one: &[f32], two: &[f32]) -> f32 {
+    let mut sums = [0.0; LANES];
+    let (ones, one) = one.as_chunks::<LANES>();
+    let (twos, two) = two.as_chunks::<LANES>();
+    for (one, two) in ones.iter().zip(twos) {
+        for lane in 0..LANES {
+            sums[lane] += one[lane] * two[lane];
+        }
+    }
+    let rest: f32 = one.iter().zip(two).map(|(one, two)| one * two).sum();
+    sums.iter().sum::<f32>() + rest
+}
+
+/// A row-major matrix with so many elements from one row to the next.
+pub(crate) fn view(elements: &[f32], rows: u32, columns: u32, stride: u32) -> ArrayView2<'_, f32> {
+    let shape = (rows as usize, columns as usize).strides((stride as usize, 1));
+    ArrayView2::from_shape(shape, elements).expect("arguments() gives the length")
+}
+
+/// A row-major matrix to be written.
+pub(crate) fn view_mut(elements: &mut [f32], rows: usize, columns: usize) -> ArrayViewMut2<'_, f32> {
+    ArrayViewMut2::from_shape((rows, columns), elements).expect("arguments() gives the length")
+}
+
+/// `C = A B` over the threads of the processor: the longer side of `C` is cut between them, and into pieces of some milliseconds
+/// between which the time is looked at.
+pub(crate) fn multiply(
+    cpu: &Cpu,
+    a: ArrayView2<'_, f32>,
+    b: ArrayView2<'_, f32>,
+    mut c: ArrayViewMut2<'_, f32>,
+) {
+    let (m, n) = c.dim();
+    let (short, long) = (m.min(n), m.max(n));
+    let product = m * n * a.ncols();
+    // Below this a second thread costs more than it brings.
+    if product < 1 << 18 || cpu.threads() == 1 && product < PIECE {
+        return general_mat_mul(1.0, &a, &b, 0.0, &mut c);
+    }
+    let piece = (PIECE / (short * a.ncols())).max(LEAST_PIECE);
+    let part = long.div_ceil(cpu.threads()).min(piece);
+    let (mut pieces, mut rest) = (Vec::new(), c);
+    for begin in (0..long).step_by(part) {
+        let end = long.min(begin + part);
+        let (a, b, axis) = match m >= n {
+            true => (a.slice_move(s![begin..end, ..]), b, Axis(0)),
+            false => (a, b.slice_move(s![.., begin..end]), Axis(1)),
+        };
+        let (piece, after) = rest.split_at(axis, end - begin);
+        rest = after;
+        pieces.push((a, b, piece));
+    }
+    cpu.pieces(pieces, |(a, b, mut piece)| {
+        general_mat_mul(1.0, &a, &b, 0.0, &mut piece)
+    });
+}
+
+/// Multiplications of a piece: some tens of milliseconds.
+const PIECE: usize = 1 << 30;
+
+/// The least rows or columns of a piece: the other matrix is packed once for each.
+const LEAST_PIECE: usize = 128;

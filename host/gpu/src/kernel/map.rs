@@ -1,0 +1,246 @@
+use super::argument::floats_mut;
+use super::pass::{Pass, each};
+use super::{Argument, Describe, Element, Expected, Words, floats};
+use crate::device::Cpu;
+use crate::error::GpuError;
+use crate::tune::Tile;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// Steps on every element of an array of `f32`, fused: one pass over memory whatever their number.
+///
+/// Input `values` and, for each [`Step::Add`] and [`Step::Multiply`], another array of as many; output `result`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Map {
+    /// Elements.
+    pub length: u32,
+    /// At most 16, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One step on an element `x`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// `x + y` of the next input.
+    Add,
+    /// `x y` of the next input.
+    Multiply,
+    /// `x` times a number.
+    Scale(f32),
+    /// `x` plus a number.
+    Offset(f32),
+    /// `max(x, 0)`.
+    Relu,
+    /// `x / (1 + exp(-x))`.
+    Silu,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `x / 2 (1 + tanh(√(2/π) (x + 0.044715 x³)))`.
+    Gelu,
+    /// `exp(x)`.
+    Exp,
+    /// The magnitude.
+    Abs,
+}
+
+const MOST_STEPS: usize = 16;
+/// √(2/π).
+const GELU: f32 = 0.797_884_6;
+
+impl Step {
+    const fn takes_input(self) -> bool {
+        matches!(self, Self::Add | Self::Multiply)
+    }
+
+    #[inline(always)]
+    fn apply(self, x: f32, y: f32) -> f32 {
+        match self {
+            Self::Add => x + y,
+            Self::Multiply => x * y,
+            Self::Scale(factor) => x * factor,
+            Self::Offset(term) => x + term,
+            Self::Relu => x.max(0.0),
+            Self::Silu => x / (1.0 + (-x).exp()),
+            Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Self::Tanh => x.tanh(),
+            Self::Gelu => 0.5 * x * (1.0 + (GELU * (x + 0.044_715 * x * x * x)).tanh()),
+            Self::Exp => x.exp(),
+            Self::Abs => x.abs(),
+        }
+    }
+
+    fn exactly(self, x: f64, y: f64) -> f64 {
+        match self {
+            Self::Add => x + y,
+            Self::Multiply => x * y,
+            Self::Scale(factor) => x * f64::from(factor),
+            Self::Offset(term) => x + f64::from(term),
+            Self::Relu => x.max(0.0),
+            Self::Silu => x / (1.0 + (-x).exp()),
+            Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Self::Tanh => x.tanh(),
+            Self::Gelu => {
+                0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+            }
+            Self::Exp => x.exp(),
+            Self::Abs => x.abs(),
+        }
+    }
+
+    /// The step as WGSL; `y` is the expression of its input. Numbers are given by their bits, which loses nothing.
+    fn wgsl(self, y: &str) -> String {
+        let number = |value: f32| format!("bitcast<f32>({}u)", value.to_bits());
+        match self {
+            Self::Add => format!("x + {y}"),
+            Self::Multiply => format!("x * {y}"),
+            Self::Scale(factor) => format!("x * {}", number(factor)),
+            Self::Offset(term) => format!("x + {}", number(term)),
+            Self::Relu => "max(x, 0.0)".into(),
+            Self::Silu => "x / (1.0 + exp(-x))".into(),
+            Self::Sigmoid => "1.0 / (1.0 + exp(-x))".into(),
+            // Beyond this it is 1, and the exponentials within overflow.
+            Self::Tanh => "tanh(clamp(x, -20.0, 20.0))".into(),
+            Self::Gelu => {
+                let inner = format!(
+                    "clamp({} * (x + 0.044715 * x * x * x), -20.0, 20.0)",
+                    number(GELU)
+                );
+                format!("0.5 * x * (1.0 + tanh({inner}))")
+            }
+            Self::Exp => "exp(x)".into(),
+            Self::Abs => "abs(x)".into(),
+        }
+    }
+}
+
+impl Map {
+    fn more_inputs(&self) -> usize {
+        self.steps.iter().filter(|step| step.takes_input()).count()
+    }
+
+    /// One shader for this chain of steps.
+    fn wgsl(&self) -> String {
+        let inputs = 1 + self.more_inputs();
+        let mut text = String::from("@group(0) @binding(0) var<uniform> length: u32;\n");
+        let bindings = (0..inputs).map(|n| (n, "read")).chain([(inputs, "read_write")]);
+        for (number, access) in bindings {
+            // A `String` takes all that is written to it.
+            let _ = writeln!(
+                text,
+                "@group(0) @binding({}) var<storage, {access}> array_{number}: array<f32>;",
+                number + 1
+            );
+        }
+        text.push_str(include_str!("../../../../shaders/map.wgsl"));
+        let mut next = 0;
+        let steps = self.steps.iter().map(|step| {
+            next += usize::from(step.takes_input());
+            format!("    x = {};\n", step.wgsl(&format!("array_{next}[i]")))
+        });
+        let steps: String = steps.collect();
+        text.replace("    // STEPS\n", &steps)
+            .replace("RESULT", &format!("array_{inputs}"))
+    }
+}
+
+impl Describe for Map {
+    fn check(&self) -> Result<(), GpuError> {
+        if !(1..=1 << 28).contains(&self.length) {
+            return Err(GpuError::kernel(
+                "map",
+                "length",
+                self.length as usize,
+                "it is from 1 to 268435456",
+            ));
+        }
+        if self.steps.len() > MOST_STEPS || self.more_inputs() > 4 {
+            return Err(GpuError::kernel(
+                "map",
+                "steps",
+                self.steps.len(),
+                "16 are the most, 4 of them with an input",
+            ));
+        }
+        let finite =
+            |step: &Step| !matches!(step, Step::Scale(number) | Step::Offset(number) if !number.is_finite());
+        match self.steps.iter().position(|step| !finite(step)) {
+            Some(place) => Err(GpuError::kernel(
+                "map",
+                "steps",
+                place,
+                "its number has to be finite",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn arguments(&self) -> Vec<Argument> {
+        let length = self.length as usize;
+        let mut arguments = vec![Argument::input("values", Element::F32, length)];
+        arguments.extend((0..self.more_inputs()).map(|_| Argument::input("other", Element::F32, length)));
+        arguments.push(Argument::output("result", Element::F32, length));
+        arguments
+    }
+
+    fn passes(&self, _tile: Tile) -> Vec<Pass> {
+        vec![Pass {
+            name: "map",
+            source: self.wgsl().into(),
+            constants: vec![],
+            parameters: vec![self.length],
+            bindings: (0..self.more_inputs() + 2).collect(),
+            workgroups: each(u64::from(self.length)),
+        }]
+    }
+
+    fn on_cpu(&self, cpu: &Cpu, inputs: &[&[u32]], outputs: &mut [Words]) {
+        const PART: usize = 4096;
+        cpu.rows(floats_mut(&mut outputs[0]), PART, |part, result| {
+            cpu.vectorised(|| {
+                result.copy_from_slice(&floats(inputs[0])[part * PART..][..result.len()]);
+                let mut next = 0;
+                for step in &self.steps {
+                    next += usize::from(step.takes_input());
+                    match step.takes_input() {
+                        true => {
+                            let other = &floats(inputs[next])[part * PART..];
+                            result
+                                .iter_mut()
+                                .zip(other)
+                                .for_each(|(x, y)| *x = step.apply(*x, *y));
+                        }
+                        false => result.iter_mut().for_each(|x| *x = step.apply(*x, 0.0)),
+                    }
+                }
+            });
+        });
+    }
+
+    fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected> {
+        let values = (0..self.length as usize).map(|place| {
+            let mut next = 0;
+            self.steps
+                .iter()
+                .fold(f64::from(floats(inputs[0])[place]), |x, step| {
+                    next += usize::from(step.takes_input());
+                    step.exactly(
+                        x,
+                        if step.takes_input() {
+                            f64::from(floats(inputs[next])[place])
+                        } else {
+                            0.0
+                        },
+                    )
+                })
+        });
+        vec![Expected::plain(values.collect())]
+    }
+
+    fn operations(&self) -> u64 {
+        u64::from(self.length) * self.steps.len() as u64
+    }
+}

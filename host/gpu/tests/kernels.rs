@@ -1,0 +1,128 @@
+//! Every kernel in every shape of the matrix, on the processor and on every GPU that is here (in CI: software Vulkan), against the
+//! reference in double precision. Where there is no GPU the test says that it skipped it.
+
+use karman_gpu::check::{check, matrix};
+use karman_gpu::tune::CANDIDATES;
+use karman_gpu::{Cpu, Device, Gemm, GpuError, Kernel, Role, Shader, ShaderLimits, Wgpu, Work};
+use std::time::Duration;
+
+const MOST: Duration = Duration::from_secs(120);
+
+fn holds(device: &mut dyn Device, kernels: &[Kernel]) {
+    let wrong: Vec<String> = kernels
+        .iter()
+        .enumerate()
+        .map(|(seed, kernel)| check(device, kernel, seed as u64 + 1, MOST))
+        .filter(|outcome| !outcome.holds())
+        .map(|outcome| format!("{:?}: {:?}", outcome.kernel, outcome.error))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "on {}:\n{}",
+        device.info().name,
+        wrong.join("\n")
+    );
+}
+
+/// The first Vulkan device, or none with a word about it.
+fn gpu() -> Option<Wgpu> {
+    match Wgpu::open("vulkan-0", None) {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("skipped on GPUs: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn the_processor_is_right_with_one_thread_and_with_three() {
+    holds(&mut Cpu::new(1), &matrix());
+    holds(&mut Cpu::new(3), &matrix());
+}
+
+#[test]
+fn gpus_are_right() {
+    if let Some(mut device) = gpu() {
+        holds(&mut device, &matrix());
+    }
+}
+
+#[test]
+fn every_shape_of_tile_is_right() {
+    let Some(mut device) = gpu() else { return };
+    let shape = Gemm {
+        m: 70,
+        n: 75,
+        k: 45,
+        ..Gemm::default()
+    };
+    let info = device.info().clone();
+    for tile in CANDIDATES.into_iter().filter(|tile| tile.fits(&info)) {
+        device.set_tile(tile);
+        holds(&mut device, &[Kernel::Gemm(shape.clone())]);
+    }
+}
+
+/// A pooled buffer still holds what was in it: neither scratch nor an output that is written in part may show that.
+#[test]
+fn work_leaves_nothing_behind_for_the_next() {
+    let Some(mut device) = gpu() else { return };
+    let kernels = matrix();
+    holds(&mut device, &kernels[..4]);
+    holds(&mut device, &kernels[..4]);
+}
+
+/// The second would take 16 GB if all pixels under all taps were written out at once.
+#[test]
+fn work_on_the_processor_ends_in_time() {
+    let product = Kernel::Gemm(Gemm {
+        m: 4096,
+        n: 4096,
+        k: 4096,
+        ..Gemm::default()
+    });
+    let text = r#"{"kernel": "convolution", "channels": 1, "height": 2048, "width": 2048, "filters": 8,
+        "kernel-height": 31, "kernel-width": 31, "padding": 15}"#;
+    let convolution: Kernel = serde_json::from_str(text).unwrap();
+    for kernel in [product, convolution] {
+        let arguments = kernel.arguments().unwrap();
+        let inputs: Vec<Vec<u32>> = arguments
+            .iter()
+            .filter(|argument| argument.role == Role::Input)
+            .map(|argument| vec![0; argument.words])
+            .collect();
+        let inputs: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
+        let within = Duration::from_millis(20);
+        let done = Cpu::new(2).run(&Work::Kernel(kernel), &inputs, within);
+        assert_eq!(done, Err(GpuError::Deadline(within)));
+    }
+}
+
+const OWN: &str = "@group(0) @binding(0) var<storage, read> a: array<u32>;
+@group(0) @binding(1) var<storage, read_write> b: array<u32>;
+@compute @workgroup_size(4) fn main(@builtin(local_invocation_index) i: u32) {
+    for (var n = 0u; n < a[0]; n++) { b[i] += a[1]; }
+}";
+
+/// The budget counts exactly, for each invocation: iterations, and the look at the condition that ends the loop.
+#[test]
+fn a_shader_of_ones_own_runs_within_its_loops() {
+    let Some(mut device) = gpu() else { return };
+    let mut run = |iterations: u32| {
+        let work = Work::Shader(Shader {
+            wgsl: OWN.into(),
+            entry: "main".into(),
+            workgroups: [1, 1, 1],
+            outputs: vec![5],
+            loops: 1000,
+            limits: ShaderLimits::default(),
+        });
+        device
+            .run(&work, &[&[iterations, 2]], MOST)
+            .map(|done| done.outputs)
+    };
+    assert_eq!(run(999), Ok(vec![vec![1998, 1998, 1998, 1998, 0]]));
+    assert_eq!(run(1000), Err(GpuError::Endless(1000)));
+    assert_eq!(run(0), Ok(vec![vec![0; 5]]));
+}

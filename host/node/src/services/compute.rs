@@ -1,0 +1,308 @@
+//! `karman:gpu` over this node's devices: the processor here, a GPU in a process of its own that plugins share by turns.
+
+use super::blocking;
+use crate::config::{GpuChoice, GpuConfig};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use karman_engine::capability::gpu::{Compute, Computed, Order, Place, Work as Asked};
+use karman_gpu::find::{Found, MOST_PROBE, find};
+use karman_gpu::{
+    Answer, Api, Cpu, Device, DeviceInfo, Done, GpuError, Job, Kernel, Queue, Remote, RemoteOptions, Shader,
+    ShaderLimits, Words, Work,
+};
+use karman_types::TaskError;
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Pieces of work that one plugin may have waiting for the GPU.
+const MOST_WAITING: usize = 64;
+
+/// The longest description of a kernel: those that mean something take some hundred bytes.
+const MOST_TEXT: usize = 4096;
+
+/// How long a GPU that could not be had is not asked for again.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// The devices of this node, looked for when first asked.
+pub(crate) struct NodeCompute {
+    config: GpuConfig,
+    /// This program: drivers are asked, and devices held, by children of it.
+    program: Option<PathBuf>,
+    /// Shapes of tiles that were measured here.
+    tiles: PathBuf,
+    queue: Mutex<Option<Tried>>,
+}
+
+/// What came of starting the GPU's process.
+struct Tried {
+    at: Instant,
+    queue: Result<Queue, TaskError>,
+}
+
+impl NodeCompute {
+    pub(crate) fn new(config: GpuConfig, program: Option<PathBuf>, tiles: PathBuf) -> Arc<Self> {
+        Arc::new(Self {
+            config,
+            program,
+            tiles,
+            queue: Mutex::new(None),
+        })
+    }
+
+    /// As [`Compute`], with the devices kept by the returned futures.
+    pub(crate) fn shared(self: &Arc<Self>) -> Arc<dyn Compute> {
+        Arc::new(Shared(self.clone()))
+    }
+
+    /// The GPU that plugins get.
+    ///
+    /// # Errors
+    /// `unavailable` with what is missing.
+    fn chosen(&self, found: &Found) -> Result<DeviceInfo, TaskError> {
+        let mut devices = found.devices.iter().filter(|device| device.api != Api::Cpu);
+        let absent = || {
+            let words = found
+                .absent
+                .iter()
+                .map(|absent| format!("{}: {}", absent.what, absent.why));
+            words.collect::<Vec<_>>().join("; ")
+        };
+        let (device, error) = match &self.config.device {
+            GpuChoice::Off => (
+                None,
+                TaskError::unavailable("the operator has turned GPUs off (`gpu.device = \"off\"`)"),
+            ),
+            GpuChoice::Named(id) => (
+                devices.find(|device| device.id == *id),
+                TaskError::unavailable(format!(
+                    "this node has no GPU `{id}`, which node.toml names: {}",
+                    absent()
+                ))
+                .with_hint("`karman gpu list` shows what it has"),
+            ),
+            GpuChoice::Auto => {
+                let why = match devices.clone().next() {
+                    Some(_) => "only a driver that computes on the processor".to_owned(),
+                    None => absent(),
+                };
+                (
+                    devices.find(|device| device.is_hardware()),
+                    TaskError::unavailable(format!("this node has no GPU: {why}")).with_hint(
+                        "let the plugin fall back to the processor, or name a device under `gpu.device` in node.toml",
+                    ),
+                )
+            }
+        };
+        device.cloned().ok_or(error)
+    }
+
+    /// The queue before the GPU. The first call asks drivers and starts a process, which takes some tenths of a second; so does one
+    /// some time after that failed. Blocks.
+    ///
+    /// # Errors
+    /// `unavailable` with what is missing.
+    fn queue(&self) -> Result<Queue, TaskError> {
+        let mut tried = self.queue.lock();
+        if let Some(Tried { at, queue }) = &*tried
+            && (queue.is_ok() || at.elapsed() < PAUSE)
+        {
+            return queue.clone();
+        }
+        let queue = self.start();
+        *tried = Some(Tried {
+            at: Instant::now(),
+            queue: queue.clone(),
+        });
+        queue
+    }
+
+    fn start(&self) -> Result<Queue, TaskError> {
+        let program = self
+            .program
+            .clone()
+            .filter(|_| self.config.device != GpuChoice::Off);
+        let found = match &program {
+            Some(program) => {
+                let mut probe = Command::new(program);
+                probe.arg("probe-gpu");
+                find(probe, MOST_PROBE)
+            }
+            None => Found::default(),
+        };
+        let device = self.chosen(&found)?;
+        let program = program.ok_or_else(|| TaskError::unavailable("no program to hold a GPU"))?;
+        let tiles = self.tiles.clone().into();
+        let arguments = vec!["serve-gpu".into(), device.id.into(), "--tiles".into(), tiles];
+        let remote = Remote::start(RemoteOptions { program, arguments })?;
+        Ok(Queue::start(Box::new(remote), MOST_WAITING)?)
+    }
+
+    fn work(&self, asked: Asked, inputs: &[Words]) -> Result<Work, TaskError> {
+        match asked {
+            Asked::Kernel(text) => self.kernel(&text, inputs).map(Work::Kernel),
+            Asked::Shader {
+                wgsl,
+                entry,
+                workgroups,
+                outputs,
+                loops,
+            } => {
+                if let Some(bytes) = outputs.iter().find(|bytes| !bytes.is_multiple_of(4)) {
+                    return Err(TaskError::invalid(format!(
+                        "an output has {bytes} bytes; they come in fours"
+                    )));
+                }
+                Ok(Work::Shader(Shader {
+                    wgsl,
+                    entry,
+                    workgroups,
+                    outputs: outputs.into_iter().map(|bytes| bytes / 4).collect(),
+                    loops,
+                    limits: ShaderLimits {
+                        memory: self.config.memory.0,
+                        ..ShaderLimits::default()
+                    },
+                }))
+            }
+        }
+    }
+
+    fn kernel(&self, text: &str, inputs: &[Words]) -> Result<Kernel, TaskError> {
+        if text.len() > MOST_TEXT {
+            return Err(GpuError::Limit {
+                what: "bytes of a kernel's description".into(),
+                asked: text.len() as u64,
+                most: MOST_TEXT as u64,
+            }
+            .into());
+        }
+        let kernel: Kernel = serde_json::from_str(text).map_err(|error| {
+            TaskError::invalid(format!("the kernel does not read: {error}"))
+                .with_hint("docs/gpu.md lists every kernel with its fields")
+        })?;
+        let inputs: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
+        let arguments = kernel.check_inputs(&inputs)?;
+        let asked = arguments.iter().map(|argument| argument.words as u64 * 4).sum();
+        if asked > self.config.memory.0 {
+            return Err(GpuError::Memory {
+                what: format!("{} with all its buffers", kernel.name()),
+                asked,
+                most: self.config.memory.0,
+            }
+            .into());
+        }
+        Ok(kernel)
+    }
+
+    async fn run(self: Arc<Self>, order: Order) -> Result<Computed, TaskError> {
+        let start = Instant::now();
+        // Each of the plugin's buffers goes once its words are there.
+        let inputs: Arc<[Words]> = order.inputs.into_iter().map(|bytes| words(&bytes)).collect();
+        let work = self.work(order.work, &inputs)?;
+        if order.place == Place::Cpu {
+            return blocking(move || on_processor(&work, &inputs, order.within, None)).await;
+        }
+        let node = self.clone();
+        let missing = match blocking(move || node.queue()).await {
+            Ok(queue) => match self
+                .on_gpu(&queue, &order.tenant, work.clone(), inputs.clone(), order.within)
+                .await
+            {
+                Ok(computed) => return Ok(computed),
+                // Only what is the device's fault is done elsewhere.
+                Err(error @ (GpuError::Lost(_) | GpuError::Absent(_))) => TaskError::from(error),
+                Err(error) => return Err(error.into()),
+            },
+            Err(error) => error,
+        };
+        if order.place != Place::GpuOrCpu {
+            return Err(missing);
+        }
+        let (why, left) = (missing.message, order.within.saturating_sub(start.elapsed()));
+        tracing::info!(
+            plugin = order.tenant,
+            why,
+            "GPU work runs on the processor, as its plugin allows"
+        );
+        blocking(move || on_processor(&work, &inputs, left, Some(why))).await
+    }
+
+    async fn on_gpu(
+        &self,
+        queue: &Queue,
+        tenant: &str,
+        work: Work,
+        inputs: Arc<[Words]>,
+        within: Duration,
+    ) -> Result<Computed, GpuError> {
+        let (answer, done) = oneshot::channel();
+        let job = Job {
+            work,
+            inputs,
+            within,
+            on_device: self.config.time,
+            answer: Box::new(Caller(answer)),
+        };
+        queue.push(tenant, job)?;
+        let done = tokio::time::timeout(within, done).await;
+        let done = done.map_err(|_| GpuError::Deadline(within))?;
+        let done = done.unwrap_or_else(|_| Err(GpuError::Lost("its queue is gone".into())))?;
+        let info = queue.info();
+        Ok(computed(&done, format!("{} {}", info.id, info.name), None))
+    }
+}
+
+/// The call that waits.
+struct Caller(oneshot::Sender<Result<Done, GpuError>>);
+
+impl Answer for Caller {
+    fn is_awaited(&self) -> bool {
+        !self.0.is_closed()
+    }
+
+    fn answer(self: Box<Self>, done: Result<Done, GpuError>) {
+        // A call that was cancelled meanwhile wants no answer.
+        let _ = self.0.send(done);
+    }
+}
+
+struct Shared(Arc<NodeCompute>);
+
+impl Compute for Shared {
+    fn run(&self, order: Order) -> BoxFuture<'static, Result<Computed, TaskError>> {
+        self.0.clone().run(order).boxed()
+    }
+}
+
+/// One thread: the node's other work keeps the rest.
+fn on_processor(
+    work: &Work,
+    inputs: &[Words],
+    within: Duration,
+    fell_back: Option<String>,
+) -> Result<Computed, TaskError> {
+    let inputs: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
+    let mut cpu = Cpu::new(1);
+    let done = cpu.run(work, &inputs, within)?;
+    Ok(computed(&done, format!("cpu {}", cpu.info().name), fell_back))
+}
+
+fn computed(done: &Done, ran_on: String, fell_back: Option<String>) -> Computed {
+    let bytes = |words: &Words| bytemuck::cast_slice::<u32, u8>(words).to_vec();
+    Computed {
+        outputs: done.outputs.iter().map(bytes).collect(),
+        ran_on,
+        fell_back,
+        took: done.took,
+    }
+}
+
+/// Bytes of a guest as words; their number was checked.
+fn words(bytes: &[u8]) -> Words {
+    let words = bytes.as_chunks::<4>().0.iter();
+    words.map(|word| u32::from_le_bytes(*word)).collect()
+}

@@ -1,0 +1,54 @@
+// Convolution as a product of matrices that is never written out: filters by taps times taps by pixels. `group.z` is the image.
+
+struct Parameters {
+    batch: u32,
+    channels: u32,
+    height: u32,
+    width: u32,
+    filters: u32,
+    kernel_height: u32,
+    kernel_width: u32,
+    stride: u32,
+    padding: u32,
+    dilation: u32,
+    groups: u32,
+    out_height: u32,
+    out_width: u32,
+}
+
+@group(0) @binding(0) var<uniform> parameters: Parameters;
+@group(0) @binding(1) var<storage, read> image: array<f32>;
+@group(0) @binding(2) var<storage, read> weights: array<f32>;
+@group(0) @binding(3) var<storage, read_write> result: array<f32>;
+
+fn rows() -> u32 { return parameters.filters; }
+fn columns() -> u32 { return parameters.out_height * parameters.out_width; }
+fn depth() -> u32 { return parameters.channels * parameters.kernel_height * parameters.kernel_width; }
+
+fn left(batch: u32, row: u32, k: u32) -> f32 {
+    if (row < rows() && k < depth()) {
+        return weights[row * depth() + k];
+    }
+    return 0.0;
+}
+
+fn right(batch: u32, k: u32, column: u32) -> f32 {
+    if (k >= depth() || column >= columns()) {
+        return 0.0;
+    }
+    let x = k % parameters.kernel_width;
+    let y = k / parameters.kernel_width % parameters.kernel_height;
+    let channel = k / (parameters.kernel_width * parameters.kernel_height);
+    // Below zero they wrap around and are larger than any image.
+    let from_row = column / parameters.out_width * parameters.stride + y * parameters.dilation - parameters.padding;
+    let from_column = column % parameters.out_width * parameters.stride + x * parameters.dilation - parameters.padding;
+    if (from_row >= parameters.height || from_column >= parameters.width) {
+        return 0.0;
+    }
+    let plane = (batch * parameters.channels + channel) * parameters.height;
+    return image[(plane + from_row) * parameters.width + from_column];
+}
+
+fn store(batch: u32, row: u32, column: u32, sum: f32) {
+    result[(batch * rows() + row) * columns() + column] = sum;
+}
