@@ -13,7 +13,7 @@ mod digits;
 
 use anyhow::{Context, Result, ensure};
 use contender::{Contender, Ran};
-use digits::{CARRIED, Data, LABELS, Sample, dealt};
+use digits::{CARRIED, Dealt, Record, dealt};
 use karman_study::interval::bootstrap;
 use karman_study::machine::beside_us;
 use karman_study::pairs::{self, Pair};
@@ -82,24 +82,20 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
 
 /// Writes each client's share as files for the comparators: the very samples that the plugin deals to this client.
 fn deal(folder: &Path) -> Result<()> {
-    let samples = digits::read(CARRIED).context("the digits that the plugin carries")?;
+    let records = digits::records(CARRIED).context("the digits that the plugin carries")?;
     let mut random = fastrand::Rng::with_seed(0);
-    let Data { train, held } = Data::held_back(samples, &mut random);
-    let record = |sample: &Sample| {
-        let ink = sample.pixels.map(|ink| (ink * 16.0).round() as u8);
-        ink.into_iter().chain([sample.label as u8]).collect::<Vec<u8>>()
-    };
-    let write = |name: String, samples: &[Sample]| {
-        ensure!(samples.iter().all(|sample| sample.label < LABELS), "a label");
-        let bytes: Vec<u8> = samples.iter().flat_map(record).collect();
-        Ok(fs::write(folder.join(name), bytes)?)
+    let Dealt { train, held } = Dealt::held_back(records, &mut random);
+    let write = |name: String, records: &[&Record]| {
+        let bytes: Vec<u8> = records.iter().copied().flatten().copied().collect();
+        fs::write(folder.join(name), bytes)
     };
     write("held.bin".into(), &held)?;
     let shares = dealt(train, CLIENTS, ALPHA, &mut random);
     shares
         .iter()
         .enumerate()
-        .try_for_each(|(client, share)| write(format!("train-{client}.bin"), share))
+        .try_for_each(|(client, share)| write(format!("train-{client}.bin"), share))?;
+    Ok(())
 }
 
 /// Flower with the setting by which it is fastest here.

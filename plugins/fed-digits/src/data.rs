@@ -1,11 +1,43 @@
 //! Which digits this client has.
 
-use crate::digits::{CARRIED, Data, LABELS, read};
+use crate::digits::{CARRIED, Dealt, INK, LABELS, PIXELS, Record, records};
 use crate::{Error, Setting, property, refused};
 use fastrand::Rng;
 
 /// The operator's own, where that folder is granted.
 const GRANTED: &str = "/var/lib/karman/digits/digits.bin";
+
+/// A picture, 0 to 1, with its label.
+#[derive(Clone)]
+pub(crate) struct Sample {
+    pub(crate) pixels: [f32; PIXELS],
+    pub(crate) label: usize,
+}
+
+/// What this client trains on, and what it judges models by.
+pub(crate) struct Data {
+    pub(crate) train: Vec<Sample>,
+    pub(crate) held: Vec<Sample>,
+}
+
+impl From<&Record> for Sample {
+    fn from(record: &Record) -> Self {
+        Self {
+            pixels: std::array::from_fn(|i| f32::from(record[i]) / f32::from(INK)),
+            label: record[PIXELS].into(),
+        }
+    }
+}
+
+impl From<Dealt<'_>> for Data {
+    fn from(dealt: Dealt<'_>) -> Self {
+        let samples = |records: Vec<&Record>| records.into_iter().map(Sample::from).collect();
+        Self {
+            train: samples(dealt.train),
+            held: samples(dealt.held),
+        }
+    }
+}
 
 impl Data {
     pub(crate) fn of(setting: &Setting) -> Result<Self, Error> {
@@ -22,15 +54,16 @@ impl Data {
         };
         let mut random = Rng::with_seed(split);
         if let Ok(own) = std::fs::read(GRANTED) {
-            return Ok(Self::held_back(read(&own).ok_or_else(wrong)?, &mut random));
+            let own = records(&own).ok_or_else(wrong)?;
+            return Ok(Dealt::held_back(own, &mut random).into());
         }
-        let all = Self::held_back(read(CARRIED).ok_or_else(wrong)?, &mut random);
+        let all = Dealt::held_back(records(CARRIED).ok_or_else(wrong)?, &mut random);
         let Some(share) = &setting.share else {
-            return Ok(all);
+            return Ok(all.into());
         };
         let (index, count) = (share.index as usize, share.count as usize);
         match index < count {
-            true => Ok(all.share(index, count, alpha, &mut random)),
+            true => Ok(all.share(index, count, alpha, &mut random).into()),
             false => Err(refused("share", "its index is not below its count")),
         }
     }

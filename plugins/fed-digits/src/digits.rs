@@ -9,43 +9,32 @@ pub(crate) const PIXELS: usize = 64;
 /// Labels there are.
 pub(crate) const LABELS: usize = 10;
 /// The darkest ink of a pixel.
-const INK: u8 = 16;
+pub(crate) const INK: u8 = 16;
 
-/// A picture, 0 to 1, with its label.
-#[derive(Clone)]
-pub(crate) struct Sample {
-    pub(crate) pixels: [f32; PIXELS],
-    pub(crate) label: usize,
-}
+/// The ink of a picture, and its label.
+pub(crate) type Record = [u8; PIXELS + 1];
 
-/// What is trained on, and what models are judged by: a quarter of the samples.
-pub(crate) struct Data {
-    pub(crate) train: Vec<Sample>,
-    pub(crate) held: Vec<Sample>,
+/// What is trained on, and what models are judged by: a quarter of the records.
+pub(crate) struct Dealt<'a> {
+    pub(crate) train: Vec<&'a Record>,
+    pub(crate) held: Vec<&'a Record>,
 }
 
 /// Records of 64 levels of ink, 0 to 16, and a label; nothing where they are not that.
-pub(crate) fn read(file: &[u8]) -> Option<Vec<Sample>> {
+pub(crate) fn records(file: &[u8]) -> Option<&[Record]> {
     let (records, rest) = file.as_chunks::<{ PIXELS + 1 }>();
-    let good = |record: &[u8; PIXELS + 1]| {
-        record[PIXELS] < LABELS as u8 && record[..PIXELS].iter().all(|ink| *ink <= INK)
-    };
-    if records.is_empty() || !rest.is_empty() || !records.iter().all(good) {
-        return None;
-    }
-    let sample = |record: &[u8; PIXELS + 1]| Sample {
-        pixels: std::array::from_fn(|i| f32::from(record[i]) / f32::from(INK)),
-        label: record[PIXELS].into(),
-    };
-    Some(records.iter().map(sample).collect())
+    let good =
+        |record: &Record| record[PIXELS] < LABELS as u8 && record[..PIXELS].iter().all(|ink| *ink <= INK);
+    (!records.is_empty() && rest.is_empty() && records.iter().all(good)).then_some(records)
 }
 
-impl Data {
+impl<'a> Dealt<'a> {
     /// A quarter is held back, the rest is for training.
-    pub(crate) fn held_back(mut samples: Vec<Sample>, random: &mut Rng) -> Self {
-        random.shuffle(&mut samples);
-        let held = samples.split_off(samples.len() * 3 / 4);
-        Self { train: samples, held }
+    pub(crate) fn held_back(records: &'a [Record], random: &mut Rng) -> Self {
+        let mut train: Vec<_> = records.iter().collect();
+        shuffle(&mut train, random);
+        let held = train.split_off(train.len() * 3 / 4);
+        Self { train, held }
     }
 
     /// One client's share: see [`dealt`].
@@ -58,21 +47,26 @@ impl Data {
 }
 
 /// Each label is dealt out by shares drawn from a Dirichlet distribution: the smaller `alpha`, the fewer labels a client has.
-/// A client without data would be none: it gets one sample of whoever has most.
-pub(crate) fn dealt(train: Vec<Sample>, clients: usize, alpha: f64, random: &mut Rng) -> Vec<Vec<Sample>> {
+/// A client without data would be none: it gets one record of whoever has most.
+pub(crate) fn dealt<'a>(
+    train: Vec<&'a Record>,
+    clients: usize,
+    alpha: f64,
+    random: &mut Rng,
+) -> Vec<Vec<&'a Record>> {
     let mut shards = vec![Vec::new(); clients];
     let mut labels = vec![Vec::new(); LABELS];
-    for sample in train {
-        labels[sample.label].push(sample);
+    for record in train {
+        labels[usize::from(record[PIXELS])].push(record);
     }
-    for samples in labels {
-        let count = samples.len() as f64;
-        let mut samples = samples.into_iter();
+    for records in labels {
+        let count = records.len() as f64;
+        let mut records = records.into_iter();
         let (mut sum, mut given) = (0.0, 0);
         for (shard, share) in shards.iter_mut().zip(dirichlet(alpha, clients, random)) {
             sum += share;
             let until = ((sum * count).round() as usize).max(given);
-            shard.extend(samples.by_ref().take(until - given));
+            shard.extend(records.by_ref().take(until - given));
             given = until;
         }
     }
@@ -88,6 +82,14 @@ pub(crate) fn dealt(train: Vec<Sample>, clients: usize, alpha: f64, random: &mut
     shards
 }
 
+/// Fisher and Yates. Its numbers have 32 bits on every machine: `fastrand` draws indices by the machine's width, and a plugin
+/// would deal otherwise than the node that it runs on.
+fn shuffle<T>(row: &mut [T], random: &mut Rng) {
+    for last in (1..row.len()).rev() {
+        row.swap(last, random.u32(..=last as u32) as usize);
+    }
+}
+
 fn dirichlet(alpha: f64, count: usize, random: &mut Rng) -> Vec<f64> {
     let draws: Vec<f64> = (0..count).map(|_| gamma(alpha, random)).collect();
     let sum: f64 = draws.iter().sum();
@@ -95,7 +97,7 @@ fn dirichlet(alpha: f64, count: usize, random: &mut Rng) -> Vec<f64> {
         true => draws.into_iter().map(|draw| draw / sum).collect(),
         // Every draw was too small to be told from 0: one client has it all.
         false => {
-            let one = random.usize(..count);
+            let one = random.u32(..count as u32) as usize;
             (0..count)
                 .map(|client| f64::from(u8::from(client == one)))
                 .collect()

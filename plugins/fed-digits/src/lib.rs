@@ -5,7 +5,7 @@ mod digits;
 mod net;
 mod train;
 
-use digits::Data;
+use data::Data;
 use exports::karman::federated::learner::{
     Array, Description, Error, Fitted, Guest, Judged, Setting, Training,
 };

@@ -1,6 +1,7 @@
 //! The two models: their arrays, their answers, their gradients.
 
-use crate::digits::{LABELS, PIXELS, Sample, normal};
+use crate::data::Sample;
+use crate::digits::{LABELS, PIXELS, normal};
 use crate::{Error, Setting, property, refused};
 use fastrand::Rng;
 
@@ -245,7 +246,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digits::Data;
+    use crate::data::Data;
 
     /// Against differences of the loss.
     #[test]

@@ -1,7 +1,7 @@
 //! Gradient descent over the client's samples, in an order that the seed decides.
 
 use crate::Training;
-use crate::digits::Sample;
+use crate::data::Sample;
 use crate::net::Net;
 use fastrand::Rng;
 
@@ -123,7 +123,7 @@ pub(crate) fn read(bytes: &[u8], length: usize) -> Option<Vec<f32>> {
 mod tests {
     use super::*;
     use crate::Setting;
-    use crate::digits::Data;
+    use crate::data::Data;
     use std::cell::RefCell;
 
     fn training(epochs: u32) -> Training {

@@ -1,6 +1,6 @@
 //! Clients on nodes of the mesh, and on this one.
 
-use super::conductor::{self, Clients};
+use super::orders::{self, Clients};
 use super::wire::{self, Answer, Order, RunId, Work};
 use super::worker::carry_out;
 use crate::drive::mesh_of;
@@ -138,7 +138,7 @@ pub(super) async fn announce(members: Arc<Members>, id: RunId, run: Run, inbox: 
         for (client, answer) in join_all(asked).await {
             match answer {
                 Ok(answer) => {
-                    if let Some(event) = conductor::here(client, &answer) {
+                    if let Some(event) = orders::here(client, &answer) {
                         members.known.lock().here.insert(client);
                         let _ = inbox.send(event);
                     }

@@ -3,7 +3,10 @@
 //! | file | what |
 //! |---|---|
 //! | `wire` | what a driver and its clients say to each other |
+//! | `begin` | what a run begins with: its description checked, its coordinator made or resumed |
 //! | `conductor` | a run: events into `karman-fed`'s coordinator, what it says done |
+//! | `orders` | the orders of a run that are under way, and what becomes of each |
+//! | `handle` | a run as the rest of the node sees it |
 //! | `members` | clients on nodes of the mesh: who there is, orders to them, orders from others |
 //! | `simulated` | clients that one process plays |
 //! | `worker` | an order carried out: the plugin trains, what has changed is encoded |
@@ -14,15 +17,18 @@
 //! orders of that moment again, under the same numbers; a client that has carried one out answers with what came of it then, so
 //! that the run comes to the same versions, bit by bit.
 
+mod begin;
 mod conductor;
+mod handle;
 mod members;
 mod memory;
+mod orders;
 mod record;
 mod simulated;
 mod wire;
 mod worker;
 
-pub use conductor::check_run;
+pub use begin::check_run;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +37,8 @@ pub use record::{FedEvent, FedModel, FedStatus, stored_model, stored_run, stored
 pub use simulated::simulate;
 
 use crate::node::{Inner, Node};
-use conductor::{Conductor, Handle};
+use conductor::Conductor;
+use handle::Handle;
 use karman_fed::{Event, Run};
 use karman_types::TaskError;
 use members::Members;
@@ -42,6 +49,7 @@ use simulated::{ended_already, same};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+use tokio::sync::mpsc::unbounded_channel;
 
 /// The runs that this node drives, and what it keeps as a client.
 #[derive(Default)]
@@ -98,7 +106,7 @@ impl Node {
         let name = record.run.name.clone();
         let members = Members::new(self, &record.run.clients.plugin, record.members.clone());
         let members = Arc::new(members);
-        let channel = conductor::channel();
+        let channel = unbounded_channel();
         let announcing = members::announce(
             members.clone(),
             record.id.clone(),

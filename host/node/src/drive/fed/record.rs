@@ -148,11 +148,7 @@ impl Record {
     }
 
     pub(super) fn status(&self, after: usize) -> Result<FedStatus, TaskError> {
-        let coordinator = self
-            .checkpoint
-            .clone()
-            .map(super::conductor::resumed)
-            .transpose()?;
+        let coordinator = self.checkpoint.clone().map(super::begin::resumed).transpose()?;
         Ok(FedStatus {
             name: self.run.name.clone(),
             status: coordinator.map(|coordinator| coordinator.status()),
@@ -170,7 +166,7 @@ impl Record {
                 self.run.name
             )));
         };
-        let coordinator = super::conductor::resumed(checkpoint)?;
+        let coordinator = super::begin::resumed(checkpoint)?;
         Ok(FedModel {
             name: self.run.name.clone(),
             version: coordinator.status().version,

@@ -1,7 +1,9 @@
 //! Clients that one process plays: the same plugin, each with its share of the data.
 
-use super::conductor::{self, Clients, Conductor};
+use super::begin::check_run;
+use super::conductor::Conductor;
 use super::memory::Memory;
+use super::orders::{self, Clients};
 use super::record::{FedEvent, FedStatus, Record};
 use super::wire::{Answer, Order, Work};
 use super::worker::carry_out;
@@ -14,6 +16,7 @@ use karman_types::TaskError;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::sync::mpsc::unbounded_channel;
 
 struct Simulated {
     runtime: Runtime,
@@ -51,7 +54,7 @@ pub async fn simulate(
     again: bool,
     mut told: impl FnMut(&FedEvent, &FedStatus),
 ) -> Result<FedStatus, TaskError> {
-    conductor::check_run(&run)?;
+    check_run(&run)?;
     let count = run.clients.simulated;
     run.start_with = run.start_with.max(count as usize);
     let store = runtime.home().store()?;
@@ -66,7 +69,7 @@ pub async fn simulate(
         runtime: runtime.clone(),
         plugin,
     });
-    let channel = conductor::channel();
+    let channel = unbounded_channel();
     let outbox = channel.0.clone();
     let known = introductions(&clients, &record, count).await?;
     known.into_iter().for_each(|event| drop(outbox.send(event)));
@@ -101,7 +104,7 @@ async fn introductions(
         let client = ClientId(number.into());
         let order = Order::new(&record.id, &record.run, client, Work::Describe);
         let answer = clients.ask(order, None);
-        async move { Ok::<_, TaskError>(conductor::here(client, &answer.await?)) }
+        async move { Ok::<_, TaskError>(orders::here(client, &answer.await?)) }
     });
     Ok(try_join_all(asked).await?.into_iter().flatten().collect())
 }

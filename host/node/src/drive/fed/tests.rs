@@ -1,6 +1,7 @@
 //! A run whose clients speak the protocol, and lie in it as no honest node's host would.
 
-use super::conductor::{self, Clients, Conductor};
+use super::conductor::Conductor;
+use super::orders::{self, Clients};
 use super::record::{FedEvent, Record};
 use super::wire::{self, Answer, Frames, Order, Work};
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use karman_tensor::encode::{Encoded, Encoding};
 use karman_types::TaskError;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc::unbounded_channel;
 
 /// Clients 0 to 2 are honest.
 struct Liars;
@@ -104,7 +106,7 @@ async fn what_no_honest_node_would_send_is_named_and_does_no_harm() {
     let text = "name = 'x'\nrounds = 4\nstart-with = 11\n[clients]\nplugin = 'x'\n\
                 [pace]\nmode = 'synchronous'\nclients = 11\n";
     let record = Record::new(Run::from_toml(text).unwrap());
-    let channel = conductor::channel();
+    let channel = unbounded_channel();
     let outbox = channel.0.clone();
     let (conductor, handle) = Conductor::new(record, store.clone(), Arc::new(Liars), channel).unwrap();
     for number in 0..11 {
@@ -113,7 +115,7 @@ async fn what_no_honest_node_would_send_is_named_and_does_no_harm() {
             label_entropy: None,
         };
         outbox
-            .send(conductor::here(ClientId(number), &described).unwrap())
+            .send(orders::here(ClientId(number), &described).unwrap())
             .unwrap();
     }
     conductor.drive().await.unwrap();

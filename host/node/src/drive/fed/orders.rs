@@ -1,0 +1,185 @@
+//! The orders of a run that are under way: what becomes of each is an event of the run.
+
+use super::memory::Memory;
+use super::wire::{self, Answer, Course, Frames, Order, RunId, Work};
+use futures::future::BoxFuture;
+use karman_fed::{AssignmentId, ClientId, Event, Layout, Profile, Run};
+use karman_types::{ErrorKind, NodeId, TaskError};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::AbortHandle;
+
+/// How long a client is tried that cannot be reached, before it counts as gone: it may be starting again.
+const LOST_AFTER: Duration = Duration::from_secs(30);
+/// How long between two tries.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Said of a client whose answer is of another kind than the order.
+pub(super) const NOT_ASKED: &str = "it answers what it was not asked";
+
+/// The clients of a run, wherever they are.
+pub(super) trait Clients: Send + Sync {
+    /// Has a client carry an order out. Dropping the future withdraws it.
+    fn ask(&self, order: Order, time: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>>;
+
+    /// Told that a client does not answer any more: [`Event::Here`] follows when it does again.
+    fn lost(&self, _client: ClientId) {}
+
+    /// The nodes of clients, client 0 first.
+    fn members(&self) -> Vec<NodeId> {
+        Vec::new()
+    }
+
+    /// What clients keep that this process plays.
+    fn memory(&self) -> Option<&Memory> {
+        None
+    }
+}
+
+/// What a client said of itself.
+pub(super) fn here(client: ClientId, answer: &Answer) -> Option<Event> {
+    match answer {
+        Answer::Described {
+            samples,
+            label_entropy,
+        } => Some(Event::Here {
+            client,
+            profile: Profile {
+                samples: *samples,
+                label_entropy: *label_entropy,
+                ..Profile::default()
+            },
+        }),
+        _ => None,
+    }
+}
+
+/// Orders that wait for their answers.
+pub(super) struct Orders {
+    clients: Arc<dyn Clients>,
+    outbox: UnboundedSender<Event>,
+    under_way: HashMap<AssignmentId, AbortHandle>,
+    /// The model of this version as it travels.
+    frames: Option<(u64, Arc<Frames>)>,
+}
+
+impl Orders {
+    /// None yet; what becomes of them goes to `outbox`.
+    pub(super) fn new(clients: Arc<dyn Clients>, outbox: UnboundedSender<Event>) -> Self {
+        Self {
+            clients,
+            outbox,
+            under_way: HashMap::new(),
+            frames: None,
+        }
+    }
+
+    /// Sends an order of a run, and sees to it that what comes of it is an event.
+    ///
+    /// # Errors
+    /// Arrays that cannot be written for the way.
+    pub(super) fn send(
+        &mut self,
+        (id, run): (&RunId, &Run),
+        layout: &Layout,
+        client: ClientId,
+        sent: karman_fed::Order,
+    ) -> Result<(), TaskError> {
+        let (assignment, time) = (sent.assignment, sent.time);
+        let order = Order::new(id, run, client, self.work(layout, sent)?);
+        let (clients, outbox) = (self.clients.clone(), self.outbox.clone());
+        let task = tokio::spawn(async move {
+            let answer = ask_patiently(&*clients, order, time).await;
+            if matches!(&answer, Err(error) if error.kind == ErrorKind::Unavailable) {
+                clients.lost(client);
+            }
+            // The run may be over.
+            let _ = outbox.send(outcome(client, assignment, answer));
+        });
+        self.under_way.insert(assignment, task.abort_handle());
+        Ok(())
+    }
+
+    fn work(&mut self, layout: &Layout, sent: karman_fed::Order) -> Result<Work, TaskError> {
+        let model = match &self.frames {
+            Some((version, frames)) if *version == sent.version => frames.clone(),
+            _ => Arc::new(wire::frames(layout, &sent.model)?),
+        };
+        self.frames = Some((sent.version, model.clone()));
+        Ok(match sent.work {
+            karman_fed::Work::Evaluate => Work::Evaluate { model },
+            karman_fed::Work::Train(train) => Work::Train {
+                assignment: sent.assignment,
+                version: sent.version,
+                course: Course::from(&train),
+                model,
+                control: train
+                    .control
+                    .map_or(Ok(Vec::new()), |control| wire::frames(layout, &control))?,
+            },
+        })
+    }
+
+    /// Whether this event is of an order that was not withdrawn meanwhile; of one that ends, an order is under way no more.
+    pub(super) fn is_awaited(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Updated { assignment, .. }
+            | Event::Judged { assignment, .. }
+            | Event::GaveUp { assignment, .. } => self.under_way.remove(assignment).is_some(),
+            _ => true,
+        }
+    }
+
+    pub(super) fn withdraw(&mut self, assignment: AssignmentId) {
+        if let Some(order) = self.under_way.remove(&assignment) {
+            order.abort();
+        }
+    }
+}
+
+impl Drop for Orders {
+    fn drop(&mut self) {
+        self.under_way.values().for_each(AbortHandle::abort);
+    }
+}
+
+fn outcome(client: ClientId, assignment: AssignmentId, answer: Result<Answer, TaskError>) -> Event {
+    let gave_up = |reason: String| Event::GaveUp {
+        client,
+        assignment,
+        reason,
+    };
+    match answer {
+        Ok(Answer::Trained(update)) => Event::Updated {
+            client,
+            assignment,
+            update,
+        },
+        Ok(Answer::Judged(judgement)) => Event::Judged {
+            client,
+            assignment,
+            judgement,
+        },
+        Ok(_) => gave_up(NOT_ASKED.into()),
+        Err(error) if error.kind == ErrorKind::Unavailable => Event::Gone { client },
+        Err(error) => gave_up(error.message),
+    }
+}
+
+/// Who cannot be reached may be starting again: it is asked again for a while.
+async fn ask_patiently(clients: &dyn Clients, order: Order, time: Duration) -> Result<Answer, TaskError> {
+    let started = Instant::now();
+    loop {
+        let left = time.saturating_sub(started.elapsed());
+        match clients.ask(order.clone(), Some(left)).await {
+            Err(error)
+                if error.kind == ErrorKind::Unavailable && started.elapsed() < LOST_AFTER.min(time) =>
+            {
+                tracing::debug!(client = order.client.0, %error, "asked again");
+                tokio::time::sleep(AGAIN).await;
+            }
+            answer => return answer,
+        }
+    }
+}
