@@ -110,7 +110,7 @@ fn a_new_project_builds_and_runs() {
     let home = Home::new();
     home.run(["new", "hello", "--lang", "rust"]).ok();
     // The bindings generator was compiled with the guests; a user's first build takes longer by that.
-    let shared = crate::support::root().join("target/guests-build");
+    let shared = crate::support::root().join("target/plugins");
     let output = home
         .command(["build", "hello"])
         .env("CARGO_TARGET_DIR", shared)

@@ -38,9 +38,7 @@ fn own_tests(plugin: &Path) -> Result<()> {
     };
     let inside = |mut command: std::process::Command| show(command.current_dir(plugin));
     if plugin.join("Cargo.toml").exists() {
-        let mut command = cargo(["test", "--quiet"]);
-        command.env("CARGO_TARGET_DIR", root().join("target/plugins"));
-        inside(command)?;
+        inside(cargo(["test", "--quiet"]))?;
     }
     if has_file(|name| name.starts_with("test") && name.ends_with(".py")) {
         let folder = if plugin.join("tests").is_dir() {

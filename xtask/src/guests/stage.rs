@@ -10,7 +10,7 @@ pub(crate) fn stage(name: &str, sources: &Path, feature: Option<&str>, foreign: 
     let stages = root().join("target/stage");
     let stage = stages.join(name);
     fs::create_dir_all(stages.join(".cargo"))?;
-    let shared = format!("[build]\ntarget-dir = {:?}\n", root().join("target/guests-build"));
+    let shared = format!("[build]\ntarget-dir = {:?}\n", root().join("target/plugins"));
     fs::write(stages.join(".cargo/config.toml"), shared)?;
     if stage.exists() {
         fs::remove_dir_all(&stage)?;
