@@ -1,6 +1,7 @@
-//! Signing, and nodes that take signed plugins only. Registries are tested where their code is (`host/registry/tests`).
+//! Signing, nodes that take signed plugins only, and registries over TLS; the rest of registries is tested where their code is
+//! (`host/registry/tests`).
 
-use crate::support::{Home, guest};
+use crate::support::{Home, Ran, Registry, guest};
 
 fn signed(home: &Home) -> (std::path::PathBuf, String) {
     let file = home.path().join("signed.wasm");
@@ -48,4 +49,24 @@ fn a_node_that_wants_signatures_takes_only_those_it_trusts() {
     std::fs::write(&config, "signed-only = true\n").unwrap();
     home.run(["run", file.to_str().unwrap(), "-"])
         .fails(3, "not among the keys");
+}
+
+#[test]
+fn a_registry_over_tls_is_believed_by_its_certificate_only() {
+    let home = Home::new();
+    let registry = Registry::start_with_tls();
+    let tiny = guest("tiny");
+    let reference = format!("{}/acme/tiny:0.1.0", registry.address);
+    let push = ["push", tiny.to_str().unwrap(), &reference];
+    home.run(push).fails(4, "certificate");
+
+    let trusting = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        command.env("SSL_CERT_FILE", registry.certificate());
+        Ran::of(command.output().unwrap())
+    };
+    trusting(&push).ok();
+    trusting(&["pull", &reference, "-o", "pulled.wasm"]).ok();
+    let pulled = std::fs::read(home.path().join("pulled.wasm")).unwrap();
+    assert_eq!(pulled, std::fs::read(tiny).unwrap());
 }
