@@ -25,6 +25,7 @@ mod partition;
 mod sandbox;
 mod satellite;
 mod split;
+mod start;
 mod supply_chain;
 mod support;
 mod tasks;

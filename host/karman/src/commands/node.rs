@@ -15,7 +15,7 @@ use karman_mesh::membership::{Invitation, MembershipError};
 use karman_node::{ComputeProfile, JoinOptions, LogEvent, LogRing, NodeConfig, TaskState, TaskStatus};
 use karman_package::{Package, PublicKey, ReadLimits};
 use karman_store::{NodeKeys, StoreError};
-use karman_types::{Grant, NodeId, TaskError};
+use karman_types::{Grant, NodeId, TaskError, Tier};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -67,6 +67,9 @@ pub(crate) struct Up {
     /// Where to listen for other nodes, UDP and TCP [default: `mesh.listen` of node.toml, 0.0.0.0:7117]
     #[arg(long, value_name = "ADDRESS", value_parser = cli::listen)]
     mesh_listen: Option<SocketAddr>,
+    /// Where this node stands, until an invitation says so: edge, fog, cloud or space [default: `tier` of node.toml, edge]
+    #[arg(long, value_name = "TIER")]
+    tier: Option<Tier>,
     /// Join a mesh: the invitation, or a file that holds it and is deleted once it is used
     #[arg(long, value_name = "INVITATION")]
     join: Option<String>,
@@ -190,6 +193,7 @@ impl Up {
         let mut config = app.config()?;
         config.listen = self.listen.unwrap_or(config.listen);
         config.mesh.listen = self.mesh_listen.unwrap_or(config.mesh.listen);
+        config.tier = self.tier.unwrap_or(config.tier);
         if let Some(file) = &self.compute_profile {
             config.compute = compute_profile(file)?;
         }
