@@ -55,7 +55,7 @@ pub use http::GuestBody;
 pub use plugin::{CallReport, Plugin};
 pub use slot::{Slot, StateMoved};
 pub use stats::Stats;
-pub use stream::{StreamHead, StreamRequest};
+pub use stream::{Begin, StreamHead, StreamRequest};
 
 /// The standard streams that a command is given.
 pub mod stdio {

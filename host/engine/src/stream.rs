@@ -2,13 +2,16 @@
 
 use crate::capability::bindings::host::karman::task::types;
 use crate::capability::bindings::stream::TaskStream;
+use crate::capability::keyvalue::Buckets;
 use crate::convert;
 use crate::fair::Fair;
 use crate::host::Host;
 use crate::plugin::{CallReport, Export, Plugin};
 use bytes::BytesMut;
 use futures::channel::oneshot;
-use karman_types::{CallContext, Metadata, TaskError};
+use karman_types::{CallContext, Metadata, TaskError, TaskRequest, TaskResponse};
+use parking_lot::Mutex;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -32,6 +35,16 @@ pub struct StreamRequest {
     pub body: Pin<Box<dyn AsyncRead + Send>>,
 }
 
+impl From<TaskRequest> for StreamRequest {
+    fn from(request: TaskRequest) -> Self {
+        Self {
+            content_type: request.content_type,
+            metadata: request.metadata,
+            body: Box::pin(io::Cursor::new(request.body)),
+        }
+    }
+}
+
 /// The head of a streamed response.
 #[derive(Clone, Debug, Default)]
 pub struct StreamHead {
@@ -41,31 +54,85 @@ pub struct StreamHead {
     pub metadata: Metadata,
 }
 
+/// Takes the head of a response, and says where its body goes.
+pub type Begin = Box<dyn FnOnce(StreamHead) -> Pin<Box<dyn AsyncWrite + Send>> + Send>;
+
 impl Plugin {
-    /// Runs the plugin's stream handler: reads the request's body as the plugin asks for it and writes the response's body
-    /// to `output` as it comes. The head is answered when all is written and the plugin has said that it is whole.
+    /// Runs the plugin's stream handler: reads the request's body as the plugin asks for it, tells `begin` the head of the
+    /// response and writes its body as it comes. It has ended well when all is written and the plugin has said that it is
+    /// whole.
     ///
     /// # Errors
     /// What the plugin answers, and `invalid`, `limit`, `deadline`, `failed` as for [`Plugin::call`].
     pub async fn call_stream(
         self: &Arc<Self>,
         request: StreamRequest,
-        output: Pin<Box<dyn AsyncWrite + Send>>,
+        begin: Begin,
         context: CallContext,
-    ) -> Result<(StreamHead, CallReport), TaskError> {
+    ) -> Result<CallReport, TaskError> {
+        self.stream_over(request, begin, context, None).await
+    }
+
+    /// The same with the response in memory, at most `limits.output` of it: for callers that need it whole.
+    ///
+    /// # Errors
+    /// Those of [`Plugin::call_stream`], and `limit` for a longer response.
+    pub async fn call_gathered(
+        self: &Arc<Self>,
+        request: StreamRequest,
+        context: CallContext,
+    ) -> Result<(TaskResponse, CallReport), TaskError> {
+        self.gathered_over(request, context, None).await
+    }
+
+    pub(crate) async fn gathered_over(
+        self: &Arc<Self>,
+        request: StreamRequest,
+        context: CallContext,
+        buckets: Option<Arc<dyn Buckets>>,
+    ) -> Result<(TaskResponse, CallReport), TaskError> {
+        let kept = Arc::new(Mutex::new((StreamHead::default(), Vec::new())));
+        let gathered = Gathered {
+            kept: kept.clone(),
+            plugin: self.clone(),
+        };
+        let begin = Box::new(move |head| {
+            gathered.kept.lock().0 = head;
+            Box::pin(gathered) as Pin<Box<dyn AsyncWrite + Send>>
+        });
+        let report = self.stream_over(request, begin, context, buckets).await?;
+        let (head, body) = std::mem::take(&mut *kept.lock());
+        let response = TaskResponse {
+            content_type: head.content_type,
+            metadata: head.metadata,
+            body: body.into(),
+        };
+        Ok((response, report))
+    }
+
+    async fn stream_over(
+        self: &Arc<Self>,
+        request: StreamRequest,
+        begin: Begin,
+        context: CallContext,
+        buckets: Option<Arc<dyn Buckets>>,
+    ) -> Result<CallReport, TaskError> {
         let Export::Stream(pre) = &self.export else {
             return Err(self.wrong_world("karman:task/task-stream"));
         };
         let pre = pre.clone();
         let mut entered = self.enter(&context).await?;
         let mut store = self.store(context)?;
+        if buckets.is_some() {
+            store.data_mut().services.buckets = buckets;
+        }
         self.stats.instantiated();
         let long = store.data().long.clone();
         let run = async move {
             let patience = store.data().patience();
             let call = async {
                 let guest = pre.instantiate_async(&mut store).await?;
-                run(&guest, &mut store, request, output).await
+                run(&guest, &mut store, request, begin).await
             };
             let ended = match tokio::time::timeout(patience, call).await {
                 Ok(Ok(answer)) => answer.map_err(convert::error_from_guest),
@@ -73,7 +140,7 @@ impl Plugin {
                 Err(_) => Err(store.data().time_over()),
             };
             let report = entered.end(Some(&store), ended.as_ref().err());
-            ended.map(|head| (head, report))
+            ended.map(|()| report)
         };
         Fair::new(run, long, self.engine.workers().clone()).await
     }
@@ -83,8 +150,8 @@ async fn run(
     guest: &TaskStream,
     store: &mut Store<Host>,
     request: StreamRequest,
-    output: Pin<Box<dyn AsyncWrite + Send>>,
-) -> wasmtime::Result<Result<StreamHead, types::Error>> {
+    begin: Begin,
+) -> wasmtime::Result<Result<(), types::Error>> {
     let StreamRequest {
         content_type,
         metadata,
@@ -102,11 +169,15 @@ async fn run(
             Ok(answer) => answer,
             Err(error) => return wasmtime::Result::Ok(Err(error)),
         };
+        let to = begin(StreamHead {
+            content_type: head.content_type,
+            metadata: head.metadata,
+        });
         accessor.with(|mut store| {
             body.pipe(
                 &mut store,
                 Output {
-                    to: output,
+                    to,
                     written: Some(written),
                 },
             )?;
@@ -116,12 +187,8 @@ async fn run(
         if let Ok(error) = all_written.await {
             return Err(error);
         }
-        let head = StreamHead {
-            content_type: head.content_type,
-            metadata: head.metadata,
-        };
         let unsaid = || types::Error::Failed("the plugin did not say whether its response is whole".into());
-        Ok(verdict.await.unwrap_or_else(|_| Err(unsaid())).map(|()| head))
+        Ok(verdict.await.unwrap_or_else(|_| Err(unsaid())))
     };
     store.run_concurrent(call).await?
 }
@@ -191,13 +258,15 @@ impl<D> StreamConsumer<D> for Output {
                 source.mark_read(count);
                 return Poll::Ready(Ok(StreamResult::Completed));
             }
-            Poll::Ready(Ok(_)) => std::io::ErrorKind::WriteZero.into(),
+            Poll::Ready(Ok(_)) => io::ErrorKind::WriteZero.into(),
             Poll::Ready(Err(error)) => error,
             Poll::Pending if finish => return Poll::Ready(Ok(StreamResult::Cancelled)),
             Poll::Pending => return Poll::Pending,
         };
         if let Some(written) = self.written.take() {
-            let error = TaskError::cancelled(format!("the response's body cannot be written: {error}"));
+            let error = error.downcast::<TaskError>().unwrap_or_else(|error| {
+                TaskError::cancelled(format!("the response's body cannot be written: {error}"))
+            });
             let _ = written.send(wasmtime::Error::new(error));
         }
         Poll::Ready(Ok(StreamResult::Dropped))
@@ -225,6 +294,34 @@ where
         if let (Some(told), Some(said)) = (self.0.take(), said) {
             let _ = told.send(said);
         }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A response that is kept in memory, up to its plugin's limit.
+struct Gathered {
+    kept: Arc<Mutex<(StreamHead, Vec<u8>)>>,
+    plugin: Arc<Plugin>,
+}
+
+impl AsyncWrite for Gathered {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut kept = self.kept.lock();
+        let length = (kept.1.len() + bytes.len()) as u64;
+        Poll::Ready(match self.plugin.check_length(length) {
+            Ok(()) => {
+                kept.1.extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            Err(error) => Err(io::Error::other(error)),
+        })
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use wasmtime::Store;
 
 impl Plugin {
-    /// Runs the plugin's handler on a request: in a fresh instance, or in a warm one where the manifest says so. Dropping
-    /// the future cancels the call.
+    /// Runs the plugin's handler on a request: in a fresh instance, or in a warm one where the manifest says so. A stream
+    /// handler is given the body as a stream, and its response gathered. Dropping the future cancels the call.
     ///
     /// # Errors
     /// What the plugin answers, and `invalid` (not a task, input too long), `limit`, `deadline`, `failed` (a trap).
@@ -34,6 +34,10 @@ impl Plugin {
         context: CallContext,
         buckets: Option<Arc<dyn Buckets>>,
     ) -> Result<(TaskResponse, CallReport), TaskError> {
+        if let Export::Stream(_) = self.export {
+            self.check_input(request.body.len() as u64)?;
+            return self.gathered_over(request.into(), context, buckets).await;
+        }
         let (plugin, entered) = self.enter_newest(&context).await?;
         plugin.check_input(request.body.len() as u64)?;
         if !matches!(plugin.export, Export::Task { .. }) {
@@ -181,9 +185,15 @@ impl Plugin {
     }
 
     fn check_output(&self, response: TaskResponse) -> Result<TaskResponse, TaskError> {
-        let (bytes, most) = (response.body.len() as u64, self.info.limits.output);
+        self.check_length(response.body.len() as u64)?;
+        Ok(response)
+    }
+
+    /// Whether a response may be so long.
+    pub(crate) fn check_length(&self, bytes: u64) -> Result<(), TaskError> {
+        let most = self.info.limits.output;
         if bytes <= most.0 {
-            return Ok(response);
+            return Ok(());
         }
         let name = &self.info.name;
         Err(TaskError::limit(format!(

@@ -5,18 +5,30 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 const RECORD: &str = "acquaintances";
 /// Members that are remembered; the ones that come later are not.
 const MOST: usize = 4096;
 /// Addresses of one.
 const MOST_ADDRESSES: usize = 4;
+/// Between two writes of addresses that change: a member that says it moves all the time keeps no disk busy.
+const BETWEEN: Duration = Duration::from_secs(5);
 
 /// The members that were ever let in: by which key, and where they were. What waits for one of them is sealed to its key, which
 /// a node's id does not tell; and when its contact comes, nobody else is there to ask where it is. Survives a restart.
 pub(crate) struct Acquaintances {
     store: Store,
     known: Mutex<BTreeMap<NodeId, Known>>,
+    written: Mutex<Written>,
+}
+
+/// How the disk stands.
+#[derive(Default)]
+struct Written {
+    at: Option<Instant>,
+    /// Whether it lags behind.
+    lags: bool,
 }
 
 #[derive(Clone, Deserialize, Serialize)]
@@ -36,6 +48,7 @@ impl Acquaintances {
         let known = known.into_iter().map(|known| (NodeId::of_key(&known.key), known));
         Self {
             known: Mutex::new(known.collect()),
+            written: Mutex::default(),
             store,
         }
     }
@@ -57,6 +70,8 @@ impl Acquaintances {
     /// A member says where it is.
     pub(crate) fn is_at(&self, node: NodeId, mut addresses: Vec<String>) {
         addresses.truncate(MOST_ADDRESSES);
+        // In another order they are the same.
+        addresses.sort_unstable();
         let mut known = self.known.lock();
         match known.get_mut(&node) {
             Some(known) if !addresses.is_empty() && known.addresses != addresses => {
@@ -64,10 +79,25 @@ impl Acquaintances {
             }
             _ => return,
         }
-        self.keep(&known);
+        self.written.lock().lags = true;
+        self.catch_up(&known);
+    }
+
+    /// Writes what has changed, unless that was done just now: then the next to look does.
+    fn catch_up(&self, known: &BTreeMap<NodeId, Known>) {
+        let written = self.written.lock();
+        let due = written.lags && written.at.is_none_or(|at| at.elapsed() >= BETWEEN);
+        drop(written);
+        if due {
+            self.keep(known);
+        }
     }
 
     fn keep(&self, known: &BTreeMap<NodeId, Known>) {
+        *self.written.lock() = Written {
+            at: Some(Instant::now()),
+            lags: false,
+        };
         let all: Vec<&Known> = known.values().collect();
         if let Err(error) = self.store.mesh().put(RECORD, &all) {
             tracing::warn!(%error, "a member is not remembered");
@@ -82,6 +112,7 @@ impl Acquaintances {
     /// Where a node was.
     pub(crate) fn addresses(&self, node: NodeId) -> Vec<String> {
         let known = self.known.lock();
+        self.catch_up(&known);
         known
             .get(&node)
             .map(|known| known.addresses.clone())
@@ -91,5 +122,13 @@ impl Acquaintances {
     /// All nodes whose key is known.
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
         self.known.lock().keys().copied().collect()
+    }
+}
+
+impl Drop for Acquaintances {
+    fn drop(&mut self) {
+        if self.written.get_mut().lags {
+            self.keep(&self.known.lock());
+        }
     }
 }

@@ -7,20 +7,17 @@
 
 static const char HEADER[] = "time_s,acceleration_m_s2,speed_km_h";
 
-void csv_start(struct csv *csv, const char *text, size_t length) {
-    *csv = (struct csv){.at = text, .end = text + length, .last_time_s = -INFINITY};
+void csv_start(struct csv *csv) {
+    *csv = (struct csv){.last_time_s = -INFINITY};
 }
 
-// The next line without its end; false at the end of the text.
-static bool next_line(struct csv *csv, const char **start, const char **end) {
-    if (csv->at == csv->end) return false;
-    *start = csv->at;
-    const char *newline = memchr(csv->at, '\n', (size_t)(csv->end - csv->at));
-    *end = newline ? newline : csv->end;
-    csv->at = newline ? newline + 1 : csv->end;
-    if (*end > *start && (*end)[-1] == '\r') --*end;
-    csv->line++;
-    return true;
+void csv_feed(struct csv *csv, const char *piece, size_t length) {
+    csv->at = piece;
+    csv->end = piece + length;
+}
+
+void csv_close(struct csv *csv) {
+    csv->closed = true;
 }
 
 static enum csv_row malformed(struct csv *csv, const char *problem) {
@@ -28,10 +25,31 @@ static enum csv_row malformed(struct csv *csv, const char *problem) {
     return CSV_MALFORMED;
 }
 
+// The next line without its end, once all of it has come: then CSV_SAMPLE.
+static enum csv_row take_line(struct csv *csv, const char **start, const char **end) {
+    if (csv->whole) csv->whole = false, csv->length = 0;
+    size_t left = (size_t)(csv->end - csv->at);
+    const char *newline = left > 0 ? memchr(csv->at, '\n', left) : NULL;
+    size_t length = newline ? (size_t)(newline - csv->at) : left;
+    if (length > LONGEST_LINE - csv->length) return csv->line++, malformed(csv, "is longer than 255 bytes");
+    if (length > 0) memcpy(csv->text + csv->length, csv->at, length);
+    csv->length += length;
+    csv->at = newline ? newline + 1 : csv->end;
+    if (!newline && !csv->closed) return CSV_MORE;
+    if (!newline && csv->length == 0) return CSV_END;
+    csv->whole = true;
+    csv->line++;
+    *start = csv->text;
+    *end = csv->text + csv->length;
+    if (*end > *start && (*end)[-1] == '\r') --*end;
+    return CSV_SAMPLE;
+}
+
 enum csv_row csv_next(struct csv *csv, struct sample *sample) {
     const char *at, *end;
     do {
-        if (!next_line(csv, &at, &end)) return CSV_END;
+        enum csv_row row = take_line(csv, &at, &end);
+        if (row != CSV_SAMPLE) return row;
         bool header = (size_t)(end - at) == sizeof HEADER - 1 && memcmp(at, HEADER, sizeof HEADER - 1) == 0;
         if (csv->line == 1 && header) at = end;
     } while (at == end);

@@ -1,8 +1,5 @@
 #include "report.h"
 
-#include "csv.h"
-#include "screen.h"
-
 static void put_event(struct text *out, const struct event *event, uint64_t before) {
     put(out, before > 0 ? ",{\"start_s\":" : "{\"start_s\":");
     put_number(out, event->start_s, 2);
@@ -17,34 +14,46 @@ static void put_event(struct text *out, const struct event *event, uint64_t befo
     put(out, "}");
 }
 
-bool report(const char *csv, size_t length, struct text *out) {
-    struct csv rows;
-    struct screen screen;
+static bool read_rows(struct report *report, struct text *out) {
     struct sample sample;
     struct event event;
-    uint64_t events = 0;
     enum csv_row row;
-    csv_start(&rows, csv, length);
-    screen_start(&screen);
+    while ((row = csv_next(&report->rows, &sample)) == CSV_SAMPLE)
+        if (screen_push(&report->screen, &sample, &event)) put_event(out, &event, report->events++);
+    return row != CSV_MALFORMED;
+}
+
+void report_start(struct report *report, struct text *out) {
+    csv_start(&report->rows);
+    screen_start(&report->screen);
+    report->events = 0;
     put(out, "{\"events\":[");
-    while ((row = csv_next(&rows, &sample)) == CSV_SAMPLE)
-        if (screen_push(&screen, &sample, &event)) put_event(out, &event, events++);
-    if (row == CSV_MALFORMED) {
-        out->length = 0;
-        put(out, "line ");
-        put_count(out, rows.line);
-        put(out, " ");
-        put(out, rows.problem);
-        put(out, "; a line is time_s,acceleration_m_s2,speed_km_h");
-        return false;
-    }
-    if (screen_finish(&screen, &event)) put_event(out, &event, events++);
+}
+
+bool report_piece(struct report *report, const char *csv, size_t length, struct text *out) {
+    csv_feed(&report->rows, csv, length);
+    return read_rows(report, out);
+}
+
+bool report_end(struct report *report, struct text *out) {
+    struct event event;
+    csv_close(&report->rows);
+    if (!read_rows(report, out)) return false;
+    if (screen_finish(&report->screen, &event)) put_event(out, &event, report->events++);
     put(out, "],\"count\":");
-    put_count(out, events);
+    put_count(out, report->events);
     put(out, ",\"samples\":");
-    put_count(out, screen.samples);
+    put_count(out, report->screen.samples);
     put(out, ",\"samples_to_send\":");
-    put_count(out, screen.sent);
+    put_count(out, report->screen.sent);
     put(out, "}");
     return true;
+}
+
+void report_problem(const struct report *report, struct text *out) {
+    put(out, "line ");
+    put_count(out, report->rows.line);
+    put(out, " ");
+    put(out, report->rows.problem);
+    put(out, "; a line is time_s,acceleration_m_s2,speed_km_h");
 }

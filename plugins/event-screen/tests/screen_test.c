@@ -106,13 +106,36 @@ static void roads(void) {
     }
 }
 
+// The answer to a CSV that comes in pieces of so many bytes; what is wrong with it instead where it is.
+static bool answer(const char *csv, size_t length, size_t piece, struct text *out) {
+    struct report report;
+    bool reads = true;
+    report_start(&report, out);
+    for (size_t at = 0; reads && at < length; at += piece)
+        reads = report_piece(&report, csv + at, length - at < piece ? length - at : piece, out);
+    reads = reads && report_end(&report, out);
+    if (!reads) out->length = 0, report_problem(&report, out);
+    return reads;
+}
+
 static void expect(const char *csv, bool reads, const char *says) {
-    struct text out = {0};
-    check(report(csv, strlen(csv), &out) == reads, csv);
-    put(&out, "\n");
-    if (out.length < strlen(says) || memcmp(out.start, says, strlen(says)) != 0)
-        check(false, csv), printf("        says %.*s", (int)out.length, out.start);
-    free(out.start);
+    static const size_t pieces[] = {1, 2, 3, 7, 1 << 20};
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        struct text out = {0};
+        check(answer(csv, strlen(csv), pieces[i], &out) == reads, csv);
+        put(&out, "\n");
+        if (out.length < strlen(says) || memcmp(out.start, says, strlen(says)) != 0)
+            check(false, csv), printf("        says %.*s", (int)out.length, out.start);
+        free(out.start);
+    }
+}
+
+// One line of so many bytes.
+static void expect_line(size_t bytes, bool reads, const char *says) {
+    char line[400] = "0,1,2.";
+    memset(line + 6, '0', sizeof line - 7);
+    line[bytes] = 0;
+    expect(line, reads, says);
 }
 
 static void inputs(void) {
@@ -131,6 +154,8 @@ static void inputs(void) {
     expect("0,1,2\n0,1,2\n", false, "line 2 has a time that does not follow");
     expect("0,1001,2\n", false, "line 1 has an acceleration beyond");
     expect("0,1,-1\n", false, "line 1 has a speed outside");
+    expect_line(LONGEST_LINE, true, "{\"events\":[],\"count\":0,\"samples\":1,");
+    expect_line(LONGEST_LINE + 1, false, "line 1 is longer than 255 bytes");
     expect("0,1,2\ntime_s,acceleration_m_s2,speed_km_h\n", false, "line 2 has a field that is not a number");
 }
 
@@ -168,9 +193,12 @@ static struct text file(const char *path) {
 // road.csv has the answer in road.json.
 static void example(void) {
     struct text csv = file("tests/road.csv"), expected = file("tests/road.json"), out = {0};
-    check(report(csv.start, csv.length, &out), "road.csv reads");
-    bool same = out.length == expected.length && memcmp(out.start, expected.start, out.length) == 0;
-    check(same, "road.csv gives road.json");
+    for (size_t piece = 1; piece < 1 << 20; piece *= 5) {
+        out.length = 0;
+        check(answer(csv.start, csv.length, piece, &out), "road.csv reads");
+        bool same = out.length == expected.length && memcmp(out.start, expected.start, out.length) == 0;
+        check(same, "road.csv gives road.json");
+    }
     check(csv.length <= 60 << 10, "road.csv is small");
     free(csv.start), free(expected.start), free(out.start);
 }
@@ -184,7 +212,7 @@ int main(int count, char **arguments) {
     }
     if (count == 2 && strcmp(arguments[1], "--answer") == 0) {
         csv = file("tests/road.csv");
-        report(csv.start, csv.length, &out);
+        answer(csv.start, csv.length, csv.length, &out);
         fwrite(out.start, 1, out.length, stdout);
         return 0;
     }

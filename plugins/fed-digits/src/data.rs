@@ -3,9 +3,11 @@
 use crate::digits::{CARRIED, Dealt, INK, LABELS, PIXELS, Record, records};
 use crate::{Error, Setting, property, refused};
 use fastrand::Rng;
+use std::path::Path;
 
-/// The operator's own, where that folder is granted.
-const GRANTED: &str = "/var/lib/karman/digits/digits.bin";
+/// The operator's own, where that folder is granted: then they are there, or it is an error.
+const GRANTED: &str = "/var/lib/karman/digits";
+const FILE: &str = "digits.bin";
 
 /// A picture, 0 to 1, with its label.
 #[derive(Clone)]
@@ -48,12 +50,14 @@ impl Data {
         }
         let wrong = || {
             refused(
-                "digits.bin",
+                FILE,
                 "it is not records of 64 levels of ink, 0 to 16, and a label",
             )
         };
         let mut random = Rng::with_seed(split);
-        if let Ok(own) = std::fs::read(GRANTED) {
+        if Path::new(GRANTED).is_dir() {
+            let own = std::fs::read(format!("{GRANTED}/{FILE}"))
+                .map_err(|error| refused(FILE, &error.to_string()))?;
             let own = records(&own).ok_or_else(wrong)?;
             return Ok(Dealt::held_back(own, &mut random).into());
         }

@@ -4,6 +4,7 @@ use super::private::Private;
 use super::sketch::Sketch;
 use super::{Action, Coordinator, Failure, RoundFailure, RoundReport};
 use crate::Pace;
+use crate::privacy::ClippedSum;
 use crate::select::{Candidate, Outcome};
 use crate::strategy::{Aggregate, Facts};
 use std::sync::Arc;
@@ -12,9 +13,12 @@ use std::time::Duration;
 impl Coordinator {
     /// Makes the next version of the updates gathered, or fails the round with the reason.
     pub(super) fn close(&mut self) {
-        // How many chance has drawn is as private as who they are: noise is enough for any number of them.
-        let drawn = self.core.privacy.as_ref().is_some_and(Private::is_drawn);
-        let minimum = if drawn { 1 } else { self.run.pace.minimum() };
+        // How many chance has drawn is as private as who they are: noise hides any number of them, and none.
+        let minimum = if self.is_drawn() {
+            0
+        } else {
+            self.run.pace.minimum()
+        };
         let updates = self.gathering.count();
         if updates < minimum {
             self.fail_round(RoundFailure::TooFew { updates, minimum });
@@ -34,7 +38,9 @@ impl Coordinator {
         let mut finished = gathering
             .finish(&*self.strategy, &*self.arithmetic)
             .map_err(failed)?;
-        if let (Some(sum), Some(privacy)) = (finished.clipped.take(), &mut self.core.privacy) {
+        if let Some(privacy) = &mut self.core.privacy {
+            let nothing = || ClippedSum::nothing(finished.update.len());
+            let sum = finished.clipped.take().unwrap_or_else(nothing);
             let released = privacy.release(sum, &self.core.roster, self.core.round);
             let mean = released
                 .map_err(|error| RoundFailure::Privacy(error.to_string()))?
@@ -66,6 +72,10 @@ impl Coordinator {
         Ok((model, finished))
     }
 
+    pub(super) fn is_drawn(&self) -> bool {
+        self.core.privacy.as_ref().is_some_and(Private::is_drawn)
+    }
+
     fn nothing_gathered(&self) -> Gathering {
         Gathering::new(
             &*self.strategy,
@@ -77,9 +87,11 @@ impl Coordinator {
     fn install(&mut self, model: Vec<f32>, finished: Finished) {
         self.core.model = Arc::from(model);
         self.core.version += 1;
-        self.core.failed_rounds = 0;
         self.report_round(&finished.facts);
         self.teach(&finished);
+        if self.are_all_lost(&finished.facts) {
+            return;
+        }
         if self.core.version >= self.run.rounds {
             self.last_round();
             return;
@@ -99,6 +111,22 @@ impl Coordinator {
             }
             _ => self.core.phase = Phase::Waiting,
         }
+    }
+
+    /// Noise alone makes a version too, but not for ever where everybody fails who is asked.
+    fn are_all_lost(&mut self, facts: &[Facts]) -> bool {
+        let all_lost = facts.is_empty() && !self.core.tally.lost.is_empty();
+        let rounds = if all_lost { self.core.failed_rounds + 1 } else { 0 };
+        self.core.failed_rounds = rounds;
+        let too_often = all_lost && rounds >= self.run.limits.failed_rounds;
+        if too_often {
+            let last = RoundFailure::TooFew {
+                updates: 0,
+                minimum: 1,
+            };
+            self.end(Some(Failure::Rounds { rounds, last }));
+        }
+        too_often
     }
 
     /// The last version is still judged before the run ends.
@@ -156,8 +184,8 @@ impl Coordinator {
             version: self.core.version,
             clients: facts.iter().map(|facts| facts.client).collect(),
             lost: self.core.tally.lost.len() as u32,
-            loss: loss / weight,
-            staleness: staleness / facts.len() as f64,
+            loss: (weight > 0.0).then(|| loss / weight),
+            staleness: staleness / facts.len().max(1) as f64,
             bytes_up: self.core.tally.bytes_up,
             bytes_down: self.core.tally.bytes_down,
             epsilon: self.status().spent.map(|spent| spent.epsilon),

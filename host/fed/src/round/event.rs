@@ -237,8 +237,8 @@ pub struct RoundReport {
     pub clients: Vec<ClientId>,
     /// Orders that were not answered.
     pub lost: u32,
-    /// Mean loss of the training, by weight.
-    pub loss: f64,
+    /// Mean loss of the training, by weight; nothing where nobody trained, which happens where chance draws the clients.
+    pub loss: Option<f64>,
     /// Mean staleness of the updates.
     pub staleness: f64,
     /// Bytes of updates received, refused ones included.
@@ -304,6 +304,9 @@ pub enum Failure {
         /// What may be.
         most: f64,
     },
+    /// What a round would give away cannot be told.
+    #[error("what one more round would give away cannot be accounted for: {0}")]
+    Account(String),
     /// Somebody wanted it to end.
     #[error("it was stopped")]
     Stopped,

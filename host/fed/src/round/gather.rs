@@ -114,7 +114,7 @@ impl Gathering {
     ) -> Result<Finished, StrategyError> {
         let mut order: Vec<usize> = (0..self.facts.len()).collect();
         order.sort_by_key(|i| (self.facts[*i].client, self.facts[*i].assignment));
-        let update = if self.clipped.is_some() {
+        let update = if self.clipped.is_some() || self.facts.is_empty() {
             vec![0.0; self.length]
         } else if self.together {
             let updates: Vec<&[f32]> = order.iter().map(|i| &self.held[*i].1[..]).collect();

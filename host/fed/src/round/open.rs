@@ -1,13 +1,9 @@
 use super::core::{Phase, Tally};
-use super::private::Private;
 use super::{Action, AssignmentId, Coordinator, Failure, Order, Train, Work};
 use crate::select::{Candidate, Workload};
 use crate::{ClientId, Instant, Pace};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-
-/// Rounds without anybody that are passed over at a time.
-const MOST_EMPTY: usize = 1000;
 
 /// What one client was asked to train.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -44,9 +40,16 @@ impl Coordinator {
         }
         self.core.tally = Tally::default();
         self.core.round += 1;
-        match self.core.privacy.as_ref().is_some_and(Private::is_drawn) {
-            true => self.assign_drawn(&candidates),
-            false => self.assign(&candidates, wanted),
+        if self.is_drawn() {
+            self.assign_drawn(&candidates);
+            if self.core.assignments.is_empty() {
+                // That nobody was drawn is as private as who was: noise makes the version, and the account has it.
+                self.core.phase = Phase::Open(Some(self.core.now));
+                self.close();
+                return true;
+            }
+        } else {
+            self.assign(&candidates, wanted);
         }
         if self.core.assignments.is_empty() {
             self.core.round -= 1;
@@ -59,29 +62,29 @@ impl Coordinator {
 
     /// Ends a private run before it gives away more than it may.
     fn is_budget_spent(&mut self) -> bool {
-        let exceeded = self.core.privacy.as_ref().and_then(|privacy| {
-            let round = self.core.round + 1;
-            let after = privacy.would_exceed(&self.core.roster, round)?;
-            Some((after.epsilon, self.run.privacy?.most_epsilon?))
-        });
-        let Some((epsilon, most)) = exceeded else {
+        let Some(privacy) = &self.core.privacy else {
             return false;
         };
-        self.end(Some(Failure::Privacy { epsilon, most }));
+        let failure = match privacy.after(&self.core.roster, self.core.round + 1) {
+            Ok(after) => match self.run.privacy.and_then(|privacy| privacy.most_epsilon) {
+                Some(most) if after.epsilon > most => Failure::Privacy {
+                    epsilon: after.epsilon,
+                    most,
+                },
+                _ => return false,
+            },
+            // What cannot be accounted for is not given away.
+            Err(error) => Failure::Account(error.to_string()),
+        };
+        self.end(Some(failure));
         true
     }
 
-    /// Has those train whom chance alone has drawn. A round in which nobody was drawn who is there makes no version, and the next
-    /// one draws anew.
+    /// Has those train whom chance alone has drawn, of all that ever came: those of them who are there.
     fn assign_drawn(&mut self, candidates: &[Candidate]) {
-        for _ in 0..MOST_EMPTY {
-            let Some(privacy) = &self.core.privacy else { return };
+        if let Some(privacy) = &self.core.privacy {
             let drawn = privacy.drawn(&self.core.roster, self.core.round);
             self.give(candidates, drawn);
-            if !self.core.assignments.is_empty() {
-                return;
-            }
-            self.core.round += 1;
         }
     }
 

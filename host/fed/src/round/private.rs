@@ -17,7 +17,6 @@ use std::fmt;
 pub(crate) struct Private {
     central: Central,
     rate: Option<Rate>,
-    most_epsilon: Option<f64>,
     /// Whoever knows it takes the noise away again.
     noise: Secret,
     /// Whoever knows it knows who was drawn.
@@ -47,7 +46,6 @@ impl Private {
         Ok(Some(Self {
             central: privacy.central(run)?,
             rate: privacy.rate,
-            most_epsilon: privacy.most_epsilon,
             noise: Secret(noise),
             draws: Secret(draws),
         }))
@@ -74,12 +72,9 @@ impl Private {
         Participants::poisson(&population, rate, &self.draws.0, round)
     }
 
-    /// What will have been given away after one more round, if that is more than may be.
-    pub(super) fn would_exceed(&self, roster: &Roster, round: u64) -> Option<Spent> {
-        let after = self.central.spent_after(&self.participants(roster, round)).ok()?;
-        self.most_epsilon
-            .is_some_and(|most| after.epsilon > most)
-            .then_some(after)
+    /// What will have been given away after one more round.
+    pub(super) fn after(&self, roster: &Roster, round: u64) -> Result<Spent, CentralError> {
+        self.central.spent_after(&self.participants(roster, round))
     }
 
     pub(super) fn clip(&self, update: &[f32]) -> Result<Clipped, ClipError> {

@@ -13,7 +13,7 @@ use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -109,47 +109,44 @@ impl Once<'_> {
 
     fn stream(&self, input: Option<&str>) -> Result<(), TaskError> {
         let output = &self.app.output;
-        let collected = Collected::default();
-        let most = self.plugin.limits().output.as_usize();
-        let to: Pin<Box<dyn AsyncWrite + Send>> = match output.json {
-            true => Box::pin(Sink::Memory(collected.clone(), most)),
-            false => Box::pin(Sink::Stdout),
-        };
-        let (head, report) = self.app.block_on(async {
-            let body: Pin<Box<dyn AsyncRead + Send>> = match input {
-                None => Box::pin(tokio::io::empty()),
-                Some("-") => Box::pin(tokio::io::stdin()),
-                Some(path) => Box::pin(tokio::fs::File::from_std(input::open(Path::new(path))?)),
-            };
-            let path = input.filter(|input| *input != "-").map(Path::new);
-            let content_type = self
-                .call
-                .content_type
-                .clone()
-                .unwrap_or_else(|| input::type_of(path, b"").to_owned());
-            let request = StreamRequest {
-                content_type,
-                metadata: self.call.metadata.clone(),
-                body,
-            };
-            let called = self
-                .plugin
-                .call_stream(request, to, self.runtime.context(self.call.within))
-                .await;
-            called.map_err(|error| answer::refused(error, &self.plugin.manifest().name))
+        let refused = |error| answer::refused(error, &self.plugin.manifest().name);
+        let context = self.runtime.context(self.call.within);
+        let called = self.app.block_on(async {
+            let request = self.stream_request(input)?;
+            if output.json {
+                let called = self.plugin.call_gathered(request, context).await;
+                return called.map(Some).map_err(refused);
+            }
+            let begin = Box::new(|_| Box::pin(Stdout) as Pin<Box<dyn AsyncWrite + Send>>);
+            let called = self.plugin.call_stream(request, begin, context).await;
+            called.map(|_| None).map_err(refused)
         })?;
-        if !output.json {
+        let Some((response, report)) = called else {
             return Ok(());
-        }
-        let body = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
+        };
         let answer = Answer {
-            content_type: &head.content_type,
-            body: &body,
+            content_type: &response.content_type,
+            body: &response.body,
             took: report.took,
             memory_peak: report.memory_peak,
             ran_on: report.ran_on.as_deref(),
         };
         answer.print(output)
+    }
+
+    fn stream_request(&self, input: Option<&str>) -> Result<StreamRequest, TaskError> {
+        let body: Pin<Box<dyn AsyncRead + Send>> = match input {
+            None => Box::pin(tokio::io::empty()),
+            Some("-") => Box::pin(tokio::io::stdin()),
+            Some(path) => Box::pin(tokio::fs::File::from_std(input::open(Path::new(path))?)),
+        };
+        let path = input.filter(|input| *input != "-").map(Path::new);
+        let given = self.call.content_type.clone();
+        Ok(StreamRequest {
+            content_type: given.unwrap_or_else(|| input::type_of(path, b"").to_owned()),
+            metadata: self.call.metadata.clone(),
+            body,
+        })
     }
 
     fn command(&self, input: Option<&str>, args: &[String]) -> Result<u8, TaskError> {
@@ -190,34 +187,15 @@ impl Once<'_> {
     }
 }
 
-type Collected = Arc<Mutex<Vec<u8>>>;
+/// Standard output, as the response comes.
+struct Stdout;
 
-/// Where a streamed response goes: to standard output as it comes, or into memory up to a limit.
-enum Sink {
-    Stdout,
-    Memory(Collected, usize),
-}
-
-impl AsyncWrite for Sink {
+impl AsyncWrite for Stdout {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        Poll::Ready(match &*self {
-            // In place: what is printed must not wait in a buffer that nobody flushes.
-            Self::Stdout => {
-                let mut out = std::io::stdout().lock();
-                let written = out.write(bytes).and_then(|count| out.flush().map(|()| count));
-                written.or_else(end_if_unread)
-            }
-            Self::Memory(kept, most) => {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                if kept.len() + bytes.len() > *most {
-                    return Poll::Ready(Err(std::io::Error::other(
-                        "the response is longer than `limits.output`",
-                    )));
-                }
-                kept.extend_from_slice(bytes);
-                Ok(bytes.len())
-            }
-        })
+        // In place: what is printed must not wait in a buffer that nobody flushes.
+        let mut out = std::io::stdout().lock();
+        let written = out.write(bytes).and_then(|count| out.flush().map(|()| count));
+        Poll::Ready(written.or_else(end_if_unread))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {

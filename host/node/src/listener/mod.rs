@@ -11,6 +11,7 @@ mod metrics;
 mod models;
 mod plugin;
 mod public;
+mod stream;
 mod tasks;
 
 pub use connections::{Listener, ShutDown};

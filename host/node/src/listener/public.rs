@@ -1,6 +1,6 @@
 use super::answer::Refusal;
 use super::connections::{Listener, ShutDown};
-use super::{flows, metrics, plugin, tasks};
+use super::{flows, metrics, plugin, stream, tasks};
 use crate::drive::Ran;
 use crate::node::Node;
 use axum::BoxError;
@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use karman_tasks::{Guarantee, Submission};
-use karman_types::{Limits, TaskError, TaskRequest, TaskResponse, parse_duration};
+use karman_types::{Limits, Metadata, TaskError, TaskRequest, TaskResponse, World, parse_duration};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,6 +115,10 @@ pub(crate) async fn call(
     // A task of another node has its own limit there, and an accepted one may wait for a node that has it: here the most that
     // any may take.
     let most = match node.plugins().find(&name) {
+        Ok(slot) if !accepting && slot.current().package().world == World::TaskStream => {
+            let context = node.runtime().context(time(&headers, WITHIN)?);
+            return stream::call(slot.current(), &headers, body, context).await;
+        }
         Ok(slot) => slot.current().limits().input,
         Err(error) if node.mesh().is_none() && !accepting && !node.runs(&name) => return Err(error.into()),
         Err(_) => Limits::ceiling().input,
@@ -125,9 +129,10 @@ pub(crate) async fn call(
         .map_err(|error| {
             TaskError::limit(format!("the body cannot be read up to {most}: {error}")).with_field("body")
         })?;
+    let (content_type, metadata) = request_head(&headers);
     let request = TaskRequest {
-        content_type: text(headers.get(header::CONTENT_TYPE)),
-        metadata: metadata(&headers),
+        content_type,
+        metadata,
         body: body.to_bytes(),
     };
     if accepting {
@@ -182,16 +187,15 @@ fn text(value: Option<&HeaderValue>) -> String {
         .to_owned()
 }
 
-fn metadata(headers: &HeaderMap) -> Vec<(String, String)> {
-    headers
-        .iter()
-        .filter_map(|(name, value)| {
-            Some((
-                name.as_str().strip_prefix(METADATA)?.to_owned(),
-                text(Some(value)),
-            ))
-        })
-        .collect()
+/// What the headers say of a body: its type, and its metadata.
+pub(super) fn request_head(headers: &HeaderMap) -> (String, Metadata) {
+    let metadata = headers.iter().filter_map(|(name, value)| {
+        Some((
+            name.as_str().strip_prefix(METADATA)?.to_owned(),
+            text(Some(value)),
+        ))
+    });
+    (text(headers.get(header::CONTENT_TYPE)), metadata.collect())
 }
 
 fn time(headers: &HeaderMap, name: &'static str) -> Result<Option<Duration>, TaskError> {
@@ -206,9 +210,7 @@ fn time(headers: &HeaderMap, name: &'static str) -> Result<Option<Duration>, Tas
 pub(super) fn response_of(response: TaskResponse, report: &Ran) -> Response<Body> {
     let mut answer = Response::new(Body::from(response.body));
     let headers = answer.headers_mut();
-    if let Ok(value) = HeaderValue::try_from(response.content_type) {
-        headers.insert(header::CONTENT_TYPE, value);
-    }
+    describe(headers, response.content_type, response.metadata);
     headers.insert(
         "karman-took-us",
         HeaderValue::from(report.took.as_micros() as u64),
@@ -227,7 +229,15 @@ pub(super) fn response_of(response: TaskResponse, report: &Ran) -> Response<Body
             HeaderValue::try_from(tier.to_string()).expect("a word"),
         );
     }
-    for (name, value) in response.metadata {
+    answer
+}
+
+/// Says of a response's body what its task says: its type, and its metadata.
+pub(super) fn describe(headers: &mut HeaderMap, content_type: String, metadata: Metadata) {
+    if let Ok(value) = HeaderValue::try_from(content_type) {
+        headers.insert(header::CONTENT_TYPE, value);
+    }
+    for (name, value) in metadata {
         // What is no header (a line break, say) is left out rather than let through.
         if let (Ok(name), Ok(value)) = (
             header::HeaderName::try_from(format!("{METADATA}{name}")),
@@ -236,7 +246,6 @@ pub(super) fn response_of(response: TaskResponse, report: &Ran) -> Response<Body
             headers.append(name, value);
         }
     }
-    answer
 }
 
 #[cfg(test)]

@@ -183,6 +183,11 @@ impl Encoded {
         self.encoding
     }
 
+    /// Whether the numbers travel as they are: then decoding takes no more memory than the frame does.
+    pub fn is_plain(&self) -> bool {
+        self.encoding == Encoding::F32 && !self.packed
+    }
+
     /// The shape of the array.
     pub fn shape(&self) -> Shape {
         self.shape

@@ -60,6 +60,24 @@ fn drawn_clients_cost_less_and_are_not_always_the_same() {
 }
 
 #[test]
+fn a_round_for_which_nobody_is_drawn_counts_like_any_other() {
+    let thirty = Run {
+        rounds: 30,
+        ..private("", "rate = 0.1")
+    };
+    let world = World::new(coordinator(thirty), CLIENTS, 1).finish();
+    let reports = reports(&world);
+    let numbers: Vec<u64> = reports.iter().map(|report| report.round).collect();
+    assert_eq!(numbers, (1..=30).collect::<Vec<u64>>());
+    let (empty, full): (Vec<_>, Vec<_>) = reports.iter().partition(|report| report.clients.is_empty());
+    // A chance of 0.28 each: noise made these versions.
+    assert!((2..20).contains(&empty.len()), "{}", empty.len());
+    assert!(empty.iter().all(|report| report.loss.is_none()));
+    assert!(full.iter().all(|report| report.loss.is_some()));
+    assert_eq!(world.coordinator.status().spent.unwrap().rounds, 30);
+}
+
+#[test]
 fn one_client_moves_the_mean_by_no_more_than_its_bound() {
     // Almost without noise, all of it is clipping: 8 updates of at most 0.5, divided by 8.
     let quiet = "rounds = 1\nstart-with = 12\nweights = 'uniform'\n[pace]\nmode = 'synchronous'\nclients = 8\n\

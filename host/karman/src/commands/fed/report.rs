@@ -55,12 +55,13 @@ fn page(run: &FedStatus) -> String {
                 ..
             } => {
                 sent += bytes_up;
-                loss.push((*version as f64, *mean));
+                loss.extend(mean.map(|mean| (*version as f64, mean)));
                 bytes.push((*version as f64, sent as f64 / f64::from(1 << 20)));
                 let time = format_duration(Duration::from_millis(*ms));
+                let mean = mean.map_or_else(|| "none".into(), |mean| format!("{mean:.4}"));
                 writeln!(
                     rounds,
-                    "<tr><td>{version}<td>{}<td>{lost}<td>{mean:.4}<td>{}<td>{time}</tr>",
+                    "<tr><td>{version}<td>{}<td>{lost}<td>{mean}<td>{}<td>{time}</tr>",
                     clients.len(),
                     format_bytes(*bytes_up)
                 )

@@ -57,11 +57,12 @@ impl View {
                     none if none.is_empty() => String::new(),
                     some => format!(" ({})", some.join("; ")),
                 };
+                let loss = loss.map_or_else(String::new, |loss| format!("   loss {loss:.3}"));
                 let spent = epsilon.map_or_else(String::new, |epsilon| format!("   ε {epsilon:.2}"));
                 self.waiting = Some(Line {
                     version: *version,
                     text: format!(
-                        "round {version}/{rounds}   clients {}/{}{troubles}   loss {loss:.3}   {} up   {}{spent}",
+                        "round {version}/{rounds}   clients {}/{}{troubles}{loss}   {} up   {}{spent}",
                         clients.len(),
                         clients.len() + *lost as usize,
                         format_bytes(*bytes_up),
@@ -136,7 +137,7 @@ mod tests {
             version,
             clients: vec![ClientId(0), ClientId(2)],
             lost: 1,
-            loss: 0.25,
+            loss: Some(0.25),
             staleness: 0.0,
             bytes_up: 2048,
             bytes_down: 4096,

@@ -4,14 +4,19 @@ use super::begin::{begun, resumed};
 use super::handle::{Handle, Shown, handle};
 use super::orders::{Clients, NOT_ASKED, Orders};
 use super::record::{FedEvent, Record, words};
-use super::wire::{Answer, Frames, Order, Work};
+use super::wire::{Answer, Order, Work};
 use crate::services::blocking;
+use futures::future::BoxFuture;
 use karman_fed::{Action, Checkpoint, ClientId, Coordinator, Event, Instant};
 use karman_store::Store;
 use karman_types::{ErrorKind, TaskError};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+/// How long a client may take to begin a model.
+const BEGINNING: Duration = Duration::from_secs(300);
 
 /// What is needed to drive a run.
 pub(super) struct Conductor {
@@ -63,6 +68,7 @@ impl Conductor {
     /// What the disk refuses; what keeps the model from beginning.
     pub(super) async fn drive(mut self) -> Result<(), TaskError> {
         let ended = self.drive_to_end().await;
+        self.show();
         self.shown.change(|seen| {
             seen.running = false;
             if let Err(error) = &ended {
@@ -82,6 +88,9 @@ impl Conductor {
             Some(coordinator) if coordinator.status().ended => return Ok(()),
             Some(_) => self.feed(Event::Severed).await?,
             None => self.begin().await?,
+        }
+        if self.record.has_ended() {
+            return Ok(());
         }
         loop {
             let event = self.next().await;
@@ -111,38 +120,73 @@ impl Conductor {
         Instant(self.base + self.started.elapsed().as_millis() as u64)
     }
 
-    /// Has the first client that is here begin the model.
+    /// Has a client that is here begin the model; where that fails, another one.
     async fn begin(&mut self) -> Result<(), TaskError> {
-        let mut waiting: Vec<Event> = Vec::new();
+        let mut introduced = Vec::new();
+        let mut untried = VecDeque::new();
+        let mut asked: Option<(ClientId, BoxFuture<'static, _>)> = None;
+        let mut failures = 0;
         loop {
-            let event = match self.inbox.recv().await {
-                Some(Event::Stop) | None => {
-                    return Err(TaskError::cancelled("it was stopped before it began"));
+            if asked.is_none() {
+                asked = untried.pop_front().map(|client| {
+                    let run = &self.record.run;
+                    let order = Order::new(&self.record.id, run, client, Work::Begin { seed: run.seed });
+                    (client, self.clients.ask(order, Some(BEGINNING)))
+                });
+            }
+            let answer = async {
+                match &mut asked {
+                    Some((client, answer)) => (*client, answer.await),
+                    None => std::future::pending().await,
                 }
-                Some(event) => event,
             };
-            let Event::Here { client, profile } = event else {
-                continue;
-            };
-            waiting.push(Event::Here { client, profile });
-            let run = &self.record.run;
-            let order = Order::new(&self.record.id, run, client, Work::Begin { seed: run.seed });
-            match self.clients.ask(order, None).await {
-                Ok(Answer::Begun { model }) => {
-                    self.coordinator = Some(begun(self.record.run.clone(), &model)?);
-                    for event in waiting {
-                        self.feed(event).await?;
+            tokio::select! {
+                event = self.inbox.recv() => match event {
+                    Some(Event::Here { client, profile }) => {
+                        introduced.push(Event::Here { client, profile });
+                        untried.push_back(client);
                     }
-                    return Ok(());
+                    Some(Event::Stop) | None => return self.stopped_before_it_began().await,
+                    Some(_) => {}
+                },
+                (client, answer) = answer => {
+                    asked = None;
+                    match self.begun_by(answer) {
+                        Ok(()) => break,
+                        Err(error) if error.kind == ErrorKind::Unavailable => self.clients.lost(client),
+                        Err(error) => {
+                            failures += 1;
+                            self.note(FedEvent::Trouble { client, what: error.message.clone() });
+                            self.show();
+                            if untried.is_empty() && failures >= self.record.run.start_with {
+                                return Err(error);
+                            }
+                        }
+                    }
                 }
-                Ok(_) => self.note(FedEvent::Trouble {
-                    client,
-                    what: NOT_ASKED.into(),
-                }),
-                Err(error) if error.kind == ErrorKind::Unavailable => self.clients.lost(client),
-                Err(error) => return Err(error),
             }
         }
+        for event in introduced {
+            self.feed(event).await?;
+        }
+        Ok(())
+    }
+
+    fn begun_by(&mut self, answer: Result<Answer, TaskError>) -> Result<(), TaskError> {
+        let Answer::Begun { model } = answer? else {
+            return Err(TaskError::failed(NOT_ASKED));
+        };
+        self.coordinator = Some(begun(self.record.run.clone(), &model)?);
+        Ok(())
+    }
+
+    /// It is over, also after the next start.
+    async fn stopped_before_it_began(&mut self) -> Result<(), TaskError> {
+        self.note(FedEvent::Finished {
+            version: 0,
+            failure: Some("it was stopped before it began".into()),
+        });
+        self.save_record().await
     }
 
     /// Feeds one event, and does what follows from it. The coordinator computes where that may take its time.
@@ -242,7 +286,7 @@ impl Conductor {
     async fn save_record(&mut self) -> Result<(), TaskError> {
         self.record.members = self.clients.members();
         if let Some(memory) = self.clients.memory() {
-            self.record.clients = memory.all();
+            self.record.clients = memory.all(|order| self.orders.awaits(order));
         }
         let (record, store) = (self.record.clone(), self.store.clone());
         blocking(move || record.write(&store)).await

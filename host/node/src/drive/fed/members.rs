@@ -5,9 +5,11 @@ use super::wire::{self, Answer, Order, RunId, Work};
 use super::worker::carry_out;
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
-use futures::FutureExt;
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use karman_fed::{ClientId, Event, Run};
+use karman_mesh::membership::Member;
 use karman_mesh::{Ask, CallHead, Provider, RemoteReport};
 use karman_types::{NodeId, TaskError, TaskResponse};
 use parking_lot::Mutex;
@@ -15,6 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::MissedTickBehavior;
 
 /// How often a run looks for nodes that have come, or come back.
 const LOOK: Duration = Duration::from_secs(1);
@@ -62,7 +65,7 @@ impl Clients for Members {
             let node = node?;
             let at = at.ok_or_else(|| TaskError::internal(format!("{} is on no node", order.client)))?;
             match at == node.runtime().id() {
-                true => here(&node, &plugin, order, time).await,
+                true => here(&node, at, &plugin, order, time).await,
                 false => far(&node, at, &plugin, &order, time).await,
             }
         }
@@ -78,11 +81,17 @@ impl Clients for Members {
     }
 }
 
-/// An order for this node's own client.
-async fn here(node: &Node, plugin: &str, order: Order, time: Option<Duration>) -> Result<Answer, TaskError> {
+/// An order of this driver for this node's own client.
+async fn here(
+    node: &Node,
+    driver: NodeId,
+    plugin: &str,
+    order: Order,
+    time: Option<Duration>,
+) -> Result<Answer, TaskError> {
     let plugin = node.plugins().find(plugin)?.current();
     let memory = node.federated().memory(node)?;
-    carry_out(&plugin, &memory, order, node.runtime().context(time)).await
+    carry_out(&plugin, &memory, driver, order, node.runtime().context(time)).await
 }
 
 async fn far(
@@ -104,16 +113,20 @@ async fn far(
 /// Has this node's client carry out the order of another node.
 pub(crate) async fn serve(
     node: &Node,
+    from: &Member,
     head: &CallHead,
     body: &[u8],
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     let started = std::time::Instant::now();
+    if node.tasks().draining() {
+        return Err(TaskError::unavailable("this node is draining"));
+    }
     let order: Order = wire::read("order for a client", body)?;
     let RunId(id) = &order.run;
     if id.is_empty() || id.len() > MOST_ID || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(TaskError::invalid("the id of the run is not hexadecimal").with_field("run"));
     }
-    let answer = here(node, &head.name, order, head.within()).await?;
+    let answer = here(node, from.node, &head.name, order, head.within()).await?;
     let response = TaskResponse {
         body: wire::write(&answer)?,
         ..TaskResponse::default()
@@ -125,33 +138,44 @@ pub(crate) async fn serve(
     Ok((response, report))
 }
 
-/// Announces nodes that have the plugin and are meant, as they come and come back, until the run is over.
+/// Announces nodes that have the plugin and are meant, as they come and come back, until the run is over. One that is slow to
+/// answer keeps no other waiting.
 pub(super) async fn announce(members: Arc<Members>, id: RunId, run: Run, inbox: UnboundedSender<Event>) {
+    let mut asked = BTreeSet::new();
+    let mut answers = FuturesUnordered::new();
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !inbox.is_closed() {
-        let Ok(node) = members.node() else { return };
-        let absent = members.absent(&node, &run.clients.on).await;
-        let asked = absent.into_iter().map(|client| {
-            let order = Order::new(&id, &run, client, Work::Describe);
-            let answer = members.ask(order, Some(INTRODUCTION));
-            async move { (client, answer.await) }
-        });
-        for (client, answer) in join_all(asked).await {
-            match answer {
-                Ok(answer) => {
-                    if let Some(event) = orders::here(client, &answer) {
-                        members.known.lock().here.insert(client);
-                        let _ = inbox.send(event);
-                    }
+        tokio::select! {
+            _ = look.tick() => {
+                let Ok(node) = members.node() else { return };
+                let absent = members.absent(&node, &run.clients.on).await;
+                for client in absent.into_iter().filter(|client| asked.insert(*client)) {
+                    let order = Order::new(&id, &run, client, Work::Describe);
+                    let answer = members.ask(order, Some(INTRODUCTION));
+                    answers.push(async move { (client, answer.await) });
                 }
-                Err(error) => tracing::debug!(%client, %error, "a client does not introduce itself"),
+            }
+            Some((client, answer)) = answers.next() => {
+                asked.remove(&client);
+                match answer {
+                    Ok(answer) => members.announced(&inbox, client, &answer),
+                    Err(error) => tracing::debug!(%client, %error, "a client does not introduce itself"),
+                }
             }
         }
-        drop(node);
-        tokio::time::sleep(LOOK).await;
     }
 }
 
 impl Members {
+    fn announced(&self, inbox: &UnboundedSender<Event>, client: ClientId, answer: &Answer) {
+        if let Some(event) = orders::here(client, answer) {
+            self.known.lock().here.insert(client);
+            // The run may be over.
+            let _ = inbox.send(event);
+        }
+    }
+
     /// The clients on nodes in reach that are not known to be there. A node that is new gets the next number.
     async fn absent(&self, node: &Node, on: &str) -> Vec<ClientId> {
         // A node without a mesh is its own only client.

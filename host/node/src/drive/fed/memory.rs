@@ -6,15 +6,22 @@ use karman_engine::capability::checkpoint::Progress;
 use karman_fed::{AssignmentId, ClientId, Update};
 use karman_store::Store;
 use karman_tensor::encode::Feedback;
-use karman_types::TaskError;
+use karman_types::{NodeId, TaskError};
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
-/// A client of a run.
-pub(super) type Key = (RunId, ClientId);
+/// A client of a run. The driver is part of it: another member that knows the run's id neither reads what this one keeps nor
+/// answers in its place.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub(super) struct Key {
+    driver: NodeId,
+    run: RunId,
+    client: ClientId,
+}
 
 /// What a client keeps.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -36,25 +43,26 @@ pub(super) struct Memory {
 
 enum Place {
     /// On the disk of this node.
-    Disk(Store),
+    Disk(Arc<Disk>),
     /// In the process that plays all clients: it goes into the run's own checkpoint.
-    Process(Arc<Mutex<BTreeMap<ClientId, Remembered>>>),
+    Process(Mutex<BTreeMap<ClientId, Remembered>>),
 }
 
-/// The runs of which a node keeps something as a client; the one that it heard of first goes first.
-const MOST_RUNS: usize = 16;
-/// The record of those runs.
-const RUNS: &str = "client-runs";
+/// The clients of which a node keeps something; what was begun first goes first.
+const MOST_CLIENTS: usize = 64;
+/// The record of those clients.
+const CLIENTS: &str = "client-list";
 
 impl Memory {
     /// On the disk.
     pub(super) fn on_disk(store: Store) -> Self {
-        Self::new(Place::Disk(store))
+        let making_room = Mutex::default();
+        Self::new(Place::Disk(Arc::new(Disk { store, making_room })))
     }
 
     /// In this process.
     pub(super) fn in_process(kept: BTreeMap<ClientId, Remembered>) -> Self {
-        Self::new(Place::Process(Arc::new(Mutex::new(kept))))
+        Self::new(Place::Process(Mutex::new(kept)))
     }
 
     fn new(place: Place) -> Self {
@@ -62,8 +70,13 @@ impl Memory {
         Self { place, turns }
     }
 
-    pub(super) fn key(order: &Order) -> Key {
-        (order.run.clone(), order.client)
+    /// Whose memory an order of this driver is about.
+    pub(super) fn key(driver: NodeId, order: &Order) -> Key {
+        Key {
+            driver,
+            run: order.run.clone(),
+            client: order.client,
+        }
     }
 
     /// Waits until no other order of this client is carried out: one that was sent again may meet the first.
@@ -78,44 +91,41 @@ impl Memory {
 
     pub(super) fn get(&self, key: &Key) -> Result<Remembered, TaskError> {
         match &self.place {
-            Place::Disk(store) => {
-                let kept = store.runs().get(&name("client", key)).map_err(store_error)?;
-                Ok(kept.unwrap_or_default())
-            }
-            Place::Process(kept) => Ok(kept.lock().get(&key.1).cloned().unwrap_or_default()),
+            Place::Disk(disk) => Ok(disk.get("client", key)?.unwrap_or_default()),
+            Place::Process(kept) => Ok(kept.lock().get(&key.client).cloned().unwrap_or_default()),
         }
     }
 
     pub(super) fn put(&self, key: &Key, remembered: Remembered) -> Result<(), TaskError> {
         match &self.place {
-            Place::Disk(store) => {
-                make_room(store, &key.0)?;
-                let runs = store.runs();
-                runs.put(&name("client", key), &remembered).map_err(store_error)?;
-                runs.remove(&name("progress", key)).map_err(store_error)
+            Place::Disk(disk) => {
+                disk.put("client", key, &remembered)?;
+                disk.remove("progress", key)
             }
             Place::Process(kept) => {
-                kept.lock().insert(key.1, remembered);
+                kept.lock().insert(key.client, remembered);
                 Ok(())
             }
         }
     }
 
-    /// Everything that clients of this process keep, without their answers: those to orders of the last version are in the
-    /// checkpoint that this goes into.
-    pub(super) fn all(&self) -> BTreeMap<ClientId, Remembered> {
+    /// Everything that clients of this process keep; answers only to orders whose answers are still `awaited`, for the others are
+    /// in the checkpoint that this goes into.
+    pub(super) fn all(&self, awaited: impl Fn(AssignmentId) -> bool) -> BTreeMap<ClientId, Remembered> {
         let Place::Process(kept) = &self.place else {
             return BTreeMap::new();
         };
         let mut all = kept.lock().clone();
-        all.values_mut().for_each(|remembered| remembered.answered = None);
+        for remembered in all.values_mut() {
+            remembered.answered.take_if(|((order, _), _)| !awaited(*order));
+        }
         all
     }
 
     /// Where the plugin keeps how far it is with this order.
     pub(super) fn progress(&self, key: &Key, assignment: AssignmentId, version: u64) -> Arc<dyn Progress> {
         let place = match &self.place {
-            Place::Disk(store) => Kept::Disk(store.clone(), name("progress", key)),
+            Place::Disk(disk) => Kept::Disk(disk.clone(), key.clone()),
             Place::Process(_) => Kept::Process(Mutex::default()),
         };
         Arc::new(OrderProgress {
@@ -125,30 +135,48 @@ impl Memory {
     }
 }
 
-fn name(what: &str, (run, client): &Key) -> String {
-    format!("{what}/{}/{}", run.0, client.0)
+struct Disk {
+    store: Store,
+    making_room: Mutex<()>,
 }
 
-/// Whoever may call a client could fill its disk with runs.
-fn make_room(store: &Store, run: &RunId) -> Result<(), TaskError> {
-    let runs = store.runs();
-    let mut known: Vec<RunId> = runs.get(RUNS).map_err(store_error)?.unwrap_or_default();
-    if known.contains(run) {
-        return Ok(());
+impl Disk {
+    fn get<T: DeserializeOwned>(&self, what: &str, key: &Key) -> Result<Option<T>, TaskError> {
+        self.store.runs().get(&name(what, key)).map_err(store_error)
     }
-    known.push(run.clone());
-    while known.len() > MOST_RUNS {
-        let oldest = known.remove(0);
-        for what in ["client", "progress"] {
-            for name in runs
-                .names(&format!("{what}/{}/", oldest.0))
-                .map_err(store_error)?
-            {
-                runs.remove(&name).map_err(store_error)?;
-            }
+
+    fn put(&self, what: &str, key: &Key, value: &impl Serialize) -> Result<(), TaskError> {
+        self.make_room(key)?;
+        self.store
+            .runs()
+            .put(&name(what, key), value)
+            .map_err(store_error)
+    }
+
+    fn remove(&self, what: &str, key: &Key) -> Result<(), TaskError> {
+        self.store.runs().remove(&name(what, key)).map_err(store_error)
+    }
+
+    /// Whoever may call a client could fill its disk with runs, and with clients of one.
+    fn make_room(&self, key: &Key) -> Result<(), TaskError> {
+        let _one_at_a_time = self.making_room.lock();
+        let runs = self.store.runs();
+        let mut known: Vec<Key> = runs.get(CLIENTS).map_err(store_error)?.unwrap_or_default();
+        if known.contains(key) {
+            return Ok(());
         }
+        known.push(key.clone());
+        while known.len() > MOST_CLIENTS {
+            let oldest = known.remove(0);
+            self.remove("client", &oldest)?;
+            self.remove("progress", &oldest)?;
+        }
+        runs.put(CLIENTS, &known).map_err(store_error)
     }
-    runs.put(RUNS, &known).map_err(store_error)
+}
+
+fn name(what: &str, key: &Key) -> String {
+    format!("{what}/{}/{}/{}", key.driver, key.run.0, key.client.0)
 }
 
 /// How far one order is.
@@ -158,7 +186,7 @@ struct OrderProgress {
 }
 
 enum Kept {
-    Disk(Store, String),
+    Disk(Arc<Disk>, Key),
     Process(Mutex<Option<Vec<u8>>>),
 }
 
@@ -172,12 +200,9 @@ struct Record {
 impl Progress for OrderProgress {
     fn save(&self, progress: Vec<u8>) -> Result<(), TaskError> {
         match &self.place {
-            Kept::Disk(store, name) => {
-                let record = Record {
-                    of: self.of,
-                    progress,
-                };
-                store.runs().put(name, &record).map_err(store_error)
+            Kept::Disk(disk, key) => {
+                let of = self.of;
+                disk.put("progress", key, &Record { of, progress })
             }
             Kept::Process(kept) => {
                 *kept.lock() = Some(progress);
@@ -188,11 +213,61 @@ impl Progress for OrderProgress {
 
     fn load(&self) -> Option<Vec<u8>> {
         match &self.place {
-            Kept::Disk(store, name) => {
-                let record: Record = store.runs().get(name).ok()??;
+            Kept::Disk(disk, key) => {
+                let record: Record = disk.get("progress", key).ok()??;
                 (record.of == self.of).then_some(record.progress)
             }
             Kept::Process(kept) => kept.lock().clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(driver: &[u8], client: u64) -> Key {
+        Key {
+            driver: NodeId::of_key(driver),
+            run: RunId("0a".into()),
+            client: ClientId(client),
+        }
+    }
+
+    fn remembered(state: &[u8]) -> Remembered {
+        Remembered {
+            state: state.to_vec(),
+            ..Remembered::default()
+        }
+    }
+
+    #[test]
+    fn another_driver_finds_nothing_and_disturbs_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Memory::on_disk(Store::open(folder.path()).unwrap());
+        memory.put(&key(b"driver", 0), remembered(b"mine")).unwrap();
+        assert_eq!(memory.get(&key(b"other", 0)).unwrap().state, b"");
+        memory.put(&key(b"other", 0), remembered(b"its own")).unwrap();
+        assert_eq!(memory.get(&key(b"driver", 0)).unwrap().state, b"mine");
+    }
+
+    #[test]
+    fn clients_and_their_progress_take_the_room_of_those_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Memory::on_disk(Store::open(folder.path()).unwrap());
+        let progress = |client| memory.progress(&key(b"driver", client), AssignmentId(1), 1);
+        // Orders that never end leave progress alone.
+        progress(0).save(b"begun".to_vec()).unwrap();
+        memory.put(&key(b"driver", 1), remembered(b"one")).unwrap();
+        for client in 2..MOST_CLIENTS as u64 {
+            progress(client).save(b"begun".to_vec()).unwrap();
+        }
+        assert!(progress(0).load().is_some());
+        for client in 100..102 {
+            progress(client).save(b"begun".to_vec()).unwrap();
+        }
+        assert!(progress(0).load().is_none());
+        assert_eq!(memory.get(&key(b"driver", 1)).unwrap().state, b"");
+        assert!(progress(2).load().is_some() && progress(101).load().is_some());
     }
 }

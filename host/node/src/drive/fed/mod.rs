@@ -184,25 +184,33 @@ impl Node {
     }
 }
 
-/// After a start: has every run go on that has not ended.
+/// After a start: has every run go on that has not ended. One that cannot does not keep the others from it.
 pub(crate) fn go_on(node: &Weak<Inner>) {
     let Some(node) = Node::upgrade(node) else { return };
-    let started = || -> Result<(), TaskError> {
-        let store = node.runtime().home().store()?;
-        for name in Record::names(&store)? {
-            let Some(record) = Record::read(&store, &name)? else {
-                continue;
-            };
-            // Simulated clients were played by a command, which goes on when it is given again.
-            if record.has_ended() || record.run.clients.simulated > 0 {
-                continue;
+    let names = node
+        .runtime()
+        .home()
+        .store()
+        .and_then(|store| Record::names(&store));
+    match names {
+        Ok(names) => names.iter().for_each(|name| {
+            if let Err(error) = node.go_on_with(name) {
+                tracing::warn!(run = name, %error, "a federated run does not go on");
             }
-            let handle = node.drive(record)?;
-            node.federated().runs.lock().insert(name, handle);
+        }),
+        Err(error) => tracing::warn!(%error, "federated runs do not go on"),
+    }
+}
+
+impl Node {
+    fn go_on_with(&self, name: &str) -> Result<(), TaskError> {
+        let store = self.runtime().home().store()?;
+        // Simulated clients were played by a command, which goes on when it is given again.
+        let goes_on = |record: &Record| !record.has_ended() && record.run.clients.simulated == 0;
+        if let Some(record) = Record::read(&store, name)?.filter(goes_on) {
+            let handle = self.drive(record)?;
+            self.federated().runs.lock().insert(name.to_owned(), handle);
         }
         Ok(())
-    };
-    if let Err(error) = started() {
-        tracing::warn!(%error, "federated runs do not go on");
     }
 }

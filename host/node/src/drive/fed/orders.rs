@@ -131,6 +131,11 @@ impl Orders {
         }
     }
 
+    /// Whether an order's answer has yet to be taken in.
+    pub(super) fn awaits(&self, assignment: AssignmentId) -> bool {
+        self.under_way.contains_key(&assignment)
+    }
+
     pub(super) fn withdraw(&mut self, assignment: AssignmentId) {
         if let Some(order) = self.under_way.remove(&assignment) {
             order.abort();

@@ -23,8 +23,8 @@ pub enum FedEvent {
         clients: Vec<ClientId>,
         /// Orders that were not answered.
         lost: u32,
-        /// Mean loss of the training, by weight.
-        loss: f64,
+        /// Mean loss of the training, by weight; nothing where nobody trained, which happens where chance draws the clients.
+        loss: Option<f64>,
         /// Mean staleness of the updates.
         staleness: f64,
         /// Bytes of updates.

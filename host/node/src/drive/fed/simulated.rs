@@ -30,9 +30,10 @@ impl Clients for Simulated {
     fn ask(&self, order: Order, time: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>> {
         let (plugin, memory, places) = (self.plugin.clone(), self.memory.clone(), self.places.clone());
         let context = self.runtime.context(time);
+        let driver = self.runtime.id();
         async move {
             let _place = places.acquire_owned().await;
-            carry_out(&plugin, &memory, order, context).await
+            carry_out(&plugin, &memory, driver, order, context).await
         }
         .boxed()
     }

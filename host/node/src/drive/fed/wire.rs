@@ -130,14 +130,19 @@ pub(super) fn frames(layout: &Layout, numbers: &[f32]) -> Result<Frames, TaskErr
 
 /// What a plugin gave, as it travels: exactly.
 pub(super) fn frames_of(arrays: &[Array]) -> Result<Frames, TaskError> {
-    if arrays.len() > MOST_ARRAYS {
-        let says = format!("{} arrays; a model has at most {MOST_ARRAYS}", arrays.len());
-        return Err(TaskError::limit(says).with_field("model"));
-    }
+    check_count(arrays.len())?;
     let each = arrays
         .iter()
         .map(|array| frame(&array.name, shape_of(array)?, &array.values));
     each.collect()
+}
+
+fn check_count(arrays: usize) -> Result<(), TaskError> {
+    if arrays <= MOST_ARRAYS {
+        return Ok(());
+    }
+    let says = format!("{arrays} arrays; a model has at most {MOST_ARRAYS}");
+    Err(TaskError::limit(says).with_field("model"))
 }
 
 /// The shape that an array of a plugin says it has.
@@ -152,16 +157,24 @@ fn frame(name: &str, shape: Shape, values: &[f32]) -> Result<(String, Bytes), Ta
     Ok((name.to_owned(), encoded.to_bytes()))
 }
 
-/// Arrays as a plugin takes them.
+/// Arrays as a plugin takes them. They may come from anyone, and take no more memory than their message: a model travels as it
+/// is, and what is packed or encoded to fewer bytes is none.
 pub(super) fn arrays(frames: &Frames) -> Result<Vec<Array>, TaskError> {
+    check_count(frames.len())?;
     let array = |(name, frame): &(String, Bytes)| {
-        let read = Encoded::from_bytes(frame).and_then(|encoded| Ok((encoded.shape(), encoded.decode()?)));
-        let (shape, values) =
-            read.map_err(|error| TaskError::invalid(format!("`{}`: {error}", name.escape_debug())))?;
+        let refused = |why: &dyn std::fmt::Display| {
+            TaskError::invalid(format!("`{}`: {why}", name.escape_debug())).with_field("model")
+        };
+        let encoded = Encoded::from_bytes(frame).map_err(|error| refused(&error))?;
+        if !encoded.is_plain() {
+            return Err(refused(
+                &"a model travels as plain f32, neither encoded nor packed",
+            ));
+        }
         Ok(Array {
             name: name.clone(),
-            shape: shape.dims().to_vec(),
-            values,
+            shape: encoded.shape().dims().to_vec(),
+            values: encoded.decode().map_err(|error| refused(&error))?,
         })
     };
     frames.iter().map(array).collect()
@@ -176,4 +189,27 @@ pub(super) fn write(message: &impl Serialize) -> Result<Bytes, TaskError> {
 pub(super) fn read<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, TaskError> {
     cbor4ii::serde::from_slice(bytes)
         .map_err(|error| TaskError::invalid(format!("this is no {what}: {error}")).with_field("body"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_takes_no_more_memory_than_its_message() {
+        let shape = Shape::new(&[1 << 20]).unwrap();
+        let zeros = Encoded::encode(shape, &vec![0.0; 1 << 20], Encoding::F32).unwrap();
+        assert_eq!(
+            arrays(&vec![("w".into(), zeros.to_bytes())]).unwrap()[0]
+                .values
+                .len(),
+            1 << 20
+        );
+        let bomb = zeros.pack().to_bytes();
+        assert!(bomb.len() < 4096);
+        let error = arrays(&vec![("w".into(), bomb)]).unwrap_err();
+        assert!(error.message.contains("packed"), "{error}");
+        let many = vec![("w".into(), Bytes::new()); MOST_ARRAYS + 1];
+        assert!(arrays(&many).unwrap_err().message.contains("4097 arrays"));
+    }
 }

@@ -6,18 +6,19 @@ use karman_engine::Plugin;
 use karman_engine::learn::{Array, Fitted, Learnt, Lesson, Setting, Share, Training};
 use karman_fed::{Judgement, Update};
 use karman_tensor::encode::Feedback;
-use karman_types::{CallContext, TaskError};
+use karman_types::{CallContext, NodeId, TaskError};
 use std::sync::Arc;
 
-/// Carries an order out. One that was carried out before is answered with what came of it then: training twice would count what
+/// Carries an order of this driver out. One that was carried out before is answered with what came of it then: training twice would count what
 /// an encoding has lost twice, and take as long again.
 pub(super) async fn carry_out(
     plugin: &Arc<Plugin>,
     memory: &Memory,
+    driver: NodeId,
     order: Order,
     context: CallContext,
 ) -> Result<Answer, TaskError> {
-    let key = Memory::key(&order);
+    let key = Memory::key(driver, &order);
     let _one_at_a_time = memory.turn(&key).await;
     let setting = setting(&order);
     match order.work {
