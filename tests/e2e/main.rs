@@ -26,6 +26,7 @@ mod sandbox;
 mod satellite;
 mod split;
 mod start;
+mod streams;
 mod supply_chain;
 mod support;
 mod tasks;

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Json};
 use axum::routing::{get, post};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
+use karman_engine::Plugin;
 use karman_tasks::{Guarantee, Submission};
 use karman_types::{Limits, Metadata, TaskError, TaskRequest, TaskResponse, World, parse_duration};
 use serde_json::json;
@@ -115,7 +116,7 @@ pub(crate) async fn call(
     // A task of another node has its own limit there, and an accepted one may wait for a node that has it: here the most that
     // any may take.
     let most = match node.plugins().find(&name) {
-        Ok(slot) if !accepting && slot.current().package().world == World::TaskStream => {
+        Ok(slot) if !accepting && streams(&slot.current(), &body) => {
             let context = node.runtime().context(time(&headers, WITHIN)?);
             return stream::call(slot.current(), &headers, body, context).await;
         }
@@ -144,6 +145,15 @@ pub(crate) async fn call(
         None => node.call(&name, request, context).await?,
     };
     Ok(response_of(response, &ran))
+}
+
+/// Whether the bodies go through as streams: what says that it fits in memory is answered whole, so that an error has its status.
+fn streams(plugin: &Plugin, body: &Body) -> bool {
+    let fits = body
+        .size_hint()
+        .exact()
+        .is_some_and(|length| length <= plugin.limits().input.0);
+    plugin.package().world == World::TaskStream && !fits
 }
 
 async fn accept(
