@@ -32,6 +32,8 @@ struct File {
     slices: Slices,
     lies: bool,
     slowly: Duration,
+    /// Gives one more answer at once, and takes this many milliseconds over each that follows.
+    tires: AtomicU64,
     /// Slices and bytes of slices that were sent.
     sent: AtomicU64,
     bytes: AtomicU64,
@@ -56,6 +58,9 @@ impl Serve for Gives {
                 return Err(TaskError::unavailable("only files"));
             };
             tokio::time::sleep(file.slowly).await;
+            if file.sent.load(Ordering::SeqCst) > 0 {
+                tokio::time::sleep(Duration::from_millis(file.tires.load(Ordering::SeqCst))).await;
+            }
             let mut slice = file.slices.slice(first..first + count).unwrap().to_vec();
             if file.lies {
                 *slice.last_mut().unwrap() ^= 1;
@@ -99,6 +104,7 @@ impl Holder {
             slices: Slices::of(component.clone()),
             lies,
             slowly,
+            tires: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         });
@@ -222,7 +228,7 @@ fn a_file_comes_from_all_who_have_it_and_a_liar_is_dropped_at_once() {
     let cloud = first();
     let (fog, edge) = (cloud.joined("fog", &[]), cloud.joined("edge", &[]));
     let component = read(&padded(&cloud.home, SIZE));
-    let deployer = Holder::join(&cloud, "deployer", &component, false, Duration::from_millis(30));
+    let deployer = Holder::join(&cloud, "deployer", &component, false, Duration::ZERO);
     let liar = Holder::join(&cloud, "liar", &component, true, Duration::ZERO);
     deployer.deploy(&fog.id(), FOUND).unwrap();
     liar.is_found_from(&edge);
@@ -235,6 +241,9 @@ fn a_file_comes_from_all_who_have_it_and_a_liar_is_dropped_at_once() {
     {
         assert!(started.elapsed() < FOUND, "the fog's file is not found");
     }
+    // It brings the first piece, and then leaves the others all the time to be found.
+    deployer.file.sent.store(0, Ordering::SeqCst);
+    deployer.file.tires.store(3000, Ordering::SeqCst);
     let lied_before = liar.file.sent.load(Ordering::SeqCst);
     let started = Instant::now();
     deployer.deploy(&edge.id(), FOUND).unwrap();
