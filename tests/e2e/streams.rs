@@ -28,7 +28,11 @@ fn a_body_longer_than_any_limit_goes_through_a_node() {
     let (csv, samples) = road(2 * MOST_INPUT);
     server.post("/tasks/event-screen", &[], b"0,9.81,50\n");
     let before = resident(server.pid());
-    let answer = server.post("/tasks/event-screen", &[("content-type", "text/csv")], csv.as_bytes());
+    let answer = server.post(
+        "/tasks/event-screen",
+        &[("content-type", "text/csv")],
+        csv.as_bytes(),
+    );
     let grown = resident(server.pid()).saturating_sub(before);
     assert_eq!(answer.status, 200, "{answer:?}");
     let found: Value = answer.json();
@@ -38,7 +42,10 @@ fn a_body_longer_than_any_limit_goes_through_a_node() {
     // What is wrong with the last line is known when the answer has begun: then it has no end.
     let wrong = csv + "and so on\n";
     let answer = server.post("/tasks/event-screen", &[], wrong.as_bytes());
-    assert!(serde_json::from_slice::<Value>(&answer.body).is_err(), "{answer:?}");
+    assert!(
+        serde_json::from_slice::<Value>(&answer.body).is_err(),
+        "{answer:?}"
+    );
     // A short body is answered whole.
     let answer = server.post("/tasks/event-screen", &[], b"0,9.81,50\nand so on\n");
     assert_eq!(answer.status, 400, "{answer:?}");

@@ -12,7 +12,7 @@ const RECORD: &str = "acquaintances";
 const MOST: usize = 4096;
 /// Addresses of one.
 const MOST_ADDRESSES: usize = 4;
-/// Between two writes of addresses that change: a member that says it moves all the time keeps no disk busy.
+/// Between two writes for one of them: a member that says all the time that it has moved keeps no disk busy.
 const BETWEEN: Duration = Duration::from_secs(5);
 
 /// The members that were ever let in: by which key, and where they were. What waits for one of them is sealed to its key, which
@@ -20,21 +20,15 @@ const BETWEEN: Duration = Duration::from_secs(5);
 pub(crate) struct Acquaintances {
     store: Store,
     known: Mutex<BTreeMap<NodeId, Known>>,
-    written: Mutex<Written>,
-}
-
-/// How the disk stands.
-#[derive(Default)]
-struct Written {
-    at: Option<Instant>,
-    /// Whether it lags behind.
-    lags: bool,
 }
 
 #[derive(Clone, Deserialize, Serialize)]
 struct Known {
     key: ByteBuf,
     addresses: Vec<String>,
+    /// When its addresses were last written; where they have changed since, the next write takes them along.
+    #[serde(skip)]
+    written: Option<Instant>,
 }
 
 impl Acquaintances {
@@ -48,7 +42,6 @@ impl Acquaintances {
         let known = known.into_iter().map(|known| (NodeId::of_key(&known.key), known));
         Self {
             known: Mutex::new(known.collect()),
-            written: Mutex::default(),
             store,
         }
     }
@@ -62,6 +55,7 @@ impl Acquaintances {
         let new = Known {
             key: ByteBuf::from(member.key),
             addresses: Vec::new(),
+            written: None,
         };
         known.insert(member.node, new);
         self.keep(&known);
@@ -73,31 +67,21 @@ impl Acquaintances {
         // In another order they are the same.
         addresses.sort_unstable();
         let mut known = self.known.lock();
-        match known.get_mut(&node) {
+        let due = match known.get_mut(&node) {
             Some(known) if !addresses.is_empty() && known.addresses != addresses => {
-                known.addresses = addresses
+                known.addresses = addresses;
+                let due = known.written.is_none_or(|at| at.elapsed() >= BETWEEN);
+                known.written = known.written.filter(|_| !due).or_else(|| Some(Instant::now()));
+                due
             }
             _ => return,
-        }
-        self.written.lock().lags = true;
-        self.catch_up(&known);
-    }
-
-    /// Writes what has changed, unless that was done just now: then the next to look does.
-    fn catch_up(&self, known: &BTreeMap<NodeId, Known>) {
-        let written = self.written.lock();
-        let due = written.lags && written.at.is_none_or(|at| at.elapsed() >= BETWEEN);
-        drop(written);
+        };
         if due {
-            self.keep(known);
+            self.keep(&known);
         }
     }
 
     fn keep(&self, known: &BTreeMap<NodeId, Known>) {
-        *self.written.lock() = Written {
-            at: Some(Instant::now()),
-            lags: false,
-        };
         let all: Vec<&Known> = known.values().collect();
         if let Err(error) = self.store.mesh().put(RECORD, &all) {
             tracing::warn!(%error, "a member is not remembered");
@@ -112,7 +96,6 @@ impl Acquaintances {
     /// Where a node was.
     pub(crate) fn addresses(&self, node: NodeId) -> Vec<String> {
         let known = self.known.lock();
-        self.catch_up(&known);
         known
             .get(&node)
             .map(|known| known.addresses.clone())
@@ -122,13 +105,5 @@ impl Acquaintances {
     /// All nodes whose key is known.
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
         self.known.lock().keys().copied().collect()
-    }
-}
-
-impl Drop for Acquaintances {
-    fn drop(&mut self) {
-        if self.written.get_mut().lags {
-            self.keep(&self.known.lock());
-        }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn error_json(error: &TaskError) -> Value {
 pub(crate) fn status(error: &TaskError) -> StatusCode {
     match (error.kind, error.field.as_deref()) {
         // A body over its limit has a status of its own; so has a limit on how many may call at once.
-        (_, Some("body")) => StatusCode::PAYLOAD_TOO_LARGE,
+        (ErrorKind::Limit, Some("body")) => StatusCode::PAYLOAD_TOO_LARGE,
         // There is none of this name, which is another thing than one that does not answer.
         (ErrorKind::Unavailable, Some("task" | "model")) => StatusCode::NOT_FOUND,
         _ => StatusCode::from_u16(error.kind.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
