@@ -228,6 +228,14 @@ impl Serve for Offers {
         async { Err(TaskError::unavailable("this study makes no calls")) }.boxed()
     }
 
+    fn busy(&self) -> u32 {
+        0
+    }
+
+    fn cores(&self) -> u32 {
+        1
+    }
+
     fn offer(&self) -> Option<Offer> {
         Some(Offer {
             node: self.node,

@@ -1,14 +1,14 @@
-//! Any bytes as the revocations of a mesh, as the succession of its root key, and as the charter of its keepers.
+//! Any bytes as the revocations of a mesh, as the succession and the lineage of its root key, and as the charter of its keepers.
 #![no_main]
 
-use karman_mesh::membership::{Charter, MeshKey, Revocations, Succession};
+use karman_mesh::membership::{Charter, Lineage, MeshKey, Revocations, Succession};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let mesh = MeshKey::from_bytes([1; 32]);
     let mut revoked = Revocations::new(mesh);
-    match revoked.merge(bytes) {
-        Ok(new) => assert_eq!(new, revoked.number()),
+    match revoked.merge(bytes, 0) {
+        Ok(merged) => assert_eq!(merged.new, revoked.number()),
         Err(_) => assert_eq!(revoked.number(), 0),
     }
     // Nobody holds the key of this mesh.
@@ -16,5 +16,11 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(succession) = Succession::decode(bytes) {
         assert_eq!(succession.encode(), bytes);
         let _ = succession.verify(&succession.old);
+    }
+    if let Ok(lineage) = Lineage::decode(bytes) {
+        assert_eq!(lineage.encode(), bytes);
+        let mut ours = Lineage::new(mesh);
+        assert!(ours.follow(&lineage).is_err() || lineage.mesh() == mesh);
+        assert_eq!(ours, Lineage::new(mesh));
     }
 });

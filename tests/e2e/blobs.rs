@@ -75,6 +75,14 @@ impl Serve for Gives {
         })
     }
 
+    fn busy(&self) -> u32 {
+        0
+    }
+
+    fn cores(&self) -> u32 {
+        1
+    }
+
     fn offer(&self) -> Option<Offer> {
         Some(Offer {
             node: self.0.node,

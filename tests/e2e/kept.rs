@@ -1,5 +1,7 @@
 //! Kept tasks: three keepers agree on them, they outlive their owner, and no effect happens twice.
 
+mod old;
+mod rotated;
 mod sites;
 mod storm;
 

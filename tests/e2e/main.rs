@@ -17,6 +17,7 @@ mod gpu;
 mod http;
 mod internet;
 mod kept;
+mod load;
 mod mesh;
 mod models;
 mod nat;

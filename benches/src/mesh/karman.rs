@@ -145,6 +145,14 @@ impl Serve for Length {
         async { Ok((response, RemoteReport::default())) }.boxed()
     }
 
+    fn busy(&self) -> u32 {
+        0
+    }
+
+    fn cores(&self) -> u32 {
+        1
+    }
+
     fn offer(&self) -> Option<Offer> {
         None
     }

@@ -1,7 +1,7 @@
 //! Calls between nodes: over the connection that is for them alone, else over the swarm.
 
 use crate::answers::Answers;
-use crate::call::{self, CallHead, RemoteReport};
+use crate::call::{self, Ask, CallHead, RemoteReport};
 use crate::data::Plane;
 use crate::gate::key_of;
 use crate::mesh::Mesh;
@@ -60,6 +60,8 @@ impl Mesh {
     ) -> Result<(TaskResponse, RemoteReport), TaskError> {
         let within = head.within();
         let name = head.name.clone();
+        let works = matches!(head.ask, Ask::Call | Ask::Attempt { .. } | Ask::RunModel);
+        let _under_way = works.then(|| self.0.peers.calls(node));
         let asked = async {
             if let Some(plane) = &self.0.plane
                 && let Some(stream) = plane.open(&node).await

@@ -1,26 +1,23 @@
 //! Who offers what: asked of the DHT, and then of the nodes themselves.
 
-use crate::calling::{MOST_TRIES, PATIENCE, node_of, unreachable};
-use crate::mesh::{Inner, Mesh};
+use crate::calling::PATIENCE;
+use crate::mesh::Mesh;
 use crate::offer::{self, TIERS};
-use crate::peers::Peer;
+use crate::peers::{Known, Peer};
 use crate::swarm::Order;
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
-use karman_types::{NodeId, Offer, TaskError};
+use karman_types::{NodeId, Offer};
+use libp2p::PeerId;
 use libp2p::kad::RecordKey;
-use libp2p::{PeerId, StreamProtocol};
-use libp2p_stream::IncomingStreams;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
-use tokio_util::compat::FuturesAsyncReadCompatExt;
 
-pub(crate) const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/1");
 /// How long an answer of the DHT is used again: a search takes several round trips, a call should not.
 const LATELY: Duration = Duration::from_secs(5);
 /// How much longer than the first one other providers may take to say what they offer.
@@ -35,6 +32,14 @@ pub struct Provider {
     pub id: PeerId,
     /// What it offers.
     pub offer: Arc<Offer>,
+    /// Calls under way there, as far as is known here.
+    pub busy: u32,
+}
+
+impl Provider {
+    fn of(id: PeerId, (offer, busy): Known) -> Self {
+        Self { id, offer, busy }
+    }
 }
 
 /// Providers that the DHT has named lately, by task. An empty answer is not remembered: the next may have one.
@@ -105,25 +110,6 @@ impl Mesh {
             .map(|node| node.id)
     }
 
-    /// Reaches the node and lets it say what it offers.
-    ///
-    /// # Errors
-    /// `unavailable` when it cannot be reached.
-    pub async fn reach(&self, id: PeerId) -> Result<Arc<Offer>, TaskError> {
-        let mut last = unreachable(id, "it does not answer");
-        for _ in 0..MOST_TRIES {
-            let stream = self.stream(id, OFFER).await?;
-            match tokio::time::timeout(PATIENCE, offer::ask(stream.compat())).await {
-                Ok(Ok(offer)) if offer.node == node_of(&id) => return Ok(self.0.peers.offered(id, offer)),
-                // A node speaks for itself only.
-                Ok(Ok(_)) => return Err(unreachable(id, "it speaks for another node")),
-                Ok(Err(error)) => last = unreachable(id, &error.to_string()),
-                Err(_) => return Err(last),
-            }
-        }
-        Err(last)
-    }
-
     pub(crate) async fn find(&self, keys: impl IntoIterator<Item = RecordKey>) -> HashSet<PeerId> {
         let queries = keys.into_iter().map(|key| async {
             let (tell, told) = oneshot::channel();
@@ -138,10 +124,9 @@ impl Mesh {
     /// Those of the nodes that offer the task. Once there is one, the others have little time left to say so: a node that is
     /// gone holds nobody up.
     async fn that_run(&self, task: &str, nodes: HashSet<PeerId>) -> Vec<Provider> {
-        let asked = nodes.into_iter().map(|id| async move {
-            let offer = self.offer_of(id).await?;
-            Some(Provider { id, offer })
-        });
+        let asked = nodes
+            .into_iter()
+            .map(|id| async move { Some(Provider::of(id, self.known(id).await?)) });
         let mut asked: FuturesUnordered<_> = asked.collect();
         let mut found = Vec::new();
         let mut until = Instant::now() + PATIENCE;
@@ -157,34 +142,20 @@ impl Mesh {
     }
 
     async fn ask_all(&self, nodes: HashSet<PeerId>) -> Vec<Provider> {
-        let asked = nodes.into_iter().map(|id| async move {
-            let offer = self.offer_of(id).await?;
-            Some(Provider { id, offer })
-        });
+        let asked = nodes
+            .into_iter()
+            .map(|id| async move { Some(Provider::of(id, self.known(id).await?)) });
         join_all(asked).await.into_iter().flatten().collect()
     }
 
-    /// What the node says that it offers; nothing when it does not say so in time.
-    async fn offer_of(&self, id: PeerId) -> Option<Arc<Offer>> {
-        if let Some(fresh) = self.0.peers.fresh_offer(&id) {
+    /// What the node says of itself; nothing when it does not say so in time.
+    async fn known(&self, id: PeerId) -> Option<Known> {
+        if let Some(fresh) = self.0.peers.fresh(&id) {
             return Some(fresh);
         }
-        self.reach(id)
+        self.ask(id)
             .await
             .inspect_err(|error| tracing::debug!(%error, "an offer is not known"))
             .ok()
-    }
-}
-
-/// Says what this node offers to those who ask.
-pub(crate) async fn tell_offers(mesh: Weak<Inner>, mut questions: IncomingStreams) {
-    while let Some((_, stream)) = questions.next().await {
-        let Some(mesh) = mesh.upgrade() else { return };
-        let Some(offer) = mesh.service.offer() else {
-            return;
-        };
-        tokio::spawn(async move {
-            let _ = tokio::time::timeout(PATIENCE, offer::tell(stream.compat(), &offer)).await;
-        });
     }
 }

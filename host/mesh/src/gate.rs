@@ -4,7 +4,7 @@
 //! that it redeems for one. Each side tells the digest of its revocations, and the side that knows more tells the rest.
 //! The gate sits between transport and swarm, so that neither the DHT nor any other protocol sees a stranger.
 
-use crate::membership::{Invitation, Member, Membership, MembershipError};
+use crate::membership::{Invitation, Member, Membership, MembershipError, MeshKey};
 use crate::peers::Path;
 use crate::standing::Standing;
 use crate::wire::{Frame, WireError};
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LEAVE: Duration = Duration::from_secs(2);
 /// Memberships are a few hundred bytes; revocations 10,000 entries at most.
 pub(crate) const HELLO: Frame = Frame::new("hello", 16 << 10);
-const WELCOME: Frame = Frame::new("welcome", 8 << 20);
+pub(crate) const WELCOME: Frame = Frame::new("welcome", 8 << 20);
 
 /// Why a connection was not let in.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +69,9 @@ pub enum GateError {
     /// Only issuers admit and revoke.
     #[error("this node is no issuer: do it where the mesh was made, or at a node with the right `issue`")]
     NoIssuer,
+    /// The next root key has to lie ready, with its backup made, before it takes the place of the present one.
+    #[error("no root key lies ready to take the place of the present one: `karman mesh rotate` makes it")]
+    NoNextRoot,
     /// What must be remembered could not be.
     #[error("{0}")]
     Store(String),
@@ -80,6 +83,9 @@ pub(crate) struct Hello {
     pub(crate) credential: Credential,
     pub(crate) revocations: [u8; 32],
     pub(crate) about: About,
+    /// The root keys that the mesh had, where there were others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lineage: Option<ByteBuf>,
 }
 
 /// What a node tells of itself besides who it is.
@@ -99,7 +105,7 @@ pub(crate) enum Credential {
 }
 
 #[derive(Deserialize, Serialize)]
-enum Reply {
+pub(crate) enum Reply {
     Welcome(Box<Welcome>),
     Refused(String),
     /// An invitation was shown to a node that cannot redeem it. Another one can.
@@ -107,20 +113,41 @@ enum Reply {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Welcome {
-    version: u16,
-    membership: ByteBuf,
-    about: About,
+pub(crate) struct Welcome {
+    pub(crate) version: u16,
+    pub(crate) membership: ByteBuf,
+    pub(crate) about: About,
     /// A membership for the caller: its first, or its next.
-    granted: Option<ByteBuf>,
-    revocations: [u8; 32],
+    pub(crate) granted: Option<ByteBuf>,
+    pub(crate) revocations: [u8; 32],
     /// What we know, where the caller's digest was another.
-    revoked: Option<ByteBuf>,
+    pub(crate) revoked: Option<ByteBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lineage: Option<ByteBuf>,
 }
 
 #[derive(Deserialize, Serialize)]
-struct Thanks {
-    revoked: Option<ByteBuf>,
+pub(crate) struct Thanks {
+    pub(crate) revoked: Option<ByteBuf>,
+}
+
+/// What the other side has shown in an exchange.
+pub(crate) struct Shown {
+    pub(crate) member: Member,
+    pub(crate) about: About,
+    pub(crate) knew: Knew,
+}
+
+/// What the other side knows after an exchange, at least.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Knew {
+    /// Whose revocations.
+    pub(crate) mesh: MeshKey,
+    /// How many of them, in this run of it.
+    pub(crate) revocations: usize,
+    pub(crate) run: u64,
+    /// What this node had to tell before the exchange.
+    pub(crate) news: u64,
 }
 
 /// Lets a connection in, or not.
@@ -173,10 +200,10 @@ pub(crate) async fn admit(
         })
         .await
     });
-    let member = exchanged.await.map_err(|_| GateError::Slow).and_then(|done| done);
-    match member {
-        Ok((member, about)) => {
-            standing.admitted(peer, member, about, host_of(&endpoint));
+    let shown = exchanged.await.map_err(|_| GateError::Slow).and_then(|done| done);
+    match shown {
+        Ok(shown) => {
+            standing.admitted(peer, shown, host_of(&endpoint));
             Ok((peer, muxer))
         }
         Err(error) => {
@@ -187,31 +214,75 @@ pub(crate) async fn admit(
     }
 }
 
-async fn exchange(
+pub(crate) async fn exchange(
     standing: &Standing,
     peer: PeerId,
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     speaks_first: bool,
-) -> Result<(Member, About), GateError> {
+) -> Result<Shown, GateError> {
+    // As it is now: whatever the other side says next, it says after it knew this, and what comes up here meanwhile it may not hear.
+    let (knew, news) = (standing.knew(&peer), *standing.news().borrow());
     let key = key_of(&peer).ok_or_else(|| GateError::Broken("the peer's key is no Ed25519 key".into()))?;
     let done = match speaks_first {
-        true => knock(standing, &key, &mut stream).await,
-        false => open(standing, &key, &mut stream).await,
+        true => knock(standing, &key, knew, &mut stream).await,
+        false => open(standing, &key, knew, &mut stream).await,
     };
     let _ = stream.shutdown().await;
-    done
+    let Met {
+        member,
+        about,
+        mesh,
+        revocations,
+    } = done?;
+    let knew = Knew {
+        mesh,
+        revocations,
+        run: about.run,
+        news,
+    };
+    Ok(Shown { member, about, knew })
+}
+
+/// Shows and asks anew on a connection that stands: one of the two knows something new.
+pub(crate) async fn again(
+    standing: &Standing,
+    peer: PeerId,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    speaks_first: bool,
+) -> Result<(), GateError> {
+    let exchanged = tokio::time::timeout(PATIENCE, exchange(standing, peer, stream, speaks_first));
+    let shown = exchanged.await.map_err(|_| GateError::Slow).and_then(|done| done);
+    let shown = shown.inspect_err(|error| standing.turned(error))?;
+    standing.admitted(peer, shown, None);
+    Ok(())
+}
+
+/// How many revocations a node knew of in this run of it: what it shows now cannot be fewer.
+fn had(mesh: MeshKey, knew: Option<Knew>, about: About) -> usize {
+    knew.filter(|knew| knew.run == about.run && knew.mesh == mesh)
+        .map_or(0, |knew| knew.revocations)
+}
+
+/// Who the other side is and what it tells of itself; how many revocations it knows of, under which root key.
+struct Met {
+    member: Member,
+    about: About,
+    mesh: MeshKey,
+    revocations: usize,
 }
 
 async fn knock(
     standing: &Standing,
     key: &[u8; 32],
+    knew: Option<Knew>,
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-) -> Result<(Member, About), GateError> {
+) -> Result<Met, GateError> {
     let hello = Hello {
         version: PROTOCOL,
         credential: standing.credential().ok_or(GateError::Stranger)?,
         revocations: standing.revocations_digest(),
         about: standing.about(),
+        lineage: standing.lineage(),
     };
     HELLO.write(stream, &hello).await?;
     flush(stream).await?;
@@ -225,8 +296,11 @@ async fn knock(
             theirs: welcome.version,
         });
     }
+    standing.follow(welcome.lineage.as_deref().map(|bytes| &bytes[..]))?;
+    let mesh = standing.mesh();
+    let mut revocations = had(mesh, knew, welcome.about);
     if let Some(revoked) = &welcome.revoked {
-        standing.learn(revoked)?;
+        revocations = standing.learn(mesh, revoked, revocations)?;
     }
     let member = standing.verify(&Membership::decode(&welcome.membership)?, key)?;
     if let Some(granted) = &welcome.granted {
@@ -237,16 +311,26 @@ async fn knock(
     };
     WELCOME.write(stream, &thanks).await?;
     flush(stream).await?;
-    Ok((member, welcome.about))
+    Ok(Met {
+        member,
+        about: welcome.about,
+        mesh,
+        revocations,
+    })
 }
 
 async fn open(
     standing: &Standing,
     key: &[u8; 32],
+    knew: Option<Knew>,
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-) -> Result<(Member, About), GateError> {
+) -> Result<Met, GateError> {
     let hello: Hello = HELLO.read(stream).await?;
-    let answer = welcome(standing, key, &hello);
+    let followed = standing.follow(hello.lineage.as_deref().map(|bytes| &bytes[..]));
+    let mesh = standing.mesh();
+    // With our answer it knows of all that we do.
+    let mut revocations = had(mesh, knew, hello.about).max(standing.revocations_number());
+    let answer = followed.and_then(|()| welcome(standing, key, &hello));
     let (member, reply) = match answer {
         Ok((member, welcome)) => (Ok(member), Reply::Welcome(Box::new(welcome))),
         Err(GateError::NoIssuer) => (Err(GateError::NoIssuer), Reply::NoIssuer),
@@ -266,9 +350,14 @@ async fn open(
     };
     let thanks: Thanks = WELCOME.read(stream).await?;
     if let Some(revoked) = &thanks.revoked {
-        standing.learn(revoked)?;
+        revocations = standing.learn(mesh, revoked, revocations)?;
     }
-    Ok((member, hello.about))
+    Ok(Met {
+        member,
+        about: hello.about,
+        mesh,
+        revocations,
+    })
 }
 
 /// Leaves who was refused the time to read why: closing at once would take the reason along.
@@ -287,7 +376,7 @@ fn welcome(standing: &Standing, key: &[u8; 32], hello: &Hello) -> Result<(Member
         Credential::Membership(bytes) => {
             let membership = Membership::decode(bytes)?;
             let member = standing.verify(&membership, key)?;
-            let next = standing.renew(&membership, &member)?;
+            let next = standing.renew(&membership, key)?;
             (member, next)
         }
         Credential::Invitation(word) => {
@@ -303,6 +392,7 @@ fn welcome(standing: &Standing, key: &[u8; 32], hello: &Hello) -> Result<(Member
         granted: granted.map(|membership| ByteBuf::from(membership.encode())),
         revocations: ours,
         revoked: (hello.revocations != ours).then(|| standing.revocations()),
+        lineage: standing.lineage(),
     };
     Ok((member, welcome))
 }

@@ -1,12 +1,15 @@
 //! Every way in which a node misbehaves, against a live mesh under honest load: each is refused by name, and no honest call
 //! fails.
 
+mod old;
+mod roots;
+
 use crate::call::tests::head as call_head;
 use crate::calling::CALL;
-use crate::discovery::OFFER;
 use crate::gate::{About, Credential, HELLO, Hello, PROTOCOL};
 use crate::membership::{Issuer, Membership, RootKey, Terms, UnixTime};
 use crate::support::{Node, addresses, head, invite, start, start_lying};
+use crate::words::OFFER;
 use futures::future::poll_fn;
 use futures::{AsyncReadExt, AsyncWriteExt};
 use karman_types::{ErrorKind, Tier};
@@ -171,6 +174,7 @@ impl Scene {
             credential,
             revocations: [0; 32],
             about: About { calls: None, run: 1 },
+            lineage: None,
         };
         self.knock(key, &HELLO.encode(&hello).unwrap()).await;
     }
@@ -382,6 +386,11 @@ async fn a_member_that_speaks_for_another() {
         }
     };
     assert_eq!(refused.kind, ErrorKind::Unavailable);
+    let counted = asks.mesh.standing().refusals();
+    assert!(
+        counted.iter().any(|(reason, _)| *reason == "offer-of-another"),
+        "{counted:?}"
+    );
     let providers = asks.mesh.providers("vision/echo").await;
     assert!(providers.iter().all(|provider| provider.id != liar.mesh.me()));
     scene.end().await;

@@ -50,6 +50,7 @@ mod mesh;
 mod offer;
 mod peers;
 mod refusals;
+mod renewal;
 mod standing;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
@@ -58,6 +59,7 @@ mod swarm;
 mod taken;
 mod tensors;
 mod wire;
+mod words;
 
 pub use blobs::{Fetched, MOST_GROUPS, PIECE, Ticket, Wanted};
 pub use bundles::{BundleError, BundleHead, Envelope, Parcel, open_bundle, write_bundle};
@@ -67,7 +69,7 @@ pub use gate::{GateError, PROTOCOL, peer_of};
 pub use libp2p::{Multiaddr, PeerId};
 pub use mesh::{Mesh, MeshOptions, Serve};
 pub use peers::{Path, Peer};
-pub use standing::Standing;
+pub use standing::{Standing, root_of};
 pub use swarm::{Situation, Traffic};
 pub use tensors::{pack_encoded_tensors, pack_tensors, unpack_tensors};
 pub use wire::WireError;

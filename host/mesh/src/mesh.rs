@@ -2,14 +2,16 @@ use crate::answers::Answers;
 use crate::call::{CallHead, RemoteReport};
 use crate::calling::{CALL, answer_calls};
 use crate::data::Plane;
-use crate::discovery::{Found, OFFER, tell_offers};
+use crate::discovery::Found;
 use crate::emulate::Lines;
 use crate::gate::GateError;
 use crate::membership::Member;
 use crate::offer;
 use crate::peers::{Peer, Peers};
+use crate::renewal::{AGAIN, keep_up, show_again};
 use crate::standing::Standing;
 use crate::swarm::{Driver, Order, Situation, Traffic, Wires};
+use crate::words::{OFFER, Voice, look, tell_offers};
 use futures::future::BoxFuture;
 use karman_space::LinkProfile;
 use karman_types::{NodeId, Offer, TaskError, TaskRequest, TaskResponse};
@@ -59,6 +61,12 @@ pub trait Serve: Send + Sync + 'static {
 
     /// What it has to give now; nothing while it shuts down.
     fn offer(&self) -> Option<Offer>;
+
+    /// Calls under way on it. Those who ask what it offers are told, so that they give the next ones to others.
+    fn busy(&self) -> u32;
+
+    /// The cores that it has for them.
+    fn cores(&self) -> u32;
 }
 
 /// A node's place in the mesh. Cheap to clone; the node leaves when the last clone is gone.
@@ -68,8 +76,10 @@ pub struct Mesh(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) orders: mpsc::Sender<Order>,
     pub(crate) streams: libp2p_stream::Control,
-    standing: Arc<Standing>,
+    pub(crate) standing: Arc<Standing>,
     pub(crate) peers: Arc<Peers>,
+    /// What this node says of itself.
+    pub(crate) voice: Arc<Voice>,
     /// What the DHT answered lately.
     pub(crate) found: Found,
     pub(crate) service: Arc<dyn Serve>,
@@ -137,13 +147,14 @@ impl Mesh {
         }
         let mut streams = driver.streams();
         let mut incoming = |protocol| streams.accept(protocol).expect("registered once");
-        let (calls, questions) = (incoming(CALL), incoming(OFFER));
+        let (calls, questions, news) = (incoming(CALL), incoming(OFFER), incoming(AGAIN));
         threads.spawn(driver.run());
         let mesh = Self(Arc::new(Inner {
             orders,
             streams,
             standing,
             peers,
+            voice: Arc::default(),
             found: Found::default(),
             service,
             wires,
@@ -154,6 +165,9 @@ impl Mesh {
         }));
         threads.spawn(answer_calls(mesh.0.answers.clone(), mesh.0.plane.clone(), calls));
         threads.spawn(tell_offers(Arc::downgrade(&mesh.0), questions));
+        threads.spawn(look(Arc::downgrade(&mesh.0)));
+        threads.spawn(show_again(Arc::downgrade(&mesh.0), news));
+        threads.spawn(keep_up(Arc::downgrade(&mesh.0)));
         Ok(mesh)
     }
 
@@ -223,8 +237,9 @@ impl Mesh {
         self.0.standing.acquaintances().nodes()
     }
 
-    /// Announces what the node offers now, and nothing that it no longer does.
+    /// Announces what the node offers now, and nothing that it no longer does; those who have asked it lately are told.
     pub async fn announce(&self) {
+        self.0.voice.offer_changed();
         let Some(offer) = self.0.service.offer() else {
             return;
         };
@@ -234,6 +249,7 @@ impl Mesh {
 
     /// Announces nothing any more.
     pub async fn withdraw(&self) {
+        self.0.voice.offer_changed();
         let _ = self.0.orders.send(Order::Announce(HashSet::new())).await;
     }
 

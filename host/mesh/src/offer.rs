@@ -7,10 +7,11 @@ use crate::swarm::MOST_ANNOUNCED;
 use crate::wire::{Frame, WireError};
 use karman_types::{Digest, Offer, Tier, capability_levels};
 use libp2p::kad::RecordKey;
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-const OFFER: Frame = Frame::new("offer", 1 << 20);
+const WORD: Frame = Frame::new("offer", 1 << 20);
 pub(crate) const TIERS: [Tier; 4] = [Tier::Edge, Tier::Fog, Tier::Cloud, Tier::Space];
 /// Nodes of one tier are announced under this many keys: a key keeps only so many providers.
 const NODE_SHARDS: u8 = 16;
@@ -49,11 +50,48 @@ pub(crate) fn keys_of(offer: &Offer, public_key: &[u8; 32]) -> HashSet<RecordKey
     keys
 }
 
-pub(crate) async fn tell(mut stream: impl AsyncWrite + Unpin, offer: &Offer) -> Result<(), WireError> {
-    OFFER.write(&mut stream, offer).await?;
-    stream.shutdown().await.map_err(|error| OFFER.broken(error))
+/// How busy a node is that has so many calls under way. That changes all the time; others are told when this does: in quarters of the
+/// cores, and in doublings beyond them.
+pub(crate) fn level(busy: u32, cores: u32) -> u32 {
+    let cores = cores.max(1);
+    match busy / cores {
+        0 => busy * 4 / cores,
+        times => 4 + times.ilog2(),
+    }
 }
 
-pub(crate) async fn ask(mut stream: impl AsyncRead + Unpin) -> Result<Offer, WireError> {
-    OFFER.read(&mut stream).await
+/// What a node says of itself. Those who ask for it hear the next words, too, as long as they hold the stream.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Word {
+    /// Which run of the node says so.
+    pub(crate) run: u64,
+    /// Counts up from word to word, whoever hears it.
+    pub(crate) number: u64,
+    /// Calls under way.
+    pub(crate) busy: u32,
+    /// Nothing where it is what it was in the word before.
+    pub(crate) offer: Option<Offer>,
+}
+
+pub(crate) async fn tell(stream: &mut (impl AsyncWrite + Unpin), word: &Word) -> Result<(), WireError> {
+    WORD.write(stream, word).await?;
+    stream.flush().await.map_err(|error| WORD.broken(error))
+}
+
+pub(crate) async fn hear(stream: &mut (impl AsyncRead + Unpin)) -> Result<Word, WireError> {
+    WORD.read(stream).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_fine_where_a_core_is_free_and_coarse_beyond() {
+        assert_eq!(
+            [0, 1, 3, 4, 7, 8, 15, 16].map(|busy| level(busy, 4)),
+            [0, 1, 3, 4, 4, 5, 5, 6]
+        );
+        assert_eq!(level(u32::MAX, 0), 35);
+    }
 }

@@ -1,6 +1,7 @@
 //! The book of peers: who is there, by which path, what they offer.
 
 use crate::membership::Member;
+use crate::offer::Word;
 use karman_types::Offer;
 use libp2p::PeerId;
 use libp2p::core::ConnectedPoint;
@@ -15,6 +16,8 @@ use tokio::sync::watch;
 
 /// How old an offer may be before its node is asked again.
 const FRESH: Duration = Duration::from_secs(5);
+/// Nodes that tell this one what changes at them.
+const MOST_WATCHED: usize = 256;
 /// Nodes that are remembered after they have gone.
 const MOST_REMEMBERED: usize = 4096;
 
@@ -79,11 +82,24 @@ pub struct Peer {
     pub round_trip: Option<Duration>,
     /// When it was last heard of.
     pub last_seen: Instant,
-    /// What it offered when it was last asked, and when that was.
+    /// What it last said that it offers, and when that was.
     pub offer: Option<(Arc<Offer>, Instant)>,
+    /// Calls that were under way there.
+    pub busy: u32,
+    /// The number of its last word.
+    word: u64,
+    /// Whether it tells this node what changes; since when that was of no use.
+    watched: Option<Instant>,
+    /// Calls of this node that it has not answered yet.
+    calls: u32,
 }
 
 impl Peer {
+    fn known(&self) -> Option<Known> {
+        let (offer, _) = self.offer.as_ref()?;
+        Some((offer.clone(), self.busy.max(self.calls)))
+    }
+
     /// Of all ways the best is the path.
     fn choose(&mut self) {
         let best = self.ways.iter().map(|(_, path)| *path).min();
@@ -91,6 +107,20 @@ impl Peer {
             self.path = best;
             // Both were measured and found on another path.
             (self.obstacle, self.round_trip) = (None, None);
+        }
+    }
+}
+
+/// What a node offers, and how many calls are under way there.
+pub(crate) type Known = (Arc<Offer>, u32);
+
+/// A call that another node has not answered yet.
+pub(crate) struct UnderWay(Arc<Peers>, PeerId);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(peer) = self.0.peers.lock().get_mut(&self.1) {
+            peer.calls = peer.calls.saturating_sub(1);
         }
     }
 }
@@ -119,6 +149,8 @@ impl Peers {
         let mut dead = Vec::new();
         self.change(id, |peer| {
             if peer.run != run {
+                // Another run of it counts its words anew.
+                peer.word = 0;
                 dead = peer.ways.drain(..).map(|(connection, _)| connection).collect();
                 peer.run = run;
             }
@@ -186,18 +218,72 @@ impl Peers {
         });
     }
 
-    pub(crate) fn offered(&self, id: PeerId, offer: Offer) -> Arc<Offer> {
-        let offer = Arc::new(offer);
-        let kept = offer.clone();
-        self.change(id, |peer| peer.offer = Some((kept, Instant::now())));
-        offer
+    /// The number of the last word that was heard of the node.
+    pub(crate) fn word(&self, id: &PeerId) -> u64 {
+        self.peers.lock().get(id).map_or(0, |peer| peer.word)
     }
 
-    /// What the node offered a moment ago.
-    pub(crate) fn fresh_offer(&self, id: &PeerId) -> Option<Arc<Offer>> {
+    /// Takes a word of the node; what is known of it then. One that another has overtaken changes nothing.
+    pub(crate) fn says(&self, id: PeerId, word: Word) -> Option<Known> {
+        let mut known = None;
+        self.change(id, |peer| {
+            if word.number > peer.word {
+                peer.word = word.number;
+                peer.busy = word.busy;
+                let before = peer.offer.take().map(|(offer, _)| offer);
+                let offer = word.offer.map(Arc::new).or(before);
+                peer.offer = offer.map(|offer| (offer, Instant::now()));
+            }
+            known = peer.known();
+        });
+        known
+    }
+
+    /// What the node has said a moment ago; for somebody who asks, so that it is worth to be told what changes.
+    pub(crate) fn fresh(&self, id: &PeerId) -> Option<Known> {
+        let mut peers = self.peers.lock();
+        let peer = peers.get_mut(id)?;
+        if let Some(unused) = &mut peer.watched {
+            *unused = Instant::now();
+        }
+        let (_, when) = peer.offer.as_ref()?;
+        (when.elapsed() < FRESH).then(|| peer.known()).flatten()
+    }
+
+    /// Whether the node shall tell what changes from now on: not where it does so already, nor where enough do.
+    pub(crate) fn begins_to_tell(&self, id: &PeerId) -> bool {
+        let mut peers = self.peers.lock();
+        let watched = peers.values().filter(|peer| peer.watched.is_some()).count();
+        match peers.get_mut(id) {
+            Some(peer) if peer.watched.is_none() && watched < MOST_WATCHED => {
+                peer.watched = Some(Instant::now());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// It tells no more.
+    pub(crate) fn tells_no_more(&self, id: &PeerId) {
+        if let Some(peer) = self.peers.lock().get_mut(id) {
+            peer.watched = None;
+        }
+    }
+
+    /// For how long nobody has asked about the node.
+    pub(crate) fn unused(&self, id: &PeerId) -> Duration {
         let peers = self.peers.lock();
-        let (offer, when) = peers.get(id)?.offer.as_ref()?;
-        (when.elapsed() < FRESH).then(|| offer.clone())
+        let unused = peers.get(id).and_then(|peer| peer.watched);
+        unused.map_or(Duration::MAX, |since| since.elapsed())
+    }
+
+    /// A call of this node has gone to the other, until what is answered is dropped: one that has just been given work is busier
+    /// than it has said.
+    pub(crate) fn calls(self: &Arc<Self>, id: PeerId) -> UnderWay {
+        if let Some(peer) = self.peers.lock().get_mut(&id) {
+            peer.calls += 1;
+        }
+        UnderWay(self.clone(), id)
     }
 
     fn change(&self, id: PeerId, change: impl FnOnce(&mut Peer)) {
@@ -224,6 +310,10 @@ impl Peers {
             round_trip: None,
             last_seen: Instant::now(),
             offer: None,
+            busy: 0,
+            word: 0,
+            watched: None,
+            calls: 0,
         });
         peer.last_seen = Instant::now();
         change(peer);

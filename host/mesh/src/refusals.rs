@@ -39,7 +39,7 @@ impl GateError {
             Self::NotAdmitted => "not-admitted",
             // Of several dials to one node the losers end here, too.
             Self::Broken(_) | Self::Wire(WireError::Broken { .. }) => return None,
-            Self::Refused(_) | Self::Stranger | Self::Store(_) => return None,
+            Self::Refused(_) | Self::Stranger | Self::NoNextRoot | Self::Store(_) => return None,
         })
     }
 }
@@ -52,6 +52,10 @@ impl MembershipError {
             Self::Revoked { .. } => "revoked",
             Self::WrongKey { .. } => "wrong-key",
             Self::Used => "used-invitation",
+            Self::Old { .. } => "old-revocations",
+            Self::Replaced { .. } => "old-root",
+            Self::FalseRoot { .. } => "false-root",
+            Self::ForkedRoot { .. } => "forked-root",
             Self::NotAnIssuer { .. } | Self::BeyondIssuer { .. } => "beyond-issuer",
             _ => "malformed",
         }

@@ -1,12 +1,16 @@
 //! What this node is in its mesh, and whom it has let in. What changes is in the store before it counts.
 
 mod issuing;
+mod knowing;
+mod roots;
 
+pub use issuing::root_of;
+
+use self::roots::Roots;
 use crate::acquaintances::Acquaintances;
-use crate::gate::{About, Credential, GateError};
+use crate::gate::{About, Credential, GateError, Knew, Shown};
 use crate::membership::{
-    Invitation, Issuer, Kind, Member, Membership, MembershipError, MeshKey, Revocations, Right, Rights,
-    Signed, Terms, UnixTime,
+    Invitation, Issuer, Kind, Member, Membership, MeshKey, Right, Rights, Signed, Terms, UnixTime,
 };
 use crate::refusals::Refusals;
 use bytes::Bytes;
@@ -19,6 +23,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
 
 /// How far the newest time seen may lie behind before it is written down again: a write costs a page of flash.
 const FLOOR_STEP: u64 = 600;
@@ -27,19 +32,20 @@ const ROOT_LASTS: Duration = Duration::from_secs(365 * 86_400);
 
 const MESH: &str = "mesh";
 const MEMBERSHIP: &str = "membership";
-const REVOCATIONS: &str = "revocations";
 const ENTRANCES: &str = "entrances";
 
 /// Membership, revocations and time of one node.
 pub struct Standing {
     store: Store,
-    mesh: MeshKey,
+    roots: RwLock<Roots>,
     key: [u8; 32],
+    tier: Tier,
     /// Held by the node with the root key: it admits others.
-    issuer: Option<Issuer>,
+    issuer: RwLock<Option<Arc<Issuer>>>,
     membership: RwLock<Option<Membership>>,
     invitation: RwLock<Option<Invitation>>,
-    revoked: RwLock<Revocations>,
+    /// Counts what those that this node is connected with have to be told.
+    news: watch::Sender<u64>,
     members: Mutex<HashMap<PeerId, Admitted>>,
     acquaintances: Acquaintances,
     calls: OnceLock<u16>,
@@ -62,30 +68,33 @@ impl Standing {
         invitation: Option<Invitation>,
         issuer: Option<Issuer>,
     ) -> Result<Self, GateError> {
-        let remembered: Option<MeshKey> = store.mesh().get(MESH)?;
-        let mesh = match (&issuer, &invitation, remembered) {
-            (Some(issuer), _, _) => issuer.mesh(),
-            (None, Some(invitation), _) => *invitation.mesh(),
-            (None, None, Some(mesh)) => mesh,
-            (None, None, None) => return Err(GateError::Stranger),
+        let remembered = Roots::read(&store, store.mesh().get(MESH)?)?;
+        let named = issuer.as_ref().map(Issuer::mesh);
+        let named = named.or_else(|| invitation.as_ref().map(|invitation| *invitation.mesh()));
+        let roots = match (remembered, named) {
+            // By a key that the mesh had before it is the same mesh.
+            (Some(roots), named) if named.is_none_or(|named| roots.lineage.contains(&named)) => roots,
+            (Some(_), Some(mesh)) => {
+                // Nothing of another mesh holds in this one.
+                store
+                    .mesh()
+                    .remove(&[&[MEMBERSHIP, ENTRANCES], &roots::RECORDS[..]].concat())?;
+                Roots::new(mesh)
+            }
+            (None, Some(mesh)) => Roots::new(mesh),
+            (_, None) => return Err(GateError::Stranger),
         };
-        if remembered.is_some_and(|remembered| remembered != mesh) {
-            // Nothing of another mesh holds in this one.
-            store.mesh().remove(&[MEMBERSHIP, REVOCATIONS, ENTRANCES])?;
-        }
         let membership: Option<ByteBuf> = store.mesh().get(MEMBERSHIP)?;
-        let revoked: Option<ByteBuf> = store.mesh().get(REVOCATIONS)?;
-        let revoked = match revoked {
-            Some(bytes) => Revocations::decode(mesh, &bytes)?,
-            None => Revocations::new(mesh),
-        };
+        // A copy of a root key that was replaced admits nobody.
+        let issuer = issuer.filter(|issuer| issuer.mesh() == roots.mesh());
         let standing = Self {
-            mesh,
+            roots: RwLock::new(roots),
             key: store.node_key().public(),
-            issuer,
+            tier,
+            issuer: RwLock::new(issuer.map(Arc::new)),
             membership: RwLock::new(membership.map(|bytes| Membership::decode(&bytes)).transpose()?),
             invitation: RwLock::new(invitation),
-            revoked: RwLock::new(revoked),
+            news: watch::Sender::new(0),
             members: Mutex::default(),
             acquaintances: Acquaintances::new(store.clone()),
             calls: OnceLock::new(),
@@ -95,21 +104,16 @@ impl Standing {
             refusal: Mutex::default(),
             store,
         };
-        standing.begin(tier)?;
+        standing.begin()?;
         Ok(standing)
     }
 
     /// Brings the node's own membership about, where that needs nobody else.
-    fn begin(&self, tier: Tier) -> Result<(), GateError> {
+    fn begin(&self) -> Result<(), GateError> {
         let now = self.now();
-        self.store.mesh().put(MESH, &self.mesh)?;
-        if let Some(issuer) = &self.issuer {
-            let terms = Terms {
-                tier,
-                rights: everything(),
-                not_after: now.after(ROOT_LASTS),
-            };
-            return self.keep(issuer.issue(&self.key, &terms, now)?);
+        self.store.mesh().put(MESH, &self.mesh())?;
+        if let Some(issuer) = self.issuer() {
+            return self.admit_itself(&issuer);
         }
         let whole = match &*self.invitation.read() {
             Some(invitation) => invitation.accept(&self.key, now)?,
@@ -131,9 +135,19 @@ impl Standing {
         Ok(())
     }
 
-    /// The mesh.
-    pub const fn mesh(&self) -> MeshKey {
-        self.mesh
+    /// The membership of the node that holds the root key.
+    fn admit_itself(&self, issuer: &Issuer) -> Result<(), GateError> {
+        let now = self.now();
+        let terms = Terms {
+            tier: self.tier,
+            rights: everything(),
+            not_after: now.after(ROOT_LASTS),
+        };
+        self.keep(issuer.issue(&self.key, &terms, now)?)
+    }
+
+    fn issuer(&self) -> Option<Arc<Issuer>> {
+        self.issuer.read().clone()
     }
 
     /// This node's public key.
@@ -149,7 +163,8 @@ impl Standing {
         let remembered: Option<MeshKey> = store.mesh().get(MESH)?;
         if remembered.is_some() {
             Acquaintances::forget(store)?;
-            store.mesh().remove(&[MESH, MEMBERSHIP, REVOCATIONS, ENTRANCES])?;
+            let records = [&[MESH, MEMBERSHIP, ENTRANCES], &roots::RECORDS[..]];
+            store.mesh().remove(&records.concat())?;
         }
         Ok(remembered)
     }
@@ -203,6 +218,11 @@ impl Standing {
         self.members.lock().get(peer)?.calls.clone()
     }
 
+    /// What the member knew when it last told.
+    pub(crate) fn knew(&self, peer: &PeerId) -> Option<Knew> {
+        Some(self.members.lock().get(peer)?.knew)
+    }
+
     /// Which run of the member is connected.
     pub(crate) fn run_of(&self, peer: &PeerId) -> Option<u64> {
         Some(self.members.lock().get(peer)?.run)
@@ -221,12 +241,18 @@ impl Standing {
     }
 
     fn holds(&self, member: &Member) -> bool {
-        member.not_after >= self.now() && !self.revoked.read().contains(&member.key)
+        let now = self.now();
+        member.not_after >= now && !self.roots.read().excludes(&member.key, now)
     }
 
-    /// Connections that were not let in and calls that were not served: how many, by the reason.
+    /// Connections that were not let in, calls that were not served and what was not taken: how many, by the reason.
     pub fn refusals(&self) -> Vec<(&'static str, u64)> {
         self.refusals.read()
+    }
+
+    /// Counts something that was refused behind the gate.
+    pub fn refused(&self, reason: &'static str) {
+        self.refusals.count(reason);
     }
 
     pub(crate) fn counts(&self) -> Arc<Refusals> {
@@ -244,10 +270,6 @@ impl Standing {
         }
         let invitation = self.invitation.read();
         Some(Credential::Invitation(invitation.as_ref()?.to_string()))
-    }
-
-    pub(crate) fn verify(&self, membership: &Membership, key: &[u8; 32]) -> Result<Member, MembershipError> {
-        membership.verify(&self.mesh, key, self.now(), &self.revoked.read())
     }
 
     /// The members that this node has ever met.
@@ -270,11 +292,6 @@ impl Standing {
         Ok(Signed::sign(kind, self.seed(), &membership, says))
     }
 
-    /// Who states something.
-    pub(crate) fn judge(&self, kind: Kind, signed: &Signed) -> Result<Member, MembershipError> {
-        signed.verify(kind, &self.mesh, self.now(), &self.revoked.read())
-    }
-
     /// Takes a membership that an issuer gave this node.
     pub(crate) fn granted(&self, membership: Membership) -> Result<(), GateError> {
         self.verify(&membership, &self.key)?;
@@ -293,27 +310,9 @@ impl Standing {
         Ok(())
     }
 
-    pub(crate) fn revocations(&self) -> ByteBuf {
-        ByteBuf::from(self.revoked.read().encode())
-    }
-
-    pub(crate) fn revocations_digest(&self) -> [u8; 32] {
-        *self.revoked.read().digest().as_bytes()
-    }
-
-    /// Takes in what another node knows of revocations.
-    pub(crate) fn learn(&self, revocations: &[u8]) -> Result<(), GateError> {
-        let mut revoked = self.revoked.write();
-        if revoked.merge(revocations)? > 0 {
-            self.store
-                .mesh()
-                .put(REVOCATIONS, &ByteBuf::from(revoked.encode()))?;
-        }
-        Ok(())
-    }
-
     /// Lets a member in; `host` is where it is, if UDP passes between the two.
-    pub(crate) fn admitted(&self, peer: PeerId, member: Member, about: About, host: Option<String>) {
+    pub(crate) fn admitted(&self, peer: PeerId, shown: Shown, host: Option<String>) {
+        let Shown { member, about, knew } = shown;
         self.acquaintances.met(&member);
         let mut members = self.members.lock();
         // Over a connection that does not tell, it is where it was, unless it was started again.
@@ -323,6 +322,7 @@ impl Standing {
             member: Arc::new(member),
             calls,
             run: about.run,
+            knew,
         };
         members.insert(peer, admitted);
     }
@@ -356,6 +356,7 @@ struct Admitted {
     calls: Option<(String, u16)>,
     /// Which of its runs it is.
     run: u64,
+    knew: Knew,
 }
 
 /// What the holder of the root key may do.

@@ -42,7 +42,7 @@ pub use drive::{
     BundleStatus, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedStatus, FlowOrder, FlowState,
     FlowStatus, Inferred, JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure,
     MeasureOrder, Measured, ModelDescription, ModelInParts, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran,
-    RanInParts, Sent, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus, TensorDescription,
+    RanInParts, Rotated, Sent, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus, TensorDescription,
     UndeployedOn, check_run, read_decisions, simulate, stored_model, stored_run, stored_runs,
 };
 pub use home::Home;

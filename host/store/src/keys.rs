@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 pub type Key = Zeroizing<[u8; 32]>;
 
 const MESH_ROOT: &str = "mesh-root.key";
+const NEXT_MESH_ROOT: &str = "mesh-root.next.key";
 
 /// The keys of a node: files under `keys/`, each 32 random bytes, readable by this user only. They are read apart from the
 /// [`Store`](crate::Store), which only one process can have open.
@@ -75,6 +76,34 @@ impl NodeKeys {
             });
         }
         files::write(&self.dir, MESH_ROOT, seed)
+    }
+
+    /// The seed that is to take the place of the mesh's root key, if there is one.
+    ///
+    /// # Errors
+    /// Those of [`NodeKeys::open`].
+    pub fn next_mesh_root(&self) -> Result<Option<Key>, StoreError> {
+        load(&self.dir.join(NEXT_MESH_ROOT))
+    }
+
+    /// Keeps the seed that is to take the place of the mesh's root key, durably, in the place of one that never did.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn keep_next_mesh_root(&self, seed: &[u8; 32]) -> Result<(), StoreError> {
+        files::write(&self.dir, NEXT_MESH_ROOT, seed)
+    }
+
+    /// Puts the next seed in the place of the mesh's root key, durably. The one that was is gone then.
+    ///
+    /// # Errors
+    /// What the disk refused; that there is no next one.
+    pub fn promote_mesh_root(&self) -> Result<(), StoreError> {
+        let next = self.dir.join(NEXT_MESH_ROOT);
+        let moved = fs::rename(&next, self.dir.join(MESH_ROOT));
+        moved
+            .and_then(|()| files::sync_dir(&self.dir))
+            .map_err(StoreError::io(&next))
     }
 
     pub(crate) fn secrets_path(&self) -> PathBuf {

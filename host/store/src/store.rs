@@ -166,6 +166,22 @@ impl Store {
         self.0.keys.mesh_root()
     }
 
+    /// The seed that is to take the place of the mesh's root key, if there is one.
+    ///
+    /// # Errors
+    /// Those of [`Store::mesh_root`].
+    pub fn next_mesh_root(&self) -> Result<Option<Key>, StoreError> {
+        self.0.keys.next_mesh_root()
+    }
+
+    /// Puts the next seed in the place of the mesh's root key, durably. The one that was is gone then.
+    ///
+    /// # Errors
+    /// What the disk refused; that there is no next one.
+    pub fn promote_mesh_root(&self) -> Result<(), StoreError> {
+        self.0.keys.promote_mesh_root()
+    }
+
     /// 32 random bytes that never leave this machine, for keyed MACs over what the node itself wrote.
     pub fn node_secret(&self) -> &[u8; 32] {
         &self.0.keys.mac

@@ -79,6 +79,19 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// The task whose owner speaks here, and its ownership; nothing where one begins.
+    pub const fn ownership(&self) -> Option<(TaskId, Epoch)> {
+        match self {
+            Self::Accept { .. } | Self::Own { .. } => None,
+            Self::Withdraw { task, epoch }
+            | Self::Dispatch { task, epoch, .. }
+            | Self::Progress { task, epoch, .. }
+            | Self::End { task, epoch, .. }
+            | Self::Trim { task, epoch }
+            | Self::Forget { task, epoch } => Some((*task, *epoch)),
+        }
+    }
+
     /// Bytes of the input, progress or result that it carries.
     pub fn bytes(&self) -> u64 {
         match self {

@@ -63,6 +63,14 @@ impl KeptState {
         applied
     }
 
+    /// Whether the entry speaks for an ownership that is over already. Epochs only grow: it would have no effect when its turn
+    /// came, so it is not worth a place in the log.
+    pub fn stale(&self, entry: &Entry) -> Option<StaleEpoch> {
+        let (task, given) = entry.ownership()?;
+        let current = self.get(task)?.record.epoch;
+        (given < current).then_some(StaleEpoch { task, given, current })
+    }
+
     /// A task.
     pub fn get(&self, task: TaskId) -> Option<&Kept> {
         self.tasks.get(&task)
@@ -329,6 +337,16 @@ mod tests {
         // The second candidate comes too late, the first may say it twice.
         assert!(matches!(kept.apply(own("c", 2)), Err(KeptError::Stale(_))));
         kept.apply(own("b", 2)).unwrap();
+        let (given, current) = (Epoch::FIRST, Epoch(2));
+        assert_eq!(
+            kept.stale(&end(1, Outcome::Expired)),
+            Some(StaleEpoch {
+                task: TASK,
+                given,
+                current
+            })
+        );
+        assert_eq!(kept.stale(&end(2, Outcome::Expired)), None);
         assert!(matches!(
             kept.apply(end(1, Outcome::Expired)),
             Err(KeptError::Stale(_))

@@ -138,6 +138,23 @@ impl Sites {
     }
 }
 
+impl Sites {
+    /// A task that is kept is done, and counted once; its id.
+    #[track_caller]
+    pub(super) fn keep(&self, key: &str) -> String {
+        let started = Instant::now();
+        let task = loop {
+            if let Some(task) = self[0].accept(key, "0") {
+                break task;
+            }
+            assert!(started.elapsed() < PATIENCE, "`{key}` is not accepted");
+        };
+        self[0].soon(|site| site.state(&task).as_deref() == Some("done"));
+        assert_eq!(self[0].counted(key), 1, "{key}");
+        task
+    }
+}
+
 impl std::ops::Index<usize> for Sites {
     type Output = Site;
 
@@ -155,6 +172,14 @@ impl Site {
         body: &[u8],
     ) -> Option<Answer> {
         self.home.ask(method, path, headers, body)
+    }
+
+    /// How often this node has refused something for this reason.
+    pub(super) fn refused(&self, reason: &str) -> u64 {
+        let metrics = self.server.as_ref().unwrap().get("/metrics").text();
+        let row = format!("karman_mesh_refusals_total{{reason=\"{reason}\"}} ");
+        let found = metrics.lines().find_map(|line| line.strip_prefix(&row));
+        found.map_or(0, |count| count.parse().unwrap())
     }
 
     #[track_caller]

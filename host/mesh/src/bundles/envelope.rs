@@ -144,14 +144,21 @@ fn public(key: &[u8; 32]) -> Option<Public> {
 fn unseal(share: &[u8], sealed: &[u8], standing: &Standing) -> Result<Vec<u8>, HpkeError> {
     let pair = KeyPair::from_seed(Seed::new(*standing.seed()));
     let key = x25519::SecretKey::from_ed25519(&pair.sk).map_err(|_| HpkeError::ValidationError)?;
-    hpke::single_shot_open::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(
-        &OpModeR::Base,
-        &Private::from_bytes(&key[..])?,
-        &Share::from_bytes(share)?,
-        INFO,
-        sealed,
-        standing.mesh().as_bytes(),
-    )
+    let (key, share) = (Private::from_bytes(&key[..])?, Share::from_bytes(share)?);
+    // It may have been sealed before the mesh got the root key that it has now.
+    let tried = standing.meshes().into_iter().map(|mesh| {
+        hpke::single_shot_open::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(
+            &OpModeR::Base,
+            &key,
+            &share,
+            INFO,
+            sealed,
+            mesh.as_bytes(),
+        )
+    });
+    tried
+        .reduce(|first, next| first.or(next))
+        .unwrap_or(Err(HpkeError::OpenError))
 }
 
 #[cfg(test)]

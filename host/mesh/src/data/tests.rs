@@ -37,6 +37,14 @@ impl Serve for Idle {
     fn offer(&self) -> Option<Offer> {
         None
     }
+
+    fn busy(&self) -> u32 {
+        0
+    }
+
+    fn cores(&self) -> u32 {
+        1
+    }
 }
 
 /// A node that has only its data plane: whom it knows, the test says.
@@ -81,10 +89,18 @@ impl Node {
         let member = self.standing.verify(&membership, &key).unwrap();
         self.standing.admitted(
             other.id,
-            member,
-            crate::gate::About {
-                calls: Some(port),
-                run: 1,
+            crate::gate::Shown {
+                member,
+                about: crate::gate::About {
+                    calls: Some(port),
+                    run: 1,
+                },
+                knew: crate::gate::Knew {
+                    mesh: root.public(),
+                    revocations: 0,
+                    run: 1,
+                    news: 0,
+                },
             },
             Some("127.0.0.1".into()),
         );

@@ -85,6 +85,51 @@ pub enum MembershipError {
         "this invitation was used before; each is for one node, ask for a new one (`karman mesh invite`)"
     )]
     Used,
+    /// Signed by a root key that the mesh has replaced, longer ago than that key holds.
+    #[error(
+        "it is signed by a root key that mesh {mesh} has replaced, and that held until {until}; ask for a new invitation \
+         (`karman mesh invite`)"
+    )]
+    Replaced {
+        /// The short form of the mesh's key by now.
+        mesh: String,
+        /// The last second that the old key held.
+        until: UnixTime,
+    },
+    /// A key that is said to be the mesh's new root key, and that the old one has not signed.
+    #[error(
+        "{claims} is said to be the new root key of mesh {mesh}, whose own key has not signed that; believe nobody who says so"
+    )]
+    FalseRoot {
+        /// The short form of the key that would be replaced.
+        mesh: String,
+        /// The short form of the key that is claimed to follow.
+        claims: String,
+    },
+    /// A second key that the same root key has signed as its successor.
+    #[error(
+        "{claims} is said to follow the root key {mesh}, which another key has followed before: somebody else has that key; \
+         make a mesh anew (`karman mesh init`)"
+    )]
+    ForkedRoot {
+        /// The short form of the key that was replaced.
+        mesh: String,
+        /// The short form of the second key.
+        claims: String,
+    },
+    /// From before what the same node knew already: sent again, or its disk was set back.
+    #[error(
+        "{field}: it has {shown} entries and the same node knew {had} before; start that node from its own state, not from \
+         a copy of it"
+    )]
+    Old {
+        /// Which list.
+        field: &'static str,
+        /// What was shown.
+        shown: usize,
+        /// What it knew.
+        had: usize,
+    },
     /// Another passphrase than the one the backup was made with.
     #[error("the passphrase does not open this backup; try again, it was chosen at `karman mesh init`")]
     Passphrase,
@@ -113,6 +158,10 @@ impl MembershipError {
             | Self::NotAnIssuer { .. }
             | Self::BeyondIssuer { .. }
             | Self::Used
+            | Self::Old { .. }
+            | Self::Replaced { .. }
+            | Self::FalseRoot { .. }
+            | Self::ForkedRoot { .. }
             | Self::Passphrase => ErrorKind::Denied,
             Self::Malformed { .. } | Self::Typo { .. } | Self::WeakPassphrase { .. } | Self::Right(_) => {
                 ErrorKind::Invalid

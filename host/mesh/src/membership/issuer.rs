@@ -3,7 +3,7 @@ use super::signer::{Signer, check_time};
 use super::token::Claims;
 use super::{
     Charter, Invitation, InvitationId, Member, Membership, MembershipError, MeshKey, Revocation, Revocations,
-    Right, RootKey, Terms, UnixTime, statement,
+    Right, RootKey, Succession, Terms, UnixTime, statement,
 };
 use bytes::Bytes;
 use karman_types::NodeId;
@@ -166,13 +166,24 @@ impl Issuer {
         now: UnixTime,
         revoked: &Revocations,
     ) -> Result<(InvitationId, Terms), MembershipError> {
-        let mesh = self.mesh();
-        if invitation.mesh != mesh {
+        self.redeem_under(&self.mesh(), invitation, presenter, now, revoked)
+    }
+
+    /// [`redeem`](Self::redeem) for an invitation that was signed when the mesh had this root key.
+    pub(crate) fn redeem_under(
+        &self,
+        mesh: &MeshKey,
+        invitation: &Invitation,
+        presenter: &[u8; 32],
+        now: UnixTime,
+        revoked: &Revocations,
+    ) -> Result<(InvitationId, Terms), MembershipError> {
+        if invitation.mesh != *mesh {
             return Err(MembershipError::Foreign { mesh: mesh.short() });
         }
         invitation.check(presenter, now)?;
         revoked.check(presenter)?;
-        Signer::read(&mesh, invitation.issuer.as_deref())?.stands(now, revoked)?;
+        Signer::read(mesh, invitation.issuer.as_deref())?.stands(now, revoked)?;
         check_time(invitation.terms.not_after, now)?;
         self.signer.may_issue(&invitation.terms)?;
         Ok((invitation.id, invitation.terms.clone()))
@@ -191,6 +202,25 @@ impl Issuer {
     ) -> Result<Charter, MembershipError> {
         self.signer.may_charter(at)?;
         Charter::sign(self.mesh(), keepers, before, at, self.token.clone(), &self.seed)
+    }
+
+    /// The word of this root key that another takes its place. What it has signed is good `until` then.
+    ///
+    /// # Errors
+    /// [`MembershipError::NotAnIssuer`] for an issuer that is not the root key.
+    pub fn succession(
+        &self,
+        new: &MeshKey,
+        at: UnixTime,
+        until: UnixTime,
+    ) -> Result<Succession, MembershipError> {
+        match &self.signer {
+            Signer::Root(mesh) => Ok(Succession::sign(&self.seed, *mesh, *new, at, until)),
+            Signer::Issuer(_) => Err(MembershipError::NotAnIssuer {
+                node: NodeId::of_key(self.signer.key()),
+                right: Right::Issue,
+            }),
+        }
     }
 
     /// Ends the membership of the node with this public key, for good: it comes back with a new key only. `at` is the

@@ -3,6 +3,7 @@ use super::token::Token;
 use super::{MembershipError, MeshKey, Revocations, Rights, UnixTime, wire};
 use bytes::Bytes;
 use karman_types::{NodeId, Tier};
+use std::time::Duration;
 
 /// What a node shows to be let in: a token bound to its key, and the token of the issuer that signed it, unless the root
 /// key did. It is no secret; only the holder of the key can use it. A few hundred bytes, at most
@@ -28,6 +29,19 @@ pub struct Member {
     pub issued: UnixTime,
     /// The last second the membership is good for.
     pub not_after: UnixTime,
+}
+
+impl Member {
+    /// For how long the membership was given.
+    pub(crate) const fn life(&self) -> Duration {
+        Duration::from_secs(self.not_after.seconds().saturating_sub(self.issued.seconds()))
+    }
+
+    /// Whether the membership is past half of its life: time to renew it.
+    pub(crate) const fn is_past_half(&self, now: UnixTime) -> bool {
+        let lived = now.seconds().saturating_sub(self.issued.seconds());
+        lived >= self.life().as_secs() / 2
+    }
 }
 
 impl Membership {

@@ -4,7 +4,7 @@ use super::wire::{self, Fixed};
 use super::{MembershipError, MeshKey, UnixTime};
 use bytes::Bytes;
 use karman_types::{Digest, NodeId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const FIELD: &str = "revocations";
 
@@ -21,12 +21,21 @@ pub struct Revocation {
 /// Those of a key that is later revoked itself stay in force.
 ///
 /// Each revoked node is in it once. Where two have revoked it, all nodes keep the same statement: the root key's, else the
-/// earlier one. It grows to [`Revocations::MAX_ENTRIES`]; a mesh that comes near rotates its root key, which ends all
-/// memberships of old.
+/// earlier one. It grows to [`Revocations::MAX_ENTRIES`]; a mesh that comes near replaces its root key by one that the old
+/// memberships do not outlive (`karman mesh rotate --grace 0s`), and begins with an empty list.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Revocations {
     mesh: MeshKey,
     entries: BTreeMap<[u8; 32], Revocation>,
+}
+
+/// What came of taking in another node's list.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Merged {
+    /// How many it has: what that node will never again know fewer of.
+    pub shown: usize,
+    /// How many were new here: 0 means that there is nothing to pass on.
+    pub new: usize,
 }
 
 /// Node, time, token of the issuer, signature.
@@ -87,6 +96,11 @@ impl Revocations {
         }
     }
 
+    /// The mesh whose root key they are signed under.
+    pub const fn mesh(&self) -> MeshKey {
+        self.mesh
+    }
+
     /// Whether the node with this public key is revoked.
     pub fn contains(&self, key: &[u8; 32]) -> bool {
         self.entries.contains_key(key)
@@ -112,25 +126,47 @@ impl Revocations {
     /// # Errors
     /// As for [`merge`](Self::merge).
     pub fn add(&mut self, revocation: Revocation) -> Result<bool, MembershipError> {
-        Ok(self.take(vec![revocation])? == 1)
+        Ok(self.add_all([revocation])? == 1)
     }
 
-    /// Takes in what another node has [encoded](Self::encode), all or, on an error, nothing. How many were new: 0 means
-    /// that there is nothing to pass on.
+    /// Takes many in, all or, on an error, none. How many changed anything.
     ///
     /// # Errors
-    /// [`MembershipError::TooLong`] beyond a limit; [`Malformed`](MembershipError::Malformed),
-    /// [`Foreign`](MembershipError::Foreign), [`NotAnIssuer`](MembershipError::NotAnIssuer) and
-    /// [`Expired`](MembershipError::Expired) when one of them was not signed by who may.
-    pub fn merge(&mut self, bytes: &[u8]) -> Result<usize, MembershipError> {
+    /// As for [`merge`](Self::merge).
+    pub fn add_all(
+        &mut self,
+        revocations: impl IntoIterator<Item = Revocation>,
+    ) -> Result<usize, MembershipError> {
+        self.take(revocations)
+    }
+
+    /// Takes in what another node has [encoded](Self::encode), all or, on an error, nothing. That node is known to have had
+    /// `had` of them before: lists only grow, so one with fewer is an old one, sent again.
+    ///
+    /// # Errors
+    /// [`MembershipError::Old`]; [`TooLong`](MembershipError::TooLong) beyond a limit;
+    /// [`Malformed`](MembershipError::Malformed), [`Foreign`](MembershipError::Foreign),
+    /// [`NotAnIssuer`](MembershipError::NotAnIssuer) and [`Expired`](MembershipError::Expired) when one of them was not
+    /// signed by who may.
+    pub fn merge(&mut self, bytes: &[u8], had: usize) -> Result<Merged, MembershipError> {
         let wires: Vec<Wire> = wire::decode(FIELD, bytes, Self::MAX_BYTES)?;
         check_number(wires.len())?;
-        self.take(wires.into_iter().map(|(node, at, issuer, signature)| Revocation {
+        let shown = wires
+            .iter()
+            .map(|(node, ..)| node.0)
+            .collect::<BTreeSet<_>>()
+            .len();
+        if shown < had {
+            let field = FIELD;
+            return Err(MembershipError::Old { field, shown, had });
+        }
+        let new = self.take(wires.into_iter().map(|(node, at, issuer, signature)| Revocation {
             node: node.0,
             at,
             issuer,
             signature: signature.0,
-        }))
+        }))?;
+        Ok(Merged { shown, new })
     }
 
     /// The CBOR form.
@@ -144,11 +180,11 @@ impl Revocations {
     /// As for [`merge`](Self::merge).
     pub fn decode(mesh: MeshKey, bytes: &[u8]) -> Result<Self, MembershipError> {
         let mut revocations = Self::new(mesh);
-        revocations.merge(bytes)?;
+        revocations.merge(bytes, 0)?;
         Ok(revocations)
     }
 
-    pub(super) fn check(&self, key: &[u8; 32]) -> Result<(), MembershipError> {
+    pub(crate) fn check(&self, key: &[u8; 32]) -> Result<(), MembershipError> {
         if self.contains(key) {
             return Err(MembershipError::Revoked {
                 node: NodeId::of_key(key),

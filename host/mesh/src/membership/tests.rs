@@ -211,6 +211,7 @@ proptest! {
         let _ = Membership::decode(&bytes);
         let _ = Revocations::decode(mesh(), &bytes);
         let _ = Succession::decode(&bytes);
+        let _ = Lineage::decode(&bytes);
         let mut bent = membership().encode();
         let at = at.index(bent.len());
         bent[at] ^= bytes.first().copied().unwrap_or(1) | 1;

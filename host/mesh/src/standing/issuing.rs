@@ -1,13 +1,30 @@
 //! What only an issuer may: to let nodes in, to put them out, to name the keepers.
 
-use super::{REVOCATIONS, Standing};
+use super::Standing;
+use super::roots::Roots;
 use crate::gate::GateError;
-use crate::membership::{Charter, Invitation, Member, Membership, MembershipError};
-use serde_bytes::ByteBuf;
+use crate::membership::{
+    Charter, Invitation, Issuer, Membership, MembershipError, Revocations, RootKey, Terms, UnixTime,
+};
+use karman_store::Store;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// A membership that an issuer sees past half of its life is renewed for as long as it was given.
-const RENEW_AFTER: u64 = 2;
+/// The root key, where this is the machine that holds it. Where the mesh has got the next one already and the machine was cut off
+/// in between, the next one takes its place.
+///
+/// # Errors
+/// When the keys or what is remembered of the mesh cannot be read.
+pub fn root_of(store: &Store) -> Result<Option<RootKey>, GateError> {
+    let Some(next) = store.next_mesh_root()?.map(|seed| RootKey::from_seed(&seed)) else {
+        return Ok(store.mesh_root()?.map(|seed| RootKey::from_seed(&seed)));
+    };
+    let roots = Roots::read(store, None)?;
+    if roots.is_some_and(|roots| roots.mesh() == next.public()) {
+        store.promote_mesh_root()?;
+    }
+    Ok(store.mesh_root()?.map(|seed| RootKey::from_seed(&seed)))
+}
 
 impl Standing {
     /// Puts a node out of the mesh. Others learn it at their next contact.
@@ -15,14 +32,45 @@ impl Standing {
     /// # Errors
     /// `NotAMember` when this node may not revoke, else what the store refuses.
     pub fn revoke(&self, node: &[u8; 32]) -> Result<(), GateError> {
-        let issuer = self.issuer.as_ref().ok_or(GateError::NoIssuer)?;
+        let issuer = self.issuer().ok_or(GateError::NoIssuer)?;
         let revocation = issuer.revoke(node, self.now())?;
-        let mut revoked = self.revoked.write();
-        revoked.add(revocation)?;
-        self.store
-            .mesh()
-            .put(REVOCATIONS, &ByteBuf::from(revoked.encode()))?;
+        let mut roots = self.roots.write();
+        roots.revoked.add(revocation)?;
+        roots.keep(&self.store)?;
+        drop(roots);
+        self.has_news();
         Ok(())
+    }
+
+    /// Gives the mesh the root key that the node keeps as the next one. What the one before has signed is good for `grace` from
+    /// now, until the time that is answered; for no time, and all its memberships and revocations end.
+    ///
+    /// # Errors
+    /// `NoIssuer` when this node does not hold the root key, `NoNextRoot` when none is to follow, else what the store refuses.
+    /// Where the node is cut off in the middle, the mesh has either key, and the node the same one.
+    pub fn rotate(&self, grace: Duration) -> Result<UnixTime, GateError> {
+        let issuer = self.issuer().ok_or(GateError::NoIssuer)?;
+        let seed = self.store.next_mesh_root()?.ok_or(GateError::NoNextRoot)?;
+        let new = RootKey::from_seed(&seed);
+        let (now, next) = (self.now(), Arc::new(Issuer::root(&new)));
+        let until = match grace.is_zero() {
+            true => UnixTime::from_seconds(now.seconds().saturating_sub(1)),
+            false => now.after(grace),
+        };
+        let mut roots = self.roots.write();
+        let succession = issuer.succession(&new.public(), now, until)?;
+        let revoked = match grace.is_zero() {
+            true => Revocations::new(new.public()),
+            false => roots.carried(&next)?,
+        };
+        let after = roots.after(succession, revoked)?;
+        self.replace(&mut roots, after)?;
+        drop(roots);
+        *self.issuer.write() = Some(next.clone());
+        self.store.promote_mesh_root()?;
+        self.admit_itself(&next)?;
+        self.has_news();
+        Ok(until)
     }
 
     /// Names the keepers of the mesh by their public keys, in the place of those of the charter before.
@@ -30,14 +78,18 @@ impl Standing {
     /// # Errors
     /// `NoIssuer` when this node may not, `NotAMember` when they are not three.
     pub fn charter(&self, keepers: &[[u8; 32]], before: Option<&Charter>) -> Result<Charter, GateError> {
-        let issuer = self.issuer.as_ref().ok_or(GateError::NoIssuer)?;
+        let issuer = self.issuer().ok_or(GateError::NoIssuer)?;
         Ok(issuer.charter(keepers, before, self.now())?)
     }
 
     /// A first membership for the node that shows this invitation; remembered before it is given.
     pub(crate) fn redeem(&self, invitation: &Invitation, key: &[u8; 32]) -> Result<Membership, GateError> {
-        let issuer = self.issuer.as_ref().ok_or(GateError::NoIssuer)?;
-        let (id, terms) = issuer.redeem(invitation, key, self.now(), &self.revoked.read())?;
+        let issuer = self.issuer().ok_or(GateError::NoIssuer)?;
+        let now = self.now();
+        // Words that were given out before the root key was replaced are good as long as that key.
+        let ((id, terms), _) = self.roots.read().under(now, |mesh, revoked| {
+            issuer.redeem_under(mesh, invitation, key, now, revoked)
+        })?;
         if !self
             .store
             .mesh()
@@ -48,23 +100,27 @@ impl Standing {
         Ok(issuer.issue(key, &terms, self.now())?)
     }
 
-    /// The next membership of a member whose own is past half of its life, where this node is an issuer.
+    /// The next membership of a member whose own is past half of its life, or signed by a key that was replaced, where this node
+    /// is an issuer: for as long as it was given.
     pub(crate) fn renew(
         &self,
         membership: &Membership,
-        member: &Member,
+        key: &[u8; 32],
     ) -> Result<Option<Membership>, GateError> {
-        let Some(issuer) = &self.issuer else {
+        let Some(issuer) = self.issuer() else {
             return Ok(None);
         };
         let now = self.now();
-        let life = member.not_after.seconds().saturating_sub(member.issued.seconds());
-        let lived = now.seconds().saturating_sub(member.issued.seconds());
-        if lived < life / RENEW_AFTER {
+        let judged = self.roots.read().judge(membership, key, now)?;
+        let member = judged.member;
+        if judged.until.is_none() && !member.is_past_half(now) {
             return Ok(None);
         }
-        let not_after = now.after(Duration::from_secs(life));
-        let next = issuer.renew(membership, &member.key, not_after, now, &self.revoked.read())?;
-        Ok(Some(next))
+        let terms = Terms {
+            tier: member.tier,
+            not_after: now.after(member.life()),
+            rights: member.rights,
+        };
+        Ok(Some(issuer.issue(key, &terms, now)?))
     }
 }

@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use karman_mesh::membership::{Invitation, Issuer, Member, RootKey, Terms, UnixTime};
 use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, Multiaddr, RemoteReport, Serve, Standing};
 use karman_space::LinkProfile;
-use karman_store::Store;
+use karman_store::{NodeKeys, Store};
 use karman_types::{NodeId, Offer, OfferedTask, TaskError, TaskId, TaskRequest, TaskResponse, Tier};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,6 +61,14 @@ impl Serve for Echo {
         async { Ok((response, RemoteReport::default())) }.boxed()
     }
 
+    fn busy(&self) -> u32 {
+        self.waiting.load(Ordering::SeqCst) as u32
+    }
+
+    fn cores(&self) -> u32 {
+        1
+    }
+
     fn offer(&self) -> Option<Offer> {
         Some(Offer {
             node: self.node,
@@ -83,7 +91,18 @@ pub(crate) struct Node {
     pub(crate) mesh: Mesh,
     #[allow(dead_code, reason = "not every test has calls that wait")]
     pub(crate) waiting: Arc<AtomicUsize>,
-    _folder: TempDir,
+    folder: TempDir,
+}
+
+impl Node {
+    /// Gives the mesh that this node has made another root key. What the one before has signed holds for so long.
+    #[allow(dead_code, reason = "not every test replaces the root key")]
+    pub(crate) fn rotate(&self, next: &RootKey, grace: Duration) {
+        let keys = NodeKeys::open(self.folder.path()).unwrap();
+        keys.keep_next_mesh_root(next.seed()).unwrap();
+        self.mesh.standing().rotate(grace).unwrap();
+        assert!(keys.next_mesh_root().unwrap().is_none());
+    }
 }
 
 pub(crate) fn start(invitation: Option<Invitation>, root: Option<&RootKey>) -> Node {
@@ -130,7 +149,7 @@ fn start_as(
         id,
         mesh,
         waiting,
-        _folder: folder,
+        folder,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Attempts at accepted tasks: where one can run, running it here or there, and bringing its effects to their buckets.
 
-use super::dispatch::nearest_first;
+use super::dispatch::free_first;
 use super::tasks::{Inner, Tasks};
 use super::{flow, model_tasks};
 use crate::services::{Effects, Origin, blocking, store_error};
@@ -9,8 +9,8 @@ use karman_mesh::membership::{Member, Right};
 use karman_mesh::{Ask, CallHead, Mesh};
 use karman_store::StoreError;
 use karman_tasks::{
-    Answer, AttemptId, Batch, Begin, Call, Commit, CommitError, Epoch, Event, Handover, LimitReached,
-    Operation, Verdict,
+    Answer, AttemptId, Batch, Begin, BeginError, Call, Commit, CommitError, Epoch, Event, Handover,
+    LimitReached, Operation, Verdict,
 };
 use karman_types::{CallContext, NodeId, TaskError, TaskRequest, TaskResponse};
 use serde::Serialize;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// The field of an error that says that the home of the buckets is away.
 const HOME: &str = "home";
 
-/// Nodes that could run the task, the best first: this one where it can, else those of the mesh, the nearest first.
+/// Nodes that could run the task, the best first: this one where it can, else those of the mesh, the nearest with a core free first.
 pub(super) async fn place(tasks: &Inner, name: &str, avoid: &[NodeId]) -> Vec<NodeId> {
     let here = tasks.runtime.id();
     let mut nodes = Vec::new();
@@ -33,7 +33,7 @@ pub(super) async fn place(tasks: &Inner, name: &str, avoid: &[NodeId]) -> Vec<No
     if let Some(mesh) = tasks.mesh.get()
         && (nodes.is_empty() || avoid.contains(&here))
     {
-        for provider in nearest_first(mesh, mesh.providers(name).await) {
+        for provider in free_first(mesh, mesh.providers(name).await) {
             nodes.push(provider.offer.node);
             tasks.providers.lock().insert(provider.offer.node, provider);
         }
@@ -187,7 +187,11 @@ pub(super) async fn serve(
         within: head.within(),
     };
     let attempt = call.attempt;
-    if tasks.provider.lock().begin(&call)? == Begin::Running {
+    let begun = tasks.provider.lock().begin(&call);
+    if let Err(BeginError::Stale(_)) = begun {
+        mesh_of(tasks)?.standing().refused("old-epoch");
+    }
+    if begun? == Begin::Running {
         return Err(TaskError::unavailable("this attempt runs here already"));
     }
     let _running = Running(tasks, attempt);
@@ -263,6 +267,9 @@ pub(super) async fn take_batch(tasks: &Inner, from: &Member, body: &[u8]) -> Res
         Some(bucket) => Err(CommitError::Denied { bucket }),
         None => commit_here(tasks, commit).await?,
     };
+    if let Err(CommitError::Stale(_)) = answer {
+        mesh_of(tasks)?.standing().refused("old-epoch");
+    }
     Ok(TaskResponse {
         body: write(&answer)?,
         ..TaskResponse::default()

@@ -224,6 +224,9 @@ fn refusals(mesh: &Mesh) -> Vec<Diagnosis> {
         "version" => Some("update the older of the two"),
         "expired" => Some("bring that node into reach of an issuer, or invite it again"),
         "revoked" => Some("a revoked node needs a new key and a new invitation"),
+        "old-root" => Some("it was away for longer than the old root key held: invite it again"),
+        "forked-root" => Some("somebody else has the old root key: make the mesh anew"),
+        "false-root" => Some("somebody claims to have the mesh's new root key; it has not"),
         "used-invitation" => Some("each invitation is for one node: make another"),
         _ => None,
     };

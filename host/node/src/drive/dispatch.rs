@@ -7,6 +7,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use karman_engine::capability::invoke::Invoke;
 use karman_mesh::{Ask, CallHead, Mesh, Provider};
+use karman_sched::place::{Taker, nearest_free};
 use karman_types::{
     CallContext, ErrorKind, MAX_CALL_DEPTH, NodeId, TaskError, TaskRequest, TaskResponse, Tier,
 };
@@ -90,7 +91,7 @@ async fn elsewhere(
     hedge_after: Option<Duration>,
 ) -> Result<(TaskResponse, Ran), TaskError> {
     let started = Instant::now();
-    let providers = nearest_first(mesh, mesh.providers(task).await);
+    let providers = free_first(mesh, mesh.providers(task).await);
     let mut candidates = providers.into_iter().take(MOST_ATTEMPTS).enumerate();
     let mut start = || {
         let (attempt, provider) = candidates.next()?;
@@ -186,6 +187,26 @@ pub(super) fn nearest_first(mesh: &Mesh, mut providers: Vec<Provider>) -> Vec<Pr
     };
     providers.sort_by_key(|provider| (round_trip(provider), provider.offer.node.to_string()));
     providers
+}
+
+/// Those that take a call next: the nearest with a core free before those that have more to do than cores.
+pub(super) fn free_first(mesh: &Mesh, providers: Vec<Provider>) -> Vec<Provider> {
+    let peers = mesh.peers();
+    let takers: Vec<Taker> = providers
+        .iter()
+        .map(|provider| {
+            let peer = peers.iter().find(|peer| peer.id == provider.id);
+            Taker {
+                node: provider.offer.node,
+                round_trip: peer.and_then(|peer| peer.round_trip),
+                cores: provider.offer.cores,
+                busy: provider.busy,
+            }
+        })
+        .collect();
+    let mut providers: Vec<Option<Provider>> = providers.into_iter().map(Some).collect();
+    let order = nearest_free(&takers).into_iter();
+    order.filter_map(|at| providers[at].take()).collect()
 }
 
 impl Invoke for Calls {

@@ -4,8 +4,8 @@ use super::dispatch::{Ran, nearest_first};
 use super::model_tasks;
 use super::serve::Service;
 use crate::node::Node;
-use karman_mesh::membership::{Invitation, Issuer, MeshKey, RootKey};
-use karman_mesh::{GateError, Mesh, MeshOptions, Path, Standing};
+use karman_mesh::membership::{Invitation, Issuer, MeshKey};
+use karman_mesh::{GateError, Mesh, MeshOptions, Path, Standing, root_of};
 use karman_space::LinkProfile;
 use karman_types::{CallContext, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,9 @@ pub struct PeerStatus {
     /// Bytes sent to it since this node was started, whatever for.
     #[serde(default)]
     pub sent_bytes: u64,
+    /// Calls that were under way there, by its last word.
+    #[serde(default)]
+    pub busy: u32,
     /// What it last said that it offers.
     pub offer: Option<Offer>,
 }
@@ -68,16 +71,9 @@ pub(crate) fn join(node: &Node, options: JoinOptions) -> Result<Option<Mesh>, Ta
     let JoinOptions { invitation, links } = options;
     let config = &node.runtime().config().mesh;
     let store = node.runtime().home().store()?;
-    let root = store.mesh_root().map_err(crate::services::store_error)?;
-    let root = root.map(|seed| RootKey::from_seed(&seed));
-    if let Some(root) = &root {
-        store
-            .mesh()
-            .put("mesh", &root.public())
-            .map_err(crate::services::store_error)?;
-    }
+    let root = root_of(&store).map_err(refused)?;
     let known: Option<MeshKey> = store.mesh().get("mesh").map_err(crate::services::store_error)?;
-    if invitation.is_none() && known.is_none() {
+    if invitation.is_none() && known.is_none() && root.is_none() {
         return Ok(None);
     }
     let mut entrances = config.entrances.clone();
@@ -103,11 +99,11 @@ pub(crate) fn join(node: &Node, options: JoinOptions) -> Result<Option<Mesh>, Ta
     Ok(Some(mesh))
 }
 
-fn refused(error: GateError) -> TaskError {
+pub(super) fn refused(error: GateError) -> TaskError {
     let says = error.to_string();
     match error {
         GateError::NotAMember(_) | GateError::Refused(_) => TaskError::denied(says),
-        GateError::Stranger => TaskError::invalid(says),
+        GateError::Stranger | GateError::NoNextRoot => TaskError::invalid(says),
         _ => TaskError::unavailable(says),
     }
 }
@@ -142,6 +138,13 @@ impl Node {
             tasks,
             models: models.into_iter().map(|model| model.name).collect(),
         }
+    }
+
+    /// Calls of its plugins that are under way.
+    pub(super) fn busy(&self) -> u32 {
+        let plugins = self.plugins().all();
+        let running = plugins.iter().map(|plugin| plugin.stats().running());
+        running.sum::<u64>().min(u32::MAX.into()) as u32
     }
 
     /// Those of the plugins that serve, by their names and by what they do, and those of its models.
@@ -198,6 +201,7 @@ impl Node {
                     round_trip_us: peer.round_trip.map(|time| time.as_micros() as u64),
                     last_seen_ms: peer.last_seen.elapsed().as_millis() as u64,
                     sent_bytes: peer.sent,
+                    busy: peer.busy,
                     offer,
                 })
             })
@@ -273,6 +277,8 @@ impl Node {
     /// Takes nothing new, lets what runs end, and hands accepted tasks that wait over to the nodes in reach, the nearest first;
     /// these nodes. Done when the node may be stopped.
     pub async fn drain(&self) -> Vec<NodeId> {
+        // From here on it offers nothing, and those who ask it are told.
+        self.tasks().take_nothing_new();
         let heirs = match self.mesh() {
             Some(mesh) => {
                 mesh.withdraw().await;

@@ -227,7 +227,11 @@ impl Node {
         let known = mesh.peers().into_iter().filter(|peer| peer.path.is_some());
         let known = known.filter_map(|peer| {
             let (offer, _) = peer.offer?;
-            Some(Provider { id: peer.id, offer })
+            Some(Provider {
+                id: peer.id,
+                offer,
+                busy: peer.busy,
+            })
         });
         let mut providers: Vec<Provider> = known.filter(has).collect();
         if providers.is_empty() {

@@ -85,6 +85,14 @@ impl Serve for Service {
             .boxed()
     }
 
+    fn busy(&self) -> u32 {
+        self.node().map_or(0, |node| node.busy())
+    }
+
+    fn cores(&self) -> u32 {
+        self.node().map_or(1, |node| node.machine().cores)
+    }
+
     fn offer(&self) -> Option<Offer> {
         self.node().ok().map(|node| node.offer())
     }

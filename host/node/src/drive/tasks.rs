@@ -143,11 +143,16 @@ impl Tasks {
             .unwrap_or_else(|_| Err(TaskError::unavailable("the node is shutting down")))
     }
 
+    /// Attempts of other nodes are refused from now on.
+    pub(crate) fn take_nothing_new(&self) {
+        self.0.provider.lock().drain();
+    }
+
     /// Takes nothing new, lets what runs end, hands what waits over to the heirs, and answers when that is done.
     pub(crate) async fn drain(&self, heirs: Vec<NodeId>) {
         let mut drained = std::pin::pin!(self.0.drained.notified());
         drained.as_mut().enable();
-        self.0.provider.lock().drain();
+        self.take_nothing_new();
         self.0.flows.suspend();
         self.0.feed(Event::Drain { heirs });
         drained.await;

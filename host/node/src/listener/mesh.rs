@@ -2,8 +2,8 @@
 
 use super::answer::Refusal;
 use crate::drive::{
-    BundleStatus, DeployedOn, Diagnosis, KeepersStatus, NodeOffer, PeerStatus, Pinged, Sent, UndeployedOn,
-    mesh_of,
+    BundleStatus, DeployedOn, Diagnosis, KeepersStatus, NodeOffer, PeerStatus, Pinged, Rotated, Sent,
+    UndeployedOn, mesh_of,
 };
 use crate::node::Node;
 use crate::plugins::DeployOptions;
@@ -26,6 +26,7 @@ pub(crate) fn router() -> Router<Node> {
         .route("/mesh/keepers", get(keepers).post(name_keepers))
         .route("/mesh/ping/{node}", get(ping))
         .route("/mesh/revoked/{node}", post(revoke))
+        .route("/mesh/root", post(rotate))
         .route("/mesh/plugins/{name}", post(deploy).delete(undeploy))
         .route("/mesh/bundles", get(bundles))
         .route("/mesh/bundles/{name}", post(deploy_later))
@@ -72,6 +73,18 @@ async fn ping(State(node): State<Node>, Path(id): Path<String>) -> Result<Json<P
 async fn revoke(State(node): State<Node>, Path(id): Path<String>) -> Result<Json<()>, Refusal> {
     node.revoke(read(&node, &id)?)?;
     Ok(Json(()))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Rotate {
+    grace_ms: u64,
+}
+
+async fn rotate(State(node): State<Node>, Json(order): Json<Rotate>) -> Result<Json<Rotated>, Refusal> {
+    let grace = Duration::from_millis(order.grace_ms);
+    let rotated = crate::services::blocking(move || node.rotate(grace));
+    Ok(Json(rotated.await?))
 }
 
 /// An id, or the beginning of one of a node that this one has met.

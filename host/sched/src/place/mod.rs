@@ -18,6 +18,8 @@
 //! | `kubernetes` | what the default scheduler of Kubernetes weighs |
 //! | `round_robin` | each node in turn |
 //!
+//! A single call that nobody has planned goes by a rule of its own ([`nearest_free()`]).
+//!
 //! | file | what they share |
 //! |---|---|
 //! | `fleet`, `job` | what is known |
@@ -55,6 +57,7 @@ mod job;
 mod kubernetes;
 mod least_loaded;
 mod list;
+mod nearest_free;
 mod residency_first;
 mod round_robin;
 
@@ -72,6 +75,7 @@ pub use job::{Input, Job, State, Task};
 pub use kubernetes::Kubernetes;
 pub use least_loaded::LeastLoaded;
 pub use list::{Binding, Order};
+pub use nearest_free::{Taker, nearest_free};
 pub use residency_first::ResidencyFirst;
 pub use round_robin::RoundRobin;
 

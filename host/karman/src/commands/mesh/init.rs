@@ -7,7 +7,7 @@ use karman_store::NodeKeys;
 use karman_types::TaskError;
 use serde_json::json;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The variable that holds the passphrase where nobody can be asked.
 const PASSPHRASE: &str = "KARMAN_PASSPHRASE";
@@ -33,11 +33,7 @@ impl Init {
             }
             None => RootKey::generate().map_err(refused)?,
         };
-        // The backup first: a key that was used and is lost cannot be made again.
-        if let Some(file) = &self.backup {
-            let text = root.backup(&passphrase(true)?).map_err(refused)?;
-            replace(file, text.as_bytes())?;
-        }
+        back_up(&root, self.backup.as_deref())?;
         keys.keep_mesh_root(root.seed()).map_err(|failed| {
             TaskError::invalid(failed.to_string())
                 .with_hint("use it as it is: karman mesh invite; or name another folder with --state")
@@ -62,6 +58,13 @@ impl Init {
     }
 }
 
+/// Writes the key to this file, under a passphrase. Before the key is used: one that was used and is lost cannot be made again.
+pub(super) fn back_up(root: &RootKey, file: Option<&Path>) -> Result<(), TaskError> {
+    let Some(file) = file else { return Ok(()) };
+    let text = root.backup(&passphrase(true)?).map_err(refused)?;
+    replace(file, text.as_bytes())
+}
+
 fn passphrase(again: bool) -> Result<String, TaskError> {
     if let Ok(given) = std::env::var(PASSPHRASE) {
         return Ok(given);
@@ -78,10 +81,10 @@ fn passphrase(again: bool) -> Result<String, TaskError> {
     Ok(first)
 }
 
-fn refused(error: MembershipError) -> TaskError {
+pub(super) fn refused(error: MembershipError) -> TaskError {
     TaskError::new(error.kind(), error.to_string())
 }
 
-fn internal(error: karman_store::StoreError) -> TaskError {
+pub(super) fn internal(error: karman_store::StoreError) -> TaskError {
     TaskError::internal(error.to_string())
 }

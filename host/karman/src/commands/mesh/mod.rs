@@ -10,6 +10,7 @@ mod offers;
 mod peers;
 mod ping;
 mod revoke;
+mod rotate;
 
 use crate::app::App;
 use clap::{Args, Subcommand};
@@ -59,6 +60,11 @@ enum Verb {
     /// Put a node out of the mesh
     #[command(after_help = "Examples:\n  karman mesh revoke 9c01d2e7\n  karman mesh revoke 9c01d2e7 --json")]
     Revoke(revoke::Revoke),
+    /// Give the mesh another root key, while it lives
+    #[command(
+        after_help = "Examples:\n  karman mesh rotate --backup mesh-root.txt\n  karman mesh rotate --grace 0s --backup mesh-root.txt"
+    )]
+    Rotate(rotate::Rotate),
     /// Take this node out of its mesh, and forget the way in
     #[command(after_help = "Examples:\n  karman mesh leave\n  karman mesh leave --json")]
     Leave(leave::Leave),
@@ -76,6 +82,7 @@ impl Mesh {
             Verb::Contacts(verb) => verb.run(app),
             Verb::Bundles(verb) => verb.run(app),
             Verb::Revoke(verb) => verb.run(app),
+            Verb::Rotate(verb) => verb.run(app),
             Verb::Leave(verb) => verb.run(app),
         }
     }

@@ -68,7 +68,7 @@ fn only_the_root_key_and_those_with_the_right_revoke() {
         let mut bent = bytes.clone();
         bent[at] ^= 1;
         let mut revoked = nobody();
-        assert!(revoked.merge(&bent).is_err(), "byte {at}");
+        assert!(revoked.merge(&bent, 0).is_err(), "byte {at}");
         assert_eq!(revoked, nobody());
     }
 }
@@ -77,7 +77,7 @@ fn only_the_root_key_and_those_with_the_right_revoke() {
 fn there_is_a_limit() {
     let long = vec![0; Revocations::MAX_BYTES + 1];
     assert!(matches!(
-        nobody().merge(&long),
+        nobody().merge(&long, 0),
         Err(MembershipError::TooLong { .. })
     ));
 }
@@ -97,6 +97,25 @@ fn of_two_statements_all_nodes_keep_the_same() {
     );
 }
 
+#[test]
+fn a_list_from_before_what_its_sender_knew_is_an_old_one() {
+    let (old, all) = (set(vec![by_root(3, 0)]), set(vec![by_root(3, 0), by_root(4, 1)]));
+    let mut known = all.clone();
+    assert_eq!(
+        known.merge(&old.encode(), all.number()),
+        Err(MembershipError::Old {
+            field: "revocations",
+            shown: 1,
+            had: 2
+        })
+    );
+    assert_eq!(known, all);
+    assert_eq!(
+        known.merge(&all.encode(), all.number()),
+        Ok(Merged { shown: 2, new: 0 })
+    );
+}
+
 fn any_revocations() -> impl Strategy<Value = Vec<Revocation>> {
     let one = (any::<bool>(), 3u8..8, 0u64..3).prop_map(|(root, node, at)| match root {
         true => by_root(node, at),
@@ -112,11 +131,12 @@ proptest! {
     fn merging_knows_no_order_and_no_repetition(ones in any_revocations(), twos in any_revocations()) {
         let (one, two) = (set(ones), set(twos));
         let (mut forth, mut back) = (one.clone(), two.clone());
-        forth.merge(&two.encode()).unwrap();
-        back.merge(&one.encode()).unwrap();
+        forth.merge(&two.encode(), two.number()).unwrap();
+        back.merge(&one.encode(), 0).unwrap();
         prop_assert_eq!(&forth, &back);
         prop_assert_eq!(forth.digest(), back.digest());
-        prop_assert_eq!(forth.merge(&two.encode()).unwrap(), 0);
+        let again = forth.merge(&two.encode(), 0).unwrap();
+        prop_assert_eq!((again.shown, again.new), (two.number(), 0));
         prop_assert_eq!(Revocations::decode(mesh(), &forth.encode()).unwrap(), forth.clone());
         for revocation in one.iter().chain(two.iter()) {
             prop_assert!(forth.contains(revocation.node()));

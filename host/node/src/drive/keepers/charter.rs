@@ -6,9 +6,9 @@ use crate::services::store_error;
 use bytes::Bytes;
 use futures::future::join_all;
 use karman_mesh::membership::Charter;
-use karman_mesh::{Mesh, PeerId};
+use karman_mesh::{GateError, Mesh, PeerId};
 use karman_tasks::Event;
-use karman_types::TaskError;
+use karman_types::{NodeId, TaskError};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -19,6 +19,8 @@ const RECORD: &str = "keepers";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// When those are asked again that did not answer.
 const AGAIN: Duration = Duration::from_secs(2);
+/// Nodes of which it is remembered what they have shown.
+const MOST_SHOWN: usize = 4096;
 
 impl Inner {
     /// The charter that this node knows of.
@@ -30,7 +32,7 @@ impl Inner {
     pub(super) fn remember(&self, mesh: &Mesh) -> Result<(), TaskError> {
         let store = self.runtime.home().store()?;
         let known: Option<ByteBuf> = store.mesh().get(RECORD).map_err(store_error)?;
-        match known.map(|bytes| Charter::decode(&mesh.standing().mesh(), &bytes)) {
+        match known.map(|bytes| mesh.standing().known_charter(&bytes)) {
             Some(Ok(charter)) => self.follow(charter),
             // That of another mesh, to which the node belonged before.
             Some(Err(error)) => {
@@ -52,36 +54,65 @@ impl Inner {
         }
     }
 
-    /// Takes a charter, if it is a later one than that which is known.
+    /// Takes a charter, if it is a later one than that which is known; its number.
     ///
     /// # Errors
     /// `invalid` when it is not signed by who may; what the disk refused.
-    pub(super) fn adopt(&self, bytes: &[u8]) -> Result<(), TaskError> {
+    pub(super) fn adopt(&self, bytes: &[u8]) -> Result<u64, TaskError> {
         let mesh = self.mesh()?;
-        let charter = Charter::decode(&mesh.standing().mesh(), bytes)
-            .map_err(|error| TaskError::new(error.kind(), error.to_string()))?;
+        let charter = mesh.standing().charter_of(bytes);
+        let charter = charter.map_err(|error| TaskError::new(error.kind(), error.to_string()))?;
+        let number = charter.number();
         let _one_at_a_time = self.adopting.lock();
-        if self
-            .charter()
-            .is_some_and(|known| known.number() >= charter.number())
-        {
-            return Ok(());
+        if self.charter().is_some_and(|known| known.number() >= number) {
+            return Ok(number);
         }
         let store = self.runtime.home().store()?;
         let kept = store.mesh().put(RECORD, &ByteBuf::from(bytes));
         kept.map_err(store_error)?;
-        tracing::info!(number = charter.number(), "the mesh has keepers");
+        tracing::info!(number, "the mesh has keepers");
         self.follow(charter);
-        Ok(())
+        Ok(number)
+    }
+
+    /// Signs the charter again where this node may, and the root key that signed it was replaced. The keepers stay who they are.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub(in crate::drive) fn sign_again(&self) -> Result<(), TaskError> {
+        let (mesh, Some(charter)) = (self.mesh()?, self.charter()) else {
+            return Ok(());
+        };
+        if Charter::decode(&mesh.standing().mesh(), &charter.encode()).is_ok() {
+            return Ok(());
+        }
+        let keys: Vec<[u8; 32]> = charter.keepers().iter().copied().collect();
+        match mesh.standing().charter(&keys, Some(&charter)) {
+            Ok(next) => self.adopt(&next.encode()).map(drop),
+            Err(GateError::NoIssuer) => Ok(()),
+            Err(error) => Err(TaskError::internal(error.to_string())),
+        }
+    }
+
+    /// One before the latest that the same node has shown is sent again. It changes nothing, and is counted.
+    fn has_shown(&self, node: NodeId, number: u64) {
+        let mut shown = self.shown.lock();
+        let latest = shown.get(&node).copied();
+        match latest {
+            Some(latest) if number < latest => self.refused("old-charter"),
+            None if shown.len() >= MOST_SHOWN => {}
+            _ => drop(shown.insert(node, number)),
+        }
     }
 
     /// Takes what the other side knows, and answers what it does not know.
     ///
     /// # Errors
     /// Those of [`Self::adopt`].
-    pub(super) fn compare(&self, theirs: Option<&[u8]>) -> Result<Option<Bytes>, TaskError> {
+    pub(super) fn compare(&self, from: NodeId, theirs: Option<&[u8]>) -> Result<Option<Bytes>, TaskError> {
         if let Some(theirs) = theirs {
-            self.adopt(theirs)?;
+            let number = self.adopt(theirs)?;
+            self.has_shown(from, number);
         }
         let ours = self.charter().map(|charter| Bytes::from(charter.encode()));
         Ok(ours.filter(|ours| theirs != Some(&**ours)))

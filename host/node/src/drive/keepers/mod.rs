@@ -36,8 +36,9 @@ use karman_mesh::Mesh;
 use karman_mesh::membership::Charter;
 use karman_store::Store;
 use karman_tasks::Effect;
-use karman_types::TaskError;
+use karman_types::{NodeId, TaskError};
 use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::{mpsc, watch};
 
@@ -48,6 +49,8 @@ pub(crate) struct Inner {
     me: Key,
     charter: watch::Sender<Option<Arc<Charter>>>,
     adopting: Mutex<()>,
+    /// The latest charter that each node has shown, by its number.
+    shown: Mutex<HashMap<NodeId, u64>>,
     /// The keeper that answered last.
     answered: Mutex<Option<Key>>,
     seat: RwLock<Option<Arc<Seat>>>,
@@ -79,6 +82,7 @@ impl Keepers {
             runtime: runtime.clone(),
             charter: watch::Sender::new(None),
             adopting: Mutex::default(),
+            shown: Mutex::default(),
             answered: Mutex::default(),
             seat: RwLock::default(),
             effects,
@@ -94,6 +98,9 @@ impl Keepers {
             tracing::error!(%error, "the keepers that this node knew");
         }
         let _ = self.0.mesh.set(mesh);
+        if let Err(error) = self.sign_again() {
+            tracing::error!(%error, "the keepers are not named anew");
+        }
         tokio::spawn(charter::spread(inner()));
         tokio::spawn(tend::sit(inner()));
         tokio::spawn(tend::claim(inner()));
@@ -118,6 +125,13 @@ impl Inner {
     fn mesh(&self) -> Result<&Mesh, TaskError> {
         let alone = || TaskError::unavailable("this node belongs to no mesh");
         self.mesh.get().ok_or_else(alone)
+    }
+
+    /// Counts what was refused.
+    fn refused(&self, reason: &'static str) {
+        if let Some(mesh) = self.mesh.get() {
+            mesh.standing().refused(reason);
+        }
     }
 
     fn tasks(&self) -> Option<Arc<tasks::Inner>> {

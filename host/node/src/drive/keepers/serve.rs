@@ -29,7 +29,7 @@ impl Inner {
         body: &[u8],
     ) -> Result<TaskResponse, TaskError> {
         match read("message", body)? {
-            Message::Charter(theirs) => answer(&self.compare(theirs.as_deref())?),
+            Message::Charter(theirs) => answer(&self.compare(from.node, theirs.as_deref())?),
             Message::Remove(task) => answer(&self.remove(from, task)?),
             Message::Question(None, question) => {
                 if let Some(refused) = refuse(from, &question) {
@@ -42,16 +42,15 @@ impl Inner {
                 answer(&self.question(member, question, true).await?)
             }
             Message::Append(entries) => {
-                let appended: Appended = self
-                    .seat_among(from)?
-                    .raft
-                    .append_entries(entries)
-                    .await
-                    .map_err(down)?;
+                let seat = self.seat_among(from)?;
+                let appended: Appended = seat.raft.append_entries(entries).await.map_err(down)?;
+                self.judge_term(matches!(appended, Appended::HigherVote(_)));
                 answer(&appended)
             }
             Message::Vote(request) => {
-                let voted: Voted = self.seat_among(from)?.raft.vote(request).await.map_err(down)?;
+                let (seat, asks) = (self.seat_among(from)?, request.vote);
+                let voted: Voted = seat.raft.vote(request).await.map_err(down)?;
+                self.judge_term(!voted.vote_granted && voted.vote > asks);
                 answer(&voted)
             }
             Message::Snapshot(vote, meta, data) => {
@@ -65,8 +64,16 @@ impl Inner {
                     .install_full_snapshot(vote, snapshot)
                     .await
                     .map_err(down)?;
+                self.judge_term(installed.vote > vote);
                 answer(&installed)
             }
+        }
+    }
+
+    /// Counts a message of a term that is over: of a leader that was cut off and does not know yet, or sent again by somebody.
+    fn judge_term(&self, is_over: bool) {
+        if is_over {
+            self.refused("old-term");
         }
     }
 
@@ -113,6 +120,11 @@ impl Inner {
             Question::Propose(entry) => {
                 self.may_own(seat, asker, &entry)?;
                 owns(seat, asker, &entry)?;
+                let stale = seat.replica.kept().stale(&entry);
+                if let Some(stale) = stale {
+                    self.refused("old-epoch");
+                    return Ok(Answer::Written(Err(stale.into())));
+                }
                 if let Err(limit) = self.room(seat, &entry) {
                     return Ok(Answer::Written(Err(limit.into())));
                 }
@@ -235,18 +247,12 @@ fn refuse(from: &Member, question: &Question) -> Option<KeptError> {
 
 /// Whether a node may speak for the owner of the task. An owner whose epoch is over may try: it is told so by the log.
 fn owns(seat: &Seat, asker: NodeId, entry: &Entry) -> Result<(), TaskError> {
-    let (task, epoch) = match entry {
-        Entry::Accept { .. } | Entry::Own { .. } => return Ok(()),
-        Entry::Withdraw { task, epoch }
-        | Entry::Dispatch { task, epoch, .. }
-        | Entry::Progress { task, epoch, .. }
-        | Entry::End { task, epoch, .. }
-        | Entry::Trim { task, epoch }
-        | Entry::Forget { task, epoch } => (task, epoch),
+    let Some((task, epoch)) = entry.ownership() else {
+        return Ok(());
     };
     let kept = seat.replica.kept();
-    let another = kept.get(*task).filter(|kept| kept.owner != asker);
-    match another.is_some_and(|kept| kept.record.epoch == *epoch) {
+    let another = kept.get(task).filter(|kept| kept.owner != asker);
+    match another.is_some_and(|kept| kept.record.epoch == epoch) {
         true => Err(TaskError::unavailable(format!("another node owns task {task}"))),
         false => Ok(()),
     }

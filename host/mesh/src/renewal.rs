@@ -1,0 +1,99 @@
+//! Connections that stand for days do not pass the gate again, so members show each other anew who they are when there is news:
+//! a revocation, another root key, a membership to renew. It is the gate's own exchange, on a stream of the connection.
+
+use crate::gate::again;
+use crate::membership::Right;
+use crate::mesh::{Inner, Mesh};
+use crate::peers::Peer;
+use crate::swarm::Order;
+use futures::StreamExt;
+use futures::future::join_all;
+use libp2p::{PeerId, StreamProtocol};
+use libp2p_stream::IncomingStreams;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio_util::compat::FuturesAsyncReadCompatExt;
+
+pub(crate) const AGAIN: StreamProtocol = StreamProtocol::new("/karman/gate/1");
+/// Exchanges that others have begun, at once; one more is dropped, and begun again by them.
+const MOST: usize = 64;
+/// When those are told again that were not reached.
+const SOON: Duration = Duration::from_secs(2);
+/// How often a node looks whether its own membership is to be renewed.
+const LATER: Duration = Duration::from_secs(60);
+
+/// Tells those that this node is connected with what they do not know yet, and sees to it that its own membership is renewed.
+pub(crate) async fn keep_up(mesh: Weak<Inner>) {
+    let Some(mut news) = mesh.upgrade().map(|inner| inner.standing.news()) else {
+        return;
+    };
+    loop {
+        let Some(inner) = mesh.upgrade() else { return };
+        let number = *news.borrow_and_update();
+        let told = Mesh(inner).tell(number).await;
+        let pause = if told { LATER } else { SOON };
+        if let Ok(Err(_)) = tokio::time::timeout(pause, news.changed()).await {
+            return;
+        }
+    }
+}
+
+impl Mesh {
+    /// Whether all have heard of the news with this number, and nothing is left to be renewed.
+    async fn tell(&self, number: u64) -> bool {
+        let standing = &self.0.standing;
+        let renew = standing.wants_renewal();
+        let issues = |peer: &Peer| {
+            let member = peer.member.as_ref();
+            member.is_some_and(|member| member.rights.allows(&Right::Issue))
+        };
+        let (connected, away): (Vec<Peer>, Vec<Peer>) = self
+            .0
+            .peers
+            .list()
+            .into_iter()
+            .partition(|peer| peer.path.is_some());
+        if renew && !connected.iter().any(issues) {
+            // Any issuer renews it; this one was met before.
+            for issuer in away.iter().filter(|peer| issues(peer)) {
+                let _ = self.0.orders.send(Order::Meet(issuer.id)).await;
+            }
+        }
+        let knows = |peer: &Peer| standing.knew(&peer.id).is_none_or(|knew| knew.news >= number);
+        let behind = connected
+            .iter()
+            .filter(|peer| !knows(peer) || (renew && issues(peer)));
+        let told = join_all(behind.map(|peer| self.show(peer.id))).await;
+        told.into_iter().all(|told| told)
+    }
+
+    /// Goes through the exchange with a peer once more.
+    async fn show(&self, peer: PeerId) -> bool {
+        let Ok(stream) = self.stream(peer, AGAIN).await else {
+            return false;
+        };
+        let shown = again(&self.0.standing, peer, stream.compat(), true).await;
+        shown
+            .inspect_err(|error| tracing::debug!(%peer, %error, "a member is not told"))
+            .is_ok()
+    }
+}
+
+/// Takes part when others begin it.
+pub(crate) async fn show_again(mesh: Weak<Inner>, mut begun: IncomingStreams) {
+    let places = Arc::new(Semaphore::new(MOST));
+    while let Some((peer, stream)) = begun.next().await {
+        let Some(inner) = mesh.upgrade() else { return };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            continue;
+        };
+        let standing = inner.standing.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            if let Err(error) = again(&standing, peer, stream.compat(), false).await {
+                tracing::debug!(%peer, %error, "a member does not tell");
+            }
+        });
+    }
+}
