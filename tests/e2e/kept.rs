@@ -41,6 +41,31 @@ fn a_kept_task_outlives_its_owner() {
 }
 
 #[test]
+fn two_keepers_that_are_gone_are_named_and_one_of_them_brings_everything_back() {
+    let mut sites = Sites::new(4, None);
+    for site in &sites.sites {
+        site.deploy("tally");
+    }
+    sites.name_keepers();
+    let task = sites.keep("before");
+    let ids: Vec<String> = sites.sites.iter().map(|site| site.id.clone()).collect();
+    let others = ["mesh", "keepers", &ids[0], &ids[1], &ids[3]];
+    sites.kill(1);
+    sites.kill(2);
+    let refused = sites[0].home.run(others).fails(4, "are missing");
+    for gone in &ids[1..3] {
+        assert!(refused.stderr.contains(&gone[..8]), "{refused:?}");
+    }
+    assert!(refused.stderr.contains("with its own folder"), "{refused:?}");
+    assert_eq!(sites[0].accept("meanwhile", "0"), None);
+    sites.up(1, None);
+    // The one that is back and the one that stayed hand over, and the third is never seen again.
+    sites[0].soon(|site| site.home.run(others).code == 0);
+    sites[3].soon(|site| site.state(&task).as_deref() == Some("done"));
+    sites.keep("after");
+}
+
+#[test]
 fn without_keepers_nothing_is_kept() {
     let sites = Sites::new(1, None);
     sites[0].deploy("tally");

@@ -92,20 +92,16 @@ impl Inner {
     /// do not all take part, or when these do not agree in time: they go on trying then.
     pub(crate) async fn name(&self, keys: &[[u8; 32]]) -> Result<(), TaskError> {
         let before = self.charter();
-        if let Some(before) = &before
-            && !self.agree(before, self.limits.patience).await
-        {
-            return Err(
-                TaskError::unavailable("the keepers that were named before do not agree yet").with_hint(
-                    "`karman mesh keepers` shows who is missing; two of the three have to be there",
-                ),
-            );
-        }
         let charter = self.mesh()?.standing().charter(keys, before.as_deref());
         let charter = charter.map_err(|error| match &error {
             GateError::NotAMember(refused) => TaskError::new(refused.kind(), refused.to_string()),
             error => TaskError::denied(error.to_string()),
         })?;
+        if let Some(before) = &before
+            && !(self.agree(before, self.limits.patience).await && self.answers().await)
+        {
+            return Err(self.no_handover().await);
+        }
         self.adopt(&charter.encode())?;
         match self.agree(&charter, UP).await {
             true => Ok(()),
@@ -114,6 +110,39 @@ impl Inner {
             )
             .with_hint("`karman mesh keepers` shows who is there")),
         }
+    }
+
+    /// Whether a majority of the keepers answers, after as long as it may take them to find another leader. One that is left may
+    /// believe for a while in a leader that is gone.
+    async fn answers(&self) -> bool {
+        let until = Instant::now() + self.limits.patience.max(8 * self.limits.election);
+        while self.alive().await.is_err() {
+            if Instant::now() >= until {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Why the keepers that were named before hand nothing over, and what to do.
+    async fn no_handover(&self) -> TaskError {
+        let keepers = self.status().await.map(|status| status.keepers);
+        let missing = keepers.unwrap_or_default().into_iter();
+        let missing: Vec<String> = missing
+            .filter(|keeper| !keeper.reachable)
+            .map(|keeper| keeper.node.short())
+            .collect();
+        if missing.len() < 2 {
+            return TaskError::unavailable("the keepers that were named before do not agree yet")
+                .with_hint("`karman mesh keepers` shows who is missing; two of the three have to be there");
+        }
+        TaskError::unavailable(format!(
+            "of the three keepers {} are missing, and two have to be there to hand over what is kept",
+            missing.join(" and ")
+        ))
+        .with_hint(
+            "start one of them with its own folder, on whatever machine: it goes on where it was; then name others",
+        )
     }
 
     /// Whether those whom the charter names decide, before this time is over.
