@@ -56,11 +56,12 @@ impl Why {
             || format!("task {}", decision.task),
             |task| format!("`{}`", task.name),
         );
-        let why = Self::new(
-            format!("who serves {of}"),
-            name(decision.chosen),
-            decision.reason.to_string(),
-        );
+        let is_alone = task.is_some_and(|task| task.candidates.len() == 1);
+        let because = match decision.reason {
+            Reason::Only if is_alone => "no other may serve".to_owned(),
+            reason => reason.to_string(),
+        };
+        let why = Self::new(format!("who serves {of}"), name(decision.chosen), because);
         match decision.runner_up {
             Some(runner_up) => why.rather_than(name(runner_up)),
             None => why,
@@ -135,6 +136,7 @@ impl fmt::Display for Aim {
 mod tests {
     use super::*;
     use crate::select::Resource;
+    use crate::select::testing::{candidate, task};
 
     fn decision(reason: Reason) -> Decision {
         Decision {
@@ -152,6 +154,23 @@ mod tests {
             why.to_string(),
             "who serves task 3: candidate 1, rather than candidate 0, because the user said so"
         );
+    }
+
+    #[test]
+    fn being_the_only_one_is_told_from_being_the_only_one_in_reach() {
+        let tasks = |names: &[&str]| {
+            let candidates = names.iter().map(|name| candidate(name, 0.9, 10.0, 0.0));
+            vec![task("classify", candidates.collect())]
+        };
+        let decision = Decision {
+            task: 0,
+            chosen: 0,
+            runner_up: None,
+            reason: Reason::Only,
+        };
+        let told = |names: &[&str]| Why::selected(&tasks(names), &decision).because;
+        assert_eq!(told(&["s"]), "no other may serve");
+        assert_eq!(told(&["s", "l"]), "no other can be reached");
     }
 
     #[test]

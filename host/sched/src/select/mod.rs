@@ -24,7 +24,9 @@
 //! | `ledger` | what is left of the budgets |
 //! | `credit` | following a mix call by call |
 //! | `task` | tasks and candidates, checked |
+//! | `bounds` | what one request wants, and who meets it |
 
+mod bounds;
 mod compass;
 mod credit;
 mod estimate;
@@ -42,6 +44,7 @@ mod task;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use bounds::{Bound, Bounds, Unmet};
 pub use compass::Compass;
 pub use fixed::Fixed;
 pub use greedy::{Aim, Greedy};
