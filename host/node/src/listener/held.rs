@@ -143,6 +143,7 @@ async fn add_model(
         store.models().add(&name, &file, None, info).map(HeldModel::from)
     })
     .await?;
+    node.runtime().models().changed();
     node.announce().await;
     Ok(added)
 }

@@ -6,6 +6,7 @@ mod effects;
 mod models;
 mod pace;
 mod settings;
+mod turns;
 
 pub(crate) use buckets::StoreBuckets;
 pub(crate) use compute::NodeCompute;

@@ -1,4 +1,5 @@
 use super::pace::Pace;
+use super::turns::Turns;
 use super::{blocking, store_error};
 use crate::config::{BackendChoice, ComputeProfile};
 use crate::home::Home;
@@ -14,12 +15,16 @@ use karman_types::{Digest, TaskError};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::future::ready;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Models that stay loaded; one more drops all that nobody uses.
 const MOST_LOADED: usize = 32;
+/// What all sessions of one model may take together, by the length of its file: a larger model has one, and its runs follow one
+/// another.
+const MOST_IN_SESSIONS: u64 = 64 << 20;
 
 /// Where back-ends come from: which one, and the program that tries them first.
 #[derive(Clone, Debug)]
@@ -42,9 +47,17 @@ pub struct NodeModels {
     source: ModelSource,
     backends: OnceLock<Backends>,
     loaded: Mutex<HashMap<Digest, Loaded>>,
+    known: RwLock<Known>,
     pace: Arc<Pace>,
     /// Models that are run in parts, over several nodes.
     diverted: RwLock<HashMap<String, Arc<dyn Model>>>,
+}
+
+/// What the disk says of models that were asked for, until one changes there.
+#[derive(Default)]
+struct Known {
+    changes: u64,
+    by_name: HashMap<String, Arc<karman_store::Model>>,
 }
 
 impl NodeModels {
@@ -56,6 +69,7 @@ impl NodeModels {
             source,
             backends: OnceLock::new(),
             loaded: Mutex::default(),
+            known: RwLock::default(),
         })
     }
 
@@ -88,6 +102,15 @@ impl NodeModels {
         }
     }
 
+    /// The same for a file of this length: as many runs at once as there are cores, where that takes not too much memory.
+    fn options_for(&self, bytes: u64) -> LoadOptions {
+        let fit = usize::try_from(MOST_IN_SESSIONS / bytes.max(1)).unwrap_or(usize::MAX);
+        LoadOptions {
+            sessions: NonZeroUsize::new(fit).map_or(NonZeroUsize::MIN, |fit| fit.min(cores())),
+            ..self.options()
+        }
+    }
+
     /// What a model of this node may ask of the machine.
     pub(crate) const fn limits(&self) -> &ModelLimits {
         &self.source.limits
@@ -95,14 +118,21 @@ impl NodeModels {
 
     /// Loads a model that is no task's own: a part of one.
     pub(crate) fn load(&self, onnx: &[u8]) -> Result<Loaded, TaskError> {
-        let model = self.backends().load(onnx, &self.options()).map_err(infer_error)?;
-        Ok(self.paced(model))
+        let options = self.options_for(onnx.len() as u64);
+        let model = self.backends().load(onnx, &options).map_err(infer_error)?;
+        Ok(self.paced(model, &options))
     }
 
-    fn paced(&self, model: Arc<dyn karman_infer::Model>) -> Loaded {
+    fn paced(&self, model: Arc<dyn karman_infer::Model>, options: &LoadOptions) -> Loaded {
+        // tract runs as many as it is asked to, on the cores that there are.
+        let at_once = match model.backend() {
+            BackendName::OnnxRuntime => options.sessions,
+            BackendName::Tract => cores(),
+        };
         Loaded {
             model,
             pace: self.pace.clone(),
+            turns: Arc::new(Turns::new(at_once.get())),
         }
     }
 
@@ -117,7 +147,6 @@ impl NodeModels {
 
     /// A model of this node, loaded now where it was not, and the digest of its file.
     pub(crate) async fn named(self: &Arc<Self>, name: &str) -> Result<(Loaded, Digest), TaskError> {
-        // A look at the table takes microseconds, less than a way to another thread and back.
         let record = self.record(name)?;
         if let Some(loaded) = self.loaded.lock().get(&record.digest) {
             return Ok((loaded.clone(), record.digest));
@@ -150,9 +179,40 @@ impl NodeModels {
         }
     }
 
-    fn record(&self, name: &str) -> Result<karman_store::Model, TaskError> {
-        let store = self.home.store()?;
-        store.models().get(name).map_err(store_error)?.ok_or_else(|| {
+    /// Models on the disk have changed.
+    pub(crate) fn changed(&self) {
+        let mut known = self.known.write();
+        known.changes += 1;
+        known.by_name.clear();
+    }
+
+    /// What the disk says of a model, if this node has it.
+    ///
+    /// # Errors
+    /// What the disk refuses.
+    pub(crate) fn find(&self, name: &str) -> Result<Option<Arc<karman_store::Model>>, TaskError> {
+        let changes = {
+            let known = self.known.read();
+            if let Some(record) = known.by_name.get(name) {
+                return Ok(Some(record.clone()));
+            }
+            known.changes
+        };
+        // A look at the table takes microseconds, less than a way to another thread and back.
+        let found = self.home.store()?.models().get(name).map_err(store_error)?;
+        let Some(record) = found.map(Arc::new) else {
+            return Ok(None);
+        };
+        let mut known = self.known.write();
+        // What changed while it was read may be newer.
+        if known.changes == changes {
+            known.by_name.insert(name.to_owned(), record.clone());
+        }
+        Ok(Some(record))
+    }
+
+    fn record(&self, name: &str) -> Result<Arc<karman_store::Model>, TaskError> {
+        self.find(name)?.ok_or_else(|| {
             TaskError::unavailable(format!("this node has no model `{name}`"))
                 .with_hint(format!("karman model add {name} FILE.onnx"))
         })
@@ -169,11 +229,7 @@ impl NodeModels {
             .blobs()
             .read(&record.digest)
             .map_err(store_error)?;
-        let model = self
-            .backends()
-            .load(&bytes, &self.options())
-            .map_err(infer_error)?;
-        let loaded = self.paced(model);
+        let loaded = self.load(&bytes)?;
         let mut all = self.loaded.lock();
         if all.len() >= MOST_LOADED {
             all.retain(|_, loaded| Arc::strong_count(&loaded.model) > 1);
@@ -198,11 +254,10 @@ impl Models for Shared {
         if let Some(model) = models.diverted.read().get(&name) {
             return ready(Ok(model.clone())).boxed();
         }
-        blocking(move || {
-            models
-                .load_record(&models.record(&name)?)
-                .map(|loaded| Arc::new(loaded) as Arc<dyn Model>)
-        })
+        async move {
+            let (loaded, _) = models.named(&name).await?;
+            Ok(Arc::new(loaded) as Arc<dyn Model>)
+        }
         .boxed()
     }
 
@@ -214,14 +269,18 @@ impl Models for Shared {
         let models = self.0.clone();
         blocking(move || {
             let (backends, options) = (models.backends(), models.options());
+            let options = match native {
+                true => options,
+                false => LoadOptions {
+                    limits: ModelLimits::default(),
+                    ..options
+                },
+            };
             let model = match native {
                 true => backends.load(&onnx, &options),
-                false => {
-                    let limits = ModelLimits::default();
-                    backends.load_foreign(&onnx, &LoadOptions { limits, ..options })
-                }
+                false => backends.load_foreign(&onnx, &options),
             };
-            Ok(Arc::new(models.paced(model.map_err(infer_error)?)) as Arc<dyn Model>)
+            Ok(Arc::new(models.paced(model.map_err(infer_error)?, &options)) as Arc<dyn Model>)
         })
         .boxed()
     }
@@ -232,6 +291,7 @@ impl Models for Shared {
 pub(crate) struct Loaded {
     model: Arc<dyn karman_infer::Model>,
     pace: Arc<Pace>,
+    turns: Arc<Turns>,
 }
 
 impl Loaded {
@@ -248,9 +308,9 @@ impl Loaded {
     /// Runs it once, and how long that took.
     pub(crate) async fn run_timed(&self, inputs: Tensors) -> Result<(Tensors, Duration), TaskError> {
         let model = self.model.clone();
-        self.pace
-            .run(move || model.run(inputs).map_err(infer_error))
-            .await
+        let bytes = inputs.iter().map(|(_, tensor)| tensor.bytes().len()).sum();
+        let step = move || model.run(inputs).map_err(infer_error);
+        self.turns.run(&self.pace, bytes, step).await
     }
 }
 
@@ -262,6 +322,10 @@ impl Model for Loaded {
     fn runs_on(&self) -> String {
         Self::runs_on(self)
     }
+}
+
+fn cores() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 pub(crate) fn infer_error(error: InferError) -> TaskError {
