@@ -8,12 +8,12 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 const REMEMBER: HeaderValue = HeaderValue::from_static("600");
 /// What a page may send, besides what every page may.
 const TAKEN: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, inference-header-content-length, karman-accept, karman-idempotency-key, \
-     karman-within, x-request-id",
+    "authorization, content-type, inference-header-content-length, karman-accept, karman-accuracy, karman-cost, \
+     karman-idempotency-key, karman-p95, karman-within, x-request-id",
 );
 /// What a page may read, besides what every page may.
 const SHOWN: HeaderValue = HeaderValue::from_static(
-    "inference-header-content-length, karman-cut, karman-model, karman-node, karman-ran-on, karman-tier, karman-why, \
+    "inference-header-content-length, karman-cut, karman-decision, karman-model, karman-node, karman-ran-on, karman-tier, karman-why, \
      location, retry-after, x-request-id",
 );
 const METHODS: HeaderValue = HeaderValue::from_static("DELETE, GET, POST");

@@ -19,6 +19,8 @@ pub(crate) struct Decided {
     ran_on: Option<String>,
     cut: Option<String>,
     why: String,
+    /// Under which `karman why` tells more.
+    decision: Option<String>,
     took_us: u64,
 }
 
@@ -45,6 +47,7 @@ impl Decisions {
             ran_on: text("karman-ran-on"),
             cut: text("karman-cut"),
             why,
+            decision: text("karman-decision"),
             took_us: took.as_micros() as u64,
         };
         let mut all = self.0.lock();

@@ -54,6 +54,11 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, error)
     }
 
+    /// What the caller asks for besides an answer cannot be had.
+    pub(crate) const fn unmet(error: TaskError) -> Self {
+        Self::new(StatusCode::PRECONDITION_FAILED, error)
+    }
+
     pub(crate) fn response(&self, speaks: Speaks) -> Response {
         let mut response = match speaks {
             Speaks::Plain => (self.status, Json(self.plain())).into_response(),
@@ -100,6 +105,7 @@ impl Refusal {
         let code = match self.status {
             StatusCode::UNAUTHORIZED => Code::Unauthenticated,
             StatusCode::NOT_FOUND => Code::NotFound,
+            StatusCode::PRECONDITION_FAILED => Code::FailedPrecondition,
             _ => match self.error.kind {
                 ErrorKind::Failed => Code::Aborted,
                 ErrorKind::Invalid => Code::InvalidArgument,

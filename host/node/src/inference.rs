@@ -76,6 +76,9 @@ pub struct InferParameters {
     /// What each node did, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub legs: Vec<Leg>,
+    /// Where one of several was chosen to answer: under which `karman why` tells of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
 }
 
 /// A tensor in JSON, or what JSON says of one whose bytes follow it.

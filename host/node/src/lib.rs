@@ -39,13 +39,15 @@ pub use config::{
 };
 pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{
-    BundleStatus, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedStatus, FlowOrder, FlowState,
-    FlowStatus, Inferred, JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure,
-    MeasureOrder, Measured, ModelDescription, ModelInParts, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran,
-    RanInParts, Rotated, Sent, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus, TensorDescription,
-    UndeployedOn, check_run, read_decisions, simulate, stored_model, stored_run, stored_runs,
+    BundleStatus, Chosen, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedStatus, FlowOrder,
+    FlowState, FlowStatus, Inferred, JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg,
+    LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts, NodeOffer, NodeProfile, PeerStatus,
+    Pinged, Ran, RanInParts, Rotated, Sent, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus,
+    TensorDescription, UndeployedOn, Wanted, check_run, read_decisions, simulate, stored_model, stored_run,
+    stored_runs,
 };
 pub use home::Home;
+pub use karman_sched::select::Bounds;
 pub use karman_store::BundleState;
 pub use listener::{HeldModel, Listener, ShutDown, plugin_path, serve_plugin};
 pub use logs::{LogEvent, LogRing};

@@ -1,6 +1,6 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
-use karman_node::{Inferred, Leg, Node, Ran};
-use karman_types::{NodeId, Tier};
+use karman_node::{Chosen, Inferred, Leg, Node, Ran};
+use karman_types::{NodeId, TaskId, Tier};
 
 /// Who ran what, and why: what the node said that ran it.
 #[derive(Clone, Debug)]
@@ -12,6 +12,8 @@ pub(crate) struct Decision {
     /// Which part ran where, in order; empty for tasks.
     pub(crate) legs: Vec<Leg>,
     pub(crate) why: String,
+    /// Where one of several was chosen: under which `karman why` tells of it.
+    pub(crate) request: Option<TaskId>,
 }
 
 impl Decision {
@@ -23,6 +25,28 @@ impl Decision {
             tier: ran.node.1,
             legs: ran.legs.clone(),
             why: ran.why.clone(),
+            request: None,
+        }
+    }
+
+    /// The same for one that was chosen among several.
+    pub(super) fn chosen(self, request: TaskId) -> Self {
+        Self {
+            request: Some(request),
+            ..self
+        }
+    }
+
+    /// Of a task, or a model as a task, that was chosen among several.
+    pub(super) fn of_chosen(chosen: &Chosen) -> Self {
+        Self {
+            model: chosen.model().to_owned(),
+            ran_on: None,
+            node: chosen.node.0,
+            tier: chosen.node.1,
+            legs: Vec::new(),
+            why: chosen.why.to_string(),
+            request: Some(chosen.request),
         }
     }
 
@@ -41,6 +65,7 @@ impl Decision {
             tier,
             legs: Vec::new(),
             why: why.to_owned(),
+            request: None,
         }
     }
 
@@ -68,6 +93,7 @@ impl Decision {
         put("karman-ran-on", self.ran_on.clone());
         put("karman-cut", self.cut());
         put("karman-why", Some(self.why.clone()));
+        put("karman-decision", self.request.map(|request| request.to_string()));
         headers
     }
 }

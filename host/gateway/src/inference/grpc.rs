@@ -1,11 +1,11 @@
 //! The protocol over gRPC.
 
 use super::messages::{
-    Contents, IndexEntry, IndexRequest, IndexResponse, InferTensor, ModelInferRequest, ModelInferResponse,
-    ModelMetadataResponse, ModelReadyResponse, ModelRequest, Nothing, ServerLiveResponse,
-    ServerMetadataResponse, ServerReadyResponse, TensorMetadata,
+    Contents, IndexEntry, IndexRequest, IndexResponse, InferParameter, InferTensor, ModelInferRequest,
+    ModelInferResponse, ModelMetadataResponse, ModelReadyResponse, ModelRequest, Nothing, Parameter,
+    ServerLiveResponse, ServerMetadataResponse, ServerReadyResponse, TensorMetadata,
 };
-use super::{BYTES, EXTENSIONS, Inference, Question, Reply, SERVER, Value, binary, within};
+use super::{BYTES, EXTENSIONS, Inference, Objectives, Question, Reply, SERVER, Value, binary};
 use crate::access::Caller;
 use crate::refusal::Refusal;
 use crate::target::GRPC_SERVICE;
@@ -13,12 +13,13 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::Full;
 use karman_node::TensorDescription;
 use karman_node::inference::{self, Scalar, TensorData};
 use karman_types::TaskError;
 use prost::Message;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::server::{Grpc, UnaryService};
@@ -196,12 +197,13 @@ async fn index(call: Call) -> Answered<IndexResponse> {
 }
 
 async fn infer(call: Call, asked: ModelInferRequest, headers: HeaderMap) -> Answered<ModelInferResponse> {
+    let objectives = Objectives::of(&headers)?;
     let question = Question {
         inputs: inputs(asked.inputs, asked.raw_input_contents)?,
         wanted: asked.outputs.into_iter().map(|wanted| wanted.name).collect(),
-        within: match within(&headers)? {
-            Some(within) => Some(within),
-            None => deadline(&headers),
+        objectives: Objectives {
+            within: objectives.within.or_else(|| deadline(&headers)),
+            ..objectives
         },
         version: given(&asked.model_version).map(str::to_owned),
         model: asked.model_name,
@@ -212,6 +214,8 @@ async fn infer(call: Call, asked: ModelInferRequest, headers: HeaderMap) -> Answ
         model_name: decision.model,
         model_version: asked.model_version,
         id: asked.id,
+        // Not every client shows its user what comes beside the message.
+        parameters: parameters(&headers),
         ..ModelInferResponse::default()
     };
     for (name, value) in outputs {
@@ -225,6 +229,15 @@ async fn infer(call: Call, asked: ModelInferRequest, headers: HeaderMap) -> Answ
         });
     }
     Ok((answer, headers))
+}
+
+/// What headers say, in the message.
+fn parameters(headers: &HeaderMap) -> HashMap<String, InferParameter> {
+    let text = |(name, value): (&HeaderName, &HeaderValue)| {
+        let choice = Some(Parameter::Text(value.to_str().ok()?.to_owned()));
+        Some((name.to_string(), InferParameter { choice }))
+    };
+    headers.iter().filter_map(text).collect()
 }
 
 /// The inputs: all of them as bytes behind the message, or each with its contents.

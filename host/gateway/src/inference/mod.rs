@@ -8,16 +8,19 @@
 //! |---|---|
 //! | `rest`, `binary` | JSON, and tensors as bytes behind it |
 //! | `grpc`, `messages` | the same over gRPC |
+//! | `objectives` | how accurate, how fast, how cheap the answer has to be |
 //! | `decision` | who ran what and why, as headers |
 
 mod binary;
 mod decision;
 mod grpc;
 mod messages;
+mod objectives;
 mod rest;
 
 pub(crate) use decision::Decision;
 pub(crate) use grpc::answer as answer_grpc;
+use objectives::{Objectives, told};
 pub(crate) use rest::router;
 pub(crate) use rest::{
     __path_index, __path_infer, __path_live, __path_model, __path_model_ready, __path_ready, __path_server,
@@ -26,19 +29,16 @@ pub(crate) use rest::{
 use crate::access::{Caller, Right};
 use crate::refusal::Refusal;
 use bytes::Bytes;
-use http::HeaderMap;
 use karman_mesh::membership::Pattern;
-use karman_node::{ModelDescription, Node, TensorDescription};
+use karman_node::{ModelDescription, Node, TensorDescription, Wanted};
 use karman_tensor::Tensor;
-use karman_types::{TaskError, TaskRequest, parse_duration};
+use karman_types::{TaskError, TaskRequest};
 use std::time::Duration;
 
 /// The name of the server in its metadata.
 const SERVER: &str = "karman";
 /// What it does beyond the protocol, as its metadata lists it.
 const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "model_repository"];
-/// The header that bounds the time of a request: `200 ms`.
-pub(crate) const WITHIN: &str = "karman-within";
 /// The most inputs or outputs of one request.
 const MOST_TENSORS: usize = 1024;
 
@@ -66,7 +66,7 @@ pub(crate) struct Question {
     pub(crate) inputs: Vec<(String, Value)>,
     /// The outputs that are wanted; all where none is named.
     pub(crate) wanted: Vec<String>,
-    pub(crate) within: Option<Duration>,
+    pub(crate) objectives: Objectives,
 }
 
 /// What came of it.
@@ -92,7 +92,7 @@ impl Inference {
     /// Runs a model or task.
     pub(crate) async fn infer(&self, caller: &Caller, question: Question) -> Result<Reply, Refusal> {
         caller.must(&right(&question.model)?)?;
-        let within = question.within.unwrap_or(self.most).min(self.most);
+        let within = question.objectives.within.unwrap_or(self.most).min(self.most);
         let name = question.model.clone();
         let run = self.run(question, within);
         let ended = tokio::time::timeout(within, run).await;
@@ -100,7 +100,7 @@ impl Inference {
         ended.unwrap_or_else(|_| Err(late().into()))
     }
 
-    async fn run(&self, question: Question, within: Duration) -> Result<Reply, Refusal> {
+    async fn run(&self, mut question: Question, within: Duration) -> Result<Reply, Refusal> {
         if question.inputs.len() > MOST_TENSORS || question.wanted.len() > MOST_TENSORS {
             return Err(
                 TaskError::limit(format!("a request has at most {MOST_TENSORS} tensors"))
@@ -108,13 +108,11 @@ impl Inference {
                     .into(),
             );
         }
-        let is_task = matches!(&question.inputs[..], [(_, Value::Bytes(_))]);
+        let inputs = std::mem::take(&mut question.inputs);
+        let is_task = matches!(&inputs[..], [(_, Value::Bytes(_))]);
         let mut reply = match is_task {
-            true => self.run_task(question.model, question.inputs, within).await?,
-            false => {
-                self.run_model(question.model, question.version, question.inputs)
-                    .await?
-            }
+            true => self.run_task(&question, inputs, within).await?,
+            false => self.run_model(&question, inputs, within).await?,
         };
         if !question.wanted.is_empty() {
             reply.outputs = chosen(reply.outputs, &question.wanted)?;
@@ -124,12 +122,13 @@ impl Inference {
 
     async fn run_model(
         &self,
-        model: String,
-        version: Option<String>,
+        question: &Question,
         inputs: Vec<(String, Value)>,
+        within: Duration,
     ) -> Result<Reply, Refusal> {
-        if let Some(version) = &version {
-            self.check_version(&model, version).await?;
+        let model = &question.model;
+        if let Some(version) = &question.version {
+            self.check_version(model, version).await?;
         }
         let tensors = inputs.into_iter().map(|(name, value)| match value {
             Value::Tensor(tensor) => Ok((name, tensor)),
@@ -138,11 +137,21 @@ impl Inference {
             ))
             .with_field("inputs")),
         });
-        let ran = self
-            .node
-            .infer(&model, tensors.collect::<Result<_, _>>()?)
-            .await?;
-        let decision = Decision::of_model(&model, &ran);
+        let tensors = tensors.collect::<Result<_, _>>()?;
+        let (ran, decision) = match self.is_chosen_for(question).await? {
+            true => {
+                let wanted = wanted(&question.objectives, within);
+                let chosen = self.node.infer_within(model, wanted, tensors).await;
+                let (ran, chosen) = chosen.map_err(told)?;
+                let decision = Decision::of_model(chosen.model(), &ran).chosen(chosen.request);
+                (ran, decision)
+            }
+            false => {
+                let ran = self.node.infer(model, tensors).await?;
+                let decision = Decision::of_model(model, &ran);
+                (ran, decision)
+            }
+        };
         let outputs = ran.results.into_iter();
         Ok(Reply {
             outputs: outputs
@@ -152,12 +161,21 @@ impl Inference {
         })
     }
 
+    /// Whether who answers is to be chosen: where the caller bounds something, or names a capability, which no model has as its name.
+    async fn is_chosen_for(&self, question: &Question) -> Result<bool, TaskError> {
+        if !question.objectives.bounds.is_empty() {
+            return Ok(true);
+        }
+        Ok(question.model.contains('/') && self.node.is_measured(&question.model).await?)
+    }
+
     async fn run_task(
         &self,
-        task: String,
+        question: &Question,
         inputs: Vec<(String, Value)>,
         within: Duration,
     ) -> Result<Reply, Refusal> {
+        let task = &question.model;
         let mut request = TaskRequest::default();
         for (name, value) in inputs {
             match value {
@@ -171,11 +189,22 @@ impl Inference {
                 }
             }
         }
-        let context = self.node.runtime().context(Some(within));
-        let (response, ran) = self.node.call(&task, request, context).await?;
+        let (response, decision) = match question.objectives.bounds.is_empty() {
+            true => {
+                let context = self.node.runtime().context(Some(within));
+                let (response, ran) = self.node.call(task, request, context).await?;
+                (response, Decision::of_task(task, &ran, &self.node))
+            }
+            false => {
+                let wanted = wanted(&question.objectives, within);
+                let answered = self.node.call_within(task, wanted, request).await;
+                let (response, chosen) = answered.map_err(told)?;
+                (response, Decision::of_chosen(&chosen))
+            }
+        };
         Ok(Reply {
             outputs: vec![(TASK_OUTPUT.to_owned(), Value::Bytes(response.body))],
-            decision: Decision::of_task(&task, &ran, &self.node),
+            decision,
         })
     }
 
@@ -312,13 +341,9 @@ fn chosen(outputs: Vec<(String, Value)>, wanted: &[String]) -> Result<Vec<(Strin
     wanted.iter().map(pick).collect()
 }
 
-/// The time that the caller gives in its headers.
-pub(crate) fn within(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
-    let Some(value) = headers.get(WITHIN) else {
-        return Ok(None);
-    };
-    let text = value.to_str().unwrap_or_default();
-    let time =
-        parse_duration(text).map_err(|error| TaskError::invalid(error.to_string()).with_field(WITHIN))?;
-    Ok(Some(time))
+const fn wanted(objectives: &Objectives, within: Duration) -> Wanted {
+    Wanted {
+        bounds: objectives.bounds,
+        within,
+    }
 }

@@ -1,7 +1,7 @@
 //! The protocol over REST.
 
 use super::binary::{self, HEADER_LENGTH};
-use super::{Described, EXTENSIONS, Inference, MOST_TENSORS, Question, Reply, SERVER, within};
+use super::{Described, EXTENSIONS, Inference, MOST_TENSORS, Objectives, Question, Reply, SERVER};
 use crate::access::Caller;
 use crate::refusal::{Refusal, Speaks};
 use axum::body::Body;
@@ -233,13 +233,18 @@ async fn model_ready(
 }
 
 /// Runs a model or task. The body is JSON, or JSON with tensors as bytes behind it, where the header
-/// `Inference-Header-Content-Length` says how long the JSON is. `karman-within: 200 ms` bounds the time; headers of the response
-/// say what ran where and why.
+/// `Inference-Header-Content-Length` says how long the JSON is. `karman-within: 200 ms` bounds the time. With `karman-accuracy`,
+/// `karman-p95` or `karman-cost`, and where `model` is a capability, who answers is chosen among those that were measured. Headers of
+/// the response say what ran where and why.
 #[utoipa::path(post, path = "/v2/models/{model}/infer", tag = "inference",
-    params(("model" = String, Path), ("karman-within" = Option<String>, Header, description = "The longest time, as `200 ms`")),
+    params(("model" = String, Path), ("karman-within" = Option<String>, Header, description = "The longest time, as `200 ms`"),
+        ("karman-accuracy" = Option<f64>, Header, description = "The share of right answers, from 0 to 1: at least this"),
+        ("karman-p95" = Option<String>, Header, description = "95 of a hundred answers take at most this, as `50 ms`"),
+        ("karman-cost" = Option<f64>, Header, description = "What the answer costs: at most this")),
     request_body = InferRequest, responses(
     (status = 200, body = InferResponse), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
     (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 408, body = InferenceError),
+    (status = 412, body = InferenceError, description = "Nobody meets a bound; it is named"),
     (status = 413, body = InferenceError), (status = 422, body = InferenceError), (status = 429, body = InferenceError),
     (status = 503, body = InferenceError), (status = 504, body = InferenceError)))]
 async fn infer(
@@ -262,7 +267,7 @@ async fn infer(
     let question = Question {
         inputs: binary::read(request.inputs, behind)?,
         wanted: request.outputs.iter().map(|wanted| wanted.name.clone()).collect(),
-        within: within(&headers)?,
+        objectives: Objectives::of(&headers)?,
         model,
         version: version.clone(),
     };
@@ -295,6 +300,7 @@ fn written(
         model_version: version,
         id,
         parameters: InferParameters {
+            decision: reply.decision.request.map(|request| request.to_string()),
             legs: reply.decision.legs,
         },
         outputs,

@@ -31,7 +31,9 @@ pub(crate) use dispatch::Calls;
 pub use dispatch::Ran;
 pub use fed::{FedEvent, FedModel, FedStatus, check_run, simulate, stored_model, stored_run, stored_runs};
 pub(crate) use fed::{Federated, go_on};
-pub use flow::{Example, FlowOrder, FlowState, FlowStatus, MeasureOrder, Measured, StepStatus};
+pub use flow::{
+    Chosen, Example, FlowOrder, FlowState, FlowStatus, MeasureOrder, Measured, StepStatus, Wanted,
+};
 pub use keepers::{KeeperStatus, KeepersConfig, KeepersStatus};
 pub use mesh::{JoinOptions, NodeOffer, PeerStatus, Pinged};
 pub(crate) use mesh::{join, mesh_of};

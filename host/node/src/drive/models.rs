@@ -8,7 +8,7 @@ use crate::node::Node;
 use crate::services::store_error;
 use karman_engine::capability::nn::Tensors;
 use karman_infer::{Dim, TensorInfo};
-use karman_mesh::{Ask, CallHead, Provider, RemoteReport, pack_tensors, unpack_tensors};
+use karman_mesh::{Ask, CallHead, Mesh, PeerId, Provider, RemoteReport, pack_tensors, unpack_tensors};
 use karman_store::ModelInfo;
 use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
@@ -115,26 +115,12 @@ impl Node {
             .into_iter()
             .take(MOST_ATTEMPTS)
         {
-            let body = pack_tensors(&(), &inputs)
-                .map_err(|error| TaskError::limit(error.to_string()).with_field("inputs"))?;
-            let head = CallHead::new(Ask::RunModel, name, self.runtime().context(None).task);
-            let started = Instant::now();
-            match mesh.call(provider.id, head, body).await {
-                Ok((response, report)) => {
-                    let (there, results) = unpack_tensors::<RanThere>(&response.body)
-                        .map_err(|error| TaskError::internal(error.to_string()))?;
-                    let mut legs = there.legs;
-                    if let Some(first) = legs.first_mut() {
-                        let took = started.elapsed().as_micros() as u64;
-                        first.transfer_us += took.saturating_sub(report.took_us);
-                    }
-                    return Ok(Inferred {
-                        results,
-                        legs,
-                        ran_on: there.ran_on,
-                        node: (provider.offer.node, provider.offer.tier),
-                        why: why_there(passed_over),
-                    });
+            let at = (provider.offer.node, provider.offer.tier);
+            let asked = self.ask_to_infer(mesh, provider.id, at, name, &inputs);
+            match asked.await {
+                Ok(inferred) => {
+                    let why = why_there(passed_over);
+                    return Ok(Inferred { why, ..inferred });
                 }
                 Err(error) if error.kind == ErrorKind::Unavailable => {
                     passed_over += 1;
@@ -144,6 +130,51 @@ impl Node {
             }
         }
         Err(last)
+    }
+
+    /// Runs a model on this very node, another one.
+    ///
+    /// # Errors
+    /// Those of [`Node::infer`].
+    pub(super) async fn infer_at(
+        &self,
+        at: (NodeId, Tier),
+        name: &str,
+        inputs: &Tensors,
+    ) -> Result<Inferred, TaskError> {
+        let away = || TaskError::unavailable(format!("node {} is not in reach", at.0.short()));
+        let mesh = mesh_of(self).map_err(|_| away())?;
+        let peer = mesh.node(at.0).await.ok_or_else(away)?;
+        self.ask_to_infer(mesh, peer, at, name, inputs).await
+    }
+
+    async fn ask_to_infer(
+        &self,
+        mesh: &Mesh,
+        peer: PeerId,
+        node: (NodeId, Tier),
+        name: &str,
+        inputs: &Tensors,
+    ) -> Result<Inferred, TaskError> {
+        let body = pack_tensors(&(), inputs)
+            .map_err(|error| TaskError::limit(error.to_string()).with_field("inputs"))?;
+        let head = CallHead::new(Ask::RunModel, name, self.runtime().context(None).task);
+        let started = Instant::now();
+        let (response, report) = mesh.call(peer, head, body).await?;
+        let (there, results) = unpack_tensors::<RanThere>(&response.body)
+            .map_err(|error| TaskError::internal(error.to_string()))?;
+        let mut legs = there.legs;
+        if let Some(first) = legs.first_mut() {
+            let took = started.elapsed().as_micros() as u64;
+            first.transfer_us += took.saturating_sub(report.took_us);
+        }
+        Ok(Inferred {
+            results,
+            legs,
+            ran_on: there.ran_on,
+            node,
+            why: "it was asked to".to_owned(),
+        })
     }
 
     /// What a model of the mesh takes and gives.
@@ -176,7 +207,7 @@ impl Node {
 
     /// What a model of this node takes and gives.
     pub(crate) async fn describe_own_model(&self, name: &str) -> Result<ModelDescription, TaskError> {
-        let record = self.own_model(name)?.ok_or_else(|| unknown(name))?;
+        let record = self.runtime().models().find(name)?.ok_or_else(|| unknown(name))?;
         let (model, digest) = self.runtime().models().named(name).await?;
         let (inputs, outputs) = model.signature();
         Ok(ModelDescription {
@@ -186,7 +217,7 @@ impl Node {
             ran_on: model.runs_on(),
             inputs: inputs.iter().map(TensorDescription::from).collect(),
             outputs: outputs.iter().map(TensorDescription::from).collect(),
-            info: record.info,
+            info: record.info.clone(),
         })
     }
 
@@ -241,16 +272,7 @@ impl Node {
     }
 
     fn has_model(&self, name: &str) -> Result<bool, TaskError> {
-        Ok(self.own_model(name)?.is_some())
-    }
-
-    fn own_model(&self, name: &str) -> Result<Option<karman_store::Model>, TaskError> {
-        self.runtime()
-            .home()
-            .store()?
-            .models()
-            .get(name)
-            .map_err(store_error)
+        Ok(self.runtime().models().find(name)?.is_some())
     }
 }
 

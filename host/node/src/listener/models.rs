@@ -58,7 +58,10 @@ async fn run(
         model_name: name,
         model_version: None,
         id: request.id,
-        parameters: InferParameters { legs: ran.legs },
+        parameters: InferParameters {
+            legs: ran.legs,
+            decision: None,
+        },
         outputs: outputs.collect(),
     }))
 }

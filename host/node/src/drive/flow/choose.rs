@@ -3,6 +3,7 @@
 use super::implementations::{self, call, reaches, within};
 use super::json;
 use crate::drive::tasks::Inner;
+use karman_sched::Why;
 use karman_sched::flow;
 use karman_sched::log::{Logged, Policy};
 use karman_sched::select::{Asked, Call, Heard, Pixie, PixieSettings, Task};
@@ -30,6 +31,14 @@ pub(super) struct Chooser {
     state: Mutex<State>,
     /// The measurements that it was made from.
     measured: u64,
+}
+
+/// Who serves a call.
+pub(super) struct Choice {
+    /// By its place among the candidates.
+    pub(super) candidate: usize,
+    pub(super) implementation: Implementation,
+    pub(super) why: Why,
 }
 
 struct State {
@@ -86,12 +95,24 @@ impl Chooser {
                 candidates: candidates(tasks, &task.run, &slo).await?,
             });
         }
+        let places = named.iter().copied().zip(0..).collect();
+        Self::over(workflow.name(), of, slo, places, measured)
+    }
+
+    /// The choice among the candidates of these tasks, within these limits.
+    pub(super) fn over(
+        name: &str,
+        of: Vec<Task>,
+        slo: Slo,
+        places: BTreeMap<usize, usize>,
+        measured: u64,
+    ) -> Result<Self, TaskError> {
         let pixie = Pixie::new(of.clone(), slo, PixieSettings::default())
             .map_err(|error| TaskError::invalid(error.to_string()).with_field("slo"))?;
         let policy = Policy::Pixie(Box::new(pixie));
-        let policy = Logged::new(workflow.name(), policy, of, fastrand::u64(..));
+        let policy = Logged::new(name, policy, of, fastrand::u64(..));
         Ok(Self {
-            places: named.iter().copied().zip(0..).collect(),
+            places,
             started: Instant::now(),
             state: Mutex::new(State {
                 policy,
@@ -121,7 +142,11 @@ impl Chooser {
         }
     }
 
-    fn choose(&self, tasks: &Inner, run: TaskId, task: usize) -> Result<(usize, Implementation), TaskError> {
+    /// Who serves the next call of a task.
+    ///
+    /// # Errors
+    /// `unavailable` when nobody who may can be reached.
+    pub(super) fn choose(&self, tasks: &Inner, run: TaskId, task: usize) -> Result<Choice, TaskError> {
         let mut state = self.state.lock();
         let State { policy, runs, away } = &mut *state;
         runs.insert(run);
@@ -140,11 +165,20 @@ impl Chooser {
         let (decision, entries) = chosen.map_err(|error| TaskError::unavailable(error.to_string()))?;
         // Under the lock, so that the log has them in the order in which the policy made them.
         tasks.decisions.push(entries);
-        let implementation = policy.tasks()[task].candidates[decision.chosen].clone();
-        Ok((decision.chosen, implementation))
+        Ok(Choice {
+            candidate: decision.chosen,
+            implementation: policy.tasks()[task].candidates[decision.chosen].clone(),
+            why: Why::selected(policy.tasks(), &decision),
+        })
     }
 
-    fn gone(&self, task: usize, candidate: usize) {
+    /// The measurements that it was made from.
+    pub(super) const fn measured(&self) -> u64 {
+        self.measured
+    }
+
+    /// An implementation did not answer: it is left out for a while.
+    pub(super) fn gone(&self, task: usize, candidate: usize) {
         self.state.lock().away.insert((task, candidate), Instant::now());
     }
 
@@ -163,10 +197,15 @@ impl Chooser {
         for tried in 1.. {
             let chosen = self.choose(tasks, run, task);
             let request = json::request(&attempt.input, &attempt.with);
-            let ((candidate, implementation), request) = match (chosen, request) {
+            let (chosen, request) = match (chosen, request) {
                 (Ok(chosen), Ok(request)) => (chosen, request),
                 (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
             };
+            let Choice {
+                candidate,
+                implementation,
+                ..
+            } = chosen;
             let left = attempt
                 .within
                 .map(|within| within.saturating_sub(begun.elapsed()));

@@ -22,7 +22,7 @@ const MOST_EXAMPLES: usize = 100_000;
 /// The longest that one of them may take.
 const LONGEST: Duration = Duration::from_secs(60);
 
-type Known = BTreeMap<String, Vec<Implementation>>;
+pub(super) type Known = BTreeMap<String, Vec<Implementation>>;
 
 /// An order to measure who does a task of a workflow.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -131,10 +131,7 @@ impl Tasks {
 
 /// Who does a capability on this node and in its mesh, by name.
 async fn find(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
-    let is_below = |name: &str| {
-        let below = name.strip_prefix(capability);
-        below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
+    let is_below = |name: &str| is_below(name, capability);
     let does = |task: &OfferedTask| is_below(&task.name);
     let name_at = |task: &str, node: karman_types::NodeId| {
         let last = task.rsplit('/').next().unwrap_or(task);
@@ -176,6 +173,12 @@ async fn find(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     found.dedup_by(|(one, _), (other, _)| one == other);
     found
+}
+
+/// Whether a name is this capability, or one below it.
+pub(super) fn is_below(name: &str, capability: &str) -> bool {
+    let below = name.strip_prefix(capability);
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 async fn profile(
@@ -283,12 +286,15 @@ pub(super) fn reaches(tasks: &Inner, binding: &Binding) -> bool {
 
 /// What was measured of those who do a capability.
 pub(super) async fn known(tasks: &Inner, capability: &str) -> Result<Vec<Implementation>, TaskError> {
+    Ok(all_known(tasks).await?.remove(capability).unwrap_or_default())
+}
+
+/// What was measured of anybody, by capability.
+pub(super) async fn all_known(tasks: &Inner) -> Result<Known, TaskError> {
     let home = tasks.runtime.home().clone();
     let known: Option<Known> =
         blocking(move || home.store()?.profiles().get(RECORD).map_err(store_error)).await?;
-    Ok(known
-        .and_then(|mut known| known.remove(capability))
-        .unwrap_or_default())
+    Ok(known.unwrap_or_default())
 }
 
 async fn remember(tasks: &Inner, capability: &str, measured: Vec<Implementation>) -> Result<(), TaskError> {

@@ -17,6 +17,7 @@
 //! | `choose` | who does a task that names a capability |
 //! | `implementations` | who could: found, measured, called |
 //! | `labels` | how right their answers were |
+//! | `request` | one request outside of any workflow, within bounds of its own |
 //! | `progress` | what is written down, and where |
 //! | `json` | between the JSON of workflows and the bytes of tasks |
 //! | `status` | how far it is, in the words of its operator |
@@ -28,12 +29,14 @@ mod json;
 mod labels;
 mod order;
 mod progress;
+mod request;
 mod status;
 mod step;
 
 pub(super) use coordinate::coordinate;
 pub use implementations::{Example, MeasureOrder, Measured};
 pub use order::FlowOrder;
+pub use request::{Chosen, Wanted};
 pub use status::{FlowState, FlowStatus, StepStatus};
 
 use super::tasks::{Inner, Tasks};
@@ -72,6 +75,8 @@ pub(super) fn coordinator(node: NodeId) -> NodeId {
 pub(super) struct Flows {
     live: Mutex<HashMap<TaskId, Arc<Live>>>,
     choosers: Mutex<HashMap<Digest, Arc<Chooser>>>,
+    /// Those of requests that belong to no workflow.
+    requests: Mutex<HashMap<Digest, Arc<Chooser>>>,
     /// How often implementations were measured: what was chosen from before is chosen from no more.
     measured: AtomicU64,
     suspended: watch::Sender<bool>,

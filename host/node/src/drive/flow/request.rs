@@ -1,0 +1,399 @@
+//! One request outside of any workflow, with bounds of its own: of those who were measured and meet them all, whoever is best answers.
+//!
+//! What is asked for is a capability, and then whoever does it may answer; or a model or plugin by its name, and then the nodes that
+//! have it. Requests that ask for the same with the same bounds share a policy: what one of them sees, the next one knows.
+
+use super::choose::{Choice, Chooser, Served};
+use super::implementations::{all_known, call, is_below};
+use crate::drive::models::Inferred;
+use crate::drive::tasks::Inner;
+use crate::node::Node;
+use karman_engine::capability::nn::Tensors;
+use karman_sched::Why;
+use karman_sched::select::{self, Bound, Bounds, Task};
+use karman_types::{
+    Binding, Digest, ErrorKind, Implementation, NodeId, Slo, TaskError, TaskId, TaskRequest, TaskResponse,
+    Tier,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+/// Policies of requests that are kept; one more drops those that nobody waits for.
+const MOST_KEPT: usize = 256;
+/// Implementations that are tried for one request.
+const MOST_TRIES: usize = 3;
+
+/// What a request wants besides an answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wanted {
+    /// What whoever answers has to be, by its profile.
+    pub bounds: Bounds,
+    /// When it is over. While no p95 is bounded, who is likely to be later than this is rarely chosen.
+    pub within: Duration,
+}
+
+/// Who was chosen to answer a request.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// Under which `karman why` tells of it.
+    pub request: TaskId,
+    /// By which it is spoken of: `digits-m@9c01d2e7`.
+    pub name: String,
+    /// The node that it is on.
+    pub node: (NodeId, Tier),
+    /// Why, in words.
+    pub why: Why,
+}
+
+impl Chosen {
+    /// The model or plugin, without its node.
+    pub fn model(&self) -> &str {
+        self.name.split('@').next().unwrap_or(&self.name)
+    }
+}
+
+/// What a request brings.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Brings {
+    /// Tensors, which only models take.
+    Tensors,
+    /// A body as tasks have it, which anybody takes.
+    Body,
+}
+
+impl Node {
+    /// Runs a model by name, or any that has the capability of this name, within what is wanted.
+    ///
+    /// # Errors
+    /// `unavailable` with the field `accuracy`, `cost` or `p95` when nobody that is measured meets that bound, with the field `model`
+    /// when nobody is measured, without one when none of those who may answer can be reached; `deadline`; what the model says.
+    pub async fn infer_within(
+        &self,
+        name: &str,
+        wanted: Wanted,
+        inputs: Tensors,
+    ) -> Result<(Inferred, Chosen), TaskError> {
+        let mut asking = Asking::begin(self, name, wanted, Brings::Tensors).await?;
+        let (inferred, chosen) = asking
+            .answered(|implementation, _, _| {
+                let inputs = inputs.clone();
+                async move {
+                    match &implementation.binding {
+                        Binding::Remote { task, .. } => {
+                            let at = node_of(self, &implementation.binding);
+                            self.infer_at(at, last(task), &inputs).await
+                        }
+                        Binding::Model(name) => self.infer(name, inputs).await,
+                        other => Err(TaskError::unavailable(format!("{other} takes no tensors"))),
+                    }
+                }
+            })
+            .await?;
+        let why = chosen.why.to_string();
+        Ok((Inferred { why, ..inferred }, chosen))
+    }
+
+    /// Calls a task by name, or any that has the capability of this name, within what is wanted. It may run more than once: it is
+    /// nothing for effects.
+    ///
+    /// # Errors
+    /// Those of [`Node::infer_within`].
+    pub async fn call_within(
+        &self,
+        name: &str,
+        wanted: Wanted,
+        request: TaskRequest,
+    ) -> Result<(TaskResponse, Chosen), TaskError> {
+        let mut asking = Asking::begin(self, name, wanted, Brings::Body).await?;
+        let tasks = self.tasks().inner();
+        asking
+            .answered(|implementation, run, left| {
+                let request = request.clone();
+                async move { call(tasks, &implementation.binding, request, run, Some(left)).await }
+            })
+            .await
+    }
+
+    /// Whether a name is that of a capability for which somebody was measured.
+    ///
+    /// # Errors
+    /// What the disk refuses.
+    pub async fn is_measured(&self, capability: &str) -> Result<bool, TaskError> {
+        let known = all_known(self.tasks().inner()).await?;
+        Ok(known.keys().any(|known| is_below(known, capability)))
+    }
+}
+
+/// A request that is being answered. What became of it is reported when this is dropped, also when its caller gave it up.
+struct Asking<'a> {
+    node: &'a Node,
+    run: TaskId,
+    chooser: Arc<Chooser>,
+    over: Instant,
+    wanted: Wanted,
+    under_way: Option<(usize, Instant, Implementation)>,
+    served: Served,
+}
+
+impl<'a> Asking<'a> {
+    async fn begin(node: &'a Node, name: &str, wanted: Wanted, brings: Brings) -> Result<Self, TaskError> {
+        let tasks = node.tasks().inner();
+        let chooser = chooser(tasks, name, wanted, brings).await?;
+        let run = node.runtime().context(None).task;
+        let mut served = Served::of(tasks, run);
+        served.add(chooser.clone(), Vec::new());
+        Ok(Self {
+            node,
+            run,
+            chooser,
+            over: Instant::now() + wanted.within,
+            wanted,
+            under_way: None,
+            served,
+        })
+    }
+
+    /// The answer of whoever is chosen; of another one where that cannot be reached.
+    async fn answered<T, F>(
+        &mut self,
+        ask: impl Fn(Implementation, TaskId, Duration) -> F,
+    ) -> Result<(T, Chosen), TaskError>
+    where
+        F: Future<Output = Result<T, TaskError>>,
+    {
+        for tried in 1.. {
+            let choice = self.chooser.choose(self.node.tasks().inner(), self.run, 0)?;
+            let Choice {
+                candidate,
+                implementation,
+                why,
+            } = choice;
+            self.under_way = Some((candidate, Instant::now(), implementation.clone()));
+            let left = self.over.saturating_duration_since(Instant::now());
+            let asked = timeout(left, ask(implementation.clone(), self.run, left)).await;
+            self.report();
+            match asked {
+                Ok(Ok(answer)) => return Ok((answer, self.chosen(&implementation, why))),
+                Ok(Err(error)) if error.kind == ErrorKind::Unavailable => {
+                    self.chooser.gone(0, candidate);
+                    if tried >= MOST_TRIES {
+                        return Err(error);
+                    }
+                }
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(self.late(&implementation)),
+            }
+        }
+        Err(TaskError::internal("no attempt was made"))
+    }
+
+    fn chosen(&self, implementation: &Implementation, why: Why) -> Chosen {
+        Chosen {
+            request: self.run,
+            name: implementation.name.clone(),
+            node: node_of(self.node, &implementation.binding),
+            why,
+        }
+    }
+
+    fn late(&self, implementation: &Implementation) -> TaskError {
+        let (within, name) = (self.wanted.within, &implementation.name);
+        TaskError::deadline(format!("`{name}` did not answer within {within:.0?}"))
+            .with_hint(format!("`karman why {}` says why it was chosen", self.run))
+    }
+
+    /// The call that was under way has ended, one way or another.
+    fn report(&mut self) {
+        let Some((candidate, started, implementation)) = self.under_way.take() else {
+            return;
+        };
+        let call = select::Call {
+            task: 0,
+            candidate,
+            latency: started.elapsed(),
+            cost: implementation.profile.cost,
+            energy: implementation.profile.energy,
+            right: None,
+        };
+        self.served.add(self.chooser.clone(), vec![call]);
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.report();
+    }
+}
+
+/// The policy that requests for the same with the same bounds share.
+async fn chooser(
+    tasks: &Inner,
+    name: &str,
+    wanted: Wanted,
+    brings: Brings,
+) -> Result<Arc<Chooser>, TaskError> {
+    wanted
+        .bounds
+        .check()
+        .map_err(|error| TaskError::invalid(error.to_string()))?;
+    let limit = wanted.bounds.p95.unwrap_or_else(|| rounded(wanted.within));
+    let of = Digest::of(format!("{name}\n{:?}\n{limit:?}\n{brings:?}", wanted.bounds).as_bytes());
+    let measured = tasks.flows.measured.load(Ordering::Relaxed);
+    let known = tasks.flows.requests.lock().get(&of).cloned();
+    if let Some(known) = known.filter(|known| known.measured() == measured) {
+        return Ok(known);
+    }
+    let one = Task {
+        name: name.to_owned(),
+        visits: 1.0,
+        within: 1.0,
+        candidates: candidates(tasks, name, &wanted.bounds, brings).await?,
+    };
+    let slo = Slo {
+        latency_p95: Some(limit),
+        ..Slo::over(Slo::USUAL_REQUESTS)
+    };
+    let chooser = Arc::new(Chooser::over(
+        name,
+        vec![one],
+        slo,
+        BTreeMap::from([(0, 0)]),
+        measured,
+    )?);
+    let mut requests = tasks.flows.requests.lock();
+    if requests.len() >= MOST_KEPT {
+        requests.retain(|_, chooser| Arc::strong_count(chooser) > 1);
+    }
+    // Another request may have been sooner.
+    let kept = requests.entry(of).or_insert_with(|| chooser.clone());
+    if kept.measured() != measured {
+        *kept = chooser;
+    }
+    Ok(kept.clone())
+}
+
+/// A time that callers give as what is left to them differs from request to request; to within an eighth, it is the same.
+fn rounded(within: Duration) -> Duration {
+    let micros = u64::try_from(within.as_micros()).unwrap_or(u64::MAX);
+    let kept = u64::BITS - 4;
+    let rest = kept.saturating_sub(micros.leading_zeros());
+    Duration::from_micros((micros >> rest << rest).max(1))
+}
+
+/// Who may answer: measured, and within every bound.
+async fn candidates(
+    tasks: &Inner,
+    name: &str,
+    bounds: &Bounds,
+    brings: Brings,
+) -> Result<Vec<Implementation>, TaskError> {
+    let takes = |known: &Implementation| brings == Brings::Body || takes_tensors(tasks, &known.binding);
+    let mut fit: Vec<Implementation> = Vec::new();
+    for (capability, known) in all_known(tasks).await? {
+        let does = is_below(&capability, name);
+        let named = known
+            .into_iter()
+            .filter(|known| does || is_named(&known.binding, name));
+        fit.extend(named.filter(takes));
+    }
+    // Who does two things was measured twice, under the same name.
+    fit.sort_by(|one, other| one.name.cmp(&other.name));
+    fit.dedup_by(|one, other| one.name == other.name);
+    if fit.is_empty() {
+        return Err(TaskError::unavailable(format!(
+            "nobody that does `{name}` is measured on this node, so there is nobody to choose"
+        ))
+        .with_field("model")
+        .with_hint("`karman flow measure FILE TASK --data EXAMPLES` measures who is there"));
+    }
+    bounds.met_by(fit).map_err(|unmet| {
+        let hint = match unmet.bound {
+            Bound::Accuracy => "ask for less, or add a better model and measure it",
+            Bound::Cost => "allow more, or add a cheaper one and measure it",
+            Bound::P95 => "allow more, or measure again if nodes and links have become faster",
+        };
+        TaskError::unavailable(format!("`{name}`: {unmet}"))
+            .with_field(unmet.bound.to_string())
+            .with_hint(hint)
+    })
+}
+
+/// Whether it is this model or plugin, wherever it is.
+fn is_named(binding: &Binding, name: &str) -> bool {
+    match binding {
+        Binding::Plugin(known) | Binding::Model(known) => known == name,
+        Binding::Remote { task, .. } => last(task) == name,
+        Binding::Endpoint { .. } => false,
+    }
+}
+
+/// Whether it is a model. Of a node that is not in reach nobody knows; it is not chosen either.
+fn takes_tensors(tasks: &Inner, binding: &Binding) -> bool {
+    match binding {
+        Binding::Model(_) => true,
+        Binding::Remote { node, task } => {
+            let peers = tasks.mesh.get().map(|mesh| mesh.peers()).unwrap_or_default();
+            let offers = peers.into_iter().filter_map(|peer| Some(peer.offer?.0));
+            let mut offers = offers.filter(|offer| offer.node == *node);
+            offers
+                .next()
+                .is_none_or(|offer| offer.models.iter().any(|model| model == last(task)))
+        }
+        Binding::Plugin(_) | Binding::Endpoint { .. } => false,
+    }
+}
+
+/// The name of a model or plugin, of the task by which it is called.
+fn last(task: &str) -> &str {
+    task.rsplit('/').next().unwrap_or(task)
+}
+
+fn node_of(node: &Node, binding: &Binding) -> (NodeId, Tier) {
+    let here = (node.runtime().id(), node.tier());
+    match binding {
+        Binding::Remote { node: there, .. } => {
+            let peers = node.mesh().map(|mesh| mesh.peers()).unwrap_or_default();
+            let offers = peers.iter().filter_map(|peer| peer.offer.as_ref());
+            let mut tiers = offers
+                .filter(|(offer, _)| offer.node == *there)
+                .map(|(offer, _)| offer.tier);
+            (*there, tiers.next().unwrap_or(here.1))
+        }
+        _ => here,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_are_about_the_same_share_a_policy() {
+        let rounded = |ms: u64| super::rounded(Duration::from_millis(ms));
+        assert_eq!(rounded(59_990), rounded(59_000));
+        assert_ne!(rounded(200), rounded(100));
+        for ms in [1, 7, 50, 200, 300_000] {
+            let (kept, given) = (rounded(ms), Duration::from_millis(ms));
+            assert!(
+                kept <= given && kept >= given.mul_f64(0.875),
+                "{kept:?} of {given:?}"
+            );
+        }
+        assert!(super::rounded(Duration::ZERO) > Duration::ZERO);
+        assert!(super::rounded(Duration::MAX) > Duration::from_secs(1 << 40));
+    }
+
+    #[test]
+    fn a_model_is_known_by_the_last_part_of_its_task() {
+        let remote = |task: &str| Binding::Remote {
+            node: NodeId::of_key(b"a"),
+            task: task.to_owned(),
+        };
+        assert!(is_named(&remote("vision/digits/digits-s"), "digits-s"));
+        assert!(is_named(&Binding::Plugin("classify".into()), "classify"));
+        assert!(!is_named(&remote("vision/digits/digits-s"), "digits"));
+    }
+}
