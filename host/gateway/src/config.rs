@@ -39,7 +39,8 @@ pub struct TlsConfig {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct GatewayLimits {
-    /// Connections. One more takes the place of the one that has asked for nothing for longest. Default 4096, or as many as the
+    /// Connections. One more takes the place of the one that has asked for nothing for longest, else of the one
+    /// whose request has been coming for longest. Default 4096, or as many as the
     /// system gives descriptors for, less 256.
     pub connections: usize,
     /// How long a connection may stay without a request under way. Default 30 s.

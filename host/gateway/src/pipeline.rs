@@ -79,7 +79,7 @@ impl Pipeline {
     pub(crate) async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-        busy: Busy,
+        mut busy: Busy,
         peer: SocketAddr,
     ) -> Response {
         let target = Target::of(request.uri().path());
@@ -95,7 +95,8 @@ impl Pipeline {
         let answered = match self.cors.preflight(&request, origin.as_ref()) {
             Some(response) => Ok(response),
             None => {
-                let attempt = AssertUnwindSafe(self.attempt(target, request, &mut caller)).catch_unwind();
+                let attempt =
+                    AssertUnwindSafe(self.attempt(target, request, &mut busy, &mut caller)).catch_unwind();
                 attempt
                     .await
                     .unwrap_or_else(|_| Err(TaskError::internal("the request failed in the host").into()))
@@ -117,6 +118,7 @@ impl Pipeline {
         &self,
         target: Target,
         request: Request<Incoming>,
+        busy: &mut Busy,
         known: &mut Option<Arc<Caller>>,
     ) -> Result<Response, Refusal> {
         // Those who watch over the gateway have no token, and come when it is full, too.
@@ -128,12 +130,14 @@ impl Pipeline {
         judge(target, &request, &caller)?;
         let place = caller.clone().enter(self.access.now())?;
         if target == Target::Plugin {
+            busy.is_whole();
             let response = self.plugin(request).await?;
             return Ok(response.map(|body| Body::new(Guarded::new(body, place))));
         }
         let most = caller.most_body().unwrap_or(u64::MAX).min(self.limits.body.0);
         let (mut head, body) = request.into_parts();
         let body = body::read(body, most, &self.limits, &self.admission).await?;
+        busy.is_whole();
         let admitted = match target.is_work() {
             true => Some(self.admission.enter().await?),
             false => None,

@@ -1,5 +1,6 @@
-//! Who is connected. When there is no place for one more, the connection that has asked for nothing for longest makes room: so
-//! connections that send nothing, or a byte now and then, keep nobody out.
+//! Who is connected. When there is no place for one more, the connection that has asked for nothing for longest makes room, and
+//! where there is none, the one whose request has been coming for longest: so connections that send nothing, or a byte of a head or a
+//! body now and then, keep nobody out.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -24,8 +25,12 @@ struct Inner {
 /// What is known of a connection.
 #[derive(Debug)]
 pub(super) struct Seat {
+    /// Requests under way.
     requests: AtomicU32,
-    idle_since: Mutex<Instant>,
+    /// Those of them whose bodies are still coming.
+    coming: AtomicU32,
+    /// When it fell idle; while requests come, when the first of them began to.
+    since: Mutex<Instant>,
     leave: Notify,
 }
 
@@ -39,7 +44,10 @@ pub(super) struct Seated {
 
 /// A request under way, until its response is sent.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Seat>);
+pub(crate) struct Busy {
+    seat: Arc<Seat>,
+    is_coming: bool,
+}
 
 impl Table {
     pub(super) fn new(most: usize) -> Arc<Self> {
@@ -49,13 +57,16 @@ impl Table {
         })
     }
 
-    /// A place, if need be that of the connection that has been idle for longest. None where all have requests under way.
+    /// A place, if need be that of another connection. None where all have requests under way that are being answered.
     pub(super) fn sit(self: &Arc<Self>, now: Instant) -> Option<Seated> {
         let mut inner = self.inner.lock();
         if inner.all.len() >= self.most {
-            let idle = inner.all.iter().filter(|(_, seat)| seat.is_idle());
-            let (number, _) = idle.min_by_key(|(_, seat)| *seat.idle_since.lock())?;
-            let number = *number;
+            let longest = |fits: fn(&Seat) -> bool| {
+                let those = inner.all.iter().filter(|(_, seat)| fits(seat));
+                let longest = those.min_by_key(|(_, seat)| *seat.since.lock());
+                longest.map(|(number, _)| *number)
+            };
+            let number = longest(Seat::is_idle).or_else(|| longest(Seat::only_receives))?;
             if let Some(seat) = inner.all.remove(&number) {
                 seat.leave.notify_one();
             }
@@ -64,7 +75,8 @@ impl Table {
         inner.next += 1;
         let seat = Arc::new(Seat {
             requests: AtomicU32::new(0),
-            idle_since: Mutex::new(now),
+            coming: AtomicU32::new(0),
+            since: Mutex::new(now),
             leave: Notify::new(),
         });
         inner.all.insert(number, seat.clone());
@@ -84,12 +96,17 @@ impl Seat {
     fn is_idle(&self) -> bool {
         self.requests.load(Ordering::Acquire) == 0
     }
+
+    /// Whether nothing is being answered on it.
+    fn only_receives(&self) -> bool {
+        self.requests.load(Ordering::Acquire) == self.coming.load(Ordering::Acquire)
+    }
 }
 
 impl Seated {
     /// When it fell idle; nothing while a request is under way.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        self.seat.is_idle().then(|| *self.seat.idle_since.lock())
+        self.seat.is_idle().then(|| *self.seat.since.lock())
     }
 
     /// Until its place goes to another.
@@ -110,15 +127,31 @@ impl Drop for Seated {
 
 impl Busy {
     pub(super) fn new(seat: Arc<Seat>) -> Self {
-        seat.requests.fetch_add(1, Ordering::AcqRel);
-        Self(seat)
+        seat.coming.fetch_add(1, Ordering::AcqRel);
+        if seat.requests.fetch_add(1, Ordering::AcqRel) == 0 {
+            *seat.since.lock() = Instant::now();
+        }
+        Self {
+            seat,
+            is_coming: true,
+        }
+    }
+
+    /// The request is whole: from now on its answer is owed.
+    pub(crate) fn is_whole(&mut self) {
+        if std::mem::take(&mut self.is_coming) {
+            self.seat.coming.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        *self.0.idle_since.lock() = Instant::now();
-        self.0.requests.fetch_sub(1, Ordering::AcqRel);
+        self.is_whole();
+        if self.seat.requests.load(Ordering::Acquire) == 1 {
+            *self.seat.since.lock() = Instant::now();
+        }
+        self.seat.requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -133,16 +166,46 @@ mod tests {
         let (table, now) = (Table::new(3), Instant::now());
         let at = |seconds| table.sit(now + Duration::from_secs(seconds));
         let (oldest, second, third) = (at(0).unwrap(), at(1).unwrap(), at(2).unwrap());
-        let busy = Busy::new(oldest.seat());
+        let whole = |seated: &Seated| {
+            let mut busy = Busy::new(seated.seat());
+            busy.is_whole();
+            busy
+        };
+        let busy = whole(&oldest);
         let fourth = at(3).unwrap();
         assert!(second.must_leave().now_or_never().is_some());
         assert!(oldest.must_leave().now_or_never().is_none() && third.must_leave().now_or_never().is_none());
         assert_eq!(table.count(), 3);
         drop(second);
         assert_eq!(table.count(), 3);
-        let _all_busy = [Busy::new(third.seat()), Busy::new(fourth.seat())];
+        let _all_busy = [whole(&third), whole(&fourth)];
         assert!(at(4).is_none());
         drop(busy);
         assert!(at(5).is_some() && oldest.must_leave().now_or_never().is_some());
+    }
+
+    #[test]
+    fn those_whose_requests_keep_coming_make_room_after_the_idle() {
+        let table = Table::new(3);
+        let sit = || table.sit(Instant::now());
+        let (first, second, third) = (sit().unwrap(), sit().unwrap(), sit().unwrap());
+        let (_first, mut answered) = (Busy::new(first.seat()), Busy::new(second.seat()));
+        answered.is_whole();
+        let fourth = sit().unwrap();
+        assert!(
+            third.must_leave().now_or_never().is_some(),
+            "the idle one goes first"
+        );
+        let _fourth = Busy::new(fourth.seat());
+        drop(third);
+        let fifth = sit().unwrap();
+        assert!(first.must_leave().now_or_never().is_some());
+        assert!(second.must_leave().now_or_never().is_none());
+        // One that is answered on a connection keeps the connection, whatever else comes over it.
+        let _more = [Busy::new(second.seat()), Busy::new(fifth.seat())];
+        drop(first);
+        drop(sit().unwrap());
+        assert!(fourth.must_leave().now_or_never().is_some());
+        assert!(second.must_leave().now_or_never().is_none());
     }
 }
