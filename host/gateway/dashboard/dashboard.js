@@ -48,10 +48,14 @@ function table(id, rows, columns, none) {
   place.replaceChildren(element("table", [element("thead", head), element("tbody", rows.map(line))]));
 }
 
-function nodeCard({ id, offer, words, kind }) {
-  const tasks = offer ? offer.tasks.map((task) => task.name).join(", ") : "";
+function nodeCard({ id, offer, words, sent, kind }) {
+  // A plugin is also found by what it does, and a model is a task, too; once is enough.
+  const names = offer ? offer.tasks.map((task) => task.name) : [];
+  const others = offer ? [...offer.models, ...names] : [];
+  const tasks = names.filter((name) => !others.some((other) => name.endsWith(`/${other}`))).join(", ");
   const models = offer ? offer.models.join(", ") : "";
   const lines = [words];
+  if (sent) lines.push(`${bytes(sent)} sent to it`);
   if (offer) lines.push(`${offer.cores} cores, ${bytes(offer.memory)}`);
   if (tasks) lines.push(`tasks: ${tasks}`);
   if (models) lines.push(`models: ${models}`);
@@ -64,7 +68,8 @@ function map({ here, offer, peers }) {
   for (const peer of peers) {
     const link = peer.path ? `in reach: ${peer.path}` : `out of reach, last seen ${duration(peer.last_seen_ms * 1000)} ago`;
     const trip = peer.path && peer.round_trip_us != null ? `, ${duration(peer.round_trip_us)} there and back` : "";
-    nodes.push({ id: peer.node, tier: peer.tier, offer: peer.offer, words: link + trip, kind: peer.path ? "" : "away" });
+    const words = link + trip;
+    nodes.push({ id: peer.node, tier: peer.tier, offer: peer.offer, words, sent: peer.sent_bytes, kind: peer.path ? "" : "away" });
   }
   const tiers = TIERS.filter((tier) => nodes.some((node) => node.tier === tier));
   at("map").replaceChildren(
@@ -100,7 +105,7 @@ function show([nodes, models, tasks, decisions, errors, load]) {
     ["Model", (one) => one.model],
     ["Ran on", (one) => [short(one.node), ` ${one.tier}${one.ran_on ? `, ${one.ran_on}` : ""}`]],
     ["Cut", (one) => one.cut || "–"],
-    ["Why", (one) => one.why],
+    ["Why", (one) => [one.why, ...(one.decision ? [element("code", `karman why ${one.decision}`, { class: "command" })] : [])]],
     ["Took", (one) => duration(one.took_us), true],
   ], "Nothing was decided yet.");
   table("tasks", tasks.slice(-100).reverse(), [
@@ -132,8 +137,11 @@ async function look() {
   try {
     const paths = ["nodes", "models", "tasks", "decisions", "errors", "load"];
     show(await Promise.all(paths.map((path) => ask(`/admin/${path}`))));
+    const entered = !at("enter").hidden;
     at("enter").hidden = true;
     at("contents").hidden = false;
+    // Whoever came by keyboard goes on where the contents begin.
+    if (entered) at("main").focus();
     at("leave").hidden = !sessionStorage.getItem(KEY);
     at("state").textContent = "";
   } catch (error) {
