@@ -45,7 +45,7 @@ fn workflow(accuracy: f64) -> String {
 }
 
 /// The digits that no model was trained with, each with its label: `digit-7-0042.png` is the 42nd of all.
-fn digits() -> Vec<(Value, u8)> {
+pub(crate) fn digits() -> Vec<(Value, u8)> {
     let bytes = std::fs::read(root().join("tests/data/digits.bin")).unwrap();
     let digit = |bytes: &[u8]| {
         let rows = bytes[..64].chunks(8);

@@ -9,7 +9,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 mod clients;
+mod dashboard;
 mod limits;
+mod load;
+mod objectives;
+mod tls;
 
 const MODEL: &str = "digits-s";
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -95,6 +99,16 @@ fn a_model_and_a_task_answer_the_inference_protocol() {
         200
     );
     assert_eq!(infer(server, &format!("{MODEL}/versions/9"), &[]).status, 404);
+    // A file in the place of the one before is the one that runs.
+    let other = root().join("tests/models/digits-m.onnx");
+    node.run(&["model", "add", MODEL, other.to_str().unwrap()]).ok();
+    let about = server.get(&format!("/v2/models/{MODEL}")).json();
+    assert_ne!(about["versions"][0], version);
+    let replaced = infer(server, MODEL, &[]).json();
+    assert_ne!(
+        replaced["outputs"][0]["data"], reply["outputs"][0]["data"],
+        "{replaced}"
+    );
 
     let text =
         json!({ "inputs": [{ "name": "input", "shape": [1], "datatype": "BYTES", "data": ["12345"] }] });

@@ -127,7 +127,10 @@ impl Home {
             let more = stderr.read_line(&mut line).unwrap() > 0;
             said.push_str(&line);
             assert!(more, "it ended before it answered:\n{said}");
-            if let Some((_, rest)) = line.split_once("on http://") {
+            let url = line
+                .split_once("on http")
+                .map(|(_, url)| url.trim_start_matches('s'));
+            if let Some(rest) = url.and_then(|url| url.strip_prefix("://")) {
                 server.address = rest.split_whitespace().next().unwrap().to_owned();
             }
         }
@@ -253,7 +256,7 @@ impl Drop for Server {
 }
 
 /// One request on a connection of its own.
-fn exchange(
+pub(crate) fn exchange(
     mut stream: impl Read + Write,
     method: &str,
     path: &str,
@@ -274,9 +277,26 @@ fn exchange(
     // A server may answer, and close, before it has read everything.
     let _ = stream.write_all(head.as_bytes());
     let _ = stream.write_all(body);
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
+    let (mut answer, mut piece) = (Vec::new(), [0; 16 << 10]);
+    // Some say that they close, and do not.
+    while !is_whole(&answer) {
+        match stream.read(&mut piece) {
+            Ok(0) | Err(_) => break,
+            Ok(length) => answer.extend_from_slice(&piece[..length]),
+        }
+    }
     parse(&answer)
+}
+
+/// Whether everything is there that the head announces.
+fn is_whole(answer: &[u8]) -> bool {
+    let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return false;
+    };
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    let mut lines = head.lines();
+    let length = lines.find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    length.is_some_and(|length| answer.len() >= end + 4 + length)
 }
 
 fn parse(answer: &[u8]) -> Answer {

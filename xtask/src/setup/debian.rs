@@ -3,7 +3,9 @@ use crate::run::{has, program, quiet};
 use anyhow::{Result, bail};
 
 /// Programs that tests and guests run, with the Debian packages that bring them.
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 9] = [
+    ("chromedriver", "chromium-driver"),
+    ("chromium", "chromium"),
     ("docker-registry", "docker-registry"),
     ("faketime", "faketime"),
     ("ip", "iproute2"),
@@ -19,7 +21,7 @@ const DRIVERS: &str = "/usr/share/vulkan/icd.d";
 
 pub(crate) const DEBIAN: Step = Step {
     name: "programs",
-    recipe: "docker-registry faketime iproute2 libvulkan1 mesa-vulkan-drivers nftables nodejs npm python3",
+    recipe: "chromium chromium-driver docker-registry faketime iproute2 libvulkan1 mesa-vulkan-drivers nftables nodejs npm python3",
     missing: || !missing(&PROGRAMS).is_empty() || !has_vulkan(),
     install: || {
         let mut packages = missing(&PROGRAMS);
@@ -36,12 +38,12 @@ fn has_vulkan() -> bool {
     !has("apt-get") || drivers.is_ok_and(|mut drivers| drivers.next().is_some())
 }
 
-/// What studies compare with.
-const COMPARED: [(&str, &str); 1] = [("nats-server", "nats-server")];
+/// What studies compare with, and load servers with.
+const COMPARED: [(&str, &str); 2] = [("nats-server", "nats-server"), ("wrk", "wrk")];
 
 pub(crate) const PEERS: Step = Step {
     name: "peers",
-    recipe: "nats-server",
+    recipe: "nats-server wrk",
     missing: || !missing(&COMPARED).is_empty(),
     install: || install(&missing(&COMPARED)),
 };
