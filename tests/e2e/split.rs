@@ -3,11 +3,19 @@
 use crate::mesh::{FOUND, Node, home, up};
 use crate::support::{Home, root};
 use serde_json::{Value, json};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 const MODEL: &str = "digits-l";
 /// Enough of them that a node dies in the middle.
 const REQUESTS: usize = 60;
+/// A stream of them, after a third of which the node in the middle dies.
+const STREAM: usize = 500;
+/// Requests of the stream that are under way at once: all stages have something to do when it happens.
+const AT_ONCE: usize = 4;
+/// Different pictures in the stream.
+const PICTURES: usize = 20;
 
 /// A node of this tier that is so many times slower than the machine.
 fn slow(tier: &str, slowdown: u32) -> Home {
@@ -140,4 +148,90 @@ fn a_model_runs_in_parts_and_a_part_that_dies_is_run_elsewhere() {
     }
     let after = took_part(&run(&edge, 0));
     assert!(!after.contains(&fog_id), "{after:?}");
+}
+
+/// What the model says whole, of each picture.
+fn expected(node: &Node) -> Vec<Value> {
+    (0..PICTURES).map(|picture| run(node, picture)).collect()
+}
+
+#[test]
+fn a_stream_of_500_outlives_the_node_in_the_middle() {
+    let [edge, fog, cloud] = three();
+    let whole = expected(&edge);
+    let ids = [edge.id(), fog.id(), cloud.id()];
+    ids[1..].iter().for_each(|id| wait_for(&edge, id));
+    // A stage for each node, the slowest of which is as quick as can be.
+    let plan = [
+        "model",
+        "plan",
+        MODEL,
+        "--over",
+        "all",
+        "--interval",
+        "1",
+        "--apply",
+    ];
+    println!("{}", edge.run(&plan).ok().out());
+    assert_eq!(took_part(&run(&edge, 0)), ids);
+
+    let middle = Mutex::new(Some(fog.server));
+    let (next, of_three) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let stream = || loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= STREAM {
+            return;
+        }
+        if number == STREAM / 3 {
+            middle.lock().unwrap().take().unwrap().signal_kill();
+        }
+        let answer = run(&edge, number % PICTURES);
+        assert_same(&answer, &whole[number % PICTURES]);
+        if took_part(&answer) == ids {
+            of_three.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(stream);
+        }
+    });
+    // The cuts may move while it is there, and its part runs on the others when it is not.
+    let of_three = of_three.into_inner();
+    println!("{of_three} of {STREAM} ran on all three");
+    assert!(
+        (STREAM / 10..=STREAM / 3 + AT_ONCE).contains(&of_three),
+        "{of_three}"
+    );
+    let after = run(&edge, 0);
+    assert_same(&after, &whole[0]);
+    assert!(!took_part(&after).contains(&ids[1]), "{after}");
+}
+
+#[test]
+fn a_part_that_hangs_is_overtaken_by_the_node_that_holds_the_data() {
+    let home = home("cloud");
+    home.run(["mesh", "init"]).ok();
+    let cloud = up(home, &[]);
+    let word = cloud.invite(&["--tier", "edge", "--right", "deploy:*"]);
+    let edge = up(slow("edge", 200), &["--join", &word]);
+    let file = root().join(format!("tests/models/{MODEL}.onnx"));
+    edge.run(&["model", "add", MODEL, file.to_str().unwrap()]).ok();
+    let whole = run(&edge, 0);
+    let far = cloud.id();
+    wait_for(&edge, &far);
+    let plan = ["model", "plan", MODEL, "--over", "tier=cloud", "--apply"];
+    println!("{}", edge.run(&plan).ok().out());
+    // Meanwhile the edge makes the part of the other ready as well.
+    for _ in 0..REQUESTS {
+        assert_same(&run(&edge, 0), &whole);
+    }
+    assert!(took_part(&run(&edge, 0)).contains(&far));
+    cloud.server.signal_stop();
+    let answer = run(&edge, 0);
+    assert_same(&answer, &whole);
+    let legs = answer["parameters"]["legs"].as_array().unwrap();
+    let late = legs.iter().find(|leg| leg["node"] == far.as_str()).unwrap();
+    assert_eq!(late["overtaken"], true, "{answer}");
+    assert_eq!(took_part(&answer).last(), Some(&edge.id()));
 }

@@ -1,5 +1,7 @@
+mod compute;
 mod gpu;
 
+pub use compute::ComputeProfile;
 pub use gpu::{GpuChoice, GpuConfig};
 
 use crate::contacts::Orbits;
@@ -60,29 +62,6 @@ pub struct NodeConfig {
     /// What its gateway lets in, where it is one. The gateway reads it.
     #[serde(skip_serializing_if = "toml::Table::is_empty")]
     pub gateway: toml::Table,
-}
-
-/// How fast models run on a node that stands for a slower one.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct ComputeProfile {
-    /// How many times longer they take than on this machine, one after the other, 1 to 1000. Default 1: as fast as it is.
-    #[serde(deserialize_with = "slowdown")]
-    pub slowdown: f64,
-}
-
-fn slowdown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let times = f64::deserialize(deserializer)?;
-    match (1.0..=1000.0).contains(&times) {
-        true => Ok(times),
-        false => Err(D::Error::custom(format!("{times} is not from 1 to 1000"))),
-    }
-}
-
-impl Default for ComputeProfile {
-    fn default() -> Self {
-        Self { slowdown: 1.0 }
-    }
 }
 
 /// Watts that an operator states of a node whose kernel counts none: from a data sheet, or a meter at the plug.

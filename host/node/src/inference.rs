@@ -79,6 +79,9 @@ pub struct InferParameters {
     /// Where one of several was chosen to answer: under which `karman why` tells of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
+    /// Microseconds from the inputs to the results, on all nodes together; nothing where it was not timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_us: Option<u64>,
 }
 
 /// A tensor in JSON, or what JSON says of one whose bytes follow it.

@@ -39,7 +39,7 @@ pub use config::{
 };
 pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{
-    BundleStatus, Chosen, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedStatus, FlowOrder,
+    BundleStatus, Chosen, CutBy, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedStatus, FlowOrder,
     FlowState, FlowStatus, Inferred, JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg,
     LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts, NodeOffer, NodeProfile, PeerStatus,
     Pinged, Ran, RanInParts, Rotated, Sent, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus,

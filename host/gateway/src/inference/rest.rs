@@ -302,6 +302,7 @@ fn written(
         parameters: InferParameters {
             decision: reply.decision.request.map(|request| request.to_string()),
             legs: reply.decision.legs,
+            ..InferParameters::default()
         },
         outputs,
     };

@@ -1,18 +1,20 @@
 //! How models are run, for the operator: profiles, plans over several nodes, and one run.
 
 use super::answer::Refusal;
-use crate::drive::{ModelInParts, NodeProfile, SplitOrder, SplitPlan};
+use crate::drive::{LinkMeasure, ModelInParts, NodeProfile, SplitOrder, SplitPlan};
 use crate::inference::{InferParameters, InferRequest, InferResponse, InferTensor};
 use crate::node::Node;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::response::Json;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
+use std::time::Instant;
 
 pub(crate) fn router() -> Router<Node> {
     Router::new()
         .route("/models/{name}/profile", get(profile))
         .route("/models/{name}/plan", get(planned).post(plan).delete(unplan))
+        .route("/models/{name}/links", put(state_links))
         .route("/models/{name}/run", post(run))
 }
 
@@ -39,6 +41,15 @@ async fn unplan(State(node): State<Node>, Path(name): Path<String>) -> Result<Js
     Ok(Json(node.unsplit_model(&name)?))
 }
 
+/// From now on the plan goes by these links, not by what is measured.
+async fn state_links(
+    State(node): State<Node>,
+    Path(name): Path<String>,
+    Json(links): Json<Vec<LinkMeasure>>,
+) -> Result<Json<()>, Refusal> {
+    Ok(Json(node.state_links(&name, &links).await?))
+}
+
 async fn run(
     State(node): State<Node>,
     Path(name): Path<String>,
@@ -49,7 +60,9 @@ async fn run(
         .iter()
         .map(InferTensor::read)
         .collect::<Result<_, _>>()?;
+    let started = Instant::now();
     let ran = node.run_model(&name, inputs).await?;
+    let took = started.elapsed();
     let outputs = ran
         .results
         .iter()
@@ -61,6 +74,7 @@ async fn run(
         parameters: InferParameters {
             legs: ran.legs,
             decision: None,
+            took_us: Some(took.as_micros() as u64),
         },
         outputs: outputs.collect(),
     }))

@@ -97,6 +97,10 @@ impl NodeModels {
         };
         LoadOptions {
             backend,
+            threads: match self.slowdown() > 1.0 {
+                true => NonZeroUsize::MIN,
+                false => self.source.pace.threads,
+            },
             limits: self.source.limits.clone(),
             ..LoadOptions::default()
         }

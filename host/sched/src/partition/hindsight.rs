@@ -34,7 +34,7 @@ pub fn best_static(
 }
 
 /// Each tier runs the layers of the order up to its end; the last one the rest.
-fn assignment(order: &[usize], ends: &[usize]) -> Vec<usize> {
+pub(super) fn assignment(order: &[usize], ends: &[usize]) -> Vec<usize> {
     let mut assignment = vec![0; order.len()];
     for (place, layer) in order.iter().enumerate() {
         assignment[*layer] = ends.iter().filter(|end| **end <= place).count();

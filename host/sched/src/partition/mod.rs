@@ -19,6 +19,7 @@
 //! | `min_cut` | graphs with branches, K tiers in one minimum cut |
 //! | `frame`, `intervals`, `flow`, `dual` | what these compute with: tables of costs, the interval program, the cut, multipliers |
 //! | `inside_layer` | one layer among several boards |
+//! | `pinned` | a cut that stays |
 //! | `single_tier`, `neurosurgeon`, `hindsight` | comparators |
 //! | `replan`, `event`, `tuning`, `conditions` | moving with the conditions |
 //! | `suffix` | what is left of a request |
@@ -63,6 +64,7 @@ mod min_cut;
 mod neurosurgeon;
 mod objective;
 mod passage;
+mod pinned;
 mod plan;
 mod predict;
 mod problem;
@@ -83,6 +85,7 @@ pub use hindsight::best_static;
 pub use min_cut::MinCut;
 pub use neurosurgeon::Neurosurgeon;
 pub use objective::Objective;
+pub use pinned::Pinned;
 pub use plan::{Lost, Optimality, Plan, RunnerUp, Term};
 pub use predict::{LinkUse, Prediction, ShippingUse, TierUse};
 pub use problem::{Link, Power, Problem, Tier, Weights};

@@ -1,9 +1,9 @@
 use crate::app::App;
 use crate::control::{Control, escape};
 use bytes::Bytes;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use http::Method;
-use karman_node::{SplitOrder, SplitPlan};
+use karman_node::{CutBy, SplitOrder, SplitPlan};
 use karman_types::TaskError;
 use serde_json::json;
 
@@ -28,12 +28,37 @@ pub(super) struct Plan {
     /// precision, 0.004 eight bits, where the link is slow [default: 0]
     #[arg(long, value_name = "SHARE", value_parser = weight)]
     max_error: Option<f64>,
+    /// Who cuts: `best`, or one to compare with
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
+    policy: By,
+    /// A cut of your own that stays: for each node but the last, how many layers come before the next one's
+    #[arg(long, value_name = "LAYERS", value_delimiter = ',', conflicts_with = "policy")]
+    cut: Vec<usize>,
     /// Run the model like that from now on; the cuts then follow the links and the load
     #[arg(long)]
     apply: bool,
     /// Run the model on this node alone again
-    #[arg(long, conflicts_with_all = ["over", "latency", "energy", "interval", "max_error", "apply"])]
+    #[arg(long, conflicts_with_all = ["over", "latency", "energy", "interval", "max_error", "policy", "cut", "apply"])]
     whole: bool,
+}
+
+/// Policies by the names that people write.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum By {
+    /// An interval of layers for each node, or along branches where that is better
+    #[default]
+    Best,
+    /// One cut between this node and one other, from the same measurements
+    Neurosurgeon,
+}
+
+impl From<By> for CutBy {
+    fn from(by: By) -> Self {
+        match by {
+            By::Best => Self::Best,
+            By::Neurosurgeon => Self::Neurosurgeon,
+        }
+    }
 }
 
 impl Plan {
@@ -58,6 +83,8 @@ impl Plan {
             energy: self.energy,
             interval: self.interval,
             max_error: self.max_error,
+            policy: self.policy.into(),
+            cut: (!self.cut.is_empty()).then(|| self.cut.clone()),
             apply: self.apply,
         };
         let body = serde_json::to_vec(&order).map_err(|error| TaskError::internal(error.to_string()))?;

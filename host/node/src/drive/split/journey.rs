@@ -6,11 +6,13 @@ use super::wire::{Journey, Leg, Station, unpack};
 use crate::drive::mesh_of;
 use crate::node::Node;
 use crate::services::blocking;
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use karman_engine::capability::nn::Tensors;
 use karman_mesh::{Ask, CallHead};
 use karman_types::{NodeId, TaskError};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +39,7 @@ pub(super) fn travel(
             bytes_out: bytes_of(&held),
             encoding: None,
             failed: None,
+            overtaken: false,
         };
         if stage.is_last {
             return Ok((held, vec![here]));
@@ -72,29 +75,87 @@ async fn go_on(
         max_error: journey.max_error,
     };
     let packed = pack(stage, &rest, &held, station.rate_mbit_s).await?;
+    let attempt = |at: NodeId| {
+        let (held, packed, rest, station) = (&held, &packed, &rest, &station);
+        async move {
+            let arrived = attempt(node, model, at, rest, (held, packed), station).await;
+            (
+                at,
+                arrived.and_then(|arrived| stage.judge(&arrived.0).map(|()| arrived)),
+            )
+        }
+    };
+    let Some(chosen) = station.nodes.first().copied() else {
+        return Err(TaskError::invalid(format!("nobody runs stage {next}")).with_field("nodes of a station"));
+    };
+    let (started, here) = (Instant::now(), node.runtime().id());
+    let mut line: VecDeque<NodeId> = station.nodes.iter().copied().collect();
+    let mut under_way: FuturesUnordered<_> = line.pop_front().map(attempt).into_iter().collect();
+    let mut late = station.late_ms.map(|ms| started + Duration::from_millis(ms));
     let mut passed_over = Vec::new();
-    let mut last = TaskError::unavailable(format!("nobody runs stage {next}"));
-    for at in &station.nodes {
-        let tried = attempt(node, model, *at, &rest, (&held, &packed), &station).await;
-        match tried.and_then(|arrived| stage.judge(&arrived.0).map(|()| arrived)) {
-            Ok((results, legs)) => return Ok((results, passed_over.into_iter().chain(legs).collect())),
+    loop {
+        let patience = tokio::time::sleep_until(late.unwrap_or(started).into());
+        let (at, tried) = tokio::select! {
+            Some(ended) = under_way.next() => ended,
+            () = patience, if late.is_some() => {
+                // What it was sent may still come back, but who holds the data can do the rest as well.
+                late = None;
+                if let Some(at) = line.iter().position(|at| *at == here) {
+                    line.remove(at);
+                    passed_over.push(overtaken(next, chosen, &packed, started.elapsed()));
+                    under_way.push(attempt(here));
+                }
+                continue;
+            }
+        };
+        match tried {
+            Ok((results, legs)) => {
+                if at == chosen {
+                    // It was not overtaken after all.
+                    passed_over.retain(|leg: &Leg| !leg.overtaken);
+                }
+                return Ok((results, passed_over.into_iter().chain(legs).collect()));
+            }
             Err(error) => {
                 tracing::warn!(model, stage = next, node = %at, %error, "a stage is passed on to another node");
-                passed_over.push(Leg {
-                    stage: next,
-                    node: *at,
-                    compute_us: 0,
-                    transfer_us: 0,
-                    bytes_in: packed.body.len() as u64,
-                    bytes_out: 0,
-                    encoding: packed.encoding.clone(),
-                    failed: Some(error.message.clone()),
-                });
-                last = error;
+                late = None;
+                passed_over.retain(|leg| !(leg.overtaken && leg.node == at));
+                passed_over.push(failed(next, at, &packed, &error));
+                if !under_way.is_empty() {
+                    continue;
+                }
+                match line.pop_front() {
+                    Some(at) => under_way.push(attempt(at)),
+                    None => return Err(error),
+                }
             }
         }
     }
-    Err(last)
+}
+
+/// What is told of a node that could not.
+fn failed(stage: u8, node: NodeId, packed: &Packed, error: &TaskError) -> Leg {
+    Leg {
+        stage,
+        node,
+        compute_us: 0,
+        transfer_us: 0,
+        bytes_in: packed.body.len() as u64,
+        bytes_out: 0,
+        encoding: packed.encoding.clone(),
+        failed: Some(error.message.clone()),
+        overtaken: false,
+    }
+}
+
+/// What is told of a node that was too late.
+fn overtaken(stage: u8, node: NodeId, packed: &Packed, waited: Duration) -> Leg {
+    let late = TaskError::deadline(format!("it had not answered after {waited:.0?}"));
+    Leg {
+        transfer_us: waited.as_micros() as u64,
+        overtaken: true,
+        ..failed(stage, node, packed, &late)
+    }
 }
 
 async fn attempt(

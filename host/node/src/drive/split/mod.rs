@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `wire` | what nodes say to each other about it |
 //! | `profiles`, `links` | how fast nodes and links are, as each measures it |
+//! | `policy` | who says where a model is cut |
 //! | `problem`, `plan` | what follows from that, and what nodes must make ready for it |
 //! | `pilot` | a model in use: every request by the plan of the moment, every measurement into the next plan |
 //! | `stages` | the parts of models that this node has ready |
@@ -13,13 +14,15 @@
 //!
 //! The node that has the model plans. Others fetch its file by digest, once, and cut their part out of it themselves, so that a
 //! cut can move without a byte of weights. A request carries where its stages run, and who may stand in: the node that holds
-//! the last activations sends them to the next in line when one dies, is too slow, or gives what does not fit.
+//! the last activations sends them to the next in line when one dies, is too slow, or gives what does not fit. Where the node that
+//! plans could do the rest itself it begins with that as soon as the others are late, and takes what is there first.
 
 mod encodings;
 mod journey;
 mod links;
 mod pilot;
 mod plan;
+mod policy;
 mod problem;
 mod profiles;
 mod serve;
@@ -28,6 +31,7 @@ mod wire;
 
 pub use links::LinkMeasure;
 pub use plan::{SplitOrder, SplitPlan};
+pub use policy::CutBy;
 pub use profiles::NodeProfile;
 pub(crate) use profiles::tell as profile;
 pub(crate) use serve::{prepare, run};
@@ -117,6 +121,21 @@ impl Node {
         Ok(answer)
     }
 
+    /// Has the plan of a model that runs in parts go by links that are stated, from now on, instead of those that are measured; those
+    /// that are not named are not there. For who knows better: an operator who cuts a link, or an oracle in a study.
+    ///
+    /// # Errors
+    /// `unavailable` when the model does not run in parts, or the plan that follows cannot be made ready; `invalid` for links that
+    /// make no sense.
+    pub async fn state_links(&self, name: &str, links: &[LinkMeasure]) -> Result<(), TaskError> {
+        let pilot = self.split().pilots.lock().get(name).cloned();
+        let whole = || {
+            TaskError::unavailable(format!("model `{name}` does not run in parts"))
+                .with_hint(format!("karman model plan {name} --apply"))
+        };
+        pilot.ok_or_else(whole)?.state(links).await
+    }
+
     /// Runs a model here alone again.
     ///
     /// # Errors
@@ -165,6 +184,7 @@ impl Node {
             bytes_out: 0,
             encoding: None,
             failed: None,
+            overtaken: false,
         };
         Ok(RanInParts {
             results,

@@ -1,22 +1,28 @@
 //! A model in parts, in use: each request takes the plan of the moment, and what it took moves the plan.
 
 use super::journey::{Arrived, travel};
-use super::links::probe;
-use super::plan::{Planned, Policy, Route};
+use super::links::{LinkMeasure, probe};
+use super::plan::{Planned, Route};
+use super::policy::Policy;
+use super::profiles::free_memory;
 use super::wire::{Journey, Leg, Station};
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Tensors};
-use karman_sched::partition::{Action, Event, Plan, Replanner, Tuning};
+use karman_sched::partition::{Action, Cause, Event, Link, Plan, Replanner};
 use karman_types::{NodeId, TaskError};
 use parking_lot::{Mutex, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How often nodes that did not answer are asked whether they are back.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Others are late when they take so many times what is expected, and at least so many milliseconds more.
+const LATE: (f64, f64) = (1.5, 50.0);
 
 /// Keeps the plan of one model up to date, and runs requests by it.
 pub(crate) struct Pilot {
@@ -27,24 +33,31 @@ pub(crate) struct Pilot {
     route: RwLock<Arc<Route>>,
     /// Tiers that did not answer.
     lost: Mutex<Vec<usize>>,
+    /// Whether the conditions are stated by who knows them: what is measured then counts for nothing.
+    stated: AtomicBool,
 }
 
 impl Pilot {
     /// Makes the stages ready, and looks after the plan from then on.
     pub(super) async fn start(node: &Node, planned: Planned) -> Result<Arc<Self>, TaskError> {
         let problem = planned.problem.clone();
-        let replanner = Replanner::new(Policy, problem, Tuning::default(), Duration::ZERO)
+        let policy = Policy::of(&planned.order);
+        let tuning = policy.tuning();
+        let replanner = Replanner::new(policy, problem, tuning, Duration::ZERO)
             .map_err(|error| TaskError::unavailable(error.to_string()))?;
         let route = planned.route(replanner.plan());
         planned.prepare(node, &route).await?;
+        let route = Arc::new(route);
         let pilot = Arc::new(Self {
             node: node.downgrade(),
             planned,
             started: Instant::now(),
             replanner: Mutex::new(replanner),
-            route: RwLock::new(Arc::new(route)),
+            route: RwLock::new(route.clone()),
             lost: Mutex::default(),
+            stated: AtomicBool::new(false),
         });
+        pilot.spare(node, &route);
         tokio::spawn(look_after(Arc::downgrade(&pilot)));
         Ok(pilot)
     }
@@ -81,7 +94,32 @@ impl Pilot {
             rate_mbit_s: rate(pair).unwrap_or(f64::INFINITY),
             ..station.clone()
         };
-        stations.map(with_rate).collect()
+        let mut stations: Vec<Station> = stations.map(with_rate).collect();
+        if let Some(first) = stations
+            .first_mut()
+            .filter(|_| route.spare.load(Ordering::Relaxed))
+        {
+            first.late_ms = late_ms(&replanner, route);
+        }
+        stations
+    }
+
+    /// Loads the stages of the others here as well, where there is room, to begin with them when the others are late.
+    fn spare(&self, node: &Node, route: &Arc<Route>) {
+        const ROOM: u64 = 8;
+        let room = free_memory().unwrap_or_default() / ROOM;
+        if !self.planned.order.overtakes() || self.planned.model.bytes > room {
+            return;
+        }
+        let (stages, route) = (node.split().stages().clone(), route.clone());
+        tokio::spawn(async move {
+            for station in &route.stations {
+                if let Err(error) = stages.get(&route.cut, station.stage).await {
+                    return tracing::debug!(stage = station.stage, %error, "nothing stands in for the others here");
+                }
+            }
+            route.spare.store(true, Ordering::Relaxed);
+        });
     }
 
     /// The plan of the moment.
@@ -103,6 +141,15 @@ impl Pilot {
             let Some(tier) = self.tier_of(leg.node) else {
                 continue;
             };
+            if leg.overtaken {
+                self.tell(Event::Overdue {
+                    from: at,
+                    to: tier,
+                    arrived: 0,
+                    ms: leg.transfer_us as f64 / 1e3,
+                });
+                continue;
+            }
             if leg.failed.is_some() {
                 self.lose(tier);
                 continue;
@@ -143,7 +190,46 @@ impl Pilot {
         }
     }
 
+    /// Takes the links to be like this from now on, and nothing that is measured: what an operator knows, or an oracle that others
+    /// are compared with. Links that are not named are not there. Returns when requests go by the plan that follows.
+    pub(super) async fn state(self: &Arc<Self>, links: &[LinkMeasure]) -> Result<(), TaskError> {
+        let gone = || TaskError::unavailable("the node is shutting down");
+        let node = Node::upgrade(&self.node).ok_or_else(gone)?;
+        let link = |link: &LinkMeasure| {
+            let unknown = || {
+                TaskError::invalid(format!(
+                    "a link from {} to {}: both have to take part",
+                    link.from, link.to
+                ))
+            };
+            Ok(Link {
+                from: self.tier_of(link.from).ok_or_else(unknown)?,
+                to: self.tier_of(link.to).ok_or_else(unknown)?,
+                rate_mbit_s: link.rate_mbit_s,
+                latency_ms: link.latency_ms,
+                message_ms: 0.0,
+            })
+        };
+        let links = links.iter().map(link).collect::<Result<_, TaskError>>();
+        let links = links.map_err(|error| error.with_field("links"))?;
+        self.stated.store(true, Ordering::Relaxed);
+        let tiers = self.planned.problem.tiers().to_vec();
+        let wrong = |error: karman_sched::partition::ProblemError| {
+            TaskError::invalid(error.to_string()).with_field("links")
+        };
+        let actions = self.replanner.lock().state(tiers, links).map_err(wrong)?;
+        for action in actions {
+            if let Action::Use { plan, cause } = action {
+                self.follow(&node, &plan, &cause).await?;
+            }
+        }
+        Ok(())
+    }
+
     fn tell(self: &Arc<Self>, event: Event) {
+        if self.stated.load(Ordering::Relaxed) {
+            return;
+        }
         let told = self.replanner.lock().handle(self.started.elapsed(), event);
         match told {
             Ok(actions) => actions.into_iter().for_each(|action| self.act(action)),
@@ -159,15 +245,8 @@ impl Pilot {
         match action {
             Action::Use { plan, cause } => {
                 tokio::spawn(async move {
-                    let route = pilot.planned.route(&plan);
-                    let model = &pilot.planned.model.name;
-                    let cut: Vec<String> = route.tiers.iter().map(|tier| pilot.part(&plan, *tier)).collect();
-                    match pilot.planned.prepare(&node, &route).await {
-                        Ok(()) => {
-                            tracing::info!(model, cut = cut.join(", "), ?cause, "a cut has moved");
-                            *pilot.route.write() = Arc::new(route);
-                        }
-                        Err(error) => tracing::warn!(model, %error, "a cut stays where it is"),
+                    if let Err(error) = pilot.follow(&node, &plan, &cause).await {
+                        tracing::warn!(model = pilot.planned.model.name, %error, "a cut stays where it is");
                     }
                 });
             }
@@ -188,6 +267,19 @@ impl Pilot {
             // Others measure their links themselves when they are asked to take part; every node has the whole file.
             Action::Probe { .. } | Action::Ship { .. } => {}
         }
+    }
+
+    /// Has the stages of a plan made ready, and lets requests go by it.
+    async fn follow(&self, node: &Node, plan: &Plan, cause: &Cause) -> Result<(), TaskError> {
+        let route = self.planned.route(plan);
+        self.planned.prepare(node, &route).await?;
+        let cut: Vec<String> = route.tiers.iter().map(|tier| self.part(plan, *tier)).collect();
+        let model = &self.planned.model.name;
+        tracing::info!(model, cut = cut.join(", "), ?cause, "a cut has moved");
+        let route = Arc::new(route);
+        *self.route.write() = route.clone();
+        self.spare(node, &route);
+        Ok(())
     }
 
     /// A tier's part of a plan, for people.
@@ -214,6 +306,14 @@ impl Pilot {
             }
         }
     }
+}
+
+/// When those after the first stage are late, by what is known now of how long they take.
+fn late_ms(replanner: &Replanner<Policy>, route: &Route) -> Option<u64> {
+    let now = replanner.problem().ok()?.predict(&route.assignment).ok()?;
+    let here = now.tiers.first()?.compute_ms;
+    let rest = now.latency_ms - here;
+    Some((rest * LATE.0).max(rest + LATE.1) as u64)
 }
 
 /// Until the model is whole again or the node ends.

@@ -1,5 +1,6 @@
 //! Which node runs which part: asked of the nodes, decided by the scheduler, made ready, and taken into use.
 
+use super::policy::{CutBy, Policy};
 use super::problem::problem;
 use super::profiles::{NodeProfile, of_here, of_others};
 use super::wire::{Cut, Prepare, Station, pack};
@@ -9,9 +10,10 @@ use crate::services::store_error;
 use bytes::Bytes;
 use futures::future::try_join_all;
 use karman_mesh::{Ask, CallHead, PeerId, Ticket};
-use karman_sched::partition::{MinCut, Objective, Partitioner, Plan, PlanError, Problem, Tiers};
+use karman_sched::partition::{Objective, Partitioner, Plan, PlanError, Problem};
 use karman_types::{NodeId, TaskError};
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// How long nodes may read a model after they were asked to take part.
@@ -36,6 +38,11 @@ pub struct SplitOrder {
     /// How far an activation may come out of a link from what went in, as a share of the largest magnitude in its tensor; nothing:
     /// it comes out as it went in.
     pub max_error: Option<f64>,
+    /// Who cuts.
+    pub policy: CutBy,
+    /// A cut that stays whatever is measured, instead of one that a policy finds: for each node but the last, in the order of the
+    /// stages, how many layers come before the next one's. Nodes that are not named get none.
+    pub cut: Option<Vec<usize>>,
     /// Whether tasks that load the model get it in parts from now on.
     pub apply: bool,
 }
@@ -51,6 +58,8 @@ pub struct SplitPlan {
     pub left_out: Vec<(NodeId, TaskError)>,
     /// The plan.
     pub plan: Plan,
+    /// What it was made from: the layers with their times on each node, the links, what counts.
+    pub problem: Problem,
     /// The same in words.
     pub explanation: String,
     /// Whether it is in use.
@@ -65,6 +74,7 @@ pub(super) struct Planned {
     pub(super) left_out: Vec<(NodeId, TaskError)>,
     pub(super) problem: Problem,
     pub(super) plan: Plan,
+    pub(super) order: SplitOrder,
     pub(super) max_error: f64,
 }
 
@@ -75,6 +85,10 @@ pub(super) struct Route {
     pub(super) stations: Vec<Station>,
     /// The tier of each stage.
     pub(super) tiers: Vec<usize>,
+    /// The tier of each layer.
+    pub(super) assignment: Vec<usize>,
+    /// Whether this node has the stages of the others ready as well.
+    pub(super) spare: AtomicBool,
 }
 
 impl SplitOrder {
@@ -88,6 +102,12 @@ impl SplitOrder {
                     .with_field("max_error"),
             ),
         }
+    }
+
+    /// Whether who holds the data may begin with the rest itself when others are late: where time counts, and whoever cuts is not there
+    /// to be compared with.
+    pub(super) fn overtakes(&self) -> bool {
+        self.cut.is_none() && self.policy == CutBy::Best && self.objective().latency > 0.0
     }
 
     fn objective(&self) -> Objective {
@@ -125,9 +145,7 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
     // After the others: they measure their links to this one, and all at once would measure each other.
     profiles.insert(0, of_here(node, model.digest, &all).await?);
     let problem = problem(&profiles, order.objective(), max_error)?;
-    let plan = Policy
-        .plan(&problem)
-        .map_err(|error| TaskError::unavailable(error.to_string()))?;
+    let plan = Policy::of(order).plan(&problem).map_err(no_plan)?;
     Ok(Planned {
         model,
         peers: taking_part,
@@ -135,27 +153,23 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
         left_out,
         problem,
         plan,
+        order: order.clone(),
         max_error,
     })
 }
 
-/// Intervals of layers are quick and, for chains, best; a graph with branches may be cut better along them.
-pub(super) struct Policy;
-
-impl Partitioner for Policy {
-    fn name(&self) -> &'static str {
-        "tiers or min-cut"
-    }
-
-    fn plan(&self, problem: &Problem) -> Result<Plan, PlanError> {
-        let intervals = Tiers.plan(problem);
-        if problem.graph().is_line() {
-            return intervals;
-        }
-        match (intervals, MinCut.plan(problem)) {
-            (Ok(one), Ok(other)) => Ok(if other.cost < one.cost { other } else { one }),
-            (plan @ Ok(_), Err(_)) | (Err(_), plan) => plan,
-        }
+/// A cut of the operator's own that does not fit is his to mend; otherwise no nodes can run the model together.
+fn no_plan(error: PlanError) -> TaskError {
+    match error {
+        PlanError::NotForThis {
+            policy: "pinned",
+            why,
+        } => TaskError::invalid(format!(
+            "this cut does not fit the model and its nodes: it takes {why}"
+        ))
+        .with_field("cut")
+        .with_hint("`karman model inspect` counts the layers, `karman mesh offers` shows the nodes in reach"),
+        error => TaskError::unavailable(error.to_string()),
     }
 }
 
@@ -167,6 +181,7 @@ impl Planned {
             left_out: self.left_out.clone(),
             explanation: self.plan.explain(&self.problem).to_string(),
             plan: self.plan.clone(),
+            problem: self.problem.clone(),
             applied,
         }
     }
@@ -199,10 +214,17 @@ impl Planned {
                 nodes: self.line_of(*tier),
                 patience_ms: after_ms as u64,
                 rate_mbit_s: f64::INFINITY,
+                late_ms: None,
             });
         }
         stations.reverse();
-        Route { cut, stations, tiers }
+        Route {
+            cut,
+            stations,
+            tiers,
+            assignment: plan.assignment.clone(),
+            spare: AtomicBool::new(false),
+        }
     }
 
     /// The node that runs a stage, then the others that may, this one last.

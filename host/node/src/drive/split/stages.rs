@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Stages that stay loaded. One more drops the one that was not used for longest.
-const MOST_READY: usize = 32;
+const MOST_READY: usize = 64;
 
 /// A stage of a cut that is loaded.
 type Ready = ((Cut, u8), Arc<Stage>);

@@ -68,6 +68,9 @@ pub(super) struct Station {
     pub(super) patience_ms: u64,
     /// How fast the link to the first of them is believed to be, in megabits per second.
     pub(super) rate_mbit_s: f64,
+    /// After so many milliseconds without a result who holds the data begins with the rest itself; nothing: it waits.
+    #[serde(default)]
+    pub(super) late_ms: Option<u64>,
 }
 
 /// What a node did for one request, or that it did not.
@@ -90,6 +93,9 @@ pub struct Leg {
     pub encoding: Option<String>,
     /// Why another one ran the stage.
     pub failed: Option<String>,
+    /// Whether it was only late: another one had the result first.
+    #[serde(default)]
+    pub overtaken: bool,
 }
 
 pub(super) fn pack(head: &impl Serialize, tensors: &Tensors) -> Result<Bytes, TaskError> {

@@ -187,3 +187,25 @@ fn a_network_too_big_for_everybody() {
         );
     }
 }
+
+#[test]
+fn a_cut_that_does_not_fit_is_not_pinned() {
+    let problem = problem();
+    let pinned = |ends: &[usize]| Pinned { ends: ends.to_vec() }.plan(&problem);
+    for (ends, tiers) in [
+        (&[][..], [0, 0, 0, 0]),
+        (&[3], [0, 0, 0, 1]),
+        (&[1, 3], [0, 1, 1, 2]),
+        (&[0, 0], [2, 2, 2, 2]),
+        (&[2, 2], [0, 0, 2, 2]),
+    ] {
+        assert_eq!(pinned(ends).unwrap().assignment, tiers, "{ends:?}");
+    }
+    for ends in [&[1, 2, 3][..], &[5], &[3, 1]] {
+        let refused = pinned(ends).unwrap_err();
+        assert!(
+            matches!(refused, PlanError::NotForThis { policy: "pinned", .. }),
+            "{refused}"
+        );
+    }
+}
