@@ -32,10 +32,11 @@ use anyhow::{Context, Result, anyhow};
 use karman_sched::partition::{LayerGraph, Objective, Tuning};
 use karman_study::interval::bootstrap;
 use karman_study::report::{Kind, Report, Target};
+use karman_study::trace::Trace;
 use outcome::{Outcome, energy_mj};
 use setting::{POWER, Setting, break_even};
 use std::path::Path;
-use world::{Trace, World};
+use world::World;
 
 /// How many worlds are drawn for each cell, from this seed on. No number was chosen, and no rule changed, by what came of them.
 const SEEDS: u64 = 30;

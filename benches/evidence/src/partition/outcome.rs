@@ -2,11 +2,13 @@
 
 use super::play::Totals;
 use super::setting::{POWER, Setting, break_even};
-use super::world::{Trace, World};
+use super::world::World;
 use super::{FIRST_SEED, NOMINAL, WATTAGE_SEEDS};
 use anyhow::Result;
 use karman_sched::partition::{LayerGraph, Neurosurgeon, Objective, Power, Tuning};
+use karman_study::contest::Contest;
 use karman_study::pairs::percentile;
+use karman_study::trace::{Trace, other_watts};
 use serde::Serialize;
 
 /// What came of one world, as sums over its requests.
@@ -21,14 +23,6 @@ pub(crate) struct Outcome {
     pub(crate) p99_ms: [f64; 2],
     /// Ours and the static cut's, for each changed wattage; none where these were not run.
     pub(crate) wattages: Vec<[f64; 2]>,
-}
-
-/// Ours, the best static cut and the oracle by one objective.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Contest {
-    pub(crate) ours: f64,
-    pub(crate) fixed: f64,
-    pub(crate) oracle: f64,
 }
 
 impl Outcome {
@@ -84,9 +78,7 @@ impl Outcome {
 
 /// Each assumed wattage once halved and once doubled.
 pub(crate) fn wattages() -> Vec<[Power; 3]> {
-    let changes =
-        (0..3).flat_map(|tier| (0..3).flat_map(move |field| [0.5, 2.0].map(|by| (tier, field, by))));
-    let changed = changes.map(|(tier, field, by)| {
+    let changed = other_watts().map(|(tier, field, by)| {
         let mut power = POWER;
         match field {
             0 => power[tier].busy_w *= by,

@@ -1,34 +1,28 @@
 //! The rows of one cell.
 
-use super::outcome::{Contest, Outcome, wattages};
-use super::world::Trace;
-use karman_study::interval::bootstrap;
+use super::outcome::{Outcome, wattages};
+use karman_study::contest::{Contest, gain, most_over_oracle, ratio_of_sums};
 use karman_study::report::{Report, Target};
-
-/// A static cut of which the oracle gains less leaves nothing to capture.
-const LEAST_GAIN: f64 = 0.05;
+use karman_study::trace::Trace;
 
 /// Puts everything that is told of a cell.
 pub(crate) fn put(report: &mut Report, cell: &str, trace: Trace, worlds: &[Outcome]) {
-    let ratio = |over: fn(&Outcome) -> f64, under: fn(&Outcome) -> f64| {
-        bootstrap(worlds, |worlds| {
-            worlds.iter().map(over).sum::<f64>() / worlds.iter().map(under).sum::<f64>()
-        })
-    };
+    let contests = |of: fn(&Outcome) -> Contest| worlds.iter().map(of).collect::<Vec<Contest>>();
     gain(
         report,
         &format!("gain_captured.{cell}.latency"),
-        worlds,
-        |world| world.latency,
+        &contests(|world| world.latency),
     );
-    gain(report, &format!("gain_captured.{cell}.energy"), worlds, |world| {
-        world.energy
-    });
-    let mut row = |key: &str, over, under, target| {
-        report.estimate(&format!("{key}.{cell}"), ratio(over, under), "ratio", target);
+    gain(
+        report,
+        &format!("gain_captured.{cell}.energy"),
+        &contests(|world| world.energy),
+    );
+    let mut row = |key: &str, over: fn(&Outcome) -> f64, under: fn(&Outcome) -> f64, target| {
+        let ratio = ratio_of_sums(worlds, over, under);
+        report.estimate(&format!("{key}.{cell}"), ratio, "ratio", target);
     };
-    let ours = |world: &Outcome| world.latency.ours;
-    let bound = if trace == Trace::Outage { 1.25 } else { 1.05 };
+    let ours: fn(&Outcome) -> f64 = |world| world.latency.ours;
     row(
         "latency_vs_static",
         ours,
@@ -45,7 +39,7 @@ pub(crate) fn put(report: &mut Report, cell: &str, trace: Trace, worlds: &[Outco
         "latency_vs_oracle",
         ours,
         |world| world.latency.oracle,
-        Target::AtMost(bound),
+        most_over_oracle(trace),
     );
     row(
         "latency_vs_neurosurgeon",
@@ -77,15 +71,11 @@ pub(crate) fn put(report: &mut Report, cell: &str, trace: Trace, worlds: &[Outco
         .cloned()
         .collect();
     let by_wattage = (0..wattages().len()).map(|index| {
-        bootstrap(&varied, |worlds| {
-            let sum = |side: usize| {
-                worlds
-                    .iter()
-                    .map(|world| world.wattages[index][side])
-                    .sum::<f64>()
-            };
-            sum(0) / sum(1)
-        })
+        ratio_of_sums(
+            &varied,
+            |world| world.wattages[index][0],
+            |world| world.wattages[index][1],
+        )
     });
     let worst = by_wattage.max_by(|a, b| a.hi.total_cmp(&b.hi));
     let key = format!("modelled_energy_vs_static.{cell}.worst_wattage");
@@ -94,23 +84,4 @@ pub(crate) fn put(report: &mut Report, cell: &str, trace: Trace, worlds: &[Outco
         None => report.void(&key, "no wattage was changed"),
     }
     report.keep_raw(cell, &worlds);
-}
-
-/// What part of the gain that there was we took; where there was none, what we lost.
-fn gain(report: &mut Report, key: &str, worlds: &[Outcome], of: fn(&Outcome) -> Contest) {
-    let sum = |worlds: &[Outcome], part: fn(&Contest) -> f64| {
-        worlds.iter().map(|world| part(&of(world))).sum::<f64>()
-    };
-    let fixed = |worlds: &[Outcome]| sum(worlds, |contest| contest.fixed);
-    let ours = |worlds: &[Outcome]| sum(worlds, |contest| contest.ours);
-    let oracle = |worlds: &[Outcome]| sum(worlds, |contest| contest.oracle);
-    if fixed(worlds) - oracle(worlds) >= LEAST_GAIN * fixed(worlds) {
-        let captured = bootstrap(worlds, |worlds| {
-            (fixed(worlds) - ours(worlds)) / (fixed(worlds) - oracle(worlds))
-        });
-        report.estimate(key, captured, "share", Target::AtLeast(0.8));
-    } else {
-        let lost = bootstrap(worlds, |worlds| ours(worlds) / fixed(worlds));
-        report.estimate(key, lost, "O/S", Target::AtMost(1.02));
-    }
 }

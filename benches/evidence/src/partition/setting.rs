@@ -8,28 +8,22 @@ use karman_sched::partition::{
     LayerGraph, Objective, Partitioner, Power, Problem, Tier, Tiers, Tuning, Weights, best_static,
 };
 use karman_study::pairs::median;
+use karman_study::trace::ASSUMED_WATTS;
 
 /// Medians until a request counts as unfinished.
 const TIMEOUT_MEDIANS: f64 = 10.0;
 
-/// Assumed watts: a Raspberry Pi 4, a laptop, a desktop computer.
-pub(crate) const POWER: [Power; 3] = [
+/// What the tiers are assumed to draw.
+pub(crate) const POWER: [Power; 3] = [assumed(0), assumed(1), assumed(2)];
+
+const fn assumed(tier: usize) -> Power {
+    let [busy_w, idle_w, transmit_w] = ASSUMED_WATTS[tier];
     Power {
-        busy_w: 6.4,
-        idle_w: 2.7,
-        transmit_w: 1.2,
-    },
-    Power {
-        busy_w: 35.0,
-        idle_w: 10.0,
-        transmit_w: 1.2,
-    },
-    Power {
-        busy_w: 150.0,
-        idle_w: 40.0,
-        transmit_w: 1.0,
-    },
-];
+        busy_w,
+        idle_w,
+        transmit_w,
+    }
+}
 
 /// One world with everything that the contenders share.
 pub(crate) struct Setting<'a> {

@@ -2,6 +2,7 @@
 //! from the seed; none of it depends on what a contender does.
 
 use fastrand::Rng;
+use karman_study::trace::{Drift, Trace, normal};
 
 /// Length of a trace.
 pub(crate) const SECONDS: usize = 240;
@@ -10,102 +11,6 @@ pub(crate) const SPACING_MS: f64 = 500.0;
 /// A rate holds for this long.
 const STEP_MS: f64 = 100.0;
 const STEPS: usize = SECONDS * 10;
-
-/// How the link between edge and fog behaves.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Trace {
-    /// A few percent of noise.
-    Steady,
-    /// An eighth of the rate from 40 % of the time on.
-    StepDown,
-    /// An eighth of the rate until 40 % of the time.
-    StepUp,
-    /// Log-normal around 0.6 of the rate, a factor of 1.8 either way, with a memory of five seconds.
-    Lte,
-    /// Nothing at all for 5 to 15 s, at 15, 45 and 75 % of the time.
-    Outage,
-}
-
-impl Trace {
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Steady,
-        Self::StepDown,
-        Self::StepUp,
-        Self::Lte,
-        Self::Outage,
-    ];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Steady => "steady",
-            Self::StepDown => "step_down",
-            Self::StepUp => "step_up",
-            Self::Lte => "lte",
-            Self::Outage => "outage",
-        }
-    }
-
-    /// Megabits per second for each step.
-    fn rates(self, break_even: f64, rng: &mut Rng) -> Vec<f64> {
-        // From once to four times the rate from which on it pays to cut, drawn evenly on a logarithmic scale.
-        let base = break_even * 4.0_f64.powf(rng.f64());
-        let mut noise = Drift::new(0.05, 10.0);
-        let mut fading = Drift::new(1.8_f64.ln(), 50.0);
-        let outages: Vec<(usize, usize)> = [0.15, 0.45, 0.75]
-            .map(|at| ((STEPS as f64 * at) as usize, rng.usize(50..150)))
-            .to_vec();
-        let rate = |step: usize| {
-            let noisy = base * noise.next(rng);
-            let late = step >= STEPS * 2 / 5;
-            match self {
-                Self::Steady => noisy,
-                Self::StepDown if late => noisy / 8.0,
-                Self::StepUp if !late => noisy / 8.0,
-                Self::StepDown | Self::StepUp => noisy,
-                Self::Lte => base * 0.6 * fading.next(rng),
-                Self::Outage => {
-                    let out = outages
-                        .iter()
-                        .any(|(start, length)| (*start..start + length).contains(&step));
-                    if out { 0.0 } else { noisy }
-                }
-            }
-        };
-        (0..STEPS).map(rate).collect()
-    }
-}
-
-/// A factor that wanders around 1: log-normal with this spread, forgetting over so many steps.
-struct Drift {
-    spread: f64,
-    keep: f64,
-    log: Option<f64>,
-}
-
-impl Drift {
-    fn new(spread: f64, memory_steps: f64) -> Self {
-        Self {
-            spread,
-            keep: (-1.0 / memory_steps).exp(),
-            log: None,
-        }
-    }
-
-    fn next(&mut self, rng: &mut Rng) -> f64 {
-        let fresh = normal(rng);
-        let log = match self.log {
-            None => fresh,
-            Some(log) => self.keep * log + (1.0 - self.keep * self.keep).sqrt() * fresh,
-        };
-        self.log = Some(log);
-        (self.spread * log).exp()
-    }
-}
-
-fn normal(rng: &mut Rng) -> f64 {
-    let (radius, turn) = ((1.0 - rng.f64()).ln(), rng.f64());
-    (-2.0 * radius).sqrt() * (std::f64::consts::TAU * turn).cos()
-}
 
 /// One draw of everything.
 pub(crate) struct World {
@@ -128,7 +33,7 @@ impl World {
     pub(crate) fn draw(trace: Trace, break_even: f64, layers: usize, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let bytes_per_ms = |rate: f64| rate * 1e3 / 8.0;
-        let access = trace.rates(break_even, &mut rng);
+        let access = trace.rates(break_even, STEPS, &mut rng);
         let mut wired = Drift::new(0.05, 10.0);
         let wired: Vec<f64> = (0..STEPS).map(|_| Self::WIRED * wired.next(&mut rng)).collect();
         let rates = [access, wired].map(|rates| rates.into_iter().map(bytes_per_ms).collect());
