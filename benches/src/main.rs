@@ -7,8 +7,11 @@
 mod engine;
 mod fed;
 mod gateway;
+mod infer;
 mod mesh;
+mod partition;
 mod scale;
+mod site;
 mod wrk;
 
 use clap::{Parser, ValueEnum};
@@ -38,7 +41,9 @@ enum Study {
     Engine,
     Fed,
     Gateway,
+    Infer,
     Mesh,
+    Partition,
     Scale,
 }
 
@@ -56,7 +61,9 @@ fn main() -> anyhow::Result<()> {
         Study::Engine => engine::run(args.quick)?,
         Study::Fed => fed::run(args.quick)?,
         Study::Gateway => gateway::run(args.quick)?,
+        Study::Infer => infer::run(args.quick)?,
         Study::Mesh => mesh::run(args.quick)?,
+        Study::Partition => partition::run(args.quick)?,
         Study::Scale => scale::run(args.quick)?,
     };
     report.write_and_print()

@@ -20,6 +20,9 @@ const EVIDENCE: &[&str] = &[
     "sim-speed",
 ];
 
+/// The studies of nodes that compare with nothing that has to be installed but ONNX Runtime.
+const NODES: &[&str] = &["infer", "partition"];
+
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     if arguments
@@ -42,6 +45,9 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
             study.env("KARMAN_ONNXRUNTIME", library);
         }
         return show(study.args(arguments));
+    }
+    if let Some(study) = arguments.first().filter(|study| NODES.contains(&study.as_str())) {
+        return nodes(study, arguments);
     }
     setup::setup(setup::BENCH)?;
     if arguments.first().is_some_and(|study| study == "fed") {
@@ -66,4 +72,25 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         study.env("KARMAN_ONNXRUNTIME", library);
     }
     show(study.args(arguments))
+}
+
+/// Runs a study of nodes, with the tool beside it.
+fn nodes(study: &str, arguments: &[String]) -> Result<()> {
+    if study == "infer" {
+        setup::setup(&[setup::DEBIAN, setup::WASM, setup::PYTHON])?;
+        guests::guests(&["infer".to_owned(), "tiny".to_owned()])?;
+    }
+    show(&mut cargo([
+        "build",
+        "--release",
+        "--package",
+        "karman",
+        "--package",
+        "karman-benches",
+    ]))?;
+    let mut program = program(target().join("release/karman-benches"));
+    if let Some(library) = onnxruntime() {
+        program.env("KARMAN_ONNXRUNTIME", library);
+    }
+    show(program.args(arguments))
 }

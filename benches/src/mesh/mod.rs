@@ -17,6 +17,7 @@ mod rtt;
 mod serve;
 mod tensor;
 mod trust;
+mod wire;
 
 use anyhow::{Result, ensure};
 use karman_study::machine::beside_us;
@@ -26,6 +27,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 pub(crate) use serve::{Serve, serve};
+pub(crate) use wire::Wire;
 
 /// Programs, guest, certificates, threads.
 pub(crate) struct Setting {

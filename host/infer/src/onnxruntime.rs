@@ -64,6 +64,11 @@ impl OnnxRuntime {
         &self.0.path
     }
 
+    /// Its environment, of which a process has one: for a study that calls the library without this crate in between.
+    pub fn environment(&self) -> &ort::environment::Environment {
+        &self.0.environment
+    }
+
     fn session(&self, bytes: &[u8], options: &LoadOptions) -> Result<Session, InferError> {
         let failed = |error: &dyn std::fmt::Display| InferError::Rejected {
             backend: BackendName::OnnxRuntime,

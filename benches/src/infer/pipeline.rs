@@ -1,0 +1,182 @@
+//! Three nodes on emulated tiers with many requests under way, against the slowest of their stages alone.
+
+use super::nodes::{self, Nodes};
+use super::{Setting, limits, network, options};
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use http::Method;
+use karman_infer::graph::{Fragment, Graph};
+use karman_infer::profile::sample_inputs;
+use karman_infer::zoo::Architecture;
+use karman_infer::{Backend, Named};
+use karman_node::inference::{InferResponse, InferTensor};
+use karman_sched::partition::best_static;
+use karman_study::pairs;
+use karman_study::report::{Report, Target};
+use serde_json::json;
+use std::cell::Cell;
+use std::time::Instant;
+
+const NETWORK: Architecture = Architecture::ResNet50;
+const KEY: &str = "pipeline_vs_slowest_stage";
+const DEMAND: &str = "pipeline_cpu_demand";
+/// How many times slower edge, fog and cloud are than the machine.
+const SLOWDOWNS: [f64; 3] = [16.0, 12.0, 8.0];
+/// Requests under way for each stage.
+const AT_ONCE: usize = 4;
+/// Requests of a block.
+const REQUESTS: usize = 40;
+
+pub(super) fn cells() -> Vec<String> {
+    vec![KEY.to_owned(), DEMAND.to_owned()]
+}
+
+pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+    let runtime = &setting.runtime;
+    let [edge, fog, cloud] = SLOWDOWNS;
+    let others = [("fog", fog), ("cloud", cloud)];
+    let nodes = runtime.block_on(nodes::start(setting, "pipeline", edge, &others))?;
+    let file = network(NETWORK)?;
+    nodes.add(NETWORK, &file)?;
+    let problem = runtime.block_on(nodes.plan(NETWORK, None))?.problem;
+    // The cut whose slowest stage is as quick as can be.
+    let (cut, _) = best_static(&problem, |cut| Some(problem.predict(cut).ok()?.interval_ms))
+        .context("no cut can run")?;
+    let ends = (0..2)
+        .map(|tier| cut.iter().filter(|of| **of <= tier).count())
+        .collect();
+    let plan = runtime.block_on(nodes.plan(NETWORK, Some(ends)))?;
+    ensure!(plan.plan.assignment == cut, "another cut is in use");
+    let graph = Graph::read(file, &limits())?;
+    let fragments = graph.split(&graph.layers().stages(&cut)?)?;
+    ensure!(fragments.len() == 3, "a cut into {}", fragments.len());
+    let activations = activations(setting, &fragments)?;
+    let slowest = runtime.block_on(slowest(&nodes, &activations[0]))?;
+    report.figure("pipeline_slowest_stage", slowest as f64, "", Target::Shown);
+    let alone = Alone::prepare(
+        setting,
+        &nodes,
+        slowest,
+        &fragments[slowest],
+        &activations[slowest],
+    )?;
+    let (used, taken) = (Cell::new(0.0), Cell::new(0.0));
+    let ours = || {
+        let (before, started) = (nodes.processor_time()?, Instant::now());
+        let one = async || {
+            nodes
+                .edge
+                .run_model(NETWORK.as_str(), activations[0].clone())
+                .await
+                .map(drop)
+        };
+        let rate = runtime.block_on(rate(3 * AT_ONCE, async || Ok(one().await?)))?;
+        used.set(used.get() + nodes.processor_time()? - before);
+        taken.set(taken.get() + started.elapsed().as_secs_f64());
+        Ok(rate)
+    };
+    let theirs = || runtime.block_on(rate(3 * AT_ONCE, async || alone.run(&nodes).await));
+    pairs::measure(1, ours, theirs)?;
+    let pairs = pairs::measure(if setting.quick { 3 } else { 30 }, ours, theirs)?;
+    report.ratio(KEY, pairs, Target::AtLeast(0.9));
+    report.figure(DEMAND, used.get() / taken.get(), "cores", Target::AtMost(1.6));
+    runtime.block_on(async { drop(nodes) });
+    Ok(())
+}
+
+/// What each fragment takes.
+fn activations(setting: &Setting, fragments: &[Fragment]) -> Result<Vec<Named>> {
+    let mut all: Vec<Named> = Vec::new();
+    let mut held: Named = Vec::new();
+    for fragment in fragments {
+        let model = setting.library.load(&fragment.model, &options(1)?)?;
+        if all.is_empty() {
+            held = sample_inputs(&*model, 1, 7)?;
+        }
+        let wanted = |(name, _): &&(String, karman_tensor::Tensor)| {
+            fragment.inputs.iter().any(|input| input.name == *name)
+        };
+        let inputs: Named = held.iter().filter(wanted).cloned().collect();
+        held.extend(model.run(inputs.clone())?);
+        all.push(inputs);
+    }
+    Ok(all)
+}
+
+/// The stage that computes longest.
+async fn slowest(nodes: &Nodes, inputs: &Named) -> Result<usize> {
+    let mut sums = [0; 3];
+    for _ in 0..5 {
+        let ran = nodes.edge.run_model(NETWORK.as_str(), inputs.clone()).await?;
+        ensure!(ran.legs.len() == 3, "it ran in {} parts", ran.legs.len());
+        ran.legs
+            .iter()
+            .for_each(|leg| sums[usize::from(leg.stage)] += leg.compute_us);
+    }
+    let most = (0..3).max_by_key(|stage| sums[*stage]);
+    most.context("three stages")
+}
+
+/// A stage as a model of its own on the node that runs it in the pipeline.
+struct Alone {
+    stage: usize,
+    inputs: Named,
+    request: Bytes,
+}
+
+const ALONE: &str = "stage-alone";
+
+impl Alone {
+    fn prepare(
+        setting: &Setting,
+        nodes: &Nodes,
+        stage: usize,
+        fragment: &Fragment,
+        inputs: &Named,
+    ) -> Result<Self> {
+        if stage == 0 {
+            let store = nodes.edge.runtime().home().store()?;
+            store
+                .models()
+                .add(ALONE, &fragment.model, None, Default::default())?;
+        } else {
+            let file = setting.place("stage.onnx");
+            std::fs::write(&file, &fragment.model)?;
+            let path = file.to_str().context("a path in UTF-8")?;
+            nodes.others[stage - 1].run(&["model", "add", ALONE, path])?;
+        }
+        let tensors: Vec<InferTensor> = inputs
+            .iter()
+            .map(|(name, tensor)| InferTensor::write(name, tensor))
+            .collect();
+        Ok(Self {
+            stage,
+            inputs: inputs.clone(),
+            request: serde_json::to_vec(&json!({ "inputs": tensors }))?.into(),
+        })
+    }
+
+    async fn run(&self, nodes: &Nodes) -> Result<()> {
+        if self.stage == 0 {
+            nodes.edge.run_model(ALONE, self.inputs.clone()).await?;
+        } else {
+            let path = format!("/models/{ALONE}/run");
+            let site = &nodes.others[self.stage - 1];
+            let _: InferResponse = site.order(Method::POST, &path, self.request.clone()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Results per second with so many requests under way, once as many have ended.
+async fn rate(at_once: usize, one: impl AsyncFn() -> Result<()>) -> Result<f64> {
+    let one = &one;
+    let ended: Vec<Instant> = stream::iter(0..REQUESTS + at_once)
+        .map(|_| async move { one().await.map(|()| Instant::now()) })
+        .buffer_unordered(at_once)
+        .try_collect()
+        .await?;
+    let (first, last) = (ended[at_once - 1], ended[ended.len() - 1]);
+    Ok(REQUESTS as f64 / (last - first).as_secs_f64())
+}

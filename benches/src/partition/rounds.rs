@@ -1,0 +1,106 @@
+//! Round after round: the link takes its next rate, then every contender makes a request.
+
+use super::contender::{Contender, Who};
+use super::continuum::{Access, Continuum};
+use super::hindsight::Ahead;
+use anyhow::Result;
+use fastrand::Rng;
+use karman_node::Leg;
+use karman_node::inference::InferResponse;
+use serde::Serialize;
+
+/// What the requests of one contender took.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Taken {
+    pub(super) latencies_ms: Vec<f64>,
+    /// On each tier.
+    pub(super) compute_ms: [f64; 3],
+    /// By each tier, to others.
+    pub(super) sent_ms: [f64; 3],
+    /// Requests that were late.
+    pub(super) unfinished: usize,
+    /// Requests that somebody had to take over.
+    pub(super) passed_on: usize,
+}
+
+/// One pass.
+pub(super) struct Rounds<'a> {
+    continuum: &'a Continuum,
+    ahead: &'a Ahead,
+    contenders: &'a [Contender],
+    rng: Rng,
+    taken: Vec<Taken>,
+}
+
+impl<'a> Rounds<'a> {
+    pub(super) fn new(
+        continuum: &'a Continuum,
+        ahead: &'a Ahead,
+        contenders: &'a [Contender],
+        rng: Rng,
+    ) -> Self {
+        Self {
+            continuum,
+            ahead,
+            contenders,
+            rng,
+            taken: vec![Taken::default(); contenders.len()],
+        }
+    }
+
+    /// What was so far does not count.
+    pub(super) fn forget(&mut self) {
+        self.taken.fill(Taken::default());
+    }
+
+    pub(super) fn taken(self) -> Vec<Taken> {
+        self.taken
+    }
+
+    pub(super) async fn play(&mut self, rates: &[Access]) -> Result<()> {
+        let mut order: Vec<usize> = (0..self.contenders.len()).collect();
+        for rate in rates {
+            self.continuum.set(*rate).await?;
+            for oracle in self
+                .contenders
+                .iter()
+                .filter(|contender| contender.who == Who::Oracle)
+            {
+                self.continuum
+                    .state(&oracle.name, &self.ahead.links(*rate))
+                    .await?;
+            }
+            self.rng.shuffle(&mut order);
+            for at in &order {
+                let response = self.continuum.run(&self.contenders[*at].name).await?;
+                self.count(*at, &response);
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, at: usize, response: &InferResponse) {
+        let taken = &mut self.taken[at];
+        let took_ms = response.parameters.took_us.unwrap_or(u64::MAX) as f64 / 1e3;
+        let most = self.ahead.timeout_ms();
+        taken.unfinished += usize::from(took_ms > most);
+        taken.latencies_ms.push(took_ms.min(most));
+        let legs = &response.parameters.legs;
+        taken.passed_on += usize::from(legs.iter().any(|leg| leg.failed.is_some()));
+        let mut before = 0;
+        for leg in legs.iter().filter(|leg| leg.failed.is_none()) {
+            let Leg {
+                node,
+                compute_us,
+                transfer_us,
+                ..
+            } = leg;
+            let Some(tier) = self.continuum.tier_of(*node) else {
+                continue;
+            };
+            taken.compute_ms[tier] += *compute_us as f64 / 1e3;
+            taken.sent_ms[before] += *transfer_us as f64 / 1e3;
+            before = tier;
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Gives its body, elements of type f32, to the model that the metadata `model` names, as the input `input` in the `shape` that they
+//! name (`1,3,224,224`), and answers the elements of the model's first output. The metadata `compute-ns` say how long `compute` took.
+
+use exports::karman::task::handler::{Error, Guest, Request, Response};
+use karman::task::types::InvalidInput;
+use std::time::Instant;
+use wasi::nn::errors::Error as NnError;
+use wasi::nn::graph::load_by_name;
+use wasi::nn::tensor::{Tensor, TensorType};
+
+wit_bindgen::generate!({
+    inline: "
+        package local:infer;
+
+        world infer {
+            include karman:task/task@0.1.0;
+            import wasi:nn/tensor@0.2.0-rc-2024-10-28;
+            import wasi:nn/graph@0.2.0-rc-2024-10-28;
+            import wasi:nn/inference@0.2.0-rc-2024-10-28;
+            import wasi:nn/errors@0.2.0-rc-2024-10-28;
+        }
+    ",
+    path: "../../../wit/task",
+    world: "local:infer/infer",
+    generate_all,
+});
+
+struct Infer;
+
+impl Guest for Infer {
+    fn handle(request: Request) -> Result<Response, Error> {
+        let told = |name: &str| {
+            let value = request.metadata.iter().find(|(key, _)| key == name);
+            let missing = || invalid(format!("the metadata do not say `{name}`"), name);
+            value.map(|(_, value)| value.as_str()).ok_or_else(missing)
+        };
+        let shape = told("shape")?;
+        let dimensions: Result<Vec<u32>, _> = shape.split(',').map(str::parse).collect();
+        let dimensions = dimensions.map_err(|error| invalid(format!("`{shape}`: {error}"), "shape"))?;
+        let failed = |error: NnError| Error::Failed(error.data());
+        let model = load_by_name(told("model")?).map_err(failed)?;
+        let context = model.init_execution_context().map_err(failed)?;
+        let input = Tensor::new(&dimensions, TensorType::Fp32, &request.body);
+        let inputs = vec![(told("input")?.to_owned(), input)];
+        let started = Instant::now();
+        let outputs = context.compute(inputs).map_err(failed)?;
+        let took = started.elapsed();
+        let first = outputs.first().ok_or_else(|| Error::Failed("the model gives nothing".into()))?;
+        Ok(Response {
+            content_type: "application/octet-stream".into(),
+            metadata: vec![("compute-ns".into(), took.as_nanos().to_string())],
+            body: first.1.data(),
+        })
+    }
+}
+
+fn invalid(message: String, field: &str) -> Error {
+    let field = Some(field.into());
+    Error::Invalid(InvalidInput { message, field })
+}
+
+export!(Infer);
