@@ -33,6 +33,9 @@ pub(crate) fn grid() -> Vec<(String, Tuning)> {
     numbers("deviating_gain", &[0.5, 0.75], |tuning, gain| {
         tuning.deviating_gain = gain
     });
+    numbers("forget_s", &[5.0, 10.0, 40.0, 80.0, 1e6], |tuning, s| {
+        tuning.forget = Duration::from_secs_f64(s)
+    });
     numbers("probe_after_s", &[1.0, 2.0], |tuning, s| {
         tuning.probe_after = Duration::from_secs_f64(s)
     });

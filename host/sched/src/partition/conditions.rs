@@ -19,6 +19,8 @@ const PACKET: u64 = 1200;
 pub(crate) struct Conditions {
     graph: Arc<LayerGraph>,
     tiers: Vec<Tier>,
+    /// How slow each tier is when nothing special is the matter.
+    usual: Vec<f64>,
     links: Vec<Link>,
     up: Vec<bool>,
     /// The highest rate that each link was ever estimated at.
@@ -30,6 +32,7 @@ impl Conditions {
         Self {
             graph: problem.graph().clone(),
             tiers: problem.tiers().to_vec(),
+            usual: problem.tiers().iter().map(|tier| tier.slowdown).collect(),
             links: problem.links().to_vec(),
             up: vec![true; problem.links().len()],
             fastest_mbit_s: problem.links().iter().map(|link| link.rate_mbit_s).collect(),
@@ -68,6 +71,7 @@ impl Conditions {
 
     /// Conditions that are known, not estimated.
     pub(crate) fn set(&mut self, tiers: Vec<Tier>, links: Vec<Link>) {
+        self.usual = tiers.iter().map(|tier| tier.slowdown).collect();
         self.tiers = tiers;
         self.up = vec![true; links.len()];
         self.fastest_mbit_s = links.iter().map(|link| link.rate_mbit_s).collect();
@@ -104,6 +108,12 @@ impl Conditions {
                 *slowdown = (*slowdown * factor).clamp(FACTOR.0, FACTOR.1);
             }
         }
+    }
+
+    /// Moves what is believed of a tier back to what is usual, by this share: nothing was heard of it, and load passes.
+    pub(crate) fn forget(&mut self, tier: usize, share: f64) {
+        let slowdown = &mut self.tiers[tier].slowdown;
+        *slowdown *= (self.usual[tier] / *slowdown).powf(share);
     }
 
     pub(crate) fn link(&self, from: usize, to: usize) -> Option<usize> {

@@ -28,6 +28,8 @@ pub struct Replanner<P> {
     /// Weights that are on their way.
     under_way: Vec<(usize, usize)>,
     plan: Arc<Plan>,
+    /// The tiers that were measured in this period.
+    heard: Vec<bool>,
     /// When each link was last measured.
     measured: Vec<Duration>,
     /// For how long nothing may be heard of each link: longer with each probe that tells nothing new.
@@ -58,6 +60,7 @@ impl<P: Partitioner> Replanner<P> {
             conditions,
             held,
             under_way: Vec::new(),
+            heard: vec![false; tiers],
             measured: vec![now; problem.links().len()],
             patience: vec![tuning.probe_after; problem.links().len()],
             due: now + tuning.period,
@@ -255,6 +258,7 @@ impl<P: Partitioner> Replanner<P> {
         let Some(expected) = expected.filter(|expected| *expected > 0.0) else {
             return Ok(None);
         };
+        self.heard[tier] = true;
         let ratio = ms / expected;
         let gain = self.tuning.gain(ratio, self.tuning.tier_gain);
         self.conditions.computed(tier, layers, ratio, gain);
@@ -298,6 +302,12 @@ impl<P: Partitioner> Replanner<P> {
         let rate = f64::from(std::mem::take(&mut self.arrivals)) / period.as_secs_f64();
         self.arrivals_per_s = f64::midpoint(self.arrivals_per_s, rate);
         self.due = now + self.tuning.period;
+        let share = self.tuning.forgotten(period);
+        for tier in 0..self.heard.len() {
+            if !std::mem::take(&mut self.heard[tier]) {
+                self.conditions.forget(tier, share);
+            }
+        }
         self.decide(Cause::Period, actions);
         self.probe(now, actions);
     }

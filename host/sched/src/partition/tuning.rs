@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// The numbers of a [`Replanner`](super::Replanner).
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
 pub struct Tuning {
     /// How often to look again when nothing happens. 0.5 s.
     pub period: Duration,
@@ -25,6 +26,9 @@ pub struct Tuning {
     pub tier_gain: f64,
     /// The same for one that deviates: conditions have changed, and what was before is no guide. 1.
     pub deviating_gain: f64,
+    /// How long it takes until only a third (1/e) is left of what was believed of a tier of which nothing is heard: it was left because
+    /// it looked slow, and would look so for ever. Load passes; its profile stays. 20 s.
+    pub forget: Duration,
     /// For how long nothing is heard of a link before it is probed. 0.5 s.
     pub probe_after: Duration,
     /// That time doubles with each probe that tells nothing new, up to this. 2 s.
@@ -46,6 +50,7 @@ impl Default for Tuning {
             link_gain: 0.6,
             tier_gain: 0.2,
             deviating_gain: 1.0,
+            forget: Duration::from_secs(20),
             probe_after: Duration::from_millis(500),
             probe_at_most: Duration::from_secs(2),
             optimism: 2.0,
@@ -66,6 +71,7 @@ impl Tuning {
             ("deviating_gain", self.deviating_gain),
             ("optimism", self.optimism),
             ("period", self.period.as_secs_f64() - f64::MIN_POSITIVE),
+            ("forget", self.forget.as_secs_f64() - f64::MIN_POSITIVE),
         ];
         numbers
             .into_iter()
@@ -83,6 +89,11 @@ impl Tuning {
             Some(_) => self.deviating_gain,
             None => usual,
         }
+    }
+
+    /// What share of a belief is gone after so long without news.
+    pub(crate) fn forgotten(&self, silence: Duration) -> f64 {
+        1.0 - (-silence.as_secs_f64() / self.forget.as_secs_f64()).exp()
     }
 
     /// Whether this cost, shipping included, is enough below the current one.

@@ -321,3 +321,25 @@ proptest! {
         prop_assert!(replanner.resume(&held).unwrap().plan.cost <= again * (1.0 + 1e-9) + 1e-9);
     }
 }
+
+#[test]
+fn a_tier_that_looked_slow_gets_another_chance() {
+    let mut replanner = replanner(Weights::Everywhere);
+    assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
+    let crawls = Event::Computed {
+        tier: 2,
+        layers: vec![2, 3],
+        ms: 800.0,
+    };
+    replanner.handle(SECOND / 4, crawls).unwrap();
+    assert_eq!(replanner.plan().assignment, [0, 0, 1, 1]);
+    // Nobody runs anything there, so nobody hears that it is over.
+    for tick in 1..=10 {
+        replanner.handle(SECOND / 2 * tick, Event::Tick).unwrap();
+    }
+    assert_eq!(replanner.plan().assignment, [0, 0, 1, 1]);
+    for tick in 11..=240 {
+        replanner.handle(SECOND / 2 * tick, Event::Tick).unwrap();
+    }
+    assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
+}
