@@ -11,6 +11,7 @@ pub use remote::{Remote, RemoteOptions};
 pub use wire::serve;
 
 pub(crate) use gpu::{adapters, describe};
+pub(crate) use remote::end;
 
 use crate::error::GpuError;
 use crate::kernel::{Kernel, Words};

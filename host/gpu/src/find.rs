@@ -1,9 +1,10 @@
 //! What devices a machine has, and why there is none where there could be.
 
-use crate::device::{Cpu, Device, DeviceInfo, adapters, describe};
+use crate::device::{self, Cpu, Device, DeviceInfo, adapters, describe};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// What was found.
@@ -29,6 +30,9 @@ pub const MOST_PROBE: Duration = Duration::from_secs(30);
 
 /// The most that a child may say.
 const MOST_OUTPUT: u64 = 1 << 20;
+
+/// Time for what a process that has ended said last.
+const MOST_LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Asks every driver in this process what it has. A bad driver may crash or hang here: call it in a child, through [`find`].
 pub fn probe() -> Found {
@@ -100,57 +104,70 @@ pub fn find(mut child: Command, within: Duration) -> Found {
     })
 }
 
-/// What the child prints.
-fn wait(mut child: std::process::Child, within: Duration) -> Result<String, String> {
+/// What the child prints. It comes back in time whatever the child does: one that is held within its driver does not die, and what
+/// it has started may hold its streams.
+fn wait(mut child: Child, within: Duration) -> Result<String, String> {
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err("the probe has no streams".into());
     };
     let end = Instant::now() + within;
-    std::thread::scope(|scope| {
-        let out = scope.spawn(move || read(stdout));
-        let err = scope.spawn(move || read(stderr));
-        let status = loop {
-            match child.try_wait() {
-                Ok(Some(status)) => break Some(status),
-                Ok(None) if Instant::now() < end => std::thread::park_timeout(Duration::from_millis(2)),
-                _ => {
-                    let _ = child.kill();
-                    let _ = child.wait();
-                    break None;
-                }
-            }
-        };
-        let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
-        match status {
-            Some(status) if status.success() => Ok(out),
-            Some(status) => {
-                let last = err
-                    .lines()
-                    .rfind(|line| !line.trim().is_empty())
-                    .unwrap_or_default();
-                let said = if last.is_empty() {
-                    String::new()
-                } else {
-                    format!(": {last}")
-                };
-                Err(format!(
-                    "a GPU driver ended the process that asked it, {status}{said}; mend or remove it"
-                ))
-            }
-            None => {
-                let within = karman_types::format_duration(within);
-                Err(format!(
-                    "a GPU driver did not answer within {within}; mend or remove it"
-                ))
-            }
+    let (said, complained) = match (reader(stdout), reader(stderr)) {
+        (Ok(said), Ok(complained)) => (said, complained),
+        (Err(why), _) | (_, Err(why)) => {
+            device::end(&mut child);
+            return Err(why);
         }
-    })
+    };
+    let text = said.recv_timeout(within);
+    let status = match text {
+        Ok(_) => until(&mut child, end),
+        Err(_) => None,
+    };
+    let Some((status, text)) = status.zip(text.ok()) else {
+        device::end(&mut child);
+        let within = karman_types::format_duration(within);
+        return Err(format!(
+            "a GPU driver did not answer within {within}; mend or remove it"
+        ));
+    };
+    if status.success() {
+        return Ok(text);
+    }
+    let complaint = complained.recv_timeout(MOST_LAST_WORDS).unwrap_or_default();
+    let mut lines = complaint.lines();
+    let last = lines.rfind(|line| !line.trim().is_empty());
+    let last = last.map_or_else(String::new, |last| format!(": {last}"));
+    Err(format!(
+        "a GPU driver ended the process that asked it, {status}{last}; mend or remove it"
+    ))
 }
 
-fn read(from: impl Read) -> String {
-    let mut text = Vec::new();
-    let _ = from.take(MOST_OUTPUT).read_to_end(&mut text);
-    String::from_utf8_lossy(&text).into_owned()
+/// How a child ends until then, if it does.
+fn until(child: &mut Child, end: Instant) -> Option<ExitStatus> {
+    loop {
+        match child.try_wait() {
+            Ok(None) if Instant::now() < end => std::thread::park_timeout(Duration::from_millis(2)),
+            ended => return ended.ok().flatten(),
+        }
+    }
+}
+
+/// All that comes out of a stream, once it has ended. The thread that reads stays for as long as somebody holds the other end.
+fn reader(from: impl Read + Send + 'static) -> Result<Receiver<String>, String> {
+    let (sender, text) = channel();
+    let read = move || {
+        let mut bytes = Vec::new();
+        let _ = from.take(MOST_OUTPUT).read_to_end(&mut bytes);
+        // Who does not wait any more has had an answer.
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    };
+    let spawned = std::thread::Builder::new()
+        .name("karman-gpu-probe".into())
+        .spawn(read);
+    match spawned {
+        Ok(_) => Ok(text),
+        Err(error) => Err(format!("no thread for the probe: {error}")),
+    }
 }
 
 #[cfg(all(test, unix))]
@@ -181,6 +198,25 @@ mod tests {
         assert!(why(&mute).contains("does not read"), "{mute:?}");
         let none = find(Command::new("/nowhere"), MOST_PROBE);
         assert!(why(&none).contains("does not start"), "{none:?}");
+    }
+
+    /// As a process does that its driver holds: the streams stay open whoever is killed, until the test ends.
+    #[test]
+    fn streams_that_nobody_closes_hold_nobody_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let holds = format!(
+            "(while [ -e {} ]; do sleep 0.05; done) &",
+            folder.path().display()
+        );
+        let (sender, found) = channel();
+        for rest in ["exec sleep 600", "exit 0"] {
+            let (sender, script) = (sender.clone(), format!("{holds} {rest}"));
+            std::thread::spawn(move || sender.send(find(sh(&script), Duration::from_millis(50))));
+        }
+        for _ in 0..2 {
+            let found = found.recv_timeout(MOST_PROBE).expect("it comes back");
+            assert!(why(&found).contains("50 ms"), "{found:?}");
+        }
     }
 
     #[test]

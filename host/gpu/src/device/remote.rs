@@ -193,7 +193,7 @@ impl Drop for Process {
 }
 
 /// Ends a process. One that is held within its driver ends when that lets it go, which nobody waits for longer than this.
-fn end(child: &mut Child) -> Option<ExitStatus> {
+pub(crate) fn end(child: &mut Child) -> Option<ExitStatus> {
     const LONGEST: Duration = Duration::from_secs(1);
     let start = Instant::now();
     // What has ended cannot be killed, and that is fine.

@@ -11,12 +11,12 @@ use karman_gpu::{
     ShaderLimits, Words, Work,
 };
 use karman_types::TaskError;
-use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
+use tokio::time::timeout;
 
 /// Pieces of work that one plugin may have waiting for the GPU.
 const MOST_WAITING: usize = 64;
@@ -34,7 +34,7 @@ pub(crate) struct NodeCompute {
     program: Option<PathBuf>,
     /// Shapes of tiles that were measured here.
     tiles: PathBuf,
-    queue: Mutex<Option<Tried>>,
+    queue: Arc<Mutex<Option<Tried>>>,
 }
 
 /// What came of starting the GPU's process.
@@ -49,7 +49,7 @@ impl NodeCompute {
             config,
             program,
             tiles,
-            queue: Mutex::new(None),
+            queue: Arc::default(),
         })
     }
 
@@ -100,26 +100,32 @@ impl NodeCompute {
         device.cloned().ok_or(error)
     }
 
-    /// The queue before the GPU. The first call asks drivers and starts a process, which takes some tenths of a second; so does one
-    /// some time after that failed. Blocks.
+    /// The queue before the GPU. The first call asks drivers and starts a process, which takes some tenths of a second, or with a bad
+    /// driver a minute; so does one some time after that failed. The others wait for it without a thread, each as long as it likes.
     ///
     /// # Errors
     /// `unavailable` with what is missing.
-    fn queue(&self) -> Result<Queue, TaskError> {
-        let mut tried = self.queue.lock();
+    async fn queue(self: &Arc<Self>) -> Result<Queue, TaskError> {
+        let mut tried = self.queue.clone().lock_owned().await;
         if let Some(Tried { at, queue }) = &*tried
             && (queue.is_ok() || at.elapsed() < PAUSE)
         {
             return queue.clone();
         }
-        let queue = self.start();
-        *tried = Some(Tried {
-            at: Instant::now(),
-            queue: queue.clone(),
-        });
-        queue
+        let node = self.clone();
+        // It holds the lock until it is done, also where its caller has gone: nobody starts a second one beside it.
+        blocking(move || {
+            let queue = node.start();
+            *tried = Some(Tried {
+                at: Instant::now(),
+                queue: queue.clone(),
+            });
+            queue
+        })
+        .await
     }
 
+    /// Blocks, for a minute at most.
     fn start(&self) -> Result<Queue, TaskError> {
         let program = self
             .program
@@ -206,10 +212,12 @@ impl NodeCompute {
         if order.place == Place::Cpu {
             return blocking(move || on_processor(&work, &inputs, order.within, None)).await;
         }
-        let node = self.clone();
-        let missing = match blocking(move || node.queue()).await {
+        let left = || order.within.saturating_sub(start.elapsed());
+        let late = |_| GpuError::Deadline(order.within);
+        let queue = timeout(order.within, self.queue()).await.map_err(late)?;
+        let missing = match queue {
             Ok(queue) => match self
-                .on_gpu(&queue, &order.tenant, work.clone(), inputs.clone(), order.within)
+                .on_gpu(&queue, &order.tenant, work.clone(), inputs.clone(), left())
                 .await
             {
                 Ok(computed) => return Ok(computed),
@@ -222,7 +230,7 @@ impl NodeCompute {
         if order.place != Place::GpuOrCpu {
             return Err(missing);
         }
-        let (why, left) = (missing.message, order.within.saturating_sub(start.elapsed()));
+        let (why, left) = (missing.message, left());
         tracing::info!(
             plugin = order.tenant,
             why,
@@ -248,7 +256,7 @@ impl NodeCompute {
             answer: Box::new(Caller(answer)),
         };
         queue.push(tenant, job)?;
-        let done = tokio::time::timeout(within, done).await;
+        let done = timeout(within, done).await;
         let done = done.map_err(|_| GpuError::Deadline(within))?;
         let done = done.unwrap_or_else(|_| Err(GpuError::Lost("its queue is gone".into())))?;
         let info = queue.info();
@@ -305,4 +313,44 @@ fn computed(done: &Done, ran_on: String, fell_back: Option<String>) -> Computed 
 fn words(bytes: &[u8]) -> Words {
     let words = bytes.as_chunks::<4>().0.iter();
     words.map(|word| u32::from_le_bytes(*word)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::ErrorKind;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn order(place: Place) -> Order {
+        Order {
+            tenant: "one".into(),
+            work: Asked::Kernel(r#"{"kernel": "map", "length": 1, "steps": []}"#.into()),
+            inputs: vec![vec![0; 4]],
+            place,
+            within: Duration::from_millis(100),
+        }
+    }
+
+    /// The driver of this node answers nobody. It is asked once, and each call waits for it as long as it has time.
+    #[tokio::test]
+    async fn a_driver_that_hangs_holds_up_no_call_beyond_its_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, here) = (folder.path().join("driver"), folder.path().display());
+        let script =
+            format!("#!/bin/sh\necho asked >> {here}/log\nwhile [ -e {here}/log ]; do sleep 0.05; done\n");
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let compute = NodeCompute::new(GpuConfig::default(), Some(program), folder.path().join("tiles"));
+        for place in [Place::Gpu, Place::GpuOrCpu, Place::Gpu] {
+            let late = compute.clone().run(order(place)).await.unwrap_err();
+            assert_eq!(late.kind, ErrorKind::Deadline, "{late}");
+        }
+        let done = compute.clone().run(order(Place::Cpu)).await;
+        assert!(done.is_ok(), "{done:?}");
+        let log = folder.path().join("log");
+        while !log.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(std::fs::read_to_string(log).unwrap(), "asked\n");
+    }
 }
