@@ -1,4 +1,4 @@
-// Convolution as a product of matrices that is never written out: filters by taps times taps by pixels. `group.z` is the image.
+// Convolution as a product of matrices that is never written out: filters by taps times taps by pixels. A layer is an image.
 
 struct Parameters {
     batch: u32,
@@ -24,6 +24,7 @@ struct Parameters {
 fn rows() -> u32 { return parameters.filters; }
 fn columns() -> u32 { return parameters.out_height * parameters.out_width; }
 fn depth() -> u32 { return parameters.channels * parameters.kernel_height * parameters.kernel_width; }
+fn layers() -> u32 { return parameters.batch; }
 
 fn left(batch: u32, row: u32, k: u32) -> f32 {
     if (row < rows() && k < depth()) {

@@ -1,4 +1,4 @@
-// C = A B^T of signed bytes, four to a word, with sums of 32 bits.
+// C = A B^T of signed bytes, four to a word, with sums of 32 bits. Tiles are counted over x and y of the workgroups.
 
 struct Parameters {
     m: u32,
@@ -15,10 +15,16 @@ var<workgroup> a_tile: array<u32, TILE * TILE>;
 var<workgroup> b_tile: array<u32, TILE * TILE>;
 
 @compute @workgroup_size(TILE, TILE)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
-    let row = group.y * TILE + local.y;
-    let column = group.x * TILE + local.x;
-    let b_row = group.x * TILE + local.y;
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_id) local: vec3<u32>,
+) {
+    let across = (parameters.n + TILE - 1u) / TILE;
+    let number = group.y * groups.x + group.x;
+    let row = number / across * TILE + local.y;
+    let column = number % across * TILE + local.x;
+    let b_row = number % across * TILE + local.y;
     var sum = 0;
     for (var begin = 0u; begin < parameters.words; begin += TILE) {
         let word = begin + local.x;

@@ -1,5 +1,6 @@
 // A few rows of activations (half precision, two to a word) times weights of BITS bits in groups. A workgroup takes ROWS rows of
-// weights; each thread some words of all of them. Per word, sum (q x) - zero sum x, so that the inner loop does not subtract.
+// weights, counted over x and y, for the row z of activations; each thread some words of all of them. Per word, sum (q x) - zero
+// sum x, so that the inner loop does not subtract.
 
 struct Parameters {
     m: u32,
@@ -22,9 +23,13 @@ const MASK: u32 = (1u << BITS) - 1u;
 var<workgroup> partial: array<f32, THREADS * ROWS>;
 
 @compute @workgroup_size(THREADS)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-    let first = workgroup.x * ROWS;
-    let row_begin = workgroup.y * parameters.k / 2u;
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let first = (workgroup.y * workgroups.x + workgroup.x) * ROWS;
+    let row_begin = workgroup.z * parameters.k / 2u;
     var sums: array<f32, ROWS>;
     for (var word = thread; word < parameters.row_words; word += THREADS) {
         let begin = word * PER_WORD;
@@ -65,6 +70,6 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         workgroupBarrier();
     }
     if (thread < ROWS && first + thread < parameters.n) {
-        c[workgroup.y * parameters.n + first + thread] = partial[thread * THREADS];
+        c[workgroup.z * parameters.n + first + thread] = partial[thread * THREADS];
     }
 }

@@ -30,6 +30,7 @@ pub use map::{Map, Step};
 pub use mask::Mask;
 pub use norm::{Norm, Normalise};
 pub use pass::Pass;
+pub(crate) use pass::grid;
 pub use quantised::QuantisedGemm;
 pub use reduce::{Fold, Reduce};
 pub use weights::{Quantised, from_awq, from_gptq};
@@ -178,10 +179,12 @@ impl Kernel {
     /// The passes of a GPU, with matrix tiles of this shape.
     ///
     /// # Errors
-    /// [`GpuError::Kernel`] when the shape means nothing.
+    /// [`GpuError::Kernel`] when the shape means nothing, [`GpuError::Limit`] when it takes more workgroups than a GPU counts.
     pub fn passes(&self, tile: Tile) -> Result<Vec<Pass>, GpuError> {
         self.describe().check()?;
-        Ok(self.describe().passes(tile))
+        let passes = self.describe().passes(tile);
+        passes.iter().try_for_each(Pass::check)?;
+        Ok(passes)
     }
 
     /// What the outputs should hold, computed in double precision and without haste.

@@ -2,7 +2,7 @@
 
 use crate::device::{Class, Device, DeviceInfo, Wgpu};
 use crate::error::GpuError;
-use crate::kernel::{Gemm, Kernel, Words};
+use crate::kernel::{Gemm, Kernel, Words, grid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -93,8 +93,10 @@ impl Tile {
         ]
     }
 
-    pub(crate) const fn workgroups(self, rows: u32, columns: u32, layers: u32) -> [u32; 3] {
-        [columns.div_ceil(self.columns), rows.div_ceil(self.rows), layers]
+    /// A workgroup for each tile of so many products; `tile.wgsl` counts them.
+    pub(crate) fn workgroups(self, rows: u32, columns: u32, layers: u32) -> [u32; 3] {
+        let (across, down) = (columns.div_ceil(self.columns), rows.div_ceil(self.rows));
+        grid(u64::from(across) * u64::from(down) * u64::from(layers))
     }
 }
 

@@ -3,10 +3,19 @@
 
 use karman_gpu::check::{check, matrix};
 use karman_gpu::tune::CANDIDATES;
-use karman_gpu::{Cpu, Device, Gemm, GpuError, Kernel, Role, Shader, ShaderLimits, Wgpu, Work};
+use karman_gpu::{Cpu, Device, Gemm, GpuError, IntegerGemm, Kernel, Role, Shader, ShaderLimits, Wgpu, Work};
 use std::time::Duration;
 
 const MOST: Duration = Duration::from_secs(120);
+
+fn gemm(m: u32, n: u32, k: u32) -> Kernel {
+    Kernel::Gemm(Gemm {
+        m,
+        n,
+        k,
+        ..Gemm::default()
+    })
+}
 
 fn holds(device: &mut dyn Device, kernels: &[Kernel]) {
     let wrong: Vec<String> = kernels
@@ -51,17 +60,24 @@ fn gpus_are_right() {
 #[test]
 fn every_shape_of_tile_is_right() {
     let Some(mut device) = gpu() else { return };
-    let shape = Gemm {
-        m: 70,
-        n: 75,
-        k: 45,
-        ..Gemm::default()
-    };
+    let shape = gemm(70, 75, 45);
     let info = device.info().clone();
     for tile in CANDIDATES.into_iter().filter(|tile| tile.fits(&info)) {
         device.set_tile(tile);
-        holds(&mut device, &[Kernel::Gemm(shape.clone())]);
+        holds(&mut device, std::slice::from_ref(&shape));
     }
+}
+
+/// What has more tiles than one dimension of workgroups holds is counted over two.
+#[test]
+fn long_matrices_are_right() {
+    let Some(mut device) = gpu() else { return };
+    let most = 1 << 20;
+    let small = CANDIDATES.into_iter().min_by_key(|tile| tile.rows).unwrap();
+    assert!(most / small.rows > 65_535);
+    device.set_tile(small);
+    let integer = Kernel::IntegerGemm(IntegerGemm { m: 1, n: most, k: 4 });
+    holds(&mut device, &[gemm(most, 1, 3), integer]);
 }
 
 /// A pooled buffer still holds what was in it: neither scratch nor an output that is written in part may show that.
@@ -76,12 +92,7 @@ fn work_leaves_nothing_behind_for_the_next() {
 /// The second would take 16 GB if all pixels under all taps were written out at once.
 #[test]
 fn work_on_the_processor_ends_in_time() {
-    let product = Kernel::Gemm(Gemm {
-        m: 4096,
-        n: 4096,
-        k: 4096,
-        ..Gemm::default()
-    });
+    let product = gemm(4096, 4096, 4096);
     let text = r#"{"kernel": "convolution", "channels": 1, "height": 2048, "width": 2048, "filters": 8,
         "kernel-height": 31, "kernel-width": 31, "padding": 15}"#;
     let convolution: Kernel = serde_json::from_str(text).unwrap();

@@ -1,5 +1,5 @@
 use super::argument::bytes;
-use super::pass::Pass;
+use super::pass::{Pass, grid};
 use super::{Argument, Describe, Element, Expected, Words, check_shape};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -56,7 +56,7 @@ impl Describe for IntegerGemm {
             constants: vec![("TILE", TILE)],
             parameters: vec![self.m, self.n, self.k / 4],
             bindings: vec![0, 1, 2],
-            workgroups: [self.n.div_ceil(TILE), self.m.div_ceil(TILE), 1],
+            workgroups: grid(u64::from(self.n.div_ceil(TILE)) * u64::from(self.m.div_ceil(TILE))),
         }]
     }
 

@@ -1,3 +1,4 @@
+use crate::error::GpuError;
 use std::borrow::Cow;
 
 /// One dispatch of one shader.
@@ -21,6 +22,18 @@ pub struct Pass {
 const MOST_WORKGROUPS: u32 = 65_535;
 
 impl Pass {
+    /// Whether a GPU can count its workgroups: drivers refuse more with words about shaders, or are lost.
+    pub(super) fn check(&self) -> Result<(), GpuError> {
+        match self.workgroups.into_iter().max() {
+            Some(most) if most > MOST_WORKGROUPS => Err(GpuError::Limit {
+                what: format!("workgroups of `{}` in one dimension", self.name),
+                asked: u64::from(most),
+                most: u64::from(MOST_WORKGROUPS),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// The shader with its constants.
     pub fn wgsl(&self) -> String {
         let constants = self.constants.iter();
@@ -51,6 +64,52 @@ pub(crate) fn each(elements: u64) -> [u32; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Kernel;
+    use crate::tune::CANDIDATES;
+
+    /// The longest shapes that are legal, in each dimension that becomes workgroups.
+    const LONG: [&str; 9] = [
+        r#"{"kernel": "gemm", "m": 1048576, "n": 1, "k": 1}"#,
+        r#"{"kernel": "gemm", "m": 5, "n": 1048576, "k": 1}"#,
+        r#"{"kernel": "gemm", "m": 1, "n": 1048576, "k": 1}"#,
+        r#"{"kernel": "quantised-gemm", "m": 4, "n": 1048576, "k": 8, "group": 8, "bits": 8}"#,
+        r#"{"kernel": "quantised-gemm", "m": 1048576, "n": 1, "k": 8, "group": 8, "bits": 4}"#,
+        r#"{"kernel": "integer-gemm", "m": 1, "n": 1048576, "k": 4}"#,
+        r#"{"kernel": "integer-gemm", "m": 1048576, "n": 1, "k": 4}"#,
+        r#"{"kernel": "convolution", "channels": 1, "height": 2048, "width": 2048, "filters": 8, "kernel-height": 3,
+            "kernel-width": 3, "padding": 1}"#,
+        r#"{"kernel": "convolution", "batch": 1048576, "channels": 1, "height": 1, "width": 1, "filters": 8,
+            "kernel-height": 1, "kernel-width": 1}"#,
+    ];
+
+    #[test]
+    fn what_is_legal_fits_into_the_workgroups_of_every_gpu() {
+        for text in LONG {
+            let kernel: Kernel = serde_json::from_str(text).unwrap();
+            for tile in CANDIDATES {
+                let passes = kernel.passes(tile).unwrap();
+                assert!(passes.iter().all(|pass| pass.check().is_ok()), "{text} {tile:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn more_workgroups_than_a_gpu_counts_are_a_limit() {
+        let pass = |workgroups| Pass {
+            name: "long",
+            source: "".into(),
+            constants: vec![],
+            parameters: vec![],
+            bindings: vec![],
+            workgroups,
+        };
+        assert_eq!(pass([1, 65_535, 1]).check(), Ok(()));
+        let refused = pass([1, 65_536, 1]).check().unwrap_err();
+        assert!(
+            matches!(refused, GpuError::Limit { asked: 65_536, .. }),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn a_grid_holds_all_its_groups_and_few_more() {

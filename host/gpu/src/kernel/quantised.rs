@@ -1,5 +1,5 @@
 use super::argument::floats_mut;
-use super::pass::Pass;
+use super::pass::{Pass, grid};
 use super::{Argument, Describe, Element, Expected, Words, check_shape, gemm, halves};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -172,13 +172,14 @@ impl Describe for QuantisedGemm {
         ];
         let bits = ("BITS", self.bits);
         if self.m <= MOST_VECTORS {
+            let [x, y, _] = grid(u64::from(self.n.div_ceil(VECTOR_ROWS)));
             return vec![Pass {
                 name: "quantised-gemv",
                 source: include_str!("../../../../shaders/quantised_gemv.wgsl").into(),
                 constants: vec![bits, ("THREADS", VECTOR_THREADS), ("ROWS", VECTOR_ROWS)],
                 parameters,
                 bindings: vec![0, 1, 2, 3],
-                workgroups: [self.n.div_ceil(VECTOR_ROWS), self.m, 1],
+                workgroups: [x, y, self.m],
             }];
         }
         vec![Pass {
