@@ -116,24 +116,39 @@ const OWN: &str = "@group(0) @binding(0) var<storage, read> a: array<u32>;
     for (var n = 0u; n < a[0]; n++) { b[i] += a[1]; }
 }";
 
+fn own(loops: u32, outputs: Vec<u64>) -> Work {
+    Work::Shader(Shader {
+        wgsl: OWN.into(),
+        entry: "main".into(),
+        workgroups: [1, 1, 1],
+        outputs,
+        loops,
+        limits: ShaderLimits::default(),
+    })
+}
+
 /// The budget counts exactly, for each invocation: iterations, and the look at the condition that ends the loop.
 #[test]
 fn a_shader_of_ones_own_runs_within_its_loops() {
     let Some(mut device) = gpu() else { return };
     let mut run = |iterations: u32| {
-        let work = Work::Shader(Shader {
-            wgsl: OWN.into(),
-            entry: "main".into(),
-            workgroups: [1, 1, 1],
-            outputs: vec![5],
-            loops: 1000,
-            limits: ShaderLimits::default(),
-        });
-        device
-            .run(&work, &[&[iterations, 2]], MOST)
-            .map(|done| done.outputs)
+        let done = device.run(&own(1000, vec![5]), &[&[iterations, 2]], MOST);
+        done.map(|done| done.outputs)
     };
     assert_eq!(run(999), Ok(vec![vec![1998, 1998, 1998, 1998, 0]]));
     assert_eq!(run(1000), Err(GpuError::Endless(1000)));
     assert_eq!(run(0), Ok(vec![vec![0; 5]]));
+}
+
+/// A text need not name all of its outputs: the same one with more of them, or more inputs, is another shader.
+#[test]
+fn the_same_text_runs_with_any_number_of_buffers() {
+    let Some(mut device) = gpu() else { return };
+    let sums = vec![6, 6, 6, 6];
+    for outputs in [vec![4], vec![4, 3], vec![4], vec![4, 3, 2]] {
+        let rest = outputs[1..].iter().map(|words| vec![0; *words as usize]);
+        let expected: Vec<Vec<u32>> = std::iter::once(sums.clone()).chain(rest).collect();
+        let done = device.run(&own(1000, outputs), &[&[3, 2]], MOST);
+        assert_eq!(done.map(|done| done.outputs), Ok(expected));
+    }
 }

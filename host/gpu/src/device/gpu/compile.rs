@@ -16,49 +16,58 @@ pub(super) struct Compiled {
 pub(super) enum Source {
     /// From `shaders/`.
     Ours(String),
-    /// From a plugin, checked; with a text that no other has.
+    /// From a plugin, checked; with a text that no other has which is laid out alike.
     Theirs(String, Box<naga::Module>),
 }
 
 /// Compiled shaders, kept for the next time.
 #[derive(Default)]
 pub(super) struct Compiler {
-    compiled: HashMap<String, Compiled>,
+    compiled: HashMap<Key, Compiled>,
+}
+
+/// What a compiled shader depends on.
+#[derive(Eq, Hash, PartialEq)]
+struct Key {
+    text: String,
+    entry: String,
+    has_parameters: bool,
+    /// A plugin's text does not have to name all of its buffers, and where its flag is bound follows from their number.
+    writable: Vec<bool>,
 }
 
 /// Shaders that are kept; one more drops all.
 const MOST_KEPT: usize = 128;
 
 impl Compiler {
-    /// The shader, compiled unless it was before. Binding 0 is a uniform block where `has_parameters`; then come `buffers`, of which
-    /// those are written that `writable` says. Errors come by the device's handler.
+    /// The shader, compiled unless it was before. Binding 0 is a uniform block where `has_parameters`; then comes a buffer for each of
+    /// `writable`, which says whether it is written. Errors come by the device's handler.
     pub(super) fn compile(
         &mut self,
         device: &Device,
         source: Source,
         entry: &str,
-        buffers: usize,
-        writable: impl Fn(usize) -> bool,
+        writable: Vec<bool>,
         has_parameters: bool,
     ) -> Compiled {
-        let key = match &source {
-            Source::Ours(wgsl) => wgsl.clone(),
-            Source::Theirs(key, _) => format!("{entry} {key}"),
+        let (Source::Ours(text) | Source::Theirs(text, _)) = &source;
+        let key = Key {
+            text: text.clone(),
+            entry: entry.into(),
+            has_parameters,
+            writable,
         };
         if let Some(compiled) = self.compiled.get(&key) {
             return compiled.clone();
         }
         let first = usize::from(has_parameters);
         let parameters = has_parameters.then(|| binding(0, BufferBindingType::Uniform));
-        let storage = |number: usize| {
-            binding(
-                first + number,
-                BufferBindingType::Storage {
-                    read_only: !writable(number),
-                },
-            )
+        let storage = |(number, writable): (usize, &bool)| {
+            let read_only = !writable;
+            binding(first + number, BufferBindingType::Storage { read_only })
         };
-        let entries: Vec<_> = parameters.into_iter().chain((0..buffers).map(storage)).collect();
+        let storage = key.writable.iter().enumerate().map(storage);
+        let entries: Vec<_> = parameters.into_iter().chain(storage).collect();
         let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
             label: None,
             entries: &entries,

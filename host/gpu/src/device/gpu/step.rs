@@ -18,11 +18,11 @@ impl Wgpu {
     /// A pass of one of our kernels.
     pub(super) fn step(&mut self, pass: &Pass, buffers: &[wgpu::Buffer]) -> Result<Step, GpuError> {
         let last = pass.bindings.len() - 1;
-        let writable = |binding: usize| binding == last;
+        let writable = (0..=last).map(|binding| binding == last).collect();
         let source = Source::Ours(pass.wgsl());
-        let compiled =
-            self.compiler
-                .compile(&self.device, source, "main", pass.bindings.len(), writable, true);
+        let compiled = self
+            .compiler
+            .compile(&self.device, source, "main", writable, true);
         self.compiled()?;
         let mut parameters = pass.parameters.clone();
         parameters.resize(parameters.len().next_multiple_of(4), 0);
@@ -52,17 +52,11 @@ impl Wgpu {
         checked: Checked,
         buffers: &[wgpu::Buffer],
     ) -> Result<Step, GpuError> {
-        let writable = checked.writable.clone();
         let key = format!("{} loops\n{}", shader.loops, shader.wgsl);
         let source = Source::Theirs(key, Box::new(checked.module));
-        let compiled = self.compiler.compile(
-            &self.device,
-            source,
-            &shader.entry,
-            buffers.len(),
-            |binding| writable[binding],
-            false,
-        );
+        let compiled = self
+            .compiler
+            .compile(&self.device, source, &shader.entry, checked.writable, false);
         self.compiled()?;
         let bindings = self.bind(&compiled, buffers.iter());
         self.fine()?;
