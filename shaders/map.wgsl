@@ -7,7 +7,7 @@ fn main(
     @builtin(local_invocation_index) thread: u32,
 ) {
     let i = (group.y * groups.x + group.x) * 256u + thread;
-    if (i >= length) {
+    if (i >= parameters.length) {
         return;
     }
     var x = array_0[i];

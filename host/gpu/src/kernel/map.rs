@@ -91,24 +91,26 @@ impl Step {
         }
     }
 
-    /// The step as WGSL; `y` is the expression of its input. Numbers are given by their bits, which loses nothing.
-    fn wgsl(self, y: &str) -> String {
-        let number = |value: f32| format!("bitcast<f32>({}u)", value.to_bits());
+    /// The number that the caller gives with it.
+    const fn number(self) -> Option<f32> {
         match self {
-            Self::Add => format!("x + {y}"),
-            Self::Multiply => format!("x * {y}"),
-            Self::Scale(factor) => format!("x * {}", number(factor)),
-            Self::Offset(term) => format!("x + {}", number(term)),
+            Self::Scale(number) | Self::Offset(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The step as WGSL; `y` is the expression of its input or number.
+    fn wgsl(self, y: &str) -> String {
+        match self {
+            Self::Add | Self::Offset(_) => format!("x + {y}"),
+            Self::Multiply | Self::Scale(_) => format!("x * {y}"),
             Self::Relu => "max(x, 0.0)".into(),
             Self::Silu => "x / (1.0 + exp(-x))".into(),
             Self::Sigmoid => "1.0 / (1.0 + exp(-x))".into(),
             // Beyond this it is 1, and the exponentials within overflow.
             Self::Tanh => "tanh(clamp(x, -20.0, 20.0))".into(),
             Self::Gelu => {
-                let inner = format!(
-                    "clamp({} * (x + 0.044715 * x * x * x), -20.0, 20.0)",
-                    number(GELU)
-                );
+                let inner = format!("clamp({GELU} * (x + 0.044715 * x * x * x), -20.0, 20.0)");
                 format!("0.5 * x * (1.0 + tanh({inner}))")
             }
             Self::Exp => "exp(x)".into(),
@@ -122,10 +124,20 @@ impl Map {
         self.steps.iter().filter(|step| step.takes_input()).count()
     }
 
-    /// One shader for this chain of steps.
+    fn numbers(&self) -> impl Iterator<Item = f32> {
+        self.steps.iter().filter_map(|step| step.number())
+    }
+
+    /// One shader for this chain of steps, whatever its numbers: those are parameters.
     fn wgsl(&self) -> String {
         let inputs = 1 + self.more_inputs();
-        let mut text = String::from("@group(0) @binding(0) var<uniform> length: u32;\n");
+        let numbers: String = (0..self.numbers().count())
+            .map(|place| format!(" number_{place}: f32,"))
+            .collect();
+        let mut text = format!(
+            "struct Parameters {{ length: u32,{numbers} }}\n\
+             @group(0) @binding(0) var<uniform> parameters: Parameters;\n"
+        );
         let bindings = (0..inputs).map(|n| (n, "read")).chain([(inputs, "read_write")]);
         for (number, access) in bindings {
             // A `String` takes all that is written to it.
@@ -136,10 +148,14 @@ impl Map {
             );
         }
         text.push_str(include_str!("../../../../shaders/map.wgsl"));
-        let mut next = 0;
+        let (mut next, mut numbers) = (0, 0..);
         let steps = self.steps.iter().map(|step| {
             next += usize::from(step.takes_input());
-            format!("    x = {};\n", step.wgsl(&format!("array_{next}[i]")))
+            let y = match step.number().and_then(|_| numbers.next()) {
+                Some(place) => format!("parameters.number_{place}"),
+                None => format!("array_{next}[i]"),
+            };
+            format!("    x = {};\n", step.wgsl(&y))
         });
         let steps: String = steps.collect();
         text.replace("    // STEPS\n", &steps)
@@ -165,8 +181,7 @@ impl Describe for Map {
                 "16 are the most, 4 of them with an input",
             ));
         }
-        let finite =
-            |step: &Step| !matches!(step, Step::Scale(number) | Step::Offset(number) if !number.is_finite());
+        let finite = |step: &Step| step.number().is_none_or(f32::is_finite);
         match self.steps.iter().position(|step| !finite(step)) {
             Some(place) => Err(GpuError::kernel(
                 "map",
@@ -191,7 +206,9 @@ impl Describe for Map {
             name: "map",
             source: self.wgsl().into(),
             constants: vec![],
-            parameters: vec![self.length],
+            parameters: std::iter::once(self.length)
+                .chain(self.numbers().map(f32::to_bits))
+                .collect(),
             bindings: (0..self.more_inputs() + 2).collect(),
             workgroups: each(u64::from(self.length)),
         }]
@@ -242,5 +259,32 @@ impl Describe for Map {
 
     fn operations(&self) -> u64 {
         u64::from(self.length) * self.steps.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::CANDIDATES;
+
+    /// A plugin that scales by another number each time compiles once.
+    #[test]
+    fn numbers_are_parameters_of_one_shader() {
+        let pass = |factor: f32, term: f32| {
+            let steps = vec![Step::Scale(factor), Step::Add, Step::Offset(term)];
+            Map { length: 4, steps }.passes(CANDIDATES[0]).remove(0)
+        };
+        let (one, other) = (pass(0.5, 3.0), pass(-7.25, f32::MIN_POSITIVE));
+        assert_eq!(one.wgsl(), other.wgsl());
+        let numbers = |pass: Pass| {
+            pass.parameters[1..]
+                .iter()
+                .map(|bits| f32::from_bits(*bits))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (numbers(one), numbers(other)),
+            (vec![0.5, 3.0], vec![-7.25, f32::MIN_POSITIVE])
+        );
     }
 }
