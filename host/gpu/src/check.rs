@@ -45,6 +45,9 @@ fn compare(
     let inputs: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
     let expected = kernel.reference(&inputs)?;
     let done = device.run(&Work::Kernel(kernel.clone()), &inputs, within)?;
+    if done.outputs.len() != expected.len() {
+        return Ok(f64::INFINITY);
+    }
     let arguments = kernel.arguments()?;
     let outputs = arguments.iter().filter(|argument| argument.role == Role::Output);
     let errors = outputs.zip(&done.outputs).zip(&expected);
@@ -320,4 +323,36 @@ fn arrays() -> Vec<Kernel> {
         all.push(Kernel::Mask(Mask { length, subtract }));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Cpu, DeviceInfo, Done};
+
+    /// The processor, of whose outputs some are lost.
+    struct Forgetful(Cpu, usize);
+
+    impl Device for Forgetful {
+        fn info(&self) -> &DeviceInfo {
+            self.0.info()
+        }
+
+        fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {
+            let mut done = self.0.run(work, inputs, within)?;
+            done.outputs.truncate(self.1);
+            Ok(done)
+        }
+    }
+
+    #[test]
+    fn a_device_that_answers_too_little_is_wrong() {
+        let kernel = Kernel::Encode(Encode {
+            format: Format::Int8,
+            rows: 3,
+            columns: 5,
+        });
+        let holds = |outputs| check(&mut Forgetful(Cpu::new(1), outputs), &kernel, 1, Duration::MAX).holds();
+        assert_eq!([0, 1, 2].map(holds), [false, false, true]);
+    }
 }

@@ -3,7 +3,9 @@
 
 use karman_gpu::check::{check, matrix};
 use karman_gpu::tune::CANDIDATES;
-use karman_gpu::{Cpu, Device, Gemm, GpuError, IntegerGemm, Kernel, Role, Shader, ShaderLimits, Wgpu, Work};
+use karman_gpu::{
+    Cpu, Device, Fold, Gemm, GpuError, IntegerGemm, Kernel, Reduce, Role, Shader, ShaderLimits, Wgpu, Work,
+};
 use std::time::Duration;
 
 const MOST: Duration = Duration::from_secs(120);
@@ -84,9 +86,19 @@ fn long_matrices_are_right() {
 #[test]
 fn work_leaves_nothing_behind_for_the_next() {
     let Some(mut device) = gpu() else { return };
-    let kernels = matrix();
-    holds(&mut device, &kernels[..4]);
-    holds(&mut device, &kernels[..4]);
+    // Each row is folded in four parts, so that eight words pass between the two passes.
+    let sums = Kernel::Reduce(Reduce {
+        fold: Fold::Sum,
+        rows: 2,
+        columns: 50_001,
+    });
+    for seed in [1, 2] {
+        let outcome = check(&mut device, &sums, seed, MOST);
+        assert!(outcome.holds(), "{outcome:?}");
+        // Eight words of which the shader writes none.
+        let done = device.run(&own(1000, vec![4, 8]), &[&[1, 7]], MOST);
+        assert_eq!(done.map(|done| done.outputs), Ok(vec![vec![7; 4], vec![0; 8]]));
+    }
 }
 
 /// The second would take 16 GB if all pixels under all taps were written out at once.

@@ -157,14 +157,17 @@ impl Describe for Encode {
             codes.resize(codes.len().next_multiple_of(2), 0.0);
             return vec![Expected::plain(codes)];
         }
-        let rows = || values.chunks(self.columns as usize);
-        let scales: Vec<f64> = rows().map(|row| f64::from(scale(row))).collect();
-        let mut codes: Vec<f64> = rows()
-            .flat_map(|row| row.iter().map(|v| f64::from(code(*v, scale(row)))))
-            .collect();
+        let (mut scales, mut codes) = (Vec::new(), Vec::new());
+        for row in values.chunks(self.columns as usize) {
+            let most = row.iter().map(|value| wide(value).abs()).fold(0.0, f64::max);
+            let scale = most / 127.0;
+            let level = |value| if most > 0.0 { wide(value) / scale } else { 0.0 };
+            codes.extend(row.iter().map(level));
+            scales.push(scale);
+        }
         codes.resize(codes.len().next_multiple_of(4), 0.0);
-        // A number in the middle between two steps may go either way.
-        let steps = vec![2000.0; codes.len()];
+        // A code lies half a step from what it stands for at most; the arithmetic of single precision comes on top.
+        let steps = vec![0.5005 / self.tolerance(); codes.len()];
         let exact = scales.iter().map(|scale| scale * 1e-3).collect();
         vec![
             Expected {
@@ -178,7 +181,7 @@ impl Describe for Encode {
         ]
     }
 
-    /// Half a unit in the last place of half precision, either way of rounding; one step of 8 bits.
+    /// Half a unit in the last place of half precision, either way of rounding; half a step of 8 bits.
     fn tolerance(&self) -> f64 {
         1.0 / 1024.0
     }
@@ -249,10 +252,11 @@ impl Describe for Decode {
 
     fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected> {
         let values = (0..self.elements()).map(|place| match self.format {
-            Format::F16 => f64::from(halves(inputs[0])[place].to_f32()),
+            Format::F16 => exactly(inputs[0][place / 2] >> (place % 2 * 16) & 0xffff),
             Format::Int8 => {
-                let scale = floats(inputs[0])[place / self.columns as usize];
-                f64::from(bytes(inputs[1])[place]) * f64::from(scale)
+                let scale = f64::from(floats(inputs[0])[place / self.columns as usize]);
+                let byte = inputs[1][place / 4] >> (place % 4 * 8) & 0xff;
+                scale * (f64::from(byte) - if byte > 127 { 256.0 } else { 0.0 })
             }
         });
         vec![Expected::plain(values.collect())]
@@ -260,5 +264,52 @@ impl Describe for Decode {
 
     fn operations(&self) -> u64 {
         self.elements() as u64
+    }
+}
+
+/// What the bits of half precision say (IEEE 754 binary16): nothing of the library that the processor's path uses.
+fn exactly(half: u32) -> f64 {
+    let (sign, exponent, fraction) = (half >> 15, (half >> 10 & 31) as i32, f64::from(half & 0x3ff));
+    let size = match exponent {
+        0 => fraction * 2f64.powi(-24),
+        31 if fraction > 0.0 => f64::NAN,
+        31 => f64::INFINITY,
+        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
+    };
+    if sign == 1 { -size } else { size }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::f32_words;
+
+    const INT8: Encode = Encode {
+        format: Format::Int8,
+        rows: 1,
+        columns: 3,
+    };
+
+    #[test]
+    fn codes_are_held_against_what_they_stand_for() {
+        let expected = INT8.reference(&[&f32_words(&[0.3, -1.0, 0.0])]);
+        assert_eq!(expected[0].values, [1.0 / 127.0]);
+        let (first, exact) = (expected[1].values[0], f64::from(0.3f32) * 127.0);
+        assert!((first - exact).abs() < 1e-9, "{first}");
+        assert_eq!(expected[1].values[1..], [-127.0, 0.0, 0.0]);
+        // The nearest code is right, its neighbours are not.
+        let holds = |code| expected[1].error(&[code, -127.0, 0.0, 0.0]) <= INT8.tolerance();
+        assert_eq!([37.0, 38.0, 39.0].map(holds), [false, true, false]);
+    }
+
+    #[test]
+    fn every_half_is_read_as_the_library_reads_it() {
+        for bits in 0..=u16::MAX {
+            let (ours, theirs) = (exactly(u32::from(bits)), f16::from_bits(bits).to_f64());
+            assert!(
+                ours == theirs || ours.is_nan() && theirs.is_nan(),
+                "{bits:#x}: {ours} {theirs}"
+            );
+        }
     }
 }

@@ -73,7 +73,7 @@ pub fn from_awq(
     qzeros: &[u32],
     scales: &[f16],
 ) -> Result<Quantised, GpuError> {
-    let words = check_import(shape, qweight.len(), shape.k as usize, qzeros, scales)?;
+    check_import(shape, qweight.len(), shape.k as usize, qzeros, scales)?;
     let nibble = |words: &[u32], row: usize, column: usize| {
         let place = AWQ_ORDER
             .iter()
@@ -81,7 +81,6 @@ pub fn from_awq(
             .unwrap_or_default();
         words[row * (shape.n as usize / 8) + column / 8] >> (4 * place) & 15
     };
-    debug_assert_eq!(words, qweight.len());
     Ok(import(
         shape,
         scales,
@@ -118,15 +117,19 @@ fn check_import(
     rows: usize,
     qzeros: &[u32],
     scales: &[f16],
-) -> Result<usize, GpuError> {
+) -> Result<(), GpuError> {
     shape.check()?;
     let n = shape.n as usize;
     let wrong = |field, value, must: String| Err(GpuError::kernel("quantised-gemm", field, value, must));
     if shape.bits != 4 {
         return wrong("bits", shape.bits as usize, "these layouts have 4".into());
     }
-    if !n.is_multiple_of(8) || !shape.k.is_multiple_of(shape.group) {
-        return wrong("n", n, "it is a multiple of 8, and k of the group".into());
+    if !n.is_multiple_of(8) {
+        return wrong("n", n, "it is a multiple of 8".into());
+    }
+    if !shape.k.is_multiple_of(shape.group) {
+        let must = format!("it is a multiple of the group, {}", shape.group);
+        return wrong("k", shape.k as usize, must);
     }
     let expected = [
         ("qweight", words, rows * n / 8),
@@ -135,7 +138,7 @@ fn check_import(
     ];
     match expected.into_iter().find(|(_, given, wanted)| given != wanted) {
         Some((field, given, wanted)) => wrong(field, given, format!("this shape has {wanted}")),
-        None => Ok(words),
+        None => Ok(()),
     }
 }
 
@@ -230,5 +233,23 @@ mod tests {
             assert_eq!(point, zero(column, inner / 32) as f32);
         }
         assert!(from_gptq(&shape, &gptq[1..], &gptq_zeros, &scales).is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_checkpoint_is_named() {
+        for (shape, wrong) in [
+            (shape(16, 70, 4), "k"),
+            (shape(17, 64, 4), "n"),
+            (shape(16, 64, 8), "bits"),
+            (shape(16, 64, 4), "qweight"),
+        ] {
+            for refused in [from_awq(&shape, &[], &[], &[]), from_gptq(&shape, &[], &[], &[])] {
+                let refused = refused.unwrap_err();
+                assert!(
+                    matches!(&refused, GpuError::Kernel { field, .. } if field == wrong),
+                    "{refused}"
+                );
+            }
+        }
     }
 }
