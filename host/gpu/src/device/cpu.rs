@@ -116,7 +116,7 @@ impl Device for Cpu {
         &self.info
     }
 
-    /// The time is watched between pieces of a kernel, which take some milliseconds each.
+    /// The time is watched between pieces of a kernel, which take some tens of milliseconds each at most.
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {
         let start = Instant::now();
         self.end = start.checked_add(within);

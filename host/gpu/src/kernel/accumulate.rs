@@ -1,6 +1,6 @@
 use super::argument::floats_mut;
 use super::pass::{Pass, each};
-use super::{Argument, Describe, Element, Expected, Words, check_shape, floats};
+use super::{Argument, Describe, Element, Expected, Words, check_length, check_shape, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
@@ -74,12 +74,9 @@ impl Describe for Accumulate {
                 "1 to 8 go in at once",
             ));
         }
+        check_length("accumulate", "length", self.length)?;
         let all = u64::from(self.length) * u64::from(self.updates);
-        check_shape(
-            "accumulate",
-            &[("length", self.length.min(1 << 20))],
-            &[("updates", all)],
-        )
+        check_shape("accumulate", &[], &[("updates", all)])
     }
 
     fn arguments(&self) -> Vec<Argument> {

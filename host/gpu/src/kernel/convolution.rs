@@ -1,6 +1,6 @@
 use super::argument::floats_mut;
 use super::pass::{Pass, each};
-use super::{Argument, Describe, Element, Expected, Words, check_shape, floats, gemm};
+use super::{Argument, Describe, Element, Expected, Words, check_shape, floats, product};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
@@ -247,7 +247,7 @@ impl Describe for Convolution {
             let (batch, group) = (number / self.groups as usize, number % self.groups as usize);
             let image = &image[batch * image_size..][..image_size];
             let weights = &weights[group * filters * taps..][..filters * taps];
-            let weights = gemm::view(weights, filters as u32, taps as u32, taps as u32);
+            let weights = product::view(weights, filters as u32, taps as u32, taps as u32);
             for begin in (0..pixels).step_by(most) {
                 let here = most.min(pixels - begin);
                 let spread = &mut spread[..taps * here];
@@ -262,9 +262,10 @@ impl Describe for Convolution {
                 if cpu.is_late() {
                     return;
                 }
-                let columns = gemm::view_mut(result, filters, pixels).slice_move(s![.., begin..begin + here]);
-                let spread = gemm::view(spread, taps as u32, here as u32, here as u32);
-                gemm::multiply(cpu, weights, spread, columns);
+                let columns =
+                    product::view_mut(result, filters, pixels).slice_move(s![.., begin..begin + here]);
+                let spread = product::view(spread, taps as u32, here as u32, here as u32);
+                product::multiply(cpu, weights, spread, columns);
             }
         }
     }

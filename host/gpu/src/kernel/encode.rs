@@ -1,6 +1,6 @@
 use super::argument::{bytes, floats_mut};
 use super::pass::{Pass, each, grid};
-use super::{Argument, Describe, Element, Expected, Words, check_shape, floats, halves};
+use super::{Argument, Describe, Element, Expected, Words, check_length, check_shape, floats, halves};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
@@ -45,9 +45,10 @@ pub enum Format {
 }
 
 fn check(kernel: &str, rows: u32, columns: u32) -> Result<(), GpuError> {
+    check_length(kernel, "columns", columns)?;
     check_shape(
         kernel,
-        &[("rows", rows), ("columns", columns.min(1 << 20))],
+        &[("rows", rows)],
         &[("values", u64::from(rows) * u64::from(columns))],
     )
 }

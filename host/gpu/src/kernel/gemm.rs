@@ -1,11 +1,10 @@
 use super::argument::floats_mut;
 use super::pass::Pass;
+use super::product::{multiply, view, view_mut};
 use super::{Argument, Describe, Element, Expected, Words, check_shape, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
-use ndarray::linalg::general_mat_mul;
-use ndarray::{ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, s};
 use serde::{Deserialize, Serialize};
 
 /// `C = activation(A B + bias)`: `A` is `m` by `k`, `B` `k` by `n`, all row-major `f32`.
@@ -319,53 +318,3 @@ fn dot(one: &[f32], two: &[f32]) -> f32 {
     let rest: f32 = one.iter().zip(two).map(|(one, two)| one * two).sum();
     sums.iter().sum::<f32>() + rest
 }
-
-/// A row-major matrix with so many elements from one row to the next.
-pub(crate) fn view(elements: &[f32], rows: u32, columns: u32, stride: u32) -> ArrayView2<'_, f32> {
-    let shape = (rows as usize, columns as usize).strides((stride as usize, 1));
-    ArrayView2::from_shape(shape, elements).expect("arguments() gives the length")
-}
-
-/// A row-major matrix to be written.
-pub(crate) fn view_mut(elements: &mut [f32], rows: usize, columns: usize) -> ArrayViewMut2<'_, f32> {
-    ArrayViewMut2::from_shape((rows, columns), elements).expect("arguments() gives the length")
-}
-
-/// `C = A B` over the threads of the processor: the longer side of `C` is cut between them, and into pieces of some milliseconds
-/// between which the time is looked at.
-pub(crate) fn multiply(
-    cpu: &Cpu,
-    a: ArrayView2<'_, f32>,
-    b: ArrayView2<'_, f32>,
-    mut c: ArrayViewMut2<'_, f32>,
-) {
-    let (m, n) = c.dim();
-    let (short, long) = (m.min(n), m.max(n));
-    let product = m * n * a.ncols();
-    // Below this a second thread costs more than it brings.
-    if product < 1 << 18 || cpu.threads() == 1 && product < PIECE {
-        return general_mat_mul(1.0, &a, &b, 0.0, &mut c);
-    }
-    let piece = (PIECE / (short * a.ncols())).max(LEAST_PIECE);
-    let part = long.div_ceil(cpu.threads()).min(piece);
-    let (mut pieces, mut rest) = (Vec::new(), c);
-    for begin in (0..long).step_by(part) {
-        let end = long.min(begin + part);
-        let (a, b, axis) = match m >= n {
-            true => (a.slice_move(s![begin..end, ..]), b, Axis(0)),
-            false => (a, b.slice_move(s![.., begin..end]), Axis(1)),
-        };
-        let (piece, after) = rest.split_at(axis, end - begin);
-        rest = after;
-        pieces.push((a, b, piece));
-    }
-    cpu.pieces(pieces, |(a, b, mut piece)| {
-        general_mat_mul(1.0, &a, &b, 0.0, &mut piece)
-    });
-}
-
-/// Multiplications of a piece: some tens of milliseconds.
-const PIECE: usize = 1 << 30;
-
-/// The least rows or columns of a piece: the other matrix is packed once for each.
-const LEAST_PIECE: usize = 128;

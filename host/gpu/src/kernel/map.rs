@@ -1,6 +1,6 @@
 use super::argument::floats_mut;
 use super::pass::{Pass, each};
-use super::{Argument, Describe, Element, Expected, Words, floats};
+use super::{Argument, Describe, Element, Expected, Words, check_length, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
@@ -165,14 +165,7 @@ impl Map {
 
 impl Describe for Map {
     fn check(&self) -> Result<(), GpuError> {
-        if !(1..=1 << 28).contains(&self.length) {
-            return Err(GpuError::kernel(
-                "map",
-                "length",
-                self.length as usize,
-                "it is from 1 to 268435456",
-            ));
-        }
+        check_length("map", "length", self.length)?;
         if self.steps.len() > MOST_STEPS || self.more_inputs() > 4 {
             return Err(GpuError::kernel(
                 "map",

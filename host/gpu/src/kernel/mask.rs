@@ -1,5 +1,5 @@
 use super::pass::{Pass, each};
-use super::{Argument, Describe, Element, Expected, Words, check_shape};
+use super::{Argument, Describe, Element, Expected, Words, check_length};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
@@ -34,11 +34,7 @@ impl Mask {
 
 impl Describe for Mask {
     fn check(&self) -> Result<(), GpuError> {
-        check_shape(
-            "mask",
-            &[("length", self.length.min(1 << 20))],
-            &[("values", u64::from(self.length))],
-        )
+        check_length("mask", "length", self.length)
     }
 
     fn arguments(&self) -> Vec<Argument> {

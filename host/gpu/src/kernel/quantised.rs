@@ -1,6 +1,6 @@
 use super::argument::floats_mut;
 use super::pass::{Pass, grid};
-use super::{Argument, Describe, Element, Expected, Words, check_shape, gemm, halves};
+use super::{Argument, Describe, Element, Expected, Words, check_shape, halves, product};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
@@ -231,10 +231,10 @@ impl Describe for QuantisedGemm {
             cpu.rows(unpacked, k, |row, into| {
                 cpu.vectorised(|| self.unpack(weights, groups, begin + row, into));
             });
-            let w = gemm::view(unpacked, rows as u32, self.k, self.k).reversed_axes();
-            let a = gemm::view(&activations, self.m, self.k, self.k);
-            let c = gemm::view_mut(c, m, n);
-            gemm::multiply(cpu, a, w, c.slice_move(s![.., begin..begin + rows]));
+            let w = product::view(unpacked, rows as u32, self.k, self.k).reversed_axes();
+            let a = product::view(&activations, self.m, self.k, self.k);
+            let c = product::view_mut(c, m, n);
+            product::multiply(cpu, a, w, c.slice_move(s![.., begin..begin + rows]));
         }
     }
 

@@ -1,6 +1,6 @@
 use super::argument::floats_mut;
 use super::pass::{Pass, grid};
-use super::{Argument, Describe, Element, Expected, Words, check_shape, floats};
+use super::{Argument, Describe, Element, Expected, Words, check_length, check_shape, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
@@ -69,9 +69,10 @@ impl Reduce {
 impl Describe for Reduce {
     fn check(&self) -> Result<(), GpuError> {
         // A whole array is one long row.
+        check_length("reduce", "columns", self.columns)?;
         check_shape(
             "reduce",
-            &[("rows", self.rows), ("columns", self.columns.min(1 << 20))],
+            &[("rows", self.rows)],
             &[("values", u64::from(self.rows) * u64::from(self.columns))],
         )
     }
