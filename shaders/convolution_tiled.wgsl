@@ -1,26 +1,5 @@
 // Convolution as a product of matrices that is never written out: filters by taps times taps by pixels. A layer is an image.
 
-struct Parameters {
-    batch: u32,
-    channels: u32,
-    height: u32,
-    width: u32,
-    filters: u32,
-    kernel_height: u32,
-    kernel_width: u32,
-    stride: u32,
-    padding: u32,
-    dilation: u32,
-    groups: u32,
-    out_height: u32,
-    out_width: u32,
-}
-
-@group(0) @binding(0) var<uniform> parameters: Parameters;
-@group(0) @binding(1) var<storage, read> image: array<f32>;
-@group(0) @binding(2) var<storage, read> weights: array<f32>;
-@group(0) @binding(3) var<storage, read_write> result: array<f32>;
-
 fn rows() -> u32 { return parameters.filters; }
 fn columns() -> u32 { return parameters.out_height * parameters.out_width; }
 fn depth() -> u32 { return parameters.channels * parameters.kernel_height * parameters.kernel_width; }

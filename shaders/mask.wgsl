@@ -9,16 +9,9 @@ fn turn(word: vec4<u32>, by: u32) -> vec4<u32> {
     return (word << vec4<u32>(by)) | (word >> vec4<u32>(32u - by));
 }
 
-@compute @workgroup_size(256)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
-    let counter = (group.y * groups.x + group.x) * 256u + thread;
-    if (counter * 16u >= length) {
-        return;
-    }
+fn elements() -> u32 { return (length + 15u) / 16u; }
+
+fn each(counter: u32) {
     let start_a = vec4<u32>(0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u);
     let start_b = vec4<u32>(key[0], key[1], key[2], key[3]);
     let start_c = vec4<u32>(key[4], key[5], key[6], key[7]);

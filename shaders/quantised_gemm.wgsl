@@ -1,23 +1,5 @@
 // Rows of activations (half precision, two to a word) times weights of BITS bits in groups, unpacked once per tile.
 
-struct Parameters {
-    m: u32,
-    n: u32,
-    k: u32,
-    group: u32,
-    groups: u32,
-    row_words: u32,
-}
-
-@group(0) @binding(0) var<uniform> parameters: Parameters;
-@group(0) @binding(1) var<storage, read> activations: array<u32>;
-@group(0) @binding(2) var<storage, read> weights: array<u32>;
-@group(0) @binding(3) var<storage, read> scales: array<u32>;
-@group(0) @binding(4) var<storage, read_write> c: array<f32>;
-
-const PER_WORD: u32 = 32u / BITS;
-const MASK: u32 = (1u << BITS) - 1u;
-
 fn rows() -> u32 { return parameters.m; }
 fn columns() -> u32 { return parameters.n; }
 fn depth() -> u32 { return parameters.k; }

@@ -4,6 +4,13 @@
 //! [passes](Pass) over `shaders/` that a GPU makes, what the processor does instead, and a reference in double precision that
 //! [`check`](crate::check) holds both against.
 
+/// Files of `shaders/`, one after the other. From the folder `kernel`, as paths go.
+macro_rules! wgsl {
+    ($($file:literal),+) => {
+        concat!($(include_str!(concat!("../../../../shaders/", $file, ".wgsl"))),+)
+    };
+}
+
 mod accumulate;
 mod argument;
 mod attention;

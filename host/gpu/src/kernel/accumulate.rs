@@ -92,7 +92,7 @@ impl Describe for Accumulate {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "accumulate",
-            source: include_str!("../../../../shaders/accumulate.wgsl").into(),
+            source: wgsl!("accumulate", "each").into(),
             constants: vec![("UPDATES", self.updates)],
             parameters: vec![self.length],
             bindings: vec![0, 1, 2, 3],

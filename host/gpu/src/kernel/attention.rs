@@ -109,7 +109,7 @@ impl Describe for Attention {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "attention",
-            source: include_str!("../../../../shaders/attention.wgsl").into(),
+            source: wgsl!("attention").into(),
             constants: vec![],
             parameters: vec![
                 self.heads / self.key_heads(),

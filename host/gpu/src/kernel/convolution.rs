@@ -208,11 +208,7 @@ impl Describe for Convolution {
         if self.groups == 1 && self.filters >= 8 {
             return vec![Pass {
                 name: "convolution-tiled",
-                source: concat!(
-                    include_str!("../../../../shaders/convolution_tiled.wgsl"),
-                    include_str!("../../../../shaders/tile.wgsl")
-                )
-                .into(),
+                source: wgsl!("convolution_head", "convolution_tiled", "tile").into(),
                 constants: tile.constants(),
                 parameters: self.parameters(),
                 bindings: vec![0, 1, 2],
@@ -221,7 +217,7 @@ impl Describe for Convolution {
         }
         vec![Pass {
             name: "convolution",
-            source: include_str!("../../../../shaders/convolution.wgsl").into(),
+            source: wgsl!("convolution_head", "convolution", "each").into(),
             constants: vec![],
             parameters: self.parameters(),
             bindings: vec![0, 1, 2],

@@ -60,7 +60,7 @@ fn codes(format: Format, elements: usize) -> (Element, usize) {
     }
 }
 
-const SOURCE: &str = include_str!("../../../../shaders/encode.wgsl");
+const SOURCE: &str = wgsl!("encode");
 
 #[inline(always)]
 fn code(value: f32, scale: f32) -> i8 {
@@ -217,7 +217,7 @@ impl Describe for Decode {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "decode",
-            source: include_str!("../../../../shaders/decode.wgsl").into(),
+            source: wgsl!("decode", "each").into(),
             constants: vec![("INT8", u32::from(self.format == Format::Int8))],
             parameters: vec![self.elements() as u32, self.columns],
             bindings: match self.format {

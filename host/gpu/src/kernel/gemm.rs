@@ -184,7 +184,7 @@ impl Describe for Gemm {
         if self.m <= MOST_VECTORS && n_step == 1 {
             return vec![Pass {
                 name: "gemv",
-                source: include_str!("../../../../shaders/gemv.wgsl").into(),
+                source: wgsl!("gemm_head", "gemv").into(),
                 constants: vec![("COLUMNS", VECTOR_COLUMNS), ("PARTS", VECTOR_PARTS)],
                 parameters,
                 bindings,
@@ -193,11 +193,7 @@ impl Describe for Gemm {
         }
         vec![Pass {
             name: "gemm",
-            source: concat!(
-                include_str!("../../../../shaders/gemm.wgsl"),
-                include_str!("../../../../shaders/tile.wgsl")
-            )
-            .into(),
+            source: wgsl!("gemm_head", "gemm", "tile").into(),
             constants: tile.constants(),
             parameters,
             bindings,

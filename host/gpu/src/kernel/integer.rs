@@ -52,7 +52,7 @@ impl Describe for IntegerGemm {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "integer-gemm",
-            source: include_str!("../../../../shaders/integer_gemm.wgsl").into(),
+            source: wgsl!("integer_gemm").into(),
             constants: vec![("TILE", TILE)],
             parameters: vec![self.m, self.n, self.k / 4],
             bindings: vec![0, 1, 2],

@@ -147,19 +147,19 @@ impl Map {
                 number + 1
             );
         }
-        text.push_str(include_str!("../../../../shaders/map.wgsl"));
+        text.push_str("fn elements() -> u32 { return parameters.length; }\nfn each(i: u32) {\n    var x = array_0[i];\n");
         let (mut next, mut numbers) = (0, 0..);
-        let steps = self.steps.iter().map(|step| {
+        for step in &self.steps {
             next += usize::from(step.takes_input());
             let y = match step.number().and_then(|_| numbers.next()) {
                 Some(place) => format!("parameters.number_{place}"),
                 None => format!("array_{next}[i]"),
             };
-            format!("    x = {};\n", step.wgsl(&y))
-        });
-        let steps: String = steps.collect();
-        text.replace("    // STEPS\n", &steps)
-            .replace("RESULT", &format!("array_{inputs}"))
+            let _ = writeln!(text, "    x = {};", step.wgsl(&y));
+        }
+        let _ = writeln!(text, "    array_{inputs}[i] = x;\n}}");
+        text.push_str(wgsl!("each"));
+        text
     }
 }
 

@@ -49,7 +49,7 @@ impl Describe for Mask {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "mask",
-            source: include_str!("../../../../shaders/mask.wgsl").into(),
+            source: wgsl!("mask", "each").into(),
             constants: vec![("SUBTRACT", u32::from(self.subtract))],
             parameters: vec![self.length],
             bindings: vec![0, 1, 2],

@@ -70,7 +70,7 @@ impl Describe for Norm {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "norm",
-            source: include_str!("../../../../shaders/norm.wgsl").into(),
+            source: wgsl!("norm").into(),
             constants: vec![("NORMALISE", self.normalise as u32)],
             parameters: vec![self.rows, self.columns, (self.epsilon() as f32).to_bits()],
             bindings: match self.normalise {

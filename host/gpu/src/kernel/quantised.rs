@@ -175,7 +175,7 @@ impl Describe for QuantisedGemm {
             let [x, y, _] = grid(u64::from(self.n.div_ceil(VECTOR_ROWS)));
             return vec![Pass {
                 name: "quantised-gemv",
-                source: include_str!("../../../../shaders/quantised_gemv.wgsl").into(),
+                source: wgsl!("quantised_head", "quantised_gemv").into(),
                 constants: vec![bits, ("THREADS", VECTOR_THREADS), ("ROWS", VECTOR_ROWS)],
                 parameters,
                 bindings: vec![0, 1, 2, 3],
@@ -184,11 +184,7 @@ impl Describe for QuantisedGemm {
         }
         vec![Pass {
             name: "quantised-gemm",
-            source: concat!(
-                include_str!("../../../../shaders/quantised_gemm.wgsl"),
-                include_str!("../../../../shaders/tile.wgsl")
-            )
-            .into(),
+            source: wgsl!("quantised_head", "quantised_gemm", "tile").into(),
             constants: tile.constants().into_iter().chain([bits]).collect(),
             parameters,
             bindings: vec![0, 1, 2, 3],

@@ -57,7 +57,7 @@ impl Reduce {
         let parts = columns.div_ceil(part);
         Pass {
             name: "reduce",
-            source: include_str!("../../../../shaders/reduce.wgsl").into(),
+            source: wgsl!("reduce").into(),
             constants: vec![("FOLD", fold as u32)],
             parameters: vec![rows, columns, part, parts],
             bindings,

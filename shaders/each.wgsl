@@ -1,4 +1,4 @@
-// The frame of a chain of steps on every element. `Map` writes the bindings before it and the steps into it.
+// A thread per element. What is done with one is said by the shader before this one, which brings `elements()` and `each(i)`.
 
 @compute @workgroup_size(256)
 fn main(
@@ -7,10 +7,7 @@ fn main(
     @builtin(local_invocation_index) thread: u32,
 ) {
     let i = (group.y * groups.x + group.x) * 256u + thread;
-    if (i >= parameters.length) {
-        return;
+    if (i < elements()) {
+        each(i);
     }
-    var x = array_0[i];
-    // STEPS
-    RESULT[i] = x;
 }
