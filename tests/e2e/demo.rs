@@ -55,8 +55,19 @@ fn a_flood_is_found_also_when_nodes_and_links_fail() {
             "{run}"
         );
     }
+    // What the acts are called is what was done in them.
+    let acts = list("acts");
+    let done = |act: usize| acts[act]["done"].as_str().unwrap_or_default();
+    assert_eq!(acts[0]["done"], Value::Null);
+    assert!(done(1).starts_with("the fog node was killed"), "{}", acts[1]);
+    assert!(done(2).contains("were cut"), "{}", acts[2]);
+    assert!(
+        done(3).starts_with("the SLO was tightened") && acts[3]["slo"] != acts[2]["slo"],
+        "{}",
+        acts[3]
+    );
     // The siren sounds without an uplink, too.
-    let act = |name: &str| list("acts").iter().position(|act| act["title"] == name).unwrap();
+    let act = |name: &str| acts.iter().position(|act| act["title"] == name).unwrap();
     let gone = act("the uplink is gone");
     let sounded = |run: &&Value| run["act"] == gone && run["siren"]["node"].is_string();
     assert!(runs.iter().any(|run| sounded(&run)), "{runs:?}");

@@ -7,7 +7,7 @@ use exports::karman::task::handler::{Error, Guest, Request, Response};
 use karman::task::invoke;
 use karman::task::types::InvalidInput;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 wit_bindgen::generate!({ path: "wit", generate_all });
@@ -149,9 +149,16 @@ fn sound(alert: &Alert) -> Value {
         body: words.into_bytes(),
     };
     match invoke::call("siren", &request) {
-        Ok(response) => serde_json::from_slice(&response.body).unwrap_or(Value::Null),
-        Err(error) => serde_json::json!({ "failed": format!("{error:?}") }),
+        Ok(response) => read(&response.body),
+        Err(error) => json!({ "failed": format!("{error:?}") }),
     }
+}
+
+/// What the siren said, as it goes into the alert. What does not read says nothing of a siren that was sounded.
+fn read(answer: &[u8]) -> Value {
+    let told = serde_json::from_slice(answer).ok();
+    told.filter(Value::is_object)
+        .unwrap_or_else(|| json!({ "failed": "its answer does not read" }))
 }
 
 export!(FloodAlert);
@@ -159,7 +166,6 @@ export!(FloodAlert);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn found(tiles: usize) -> Found {
         let water = json!({ "water": [[[[1, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1]]]] });
@@ -179,6 +185,14 @@ mod tests {
         assert!((told.flooded_km2 - 1.0).abs() < 1e-6 && told.alarm);
         assert_eq!((told.tiles[1].place, &told.tiles[1].water[..]), ([2, 3], "b03"));
         assert!(!alert(found(2), 1.5).unwrap().alarm);
+    }
+
+    #[test]
+    fn an_answer_that_does_not_read_is_a_failure() {
+        assert_eq!(read(br#"{ "sounded-ms": 7 }"#), json!({ "sounded-ms": 7 }));
+        for answer in [&b"wee-oo"[..], b"null", b"7", b""] {
+            assert_eq!(read(answer), json!({ "failed": "its answer does not read" }));
+        }
     }
 
     #[test]

@@ -23,9 +23,11 @@
 //! | `sky` | when the satellite passes: its real orbit, sped up |
 //! | `mission` | plugins, models and the plan in their places; one capture from its order to its alert |
 //! | `truth` | what is really there, and how much of it was found |
+//! | `alert` | what the dish tells |
 //! | `story` | the acts |
 //! | `report` | what is told in the end |
 
+mod alert;
 mod continuum;
 mod links;
 mod mission;

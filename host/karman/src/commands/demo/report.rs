@@ -35,6 +35,8 @@ pub(super) struct Report {
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Act {
     pub(super) title: String,
+    /// What was really done; nothing where it could not be, and in an act in which nothing is to be done.
+    pub(super) done: Option<String>,
     pub(super) slo: Slo,
     /// Whether the satellite and the dish met.
     pub(super) acquired: bool,
@@ -60,7 +62,7 @@ pub(super) struct Run {
     pub(super) level: f64,
     /// From the order to the end, as the policy was told.
     pub(super) latency: Option<Duration>,
-    /// From the picture to the siren.
+    /// From the picture to the siren, where that was sounded or was not to be.
     pub(super) to_alert: Option<Duration>,
     pub(super) flooded_km2: Option<f64>,
     /// What the small model on board had seen.
@@ -121,6 +123,7 @@ impl Report {
         let (kept, all) = self.kept(self.of_act(place));
         let limit = act.slo.latency_p95.map_or_else(|| "none".into(), seconds);
         writeln!(f, "\npass {}: {}", place + 1, act.title)?;
+        writeln!(f, "  done: {}", act.done.as_deref().unwrap_or("nothing"))?;
         writeln!(f, "  SLO: {kept} of {all} within {limit}")?;
         if !act.acquired {
             writeln!(f, "  the satellite and the dish did not meet")?;
@@ -205,7 +208,11 @@ impl Run {
             self.flooded_km2
                 .map_or_else(|| "-".into(), |area| format!("{area:.1} km2")),
             number(self.overlap, 2),
-            self.to_alert.map_or_else(|| "no alert".into(), seconds),
+            match (self.to_alert, self.flooded_km2) {
+                (Some(time), _) => seconds(time),
+                (None, Some(_)) => "not sounded".into(),
+                (None, None) => "no alert".into(),
+            },
             match &self.error {
                 Some(error) => error.clone(),
                 None => self.latency.map_or_else(|| "not ended".into(), seconds),

@@ -1,16 +1,15 @@
+use super::alert::Alert;
 use super::continuum::{Continuum, Sent, Who, pause};
 use super::mission::{self, Plugins, capture, cut, shot, slo, status, workflow};
 use super::report::{Act, Report, Run};
 use super::sky::{self, Pass, passes};
-use super::truth::{Marked, known};
+use super::truth::known;
 use crate::app::App;
 use bytes::Bytes;
 use http::Method;
 use karman_node::{FlowStatus, LogEvent, Measured, read_decisions};
 use karman_sched::log::{Entry, What, explain, replay};
-use karman_types::{Slo, TaskError, TaskId, Workflow};
-use serde::Deserialize;
-use serde_json::Value;
+use karman_types::{Slo, TaskError, TaskId, Workflow, format_duration};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -132,11 +131,14 @@ pub(super) fn tell(
 impl Story<'_> {
     fn act(&mut self, act: usize, pass: &Pass) -> Result<(), TaskError> {
         let (title, blow) = ACTS[act];
-        match blow {
-            Blow::NoUplink => self.continuum.uplink(false)?,
+        let done = match blow {
+            Blow::NoUplink => {
+                self.continuum.uplink(false)?;
+                Some("the edge's links to the cloud were cut before the pass".into())
+            }
             Blow::Tighter => self.tighten(act)?,
-            Blow::Nothing | Blow::FogDies => {}
-        }
+            Blow::Nothing | Blow::FogDies => None,
+        };
         let end = Instant::now() + pass.end.since(sky::now());
         pause(self.app, pass.start.since(sky::now()).saturating_sub(EARLY))?;
         self.continuum.passes(true)?;
@@ -146,6 +148,7 @@ impl Story<'_> {
         let acquired = self.continuum.acquire(self.app, end)?;
         self.acts.push(Act {
             title: title.into(),
+            done,
             slo: slo(&self.workflow),
             acquired,
             cut: cut(self.continuum)?,
@@ -159,14 +162,15 @@ impl Story<'_> {
             }
             let run = self.order(act, false)?;
             if blow == Blow::FogDies && capture == 1 {
-                self.sent_before = self.continuum.sent()?;
-                self.sent_before.retain(|(from, _), _| *from == Who::Fog);
-                self.continuum.kill(Who::Fog);
-                self.app.output.note("the fog node is killed");
+                self.kill_fog("while the second capture was on its way")?;
             }
             let left = end.saturating_duration_since(Instant::now());
             let status = status(self.continuum, run, left)?;
             self.app.output.note(line(&status));
+        }
+        // What the act is about happens also where the first capture took all of the time.
+        if blow == Blow::FogDies && self.continuum.node(Who::Fog).is_up() {
+            self.kill_fog("at the end of the pass, in which no second capture was ordered")?;
         }
         pause(self.app, end.saturating_duration_since(Instant::now()))?;
         if let Some(act) = self.acts.last_mut() {
@@ -176,6 +180,19 @@ impl Story<'_> {
         if act + 1 < ACTS.len() {
             // Out of reach the satellite goes on by itself.
             self.order(act, true)?;
+        }
+        Ok(())
+    }
+
+    /// Kills the fog node in this act.
+    fn kill_fog(&mut self, when: &str) -> Result<(), TaskError> {
+        self.sent_before = self.continuum.sent()?;
+        self.sent_before.retain(|(from, _), _| *from == Who::Fog);
+        self.continuum.kill(Who::Fog);
+        let done = format!("the fog node was killed {when}");
+        self.app.output.note(&done);
+        if let Some(act) = self.acts.last_mut() {
+            act.done = Some(done);
         }
         Ok(())
     }
@@ -192,21 +209,28 @@ impl Story<'_> {
         Ok(run)
     }
 
-    /// From now on half of the time has to do that captures took in the pass before, in the mean.
-    fn tighten(&mut self, act: usize) -> Result<(), TaskError> {
+    /// From now on half of the time has to do that captures took in contact, in the mean: those of the pass before, or where none of
+    /// them has ended, of the last pass in which one has. What was done.
+    fn tighten(&mut self, act: usize) -> Result<Option<String>, TaskError> {
         let log = decisions(self.continuum)?;
-        let before = self.ordered.iter().filter(|one| one.act + 1 == act && !one.alone);
-        let times: Vec<Duration> = before.filter_map(|one| latency(&log, one.run)).collect();
-        if let Some(limit) = times.iter().sum::<Duration>().checked_div(2 * times.len() as u32) {
-            let limit = Duration::from_millis(limit.as_millis() as u64);
-            let slo = Slo {
-                latency_p95: Some(limit),
-                requests: FEW,
-                ..slo(&self.workflow)
-            };
-            self.workflow = self.workflow.clone().with_slo(slo);
-        }
-        Ok(())
+        let times = |act: usize| -> Vec<Duration> {
+            let those = self.ordered.iter().filter(|one| one.act == act && !one.alone);
+            those.filter_map(|one| latency(&log, one.run)).collect()
+        };
+        let Some((before, limit)) = (0..act).rev().find_map(|act| Some((act, half(&times(act))?))) else {
+            return Ok(None);
+        };
+        let slo = Slo {
+            latency_p95: Some(limit),
+            requests: FEW,
+            ..slo(&self.workflow)
+        };
+        self.workflow = self.workflow.clone().with_slo(slo);
+        Ok(Some(format!(
+            "the SLO was tightened to {}, half of what captures took in pass {}",
+            format_duration(limit),
+            before + 1
+        )))
     }
 
     /// What became of every capture.
@@ -234,9 +258,7 @@ impl Story<'_> {
             .map(|told| self.continuum.named(&told.why.to_string()))
             .collect();
         why.dedup();
-        let alert: Option<Alert> = status
-            .output
-            .and_then(|output| serde_json::from_value(output).ok());
+        let alert = Alert::of(status.output);
         let taken = shot(ordered.number);
         let overlap = match &alert {
             Some(alert) => Some(known(self.continuum, &taken)?.overlap(&alert.tiles)),
@@ -248,7 +270,7 @@ impl Story<'_> {
             alone: ordered.alone,
             level: taken.level,
             latency: latency(log, ordered.run),
-            to_alert: alert.as_ref().map(Alert::time),
+            to_alert: alert.as_ref().and_then(Alert::time),
             flooded_km2: alert.as_ref().map(|alert| alert.flooded_km2),
             seen_km2: alert.as_ref().map(|alert| alert.seen_km2),
             overlap,
@@ -260,25 +282,13 @@ impl Story<'_> {
     }
 }
 
-/// What the dish tells.
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct Alert {
-    captured_ms: u64,
-    known_ms: u64,
-    flooded_km2: f64,
-    seen_km2: f64,
-    #[serde(default)]
-    siren: Option<Value>,
-    tiles: Vec<Marked>,
-}
-
-impl Alert {
-    /// From the picture to the siren; where that was not to be sounded, to the edge board that knows.
-    fn time(&self) -> Duration {
-        let sounded = self.siren.as_ref().and_then(|siren| siren["sounded-ms"].as_u64());
-        Duration::from_millis(sounded.unwrap_or(self.known_ms).saturating_sub(self.captured_ms))
-    }
+/// Half of the mean, in whole milliseconds; nothing of nothing.
+fn half(times: &[Duration]) -> Option<Duration> {
+    let half = times
+        .iter()
+        .sum::<Duration>()
+        .checked_div(2 * times.len() as u32)?;
+    Some(Duration::from_millis(half.as_millis() as u64))
 }
 
 /// The time that the policy was told a run took.
@@ -325,16 +335,14 @@ fn words(measured: &Measured) -> String {
 fn line(status: &FlowStatus) -> String {
     let state = serde_json::to_value(status.state).unwrap_or_default();
     let state = state.as_str().unwrap_or_default().to_owned();
-    let alert: Option<Alert> = status
-        .output
-        .clone()
-        .and_then(|output| serde_json::from_value(output).ok());
-    match alert {
-        Some(alert) => format!(
-            "  {:.1} square kilometres under water, {:.1} s from the picture to the alert",
-            alert.flooded_km2,
-            alert.time().as_secs_f64()
-        ),
+    match Alert::of(status.output.clone()) {
+        Some(alert) => {
+            let time = alert.time().map_or_else(
+                || "the siren was not sounded".into(),
+                |time| format!("{:.1} s from the picture to the siren", time.as_secs_f64()),
+            );
+            format!("  {:.1} square kilometres under water, {time}", alert.flooded_km2)
+        }
         None => format!("  a capture is {state}"),
     }
 }

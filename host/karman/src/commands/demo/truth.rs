@@ -60,8 +60,8 @@ pub(super) struct Marked {
 }
 
 impl Known {
-    /// Intersection over union of what was marked and what is there, over all that is not under clouds. A tile of which nothing was
-    /// told counts as dry.
+    /// Intersection over union of what was marked and what is there, over all tiles that clouds do not hide. A pixel under a cloud in
+    /// one of them counts as dry, for nobody can see water there; so does a tile of which nothing was told.
     pub(super) fn overlap(&self, marked: &[Marked]) -> f64 {
         let (mut both, mut either) = (0u64, 0u64);
         for (place, [[rows]]) in self.places.iter().zip(&self.truth) {
