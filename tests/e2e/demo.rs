@@ -1,7 +1,11 @@
 //! The demonstration: five processes, shaped links, real passes; a node that is killed, an uplink that is gone, a tighter SLO.
 
 use crate::support::{Home, root};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// How right the answers of each model are at least, by the pictures that are made of the part of the terrain that it never saw.
 const LEAST_IOU: f64 = 0.7;
@@ -95,4 +99,58 @@ fn without_its_plugins_it_says_how_to_build_them() {
     let home = Home::new();
     let refused = home.run(["demo", "flood", "--plugins", "nowhere"]);
     refused.fails(4, "cargo xtask demo");
+}
+
+/// The nodes of a demonstration whose temporary folder is below this one.
+fn nodes(below: &Path) -> usize {
+    let below = below.to_string_lossy();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    lines
+        .map(|line| String::from_utf8_lossy(&line).into_owned())
+        .filter(|line| line.contains(&*below) && line.contains("--end-with"))
+        .count()
+}
+
+fn until(what: &str, is: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is() {
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "{what} does not come about"
+        );
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+/// However it is ended, no node stays; and where it is asked to end, no folder either.
+#[test]
+fn a_demonstration_that_is_ended_leaves_nothing_running() {
+    for (signal, code) in [(Signal::TERM, Some(1)), (Signal::KILL, None)] {
+        let home = Home::new();
+        // It is ended before it looks into them.
+        for name in [
+            "flood-capture",
+            "flood-tiles",
+            "flood-screen",
+            "flood-alert",
+            "siren",
+        ] {
+            std::fs::write(home.path().join(format!("{name}.wasm")), "").unwrap();
+        }
+        let mut demo = home
+            .command(["demo", "flood", "--plugins", home.path().to_str().unwrap()])
+            .env("TMPDIR", home.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        until("a node", || nodes(home.path()) > 0);
+        kill_process(Pid::from_child(&demo), signal).unwrap();
+        assert_eq!(demo.wait().unwrap().code(), code);
+        until("the end of all nodes", || nodes(home.path()) == 0);
+        let mut left = home.path().read_dir().unwrap().flatten();
+        let folder = left.find(|entry| entry.file_name().to_string_lossy().starts_with("karman-demo-"));
+        assert_eq!(folder.is_some(), signal == Signal::KILL);
+    }
 }

@@ -16,6 +16,7 @@ mod link_profile;
 mod load;
 mod logging;
 mod output;
+mod parent;
 mod places;
 mod source;
 mod watch;

@@ -7,6 +7,7 @@ use crate::error::{self, Worded};
 use crate::held::Held;
 use crate::link_profile;
 use crate::logging;
+use crate::parent;
 use crate::source::Source;
 use bytes::Bytes;
 use clap::{Args, Subcommand};
@@ -16,8 +17,10 @@ use karman_node::{ComputeProfile, JoinOptions, LogEvent, LogRing, NodeConfig, Ta
 use karman_package::{Package, PublicKey, ReadLimits};
 use karman_store::{NodeKeys, StoreError};
 use karman_types::{Grant, NodeId, TaskError, Tier};
+use rustix::process::Pid;
 use serde_json::json;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -79,6 +82,9 @@ pub(crate) struct Up {
     /// Rehearse: let models run as slowly as this file says (`slowdown = 8`)
     #[arg(long, value_name = "FILE")]
     compute_profile: Option<PathBuf>,
+    /// End once the process of this id is no longer the parent: as a child of our own
+    #[arg(long, value_name = "PID", hide = true)]
+    end_with: Option<NonZero<i32>>,
 }
 
 /// `karman node grant`
@@ -190,6 +196,9 @@ impl Up {
 impl Up {
     /// The node's configuration, overlaid with what the arguments say.
     pub(crate) fn config(&self, app: &App) -> Result<NodeConfig, TaskError> {
+        if let Some(pid) = self.end_with {
+            parent::end_with(Pid::from_raw(pid.get()));
+        }
         let mut config = app.config()?;
         config.listen = self.listen.unwrap_or(config.listen);
         config.mesh.listen = self.mesh_listen.unwrap_or(config.mesh.listen);

@@ -1,3 +1,4 @@
+use super::ending::Children;
 use super::links::Links;
 pub(super) use super::links::Who;
 use super::process::{Process, run};
@@ -21,6 +22,7 @@ pub(super) type Sent = BTreeMap<(Who, Who), u64>;
 /// The five nodes.
 pub(super) struct Continuum {
     folder: PathBuf,
+    children: Children,
     nodes: BTreeMap<Who, Process>,
     links: Links,
 }
@@ -30,9 +32,10 @@ impl Continuum {
     ///
     /// # Errors
     /// What keeps one of them from coming up.
-    pub(super) fn start(app: &App, folder: &Path) -> Result<Self, TaskError> {
+    pub(super) fn start(app: &App, folder: &Path, children: Children) -> Result<Self, TaskError> {
         let mut continuum = Self {
             folder: folder.to_owned(),
+            children,
             nodes: BTreeMap::new(),
             links: Links {
                 launched: false,
@@ -112,7 +115,7 @@ impl Continuum {
     /// All is well again.
     pub(super) fn heal(&mut self, app: &App) -> Result<(), TaskError> {
         if !self.node(Who::Fog).is_up() {
-            let process = Process::start(&self.folder_of(Who::Fog), &UP)?;
+            let process = Process::start(&self.children, &self.folder_of(Who::Fog), &UP)?;
             self.nodes.insert(Who::Fog, process);
         }
         self.links.uplink = true;
@@ -183,13 +186,13 @@ impl Continuum {
     fn process(&self, who: Who) -> Result<Process, TaskError> {
         let folder = self.folder_of(who);
         if who == Who::Cloud {
-            return Process::start(&folder, &GATEWAY);
+            return Process::start(&self.children, &folder, &GATEWAY);
         }
         // The dish lets others fetch the model that it plans with.
         let invite = ["mesh", "invite", "--tier", who.tier(), "--right", "deploy:*"];
         let invitation = run(&self.folder_of(Who::Cloud), &invite)?;
         let word = invitation["invitation"].as_str().unwrap_or_default().to_owned();
-        Process::start(&folder, &[&UP[..], &["--join", &word]].concat())
+        Process::start(&self.children, &folder, &[&UP[..], &["--join", &word]].concat())
     }
 
     /// Waits until a node has met so many others: it looks for all of them when it is asked what they offer.

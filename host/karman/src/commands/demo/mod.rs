@@ -18,6 +18,7 @@
 //! | file | what |
 //! |---|---|
 //! | `process` | one node |
+//! | `ending` | the processes of all of them, and what a signal does |
 //! | `links` | who they are, and what is between them |
 //! | `continuum` | the five of them, up and in one mesh |
 //! | `sky` | when the satellite passes: its real orbit, sped up |
@@ -29,6 +30,7 @@
 
 mod alert;
 mod continuum;
+mod ending;
 mod links;
 mod mission;
 mod process;
@@ -38,13 +40,15 @@ mod story;
 mod truth;
 
 use crate::app::App;
-use crate::commands::serve;
 use crate::error;
 use clap::{Args, Subcommand};
 use continuum::{Continuum, Who};
+use ending::Children;
 use karman_types::TaskError;
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// `karman demo`
@@ -91,9 +95,12 @@ impl Flood {
         let folder = folder.map_err(|failed| error::file(&std::env::temp_dir(), &failed))?;
         app.output
             .note("a satellite, two edge boards, a fog node and a cloud, each a process of its own");
-        let mut continuum = Continuum::start(app, folder.path())?;
+        let (children, complete) = (Children::default(), Arc::new(AtomicBool::new(false)));
+        ending::by_signal(app, &children, folder.path(), &complete)?;
+        let mut continuum = Continuum::start(app, folder.path(), children)?;
         let told = story::tell(app, &mut continuum, &plugins, started)?;
         app.output.result(|| told.to_string(), || json!(told))?;
+        complete.store(true, Ordering::Relaxed);
         match self.keep {
             true => keep(app, &mut continuum),
             false => Ok(()),
@@ -109,9 +116,7 @@ fn keep(app: &App, continuum: &mut Continuum) -> Result<(), TaskError> {
         "\nThe dashboard: {url}/   token: {token}\nThe nodes are in {}; Ctrl-C ends them.",
         continuum.folder().display()
     ));
-    serve::threads()?.block_on(async {
-        let shut_down = serve::stop_by_signal()?;
-        shut_down.started().await;
-        Ok(())
-    })
+    loop {
+        std::thread::park();
+    }
 }

@@ -1,3 +1,4 @@
+use super::ending::{Children, Running};
 use crate::control::Control;
 use crate::error;
 use karman_node::Home;
@@ -5,23 +6,36 @@ use karman_types::{NodeId, TaskError};
 use serde::Deserialize;
 use serde_json::Value;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
-/// One node: this very program, in a folder of its own. Killed when dropped.
+/// Time for a node to come up: to open its state, to join its mesh.
+const MOST_START: Duration = Duration::from_secs(60);
+
+/// One node: this very program, in a folder of its own. Killed when dropped, and when this process is gone.
 pub(super) struct Process {
     folder: PathBuf,
     /// Nothing once it was killed.
-    child: Option<Child>,
+    up: Option<Up>,
     id: NodeId,
     url: String,
     control: Control,
 }
 
+/// A process that has said something.
+struct Up {
+    _running: Running,
+    said: String,
+    /// It may say more.
+    _stdout: BufReader<ChildStdout>,
+}
+
 /// What a node says once it answers.
 #[derive(Deserialize)]
-struct Up {
+struct Said {
     node: NodeId,
     url: String,
 }
@@ -31,30 +45,22 @@ impl Process {
     ///
     /// # Errors
     /// `unavailable` with the end of its log when it does not come up.
-    pub(super) fn start(folder: &Path, arguments: &[&str]) -> Result<Self, TaskError> {
-        let failed = |why: std::io::Error| error::file(folder, &why);
+    pub(super) fn start(children: &Children, folder: &Path, arguments: &[&str]) -> Result<Self, TaskError> {
+        let failed = |why: io::Error| error::file(folder, &why);
         let log = File::create(folder.join("log")).map_err(failed)?;
-        let mut child = command(folder, arguments)?
+        let mut command = command(folder, arguments)?;
+        command
             .arg("--link-profile")
             .arg(folder.join("links.toml"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .map_err(failed)?;
-        let mut said = String::new();
-        if let Some(stdout) = child.stdout.as_mut() {
-            BufReader::new(stdout).read_line(&mut said).map_err(failed)?;
-        }
-        let Ok(Up { node, url }) = serde_json::from_str(&said) else {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(not_up(folder));
-        };
+            .args(["--end-with", &std::process::id().to_string()])
+            .stderr(log);
+        let up = Up::start(children, &mut command, MOST_START).map_err(failed)?;
+        let said = up.as_ref().and_then(|up| serde_json::from_str(&up.said).ok());
+        let Said { node, url } = said.ok_or_else(|| not_up(folder))?;
         let home = Home::new(folder.join("state"));
         Ok(Self {
             folder: folder.to_owned(),
-            child: Some(child),
+            up,
             id: node,
             url,
             control: Control::at(&home)?,
@@ -83,21 +89,38 @@ impl Process {
 
     /// Whether it was not killed.
     pub(super) const fn is_up(&self) -> bool {
-        self.child.is_some()
+        self.up.is_some()
     }
 
     /// Kills it, as a power cut would.
     pub(super) fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.up = None;
     }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
+impl Up {
+    /// Starts a process and waits for its first line; nothing where it says none in this time.
+    fn start(children: &Children, command: &mut Command, within: Duration) -> io::Result<Option<Self>> {
+        let running = children.start(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
+        let Some(stdout) = running.child().stdout.take() else {
+            return Ok(None);
+        };
+        let (sender, line) = channel();
+        std::thread::Builder::new().spawn(move || {
+            let (mut stdout, mut said) = (BufReader::new(stdout), String::new());
+            let read = stdout.read_line(&mut said);
+            // Who does not wait any more has killed it.
+            let _ = sender.send(read.map(|_| (stdout, said)));
+        })?;
+        let Ok(read) = line.recv_timeout(within) else {
+            return Ok(None);
+        };
+        let (stdout, said) = read?;
+        Ok(Some(Self {
+            _running: running,
+            said,
+            _stdout: stdout,
+        }))
     }
 }
 
@@ -138,4 +161,51 @@ fn not_up(folder: &Path) -> TaskError {
     let last = log.lines().last().unwrap_or("nothing").to_owned();
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     TaskError::unavailable(format!("the node `{name}` does not come up; it said: {last}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    /// Whether the process whose id is in this file is there, other than as one that nobody has asked after.
+    fn is_there(file: &Path) -> bool {
+        let pid = std::fs::read_to_string(file).unwrap();
+        let id = pid.trim().parse().ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::test_kill_process(id.unwrap()).is_ok()
+    }
+
+    #[test]
+    fn a_process_that_says_nothing_is_given_up_and_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let mute = sh(&format!("echo $$ > {}; exec sleep 600", file.display()));
+        let (children, mut mute) = (Children::default(), mute);
+        // Until it has written its id; the last time it is not asked for a line either.
+        while !file.exists() || std::fs::read(&file).unwrap().is_empty() {
+            let up = Up::start(&children, &mut mute, Duration::from_millis(100)).unwrap();
+            assert!(up.is_none());
+        }
+        assert!(!is_there(&file));
+    }
+
+    #[test]
+    fn a_process_goes_on_after_its_line_until_it_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let mut command = sh(&format!(
+            "echo $$ > {}; echo here; exec sleep 600",
+            file.display()
+        ));
+        let up = Up::start(&Children::default(), &mut command, MOST_START).unwrap();
+        assert_eq!(up.as_ref().unwrap().said, "here\n");
+        assert!(is_there(&file));
+        drop(up);
+        assert!(!is_there(&file));
+    }
 }

@@ -1,6 +1,7 @@
 //! What this program runs as a child of itself: drivers crash and hang there, not here.
 
 use crate::app::App;
+use crate::parent;
 use clap::Args;
 use karman_gpu::tune::Tuned;
 use karman_gpu::{Device, Wgpu};
@@ -25,8 +26,10 @@ const MOST_READING: u64 = 512 << 20;
 impl ServeGpu {
     /// Holds the device and does what standard input asks until that ends.
     pub(crate) fn run(&self) -> Result<(), TaskError> {
+        // The machine takes it first where it runs out of memory. Where the kernel has no such file, it chooses by itself.
         #[cfg(target_os = "linux")]
-        alone::end_with_parent();
+        let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+        parent::end_with(rustix::process::getppid());
         let opened = Wgpu::open(&self.device, None).map(|mut device| {
             let tuned = self.tiles.as_deref().map(Tuned::load).unwrap_or_default();
             if let Some(tile) = tuned.get(device.info()) {
@@ -41,27 +44,6 @@ impl ServeGpu {
             BufWriter::new(stdout().lock()),
         );
         served.map_err(|error| TaskError::unavailable(format!("the other end is gone: {error}")))
-    }
-}
-
-/// What a process does that holds a driver and may be held by it.
-#[cfg(target_os = "linux")]
-mod alone {
-    use rustix::process::{Signal, getpid, getppid, kill_process};
-    use std::time::Duration;
-
-    /// Ends this process when its parent is gone, which a thread within a driver does not see; and offers it first where the
-    /// machine runs out of memory.
-    pub(super) fn end_with_parent() {
-        // Where the kernel has no such file, it chooses by itself.
-        let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-        let parent = getppid();
-        std::thread::spawn(move || {
-            while getppid() == parent {
-                std::thread::park_timeout(Duration::from_secs(1));
-            }
-            let _ = kill_process(getpid(), Signal::KILL);
-        });
     }
 }
 
