@@ -83,25 +83,25 @@ impl Tiles {
                 "{count} tiles at {places} places: at most {MOST_TILES}, each at one"
             ));
         }
-        let pixels: Vec<u8> = self
-            .tiles
-            .iter()
-            .flat_map(|tile| tile.image[0].iter().flatten().flatten().copied())
-            .collect();
-        match Some(pixels.len())
-            == self
-                .tile
-                .checked_pow(2)
-                .and_then(|tile| tile.checked_mul(3 * count))
-        {
-            true => Ok(pixels),
-            false => Err(format!("the tiles have not 3 by {0} by {0} pixels", self.tile)),
+        let side = self.tile;
+        let mut pixels = Vec::new();
+        for (tile, [row, column]) in self.tiles.iter().zip(&self.places) {
+            let [channels] = &tile.image;
+            let is_square =
+                |channel: &Vec<Vec<u8>>| channel.len() == side && channel.iter().all(|row| row.len() == side);
+            if channels.len() != 3 || !channels.iter().all(is_square) {
+                return Err(format!(
+                    "the tile at {row}, {column} has not 3 by {side} by {side} pixels"
+                ));
+            }
+            pixels.extend(channels.iter().flatten().flatten());
         }
+        Ok(pixels)
     }
 
     /// Those with water, which has a byte for each pixel of each tile.
     fn keep(self, water: &[u8], least: f32) -> Self {
-        let pixels = self.tile * self.tile;
+        let pixels = self.tile.saturating_mul(self.tile);
         let of_tiles = water.chunks(pixels.max(1));
         let wet: Vec<usize> = of_tiles
             .map(|tile| tile.iter().filter(|pixel| **pixel != 0).count())
@@ -167,6 +167,11 @@ mod tests {
         assert!(wrong.pixels().unwrap_err().contains("11"));
         wrong.tile = usize::MAX;
         assert!(wrong.pixels().is_err());
+        // As many pixels in all, but cut otherwise.
+        let mut wrong = tiles(2);
+        let row = wrong.tiles[0].image[0][0].pop().unwrap();
+        wrong.tiles[1].image[0][0].push(row);
+        assert!(wrong.pixels().unwrap_err().contains("the tile at 0, 0"));
         let mut wrong = tiles(2);
         wrong.places.pop();
         assert!(wrong.pixels().is_err());
