@@ -24,10 +24,13 @@ struct Guest {
 /// Guests that are built once more with a feature: guest, feature.
 const VARIANTS: [(&str, &str); 2] = [("warm", "v2"), ("warm", "broken")];
 
-/// Sources outside a guest's own folder that some are built with: as its Cargo.toml names them, and where they are.
-const SHARED: [(&str, &str); 2] = [
+/// Sources outside a guest's own folder that some are built with: as its Cargo.toml or the root of its crate names them, and the
+/// folder or file that they are.
+const SHARED: [(&str, &str); 4] = [
     ("host/tensor", "host/tensor/src"),
     ("flood/scene", "plugins/flood/scene"),
+    ("../../answer.rs", "plugins/answer.rs"),
+    ("../../nn.rs", "plugins/nn.rs"),
 ];
 
 /// Builds these guests, or all. A guest in Rust keeps one core busy, and the others the second.
@@ -83,6 +86,15 @@ pub(crate) fn guests(names: &[String]) -> Result<()> {
         true => Ok(()),
         false => bail!("{}", failed.join("\n\n")),
     }
+}
+
+/// What of [`SHARED`] the guest of this folder is built with.
+fn shared(sources: &Path) -> Vec<&'static str> {
+    let files = ["Cargo.toml", "src/lib.rs"];
+    let written_with = files.map(|file| fs::read_to_string(sources.join(file)).unwrap_or_default());
+    let named = |name: &str| written_with.iter().any(|text| text.contains(name));
+    let taken = SHARED.into_iter().filter(|(name, _)| named(name));
+    taken.map(|(_, path)| path).collect()
 }
 
 fn find(folder: &Path) -> Result<Vec<Guest>> {
@@ -154,12 +166,7 @@ impl Guest {
             root().join("wit"),
             root().join("host/kit/src"),
         ];
-        let written_with = fs::read_to_string(self.sources.join("Cargo.toml")).unwrap_or_default();
-        for (named, sources) in SHARED {
-            if written_with.contains(named) {
-                folders.push(root().join(sources));
-            }
-        }
+        folders.extend(shared(&self.sources).into_iter().map(|path| root().join(path)));
         for folder in folders {
             for (path, file) in stage::files(&folder)? {
                 hash.update(path.to_string_lossy().as_bytes());
@@ -171,5 +178,22 @@ impl Guest {
 
     fn file(&self, folder: &Path, extension: &str) -> PathBuf {
         folder.join(format!("{}.{extension}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A change to what several guests share is a change to each.
+    #[test]
+    fn shared_sources_count_to_those_that_take_them() {
+        let of = |name: &str| shared(&root().join("plugins").join(name));
+        assert_eq!(of("flood-capture"), ["plugins/flood/scene", "plugins/answer.rs"]);
+        assert_eq!(of("classify"), ["plugins/answer.rs", "plugins/nn.rs"]);
+        assert!(of("event-screen").is_empty());
+        for (_, path) in SHARED {
+            assert!(!stage::files(&root().join(path)).unwrap().is_empty(), "{path}");
+        }
     }
 }

@@ -1,14 +1,17 @@
 //! Which digit a picture shows: a PNG goes in, a label with its probability comes out.
 //!
 //! `picture` decodes and shrinks the PNG to 8 by 8 pixels as it streams by, `strokes` makes it bright strokes on dark
-//! ground, `model` asks the node's model through `wasi:nn`, and this file answers.
+//! ground, `model` asks the node's model through `nn`, and this file answers.
 
+#[path = "../../answer.rs"]
+mod answer;
 mod model;
+#[path = "../../nn.rs"]
+mod nn;
 mod picture;
 mod strokes;
 
 use exports::karman::task::handler::{Error, Guest, Request, Response};
-use karman::task::types::InvalidInput;
 use serde::Serialize;
 
 wit_bindgen::generate!({ path: "wit", generate_all });
@@ -30,10 +33,7 @@ impl Guest for Classify {
     fn handle(request: Request) -> Result<Response, Error> {
         let named = request.metadata.iter().find(|(key, _)| key == "model");
         let model = named.map_or(DEFAULT_MODEL, |(_, name)| name);
-        let picture = picture::shrink(&request.body).map_err(|message| {
-            let field = Some("body".into());
-            Error::Invalid(InvalidInput { message, field })
-        })?;
+        let picture = picture::shrink(&request.body).map_err(|message| answer::invalid("body", message))?;
         let probabilities = model::run(model, &strokes::bright(&picture))?;
         let (label, probability) = best(&probabilities);
         let answer = Answer {
@@ -42,11 +42,7 @@ impl Guest for Classify {
             probabilities: &probabilities,
             model,
         };
-        Ok(Response {
-            content_type: "application/json".into(),
-            metadata: Vec::new(),
-            body: serde_json::to_vec(&answer).map_err(|error| Error::Internal(error.to_string()))?,
-        })
+        answer::json(&answer)
     }
 }
 

@@ -3,9 +3,12 @@
 //! The siren is another task, `siren`, wherever in the mesh it is. One that does not answer is told in the alert, and holds back
 //! nothing: the words for people are here already.
 
+#[path = "../../answer.rs"]
+mod answer;
+
+use answer::invalid;
 use exports::karman::task::handler::{Error, Guest, Request, Response};
 use karman::task::invoke;
-use karman::task::types::InvalidInput;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -69,10 +72,6 @@ struct FloodAlert;
 
 impl Guest for FloodAlert {
     fn handle(request: Request) -> Result<Response, Error> {
-        let invalid = |field: &str, message: String| {
-            let field = Some(field.into());
-            Error::Invalid(InvalidInput { message, field })
-        };
         let told = request.metadata.iter().find(|(key, _)| key == "alarm-km2");
         let alarm_at = match told {
             None => ALARM_KM2,
@@ -86,11 +85,7 @@ impl Guest for FloodAlert {
         if alert.alarm {
             alert.siren = Some(sound(&alert));
         }
-        Ok(Response {
-            content_type: "application/json".into(),
-            metadata: Vec::new(),
-            body: serde_json::to_vec(&alert).map_err(|error| Error::Internal(error.to_string()))?,
-        })
+        answer::json(&alert)
     }
 }
 

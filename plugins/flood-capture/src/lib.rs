@@ -3,11 +3,13 @@
 //! The picture is made by [`flood_scene`] from real terrain. With the metadata `truth` the answer has besides what is really there,
 //! which no satellite knows: it is for those who train models, and for those who judge what was found.
 
+#[path = "../../answer.rs"]
+mod answer;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use exports::karman::task::handler::{Error, Guest, Request, Response};
 use flood_scene::{PIXEL_AREA, SIDE, Shot, take};
-use karman::task::types::InvalidInput;
 use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,7 +17,7 @@ wit_bindgen::generate!({ path: "wit", generate_all });
 
 /// What to take a picture of: see [`Shot`].
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Shot")]
 struct Order {
     column: usize,
     row: usize,
@@ -45,44 +47,24 @@ struct Capture;
 impl Guest for Capture {
     fn handle(request: Request) -> Result<Response, Error> {
         let with_truth = request.metadata.iter().any(|(key, _)| key == "truth");
-        let picture = picture(&request.body, with_truth).map_err(|message| {
-            let field = Some("shot".into());
-            Error::Invalid(InvalidInput { message, field })
-        })?;
-        Ok(Response {
-            content_type: "application/json".into(),
-            metadata: Vec::new(),
-            body: serde_json::to_vec(&picture).map_err(|error| Error::Internal(error.to_string()))?,
-        })
+        let picture =
+            picture(&request.body, with_truth).map_err(|message| answer::invalid("shot", message))?;
+        answer::json(&picture)
     }
 }
 
 fn picture(order: &[u8], with_truth: bool) -> Result<Picture, String> {
-    let Order {
-        column,
-        row,
-        level,
-        clouds,
-        seed,
-    } = serde_json::from_slice(order).map_err(|error| format!("the order does not read: {error}"))?;
-    let scene = take(&Shot {
-        column,
-        row,
-        level,
-        clouds,
-        seed,
-    })?;
-    let pixels = scene.water.iter().zip(&scene.cloud);
-    let truth: Vec<u8> = pixels
-        .map(|(water, cloud)| if *cloud { 2 } else { u8::from(*water) })
-        .collect();
+    let mut order = serde_json::Deserializer::from_slice(order);
+    let shot = Order::deserialize(&mut order).and_then(|shot| order.end().map(|()| shot));
+    let shot = shot.map_err(|error| format!("the order does not read: {error}"))?;
+    let scene = take(&shot)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Picture {
         captured_ms: now.as_millis() as u64,
         side: SIDE,
         pixel_area: PIXEL_AREA,
         bands: STANDARD.encode(scene.bands.concat()),
-        truth: with_truth.then(|| STANDARD.encode(truth)),
+        truth: with_truth.then(|| STANDARD.encode(scene.truth())),
     })
 }
 
@@ -109,6 +91,7 @@ mod tests {
     fn wrong_orders_say_what_is_wrong() {
         for (order, says) in [
             (&b"{"[..], "does not read"),
+            (&[ORDER, b"7"].concat(), "does not read"),
             (
                 br#"{ "column": 128, "row": 255, "level": 12, "clouds": 0.3 }"#,
                 "seed",

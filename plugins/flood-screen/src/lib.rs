@@ -1,12 +1,16 @@
 //! Keeps the tiles in which a small model on board sees water: only those are worth a larger model, or a journey.
 //!
-//! `model` asks the node's model through `wasi:nn`, all tiles at once; this file keeps, drops and answers.
+//! `nn` asks the node's model through `wasi:nn`, all tiles at once; this file keeps, drops and answers.
 
-mod model;
+#[path = "../../answer.rs"]
+mod answer;
+#[path = "../../nn.rs"]
+mod nn;
 
+use answer::invalid;
 use exports::karman::task::handler::{Error, Guest, Request, Response};
-use karman::task::types::InvalidInput;
 use serde::{Deserialize, Serialize};
+use wasi::nn::tensor::{Tensor, TensorType};
 
 wit_bindgen::generate!({ path: "wit", generate_all });
 
@@ -48,10 +52,6 @@ impl Guest for Screen {
             let mut told = request.metadata.iter();
             told.find(|(key, _)| key == name).map(|(_, value)| value.as_str())
         };
-        let invalid = |field: &str, message: String| {
-            let field = Some(field.into());
-            Error::Invalid(InvalidInput { message, field })
-        };
         let least = match told("least") {
             None => LEAST,
             Some(text) => (text.parse().ok())
@@ -63,15 +63,26 @@ impl Guest for Screen {
         let pixels = tiles.pixels().map_err(|message| invalid("tiles", message))?;
         let water = match tiles.tiles.len() {
             0 => Vec::new(),
-            count => model::run(told("model").unwrap_or(DEFAULT_MODEL), count, tiles.tile, &pixels)?,
+            count => water(told("model").unwrap_or(DEFAULT_MODEL), count, tiles.tile, &pixels)?,
         };
         let kept = tiles.keep(&water, least);
-        Ok(Response {
-            content_type: "application/json".into(),
-            metadata: Vec::new(),
-            body: serde_json::to_vec(&kept).map_err(|error| Error::Internal(error.to_string()))?,
-        })
+        answer::json(&kept)
     }
+}
+
+/// Where the model of this name sees water, a byte for each pixel of each tile.
+fn water(model: &str, count: usize, side: usize, pixels: &[u8]) -> Result<Vec<u8>, Error> {
+    let shape = [count as u32, 3, side as u32, side as u32];
+    let image = Tensor::new(&shape, TensorType::U8, pixels);
+    let bytes = count * side * side;
+    nn::compute(
+        model,
+        ("image", image),
+        "water",
+        TensorType::U8,
+        bytes,
+        "look for water",
+    )
 }
 
 impl Tiles {

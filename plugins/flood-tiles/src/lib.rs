@@ -3,10 +3,12 @@
 //! A pixel is a cloud when it is bright in the visible bands: what nature has besides is darker by far. A tile that clouds hide for
 //! the most part is dropped. The others come out as tensors, as the models take them.
 
+#[path = "../../answer.rs"]
+mod answer;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use exports::karman::task::handler::{Error, Guest, Request, Response};
-use karman::task::types::InvalidInput;
 use serde::{Deserialize, Serialize};
 
 wit_bindgen::generate!({ path: "wit", generate_all });
@@ -60,15 +62,8 @@ struct FloodTiles;
 
 impl Guest for FloodTiles {
     fn handle(request: Request) -> Result<Response, Error> {
-        let tiles = tiles(&request.body).map_err(|message| {
-            let field = Some("picture".into());
-            Error::Invalid(InvalidInput { message, field })
-        })?;
-        Ok(Response {
-            content_type: "application/json".into(),
-            metadata: Vec::new(),
-            body: serde_json::to_vec(&tiles).map_err(|error| Error::Internal(error.to_string()))?,
-        })
+        let tiles = tiles(&request.body).map_err(|message| answer::invalid("picture", message))?;
+        answer::json(&tiles)
     }
 }
 

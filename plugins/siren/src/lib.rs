@@ -1,5 +1,8 @@
 //! Stands for a siren in the valley: says when it was sounded, and on which node.
 
+#[path = "../../answer.rs"]
+mod answer;
+
 use exports::karman::task::handler::{Error, Guest, Request, Response};
 use karman::task::context;
 use serde::Serialize;
@@ -25,11 +28,7 @@ impl Guest for Siren {
             node: context::current().node_id,
         };
         eprintln!("{}", String::from_utf8_lossy(&request.body));
-        Ok(Response {
-            content_type: "application/json".into(),
-            metadata: Vec::new(),
-            body: serde_json::to_vec(&sounded).map_err(|error| Error::Internal(error.to_string()))?,
-        })
+        answer::json(&sounded)
     }
 }
 

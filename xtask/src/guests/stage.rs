@@ -44,8 +44,14 @@ pub(crate) fn stage(name: &str, sources: &Path, feature: Option<&str>, foreign: 
     Ok(stage)
 }
 
-/// The source files below a folder, sorted, each relative and absolute: without what builds leave there.
+/// The source files below a folder, or the one file, sorted, each relative and absolute: without what builds leave there.
 pub(crate) fn files(folder: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+    if folder.is_file() {
+        return Ok(vec![(
+            folder.file_name().unwrap_or_default().into(),
+            folder.into(),
+        )]);
+    }
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(next) = folders.pop() {

@@ -21,9 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for band in &scene.bands {
             file.write_all(band)?;
         }
-        let truth = scene.water.iter().zip(&scene.cloud);
-        let truth = truth.map(|(water, cloud)| if *cloud { 2 } else { u8::from(*water) });
-        file.write_all(&truth.collect::<Vec<u8>>())?;
+        file.write_all(&scene.truth())?;
     }
     Ok(file.flush()?)
 }

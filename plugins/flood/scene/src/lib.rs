@@ -45,7 +45,7 @@ pub struct Shot {
 }
 
 /// A picture, and what is really there.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scene {
     /// Green, red and near infrared, row by row from the north, 0 dark to 255.
     pub bands: [Vec<u8>; 3],
@@ -53,6 +53,16 @@ pub struct Scene {
     pub water: Vec<bool>,
     /// Where a cloud hides the ground.
     pub cloud: Vec<bool>,
+}
+
+impl Scene {
+    /// For each pixel 1 where water can be seen, 2 where a cloud hides the ground, else 0.
+    pub fn truth(&self) -> Vec<u8> {
+        let pixels = self.water.iter().zip(&self.cloud);
+        pixels
+            .map(|(water, cloud)| if *cloud { 2 } else { u8::from(*water) })
+            .collect()
+    }
 }
 
 /// Takes a picture.
@@ -117,6 +127,16 @@ mod tests {
         };
         assert_eq!(hidden(0.0), 0);
         assert!(hidden(0.3) < hidden(0.6));
+    }
+
+    #[test]
+    fn the_truth_says_of_each_pixel_what_can_be_seen() {
+        let scene = Scene {
+            water: vec![false, true, false, true],
+            cloud: vec![false, false, true, true],
+            ..Default::default()
+        };
+        assert_eq!(scene.truth(), [0, 1, 2, 2]);
     }
 
     #[test]
