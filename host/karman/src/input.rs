@@ -3,6 +3,7 @@ use crate::error;
 use bytes::Bytes;
 use clap::Args;
 use karman_types::{ByteSize, TaskError, parse_duration};
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -53,6 +54,19 @@ impl Input {
             body,
         })
     }
+}
+
+/// What a file in TOML describes, read as `from_toml` reads it.
+///
+/// # Errors
+/// Those of the file; `invalid`, with the file and what is wrong with it, when it does not read.
+pub(crate) fn toml<T, E: Display>(
+    file: &Path,
+    from_toml: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, TaskError> {
+    let text = std::fs::read_to_string(file).map_err(|failed| error::file(file, &failed))?;
+    let name = file.display().to_string();
+    from_toml(&text).map_err(|wrong| TaskError::invalid(format!("{name}: {wrong}")).with_field(name))
 }
 
 /// Opens an input file.
@@ -128,6 +142,10 @@ fn is_json(body: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use karman_types::from_toml;
+    use std::collections::BTreeMap;
+
+    type Table = BTreeMap<String, u32>;
 
     #[test]
     fn the_type_is_guessed() {
@@ -136,6 +154,22 @@ mod tests {
         assert_eq!(type_of(None, b"{ not json"), "");
         assert_eq!(type_of(Some(Path::new("data")), b"[1]"), "application/json");
         assert_eq!(type_of(None, b"7"), "");
+    }
+
+    #[test]
+    fn a_description_that_does_not_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("flow.toml");
+        let read = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            toml(&file, from_toml::<Table>)
+        };
+        assert_eq!(read("a = 1").unwrap().len(), 1);
+        let wrong = read("a = ").unwrap_err();
+        assert_eq!(wrong.field.as_deref(), file.to_str());
+        assert!(wrong.message.starts_with(file.to_str().unwrap()), "{wrong}");
+        let missing = toml(&folder.path().join("no"), from_toml::<Table>).unwrap_err();
+        assert_eq!(missing.kind, karman_types::ErrorKind::Invalid);
     }
 
     #[test]

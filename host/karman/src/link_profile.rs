@@ -1,6 +1,6 @@
 //! The file that says how links behave in a rehearsal: read at the start, and again whenever it changes.
 
-use crate::error;
+use crate::input;
 use karman_node::Node;
 use karman_space::LinkProfile;
 use karman_types::TaskError;
@@ -15,10 +15,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// # Errors
 /// `unavailable` or `invalid`, with the file and what is wrong with it.
 pub(crate) fn read(file: &Path) -> Result<LinkProfile, TaskError> {
-    let text = std::fs::read_to_string(file).map_err(|failed| error::file(file, &failed))?;
-    LinkProfile::from_toml(&text).map_err(|error| {
-        TaskError::invalid(format!("{}: {error}", file.display())).with_field("link-profile")
-    })
+    input::toml(file, LinkProfile::from_toml)
 }
 
 /// Lets the links of a node follow the file for as long as the node is there. Where it does not read they stay as they were.

@@ -5,6 +5,7 @@ use crate::commands::serve;
 use crate::control::{Control, escape};
 use crate::error::{self, Worded};
 use crate::held::Held;
+use crate::input;
 use crate::link_profile;
 use crate::logging;
 use crate::parent;
@@ -16,7 +17,7 @@ use karman_mesh::membership::{Invitation, MembershipError};
 use karman_node::{ComputeProfile, JoinOptions, LogEvent, LogRing, NodeConfig, TaskState, TaskStatus};
 use karman_package::{Package, PublicKey, ReadLimits};
 use karman_store::{NodeKeys, StoreError};
-use karman_types::{Grant, NodeId, TaskError, Tier};
+use karman_types::{Grant, NodeId, TaskError, Tier, from_toml};
 use rustix::process::Pid;
 use serde_json::json;
 use std::net::SocketAddr;
@@ -158,9 +159,7 @@ fn drain(app: &App) -> Result<(), TaskError> {
 }
 
 fn compute_profile(file: &Path) -> Result<ComputeProfile, TaskError> {
-    let text = std::fs::read_to_string(file).map_err(|failed| error::file(file, &failed))?;
-    toml::from_str(&text)
-        .map_err(|wrong| TaskError::invalid(wrong.to_string()).with_field(file.display().to_string()))
+    input::toml(file, from_toml)
 }
 
 impl Up {

@@ -1,6 +1,5 @@
-use super::Runs;
+use super::{Runs, write_out};
 use crate::app::App;
-use crate::commands::sign::replace;
 use clap::Args;
 use karman_node::FedModel;
 use karman_types::{TaskError, format_bytes};
@@ -21,18 +20,15 @@ impl Export {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let model = Runs::open(app)?.model(&self.name)?;
         let bytes = safetensors(&model)?;
-        if self.output.as_os_str() == "-" {
-            return app.output.bytes(&bytes);
-        }
-        replace(&self.output, &bytes)?;
-        let (arrays, file) = (model.layout.arrays().len(), self.output.display());
-        app.output.result(
+        let (arrays, size) = (model.layout.arrays().len(), format_bytes(bytes.len() as u64));
+        write_out(
+            app,
+            &self.output,
+            &bytes,
             || {
                 format!(
-                    "{file}   version {} of {}   {arrays} arrays, {}",
-                    model.version,
-                    model.name,
-                    format_bytes(bytes.len() as u64)
+                    "version {} of {}   {arrays} arrays, {size}",
+                    model.version, model.name
                 )
             },
             || json!({ "name": model.name, "version": model.version, "arrays": arrays, "bytes": bytes.len() }),

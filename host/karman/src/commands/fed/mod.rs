@@ -7,12 +7,15 @@ mod status;
 mod view;
 
 use crate::app::App;
+use crate::commands::sign::replace;
 use crate::control::{Control, escape};
 use crate::error::Worded;
 use clap::{Args, Subcommand};
 use karman_node::{FedModel, FedStatus, stored_model, stored_run, stored_runs};
 use karman_store::Store;
 use karman_types::TaskError;
+use serde_json::Value;
+use std::path::Path;
 
 /// `karman fed`
 #[derive(Args, Debug)]
@@ -56,6 +59,22 @@ impl Fed {
             Verb::Report(verb) => verb.run(app),
         }
     }
+}
+
+/// Writes what was made of a run to a file, and says so; or to standard output for `-`, and says nothing.
+fn write_out(
+    app: &App,
+    file: &Path,
+    bytes: &[u8],
+    text: impl FnOnce() -> String,
+    object: impl FnOnce() -> Value,
+) -> Result<(), TaskError> {
+    if file.as_os_str() == "-" {
+        return app.output.bytes(bytes);
+    }
+    replace(file, bytes)?;
+    app.output
+        .result(|| format!("{}   {}", file.display(), text()), object)
 }
 
 /// The runs of a node: asked of it, or read in its store when it does not run.

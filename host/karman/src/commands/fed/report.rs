@@ -1,6 +1,5 @@
-use super::Runs;
+use super::{Runs, write_out};
 use crate::app::App;
-use crate::commands::sign::replace;
 use clap::Args;
 use karman_node::{FedEvent, FedStatus};
 use karman_sim::{Curve, Plot};
@@ -23,14 +22,11 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let run = Runs::open(app)?.one(&self.name, 0)?;
-        let page = page(&run);
-        if self.output.as_os_str() == "-" {
-            return app.output.bytes(page.as_bytes());
-        }
-        replace(&self.output, page.as_bytes())?;
-        let file = self.output.display();
-        app.output.result(
-            || format!("{file}   {} events of {}", run.events, run.name),
+        write_out(
+            app,
+            &self.output,
+            page(&run).as_bytes(),
+            || format!("{} events of {}", run.events, run.name),
             || json!({ "name": run.name, "events": run.events }),
         )
     }

@@ -2,7 +2,7 @@ use super::view::View;
 use crate::app::App;
 use crate::commands::serve;
 use crate::control::{Control, escape};
-use crate::error;
+use crate::input;
 use crate::load::{self, GrantArgs};
 use crate::source::Source;
 use bytes::Bytes;
@@ -36,10 +36,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let text = std::fs::read_to_string(&self.file).map_err(|failed| error::file(&self.file, &failed))?;
-        let mut run = karman_fed::Run::from_toml(&text).map_err(|wrong| {
-            TaskError::invalid(wrong.to_string()).with_field(self.file.display().to_string())
-        })?;
+        let mut run = input::toml(&self.file, karman_fed::Run::from_toml)?;
         if let Some(plugin) = &self.plugin {
             run.clients.plugin = plugin.clone();
         }

@@ -8,7 +8,7 @@ mod run;
 mod status;
 
 use crate::app::App;
-use crate::error;
+use crate::input;
 use clap::{Args, Subcommand};
 use karman_types::{TaskError, Workflow};
 use std::path::Path;
@@ -67,7 +67,5 @@ impl Flow {
 
 /// Reads and checks a workflow.
 fn read(file: &Path) -> Result<Workflow, TaskError> {
-    let text = std::fs::read_to_string(file).map_err(|failed| error::file(file, &failed))?;
-    Workflow::from_toml(&text)
-        .map_err(|wrong| TaskError::invalid(wrong.to_string()).with_field(file.display().to_string()))
+    input::toml(file, Workflow::from_toml)
 }
