@@ -88,7 +88,7 @@ pub(crate) struct Inner {
     answers: Arc<Answers>,
     /// Nothing where it could not have a port: calls go over the swarm then.
     pub(crate) plane: Option<Arc<Plane>>,
-    runtime: Option<Runtime>,
+    _threads: Threads,
 }
 
 impl Mesh {
@@ -111,6 +111,7 @@ impl Mesh {
             .build()
             .map_err(|error| GateError::Broken(error.to_string()))?;
         let (callers, threads) = (Handle::current(), runtime.handle().clone());
+        let runtime = Threads(Some(runtime));
         let _inside = threads.enter();
         let keypair =
             Keypair::ed25519_from_bytes(*seed).map_err(|error| GateError::Broken(error.to_string()))?;
@@ -161,7 +162,7 @@ impl Mesh {
             me,
             answers,
             plane,
-            runtime: Some(runtime),
+            _threads: runtime,
         }));
         threads.spawn(answer_calls(mesh.0.answers.clone(), mesh.0.plane.clone(), calls));
         threads.spawn(tell_offers(Arc::downgrade(&mesh.0), questions));
@@ -333,8 +334,16 @@ impl Drop for Inner {
         if let Some(plane) = &self.plane {
             plane.close();
         }
-        // The last handle may be dropped on a thread of another runtime, where waiting is not allowed.
-        if let Some(runtime) = self.runtime.take() {
+    }
+}
+
+/// The swarm's threads. What holds them may be dropped on a thread of another runtime, where waiting for them is not allowed: the
+/// last handle to the mesh, or a start that failed.
+struct Threads(Option<Runtime>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
     }
