@@ -120,7 +120,7 @@ async fn block(
         .iter()
         .find(|rate| **rate != Access::Out)
         .unwrap_or(&Access::Open);
-    pass.play(&vec![first; WARM_UP]).await?;
+    pass.play(&[first; WARM_UP]).await?;
     pass.forget();
     pass.play(&rates).await?;
     let outcome = Outcome::of(seed, &contenders, &pass.taken());

@@ -57,6 +57,16 @@ pub enum GateError {
     /// The connection broke.
     #[error("the connection broke during the first exchange: {0}")]
     Broken(String),
+    /// This node's own address is taken, or none of this machine's.
+    #[error(
+        "this node cannot listen on {address}: {why}; `mesh.listen` of node.toml or `--mesh-listen` says where else"
+    )]
+    Listen {
+        /// Where.
+        address: String,
+        /// What the system says.
+        why: String,
+    },
     /// It took too long.
     #[error("the first exchange took longer than {} s", PATIENCE.as_secs())]
     Slow,

@@ -144,7 +144,7 @@ impl Mesh {
             wires.clone(),
         )?;
         for address in addresses(options.listen) {
-            driver.listen(address).map_err(GateError::Broken)?;
+            driver.listen(address)?;
         }
         let mut streams = driver.streams();
         let mut incoming = |protocol| streams.accept(protocol).expect("registered once");

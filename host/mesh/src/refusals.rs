@@ -39,7 +39,9 @@ impl GateError {
             Self::NotAdmitted => "not-admitted",
             // Of several dials to one node the losers end here, too.
             Self::Broken(_) | Self::Wire(WireError::Broken { .. }) => return None,
-            Self::Refused(_) | Self::Stranger | Self::NoNextRoot | Self::Store(_) => return None,
+            Self::Refused(_) | Self::Stranger | Self::NoNextRoot | Self::Listen { .. } | Self::Store(_) => {
+                return None;
+            }
         })
     }
 }

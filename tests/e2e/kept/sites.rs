@@ -4,7 +4,7 @@ use crate::internet::{Internet, Place};
 use crate::mesh::path;
 use crate::support::{Answer, Home, Ran, Server};
 use std::io::BufRead;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -222,9 +222,22 @@ impl Site {
     }
 }
 
+/// Free for UDP and for TCP, where connections of before may still hold it.
 fn free_port() -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap().port()
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        // Calls come on the next one.
+        if [port, port + 1]
+            .iter()
+            .all(|port| UdpSocket::bind(("127.0.0.1", *port)).is_ok())
+        {
+            return port;
+        }
+    }
 }
 
 /// Networks of our own, with a site for each of so many nodes; where that is not permitted, the reason is printed.

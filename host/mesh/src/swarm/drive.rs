@@ -1,6 +1,7 @@
 //! The loop that owns the swarm: orders come in, events of the network change the book of peers.
 
 use super::behaviour::{Behaviour, BehaviourEvent};
+use super::paths::innermost;
 use super::punch::Punching;
 use super::reach::{Reach, ip_of};
 use super::relays::{Relays, is_circuit};
@@ -129,12 +130,15 @@ impl Driver {
         self.swarm.behaviour().streams.new_control()
     }
 
-    pub(crate) fn listen(&mut self, address: Multiaddr) -> Result<(), String> {
+    pub(crate) fn listen(&mut self, address: Multiaddr) -> Result<(), GateError> {
         self.everywhere |= ip_of(&address).is_some_and(|ip| ip.is_unspecified());
         self.swarm
             .listen_on(address.clone())
             .map(|_| ())
-            .map_err(|error| format!("cannot listen on {address}: {error}"))
+            .map_err(|error| GateError::Listen {
+                address: address.to_string(),
+                why: innermost(&error),
+            })
     }
 
     /// Runs until every handle to the mesh is gone.

@@ -22,7 +22,7 @@ impl Leave {
         if keys.mesh_root().map_err(|error| internal(&error))?.is_some() {
             return Err(
                 TaskError::denied("this machine holds the root key of its mesh").with_hint(
-                    "restore the key from its backup elsewhere first, then remove keys/mesh-root here",
+                    "restore the key from its backup elsewhere first, then remove keys/mesh-root.key here",
                 ),
             );
         }
