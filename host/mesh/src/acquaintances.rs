@@ -12,8 +12,9 @@ const RECORD: &str = "acquaintances";
 const MOST: usize = 4096;
 /// Addresses of one.
 const MOST_ADDRESSES: usize = 4;
-/// Between two writes for one of them: a member that says all the time that it has moved keeps no disk busy.
-const BETWEEN: Duration = Duration::from_secs(5);
+/// Moves of one that are written in a minute: a member that says all the time that it has moved keeps no disk busy.
+const MOST_MOVES: u32 = 10;
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The members that were ever let in: by which key, and where they were. What waits for one of them is sealed to its key, which
 /// a node's id does not tell; and when its contact comes, nobody else is there to ask where it is. Survives a restart.
@@ -26,9 +27,18 @@ pub(crate) struct Acquaintances {
 struct Known {
     key: ByteBuf,
     addresses: Vec<String>,
-    /// When its addresses were last written; where they have changed since, the next write takes them along.
+    /// Since when moves are counted, and how many were written since. What was not, the next write takes along.
     #[serde(skip)]
-    written: Option<Instant>,
+    moves: Option<(Instant, u32)>,
+}
+
+impl Known {
+    fn may_be_written(&mut self) -> bool {
+        let counted = self.moves.filter(|(since, _)| since.elapsed() < MINUTE);
+        let (since, moves) = counted.unwrap_or_else(|| (Instant::now(), 0));
+        self.moves = Some((since, moves.saturating_add(1)));
+        moves < MOST_MOVES
+    }
 }
 
 impl Acquaintances {
@@ -55,7 +65,7 @@ impl Acquaintances {
         let new = Known {
             key: ByteBuf::from(member.key),
             addresses: Vec::new(),
-            written: None,
+            moves: None,
         };
         known.insert(member.node, new);
         self.keep(&known);
@@ -70,9 +80,7 @@ impl Acquaintances {
         let due = match known.get_mut(&node) {
             Some(known) if !addresses.is_empty() && known.addresses != addresses => {
                 known.addresses = addresses;
-                let due = known.written.is_none_or(|at| at.elapsed() >= BETWEEN);
-                known.written = known.written.filter(|_| !due).or_else(|| Some(Instant::now()));
-                due
+                known.may_be_written()
             }
             _ => return,
         };
