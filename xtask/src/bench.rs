@@ -40,11 +40,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
             "--package",
             "karman-gpu-study",
         ]))?;
-        let mut study = program(target().join("release/karman-gpu-study"));
-        if let Some(library) = onnxruntime() {
-            study.env("KARMAN_ONNXRUNTIME", library);
-        }
-        return show(study.args(arguments));
+        return study("karman-gpu-study", arguments);
     }
     if let Some(study) = arguments.first().filter(|study| NODES.contains(&study.as_str())) {
         return nodes(study, arguments);
@@ -57,21 +53,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         setup::peers(&[setup::KSERVE, setup::RAY])?;
     }
     guests::guests(&[])?;
-    show(&mut cargo([
-        "build",
-        "--release",
-        "--package",
-        "karman",
-        "--package",
-        "karman-benches",
-        "--features",
-        "karman-benches/peers",
-    ]))?;
-    let mut study = program(target().join("release/karman-benches"));
-    if let Some(library) = onnxruntime() {
-        study.env("KARMAN_ONNXRUNTIME", library);
-    }
-    show(study.args(arguments))
+    beside_the_tool(&["--features", "karman-benches/peers"], arguments)
 }
 
 /// Runs a study of nodes, with the tool beside it.
@@ -80,17 +62,21 @@ fn nodes(study: &str, arguments: &[String]) -> Result<()> {
         setup::setup(&[setup::DEBIAN, setup::WASM, setup::PYTHON])?;
         guests::guests(&["infer".to_owned(), "tiny".to_owned()])?;
     }
-    show(&mut cargo([
-        "build",
-        "--release",
-        "--package",
-        "karman",
-        "--package",
-        "karman-benches",
-    ]))?;
-    let mut program = program(target().join("release/karman-benches"));
+    beside_the_tool(&[], arguments)
+}
+
+/// Builds the studies of nodes, and the tool beside them, and runs one.
+fn beside_the_tool(more: &[&str], arguments: &[String]) -> Result<()> {
+    let packages = ["--package", "karman", "--package", "karman-benches"];
+    show(cargo(["build", "--release"]).args(packages).args(more))?;
+    study("karman-benches", arguments)
+}
+
+/// Runs a study that is built, with ONNX Runtime where there is one.
+fn study(binary: &str, arguments: &[String]) -> Result<()> {
+    let mut study = program(target().join("release").join(binary));
     if let Some(library) = onnxruntime() {
-        program.env("KARMAN_ONNXRUNTIME", library);
+        study.env("KARMAN_ONNXRUNTIME", library);
     }
-    show(program.args(arguments))
+    show(study.args(arguments))
 }
