@@ -31,10 +31,10 @@ impl Taker {
 /// gives the same order.
 pub fn nearest_free(takers: &[Taker]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..takers.len()).collect();
-    order.sort_by_cached_key(|at| {
+    order.sort_by_key(|at| {
         let taker = &takers[*at];
         let near = Reverse(taker.round_trip.map(Reverse));
-        (taker.backlog(), near, taker.node.to_string())
+        (taker.backlog(), near, taker.node)
     });
     order
 }
