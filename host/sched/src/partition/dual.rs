@@ -77,7 +77,7 @@ impl<'a> Dual<'a> {
 
     /// The best cut within all limits along this order of the layers.
     pub(crate) fn along(&self, order: &[usize]) -> Option<Vec<usize>> {
-        intervals::best(&self.base, order)
+        intervals::best(&self.base, order).map(|(cut, _)| cut)
     }
 
     /// Moves the multipliers by what this cut does too much of.

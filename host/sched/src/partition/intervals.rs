@@ -2,7 +2,8 @@
 //!
 //! A dynamic program over (tier, where its interval ends). A step takes a whole interval, so its memory is known exactly. Where
 //! the slowest stage counts besides sums, the program keeps for each end every pair (sum, slowest stage) that no other
-//! beats: the answer stays exact.
+//! beats: the answer stays exact. What it does not see is one link that several of its crossings use, or results on their way
+//! back: the slowest stage may be slower than it says, never faster, so what it says is a lower bound.
 
 use super::Producer;
 use super::frame::Frame;
@@ -25,8 +26,9 @@ struct Crossing {
     busy_ms: Vec<f64>,
 }
 
-/// The cheapest assignment whose tiers are intervals of `order`, if any fits.
-pub(crate) fn best(frame: &Frame<'_>, order: &[usize]) -> Option<Vec<usize>> {
+/// The cheapest assignment whose tiers are intervals of `order`, if any fits, and what it costs at least: no other one that
+/// uses these tiers costs less.
+pub(crate) fn best(frame: &Frame<'_>, order: &[usize]) -> Option<(Vec<usize>, f64)> {
     let interval_weight = frame.problem.objective().interval;
     let crossings: Vec<Crossing> = crossings(frame, order);
     let layers = order.len();
@@ -73,7 +75,8 @@ pub(crate) fn best(frame: &Frame<'_>, order: &[usize]) -> Option<Vec<usize>> {
     }
     let total = |label: &Label| label.cost + interval_weight * label.slowest;
     let last = ends[frame.tiers.len()][layers].iter().enumerate();
-    let (mut label, _) = last.min_by(|(_, a), (_, b)| total(a).total_cmp(&total(b)))?;
+    let (mut label, least) = last.min_by(|(_, a), (_, b)| total(a).total_cmp(&total(b)))?;
+    let bound = total(least);
     let mut assignment = vec![0; layers];
     let mut end = layers;
     for (place, tier) in frame.tiers.iter().enumerate().rev() {
@@ -83,7 +86,7 @@ pub(crate) fn best(frame: &Frame<'_>, order: &[usize]) -> Option<Vec<usize>> {
         }
         (end, label) = (start, before);
     }
-    Some(assignment)
+    Some((assignment, bound))
 }
 
 /// Keeps what no other label beats.

@@ -5,9 +5,6 @@ use super::frame::{Frame, Prices, participants};
 use super::tiers::why_none;
 use super::{Optimality, Partitioner, Plan, PlanError, Problem, flow};
 
-/// A gap below this share of the cost is rounding.
-const ROUNDING: f64 = 1e-9;
-
 /// The minimum cut of DADS with the input pinned to where it is, and K-1 copies of each layer for K tiers.
 ///
 /// Exact for sums (latency, energy, shipping). A slowest stage and a memory limit are no sums: they get multipliers, each of
@@ -33,11 +30,7 @@ impl Partitioner for MinCut {
             search.among(tiers);
         }
         let (cost, best) = search.best.ok_or_else(|| why_none(problem))?;
-        let gap = cost - search.bound;
-        let optimality = match gap <= ROUNDING * cost.abs() {
-            true => Optimality::Proven,
-            false => Optimality::Within(gap),
-        };
+        let optimality = Optimality::between(search.bound, cost);
         Ok(Plan::new(problem, self.name(), best, search.others, optimality)?)
     }
 }
@@ -89,7 +82,7 @@ impl Search<'_> {
     /// Whether something better than the best may be found above this bound.
     fn promising(&self, bound: f64) -> bool {
         match &self.best {
-            Some((best, _)) => best - bound > ROUNDING * best.abs(),
+            Some((best, _)) => Optimality::between(bound, *best) != Optimality::Proven,
             None => true,
         }
     }

@@ -3,6 +3,8 @@
 use super::{Infeasible, Prediction, Problem};
 use serde::{Deserialize, Serialize};
 
+/// A gap below this share of the cost is rounding.
+const ROUNDING: f64 = 1e-9;
 /// How many runners-up a plan keeps, of those that could run and of those that could not.
 const RUNNERS_UP: usize = 4;
 
@@ -32,6 +34,17 @@ pub enum Optimality {
     Within(f64),
     /// Better ones may exist that the policy does not look at.
     Unknown,
+}
+
+impl Optimality {
+    /// What is known of a cut of this cost where none costs less than `bound`.
+    pub(crate) fn between(bound: f64, cost: f64) -> Self {
+        let gap = cost - bound;
+        match gap <= ROUNDING * cost.abs() {
+            true => Self::Proven,
+            false => Self::Within(gap),
+        }
+    }
 }
 
 /// A cut that was not chosen.

@@ -39,15 +39,22 @@ proptest! {
         prop_assert_eq!(plan.optimality, Optimality::Proven);
     }
 
-    /// On chains the interval program is exact, with memory limits and for every objective.
+    /// On chains the interval program is exact, with memory limits and for every objective. Only where transfers that share a
+    /// link can be the slowest stage does it say how far from the best it may be, and is no farther.
     #[test]
     fn intervals_are_the_best_cuts_of_a_chain(shape in shape(), interval in 0.0..2.0, seed: u64) {
         let objective = Objective { interval, ..shape.objective };
         let problem = Shape { branches: false, objective, ..shape }.draw(seed);
         match (Tiers.plan(&problem), brute_force(&problem)) {
             (Ok(plan), Some(least)) => {
-                prop_assert!(close(plan.cost, least), "{} {least}", plan.cost);
-                prop_assert_eq!(plan.optimality, Optimality::Proven);
+                prop_assert!(plan.cost >= least || close(plan.cost, least), "{} {least}", plan.cost);
+                match plan.optimality {
+                    Optimality::Proven => prop_assert!(close(plan.cost, least), "{} {least}", plan.cost),
+                    Optimality::Within(gap) if shape.uneven => {
+                        prop_assert!(plan.cost - gap <= least || close(plan.cost - gap, least), "{plan:?} {least}");
+                    }
+                    unproven => prop_assert!(false, "{unproven:?}"),
+                }
             }
             (Err(_), None) => {}
             (plan, least) => prop_assert!(false, "{plan:?} {least:?}"),
