@@ -107,12 +107,15 @@ fn the_plugins_of_this_repository_build_and_import_what_they_say() {
     let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
     let model =
         ["errors", "graph", "inference", "tensor"].map(|name| format!("wasi:nn/{name}@0.2.0-rc-2024-10-28"));
-    for (name, allowed) in [("classify", &model[..]), ("event-screen", &[])] {
+    for (name, handler, allowed) in [
+        ("classify", "handler", &model[..]),
+        ("event-screen", "stream-handler", &[]),
+    ] {
         let Some(component) = built(&Project::open(&plugins.join(name)).unwrap()) else {
             continue;
         };
         let (imports, exports) = interfaces(&component);
-        assert_eq!(exports, ["karman:task/handler@0.1.0"]);
+        assert_eq!(exports, [format!("karman:task/{handler}@0.1.0")]);
         // The standard library of Rust brings the plain parts of WASI with it.
         let standard = [
             "wasi:cli/",
