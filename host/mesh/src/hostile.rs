@@ -12,13 +12,14 @@ use crate::support::{Node, addresses, head, invite, start, start_lying};
 use crate::words::OFFER;
 use futures::future::poll_fn;
 use futures::{AsyncReadExt, AsyncWriteExt};
-use karman_types::{ErrorKind, Tier};
+use karman_types::{ErrorKind, TaskError, Tier};
 use libp2p::core::Endpoint;
 use libp2p::core::muxing::{StreamMuxerBox, StreamMuxerExt, SubstreamBox};
 use libp2p::core::transport::{DialOpts, PortUse};
 use libp2p::core::upgrade::Version;
 use libp2p::identity::Keypair;
 use libp2p::{Multiaddr, PeerId, StreamProtocol, Transport, noise, tcp, yamux};
+use parking_lot::Mutex;
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -42,7 +43,7 @@ struct Scene {
 #[derive(Default)]
 struct Honest {
     done: AtomicUsize,
-    failed: AtomicUsize,
+    failed: Mutex<Vec<TaskError>>,
     over: AtomicBool,
 }
 
@@ -64,9 +65,9 @@ impl Scene {
             while !counts.over.load(Ordering::Relaxed) {
                 let called = member.mesh.call(to, head("vision/echo"), vec![7; 1024].into());
                 match called.await {
-                    Ok(_) => counts.done.fetch_add(1, Ordering::Relaxed),
-                    Err(_) => counts.failed.fetch_add(1, Ordering::Relaxed),
-                };
+                    Ok(_) => _ = counts.done.fetch_add(1, Ordering::Relaxed),
+                    Err(error) => counts.failed.lock().push(error),
+                }
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         });
@@ -107,13 +108,8 @@ impl Scene {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         self.honest.over.store(true, Ordering::Relaxed);
-        let failed = self.honest.failed.load(Ordering::Relaxed);
-        assert_eq!(
-            failed,
-            0,
-            "of {} honest calls",
-            self.honest.done.load(Ordering::Relaxed)
-        );
+        let done = self.honest.done.load(Ordering::Relaxed);
+        assert_eq!(*self.honest.failed.lock(), [], "beside {done} honest calls");
     }
 
     fn tcp(&self) -> &Multiaddr {
