@@ -58,75 +58,77 @@ async fn go_on(
     held: Tensors,
     stage: &Arc<Stage>,
 ) -> Result<Arrived, TaskError> {
-    let next = journey.stage + 1;
-    let station = journey.stations.iter().find(|station| station.stage == next);
-    let Some(station) = station.cloned() else {
-        return Err(TaskError::invalid(format!("nobody runs stage {next}")).with_field("stations"));
-    };
-    let rest = Journey {
-        cut: journey.cut.clone(),
-        stage: next,
-        stations: journey
-            .stations
-            .iter()
-            .filter(|station| station.stage > next)
-            .cloned()
-            .collect(),
-        max_error: journey.max_error,
-    };
+    let (rest, station) = onward(journey)?;
     let packed = pack(stage, &rest, &held, station.rate_mbit_s).await?;
     let attempt = |at: NodeId| {
         let (held, packed, rest, station) = (&held, &packed, &rest, &station);
         async move {
             let arrived = attempt(node, model, at, rest, (held, packed), station).await;
-            (
-                at,
-                arrived.and_then(|arrived| stage.judge(&arrived.0).map(|()| arrived)),
-            )
+            let judged = arrived.and_then(|arrived| stage.judge(&arrived.0).map(|()| arrived));
+            if let Err(error) = &judged {
+                tracing::warn!(model, stage = rest.stage, node = %at, %error, "a stage is passed on to another node");
+            }
+            (at, judged)
         }
     };
-    let Some(chosen) = station.nodes.first().copied() else {
-        return Err(TaskError::invalid(format!("nobody runs stage {next}")).with_field("nodes of a station"));
+    first_that_does(node.runtime().id(), &station, &packed, attempt).await
+}
+
+/// What is left of a journey behind this stage, and who may run the next one.
+fn onward(journey: &Journey) -> Result<(Journey, Station), TaskError> {
+    let next = journey.stage + 1;
+    let station = journey.stations.iter().find(|station| station.stage == next);
+    let station = station.filter(|station| !station.nodes.is_empty()).cloned();
+    let nobody = || TaskError::invalid(format!("nobody runs stage {next}")).with_field("stations");
+    let later = journey.stations.iter().filter(|station| station.stage > next);
+    let rest = Journey {
+        cut: journey.cut.clone(),
+        stage: next,
+        stations: later.cloned().collect(),
+        max_error: journey.max_error,
     };
-    let (started, here) = (Instant::now(), node.runtime().id());
+    Ok((rest, station.ok_or_else(nobody)?))
+}
+
+/// Has the nodes of a station try, one after the other. Where the chosen one is late, this node tries beside it: what the other
+/// was sent may still come back, but who holds the data can do the rest as well.
+async fn first_that_does<F>(
+    here: NodeId,
+    station: &Station,
+    packed: &Packed,
+    attempt: impl Fn(NodeId) -> F,
+) -> Result<Arrived, TaskError>
+where
+    F: Future<Output = (NodeId, Result<Arrived, TaskError>)>,
+{
+    let (started, chosen) = (Instant::now(), station.nodes[0]);
     let mut line: VecDeque<NodeId> = station.nodes.iter().copied().collect();
-    let mut under_way: FuturesUnordered<_> = line.pop_front().map(attempt).into_iter().collect();
+    let mut under_way: FuturesUnordered<_> = line.pop_front().map(&attempt).into_iter().collect();
     let mut late = station.late_ms.map(|ms| started + Duration::from_millis(ms));
-    let mut passed_over = Vec::new();
+    let mut passed_over: Vec<Leg> = Vec::new();
     loop {
         let patience = tokio::time::sleep_until(late.unwrap_or(started).into());
         let (at, tried) = tokio::select! {
             Some(ended) = under_way.next() => ended,
             () = patience, if late.is_some() => {
-                // What it was sent may still come back, but who holds the data can do the rest as well.
                 late = None;
                 if let Some(at) = line.iter().position(|at| *at == here) {
                     line.remove(at);
-                    passed_over.push(overtaken(next, chosen, &packed, started.elapsed()));
+                    passed_over.push(overtaken(station.stage, chosen, packed, started.elapsed()));
                     under_way.push(attempt(here));
                 }
                 continue;
             }
         };
+        // Whoever ends was not overtaken after all.
+        passed_over.retain(|leg| !(leg.overtaken && leg.node == at));
         match tried {
-            Ok((results, legs)) => {
-                if at == chosen {
-                    // It was not overtaken after all.
-                    passed_over.retain(|leg: &Leg| !leg.overtaken);
-                }
-                return Ok((results, passed_over.into_iter().chain(legs).collect()));
-            }
+            Ok((results, legs)) => return Ok((results, passed_over.into_iter().chain(legs).collect())),
             Err(error) => {
-                tracing::warn!(model, stage = next, node = %at, %error, "a stage is passed on to another node");
                 late = None;
-                passed_over.retain(|leg| !(leg.overtaken && leg.node == at));
-                passed_over.push(failed(next, at, &packed, &error));
-                if !under_way.is_empty() {
-                    continue;
-                }
-                match line.pop_front() {
-                    Some(at) => under_way.push(attempt(at)),
-                    None => return Err(error),
+                passed_over.push(failed(station.stage, at, packed, &error));
+                if under_way.is_empty() {
+                    under_way.push(attempt(line.pop_front().ok_or(error)?));
                 }
             }
         }
