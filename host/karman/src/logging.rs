@@ -57,7 +57,8 @@ fn lines(
     }
 }
 
-/// The consensus library tells of every message that was lost, as an error: it speaks where details are asked for.
+/// Two libraries speak only where details are asked for: to that of the consensus every message that was lost is an error, and
+/// that of the DHT warns that a mesh of one node has no others.
 fn of_ours(level: LevelFilter) -> Targets {
     let library = match level {
         LevelFilter::DEBUG | LevelFilter::TRACE => LevelFilter::INFO,
@@ -66,4 +67,5 @@ fn of_ours(level: LevelFilter) -> Targets {
     Targets::new()
         .with_default(level)
         .with_target("openraft", library)
+        .with_target("libp2p_kad", library)
 }
