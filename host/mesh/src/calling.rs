@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use karman_types::{NodeId, TaskError, TaskResponse};
 use libp2p::{PeerId, Stream, StreamProtocol};
-use libp2p_stream::IncomingStreams;
+use libp2p_stream::{IncomingStreams, OpenStreamError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::split;
@@ -29,7 +29,14 @@ const GRACE: Duration = Duration::from_millis(250);
 impl Mesh {
     pub(crate) async fn stream(&self, id: PeerId, protocol: StreamProtocol) -> Result<Stream, TaskError> {
         let mut streams = self.0.streams.clone();
-        match tokio::time::timeout(PATIENCE, streams.open_stream(id, protocol)).await {
+        let opening = async {
+            match streams.open_stream(id, protocol.clone()).await {
+                // It was asked for while the connection came up: now it is there.
+                Err(OpenStreamError::Io(_)) => streams.open_stream(id, protocol).await,
+                opened => opened,
+            }
+        };
+        match tokio::time::timeout(PATIENCE, opening).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => Err(unreachable(id, &error.to_string())),
             Err(_) => Err(unreachable(id, "it does not answer")),

@@ -3,14 +3,17 @@
 //! `libp2p-stream` opens each stream on any connection with the node. This behaviour lets it see the best ones only: a
 //! relayed connection drains once there is a direct one, and is there again when that breaks. Of circuits it sees the oldest:
 //! later ones are there to punch a hole, and go.
+//!
+//! Who asks for a stream in the moment in which a connection comes up, finds none yet, and `libp2p-stream` has it wait for the
+//! next one, which may never come: it is told to ask again.
 
 use crate::peers::Path;
 use libp2p::core::transport::PortUse;
 use libp2p::core::{ConnectedPoint, Endpoint};
-use libp2p::swarm::behaviour::{ConnectionClosed, ConnectionEstablished};
+use libp2p::swarm::behaviour::{ConnectionClosed, ConnectionEstablished, DialFailure};
 use libp2p::swarm::{
-    ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent, THandlerOutEvent,
-    ToSwarm,
+    ConnectionDenied, ConnectionId, DialError, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent,
+    THandlerOutEvent, ToSwarm,
 };
 use libp2p::{Multiaddr, PeerId};
 use std::collections::HashMap;
@@ -42,6 +45,12 @@ impl Streams {
 
     fn established(&mut self, event: ConnectionEstablished<'_>) {
         self.inner.on_swarm_event(FromSwarm::ConnectionEstablished(event));
+        // Those who waited when this connection began have been given to it. Whoever waits now came too late for that.
+        self.inner.on_swarm_event(FromSwarm::DialFailure(DialFailure {
+            peer_id: Some(event.peer_id),
+            connection_id: event.connection_id,
+            error: &DialError::NoAddresses,
+        }));
         let connections = self.connections.entry(event.peer_id).or_default();
         connections.push(Connection {
             id: event.connection_id,
@@ -143,5 +152,40 @@ impl NetworkBehaviour for Streams {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<ToSwarm<Self::ToSwarm, THandlerInEvent<Self>>> {
         self.inner.poll(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calling::CALL;
+    use libp2p_stream::OpenStreamError;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn who_asks_while_a_connection_comes_up_is_told_to_ask_again() {
+        let (mut streams, peer_id) = (Streams::new(), PeerId::random());
+        let mut control = streams.new_control();
+        let (connection_id, port_use) = (ConnectionId::new_unchecked(1), PortUse::Reuse);
+        let address: Multiaddr = "/ip4/127.0.0.1/tcp/1".parse().unwrap();
+        let role_override = Endpoint::Dialer;
+        let _handler = streams
+            .handle_established_outbound_connection(connection_id, peer_id, &address, role_override, port_use)
+            .unwrap();
+        let asks = tokio::spawn(async move { control.open_stream(peer_id, CALL).await });
+        tokio::task::yield_now().await;
+        streams.on_swarm_event(FromSwarm::ConnectionEstablished(ConnectionEstablished {
+            peer_id,
+            connection_id,
+            endpoint: &ConnectedPoint::Dialer {
+                address,
+                role_override,
+                port_use,
+            },
+            failed_addresses: &[],
+            other_established: 0,
+        }));
+        let told = tokio::time::timeout(Duration::from_secs(10), asks).await;
+        assert!(matches!(told.unwrap().unwrap(), Err(OpenStreamError::Io(_))));
     }
 }
