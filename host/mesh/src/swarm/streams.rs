@@ -67,8 +67,9 @@ impl Streams {
                 self.connections.remove(&event.peer_id);
             }
         }
-        self.inner.on_swarm_event(FromSwarm::ConnectionClosed(event));
+        // The next best is seen before this one is not any more: who asks meanwhile would find none, and wait for another.
         self.show_best(event.peer_id);
+        self.inner.on_swarm_event(FromSwarm::ConnectionClosed(event));
     }
 
     fn show_best(&mut self, peer_id: PeerId) {
