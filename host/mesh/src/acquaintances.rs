@@ -11,7 +11,7 @@ const RECORD: &str = "acquaintances";
 /// Members that are remembered; the ones that come later are not.
 const MOST: usize = 4096;
 /// Addresses of one.
-const MOST_ADDRESSES: usize = 4;
+const MOST_ADDRESSES: usize = 6;
 /// Moves of one that are written in a minute: a member that says all the time that it has moved keeps no disk busy.
 const MOST_MOVES: u32 = 10;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -108,6 +108,12 @@ impl Acquaintances {
             .get(&node)
             .map(|known| known.addresses.clone())
             .unwrap_or_default()
+    }
+
+    /// How many nodes there are of which it is known where they were.
+    pub(crate) fn located(&self) -> usize {
+        let known = self.known.lock();
+        known.values().filter(|known| !known.addresses.is_empty()).count()
     }
 
     /// All nodes whose key is known.

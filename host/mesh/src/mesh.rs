@@ -1,10 +1,12 @@
 use crate::answers::Answers;
 use crate::call::{CallHead, RemoteReport};
 use crate::calling::{CALL, answer_calls};
+use crate::company::{Looking, SharedLooking, keep_company};
 use crate::data::Plane;
 use crate::discovery::Found;
 use crate::emulate::Lines;
 use crate::gate::GateError;
+use crate::members::{MEMBERS, tell_members};
 use crate::membership::Member;
 use crate::offer;
 use crate::peers::{Peer, Peers};
@@ -82,6 +84,8 @@ pub(crate) struct Inner {
     pub(crate) voice: Arc<Voice>,
     /// What the DHT answered lately.
     pub(crate) found: Found,
+    /// When this node looks for others.
+    pub(crate) looking: SharedLooking,
     pub(crate) service: Arc<dyn Serve>,
     wires: Wires,
     pub(crate) me: PeerId,
@@ -149,6 +153,7 @@ impl Mesh {
         let mut streams = driver.streams();
         let mut incoming = |protocol| streams.accept(protocol).expect("registered once");
         let (calls, questions, news) = (incoming(CALL), incoming(OFFER), incoming(AGAIN));
+        let whom = incoming(MEMBERS);
         threads.spawn(driver.run());
         let mesh = Self(Arc::new(Inner {
             orders,
@@ -157,6 +162,7 @@ impl Mesh {
             peers,
             voice: Arc::default(),
             found: Found::default(),
+            looking: SharedLooking::new(Looking::new(Instant::now())),
             service,
             wires,
             me,
@@ -168,7 +174,9 @@ impl Mesh {
         threads.spawn(tell_offers(Arc::downgrade(&mesh.0), questions));
         threads.spawn(look(Arc::downgrade(&mesh.0)));
         threads.spawn(show_again(Arc::downgrade(&mesh.0), news));
+        threads.spawn(tell_members(Arc::downgrade(&mesh.0), whom));
         threads.spawn(keep_up(Arc::downgrade(&mesh.0)));
+        threads.spawn(keep_company(Arc::downgrade(&mesh.0)));
         Ok(mesh)
     }
 
@@ -197,7 +205,11 @@ impl Mesh {
     pub async fn situation(&self) -> Situation {
         let (tell, told) = oneshot::channel();
         let _ = self.0.orders.send(Order::Situation(tell)).await;
-        told.await.unwrap_or_default()
+        let situation = told.await.unwrap_or_default();
+        Situation {
+            search: self.search_at(Instant::now()),
+            ..situation
+        }
     }
 
     /// Why the mesh did not let this node in when it last knocked.
@@ -207,7 +219,7 @@ impl Mesh {
 
     /// Meets the node at this address.
     pub async fn dial(&self, address: Multiaddr) {
-        let _ = self.0.orders.send(Order::Dial(address)).await;
+        let _ = self.0.orders.send(Order::Dial(vec![address])).await;
     }
 
     /// Tries to reach a node now, at all addresses where it was ever met, besides other tries that may be under way.
@@ -231,6 +243,11 @@ impl Mesh {
     /// The key of a node that this one has met, however long ago.
     pub fn key_of(&self, node: NodeId) -> Option<[u8; 32]> {
         self.0.standing.acquaintances().key(node)
+    }
+
+    /// Where a node said it was when this one last met it; a restart does not forget that.
+    pub fn place_of(&self, node: NodeId) -> Vec<String> {
+        self.0.standing.acquaintances().addresses(node)
     }
 
     /// All nodes that this one has ever met.

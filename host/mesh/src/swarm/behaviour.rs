@@ -7,7 +7,8 @@ use libp2p::identity::Keypair;
 use libp2p::kad::store::{MemoryStore, MemoryStoreConfig};
 use libp2p::swarm::NetworkBehaviour;
 use libp2p::swarm::behaviour::toggle::Toggle;
-use libp2p::{StreamProtocol, autonat, connection_limits, dcutr, identify, kad, mdns, ping, relay};
+use libp2p::{PeerId, StreamProtocol, autonat, connection_limits, dcutr, identify, kad, mdns, ping, relay};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// Our own name: nodes of other networks are none of ours.
@@ -93,5 +94,12 @@ impl Behaviour {
             reachable: autonat::v2::client::Behaviour::default(),
             reaching: autonat::v2::server::Behaviour::default(),
         }
+    }
+
+    /// Those who were heard on this network.
+    pub(super) fn neighbours(&self) -> HashSet<PeerId> {
+        let mdns = self.mdns.as_ref();
+        mdns.map(|mdns| mdns.discovered_nodes().copied().collect())
+            .unwrap_or_default()
     }
 }

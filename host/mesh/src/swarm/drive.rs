@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often memberships are looked through, and nodes that should be there are dialled again.
+/// How often memberships are looked through.
 const ROUNDS: Duration = Duration::from_secs(1);
 /// How long a connection may stay that nobody uses.
 const IDLE: Duration = Duration::from_secs(600);
@@ -36,8 +36,10 @@ pub(crate) enum Order {
     Announce(HashSet<RecordKey>),
     /// Who announced this key.
     Find(RecordKey, oneshot::Sender<HashSet<PeerId>>),
-    /// Meet the node at this address.
-    Dial(Multiaddr),
+    /// Meet the nodes at these addresses.
+    Dial(Vec<Multiaddr>),
+    /// Try to reach members, this many of those that were met before; where there is no limit, at every entrance, too.
+    Look(Option<usize>),
     /// Try to reach this node, whatever else is tried.
     Meet(PeerId),
     /// End all connections with this node.
@@ -61,7 +63,7 @@ pub(crate) struct Driver {
     finding: HashMap<QueryId, Finding>,
     announced: HashSet<RecordKey>,
     /// Nodes by which this one comes into the mesh.
-    entrances: Vec<Multiaddr>,
+    pub(super) entrances: Vec<Multiaddr>,
     /// Where others were met, to come back to after a restart; and whether that is news.
     pub(super) met: BTreeMap<PeerId, Multiaddr>,
     met_others: bool,
@@ -165,7 +167,8 @@ impl Driver {
                 let found = HashSet::new();
                 self.finding.insert(query, Finding { found, tell });
             }
-            Order::Dial(address) => self.dial(vec![address]),
+            Order::Dial(addresses) => self.dial(addresses, PeerCondition::Disconnected),
+            Order::Look(most) => self.look(most),
             Order::Meet(peer) => self.meet_again(peer),
             Order::Part(peer) => drop(self.swarm.disconnect_peer_id(peer)),
             Order::Addresses(tell) => {
@@ -215,8 +218,9 @@ impl Driver {
         }
     }
 
-    /// Meets the nodes at these addresses; those of one node are tried together.
-    fn dial(&mut self, addresses: Vec<Multiaddr>) {
+    /// Meets the nodes at these addresses; those of one node are tried together. What somebody has just said is tried even while
+    /// other addresses of the node are.
+    pub(super) fn dial(&mut self, addresses: Vec<Multiaddr>, condition: PeerCondition) {
         let mut of_peers: BTreeMap<PeerId, Vec<Multiaddr>> = BTreeMap::new();
         let mut unknown: Vec<DialOpts> = Vec::new();
         for address in addresses {
@@ -228,8 +232,9 @@ impl Driver {
         of_peers.remove(self.swarm.local_peer_id());
         let known = of_peers.into_iter().map(|(peer, addresses)| {
             DialOpts::peer_id(peer)
-                .condition(PeerCondition::DisconnectedAndNotDialing)
+                .condition(condition)
                 .addresses(addresses)
+                .extend_addresses_through_behaviour()
                 .build()
         });
         for dial in known.chain(unknown) {
@@ -239,8 +244,8 @@ impl Driver {
         }
     }
 
-    /// Meets those who provide something at once: where they are is known only as long as the query runs.
-    fn come_to(&mut self, providers: &HashSet<PeerId>) {
+    /// Meets nodes at once: where they are only some protocol knows, as long as a query runs, or a neighbour is heard.
+    pub(super) fn come_to(&mut self, providers: &HashSet<PeerId>) {
         for provider in providers {
             let dial = DialOpts::peer_id(*provider).condition(PeerCondition::DisconnectedAndNotDialing);
             if provider != self.swarm.local_peer_id()
@@ -251,13 +256,10 @@ impl Driver {
         }
     }
 
-    /// Looks after what no event brings: memberships that ran out, a mesh that is not there yet.
+    /// Looks after what no event brings: memberships that ran out, what has to be remembered or announced.
     fn round(&mut self) {
         for peer in self.standing.no_longer_members() {
             let _ = self.swarm.disconnect_peer_id(peer);
-        }
-        if self.swarm.connected_peers().next().is_none() {
-            self.dial([self.entrances.clone(), self.whereabouts()].concat());
         }
         if std::mem::take(&mut self.met_others) {
             let addresses: Vec<String> = self.met.values().map(ToString::to_string).collect();
@@ -329,7 +331,8 @@ impl Driver {
             }) => tracing::debug!(peer = %remote_peer_id, %error, "no hole was punched"),
             BehaviourEvent::Mdns(mdns::Event::Discovered(neighbours)) => {
                 let named = |(peer, address): (PeerId, Multiaddr)| address.with_p2p(peer).ok();
-                self.dial(neighbours.into_iter().filter_map(named).collect());
+                let said = neighbours.into_iter().filter_map(named).collect();
+                self.dial(said, PeerCondition::Disconnected);
             }
             BehaviourEvent::Relayed(relay::client::Event::ReservationReqAccepted {
                 relay_peer_id, ..

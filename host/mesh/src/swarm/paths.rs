@@ -18,8 +18,11 @@ use std::time::{Duration, Instant};
 
 /// How long a node that is new in the mesh waits to be dialled, or for a place at a relay, before it announces itself.
 const SETTLES_WITHIN: Duration = Duration::from_secs(2);
-/// How many members a node without any connection looks for at a time, where they were.
+/// How many members a node that is alone looks for at a time, where they were.
 const LOOKED_UP: usize = 8;
+/// Addresses of one node that are remembered: its own, and over relays.
+const MOST_DIRECT: usize = 4;
+const MOST_CIRCUITS: usize = 2;
 
 impl Driver {
     /// Others may reach this node here, or at a relay's address for it.
@@ -100,17 +103,35 @@ impl Driver {
         }
     }
 
-    /// Where some of the members were: a node that everybody joined has no entrance of its own to come back by.
-    pub(super) fn whereabouts(&self) -> Vec<Multiaddr> {
+    /// Tries to reach members where they were, as many as is said; where nothing is said, at every entrance, too.
+    pub(super) fn look(&mut self, most: Option<usize>) {
+        let whereabouts = self.whereabouts(most.unwrap_or(LOOKED_UP));
+        let places = match most {
+            Some(_) => whereabouts,
+            None => [self.entrances.clone(), whereabouts].concat(),
+        };
+        self.dial(places, PeerCondition::DisconnectedAndNotDialing);
+        let neighbours = self.swarm.behaviour().neighbours();
+        self.come_to(&neighbours);
+    }
+
+    /// Where some of the members were that are not there: a node that everybody joined has no entrance of its own to come
+    /// back by.
+    fn whereabouts(&self, most: usize) -> Vec<Multiaddr> {
         let acquaintances = self.standing.acquaintances();
         let mut nodes = acquaintances.nodes();
+        let is_there = |node: &NodeId| {
+            let peer = acquaintances.key(*node).and_then(|key| peer_of(&key));
+            peer.is_some_and(|peer| self.swarm.is_connected(&peer))
+        };
+        nodes.retain(|node| !is_there(node));
         fastrand::shuffle(&mut nodes);
         let of = |node: &NodeId| {
             let peer = peer_of(&acquaintances.key(*node)?)?;
             let addresses = acquaintances.addresses(*node).into_iter();
             Some(addresses.filter_map(move |address| address.parse::<Multiaddr>().ok()?.with_p2p(peer).ok()))
         };
-        nodes.iter().take(LOOKED_UP).filter_map(of).flatten().collect()
+        nodes.iter().take(most).filter_map(of).flatten().collect()
     }
 
     pub(super) fn closed(&mut self, peer: PeerId, connection: ConnectionId) {
@@ -155,9 +176,8 @@ impl Driver {
     /// A node has said who it is, where it is and what it speaks.
     pub(super) fn introduced(&mut self, peer: PeerId, connection: ConnectionId, info: identify::Info) {
         let serves = info.protocols.contains(&KADEMLIA);
-        let direct = info.listen_addrs.iter().filter(|address| !is_circuit(address));
-        let direct = direct.map(ToString::to_string).collect();
-        self.standing.acquaintances().is_at(node_of(&peer), direct);
+        let is_at = places(&info.listen_addrs).map(ToString::to_string).collect();
+        self.standing.acquaintances().is_at(node_of(&peer), is_at);
         if !self.peers.is_relayed(&peer, connection) {
             self.reach.seen_as(&info.observed_addr);
             let relays = serves && info.protocols.contains(&relay::HOP_PROTOCOL_NAME);
@@ -270,6 +290,13 @@ impl Driver {
             }
         }
     }
+}
+
+/// Where a node is to be remembered: where it listens, and at the relays that hold a place for it.
+fn places(addresses: &[Multiaddr]) -> impl Iterator<Item = &Multiaddr> {
+    let (circuits, direct): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| is_circuit(address));
+    let direct = direct.into_iter().take(MOST_DIRECT);
+    direct.chain(circuits.into_iter().take(MOST_CIRCUITS))
 }
 
 fn is_quic(address: &Multiaddr) -> bool {

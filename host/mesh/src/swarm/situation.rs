@@ -3,6 +3,7 @@
 use super::drive::Driver;
 use super::paths::innermost;
 use super::relays::is_circuit;
+use crate::company::Search;
 use libp2p::Multiaddr;
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::DialError;
@@ -24,6 +25,8 @@ pub struct Situation {
     pub relayed: bool,
     /// Addresses that it dialled in vain, and why the last time.
     pub failures: Vec<(Multiaddr, String)>,
+    /// How far it is with looking for others; nothing while somebody is there.
+    pub search: Option<Search>,
 }
 
 /// Dials that failed, by address.
@@ -72,6 +75,7 @@ impl Driver {
             translated: self.reach.translated(),
             relayed: self.relays.has_place(),
             failures: self.failures.0.clone().into_iter().collect(),
+            search: None,
         }
     }
 }

@@ -95,6 +95,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    #[allow(dead_code, reason = "not every test stops nodes")]
+    pub(crate) fn stop(self) -> Stopped {
+        Stopped(self.folder)
+    }
+
     /// Gives the mesh that this node has made another root key. What the one before has signed holds for so long.
     #[allow(dead_code, reason = "not every test replaces the root key")]
     pub(crate) fn rotate(&self, next: &RootKey, grace: Duration) {
@@ -102,6 +107,30 @@ impl Node {
         keys.keep_next_mesh_root(next.seed()).unwrap();
         self.mesh.standing().rotate(grace).unwrap();
         assert!(keys.next_mesh_root().unwrap().is_none());
+    }
+}
+
+/// The store of a node, once its former run has let go of it.
+fn opened(folder: &TempDir) -> Store {
+    let started = Instant::now();
+    loop {
+        match Store::open(folder.path()) {
+            Ok(store) => return store,
+            Err(error) => assert!(started.elapsed() < Duration::from_secs(10), "{error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A node that was stopped: what it knows is on its disk.
+#[allow(dead_code, reason = "not every test stops nodes")]
+pub(crate) struct Stopped(TempDir);
+
+#[allow(dead_code, reason = "not every test stops nodes")]
+impl Stopped {
+    /// Starts it again, at another address.
+    pub(crate) fn start(self, root: Option<&RootKey>) -> Node {
+        start_in(self.0, None, root, None, None)
     }
 }
 
@@ -128,8 +157,17 @@ fn start_as(
     says: Option<NodeId>,
     links: Option<LinkProfile>,
 ) -> Node {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
+    start_in(tempfile::tempdir().unwrap(), invitation, root, says, links)
+}
+
+fn start_in(
+    folder: TempDir,
+    invitation: Option<Invitation>,
+    root: Option<&RootKey>,
+    says: Option<NodeId>,
+    links: Option<LinkProfile>,
+) -> Node {
+    let store = opened(&folder);
     let (id, seed) = (store.node_key().id(), *store.node_key().seed());
     let entrances = invitation.iter().flat_map(|invitation| invitation.addresses());
     let options = MeshOptions {

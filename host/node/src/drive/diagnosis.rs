@@ -3,9 +3,9 @@
 use crate::node::Node;
 use crate::services::store_error;
 use karman_mesh::{Mesh, Path, Peer, Situation};
-use karman_types::TaskError;
+use karman_types::{TaskError, format_duration};
 use serde::{Deserialize, Serialize};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -126,7 +126,7 @@ fn entrances(situation: &Situation, peers: &[Peer]) -> Vec<Diagnosis> {
     let mut found = vec![match connected {
         0 => Diagnosis::bad(
             "peers",
-            "nobody is in reach",
+            nobody(situation),
             "name a node that can be reached under `mesh.entrances` of node.toml, such as /ip4/192.0.2.7/udp/7117/quic-v1",
         ),
         1 => Diagnosis::good("peers", "1 node in reach"),
@@ -139,6 +139,24 @@ fn entrances(situation: &Situation, peers: &[Peer]) -> Vec<Diagnosis> {
         );
     }
     found
+}
+
+/// Since when nobody is there, and what the node does about it.
+fn nobody(situation: &Situation) -> String {
+    match &situation.search {
+        Some(search) if search.tries > 0 => format!(
+            "nobody is in reach for {}; looked {} times where {} members and the entrances were, and on this network; again in {}",
+            seconds(search.alone),
+            search.tries,
+            search.known,
+            seconds(search.next),
+        ),
+        _ => "nobody is in reach".to_owned(),
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format_duration(Duration::from_secs(time.as_secs()))
 }
 
 fn advice(why: &str) -> &'static str {

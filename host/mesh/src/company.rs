@@ -1,0 +1,292 @@
+//! Whom a node keeps in touch with. One that knows a single other member is lost to it as soon as both have moved, so a node
+//! gets to know a few more, whose addresses survive a restart, and goes on looking for them while it is alone or nearly so.
+
+use crate::mesh::{Inner, Mesh};
+use crate::swarm::Order;
+use futures::future::join_all;
+use libp2p::multiaddr::Protocol;
+use libp2p::{Multiaddr, PeerId};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Members that a node is connected with, where it knows as many.
+pub(crate) const ENOUGH: usize = 3;
+/// How often a node looks whether they are there.
+const ROUNDS: Duration = Duration::from_secs(1);
+/// Members that are asked at a time whom they know.
+const ASKED: usize = 2;
+
+/// Pauses that double from the first to the longest.
+struct Pauses {
+    first: Duration,
+    longest: Duration,
+}
+
+/// A node that was invited waits to be let in, and its operator with it.
+const INVITED: Pauses = Pauses {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(5),
+};
+/// A member that is alone: what it dials in vain costs some kilobytes.
+const ALONE: Pauses = Pauses {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(20),
+};
+/// One that has some company, if little. Perhaps there is nobody else.
+const FEW: Pauses = Pauses {
+    first: Duration::from_secs(2),
+    longest: Duration::from_secs(300),
+};
+
+impl Pauses {
+    /// The pause after so many tries. Up to half of it is luck, so that not all come back at once when a link does.
+    fn after(&self, tries: u32, luck: f64) -> Duration {
+        let doubled = 1u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX);
+        let whole = self.first.saturating_mul(doubled).min(self.longest);
+        whole.mul_f64(0.5 + luck / 2.0)
+    }
+}
+
+/// How many members a node is connected with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Company {
+    /// None, and it is no member yet.
+    Invited,
+    /// None.
+    Alone,
+    /// Fewer than it wants.
+    Few,
+    /// As many as it wants.
+    Enough,
+}
+
+impl Company {
+    const fn of(member: bool, with: usize) -> Self {
+        match (member, with) {
+            (false, 0) => Self::Invited,
+            (true, 0) => Self::Alone,
+            (_, 1..ENOUGH) => Self::Few,
+            _ => Self::Enough,
+        }
+    }
+}
+
+/// How far a node is that looks for others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Search {
+    /// For how long nobody has been there.
+    pub alone: Duration,
+    /// How often it has looked since.
+    pub tries: u32,
+    /// When it looks again.
+    pub next: Duration,
+    /// Members whose addresses it remembers.
+    pub known: usize,
+}
+
+/// When a node looks for others. Pure: time and luck are arguments.
+pub(crate) struct Looking {
+    company: Company,
+    with: usize,
+    since: Instant,
+    tries: u32,
+    due: Instant,
+}
+
+impl Looking {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self {
+            company: Company::Invited,
+            with: 0,
+            since: now,
+            tries: 0,
+            due: now,
+        }
+    }
+
+    /// Whether to look now, and how many there are.
+    pub(crate) fn round(&mut self, now: Instant, member: bool, with: usize, luck: f64) -> Option<Company> {
+        let company = Company::of(member, with);
+        if company != self.company {
+            (self.company, self.since, self.tries, self.due) = (company, now, 0, now);
+        }
+        if with > self.with {
+            // Who has just come may know others.
+            self.due = now;
+        }
+        self.with = with;
+        let pauses = match company {
+            Company::Enough => return None,
+            Company::Invited => INVITED,
+            Company::Alone => ALONE,
+            Company::Few => FEW,
+        };
+        if now < self.due {
+            return None;
+        }
+        self.tries = self.tries.saturating_add(1);
+        self.due = now + pauses.after(self.tries, luck);
+        Some(company)
+    }
+
+    /// How far it is; nothing while somebody is there.
+    pub(crate) fn search(&self, now: Instant, known: usize) -> Option<Search> {
+        (self.with == 0).then(|| Search {
+            alone: now.duration_since(self.since),
+            tries: self.tries,
+            next: self.due.saturating_duration_since(now),
+            known,
+        })
+    }
+}
+
+/// Looks for others while there are too few.
+pub(crate) async fn keep_company(mesh: Weak<Inner>) {
+    let mut rounds = interval(ROUNDS);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        let Some(inner) = mesh.upgrade() else { return };
+        Mesh(inner).look_around().await;
+    }
+}
+
+impl Mesh {
+    async fn look_around(&self) {
+        let with = self.in_touch();
+        let member = self.0.standing.membership().is_some();
+        let now = Instant::now();
+        let due = self
+            .0
+            .looking
+            .lock()
+            .round(now, member, with.len(), fastrand::f64());
+        let most = match due {
+            None | Some(Company::Enough) => return,
+            Some(Company::Invited | Company::Alone) => {
+                self.tell_of_search(now);
+                None
+            }
+            Some(Company::Few) => {
+                self.meet_acquaintances_of(with).await;
+                Some(ENOUGH)
+            }
+        };
+        let _ = self.0.orders.send(Order::Look(most)).await;
+    }
+
+    /// The members that this node is connected with.
+    pub(crate) fn in_touch(&self) -> Vec<PeerId> {
+        let peers = self.0.peers.list().into_iter();
+        let there = peers.filter(|peer| peer.path.is_some());
+        there.map(|peer| peer.id).collect()
+    }
+
+    /// Asks some whom they know, and meets these; from then on it knows them, too.
+    async fn meet_acquaintances_of(&self, mut members: Vec<PeerId>) {
+        fastrand::shuffle(&mut members);
+        members.truncate(ASKED);
+        let asked = members.into_iter().map(|member| self.ask_whom_it_knows(member));
+        let told = join_all(asked).await.into_iter().flatten();
+        let mut whom: BTreeMap<PeerId, Vec<Multiaddr>> = BTreeMap::new();
+        for address in told.flatten() {
+            if let Some(Protocol::P2p(peer)) = address.iter().last()
+                && peer != self.0.me
+                && !self.is_connected(&peer)
+            {
+                whom.entry(peer).or_default().push(address);
+            }
+        }
+        let mut whom: Vec<Vec<Multiaddr>> = whom.into_values().collect();
+        fastrand::shuffle(&mut whom);
+        whom.truncate(ENOUGH);
+        if !whom.is_empty() {
+            let _ = self.0.orders.send(Order::Dial(whom.concat())).await;
+        }
+    }
+
+    /// Says in the log that nobody is there; more and more seldom.
+    fn tell_of_search(&self, now: Instant) {
+        if let Some(search) = self.search_at(now)
+            && search.known > 0
+            && search.tries > 1
+            && search.tries.is_power_of_two()
+        {
+            tracing::warn!(
+                alone = ?search.alone,
+                tries = search.tries,
+                members = search.known,
+                "no member is where it was; this node goes on looking"
+            );
+        }
+    }
+
+    pub(crate) fn search_at(&self, now: Instant) -> Option<Search> {
+        if !self.in_touch().is_empty() {
+            return None;
+        }
+        let known = self.0.standing.acquaintances().located();
+        self.0.looking.lock().search(now, known)
+    }
+}
+
+/// Shared by the loop and those who ask how far it is.
+pub(crate) type SharedLooking = Mutex<Looking>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// At which seconds a node looks that has this many others around it.
+    fn looks(looking: &mut Looking, start: Instant, seconds: u32, with: usize) -> Vec<u32> {
+        let at = |second: &u32| {
+            let now = start + *second * SECOND;
+            looking.round(now, true, with, 1.0).is_some()
+        };
+        (0..seconds).filter(at).collect()
+    }
+
+    #[test]
+    fn who_is_alone_looks_more_and_more_seldom_but_always_again() {
+        let start = Instant::now();
+        let mut looking = Looking::new(start);
+        let at = looks(&mut looking, start, 120, 0);
+        assert_eq!(at[..6], [0, 1, 3, 7, 15, 31]);
+        assert!(
+            at.windows(2).skip(5).all(|pair| pair[1] - pair[0] == 20),
+            "{at:?}"
+        );
+        let search = looking.search(start + 120 * SECOND, 4).unwrap();
+        assert_eq!((search.alone, search.known), (120 * SECOND, 4));
+        assert!(search.next <= 20 * SECOND && search.tries as usize == at.len());
+    }
+
+    #[test]
+    fn who_comes_is_asked_at_once_and_who_goes_leaves_nobody_waiting() {
+        let start = Instant::now();
+        let mut looking = Looking::new(start);
+        looks(&mut looking, start, 60, 0);
+        assert_eq!(looks(&mut looking, start + 60 * SECOND, 8, 1), [0, 2, 6]);
+        let later = start + 68 * SECOND;
+        assert_eq!(looking.round(later, true, 2, 1.0), Some(Company::Few), "one more");
+        assert_eq!(looking.round(later, true, ENOUGH, 1.0), None);
+        assert_eq!(looking.search(later, 4), None);
+        assert_eq!(
+            looking.round(later, true, 0, 1.0),
+            Some(Company::Alone),
+            "all are gone"
+        );
+    }
+
+    #[test]
+    fn luck_shortens_a_pause_by_no_more_than_half() {
+        assert_eq!(ALONE.after(1, 0.0), SECOND / 2);
+        assert_eq!(ALONE.after(u32::MAX, 1.0), ALONE.longest);
+        assert_eq!(INVITED.after(40, 1.0), INVITED.longest);
+    }
+}
