@@ -10,6 +10,7 @@ mod command_line;
 mod crash;
 mod demo;
 mod documents;
+mod door;
 mod fed;
 mod flows;
 mod gateway;

@@ -156,7 +156,7 @@ pub(crate) async fn keep_company(mesh: Weak<Inner>) {
 
 impl Mesh {
     async fn look_around(&self) {
-        let with = self.in_touch();
+        let with = self.0.peers.there();
         let member = self.0.standing.membership().is_some();
         let now = Instant::now();
         let due = self
@@ -176,13 +176,6 @@ impl Mesh {
             }
         };
         let _ = self.0.orders.send(Order::Look(most)).await;
-    }
-
-    /// The members that this node is connected with.
-    pub(crate) fn in_touch(&self) -> Vec<PeerId> {
-        let peers = self.0.peers.list().into_iter();
-        let there = peers.filter(|peer| peer.path.is_some());
-        there.map(|peer| peer.id).collect()
     }
 
     /// Asks some whom they know, and meets these; from then on it knows them, too.
@@ -225,7 +218,7 @@ impl Mesh {
     }
 
     pub(crate) fn search_at(&self, now: Instant) -> Option<Search> {
-        if !self.in_touch().is_empty() {
+        if !self.0.peers.there().is_empty() {
             return None;
         }
         let known = self.0.standing.acquaintances().located();

@@ -2,17 +2,29 @@
 //!
 //! The transport has authenticated the other side's key; here it shows the membership bound to that key, or an invitation
 //! that it redeems for one. Each side tells the digest of its revocations, and the side that knows more tells the rest.
+//! Whoever was invited shows the word only to a node that has proved to be an issuer of the mesh; where no issuer can be
+//! reached but over a member, that one leads it there ([`door`]) and carries what it cannot read.
 //! The gate sits between transport and swarm, so that neither the DHT nor any other protocol sees a stranger.
 
-use crate::membership::{Invitation, Member, Membership, MembershipError, MeshKey};
+pub(crate) mod door;
+mod error;
+mod invited;
+mod says;
+
+pub use error::GateError;
+#[cfg(test)]
+pub(crate) use says::Judge;
+pub use says::read_greeting;
+pub(crate) use says::{About, Credential, HELLO, Hello, Reply, Thanks, WELCOME, Welcome};
+
+use self::invited::{find_judge, judge};
+use crate::membership::{Invitation, Member, Membership, MeshKey};
 use crate::peers::Path;
 use crate::standing::Standing;
-use crate::wire::{Frame, WireError};
 use libp2p::PeerId;
 use libp2p::core::muxing::{StreamMuxerBox, StreamMuxerExt};
 use libp2p::core::{ConnectedPoint, Endpoint};
 use libp2p::multiaddr::Protocol;
-use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -27,120 +39,6 @@ pub const PROTOCOL: u16 = 1;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long one that was refused may take to read why and to leave.
 const LEAVE: Duration = Duration::from_secs(2);
-/// Memberships are a few hundred bytes; revocations 10,000 entries at most.
-pub(crate) const HELLO: Frame = Frame::new("hello", 16 << 10);
-pub(crate) const WELCOME: Frame = Frame::new("welcome", 8 << 20);
-
-/// Why a connection was not let in.
-#[derive(Debug, thiserror::Error)]
-pub enum GateError {
-    /// The other side is no member of this mesh, or not any more.
-    #[error("the other side's membership: {0}")]
-    NotAMember(#[from] MembershipError),
-    /// The other side did not let us in.
-    #[error("the other side refused us: {0}")]
-    Refused(String),
-    /// The other side is no issuer: it can neither admit this node nor judge its invitation.
-    #[error("the other side admits nobody: it is no issuer")]
-    NoJudge,
-    /// The other side speaks another version of the protocol.
-    #[error(
-        "the other side speaks version {theirs} of the protocol, this node {PROTOCOL}: update the older of the two"
-    )]
-    Version {
-        /// Their version.
-        theirs: u16,
-    },
-    /// What came was no such message.
-    #[error(transparent)]
-    Wire(#[from] WireError),
-    /// The connection broke.
-    #[error("the connection broke during the first exchange: {0}")]
-    Broken(String),
-    /// This node's own address is taken, or none of this machine's.
-    #[error(
-        "this node cannot listen on {address}: {why}; `mesh.listen` of node.toml or `--mesh-listen` says where else"
-    )]
-    Listen {
-        /// Where.
-        address: String,
-        /// What the system says.
-        why: String,
-    },
-    /// It took too long.
-    #[error("the first exchange took longer than {} s", PATIENCE.as_secs())]
-    Slow,
-    /// This node has neither membership nor invitation.
-    #[error("this node belongs to no mesh: `karman node up --join INVITATION`")]
-    Stranger,
-    /// It asks for calls, which only members may.
-    #[error("the other side asks for calls without having been let in")]
-    NotAdmitted,
-    /// Only issuers admit and revoke.
-    #[error("this node is no issuer: do it where the mesh was made, or at a node with the right `issue`")]
-    NoIssuer,
-    /// The next root key has to lie ready, with its backup made, before it takes the place of the present one.
-    #[error("no root key lies ready to take the place of the present one: `karman mesh rotate` makes it")]
-    NoNextRoot,
-    /// What must be remembered could not be.
-    #[error("{0}")]
-    Store(String),
-}
-
-#[derive(Deserialize, Serialize)]
-pub(crate) struct Hello {
-    pub(crate) version: u16,
-    pub(crate) credential: Credential,
-    pub(crate) revocations: [u8; 32],
-    pub(crate) about: About,
-    /// The root keys that the mesh had, where there were others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) lineage: Option<ByteBuf>,
-}
-
-/// What a node tells of itself besides who it is.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(crate) struct About {
-    /// The port where it takes calls directly.
-    pub(crate) calls: Option<u16>,
-    /// Drawn when it was started: another one tells that all connections before are dead.
-    pub(crate) run: u64,
-}
-
-/// What a node shows at the gate.
-#[derive(Clone, Deserialize, Serialize)]
-pub(crate) enum Credential {
-    Membership(ByteBuf),
-    Invitation(String),
-}
-
-#[derive(Deserialize, Serialize)]
-pub(crate) enum Reply {
-    Welcome(Box<Welcome>),
-    Refused(String),
-    /// An invitation was shown to a node that cannot redeem it. Another one can.
-    NoIssuer,
-}
-
-#[derive(Deserialize, Serialize)]
-pub(crate) struct Welcome {
-    pub(crate) version: u16,
-    pub(crate) membership: ByteBuf,
-    pub(crate) about: About,
-    /// A membership for the caller: its first, or its next.
-    pub(crate) granted: Option<ByteBuf>,
-    pub(crate) revocations: [u8; 32],
-    /// What we know, where the caller's digest was another.
-    pub(crate) revoked: Option<ByteBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) lineage: Option<ByteBuf>,
-}
-
-#[derive(Deserialize, Serialize)]
-pub(crate) struct Thanks {
-    pub(crate) revoked: Option<ByteBuf>,
-}
-
 /// What the other side has shown in an exchange.
 pub(crate) struct Shown {
     pub(crate) member: Member,
@@ -227,12 +125,15 @@ pub(crate) async fn admit(
 pub(crate) async fn exchange(
     standing: &Standing,
     peer: PeerId,
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    mut stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     speaks_first: bool,
 ) -> Result<Shown, GateError> {
     // As it is now: whatever the other side says next, it says after it knew this, and what comes up here meanwhile it may not hear.
     let (knew, news) = (standing.knew(&peer), *standing.news().borrow());
     let key = key_of(&peer).ok_or_else(|| GateError::Broken("the peer's key is no Ed25519 key".into()))?;
+    if speaks_first && let Some(issuer) = standing.led_to(&peer) {
+        return Err(door::go_through(standing, issuer, stream).await);
+    }
     let done = match speaks_first {
         true => knock(standing, &key, knew, &mut stream).await,
         false => open(standing, &key, knew, &mut stream).await,
@@ -257,7 +158,7 @@ pub(crate) async fn exchange(
 pub(crate) async fn again(
     standing: &Standing,
     peer: PeerId,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     speaks_first: bool,
 ) -> Result<(), GateError> {
     let exchanged = tokio::time::timeout(PATIENCE, exchange(standing, peer, stream, speaks_first));
@@ -287,19 +188,14 @@ async fn knock(
     knew: Option<Knew>,
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
 ) -> Result<Met, GateError> {
-    let hello = Hello {
-        version: PROTOCOL,
-        credential: standing.credential().ok_or(GateError::Stranger)?,
-        revocations: standing.revocations_digest(),
-        about: standing.about(),
-        lineage: standing.lineage(),
-    };
-    HELLO.write(stream, &hello).await?;
-    flush(stream).await?;
+    let credential = standing.credential().ok_or(GateError::Stranger)?;
+    if matches!(credential, Credential::Invitation(_)) {
+        find_judge(standing, key, stream).await?;
+    }
+    say(standing, credential, stream).await?;
     let welcome = match WELCOME.read(stream).await? {
         Reply::Welcome(welcome) => welcome,
-        Reply::Refused(why) => return Err(GateError::Refused(why)),
-        Reply::NoIssuer => return Err(GateError::NoJudge),
+        other => return Err(not_let_in(other)),
     };
     if welcome.version != PROTOCOL {
         return Err(GateError::Version {
@@ -329,35 +225,79 @@ async fn knock(
     })
 }
 
+/// Says who this node is, or asks.
+async fn say(
+    standing: &Standing,
+    credential: Credential,
+    stream: &mut (impl AsyncWrite + Unpin),
+) -> Result<(), GateError> {
+    let hello = Hello {
+        version: PROTOCOL,
+        credential,
+        revocations: standing.revocations_digest(),
+        about: standing.about(),
+        lineage: standing.lineage(),
+    };
+    HELLO.write(stream, &hello).await?;
+    flush(stream).await
+}
+
+/// Why an answer lets nobody in.
+fn not_let_in(reply: Reply) -> GateError {
+    match reply {
+        Reply::Refused(why) => GateError::Refused(why),
+        Reply::NoIssuer => GateError::NoJudge,
+        Reply::Welcome(_) | Reply::Judge(_) | Reply::Through => {
+            WELCOME.malformed("it answers something else").into()
+        }
+    }
+}
+
+/// Tells the other side why it is not let in.
+async fn turn_away(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), error: GateError) -> GateError {
+    let reply = match error {
+        GateError::NoIssuer => Reply::NoIssuer,
+        _ => Reply::Refused(error.to_string()),
+    };
+    if WELCOME.write(stream, &reply).await.is_ok() && flush(stream).await.is_ok() {
+        linger(stream).await;
+    }
+    error
+}
+
 async fn open(
     standing: &Standing,
     key: &[u8; 32],
     knew: Option<Knew>,
-    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    stream: &mut (impl AsyncRead + AsyncWrite + Send + Unpin),
 ) -> Result<Met, GateError> {
     let hello: Hello = HELLO.read(stream).await?;
+    let hello = match &hello.credential {
+        Credential::Through(issuer) => return Err(door::lead(standing, issuer, stream).await),
+        Credential::Invited if hello.version == PROTOCOL => judge(standing, stream).await?,
+        _ => hello,
+    };
+    answer(standing, key, knew, hello, stream).await
+}
+
+/// Answers who has said who it is.
+async fn answer(
+    standing: &Standing,
+    key: &[u8; 32],
+    knew: Option<Knew>,
+    hello: Hello,
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+) -> Result<Met, GateError> {
     let followed = standing.follow(hello.lineage.as_deref().map(|bytes| &bytes[..]));
     let mesh = standing.mesh();
     // With our answer it knows of all that we do.
     let mut revocations = had(mesh, knew, hello.about).max(standing.revocations_number());
-    let answer = followed.and_then(|()| welcome(standing, key, &hello));
-    let (member, reply) = match answer {
-        Ok((member, welcome)) => (Ok(member), Reply::Welcome(Box::new(welcome))),
-        Err(GateError::NoIssuer) => (Err(GateError::NoIssuer), Reply::NoIssuer),
-        Err(error) => {
-            let why = error.to_string();
-            (Err(error), Reply::Refused(why))
-        }
+    let (member, welcome) = match followed.and_then(|()| welcome(standing, key, &hello)) {
+        Ok(answer) => answer,
+        Err(error) => return Err(turn_away(stream, error).await),
     };
-    WELCOME.write(stream, &reply).await?;
+    WELCOME.write(stream, &Reply::Welcome(Box::new(welcome))).await?;
     flush(stream).await?;
-    let member = match member {
-        Ok(member) => member,
-        Err(error) => {
-            linger(stream).await;
-            return Err(error);
-        }
-    };
     let thanks: Thanks = WELCOME.read(stream).await?;
     if let Some(revoked) = &thanks.revoked {
         revocations = standing.learn(mesh, revoked, revocations)?;
@@ -393,6 +333,8 @@ fn welcome(standing: &Standing, key: &[u8; 32], hello: &Hello) -> Result<(Member
             let membership = standing.redeem(&word.parse::<Invitation>()?, key)?;
             (standing.verify(&membership, key)?, Some(membership))
         }
+        // Both were answered before.
+        Credential::Invited | Credential::Through(_) => return Err(GateError::NotAdmitted),
     };
     let ours = standing.revocations_digest();
     let welcome = Welcome {

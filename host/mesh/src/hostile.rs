@@ -1,6 +1,7 @@
 //! Every way in which a node misbehaves, against a live mesh under honest load: each is refused by name, and no honest call
 //! fails.
 
+mod invited;
 mod old;
 mod roots;
 

@@ -68,7 +68,7 @@ pub use bundles::{BundleError, BundleHead, Envelope, Parcel, open_bundle, write_
 pub use call::{Ask, CallHead, RemoteReport};
 pub use company::Search;
 pub use discovery::Provider;
-pub use gate::{GateError, PROTOCOL, peer_of};
+pub use gate::{GateError, PROTOCOL, peer_of, read_greeting};
 pub use libp2p::{Multiaddr, PeerId};
 pub use members::read_members;
 pub use mesh::{Mesh, MeshOptions, Serve};

@@ -65,7 +65,7 @@ impl Mesh {
 
     /// Where some of those are that this node is connected with, for one of them.
     fn tell_of_others(&self, asks: &PeerId) -> Told {
-        let mut others = self.in_touch();
+        let mut others = self.0.peers.there();
         others.retain(|other| other != asks && self.0.standing.member(other).is_some());
         fastrand::shuffle(&mut others);
         let acquaintances = self.0.standing.acquaintances();

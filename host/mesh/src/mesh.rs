@@ -6,6 +6,7 @@ use crate::data::Plane;
 use crate::discovery::Found;
 use crate::emulate::Lines;
 use crate::gate::GateError;
+use crate::gate::door::{DOOR, answer_door};
 use crate::members::{MEMBERS, tell_members};
 use crate::membership::Member;
 use crate::offer;
@@ -153,7 +154,8 @@ impl Mesh {
         let mut streams = driver.streams();
         let mut incoming = |protocol| streams.accept(protocol).expect("registered once");
         let (calls, questions, news) = (incoming(CALL), incoming(OFFER), incoming(AGAIN));
-        let whom = incoming(MEMBERS);
+        let (whom, led) = (incoming(MEMBERS), incoming(DOOR));
+        standing.opens_ways(streams.clone());
         threads.spawn(driver.run());
         let mesh = Self(Arc::new(Inner {
             orders,
@@ -174,6 +176,7 @@ impl Mesh {
         threads.spawn(tell_offers(Arc::downgrade(&mesh.0), questions));
         threads.spawn(look(Arc::downgrade(&mesh.0)));
         threads.spawn(show_again(Arc::downgrade(&mesh.0), news));
+        threads.spawn(answer_door(Arc::downgrade(&mesh.0), led));
         threads.spawn(tell_members(Arc::downgrade(&mesh.0), whom));
         threads.spawn(keep_up(Arc::downgrade(&mesh.0)));
         threads.spawn(keep_company(Arc::downgrade(&mesh.0)));

@@ -137,6 +137,13 @@ impl Peers {
         self.peers.lock().values().cloned().collect()
     }
 
+    /// Those that there is a connection with.
+    pub(crate) fn there(&self) -> Vec<PeerId> {
+        let peers = self.peers.lock();
+        let there = peers.values().filter(|peer| peer.path.is_some());
+        there.map(|peer| peer.id).collect()
+    }
+
     /// A connection more; a better path does not give way to a worse one that came later. Connections with an earlier run of the
     /// node are answered: nobody is at their other end.
     pub(crate) fn connected(

@@ -38,7 +38,9 @@ impl GateError {
             Self::Slow => "slow",
             Self::NotAdmitted => "not-admitted",
             // Of several dials to one node the losers end here, too.
-            Self::Broken(_) | Self::Wire(WireError::Broken { .. }) => return None,
+            Self::Broken(_) | Self::Wire(WireError::Broken { .. }) | Self::LetInThere | Self::Led => {
+                return None;
+            }
             Self::Refused(_) | Self::Stranger | Self::NoNextRoot | Self::Listen { .. } | Self::Store(_) => {
                 return None;
             }

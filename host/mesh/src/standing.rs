@@ -2,12 +2,14 @@
 
 mod issuing;
 mod knowing;
+mod leading;
 mod roots;
 
 pub use issuing::root_of;
 
 use self::roots::Roots;
 use crate::acquaintances::Acquaintances;
+use crate::gate::door::MOST_LED;
 use crate::gate::{About, Credential, GateError, Knew, Shown};
 use crate::membership::{
     Invitation, Issuer, Kind, Member, Membership, MeshKey, Right, Rights, Signed, Terms, UnixTime,
@@ -17,13 +19,14 @@ use bytes::Bytes;
 use karman_store::{Store, StoreError};
 use karman_types::{TaskError, Tier};
 use libp2p::PeerId;
+use libp2p_stream::Control;
 use parking_lot::{Mutex, RwLock};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// How far the newest time seen may lie behind before it is written down again: a write costs a page of flash.
 const FLOOR_STEP: u64 = 600;
@@ -49,6 +52,9 @@ pub struct Standing {
     members: Mutex<HashMap<PeerId, Admitted>>,
     acquaintances: Acquaintances,
     calls: OnceLock<u16>,
+    /// Opens streams to members, for strangers that are led to an issuer; a few at once.
+    ways: OnceLock<Control>,
+    doors: Semaphore,
     floor: AtomicU64,
     /// Tells this run of the node from others.
     run: u64,
@@ -98,6 +104,8 @@ impl Standing {
             members: Mutex::default(),
             acquaintances: Acquaintances::new(store.clone()),
             calls: OnceLock::new(),
+            ways: OnceLock::new(),
+            doors: Semaphore::new(MOST_LED),
             floor: AtomicU64::new(store.mesh().time_floor(0)?),
             run: fastrand::u64(..),
             refusals: Arc::default(),
@@ -328,8 +336,13 @@ impl Standing {
     }
 
     pub(crate) fn turned(&self, error: &GateError) {
-        if let GateError::Refused(why) = error {
-            *self.refusal.lock() = Some(why.clone());
+        match error {
+            GateError::Refused(why) => *self.refusal.lock() = Some(why.clone()),
+            // Who was invited judges first whom it shows its word.
+            GateError::NotAMember(why) if self.membership.read().is_none() => {
+                *self.refusal.lock() = Some(format!("where the invitation leads: {why}"));
+            }
+            _ => {}
         }
         if let Some(reason) = error.reason() {
             self.refusals.count(reason);

@@ -109,7 +109,7 @@ impl Frame {
         cbor4ii::serde::from_slice(bytes).map_err(|error| self.malformed(error))
     }
 
-    fn malformed(self, problem: impl ToString) -> WireError {
+    pub(crate) fn malformed(self, problem: impl ToString) -> WireError {
         WireError::Malformed {
             frame: self.name,
             problem: problem.to_string(),

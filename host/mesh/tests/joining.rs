@@ -5,8 +5,19 @@
 mod support;
 
 use karman_mesh::membership::RootKey;
+use libp2p::multiaddr::Protocol;
 use std::time::{Duration, Instant};
-use support::{addresses, invite, start};
+use support::{addresses, head, invite, start};
+
+const SOON: Duration = Duration::from_secs(20);
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < SOON, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invitation_by_a_foreign_root_key_lets_nobody_in() {
@@ -34,4 +45,36 @@ async fn a_capability_is_found_under_every_level() {
         }
     }
     assert!(member.mesh.providers("echo").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newcomer_that_reaches_only_a_member_is_let_in_by_the_issuer_behind_it() {
+    let root = RootKey::generate().unwrap();
+    let first = start(None, Some(&root));
+    let member = start(Some(invite(&root, &addresses(&first).await)), None);
+    member.mesh.admitted(SOON).await.unwrap();
+    // The only address in its invitation leads over the member, which cannot let it in.
+    let circuits = addresses(&member).await.into_iter().map(|address| {
+        let over = address.with(Protocol::P2pCircuit);
+        over.with_p2p(first.mesh.me()).unwrap()
+    });
+    let word = invite(&root, &circuits.collect::<Vec<_>>());
+    let newcomer = start(Some(word.clone()), None);
+    newcomer.mesh.admitted(SOON).await.unwrap();
+    until("it does not come to the member", || {
+        newcomer.mesh.is_connected(&member.mesh.me())
+    })
+    .await;
+    until("the member does not tell it of the issuer", || {
+        newcomer.mesh.is_connected(&first.mesh.me())
+    })
+    .await;
+    let called = newcomer
+        .mesh
+        .call(first.mesh.me(), head("vision/echo"), "1".into());
+    assert_eq!(called.await.unwrap().0.body, "1");
+    // The word was for one node, whatever way it came.
+    let other = start(Some(word), None);
+    let refused = other.mesh.admitted(SOON).await.unwrap_err();
+    assert_eq!(refused.kind, karman_types::ErrorKind::Denied, "{refused}");
 }

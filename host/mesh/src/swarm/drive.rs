@@ -29,6 +29,9 @@ const ROUNDS: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(600);
 /// Nodes whose addresses are remembered.
 const MOST_MET: usize = 32;
+/// Addresses that strangers are told: an invitation has room for eight.
+const MOST_TOLD: usize = 6;
+const MOST_TOLD_CIRCUITS: usize = 2;
 
 /// What the rest of the mesh wants of the swarm.
 pub(crate) enum Order {
@@ -180,23 +183,18 @@ impl Driver {
         }
     }
 
-    /// Where strangers that were invited find this node: relays take members only.
+    /// Where strangers that were invited find this node; over relays, where one holds a place for it.
     fn addresses(&self) -> Vec<Multiaddr> {
-        let announced = self
-            .swarm
-            .external_addresses()
-            .filter(|address| !is_circuit(address));
-        let announced: Vec<Multiaddr> = announced.cloned().collect();
-        match announced.is_empty() {
+        let (circuits, mut announced): (Vec<Multiaddr>, Vec<Multiaddr>) =
+            self.swarm.external_addresses().cloned().partition(is_circuit);
+        if announced.is_empty() {
             // Nothing but the loopback: for tries on one machine.
-            true => self
-                .swarm
-                .listeners()
-                .filter(|address| !is_circuit(address))
-                .cloned()
-                .collect(),
-            false => announced,
+            let own = self.swarm.listeners().filter(|address| !is_circuit(address));
+            announced = own.cloned().collect();
         }
+        announced.truncate(MOST_TOLD);
+        announced.extend(circuits.into_iter().take(MOST_TOLD_CIRCUITS));
+        announced
     }
 
     /// Announces these keys with the next round, and no others.

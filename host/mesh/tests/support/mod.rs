@@ -116,7 +116,7 @@ fn opened(folder: &TempDir) -> Store {
     loop {
         match Store::open(folder.path()) {
             Ok(store) => return store,
-            Err(error) => assert!(started.elapsed() < Duration::from_secs(10), "{error}"),
+            Err(error) => assert!(started.elapsed() < Duration::from_secs(30), "{error}"),
         }
         std::thread::yield_now();
     }

@@ -1,0 +1,231 @@
+//! How one who was invited comes to an issuer that only a member can reach: the member leads it there, and carries what it cannot
+//! read.
+//!
+//! The stranger dials the member, as the address in its invitation says (`MEMBER/p2p-circuit/p2p/ISSUER`), and asks at the gate
+//! to be led to the issuer. The member opens a stream to it, and over the two the stranger and the issuer shake hands (Noise,
+//! each by the key that the other expects) and go through the exchange of the gate. The stranger has a membership then; it
+//! comes again, passes the member's own gate, and has the circuit to the issuer like any member.
+//!
+//! A stranger gets no further than this: to issuers that are in reach, a few at once, with little to say.
+
+use super::{Credential, Hello, linger, not_let_in, turn_away};
+use super::{
+    GateError, HELLO, LEAVE, PATIENCE, Reply, WELCOME, answer, flush, judge, key_of, knock, peer_of, say,
+};
+use crate::membership::Right;
+use crate::mesh::Inner;
+use crate::standing::Standing;
+use futures::StreamExt;
+use libp2p::core::upgrade::{InboundConnectionUpgrade, OutboundConnectionUpgrade};
+use libp2p::identity::Keypair;
+use libp2p::multiaddr::Protocol;
+use libp2p::{Multiaddr, PeerId, Stream, StreamProtocol, noise};
+use libp2p_stream::IncomingStreams;
+use serde_bytes::ByteBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, split};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::compat::{FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
+
+pub(crate) const DOOR: StreamProtocol = StreamProtocol::new("/karman/door/1");
+/// Strangers that a member leads at once, and that an issuer hears at once over members.
+pub(crate) const MOST_LED: usize = 8;
+const MOST_HEARD: usize = 16;
+/// Bytes that a stranger may say on its way, and that it may be told: the list of revocations is long.
+const MOST_SAID: u64 = 64 << 10;
+const MOST_TOLD: u64 = 9 << 20;
+/// How long an issuer may take to take a stream.
+const WAY_WITHIN: Duration = Duration::from_secs(5);
+
+/// The issuer to which this address leads by way of this member, if it does.
+pub(crate) fn issuer_behind(address: &str, member: &PeerId) -> Option<PeerId> {
+    let address: Multiaddr = address.parse().ok()?;
+    let mut parts = address.iter().skip_while(|part| *part != Protocol::P2p(*member));
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(_), Some(Protocol::P2pCircuit), Some(Protocol::P2p(issuer)), None) => Some(issuer),
+        _ => None,
+    }
+}
+
+/// Goes to the issuer over the member at the other end of the stream. Even where that lets this node in, the connection with the
+/// member ends: the next one is a member's.
+pub(super) async fn go_through(
+    standing: &Standing,
+    issuer: PeerId,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) -> GateError {
+    match went_through(standing, issuer, stream).await {
+        Ok(()) => GateError::LetInThere,
+        Err(error) => error,
+    }
+}
+
+async fn went_through(
+    standing: &Standing,
+    issuer: PeerId,
+    mut stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) -> Result<(), GateError> {
+    let key =
+        key_of(&issuer).ok_or_else(|| GateError::Broken("the issuer's key is no Ed25519 key".into()))?;
+    say(standing, Credential::Through(ByteBuf::from(key)), &mut stream).await?;
+    match WELCOME.read(&mut stream).await? {
+        Reply::Through => {}
+        other => return Err(not_let_in(other)),
+    }
+    let (there, stream) = noise(standing)?
+        .upgrade_outbound(stream.compat(), "")
+        .await
+        .map_err(broken)?;
+    if there != issuer {
+        return Err(GateError::Broken("another node than the issuer answers".into()));
+    }
+    let mut stream = stream.compat();
+    knock(standing, &key, None, &mut stream).await?;
+    let _ = stream.shutdown().await;
+    Ok(())
+}
+
+/// Leads a stranger to the issuer with this key, and carries what the two say.
+pub(super) async fn lead(
+    standing: &Standing,
+    issuer: &[u8],
+    stream: &mut (impl AsyncRead + AsyncWrite + Send + Unpin),
+) -> GateError {
+    let Ok(_place) = standing.doors().try_acquire() else {
+        return turn_away(stream, GateError::NoIssuer).await;
+    };
+    let Some(way) = way_to(standing, issuer).await else {
+        return turn_away(stream, GateError::NoIssuer).await;
+    };
+    tracing::info!("a stranger is led to an issuer");
+    let carried = carry(stream, way).await;
+    linger(stream).await;
+    match carried {
+        Ok(()) => GateError::Led,
+        Err(error) => error,
+    }
+}
+
+/// A stream to this node, if it is an issuer in reach.
+async fn way_to(standing: &Standing, issuer: &[u8]) -> Option<Stream> {
+    let issuer = peer_of(issuer.try_into().ok()?)?;
+    let member = standing.member(&issuer)?;
+    if !member.rights.allows(&Right::Issue) {
+        return None;
+    }
+    let mut ways = standing.ways()?;
+    let way = timeout(WAY_WITHIN, ways.open_stream(issuer, DOOR)).await.ok()?;
+    way.inspect_err(|error| tracing::debug!(%issuer, %error, "a stranger cannot be led to it"))
+        .ok()
+}
+
+async fn carry(
+    stream: &mut (impl AsyncRead + AsyncWrite + Send + Unpin),
+    way: Stream,
+) -> Result<(), GateError> {
+    WELCOME.write(stream, &Reply::Through).await?;
+    flush(stream).await?;
+    let (says, mut hears) = split(stream);
+    let (answers, mut asks) = split(way.compat());
+    let (mut says, mut answers) = (says.take(MOST_SAID), answers.take(MOST_TOLD));
+    let there = async {
+        let said = copy(&mut says, &mut asks).await;
+        let _ = asks.shutdown().await;
+        said
+    };
+    let back = async {
+        let told = copy(&mut answers, &mut hears).await;
+        let _ = hears.shutdown().await;
+        told
+    };
+    // The issuer has the last word.
+    let mut back = std::pin::pin!(back);
+    let ended = tokio::select! {
+        told = &mut back => told,
+        said = there => match said {
+            Ok(_) => back.await,
+            Err(error) => Err(error),
+        },
+    };
+    ended.map(drop).map_err(broken)
+}
+
+/// Hears strangers that members lead here.
+pub(crate) async fn answer_door(mesh: Weak<Inner>, mut led: IncomingStreams) {
+    let places = Arc::new(Semaphore::new(MOST_HEARD));
+    while let Some((by, stream)) = led.next().await {
+        let Some(inner) = mesh.upgrade() else { return };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            continue;
+        };
+        let standing = inner.standing.clone();
+        if standing.member(&by).is_none() {
+            continue;
+        }
+        tokio::spawn(async move {
+            let _place = place;
+            let heard = timeout(PATIENCE, hear(&standing, stream)).await;
+            match heard.unwrap_or(Err(GateError::Slow)) {
+                Ok(peer) => tracing::info!(%peer, %by, "a node was let in over a member"),
+                Err(error) => {
+                    standing.turned(&error);
+                    tracing::info!(%by, %error, "who was led here by a member was not let in");
+                }
+            }
+        });
+    }
+}
+
+/// Goes through the gate's exchange with whoever comes this way. Members have no business here.
+async fn hear(standing: &Standing, stream: Stream) -> Result<PeerId, GateError> {
+    let (peer, stream) = noise(standing)?
+        .upgrade_inbound(stream, "")
+        .await
+        .map_err(broken)?;
+    let key = key_of(&peer).ok_or_else(|| GateError::Broken("the peer's key is no Ed25519 key".into()))?;
+    let mut stream = stream.compat();
+    let hello: Hello = HELLO.read(&mut stream).await?;
+    let hello = match hello.credential {
+        Credential::Invited => judge(standing, &mut stream).await?,
+        _ => return Err(turn_away(&mut stream, GateError::NotAdmitted).await),
+    };
+    if !matches!(hello.credential, Credential::Invitation(_)) {
+        return Err(turn_away(&mut stream, GateError::NotAdmitted).await);
+    }
+    answer(standing, &key, None, hello, &mut stream).await?;
+    // Closing at once would take along what the other side has not read yet.
+    let _ = stream.shutdown().await;
+    let _ = timeout(LEAVE, stream.read(&mut [0])).await;
+    Ok(peer)
+}
+
+fn noise(standing: &Standing) -> Result<noise::Config, GateError> {
+    let keypair = Keypair::ed25519_from_bytes(*standing.seed()).map_err(broken)?;
+    noise::Config::new(&keypair).map_err(broken)
+}
+
+fn broken(error: impl std::fmt::Display) -> GateError {
+    GateError::Broken(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_issuer_stands_behind_the_member_that_the_address_names() {
+        let [member, issuer, other] = [0, 1, 2].map(|_| PeerId::random());
+        let circuit = format!("/ip4/192.0.2.7/udp/7117/quic-v1/p2p/{member}/p2p-circuit/p2p/{issuer}");
+        assert_eq!(issuer_behind(&circuit, &member), Some(issuer));
+        for address in [
+            format!("/ip4/192.0.2.7/udp/7117/quic-v1/p2p/{member}"),
+            format!("{circuit}/p2p-circuit/p2p/{other}"),
+            format!("/ip4/192.0.2.7/tcp/1/p2p/{other}/p2p-circuit/p2p/{member}"),
+            "nonsense".to_owned(),
+        ] {
+            assert_eq!(issuer_behind(&address, &member), None, "{address}");
+        }
+    }
+}

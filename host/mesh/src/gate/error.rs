@@ -1,0 +1,65 @@
+use super::{PATIENCE, PROTOCOL};
+use crate::membership::MembershipError;
+use crate::wire::WireError;
+
+/// Why a connection was not let in.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// The other side is no member of this mesh, or not any more.
+    #[error("the other side's membership: {0}")]
+    NotAMember(#[from] MembershipError),
+    /// The other side did not let us in.
+    #[error("the other side refused us: {0}")]
+    Refused(String),
+    /// The other side is no issuer: it can neither admit this node nor judge its invitation.
+    #[error("the other side admits nobody: it is no issuer")]
+    NoJudge,
+    /// The other side speaks another version of the protocol.
+    #[error(
+        "the other side speaks version {theirs} of the protocol, this node {PROTOCOL}: update the older of the two"
+    )]
+    Version {
+        /// Their version.
+        theirs: u16,
+    },
+    /// What came was no such message.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The connection broke.
+    #[error("the connection broke during the first exchange: {0}")]
+    Broken(String),
+    /// This node's own address is taken, or none of this machine's.
+    #[error(
+        "this node cannot listen on {address}: {why}; `mesh.listen` of node.toml or `--mesh-listen` says where else"
+    )]
+    Listen {
+        /// Where.
+        address: String,
+        /// What the system says.
+        why: String,
+    },
+    /// It took too long.
+    #[error("the first exchange took longer than {} s", PATIENCE.as_secs())]
+    Slow,
+    /// This node has neither membership nor invitation.
+    #[error("this node belongs to no mesh: `karman node up --join INVITATION`")]
+    Stranger,
+    /// An issuer has let this node in over the member at the other end, which it meets as a member from now on.
+    #[error("an issuer has let this node in over that one: it comes again as a member")]
+    LetInThere,
+    /// A stranger was led to an issuer over this node.
+    #[error("a stranger was led to an issuer, and leaves")]
+    Led,
+    /// It asks for calls, which only members may.
+    #[error("the other side asks for calls without having been let in")]
+    NotAdmitted,
+    /// Only issuers admit and revoke.
+    #[error("this node is no issuer: do it where the mesh was made, or at a node with the right `issue`")]
+    NoIssuer,
+    /// The next root key has to lie ready, with its backup made, before it takes the place of the present one.
+    #[error("no root key lies ready to take the place of the present one: `karman mesh rotate` makes it")]
+    NoNextRoot,
+    /// What must be remembered could not be.
+    #[error("{0}")]
+    Store(String),
+}

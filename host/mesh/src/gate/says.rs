@@ -1,0 +1,89 @@
+//! What the two sides of the gate say to each other.
+
+use crate::wire::{Frame, WireError};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+/// Memberships are a few hundred bytes; revocations 10,000 entries at most.
+pub(crate) const HELLO: Frame = Frame::new("hello", 16 << 10);
+pub(crate) const WELCOME: Frame = Frame::new("welcome", 8 << 20);
+
+/// Whether these bytes are what one says at the gate who comes, or who answers.
+///
+/// # Errors
+/// When they are neither.
+pub fn read_greeting(bytes: &[u8]) -> Result<(), WireError> {
+    let hello = HELLO.decode::<Hello>(bytes).map(drop);
+    hello.or_else(|_| WELCOME.decode::<Reply>(bytes).map(drop))
+}
+
+#[derive(Deserialize, Serialize)]
+pub(crate) struct Hello {
+    pub(crate) version: u16,
+    pub(crate) credential: Credential,
+    pub(crate) revocations: [u8; 32],
+    pub(crate) about: About,
+    /// The root keys that the mesh had, where there were others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lineage: Option<ByteBuf>,
+}
+
+/// What a node tells of itself besides who it is.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct About {
+    /// The port where it takes calls directly.
+    pub(crate) calls: Option<u16>,
+    /// Drawn when it was started: another one tells that all connections before are dead.
+    pub(crate) run: u64,
+}
+
+/// What a node shows at the gate.
+#[derive(Clone, Deserialize, Serialize)]
+pub(crate) enum Credential {
+    Membership(ByteBuf),
+    /// Its word. A newcomer shows it to one that has proved to be an issuer.
+    Invitation(String),
+    /// It has an invitation, and asks for a proof that the other side is an issuer of the mesh.
+    Invited,
+    /// It has an invitation, and asks to be led to the issuer with this key, which the other side has a connection with.
+    Through(ByteBuf),
+}
+
+#[derive(Deserialize, Serialize)]
+pub(crate) enum Reply {
+    Welcome(Box<Welcome>),
+    Refused(String),
+    /// An invitation was shown to a node that cannot redeem it. Another one can.
+    NoIssuer,
+    /// The proof that one asks for who was invited. What it says next, it says to an issuer.
+    Judge(Box<Judge>),
+    /// From here on it is the issuer that one talks to who asked to be led there.
+    Through,
+}
+
+/// Who shows this is an issuer of the mesh: by the membership bound to the key of the connection.
+#[derive(Deserialize, Serialize)]
+pub(crate) struct Judge {
+    pub(crate) membership: ByteBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lineage: Option<ByteBuf>,
+}
+
+#[derive(Deserialize, Serialize)]
+pub(crate) struct Welcome {
+    pub(crate) version: u16,
+    pub(crate) membership: ByteBuf,
+    pub(crate) about: About,
+    /// A membership for the caller: its first, or its next.
+    pub(crate) granted: Option<ByteBuf>,
+    pub(crate) revocations: [u8; 32],
+    /// What we know, where the caller's digest was another.
+    pub(crate) revoked: Option<ByteBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lineage: Option<ByteBuf>,
+}
+
+#[derive(Deserialize, Serialize)]
+pub(crate) struct Thanks {
+    pub(crate) revoked: Option<ByteBuf>,
+}
