@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod away;
 mod bad_input;
 mod blobs;
 mod choose;

@@ -24,15 +24,15 @@ const BETWEEN: Duration = Duration::from_secs(3);
 const TAMPERING: Duration = Duration::from_secs(20);
 const UPDATE: usize = 5 << 20;
 
-struct Node {
+pub(crate) struct Node {
     place: Place,
-    home: Home,
+    pub(crate) home: Home,
     server: Option<Server>,
-    id: NodeId,
+    pub(crate) id: NodeId,
 }
 
 impl Node {
-    fn start(internet: &Internet, place: Place, tier: &str, join: Option<&str>) -> Self {
+    pub(crate) fn start(internet: &Internet, place: Place, tier: &str, join: Option<&str>) -> Self {
         let home = Home::new();
         let folder = home.path().join("config/karman");
         std::fs::create_dir_all(&folder).unwrap();
@@ -55,19 +55,25 @@ impl Node {
         node
     }
 
-    fn up(&mut self, internet: &Internet, more: &[&str]) {
+    pub(crate) fn up(&mut self, internet: &Internet, more: &[&str]) {
         let arguments = [&["node", "up", "--listen", "127.0.0.1:0"], more].concat();
         let command = self.home.command(arguments);
         self.server = Some(self.home.started(internet.inside(self.place, &command)));
     }
 
-    fn down(&mut self) {
+    /// Cuts its power, and starts it again.
+    pub(crate) fn kill(&mut self, internet: &Internet) {
+        self.server.take().unwrap().kill();
+        self.up(internet, &[]);
+    }
+
+    pub(crate) fn down(&mut self) {
         let (code, said) = self.server.take().unwrap().stop();
         assert_eq!(code, 0, "{said}");
     }
 
     #[track_caller]
-    fn until(&self, what: &str, is: impl Fn(&Self) -> bool) {
+    pub(crate) fn until(&self, what: &str, is: impl Fn(&Self) -> bool) {
         let started = Instant::now();
         while !is(self) {
             assert!(
@@ -98,7 +104,7 @@ impl Node {
     }
 
     /// What its log says that begins so.
-    fn said(&self, begin: &str) -> String {
+    pub(crate) fn said(&self, begin: &str) -> String {
         let logs = self.home.control("/logs");
         let events = logs.as_array().unwrap().iter();
         let lines = events.filter_map(|event| event["message"].as_str());
@@ -188,13 +194,13 @@ fn passes(elements: &std::path::Path) -> Vec<Pass> {
     chosen
 }
 
-fn now() -> Time {
+pub(crate) fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     Time::from_unix_micros(since.as_micros() as i64)
 }
 
 /// Waits for an instant.
-fn at(time: Time) {
+pub(crate) fn at(time: Time) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()

@@ -105,6 +105,13 @@ pub struct MeshConfig {
     pub orbits: Option<Orbits>,
 }
 
+impl MeshConfig {
+    /// Whether it says when others are in reach.
+    pub(crate) const fn plans_contacts(&self) -> bool {
+        self.contacts.is_some() || self.orbits.is_some()
+    }
+}
+
 impl Default for MeshConfig {
     fn default() -> Self {
         Self {

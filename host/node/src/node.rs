@@ -91,7 +91,7 @@ impl Node {
             return Ok(None);
         };
         self.0.calls.join(mesh.clone());
-        self.0.tasks.join(mesh.clone());
+        self.0.tasks.join(mesh.clone(), self.downgrade());
         let mesh = self.0.mesh.get_or_init(|| mesh);
         mesh.announce().await;
         tokio::spawn(hand_on(self.downgrade()));

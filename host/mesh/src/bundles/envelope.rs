@@ -47,6 +47,16 @@ pub enum Parcel {
         /// Whether an older version may replace a newer one.
         downgrade: bool,
     },
+    /// Run an attempt at an accepted task of this name: the content says which, and with what.
+    Attempt {
+        /// The task.
+        name: String,
+    },
+    /// What came of the attempt that came in this bundle: the content says it.
+    Answer {
+        /// The bundle.
+        bundle: Digest,
+    },
     /// What became of an envelope that came in this bundle.
     Outcome {
         /// The bundle.

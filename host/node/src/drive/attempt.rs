@@ -2,7 +2,7 @@
 
 use super::dispatch::free_first;
 use super::tasks::{Inner, Tasks};
-use super::{flow, model_tasks};
+use super::{away, flow, model_tasks};
 use crate::services::{Effects, Origin, blocking, store_error};
 use bytes::Bytes;
 use karman_mesh::membership::{Member, Right};
@@ -12,7 +12,7 @@ use karman_tasks::{
     Answer, AttemptId, Batch, Begin, BeginError, Call, Commit, CommitError, Epoch, Event, Handover,
     LimitReached, Operation, Verdict,
 };
-use karman_types::{CallContext, NodeId, TaskError, TaskRequest, TaskResponse};
+use karman_types::{CallContext, NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -20,12 +20,17 @@ use std::sync::Arc;
 /// The field of an error that says that the home of the buckets is away.
 const HOME: &str = "home";
 
-/// Nodes that could run the task, the best first: this one where it can, else those of the mesh, the nearest with a core free first.
-pub(super) async fn place(tasks: &Inner, name: &str, avoid: &[NodeId]) -> Vec<NodeId> {
+/// Nodes that could run the task, the best first: this one where it can, else those of the mesh, the nearest with a core free first;
+/// where there is none, those that are out of reach and have a planned contact.
+pub(super) async fn place(tasks: &Inner, task: TaskId, name: &str, avoid: &[NodeId]) -> Vec<NodeId> {
     let here = tasks.runtime.id();
     let mut nodes = Vec::new();
     if flow::is_one(name) {
         return vec![flow::coordinator(here)];
+    }
+    if let Some(there) = tasks.away.is_at(task) {
+        // It is on its way already.
+        return vec![there];
     }
     if tasks.plugins.find(name).is_ok() || model_tasks::find(&tasks.runtime, name).is_some() {
         nodes.push(here);
@@ -38,6 +43,9 @@ pub(super) async fn place(tasks: &Inner, name: &str, avoid: &[NodeId]) -> Vec<No
             tasks.providers.lock().insert(provider.offer.node, provider);
         }
     }
+    if nodes.is_empty() {
+        nodes = away::reached_later(tasks, name);
+    }
     nodes.sort_by_key(|node| avoid.contains(node));
     nodes
 }
@@ -48,6 +56,9 @@ pub(super) async fn run(tasks: &Arc<Inner>, provider: NodeId, call: Call) -> Eve
     let answer = match provider == tasks.runtime.id() {
         _ if flow::is_one(&call.name) => flow::coordinate(tasks, call).await,
         true => run_own(tasks, call).await,
+        false if away::goes_by_bundle(tasks, provider, attempt.task, &call.name) => {
+            away::run(tasks, provider, call).await
+        }
         false => run_there(tasks, provider, call).await,
     };
     match answer {
@@ -74,7 +85,11 @@ async fn origin(tasks: &Inner, home: Option<NodeId>, head: CallHead) -> Result<O
     })
 }
 
-async fn run_here(tasks: &Inner, call: Call, effects: Arc<Effects>) -> Result<Box<Answer>, TaskError> {
+pub(super) async fn run_here(
+    tasks: &Inner,
+    call: Call,
+    effects: Arc<Effects>,
+) -> Result<Box<Answer>, TaskError> {
     let context = CallContext {
         task: call.attempt.task,
         attempt: call.attempt.number,
@@ -145,7 +160,7 @@ fn head_of(call: &Call, name: String) -> CallHead {
 }
 
 /// Whether the member that ran an attempt may write what the attempt would.
-fn may_write(member: Option<&Member>, batch: &Batch) -> Result<(), TaskError> {
+pub(super) fn may_write(member: Option<&Member>, batch: &Batch) -> Result<(), TaskError> {
     for operation in &batch.operations {
         let (Operation::Set { bucket, .. } | Operation::Delete { bucket, .. }) = operation;
         let right = bucket.parse().map(Right::BucketWrite);

@@ -4,6 +4,7 @@
 //! telling the next one of it, which then fetches it like any blob: what a contact cuts goes on in the next one. It keeps
 //! its own copy until the next node has it on its disk.
 
+use super::away::{MOST_AT_ONCE, listen};
 use super::mesh_of;
 use crate::contacts::{self, Contacts};
 use crate::node::{Inner, Node};
@@ -31,6 +32,13 @@ const USUAL: Rate = Rate(10_000_000);
 const LOOK: Duration = Duration::from_secs(30);
 const LOOK_AT_FILE: Duration = Duration::from_secs(2);
 
+/// How long a bundle may wait, and what it goes before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) lifetime: Duration,
+    pub(super) priority: Priority,
+}
+
 /// What a node knows of its bundles besides what is on the disk.
 pub(crate) struct Bundles {
     contacts: Mutex<Contacts>,
@@ -38,6 +46,8 @@ pub(crate) struct Bundles {
     offered: Mutex<HashMap<(Digest, NodeId), bool>>,
     /// Nodes that something is being sent to, this one where something is being opened.
     busy: Mutex<HashSet<NodeId>>,
+    /// Bundles for this node that are being opened, or whose attempts run.
+    running: Mutex<HashSet<Digest>>,
     looked: Mutex<Time>,
     changed: Notify,
 }
@@ -48,6 +58,7 @@ impl Bundles {
             contacts: Mutex::new(contacts),
             offered: Mutex::default(),
             busy: Mutex::default(),
+            running: Mutex::default(),
             looked: Mutex::new(contacts::now()),
             changed: Notify::new(),
         }
@@ -61,6 +72,24 @@ impl Bundles {
     /// Something waits that did not.
     pub(super) fn changed(&self) {
         self.changed.notify_one();
+    }
+
+    /// What this bundle asks for is done, or has to wait.
+    pub(super) fn has_run(&self, bundle: &Digest) {
+        self.running.lock().remove(bundle);
+        self.changed();
+    }
+
+    /// The next one that is here for this node, if there is room for it; it is being opened then.
+    fn next_for(&self, here: NodeId, waiting: &[Waiting<Digest>]) -> Option<Digest> {
+        let mut running = self.running.lock();
+        if running.len() >= MOST_AT_ONCE {
+            return None;
+        }
+        let ours = waiting.iter().filter(|bundle| bundle.destination == here);
+        let next = ours.map(|bundle| bundle.key).find(|key| !running.contains(key))?;
+        running.insert(next);
+        Some(next)
     }
 
     /// Whether the bundle may be read by this node now, and whether that is news.
@@ -99,8 +128,14 @@ async fn look(node: &Node) -> Result<Duration, TaskError> {
     let mesh = mesh_of(node)?;
     let plan = node.bundles().plan(now);
     keep_to(node, mesh, &plan, now).await;
+    if node.runtime().config().mesh.plans_contacts() {
+        listen(node, mesh);
+    }
     let waiting = waiting(node, now).await?;
-    if waiting.iter().any(|bundle| bundle.destination == here) && node.bundles().busy.lock().insert(here) {
+    let ours = |bundle: &Waiting<Digest>| {
+        bundle.destination == here && !node.bundles().running.lock().contains(&bundle.key)
+    };
+    if waiting.iter().any(ours) && node.bundles().busy.lock().insert(here) {
         tokio::spawn(open_all(node.clone()));
     }
     let chances = with_chances(mesh, &plan, here, now);
@@ -218,11 +253,12 @@ pub(super) const fn priority(number: u8) -> Priority {
 async fn open_all(node: Node) {
     let here = node.runtime().id();
     while let Ok(waiting) = waiting(&node, contacts::now()).await {
-        let Some(bundle) = waiting.iter().find(|bundle| bundle.destination == here) else {
+        let Some(bundle) = node.bundles().next_for(here, &waiting) else {
             break;
         };
-        if let Err(error) = node.open(bundle.key).await {
-            tracing::error!(bundle = %bundle.key.short(), %error, "a bundle cannot be opened");
+        if let Err(error) = node.open(bundle).await {
+            tracing::error!(bundle = %bundle.short(), %error, "a bundle cannot be opened");
+            node.bundles().running.lock().remove(&bundle);
             break;
         }
     }

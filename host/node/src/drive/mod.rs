@@ -1,6 +1,7 @@
 //! What drives the node: one file for each part below that is fed events and whose wishes are carried out.
 
 mod attempt;
+mod away;
 mod blobs;
 mod bundles;
 mod decisions;
@@ -22,6 +23,7 @@ mod split;
 mod status;
 mod tasks;
 
+pub(crate) use away::Value;
 pub(crate) use blobs::Lent;
 pub(crate) use bundles::{Bundles, run as hand_on};
 pub use decisions::read_decisions;

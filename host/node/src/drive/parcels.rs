@@ -1,8 +1,8 @@
 //! What is in bundles: a deployment for a node that is out of reach, and what became of it.
 
-use super::bundles::{MOST_BUNDLE, known, priority};
-use super::mesh_of;
+use super::bundles::{MOST_BUNDLE, Terms, known, priority};
 use super::serve::peer_of;
+use super::{away, mesh_of};
 use crate::contacts;
 use crate::node::Node;
 use crate::services::{blocking, store_error};
@@ -77,8 +77,12 @@ impl Node {
             downgrade,
         };
         let label = format!("deploy {name}");
+        let terms = Terms {
+            lifetime: wait,
+            priority,
+        };
         let bundle = self
-            .send(node, parcel, component, &label, (wait, priority))
+            .send((node, self.key_of(node)?), parcel, component, &label, terms)
             .await?;
         let now = contacts::now();
         let route = karman_space::Bundle {
@@ -157,20 +161,24 @@ impl Node {
         }
     }
 
+    /// The key of a node, to seal something for it.
+    pub(super) fn key_of(&self, node: NodeId) -> Result<[u8; 32], TaskError> {
+        mesh_of(self)?.key_of(node).ok_or_else(|| {
+            TaskError::unavailable(format!("the key of node {} is not known here", node.short()))
+                .with_hint("two nodes have to have met once before something can be sealed for one of them")
+        })
+    }
+
     /// Signs, seals and keeps; from then on it is on its way.
-    async fn send(
+    pub(super) async fn send(
         &self,
-        to: NodeId,
+        (to, key): (NodeId, [u8; 32]),
         parcel: Parcel,
         content: Bytes,
         label: &str,
-        (lifetime, priority): (Duration, Priority),
+        Terms { lifetime, priority }: Terms,
     ) -> Result<Bundle, TaskError> {
         let mesh = mesh_of(self)?;
-        let key = mesh.key_of(to).ok_or_else(|| {
-            TaskError::unavailable(format!("the key of node {} is not known here", to.short()))
-                .with_hint("two nodes have to have met once before something can be sealed for one of them")
-        })?;
         let lifetime = lifetime.min(MOST_LIFETIME);
         let head = BundleHead {
             source: self.runtime().id(),
@@ -271,6 +279,15 @@ impl Node {
             Envelope::open(&sealed, &standing)
         });
         let outcome = match opened.await {
+            Ok((sender, envelope, content)) if matches!(envelope.parcel, Parcel::Attempt { .. }) => {
+                // That may take its time, and the next bundle does not wait for it.
+                let node = self.clone();
+                tokio::spawn(async move {
+                    node.run_away(digest, sender, envelope, content).await;
+                    node.bundles().has_run(&digest);
+                });
+                return Ok(());
+            }
             Ok((sender, envelope, content)) => self.obey(digest, sender, envelope, content).await,
             Err(error) => Err(error),
         };
@@ -283,7 +300,9 @@ impl Node {
                 }
             }
         };
-        blocking(move || store.bundles().set(&digest, state).map_err(store_error)).await
+        let set = blocking(move || store.bundles().set(&digest, state).map_err(store_error)).await;
+        self.bundles().has_run(&digest);
+        set
     }
 
     async fn obey(
@@ -301,6 +320,10 @@ impl Node {
                 outcome
             }
             Parcel::Outcome { bundle, refused } => self.heard(&sender, bundle, refused).await,
+            Parcel::Answer { bundle } => {
+                away::answered(self.tasks().inner(), &sender, bundle, &content).await
+            }
+            Parcel::Attempt { .. } => Err(TaskError::internal("an attempt is run, not obeyed")),
         }
     }
 
@@ -325,8 +348,14 @@ impl Node {
     async fn answer(&self, to: &Member, bundle: Digest, refused: Option<TaskError>) {
         let parcel = Parcel::Outcome { bundle, refused };
         let label = format!("outcome of {}", bundle.short());
-        let terms = (MOST_LIFETIME / 4, Priority::Expedited);
-        if let Err(error) = self.send(to.node, parcel, Bytes::new(), &label, terms).await {
+        let terms = Terms {
+            lifetime: MOST_LIFETIME / 4,
+            priority: Priority::Expedited,
+        };
+        if let Err(error) = self
+            .send((to.node, to.key), parcel, Bytes::new(), &label, terms)
+            .await
+        {
             tracing::warn!(to = %to.node, %error, "the sender of a bundle does not hear of its outcome");
         }
     }

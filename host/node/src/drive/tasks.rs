@@ -1,10 +1,12 @@
 //! Drives the machine of accepted tasks (`karman-tasks`): feeds it what happens, does what it says.
 
 use super::attempt;
+use super::away::Away;
 use super::decisions::Decisions;
 use super::disk::Disk;
 use super::flow::Flows;
 use super::keepers::Keepers;
+use crate::node;
 use crate::plugins::Plugins;
 use crate::runtime::Runtime;
 use crate::services::store_error;
@@ -55,6 +57,8 @@ pub(crate) struct Inner {
     /// Who waits for an acknowledgement.
     asked: Mutex<HashMap<TaskId, oneshot::Sender<Result<TaskId, TaskError>>>>,
     disk: Disk,
+    /// Attempts that go by bundle.
+    pub(super) away: Arc<Away>,
     /// How long the home of a bucket remembers the key of a task.
     pub(super) key_retention: Duration,
     /// Those of the node: it may be fed from any thread.
@@ -78,6 +82,7 @@ impl Tasks {
         let key_retention = limits.key_retention;
         let machine = Machine::recover(node, limits, Instant(0), reading, fastrand::u64(..), records);
         let wake = Arc::new(Notify::new());
+        let away = Arc::new(Away::open(store.clone())?);
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
             machine: Mutex::new(machine),
             provider: Mutex::new(Provider::new(MOST_RUNNING, MOST_EPOCHS)),
@@ -88,6 +93,7 @@ impl Tasks {
             asked: Mutex::default(),
             keepers: Keepers::new(&runtime, &store, inner.clone()),
             disk: Disk::start(store, inner.clone()),
+            away,
             mesh: OnceLock::new(),
             key_retention,
             threads: Handle::current(),
@@ -103,7 +109,8 @@ impl Tasks {
     }
 
     /// From now on nodes of the mesh run tasks too.
-    pub(crate) fn join(&self, mesh: Mesh) {
+    pub(crate) fn join(&self, mesh: Mesh, node: Weak<node::Inner>) {
+        self.0.away.join(node);
         tokio::spawn(notice_arrivals(Arc::downgrade(&self.0), mesh.arrivals()));
         let _ = self.0.mesh.set(mesh.clone());
         self.0.keepers.join(mesh);
@@ -154,6 +161,7 @@ impl Tasks {
         drained.as_mut().enable();
         self.take_nothing_new();
         self.0.flows.suspend();
+        self.0.away.drain();
         self.0.feed(Event::Drain { heirs });
         drained.await;
     }
@@ -231,10 +239,13 @@ impl Inner {
             Action::Persist { ticket, write } => self.disk.write(ticket, write),
             Action::Acknowledge { asked, task } => self.tell(asked, Ok(task)),
             Action::Refuse { asked, error } => self.tell(asked, Err(error.into())),
-            Action::Ended { .. } => self.ended.notify_waiters(),
+            Action::Ended { task } => {
+                self.away.ended(task, &self.threads);
+                self.ended.notify_waiters();
+            }
             Action::Drained => self.drained.notify_waiters(),
             Action::Place { task, name, avoid } => self.spawn(move |tasks| async move {
-                let providers = attempt::place(&tasks, &name, &avoid).await;
+                let providers = attempt::place(&tasks, task, &name, &avoid).await;
                 Event::Offered { task, providers }
             }),
             Action::Start { provider, call } => {
@@ -278,7 +289,10 @@ impl Inner {
                 }
             }),
             // Who waits for it asks the keepers from now on.
-            Action::Disowned { .. } => self.ended.notify_waiters(),
+            Action::Disowned { task } => {
+                self.away.ended(task, &self.threads);
+                self.ended.notify_waiters();
+            }
             // Direct tasks are not handed to the machine.
             Action::Answer { .. } => {
                 tracing::error!(

@@ -2,6 +2,7 @@
 //! answered; both go to the buckets' home together, which applies them once.
 
 use super::{blocking, store_error};
+use crate::drive::Value;
 use crate::home::Home;
 use bytes::Bytes;
 use futures::FutureExt;
@@ -12,7 +13,7 @@ use karman_mesh::{CallHead, Mesh, PeerId};
 use karman_tasks::{Batch, Operation, Read};
 use karman_types::{ErrorKind, NodeId, TaskError};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -44,6 +45,48 @@ pub(crate) enum Origin {
         /// What the attempt came with: each read is asked in its name.
         head: Box<CallHead>,
     },
+    /// Out of reach: what came along is all there is.
+    Carried(Arc<Carried>),
+}
+
+/// What an attempt brought along of buckets that are out of reach from where it runs, and what it missed.
+pub(crate) struct Carried {
+    values: BTreeMap<Place, (u64, Option<Bytes>)>,
+    missing: Mutex<BTreeSet<Place>>,
+}
+
+impl Carried {
+    pub(crate) fn new(values: Vec<Value>) -> Self {
+        let values = values.into_iter();
+        Self {
+            values: values
+                .map(|value| ((value.bucket, value.key), (value.version, value.value)))
+                .collect(),
+            missing: Mutex::default(),
+        }
+    }
+
+    /// What it has read that was not there.
+    pub(crate) fn missing(&self) -> Vec<Place> {
+        self.missing.lock().iter().cloned().collect()
+    }
+
+    fn read(&self, place: Place) -> Result<(u64, Option<Bytes>), TaskError> {
+        if let Some(value) = self.values.get(&place) {
+            return Ok(value.clone());
+        }
+        let mut missing = self.missing.lock();
+        if missing.len() >= MOST_KEYS {
+            return Err(TaskError::limit(format!(
+                "an accepted task reads at most {MOST_KEYS} keys of buckets"
+            ))
+            .with_field("buckets"));
+        }
+        missing.insert(place);
+        Err(TaskError::unavailable(
+            "the node that has the buckets is out of reach",
+        ))
+    }
 }
 
 /// The buckets of one attempt.
@@ -162,6 +205,7 @@ impl Origin {
                 })
                 .await
             }
+            Self::Carried(carried) => carried.read((bucket, key)),
             Self::There { mesh, home, head } => {
                 let away = || TaskError::unavailable("the node that has the buckets is not in reach");
                 let home = home.ok_or_else(away)?;

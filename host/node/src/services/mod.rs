@@ -10,7 +10,7 @@ mod turns;
 
 pub(crate) use buckets::StoreBuckets;
 pub(crate) use compute::NodeCompute;
-pub(crate) use effects::{Effects, Origin};
+pub(crate) use effects::{Carried, Effects, Origin};
 pub(crate) use models::{Loaded, infer_error};
 pub use models::{ModelSource, NodeModels};
 pub(crate) use settings::NodeSettings;
