@@ -4,7 +4,8 @@ use crate::capability::{self, Services};
 use crate::epoch::EpochClock;
 use crate::error::LoadError;
 use crate::host::Host;
-use crate::plugin::Plugin;
+use crate::plugin::{Export, Plugin};
+use crate::policy;
 use karman_package::{Package, PublicKey, ReadLimits};
 use karman_types::{Digest, GrantSet, Limits, Manifest, World};
 use std::sync::{Arc, OnceLock};
@@ -40,6 +41,8 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     plain: Wasm,
     metered: OnceLock<Wasm>,
+    policies: OnceLock<wasmtime::Engine>,
+    policy_places: Arc<Semaphore>,
     clock: EpochClock,
     allocation: Allocation,
     options: EngineOptions,
@@ -75,6 +78,8 @@ impl Engine {
         Ok(Self(Arc::new(Inner {
             plain,
             metered: OnceLock::new(),
+            policies: OnceLock::new(),
+            policy_places: Arc::new(Semaphore::new(policy::MOST_INSTANCES)),
             clock,
             allocation,
             ceiling: options.ceiling.clone().unwrap_or_else(Limits::ceiling),
@@ -109,13 +114,21 @@ impl Engine {
                 most,
             });
         }
-        let wasm = self.wasm_for(&manifest)?;
-        let (component, from) = self.compile(wasm, package.id, bytes)?;
-        let pre = wasm
-            .linker
-            .instantiate_pre(&component)
-            .map_err(|error| LoadError::Link(format!("{error:#}")))?;
-        Plugin::new(self.clone(), package, manifest, allowed, pre, from)
+        let link = |error: wasmtime::Error| LoadError::Link(format!("{error:#}"));
+        let linked = if package.world == World::PolicySelect {
+            let engine = self.policies()?;
+            let (component, from) = self.compile(engine, package.id, bytes)?;
+            (
+                Export::Select(policy::link(engine, &component).map_err(link)?),
+                from,
+            )
+        } else {
+            let wasm = self.wasm_for(&manifest)?;
+            let (component, from) = self.compile(&wasm.engine, package.id, bytes)?;
+            let pre = wasm.linker.instantiate_pre(&component).map_err(link)?;
+            (Export::of(&package, &manifest, pre).map_err(link)?, from)
+        };
+        Ok(Plugin::new(self.clone(), package, manifest, allowed, linked))
     }
 
     /// How instances get their memory here.
@@ -151,12 +164,24 @@ impl Engine {
         }))
     }
 
-    fn compile(&self, wasm: &Wasm, id: Digest, bytes: &[u8]) -> Result<(Component, CompiledFrom), LoadError> {
+    /// Policies are compiled so that they do the same everywhere, and run without a clock.
+    fn policies(&self) -> Result<&wasmtime::Engine, LoadError> {
+        if let Some(engine) = self.0.policies.get() {
+            return Ok(engine);
+        }
+        let engine = policy::engine().map_err(|error| LoadError::Link(format!("{error:#}")))?;
+        Ok(self.0.policies.get_or_init(|| engine))
+    }
+
+    fn compile(
+        &self,
+        engine: &wasmtime::Engine,
+        id: Digest,
+        bytes: &[u8],
+    ) -> Result<(Component, CompiledFrom), LoadError> {
         let compiled = match &self.0.options.cache {
-            Some(cache) => cache.load(&wasm.engine, id, bytes),
-            None => {
-                Component::from_binary(&wasm.engine, bytes).map(|component| (component, CompiledFrom::Source))
-            }
+            Some(cache) => cache.load(engine, id, bytes),
+            None => Component::from_binary(engine, bytes).map(|component| (component, CompiledFrom::Source)),
         };
         compiled.map_err(|error| LoadError::Compile(format!("{error:#}")))
     }
@@ -167,6 +192,11 @@ impl Engine {
 
     pub(crate) fn workers(&self) -> &Handle {
         self.0.workers.as_ref().expect("taken only by drop").handle()
+    }
+
+    /// Instances of policies that may still be made.
+    pub(crate) fn policy_places(&self) -> &Arc<Semaphore> {
+        &self.0.policy_places
     }
 
     /// Instances that may still be made.

@@ -37,6 +37,7 @@ mod http;
 pub mod learn;
 mod limiter;
 mod plugin;
+pub mod policy;
 mod slot;
 mod stats;
 mod stream;

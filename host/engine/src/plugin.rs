@@ -1,12 +1,13 @@
 use crate::cache::CompiledFrom;
 use crate::capability::bindings::federated::ClientPre;
 use crate::capability::bindings::lifecycle::LifecycleIndices;
+use crate::capability::bindings::policy::SelectPre;
 use crate::capability::bindings::stream::TaskStreamPre;
 use crate::capability::bindings::task::TaskIndices;
 use crate::engine::Engine;
-use crate::error::LoadError;
 use crate::host::{Host, PluginInfo};
 use crate::http::HttpInstances;
+use crate::policy::Sandbox;
 use crate::stats::Stats;
 use crate::warm::WarmInstances;
 use karman_package::{Identity, Package};
@@ -46,11 +47,40 @@ pub(crate) enum Export {
     },
     Stream(TaskStreamPre<Host>),
     Client(ClientPre<Host>),
+    /// It has a linker of its own: next to nothing can be reached from it.
+    Select(SelectPre<Sandbox>),
     Command(InstancePre<Host>),
     Http {
         pre: ProxyPre<Host>,
         instances: HttpInstances,
     },
+}
+
+impl Export {
+    /// What a package exports, linked with what plugins may reach.
+    pub(crate) fn of(
+        package: &Package,
+        manifest: &Manifest,
+        pre: InstancePre<Host>,
+    ) -> wasmtime::Result<Self> {
+        Ok(match package.world {
+            World::Task => Self::Task {
+                handler: TaskIndices::new(&pre)?,
+                lifecycle: package
+                    .lifecycle
+                    .then(|| LifecycleIndices::new(&pre))
+                    .transpose()?,
+                pre,
+            },
+            World::TaskStream => Self::Stream(TaskStreamPre::new(pre)?),
+            World::Client => Self::Client(ClientPre::new(pre)?),
+            World::Command => Self::Command(pre),
+            World::Http => Self::http(pre, manifest)?,
+            World::PolicySelect => {
+                wasmtime::bail!("a policy is linked on its own")
+            }
+        })
+    }
 }
 
 impl std::fmt::Debug for Plugin {
@@ -84,25 +114,8 @@ impl Plugin {
         package: Package,
         manifest: Manifest,
         allowed: &GrantSet,
-        pre: InstancePre<Host>,
-        compiled_from: CompiledFrom,
-    ) -> Result<Arc<Self>, LoadError> {
-        let link = |error: wasmtime::Error| LoadError::Link(format!("{error:#}"));
-        let export = match package.world {
-            World::Task => Export::Task {
-                handler: TaskIndices::new(&pre).map_err(link)?,
-                lifecycle: package
-                    .lifecycle
-                    .then(|| LifecycleIndices::new(&pre))
-                    .transpose()
-                    .map_err(link)?,
-                pre,
-            },
-            World::TaskStream => Export::Stream(TaskStreamPre::new(pre).map_err(link)?),
-            World::Client => Export::Client(ClientPre::new(pre).map_err(link)?),
-            World::Command => Export::Command(pre),
-            World::Http => Export::http(pre, &manifest).map_err(link)?,
-        };
+        (export, compiled_from): (Export, CompiledFrom),
+    ) -> Arc<Self> {
         let asked: GrantSet = manifest.permissions().cloned().collect();
         let grants = Arc::new(asked.intersection(allowed));
         let has_folders = grants.iter().any(|grant| matches!(grant, Grant::Folder(..)));
@@ -125,7 +138,7 @@ impl Plugin {
         } else {
             manifest.limits.concurrency as usize
         };
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             engine,
             info: Arc::new(info),
             export,
@@ -137,7 +150,7 @@ impl Plugin {
             running: Arc::new(Semaphore::new(concurrency)),
             waiting: AtomicUsize::new(0),
             most_waiting: concurrency.saturating_mul(WAITING_PER_RUNNING).max(64),
-        }))
+        })
     }
 
     /// What it says of itself, or what was said for it.

@@ -159,6 +159,7 @@ impl Plugin {
             Export::Task { pre, .. } => pre.engine(),
             Export::Stream(pre) => pre.engine(),
             Export::Client(pre) => pre.engine(),
+            Export::Select(_) => return Err(self.wrong_world("another world")),
             Export::Command(pre) => pre.engine(),
             Export::Http { pre, .. } => crate::http::wasmtime_engine(pre),
         };
@@ -207,7 +208,7 @@ impl Plugin {
     pub(crate) fn wrong_world(&self, wanted: &str) -> TaskError {
         let (name, world) = (&self.info.name, self.package().world);
         TaskError::invalid(format!("`{name}` is {world}, and this call needs {wanted}"))
-            .with_hint("`karman run` runs tasks and commands, `karman serve` serves HTTP, `karman fed run` has clients train")
+            .with_hint("`karman run` runs tasks and commands, `karman serve` serves HTTP, `karman fed run` has clients train, a workflow's `select` names policies")
     }
 }
 

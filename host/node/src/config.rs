@@ -1,8 +1,10 @@
 mod compute;
 mod gpu;
+mod policies;
 
 pub use compute::ComputeProfile;
 pub use gpu::{GpuChoice, GpuConfig};
+pub use policies::PoliciesConfig;
 
 use crate::contacts::Orbits;
 use crate::drive::KeepersConfig;
@@ -57,6 +59,8 @@ pub struct NodeConfig {
     pub tasks: karman_tasks::Limits,
     /// Entries of the log of decisions that it holds, by which `karman why` and `karman replay` go. Default 20,000.
     pub decisions: usize,
+    /// By which policies it decides.
+    pub policies: PoliciesConfig,
     /// How it deals with the keepers of kept tasks, and what it keeps where it is one.
     pub keepers: KeepersConfig,
     /// What its gateway lets in, where it is one. The gateway reads it.
@@ -195,6 +199,7 @@ impl Default for NodeConfig {
             mesh: MeshConfig::default(),
             tasks: karman_tasks::Limits::default(),
             decisions: 20_000,
+            policies: PoliciesConfig::default(),
             keepers: KeepersConfig::default(),
             gateway: toml::Table::new(),
         }
@@ -294,7 +299,7 @@ impl NodeConfig {
 }
 
 /// The top-level keys that a variable may set; other variables of the same prefix are not configuration.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "tier",
     "listen",
     "signed-only",
@@ -309,6 +314,7 @@ const KEYS: [&str; 16] = [
     "mesh",
     "tasks",
     "decisions",
+    "policies",
     "keepers",
     "gateway",
 ];

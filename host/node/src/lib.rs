@@ -35,16 +35,15 @@ mod services;
 pub use config::MeshConfig;
 pub use config::{
     BackendChoice, Ceiling, ComputeProfile, ConfigError, Foreign, GpuChoice, GpuConfig, NodeConfig,
-    StatedPower, Time,
+    PoliciesConfig, StatedPower, Time,
 };
 pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{
-    BundleStatus, Chosen, CutBy, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedStatus, FlowOrder,
-    FlowState, FlowStatus, Inferred, JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg,
+    BundleStatus, Chosen, CutBy, DecisionLog, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedStatus,
+    FlowOrder, FlowState, FlowStatus, Inferred, JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg,
     LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts, NodeOffer, NodeProfile, PeerStatus,
     Pinged, Ran, RanInParts, Rotated, Sent, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus,
-    TensorDescription, UndeployedOn, Wanted, check_run, read_decisions, simulate, stored_model, stored_run,
-    stored_runs,
+    TensorDescription, UndeployedOn, Wanted, check_run, simulate, stored_model, stored_run, stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::select::Bounds;

@@ -57,7 +57,7 @@ impl Why {
             |task| format!("`{}`", task.name),
         );
         let is_alone = task.is_some_and(|task| task.candidates.len() == 1);
-        let because = match decision.reason {
+        let because = match &decision.reason {
             Reason::Only if is_alone => "no other may serve".to_owned(),
             reason => reason.to_string(),
         };
@@ -118,6 +118,7 @@ impl fmt::Display for Reason {
             }
             Self::Inaccurate => f.write_str("answers are wrong too often and budget is left"),
             Self::NoPlan => f.write_str("no new plan could be made and the last one says so"),
+            Self::Said(because) => f.write_str(because),
         }
     }
 }

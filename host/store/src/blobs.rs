@@ -1,4 +1,4 @@
-use crate::tables::{BUNDLES, MODELS, PENDING, PLUGINS, VISITING, list};
+use crate::tables::{BUNDLES, MODELS, PENDING, PLUGINS, POLICIES, VISITING, list};
 use crate::{Bundle, BundleState, Model, Plugin, Slices, Store, StoreError, Visitor, files, limits};
 use bytes::Bytes;
 use karman_types::Digest;
@@ -143,6 +143,9 @@ impl Blobs<'_> {
         }
         for (_, visitor) in list::<Visitor>(&txn.open_table(VISITING)?, VISITING)? {
             owned.push(visitor.digest);
+        }
+        for row in txn.open_table(POLICIES)?.iter()? {
+            owned.extend(row?.0.value().parse::<Digest>().ok());
         }
         for (name, bundle) in list::<Bundle>(&txn.open_table(BUNDLES)?, BUNDLES)? {
             if bundle.state == BundleState::Waiting {

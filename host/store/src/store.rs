@@ -1,8 +1,8 @@
 use crate::keys::{Key, NodeKeys};
 use crate::tables::{FORMAT, Tables};
 use crate::{
-    Blobs, Bucket, Bundles, Decisions, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Profiles,
-    Runs, Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, files, limits, partial,
+    Blobs, Bucket, Bundles, Decisions, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Policies,
+    Profiles, Runs, Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, files, limits, partial,
 };
 use karman_types::Digest;
 use parking_lot::Mutex;
@@ -131,6 +131,11 @@ impl Store {
     /// Models of other nodes, of which this one runs parts.
     pub fn visiting(&self) -> Visiting<'_> {
         Visiting(self)
+    }
+
+    /// Files of plugins that brought a policy.
+    pub fn policies(&self) -> Policies<'_> {
+        Policies(self)
     }
 
     /// The log of decisions.

@@ -43,6 +43,8 @@ pub(crate) const BUNDLES: Records = TableDefinition::new("bundles");
 pub(crate) const VISITING: Records = TableDefinition::new("visiting");
 /// What was measured of models.
 pub(crate) const PROFILES: Records = TableDefinition::new("profiles");
+/// Digests of files of policies to their use.
+pub(crate) const POLICIES: Records = TableDefinition::new("policies");
 /// Number to entry of the log of decisions.
 pub(crate) const DECISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("decisions");
 /// Federated runs.
@@ -55,7 +57,7 @@ pub(crate) const KEEPERS_LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition:
 pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
 
 /// What this version writes and reads.
-pub(crate) const FORMAT: u64 = 7;
+pub(crate) const FORMAT: u64 = 8;
 
 pub(crate) struct Tables(redb::Database);
 
@@ -74,7 +76,7 @@ impl Tables {
                 txn.open_table(ORDER)?;
                 for records in [
                     MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS, KEEPERS, BUNDLES, VISITING,
-                    PROFILES, RUNS,
+                    POLICIES, PROFILES, RUNS,
                 ] {
                     txn.open_table(records)?;
                 }

@@ -74,6 +74,8 @@ pub enum World {
     TaskStream,
     /// `karman:federated/client`: a client of federated learning.
     Client,
+    /// `karman:policy/select`: a policy that selects models.
+    PolicySelect,
     /// `wasi:cli/command`.
     Command,
     /// `wasi:http/proxy` (0.2) or `wasi:http/service` (0.3).
@@ -87,6 +89,7 @@ impl World {
             Self::Task => "karman:task/task",
             Self::TaskStream => "karman:task/task-stream",
             Self::Client => "karman:federated/client",
+            Self::PolicySelect => "karman:policy/select",
             Self::Command => "wasi:cli/command",
             Self::Http => "wasi:http/proxy",
         }
@@ -107,11 +110,12 @@ impl FromStr for World {
             "karman:task/task" | "karman:task/warm-task" => Ok(Self::Task),
             "karman:task/task-stream" => Ok(Self::TaskStream),
             "karman:federated/client" => Ok(Self::Client),
+            "karman:policy/select" => Ok(Self::PolicySelect),
             "wasi:cli/command" => Ok(Self::Command),
             "wasi:http/proxy" | "wasi:http/service" => Ok(Self::Http),
             _ => Err(format!(
                 "`{text}` is not a world that a node runs: karman:task/task, karman:task/task-stream, \
-                 karman:federated/client, wasi:cli/command, wasi:http/proxy or wasi:http/service"
+                 karman:federated/client, karman:policy/select, wasi:cli/command, wasi:http/proxy or wasi:http/service"
             )),
         }
     }

@@ -56,6 +56,7 @@ pub struct Workflow {
     name: String,
     deadline: Option<Duration>,
     slo: Option<Slo>,
+    select: Option<String>,
     tasks: Vec<FlowTask>,
     edges: Vec<Edge>,
     /// For each task, its edges by their place in `edges`.
@@ -151,6 +152,11 @@ impl Workflow {
     /// What the user wants of it, where implementations are chosen.
     pub const fn slo(&self) -> Option<&Slo> {
         self.slo.as_ref()
+    }
+
+    /// The policy by which who does a task is chosen: a built-in one, or the plugin that brings it. Default: that of the node.
+    pub fn select(&self) -> Option<&str> {
+        self.select.as_deref()
     }
 
     /// The same workflow within other limits.

@@ -1,4 +1,4 @@
-//! Rust types generated from `wit/task`, `wit/federated` and `wit/gpu`: what the host offers (`host`) and what plugins export (the
+//! Rust types generated from `wit/task`, `wit/federated`, `wit/gpu` and `wit/policy`: what the host offers (`host`) and what plugins export (the
 //! rest).
 #![allow(
     missing_docs,
@@ -90,5 +90,12 @@ pub(crate) mod federated {
             "karman:task/types": super::host::karman::task::types,
             "karman:task/context": super::host::karman::task::context,
         },
+    });
+}
+
+pub(crate) mod policy {
+    wasmtime::component::bindgen!({
+        path: "../../wit/policy",
+        world: "karman:policy/select",
     });
 }

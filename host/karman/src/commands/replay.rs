@@ -2,14 +2,18 @@ use crate::app::App;
 use crate::commands::sign::replace;
 use crate::control::Control;
 use crate::error;
+use crate::load::{self, GrantArgs};
 use bytes::Bytes;
 use clap::Args;
 use http::Method;
-use karman_node::read_decisions;
-use karman_sched::log::{Replay as Replayed, replay};
-use karman_types::TaskError;
+use karman_engine::policy::Policies;
+use karman_node::DecisionLog;
+use karman_sched::log::{Replay as Replayed, replay, replay_with};
+use karman_sched::select::{Failure, Guests};
+use karman_types::{GrantSet, TaskError};
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// `karman replay`
 #[derive(Args, Debug)]
@@ -34,10 +38,31 @@ impl Replay {
         if let Some(file) = &self.save {
             replace(file, &bytes)?;
         }
-        let replayed = replay(&read_decisions(&bytes)?);
+        let log = DecisionLog::read(&bytes)?;
+        let replayed = match log.policies.is_empty() {
+            true => replay(&log.entries),
+            false => replay_with(&log.entries, &policies(app, &log)?),
+        };
         app.output.result(|| text(&replayed), || json!(replayed))?;
         Ok(u8::from(!replayed.holds()))
     }
+}
+
+/// The policies that the log brings. One that does not load is said to be, and its decisions are counted as those of one that is
+/// missing.
+fn policies(app: &App, log: &DecisionLog) -> Result<Arc<dyn Guests>, TaskError> {
+    let runtime = load::runtime(app, "policy", &GrantArgs::default())?;
+    let mut plugins = Vec::new();
+    for file in &log.policies {
+        let _progress = app.progress("loading a policy");
+        match runtime.load(file, "policy", &GrantSet::default()) {
+            Ok(plugin) => plugins.push(plugin),
+            Err(error) => app
+                .output
+                .note(format!("note: a policy of the log does not load: {error}")),
+        }
+    }
+    Ok(Arc::new(plugins.into_iter().collect::<Policies>()))
 }
 
 fn text(replayed: &Replayed) -> String {
@@ -52,14 +77,33 @@ fn text(replayed: &Replayed) -> String {
             replayed.without_checkpoint
         ));
     }
+    for absent in &replayed.without_plugin {
+        lines.push(format!(
+            "{} are of policy {}, whose file {} is not here",
+            absent.decisions,
+            absent.plugin,
+            absent.id.short()
+        ));
+    }
     for different in &replayed.different {
-        let now = different
-            .now
-            .map_or_else(|| "none".to_owned(), |now| now.chosen.to_string());
+        let now = different.now.as_ref();
+        let now = now.map_or_else(|| "none".to_owned(), |now| now.chosen.to_string());
+        let [then_failed, now_failed] = &different.failures;
         lines.push(format!(
             "entry {}, request {}: candidate {} then, {now} now",
             different.entry, different.request, different.logged.chosen
         ));
+        if then_failed != now_failed {
+            let told = |failures: &[Failure]| match failures {
+                [] => "nothing".to_owned(),
+                all => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            };
+            lines.push(format!(
+                "  what failed before it: {} then, {} now",
+                told(then_failed),
+                told(now_failed)
+            ));
+        }
     }
     lines.join("\n")
 }

@@ -74,6 +74,10 @@ impl Once<'_> {
                 "`{name}` trains in a federated run and does not run by itself"
             ))
             .with_hint("karman fed run fed.toml --plugin PLUGIN")),
+            World::PolicySelect => Err(TaskError::invalid(format!(
+                "`{name}` decides for a node and does not run by itself"
+            ))
+            .with_hint("`karman deploy` it, and name it in a workflow: `select = \"NAME\"`")),
             World::Http => Err(TaskError::invalid(format!(
                 "`{name}` answers HTTP requests and does not run by itself"
             ))

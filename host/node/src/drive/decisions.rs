@@ -5,9 +5,12 @@ use super::attempt::{read, write};
 use crate::runtime::Runtime;
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
-use karman_sched::log::Entry;
-use karman_types::TaskError;
+use karman_sched::log::{Entry, What};
+use karman_types::{Digest, TaskError};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -17,12 +20,23 @@ const BEHIND: Duration = Duration::from_secs(1);
 /// Entries that wait at most: while the disk does not keep up, the oldest go.
 const MOST_WAITING: usize = 10_000;
 
-/// Reads a log that a node has written.
-///
-/// # Errors
-/// `invalid` when it is none.
-pub fn read_decisions(bytes: &[u8]) -> Result<Vec<Entry>, TaskError> {
-    read("log", bytes)
+/// A log as it is handed over: with all that it takes to decide everything again.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct DecisionLog {
+    /// The oldest first.
+    pub entries: Vec<Entry>,
+    /// Files of the plugins whose policies decided, as far as they are still here.
+    pub policies: Vec<ByteBuf>,
+}
+
+impl DecisionLog {
+    /// Reads a log that a node has written.
+    ///
+    /// # Errors
+    /// `invalid` when it is none.
+    pub fn read(bytes: &[u8]) -> Result<Self, TaskError> {
+        read("log", bytes)
+    }
 }
 
 /// The log of decisions. Cheap to clone.
@@ -89,12 +103,28 @@ impl Decisions {
         all.into_iter().map(read).collect()
     }
 
-    /// The same as a file that [`read_decisions`] reads.
+    /// The same as a file that [`DecisionLog::read`] reads.
     ///
     /// # Errors
     /// Those of [`Decisions::entries`].
     pub(crate) async fn written(&self) -> Result<Bytes, TaskError> {
-        write(&self.entries().await?)
+        let entries = self.entries().await?;
+        let plugin = |entry: &Entry| match &entry.what {
+            What::Checkpoint(checkpoint) => checkpoint.state.plugin().map(|plugin| plugin.id),
+            _ => None,
+        };
+        let used: BTreeSet<Digest> = entries.iter().filter_map(plugin).collect();
+        let home = self.0.runtime.home().clone();
+        let policies = blocking(move || {
+            let store = home.store()?;
+            let file = |id: &Digest| store.blobs().read(id).ok();
+            let files = used.iter().filter_map(file);
+            Ok(files.map(|file| ByteBuf::from(file.to_vec())).collect())
+        });
+        write(&DecisionLog {
+            policies: policies.await?,
+            entries,
+        })
     }
 }
 

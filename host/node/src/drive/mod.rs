@@ -26,7 +26,7 @@ mod tasks;
 pub(crate) use away::Value;
 pub(crate) use blobs::Lent;
 pub(crate) use bundles::{Bundles, run as hand_on};
-pub use decisions::read_decisions;
+pub use decisions::DecisionLog;
 pub use deploy::{DeployedOn, UndeployedOn};
 pub use diagnosis::Diagnosis;
 pub(crate) use dispatch::Calls;

@@ -62,7 +62,7 @@ pub(crate) struct Inner {
     /// How long the home of a bucket remembers the key of a task.
     pub(super) key_retention: Duration,
     /// Those of the node: it may be fed from any thread.
-    threads: Handle,
+    pub(super) threads: Handle,
     started: std::time::Instant,
     wake: Arc<Notify>,
     /// A task has ended, or has another owner.

@@ -1,8 +1,10 @@
 use crate::select::{
-    Ask, Asked, Decision, Fixed, Greedy, Heard, NoChoice, Pixie, ReportError, Selector, Served, Task,
+    Ask, Asked, Brought, Decision, Failure, Fixed, Greedy, Guests, Heard, NoChoice, Pixie, PolicyPlugin,
+    ReportError, Selector, Served, Task,
 };
 use karman_types::TaskId;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One line of the log.
@@ -25,6 +27,8 @@ pub enum What {
     Checkpoint(Box<Checkpoint>),
     /// It decided.
     Chosen(Chosen),
+    /// The policy that a plugin brings failed: if it was asked, the default one decides, in the next entry of its kind.
+    FellBack(FellBack),
     /// It was told what became of a request.
     Served {
         /// The request.
@@ -56,6 +60,17 @@ pub struct Chosen {
     pub decision: Decision,
 }
 
+/// A failure of a policy that a plugin brings.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FellBack {
+    /// For which request it was asked or told.
+    pub request: TaskId,
+    /// The plugin, with its version.
+    pub plugin: String,
+    /// Why it did not do it.
+    pub failure: Failure,
+}
+
 /// A policy whose whole state can be written down.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub enum Policy {
@@ -65,6 +80,8 @@ pub enum Policy {
     Greedy(Box<Greedy>),
     /// See [`Fixed`].
     Fixed(Box<Fixed>),
+    /// See [`Brought`].
+    Brought(Box<Brought>),
 }
 
 impl Policy {
@@ -73,6 +90,45 @@ impl Policy {
             Self::Pixie(policy) => &mut **policy,
             Self::Greedy(policy) => &mut **policy,
             Self::Fixed(policy) => &mut **policy,
+            Self::Brought(policy) => &mut **policy,
+        }
+    }
+
+    /// The plugin that brings it, if one does.
+    pub fn plugin(&self) -> Option<&PolicyPlugin> {
+        match self {
+            Self::Brought(policy) => Some(policy.plugin()),
+            _ => None,
+        }
+    }
+
+    /// As it is now, to be written down: what comes next, it decides the same.
+    pub(super) fn checkpoint(&mut self) -> Self {
+        match self {
+            Self::Brought(policy) => Self::Brought(Box::new(policy.checkpoint())),
+            other => other.clone(),
+        }
+    }
+
+    /// Gives a policy that was read from a log what plugins are run by.
+    pub(super) fn attach(&mut self, guests: &Arc<dyn Guests>) {
+        if let Self::Brought(policy) = self {
+            policy.attach(guests.clone());
+        }
+    }
+
+    /// Lets a policy fail as it did then, where that was not its own fault.
+    pub(super) fn force(&mut self, failure: &Failure) {
+        if let (Self::Brought(policy), Failure::Busy { .. }) = (self, failure) {
+            policy.force(failure.clone());
+        }
+    }
+
+    /// What failed since it was last asked.
+    pub(super) fn failures(&mut self) -> Vec<Failure> {
+        match self {
+            Self::Brought(policy) => policy.failures(),
+            _ => Vec::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 use super::{Entry, What};
 use crate::Why;
-use crate::select::{Call, Task};
+use crate::select::{Call, Failure, Task};
 use karman_types::{TaskId, format_duration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,6 +18,9 @@ pub struct Told {
     pub unreachable: Vec<String>,
     /// What came of it, once that was reported.
     pub call: Option<Call>,
+    /// The policy that a plugin brings and why it failed, where the default one decided instead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fell_back: Vec<(String, Failure)>,
 }
 
 /// The decisions of one request, the oldest first. The log has to reach back to a checkpoint before them for names; else they are
@@ -26,10 +29,15 @@ pub fn explain<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: TaskId
     let mut tasks: BTreeMap<(&str, u64), &[Task]> = BTreeMap::new();
     // With the task and the candidate of each, by which a report finds it.
     let mut told: Vec<((usize, usize), Told)> = Vec::new();
+    let mut fell_back: BTreeMap<(&str, u64), Vec<(String, Failure)>> = BTreeMap::new();
     for entry in entries {
         let of = (entry.policy.as_str(), entry.instance);
         match &entry.what {
             What::Checkpoint(checkpoint) => _ = tasks.insert(of, &checkpoint.tasks),
+            What::FellBack(failed) if failed.request == request => {
+                let failure = (failed.plugin.clone(), failed.failure.clone());
+                fell_back.entry(of).or_default().push(failure);
+            }
             What::Chosen(chosen) if chosen.request == request => {
                 let tasks = tasks.get(&of).copied().unwrap_or_default();
                 let (task, candidate) = (chosen.decision.task, chosen.decision.chosen);
@@ -42,6 +50,7 @@ pub fn explain<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: TaskId
                     known: chosen.known.get(candidate).copied().flatten(),
                     unreachable: chosen.asked.unreachable.iter().map(name).collect(),
                     call: None,
+                    fell_back: fell_back.remove(&of).unwrap_or_default(),
                 };
                 told.push(((task, candidate), of_decision));
             }
@@ -68,6 +77,9 @@ pub fn explain<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: TaskId
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.why.fmt(f)?;
+        for (plugin, failure) in &self.fell_back {
+            write!(f, "; policy {plugin} did not decide, the default did: {failure}")?;
+        }
         match self.known {
             Some(age) => write!(f, "; it was last heard of {} before", format_duration(age))?,
             None => f.write_str("; only its profile was known")?,
@@ -116,7 +128,7 @@ mod tests {
             calls: vec![call],
             ..Heard::default()
         };
-        log.push(policy.report(9, request, heard).unwrap());
+        log.extend(policy.report(9, request, heard).unwrap());
         let told = explain(&log, request);
         assert_eq!(
             told[0].to_string(),

@@ -1,10 +1,10 @@
-use super::{Checkpoint, Chosen, Entry, Policy, What};
+use super::{Checkpoint, Chosen, Entry, FellBack, Policy, What};
 use crate::select::{Asked, Decision, Heard, NoChoice, ReportError, Task};
 use karman_types::TaskId;
 use std::time::Duration;
 
 /// Decisions until the next checkpoint: a ring that holds twice as many entries always has one to begin at.
-const CHECKPOINT_EVERY: u32 = 200;
+pub(crate) const CHECKPOINT_EVERY: u32 = 200;
 
 /// A policy that says what is to be written down of it.
 #[derive(Clone, Debug)]
@@ -52,15 +52,17 @@ impl Logged {
     ) -> Result<(Decision, Vec<Entry>), NoChoice> {
         let mut entries = Vec::new();
         if self.left == 0 {
-            self.left = CHECKPOINT_EVERY;
             let checkpoint = Checkpoint {
-                state: self.policy.clone(),
+                state: self.policy.checkpoint(),
                 tasks: self.tasks.clone(),
             };
+            entries.extend(self.fell_back(at_ms, request));
             entries.push(self.entry(at_ms, What::Checkpoint(Box::new(checkpoint))));
         }
-        self.left -= 1;
+        // What is not decided is not written down, its checkpoint neither: the next one makes another.
         let decision = self.policy.choose(&asked)?;
+        self.left = self.left.checked_sub(1).unwrap_or(CHECKPOINT_EVERY - 1);
+        entries.extend(self.fell_back(at_ms, request));
         let heard = self.heard.get(asked.task).into_iter().flatten();
         let known = heard
             .map(|heard| heard.map(|heard| asked.now.saturating_sub(heard)))
@@ -69,7 +71,7 @@ impl Logged {
             request,
             asked,
             known,
-            decision,
+            decision: decision.clone(),
         };
         entries.push(self.entry(at_ms, What::Chosen(chosen)));
         Ok((decision, entries))
@@ -79,7 +81,7 @@ impl Logged {
     ///
     /// # Errors
     /// Those of [`crate::select::Selector::report`].
-    pub fn report(&mut self, at_ms: u64, request: TaskId, heard: Heard) -> Result<Entry, ReportError> {
+    pub fn report(&mut self, at_ms: u64, request: TaskId, heard: Heard) -> Result<Vec<Entry>, ReportError> {
         self.policy.report(&heard)?;
         for call in &heard.calls {
             let of_task = self.heard.get_mut(call.task);
@@ -87,7 +89,24 @@ impl Logged {
                 *last = Some(heard.now);
             }
         }
-        Ok(self.entry(at_ms, What::Served { request, heard }))
+        let mut entries = self.fell_back(at_ms, request);
+        entries.push(self.entry(at_ms, What::Served { request, heard }));
+        Ok(entries)
+    }
+
+    /// What failed since it was last asked or told.
+    fn fell_back(&mut self, at_ms: u64, request: TaskId) -> Vec<Entry> {
+        let failures = self.policy.failures();
+        let plugin = self.policy.plugin().map(ToString::to_string).unwrap_or_default();
+        let entry = |failure| {
+            let fell_back = FellBack {
+                request,
+                plugin: plugin.clone(),
+                failure,
+            };
+            self.entry(at_ms, What::FellBack(fell_back))
+        };
+        failures.into_iter().map(entry).collect()
     }
 
     fn entry(&self, at_ms: u64, what: What) -> Entry {

@@ -2,7 +2,7 @@
 //! reproduced exactly.
 //!
 //! A [`Logged`] policy returns an [`Entry`] for everything that it hears or says, and now and then a [`Checkpoint`] of its whole
-//! state. Whoever drives it keeps the entries, in a ring: the oldest go, and what is left begins at some checkpoint. [`replay()`] lets
+//! state. A policy that a plugin brings is in it by the digest of its file: [`replay_with()`] is given the files. Whoever drives it keeps the entries, in a ring: the oldest go, and what is left begins at some checkpoint. [`replay()`] lets
 //! the policy decide everything again, [`explain()`] puts the decisions of one request into words.
 //!
 //! | file | what |
@@ -56,7 +56,8 @@ mod explain;
 mod logged;
 mod replay;
 
-pub use entry::{Checkpoint, Chosen, Entry, Policy, What};
+pub use entry::{Checkpoint, Chosen, Entry, FellBack, Policy, What};
 pub use explain::{Told, explain};
+pub(crate) use logged::CHECKPOINT_EVERY;
 pub use logged::Logged;
-pub use replay::{Difference, Replay, replay};
+pub use replay::{Absent, Difference, Replay, replay, replay_with};

@@ -1,8 +1,9 @@
-use super::{Entry, Policy, What};
-use crate::select::{Decision, NoChoice};
-use karman_types::TaskId;
+use super::{Checkpoint, Chosen, Entry, Policy, What};
+use crate::select::{Decision, Failure, Guests, PolicyPlugin};
+use karman_types::{Digest, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What came of deciding everything again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -13,6 +14,19 @@ pub struct Replay {
     pub different: Vec<Difference>,
     /// Decisions before the first checkpoint of their policy, which the ring has dropped: they cannot be made again.
     pub without_checkpoint: usize,
+    /// Plugins that are not here, without which decisions cannot be made again.
+    pub without_plugin: Vec<Absent>,
+}
+
+/// A plugin that is not here.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Absent {
+    /// Its name and version.
+    pub plugin: String,
+    /// The digest of its file.
+    pub id: Digest,
+    /// Its decisions in the log.
+    pub decisions: usize,
 }
 
 /// A decision that did not come out the same.
@@ -26,46 +40,106 @@ pub struct Difference {
     pub logged: Decision,
     /// What is decided now; nothing where the policy refuses.
     pub now: Option<Decision>,
+    /// What failed before it, and what fails now.
+    pub failures: [Vec<Failure>; 2],
 }
 
 impl Replay {
-    /// Whether every decision that could be made again came out the same.
+    /// Whether every decision after a checkpoint came out the same.
     pub fn holds(&self) -> bool {
-        self.different.is_empty()
+        self.different.is_empty() && self.without_plugin.is_empty()
+    }
+
+    fn absent(&mut self, plugin: &PolicyPlugin) {
+        match self
+            .without_plugin
+            .iter_mut()
+            .find(|absent| absent.id == plugin.id)
+        {
+            Some(absent) => absent.decisions += 1,
+            None => self.without_plugin.push(Absent {
+                plugin: plugin.to_string(),
+                id: plugin.id,
+                decisions: 1,
+            }),
+        }
     }
 }
 
-/// Lets the policies of a log decide everything again, each from its checkpoints.
+/// Lets the policies of a log decide everything again, each from its checkpoints. There are no plugins here.
 pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Replay {
+    replay_by(entries, None)
+}
+
+/// The same with plugins, from whom those decisions come that theirs were.
+pub fn replay_with<'a>(entries: impl IntoIterator<Item = &'a Entry>, guests: &Arc<dyn Guests>) -> Replay {
+    replay_by(entries, Some(guests))
+}
+
+fn replay_by<'a>(entries: impl IntoIterator<Item = &'a Entry>, guests: Option<&Arc<dyn Guests>>) -> Replay {
     let mut replay = Replay::default();
-    let mut policies: BTreeMap<(&str, u64), Policy> = BTreeMap::new();
+    let mut policies: BTreeMap<(&str, u64), Again> = BTreeMap::new();
     for (place, entry) in entries.into_iter().enumerate() {
         let of = (entry.policy.as_str(), entry.instance);
         match (&entry.what, policies.get_mut(&of)) {
-            (What::Checkpoint(checkpoint), _) => {
-                policies.insert(of, checkpoint.state.clone());
-            }
-            (What::Served { heard, .. }, Some(policy)) => {
+            (What::Checkpoint(checkpoint), _) => _ = policies.insert(of, Again::from(checkpoint, guests)),
+            (What::Served { heard, .. }, Some(again)) => {
                 // It was taken in then, so it is now.
-                let _ = policy.report(heard);
+                let _ = again.policy.report(heard);
             }
-            (What::Served { .. }, None) => {}
+            (What::FellBack(fell_back), Some(again)) => {
+                again.policy.force(&fell_back.failure);
+                again.failed_then.push(fell_back.failure.clone());
+            }
+            (What::Served { .. } | What::FellBack(_), None) => {}
             (What::Chosen(_), None) => replay.without_checkpoint += 1,
-            (What::Chosen(chosen), Some(policy)) => {
-                let now: Result<Decision, NoChoice> = policy.choose(&chosen.asked);
-                match now {
-                    Ok(now) if now == chosen.decision => replay.same += 1,
-                    now => replay.different.push(Difference {
-                        entry: place,
-                        request: chosen.request,
-                        logged: chosen.decision,
-                        now: now.ok(),
-                    }),
-                }
-            }
+            (What::Chosen(chosen), Some(again)) => again.choose(place, chosen, &mut replay),
         }
     }
     replay
+}
+
+/// A policy that decides once more.
+struct Again {
+    policy: Policy,
+    /// Whether all that it needs is here.
+    whole: bool,
+    /// What failed, by the log, since the last decision.
+    failed_then: Vec<Failure>,
+}
+
+impl Again {
+    fn from(checkpoint: &Checkpoint, guests: Option<&Arc<dyn Guests>>) -> Self {
+        let mut policy = checkpoint.state.clone();
+        if let Some(guests) = guests {
+            policy.attach(guests);
+        }
+        let here = |plugin| guests.is_some_and(|guests| guests.has(plugin));
+        Self {
+            whole: policy.plugin().is_none_or(here),
+            policy,
+            failed_then: Vec::new(),
+        }
+    }
+
+    fn choose(&mut self, place: usize, chosen: &Chosen, replay: &mut Replay) {
+        let then = std::mem::take(&mut self.failed_then);
+        if let Some(plugin) = self.policy.plugin().filter(|_| !self.whole) {
+            return replay.absent(plugin);
+        }
+        let now = self.policy.choose(&chosen.asked);
+        let failed_now = self.policy.failures();
+        match now {
+            Ok(now) if now == chosen.decision && failed_now == then => replay.same += 1,
+            now => replay.different.push(Difference {
+                entry: place,
+                request: chosen.request,
+                logged: chosen.decision.clone(),
+                now: now.ok(),
+                failures: [then, failed_now],
+            }),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -122,7 +196,7 @@ mod tests {
                 latency,
                 calls: vec![call],
             };
-            log.push(policy.report(n * 10 + 9, request, heard).unwrap());
+            log.extend(policy.report(n * 10 + 9, request, heard).unwrap());
         }
         log
     }

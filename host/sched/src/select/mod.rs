@@ -14,6 +14,7 @@
 //! | `compass` | one step faster when the queue is long, one step more accurate when it is short |
 //! | `greedy`, `fixed` | chosen once |
 //! | `oracle` | the mix of the linear program over the profiles, without feedback |
+//! | `brought` | whatever a plugin brings, with Pixie in reserve |
 //!
 //! | file | what they share |
 //! |---|---|
@@ -27,6 +28,7 @@
 //! | `bounds` | what one request wants, and who meets it |
 
 mod bounds;
+mod brought;
 mod compass;
 mod credit;
 mod estimate;
@@ -45,6 +47,7 @@ mod task;
 pub(crate) mod testing;
 
 pub use bounds::{Bound, Bounds, Unmet};
+pub use brought::{Brought, Choice, Failure, Failures, Guest, Guests, PolicyPlugin, Unlogged};
 pub use compass::Compass;
 pub use fixed::Fixed;
 pub use greedy::{Aim, Greedy};
@@ -63,7 +66,7 @@ use std::time::Duration;
 /// A policy that binds a task to one of its candidates, call by call.
 pub trait Selector {
     /// Its name, as tables and logs write it.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// Which candidate serves the next call of a task.
     ///
@@ -112,7 +115,7 @@ impl Ask<'_> {
 }
 
 /// What a policy decided.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Decision {
     /// The task.
     pub task: usize,

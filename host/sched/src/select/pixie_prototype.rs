@@ -130,7 +130,7 @@ impl Selector for PixiePrototype {
             chosen,
             runner_up,
             reason: if chosen == current {
-                self.reason
+                self.reason.clone()
             } else {
                 Reason::Only
             },

@@ -2,7 +2,7 @@ use super::{Aim, Resource};
 use serde::{Deserialize, Serialize};
 
 /// Why a candidate serves. [`Why`](crate::Why) puts it into words.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reason {
@@ -52,4 +52,6 @@ pub enum Reason {
     Inaccurate,
     /// No plan could be made; it is the last that was.
     NoPlan,
+    /// What a policy that a plugin brings says.
+    Said(String),
 }

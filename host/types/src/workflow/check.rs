@@ -40,6 +40,7 @@ impl TryFrom<File> for Workflow {
             name: file.name,
             deadline: file.deadline,
             slo: file.slo,
+            select: file.select,
             tasks: order.iter().filter_map(|&old| tasks[old].take()).collect(),
             edges,
             into,
@@ -103,6 +104,7 @@ fn check_values(file: &File) -> Result<(), WorkflowError> {
     };
     no_time("deadline".into(), file.deadline)?;
     check_slo(file)?;
+    check_select(file)?;
     for (name, table) in &file.task {
         plain_name("a task", name)?;
         let field = |key: &str| format!("task.{name}.{key}");
@@ -142,6 +144,20 @@ fn check_slo(file: &File) -> Result<(), WorkflowError> {
         false => Err(value(
             "slo".into(),
             "binds nothing: no task names a `capability`, so there is no choice to make",
+        )),
+    }
+}
+
+fn check_select(file: &File) -> Result<(), WorkflowError> {
+    let Some(select) = &file.select else {
+        return Ok(());
+    };
+    plain_name("`select`", select)?;
+    match file.task.values().any(|table| table.capability.is_some()) {
+        true => Ok(()),
+        false => Err(value(
+            "select".into(),
+            "chooses nothing: no task names a `capability`, so there is no choice to make",
         )),
     }
 }

@@ -17,6 +17,9 @@ pub(super) struct File {
     pub(super) start: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) slo: Option<Slo>,
+    /// The policy by which who does a task is chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) select: Option<String>,
     #[serde(default)]
     pub(super) task: BTreeMap<String, TaskTable>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -90,6 +93,7 @@ impl From<Workflow> for File {
             name: workflow.name,
             deadline: workflow.deadline,
             slo: workflow.slo,
+            select: workflow.select,
             task: workflow.tasks.into_iter().map(table).collect(),
         }
     }

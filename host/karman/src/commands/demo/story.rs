@@ -7,7 +7,7 @@ use super::truth::known;
 use crate::app::App;
 use bytes::Bytes;
 use http::Method;
-use karman_node::{FlowStatus, LogEvent, Measured, read_decisions};
+use karman_node::{DecisionLog, FlowStatus, LogEvent, Measured};
 use karman_sched::log::{Entry, What, explain, replay};
 use karman_types::{Slo, TaskError, TaskId, Workflow, format_duration};
 use std::collections::BTreeMap;
@@ -303,7 +303,7 @@ fn latency(log: &[Entry], run: TaskId) -> Option<Duration> {
 fn decisions(continuum: &Continuum) -> Result<Vec<Entry>, TaskError> {
     let control = continuum.node(Who::Sat).control();
     let answer = control.send(Method::GET, "/decisions", &[], Bytes::new())?;
-    read_decisions(answer.body())
+    Ok(DecisionLog::read(answer.body())?.entries)
 }
 
 /// What the dish's log says of cuts, in the act in which it happened.

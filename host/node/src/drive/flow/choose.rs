@@ -2,11 +2,13 @@
 
 use super::implementations::{self, call, reaches, within};
 use super::json;
+use super::policy::{self, Named};
 use crate::drive::tasks::Inner;
+use crate::services::blocking;
 use karman_sched::Why;
 use karman_sched::flow;
-use karman_sched::log::{Logged, Policy};
-use karman_sched::select::{Asked, Call, Heard, Pixie, PixieSettings, Task};
+use karman_sched::log::{Entry, FellBack, Logged, What};
+use karman_sched::select::{Asked, Call, Heard, Task};
 use karman_types::{DataContract, Digest, ErrorKind, Implementation, Slo, TaskError, TaskId, Workflow};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -29,8 +31,12 @@ pub(super) struct Chooser {
     places: BTreeMap<usize, usize>,
     started: Instant,
     state: Mutex<State>,
+    /// By task and candidate; apart from the policy, which may take its time.
+    away: Mutex<HashMap<(usize, usize), Instant>>,
     /// The measurements that it was made from.
     measured: u64,
+    /// The file of the plugin that brings its policy, if one does.
+    plugin: Option<Digest>,
 }
 
 /// Who serves a call.
@@ -44,8 +50,6 @@ pub(super) struct Choice {
 struct State {
     policy: Logged,
     runs: HashSet<TaskId>,
-    /// By task and candidate.
-    away: HashMap<(usize, usize), Instant>,
 }
 
 /// The chooser of a workflow; nothing where none of its tasks names a capability.
@@ -62,11 +66,13 @@ pub(super) async fn chooser(tasks: &Inner, workflow: &Workflow) -> Result<Option
     }
     let of = Digest::of(workflow.to_toml().as_bytes());
     let measured = tasks.flows.measured.load(Ordering::Relaxed);
+    let policy = policy::named(tasks, workflow.select())?;
     let known = tasks.flows.choosers.lock().get(&of).cloned();
-    if let Some(known) = known.filter(|known| known.measured == measured) {
+    if let Some(known) = known.filter(|known| known.is_of(measured, &policy)) {
         return Ok(Some(known));
     }
-    let chooser = Arc::new(Chooser::new(tasks, workflow, &named, measured).await?);
+    policy.keep(tasks).await?;
+    let chooser = Arc::new(Chooser::new(tasks, workflow, &named, measured, &policy).await?);
     let mut choosers = tasks.flows.choosers.lock();
     if choosers.len() >= MOST_CHOOSERS {
         choosers.retain(|_, chooser| Arc::strong_count(chooser) > 1);
@@ -81,6 +87,7 @@ impl Chooser {
         workflow: &Workflow,
         named: &[usize],
         measured: u64,
+        policy: &Named,
     ) -> Result<Self, TaskError> {
         let usual = || Slo::over(Slo::USUAL_REQUESTS);
         let slo = workflow.slo().cloned().unwrap_or_else(usual);
@@ -96,7 +103,7 @@ impl Chooser {
             });
         }
         let places = named.iter().copied().zip(0..).collect();
-        Self::over(workflow.name(), of, slo, places, measured)
+        Self::over(workflow.name(), of, slo, places, (measured, policy))
     }
 
     /// The choice among the candidates of these tasks, within these limits.
@@ -105,21 +112,20 @@ impl Chooser {
         of: Vec<Task>,
         slo: Slo,
         places: BTreeMap<usize, usize>,
-        measured: u64,
+        (measured, policy): (u64, &Named),
     ) -> Result<Self, TaskError> {
-        let pixie = Pixie::new(of.clone(), slo, PixieSettings::default())
-            .map_err(|error| TaskError::invalid(error.to_string()).with_field("slo"))?;
-        let policy = Policy::Pixie(Box::new(pixie));
-        let policy = Logged::new(name, policy, of, fastrand::u64(..));
+        let plugin = policy.plugin();
+        let policy = Logged::new(name, policy.over(of.clone(), slo)?, of, fastrand::u64(..));
         Ok(Self {
             places,
             started: Instant::now(),
             state: Mutex::new(State {
                 policy,
                 runs: HashSet::new(),
-                away: HashMap::new(),
             }),
+            away: Mutex::default(),
             measured,
+            plugin,
         })
     }
 
@@ -137,7 +143,7 @@ impl Chooser {
             calls,
         };
         match state.policy.report(wall_ms(), run, heard) {
-            Ok(entry) => tasks.decisions.push([entry]),
+            Ok(entries) => tasks.decisions.push(told(entries)),
             Err(error) => tracing::error!(%run, %error, "what became of a run is not taken in"),
         }
     }
@@ -146,14 +152,32 @@ impl Chooser {
     ///
     /// # Errors
     /// `unavailable` when nobody who may can be reached.
-    pub(super) fn choose(&self, tasks: &Inner, run: TaskId, task: usize) -> Result<Choice, TaskError> {
+    pub(super) async fn choose(
+        self: &Arc<Self>,
+        tasks: &Arc<Inner>,
+        run: TaskId,
+        task: usize,
+    ) -> Result<Choice, TaskError> {
+        if self.plugin.is_none() {
+            return self.choose_here(tasks, run, task);
+        }
+        // Guests never run on the threads of the network.
+        let (chooser, tasks) = (self.clone(), tasks.clone());
+        blocking(move || chooser.choose_here(&tasks, run, task)).await
+    }
+
+    fn choose_here(&self, tasks: &Inner, run: TaskId, task: usize) -> Result<Choice, TaskError> {
+        let away: HashSet<(usize, usize)> = {
+            let mut away = self.away.lock();
+            away.retain(|_, since| since.elapsed() < AWAY);
+            away.keys().copied().collect()
+        };
         let mut state = self.state.lock();
-        let State { policy, runs, away } = &mut *state;
+        let State { policy, runs } = &mut *state;
         runs.insert(run);
-        away.retain(|_, since| since.elapsed() < AWAY);
         let candidates = &policy.tasks()[task].candidates;
         let unreachable = candidates.iter().enumerate().filter(|(candidate, known)| {
-            away.contains_key(&(task, *candidate)) || !reaches(tasks, &known.binding)
+            away.contains(&(task, *candidate)) || !reaches(tasks, &known.binding)
         });
         let asked = Asked {
             now: self.started.elapsed(),
@@ -164,7 +188,7 @@ impl Chooser {
         let chosen = policy.choose(wall_ms(), run, asked);
         let (decision, entries) = chosen.map_err(|error| TaskError::unavailable(error.to_string()))?;
         // Under the lock, so that the log has them in the order in which the policy made them.
-        tasks.decisions.push(entries);
+        tasks.decisions.push(told(entries));
         Ok(Choice {
             candidate: decision.chosen,
             implementation: policy.tasks()[task].candidates[decision.chosen].clone(),
@@ -172,21 +196,21 @@ impl Chooser {
         })
     }
 
-    /// The measurements that it was made from.
-    pub(super) const fn measured(&self) -> u64 {
-        self.measured
+    /// Whether it was made from these measurements, and decides by this policy.
+    pub(super) fn is_of(&self, measured: u64, policy: &Named) -> bool {
+        self.measured == measured && self.plugin == policy.plugin()
     }
 
     /// An implementation did not answer: it is left out for a while.
     pub(super) fn gone(&self, task: usize, candidate: usize) {
-        self.state.lock().away.insert((task, candidate), Instant::now());
+        self.away.lock().insert((task, candidate), Instant::now());
     }
 
     /// Runs an attempt with whoever is chosen; with another one where that cannot be reached. Nothing when it was stopped. What was
     /// called is added to `calls`.
     pub(super) async fn serve(
-        &self,
-        tasks: &Inner,
+        self: &Arc<Self>,
+        tasks: &Arc<Inner>,
         (run, attempt): (TaskId, &flow::Call),
         outputs: &DataContract,
         stopped: &mut watch::Receiver<bool>,
@@ -195,7 +219,7 @@ impl Chooser {
         let task = *self.places.get(&attempt.attempt.of.task)?;
         let begun = Instant::now();
         for tried in 1.. {
-            let chosen = self.choose(tasks, run, task);
+            let chosen = self.choose(tasks, run, task).await;
             let request = json::request(&attempt.input, &attempt.with);
             let (chosen, request) = match (chosen, request) {
                 (Ok(chosen), Ok(request)) => (chosen, request),
@@ -274,9 +298,31 @@ impl Drop for Served {
     fn drop(&mut self) {
         let latency = self.begun.elapsed();
         for (chooser, calls) in std::mem::take(&mut self.by) {
-            chooser.end(&self.tasks, self.run, latency, calls);
+            if chooser.plugin.is_none() {
+                chooser.end(&self.tasks, self.run, latency, calls);
+                continue;
+            }
+            let (tasks, run) = (self.tasks.clone(), self.run);
+            self.tasks
+                .threads
+                .spawn_blocking(move || chooser.end(&tasks, run, latency, calls));
         }
     }
+}
+
+/// What is to be written down; failures of policies are also told to the operator.
+fn told(entries: Vec<Entry>) -> Vec<Entry> {
+    for entry in &entries {
+        if let What::FellBack(FellBack {
+            request,
+            plugin,
+            failure,
+        }) = &entry.what
+        {
+            tracing::warn!(workflow = entry.policy, %request, plugin, %failure, "a policy failed; the default decides");
+        }
+    }
+    entries
 }
 
 /// Those who may serve: measured, and as accurate as is wanted.

@@ -15,6 +15,7 @@
 //! | `coordinate` | a run from its start, or from where it was left, to its end |
 //! | `step` | one attempt at one task of it |
 //! | `choose` | who does a task that names a capability |
+//! | `policy` | by which policy |
 //! | `implementations` | who could: found, measured, called |
 //! | `labels` | how right their answers were |
 //! | `request` | one request outside of any workflow, within bounds of its own |
@@ -28,6 +29,7 @@ mod implementations;
 mod json;
 mod labels;
 mod order;
+mod policy;
 mod progress;
 mod request;
 mod status;

@@ -5,6 +5,7 @@
 
 use super::choose::{Choice, Chooser, Served};
 use super::implementations::{all_known, call, is_below};
+use super::policy;
 use crate::drive::models::Inferred;
 use crate::drive::tasks::Inner;
 use crate::node::Node;
@@ -165,7 +166,10 @@ impl<'a> Asking<'a> {
         F: Future<Output = Result<T, TaskError>>,
     {
         for tried in 1.. {
-            let choice = self.chooser.choose(self.node.tasks().inner(), self.run, 0)?;
+            let choice = self
+                .chooser
+                .choose(self.node.tasks().inner(), self.run, 0)
+                .await?;
             let Choice {
                 candidate,
                 implementation,
@@ -242,10 +246,12 @@ async fn chooser(
     let limit = wanted.bounds.p95.unwrap_or_else(|| rounded(wanted.within));
     let of = Digest::of(format!("{name}\n{:?}\n{limit:?}\n{brings:?}", wanted.bounds).as_bytes());
     let measured = tasks.flows.measured.load(Ordering::Relaxed);
+    let policy = policy::named(tasks, None)?;
     let known = tasks.flows.requests.lock().get(&of).cloned();
-    if let Some(known) = known.filter(|known| known.measured() == measured) {
+    if let Some(known) = known.filter(|known| known.is_of(measured, &policy)) {
         return Ok(known);
     }
+    policy.keep(tasks).await?;
     let one = Task {
         name: name.to_owned(),
         visits: 1.0,
@@ -256,20 +262,16 @@ async fn chooser(
         latency_p95: Some(limit),
         ..Slo::over(Slo::USUAL_REQUESTS)
     };
-    let chooser = Arc::new(Chooser::over(
-        name,
-        vec![one],
-        slo,
-        BTreeMap::from([(0, 0)]),
-        measured,
-    )?);
+    let places = BTreeMap::from([(0, 0)]);
+    let chooser = Chooser::over(name, vec![one], slo, places, (measured, &policy))?;
+    let chooser = Arc::new(chooser);
     let mut requests = tasks.flows.requests.lock();
     if requests.len() >= MOST_KEPT {
         requests.retain(|_, chooser| Arc::strong_count(chooser) > 1);
     }
     // Another request may have been sooner.
     let kept = requests.entry(of).or_insert_with(|| chooser.clone());
-    if kept.measured() != measured {
+    if !kept.is_of(measured, &policy) {
         *kept = chooser;
     }
     Ok(kept.clone())

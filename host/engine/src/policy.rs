@@ -1,0 +1,81 @@
+//! Policies that plugins bring: `karman:policy`, run so that the same questions get the same answers.
+//!
+//! A policy has a wasmtime engine of its own, in which numbers are the same on every machine and nothing depends on time: not on a
+//! clock, and not on how fast the machine is, because a call is held by its fuel (which counts bytes that are copied, too) and by
+//! its memory. It reaches nothing: what its language's library imports is there and traps, but for text on standard error.
+//!
+//! `karman-sched` has the traits, and decides what happens where a policy fails ([`karman_sched::select::Brought`]).
+
+mod convert;
+mod guest;
+mod text;
+
+pub(crate) use guest::{Sandbox, engine, link};
+
+use crate::plugin::{Export, Plugin};
+use karman_sched::select::{Failure, Guest, Guests, PolicyPlugin, Task};
+use karman_types::{Digest, Slo, TaskError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Policies that run on a node at once: each chooses for one workflow, and holds its memory for as long as it does.
+pub const MOST_INSTANCES: usize = 64;
+
+/// Units of fuel of one call where the manifest does not say: some 50 ms of a desktop processor, if all of it is used.
+pub const DEFAULT_FUEL: u64 = 100_000_000;
+
+impl Plugin {
+    /// The policy that it brings, with the limits of its manifest.
+    ///
+    /// # Errors
+    /// `invalid` when it is no policy that selects models.
+    pub fn select_policy(&self) -> Result<PolicyPlugin, TaskError> {
+        if !matches!(self.export, Export::Select(_)) {
+            return Err(self.wrong_world("karman:policy/select"));
+        }
+        let manifest = self.manifest();
+        Ok(PolicyPlugin {
+            name: manifest.name.clone(),
+            version: manifest.version.to_string(),
+            id: self.package().id,
+            fuel: self.limits().fuel.unwrap_or(DEFAULT_FUEL),
+            memory: self.limits().memory,
+        })
+    }
+}
+
+/// Plugins that bring policies, by the digests of their files.
+#[derive(Clone, Debug, Default)]
+pub struct Policies(BTreeMap<Digest, Arc<Plugin>>);
+
+impl FromIterator<Arc<Plugin>> for Policies {
+    fn from_iter<I: IntoIterator<Item = Arc<Plugin>>>(plugins: I) -> Self {
+        let by_id = |plugin: Arc<Plugin>| (plugin.package().id, plugin);
+        Self(plugins.into_iter().map(by_id).collect())
+    }
+}
+
+impl Guests for Policies {
+    fn has(&self, plugin: &PolicyPlugin) -> bool {
+        self.0.contains_key(&plugin.id)
+    }
+
+    fn start(
+        &self,
+        plugin: &PolicyPlugin,
+        tasks: &[Task],
+        slo: &Slo,
+        state: Option<&[u8]>,
+    ) -> Result<Box<dyn Guest>, Failure> {
+        let found = self.0.get(&plugin.id).map(|found| (found, &found.export));
+        let Some((found, Export::Select(pre))) = found else {
+            return Err(Failure::Missing { id: plugin.id });
+        };
+        let place = found.engine.policy_places().clone().try_acquire_owned();
+        let place = place.map_err(|_| Failure::Busy { most: MOST_INSTANCES })?;
+        found.stats.instantiated();
+        let limits = (&found.info.limits, place);
+        let instance = guest::Instance::start(pre, plugin, limits, (tasks, slo), state)?;
+        Ok(Box::new(instance))
+    }
+}

@@ -1,0 +1,235 @@
+mod guest;
+#[cfg(test)]
+mod tests;
+mod unlogged;
+
+pub use guest::{Choice, Failure, Guest, Guests, PolicyPlugin};
+pub use unlogged::{Failures, Unlogged};
+
+use super::{
+    Ask, Decision, NoChoice, Pixie, PixieSettings, Reason, ReportError, SelectError, Selector, Served, Task,
+    task_of,
+};
+use karman_types::Slo;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// Failures one after the other after which a policy is left out until the next checkpoint: each costs all the fuel that it has.
+const MOST_IN_A_ROW: u32 = 3;
+/// The most bytes of what it may save.
+const MOST_STATE: usize = 1 << 20;
+/// The most characters of what it may say.
+const MOST_WORDS: usize = 200;
+
+/// A policy that a plugin brings, with Pixie in reserve: where it fails, Pixie decides, and the failure is told
+/// ([`Brought::failures`]).
+///
+/// Pixie hears everything that the policy hears, so that it knows what is left of the budgets when it is needed. A policy that
+/// failed begins again, in an instance of its own, from where it was at the last [checkpoint](Brought::checkpoint).
+#[derive(Deserialize, Serialize)]
+pub struct Brought {
+    plugin: PolicyPlugin,
+    tasks: Vec<Task>,
+    slo: Slo,
+    reserve: Box<Pixie>,
+    /// What it saved at the last checkpoint; nothing before the first.
+    #[serde(with = "serde_bytes")]
+    state: Option<Vec<u8>>,
+    /// Failures since it last decided.
+    in_a_row: u32,
+    #[serde(skip)]
+    failures: Vec<Failure>,
+    /// How it is to fail when it is next asked or told.
+    #[serde(skip)]
+    forced: Option<Failure>,
+    #[serde(skip)]
+    guest: Option<Box<dyn Guest>>,
+    #[serde(skip)]
+    guests: Option<Arc<dyn Guests>>,
+}
+
+impl Brought {
+    /// The policy of a plugin for a workflow of these tasks within these limits. It is started when it is first asked.
+    ///
+    /// # Errors
+    /// Names what is wrong with a task, a profile or a limit.
+    pub fn new(
+        plugin: PolicyPlugin,
+        guests: Arc<dyn Guests>,
+        tasks: Vec<Task>,
+        slo: Slo,
+    ) -> Result<Self, SelectError> {
+        Ok(Self {
+            reserve: Box::new(Pixie::new(tasks.clone(), slo.clone(), PixieSettings::default())?),
+            plugin,
+            tasks,
+            slo,
+            state: None,
+            in_a_row: 0,
+            failures: Vec::new(),
+            forced: None,
+            guest: None,
+            guests: Some(guests),
+        })
+    }
+
+    /// The plugin.
+    pub const fn plugin(&self) -> &PolicyPlugin {
+        &self.plugin
+    }
+
+    /// Gives one that was read from a log what its instances are made by.
+    pub fn attach(&mut self, guests: Arc<dyn Guests>) {
+        self.guests = Some(guests);
+    }
+
+    /// The failures since this was last asked, the oldest first.
+    pub fn failures(&mut self) -> Vec<Failure> {
+        std::mem::take(&mut self.failures)
+    }
+
+    /// Lets it fail as it did when it was not its own fault.
+    pub(crate) fn force(&mut self, failure: Failure) {
+        self.forced = Some(failure);
+    }
+
+    /// As it is now, to be written down. From here on a new instance decides, which knows what the last one saved and nothing
+    /// else: so what is written down decides the same. One that was left out is given another chance.
+    #[must_use]
+    pub fn checkpoint(&mut self) -> Self {
+        if let Some(mut guest) = self.guest.take() {
+            let saved = guest.save().and_then(|state| match state.len() {
+                0..=MOST_STATE => Ok(state),
+                bytes => Err(Failure::State {
+                    bytes,
+                    most: MOST_STATE,
+                }),
+            });
+            match saved {
+                Ok(state) => self.state = Some(state),
+                Err(failure) => self.failures.push(failure),
+            }
+        }
+        self.in_a_row = 0;
+        self.clone()
+    }
+
+    /// What the policy decides; nothing where it fails.
+    fn decide(&mut self, ask: &Ask<'_>) -> Option<Decision> {
+        if self.in_a_row >= MOST_IN_A_ROW {
+            self.failures.push(Failure::LeftOut {
+                failures: self.in_a_row,
+            });
+            return None;
+        }
+        let asked = self.running().and_then(|guest| guest.choose(ask));
+        match asked.and_then(|choice| self.checked(ask, choice)) {
+            Ok(decision) => {
+                self.in_a_row = 0;
+                Some(decision)
+            }
+            Err(failure) => {
+                self.fail(failure);
+                None
+            }
+        }
+    }
+
+    fn checked(&self, ask: &Ask<'_>, choice: Choice) -> Result<Decision, Failure> {
+        let candidates = self.tasks[ask.task].candidates.len();
+        let wrong = |candidate, problem: &str| Failure::Answer {
+            candidate,
+            problem: problem.into(),
+        };
+        match choice.chosen {
+            chosen if chosen >= candidates => return Err(wrong(chosen, "is none of the task")),
+            chosen if !ask.reaches(chosen) => return Err(wrong(chosen, "cannot be reached")),
+            _ => {}
+        }
+        if let Some(runner_up) = choice.runner_up.filter(|other| *other >= candidates) {
+            return Err(wrong(runner_up, "is none of the task"));
+        }
+        let words = choice.because.chars().take(MOST_WORDS);
+        let plain = |c: char| if c.is_control() { ' ' } else { c };
+        Ok(Decision {
+            task: ask.task,
+            chosen: choice.chosen,
+            runner_up: choice.runner_up.filter(|other| *other != choice.chosen),
+            reason: Reason::Said(words.map(plain).collect()),
+        })
+    }
+
+    fn running(&mut self) -> Result<&mut Box<dyn Guest>, Failure> {
+        if let Some(failure) = self.forced.take() {
+            return Err(failure);
+        }
+        let guest = match self.guest.take() {
+            Some(guest) => guest,
+            None => {
+                let missing = || Failure::Missing { id: self.plugin.id };
+                let guests = self.guests.as_ref().ok_or_else(missing)?;
+                guests.start(&self.plugin, &self.tasks, &self.slo, self.state.as_deref())?
+            }
+        };
+        Ok(self.guest.insert(guest))
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.guest = None;
+        self.in_a_row += 1;
+        self.failures.push(failure);
+    }
+}
+
+impl Selector for Brought {
+    fn name(&self) -> &str {
+        &self.plugin.name
+    }
+
+    fn choose(&mut self, ask: &Ask<'_>) -> Result<Decision, NoChoice> {
+        task_of(&self.tasks, ask)?;
+        match self.decide(ask) {
+            Some(decision) => Ok(decision),
+            None => self.reserve.choose(ask),
+        }
+    }
+
+    fn report(&mut self, served: &Served<'_>) -> Result<(), ReportError> {
+        self.reserve.report(served)?;
+        if self.in_a_row < MOST_IN_A_ROW {
+            let told = self.running().and_then(|guest| guest.report(served));
+            if let Err(failure) = told {
+                self.fail(failure);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A clone has no instance: it begins at the last checkpoint.
+impl Clone for Brought {
+    fn clone(&self) -> Self {
+        Self {
+            plugin: self.plugin.clone(),
+            tasks: self.tasks.clone(),
+            slo: self.slo.clone(),
+            reserve: self.reserve.clone(),
+            state: self.state.clone(),
+            in_a_row: self.in_a_row,
+            failures: Vec::new(),
+            forced: None,
+            guest: None,
+            guests: self.guests.clone(),
+        }
+    }
+}
+
+impl fmt::Debug for Brought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Brought")
+            .field("plugin", &self.plugin)
+            .field("in_a_row", &self.in_a_row)
+            .finish_non_exhaustive()
+    }
+}
