@@ -57,7 +57,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Write a new plugin project
     #[command(
-        after_help = "Examples:\n  karman new hello --lang rust\n  karman new road-screen --lang python"
+        after_help = "Examples:\n  karman new hello --lang rust\n  karman new cheapest --lang python --world policy-select"
     )]
     New(commands::new::New),
     /// Compile a project into one file, build/NAME.wasm

@@ -1,7 +1,7 @@
 //! Writes a new project into a folder and builds it: `cargo run -p karman-kit --example new_and_build -- DIR c`.
 
 use karman_kit::{Project, Tools, build, create};
-use karman_types::{Language, format_bytes};
+use karman_types::{Language, World, format_bytes};
 use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let dir = Path::new(dir);
     let extra = std::env::var_os("KARMAN_TOOLS").map(PathBuf::from);
-    create(dir, "hello", lang)?;
+    create(dir, "hello", lang, World::Task)?;
     let built = build(
         &Project::open(dir)?,
         &Tools::find(extra.as_deref()),

@@ -1,24 +1,29 @@
 use crate::KitError;
 use include_dir::{Dir, include_dir};
-use karman_types::Language;
+use karman_types::{Language, World};
 use std::path::{Path, PathBuf};
 
 static RUST: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/rust");
 static C: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/c");
 static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/python");
 static JS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/js");
-static WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/task");
+static RUST_POLICY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/rust-policy");
+static PYTHON_POLICY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/python-policy");
+static TASK_WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/task");
+static POLICY_WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/policy");
 
 /// The project's own world: the place to import more.
-const WORLD: &str = include_str!("../templates/plugin.wit");
+const TASK_WORLD: &str = include_str!("../templates/plugin.wit");
+const POLICY_WORLD: &str = include_str!("../templates/policy.wit");
 const IGNORED: &str = "/build\n/target\nnode_modules\n__pycache__\n";
 
 /// Writes a project that builds and runs as it is into `dir`, which must be empty or not exist: `karman.toml`, sources,
 /// `wit/` and a README. Gives the files written, relative to `dir`.
 ///
 /// # Errors
-/// When the name does not suit a plugin, the folder has something in it, or a file cannot be written.
-pub fn create(dir: &Path, name: &str, lang: Language) -> Result<Vec<PathBuf>, KitError> {
+/// When the name does not suit a plugin, the folder has something in it, there is no template of this world in this language, or a
+/// file cannot be written.
+pub fn create(dir: &Path, name: &str, lang: Language, world: World) -> Result<Vec<PathBuf>, KitError> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let letter_first = name.starts_with(|c: char| c.is_ascii_lowercase());
     if !(letter_first && name.len() <= 64 && name.chars().all(plain)) {
@@ -30,11 +35,14 @@ pub fn create(dir: &Path, name: &str, lang: Language) -> Result<Vec<PathBuf>, Ki
             problem: "is not empty; name a new folder".into(),
         });
     }
-    let template = match lang {
-        Language::Rust => &RUST,
-        Language::C => &C,
-        Language::Python => &PYTHON,
-        Language::Js => &JS,
+    let template = match (world, lang) {
+        (World::Task, Language::Rust) => &RUST,
+        (World::Task, Language::C) => &C,
+        (World::Task, Language::Python) => &PYTHON,
+        (World::Task, Language::Js) => &JS,
+        (World::PolicySelect, Language::Rust) => &RUST_POLICY,
+        (World::PolicySelect, Language::Python) => &PYTHON_POLICY,
+        _ => return Err(KitError::NoTemplate { world, lang }),
     };
     let mut new = New {
         dir,
@@ -47,11 +55,15 @@ pub fn create(dir: &Path, name: &str, lang: Language) -> Result<Vec<PathBuf>, Ki
         _ => path.into(),
     };
     new.folder(template, &as_named)?;
-    new.folder(&WIT, &|path| match path.starts_with("deps") {
+    let (wit, package, world) = match world {
+        World::PolicySelect => (&POLICY_WIT, "wit/deps/policy", POLICY_WORLD),
+        _ => (&TASK_WIT, "wit/deps/task", TASK_WORLD),
+    };
+    new.folder(wit, &|path| match path.starts_with("deps") {
         true => Path::new("wit").join(path),
-        false => Path::new("wit/deps/task").join(path),
+        false => Path::new(package).join(path),
     })?;
-    new.file(Path::new("wit/plugin.wit"), WORLD)?;
+    new.file(Path::new("wit/plugin.wit"), world)?;
     new.file(Path::new(".gitignore"), IGNORED)?;
     new.written.sort();
     Ok(new.written)
@@ -91,7 +103,7 @@ mod tests {
     fn every_language_has_a_project_that_reads() {
         for lang in [Language::Rust, Language::C, Language::Python, Language::Js] {
             let dir = tempfile::tempdir().unwrap();
-            let written = create(dir.path(), "hello", lang).unwrap();
+            let written = create(dir.path(), "hello", lang, World::Task).unwrap();
             for file in [
                 "karman.toml",
                 "README.md",
@@ -113,15 +125,38 @@ mod tests {
     }
 
     #[test]
-    fn no_placeholder_is_left() {
-        let dir = tempfile::tempdir().unwrap();
-        for file in create(dir.path(), "hello", Language::Rust).unwrap() {
-            let text = std::fs::read_to_string(dir.path().join(&file)).unwrap();
+    fn a_policy_is_a_project_too() {
+        for lang in [Language::Rust, Language::Python] {
+            let dir = tempfile::tempdir().unwrap();
+            let written = create(dir.path(), "cheap", lang, World::PolicySelect).unwrap();
             assert!(
-                !text.is_empty() && !text.contains("{{name}}"),
-                "{}",
-                file.display()
+                written.contains(&"wit/deps/policy/select.wit".into()),
+                "{written:?}"
             );
+            let project = Project::open(dir.path()).unwrap();
+            assert_eq!(project.manifest.world, World::PolicySelect);
+            assert!(project.manifest.limits.fuel.is_some());
+            let (resolve, world) = project.world().unwrap();
+            let world = &resolve.worlds[world];
+            assert_eq!((world.exports.len(), world.imports.len()), (1, 0));
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let error = create(dir.path(), "cheap", Language::C, World::PolicySelect).unwrap_err();
+        assert!(error.to_string().contains("rust or python"), "{error}");
+    }
+
+    #[test]
+    fn no_placeholder_is_left() {
+        for world in [World::Task, World::PolicySelect] {
+            let dir = tempfile::tempdir().unwrap();
+            for file in create(dir.path(), "hello", Language::Rust, world).unwrap() {
+                let text = std::fs::read_to_string(dir.path().join(&file)).unwrap();
+                assert!(
+                    !text.is_empty() && !text.contains("{{name}}"),
+                    "{}",
+                    file.display()
+                );
+            }
         }
     }
 
@@ -129,11 +164,11 @@ mod tests {
     fn bad_names_and_full_folders_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["", "Hello", "3d", "a b", "../up", &"a".repeat(65)] {
-            let error = create(dir.path(), name, Language::C).unwrap_err();
+            let error = create(dir.path(), name, Language::C, World::Task).unwrap_err();
             assert!(matches!(error, KitError::Name { .. }), "{error}");
         }
         std::fs::write(dir.path().join("mine"), "").unwrap();
-        let error = create(dir.path(), "hello", Language::C).unwrap_err();
+        let error = create(dir.path(), "hello", Language::C, World::Task).unwrap_err();
         assert!(error.to_string().contains("is not empty"), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }

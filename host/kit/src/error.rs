@@ -1,5 +1,5 @@
 use karman_package::PackageError;
-use karman_types::{Language, ManifestError};
+use karman_types::{Language, ManifestError, World};
 use std::path::{Path, PathBuf};
 
 /// Why a plugin could not be created or built.
@@ -31,6 +31,14 @@ pub enum KitError {
         path: PathBuf,
         /// What is wrong with it and what to do.
         problem: String,
+    },
+    /// There is nothing to begin with.
+    #[error("there is no template of {world} in {}; a policy begins in rust or python, a task in rust, c, python or js", name(*.lang))]
+    NoTemplate {
+        /// The world.
+        world: World,
+        /// The language.
+        lang: Language,
     },
     /// The name does not suit a new plugin.
     #[error(

@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_task_brings_only_the_parts_that_it_asks_for() {
         let dir = tempfile::tempdir().unwrap();
-        crate::create(dir.path(), "hello", Language::Js).unwrap();
+        crate::create(dir.path(), "hello", Language::Js, World::Task).unwrap();
         let mut project = Project::open(dir.path()).unwrap();
         assert_eq!(
             disabled(&project).unwrap(),
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_project_without_app_js_is_told_so() {
         let dir = tempfile::tempdir().unwrap();
-        crate::create(dir.path(), "hello", Language::Js).unwrap();
+        crate::create(dir.path(), "hello", Language::Js, World::Task).unwrap();
         std::fs::remove_file(dir.path().join("app.js")).unwrap();
         let project = Project::open(dir.path()).unwrap();
         let error = compile(&project, &Tools::find(None), &mut |_| ()).unwrap_err();

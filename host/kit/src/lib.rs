@@ -6,11 +6,11 @@
 //!
 //! ```no_run
 //! use karman_kit::{Project, Tools, build, create};
-//! use karman_types::Language;
+//! use karman_types::{Language, World};
 //! use std::path::Path;
 //!
 //! let dir = Path::new("hello");
-//! create(dir, "hello", Language::Rust)?;
+//! create(dir, "hello", Language::Rust, World::Task)?;
 //! let built = build(&Project::open(dir)?, &Tools::find(None), &mut |step| eprintln!("{step}"))?;
 //! println!("{} {} bytes", built.path.display(), built.bytes);
 //! # Ok::<(), karman_kit::KitError>(())

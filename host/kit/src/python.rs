@@ -7,6 +7,8 @@ use std::process::Command;
 
 /// The module that the component starts from when it is a task.
 const ENTRY: &str = include_str!("python/entry.py");
+/// The same for a policy.
+const POLICY_ENTRY: &str = include_str!("python/policy_entry.py");
 
 /// The toolchain in one line.
 pub(crate) fn found(tools: &Tools) -> Result<String, KitError> {
@@ -48,11 +50,16 @@ pub(crate) fn compile(
     if !needs_wasi(project)? {
         command.arg("--stub-wasi");
     }
-    if project.manifest.world == World::Task {
+    let entry_text = match project.manifest.world {
+        World::Task => Some(ENTRY),
+        World::PolicySelect => Some(POLICY_ENTRY),
+        _ => None,
+    };
+    if let Some(text) = entry_text {
         let folder = build.join("python");
         let entry = folder.join("karman_entry.py");
         std::fs::create_dir_all(&folder).map_err(KitError::io(&folder))?;
-        std::fs::write(&entry, ENTRY).map_err(KitError::io(&entry))?;
+        std::fs::write(&entry, text).map_err(KitError::io(&entry))?;
         command.arg("--python-path").arg(&folder).arg("karman_entry");
     } else {
         command.arg("app");
@@ -97,7 +104,7 @@ fn needs_wasi(project: &Project) -> Result<bool, KitError> {
     };
     let ours = matches!(
         project.manifest.world,
-        World::Task | World::TaskStream | World::Client
+        World::Task | World::TaskStream | World::Client | World::PolicySelect
     );
     Ok(!ours
         || project.manifest.permissions().any(asks)
@@ -125,7 +132,7 @@ mod tests {
     #[test]
     fn wasi_comes_only_with_a_permission_that_needs_it() {
         let dir = tempfile::tempdir().unwrap();
-        crate::create(dir.path(), "hello", Language::Python).unwrap();
+        crate::create(dir.path(), "hello", Language::Python, World::Task).unwrap();
         let mut project = Project::open(dir.path()).unwrap();
         assert!(!needs_wasi(&project).unwrap());
         project.manifest.asks.push("nn:digits-*".parse().unwrap());
@@ -154,7 +161,7 @@ mod tests {
     #[test]
     fn a_project_without_app_py_is_told_so() {
         let dir = tempfile::tempdir().unwrap();
-        crate::create(dir.path(), "hello", Language::Python).unwrap();
+        crate::create(dir.path(), "hello", Language::Python, World::Task).unwrap();
         std::fs::remove_file(dir.path().join("app.py")).unwrap();
         let project = Project::open(dir.path()).unwrap();
         let error = compile(&project, &Tools::find(None), &mut |_| ()).unwrap_err();

@@ -7,7 +7,7 @@
 )]
 
 use karman_kit::{KitError, Project, Tools, build, create};
-use karman_types::{Language, Manifest};
+use karman_types::{Language, Manifest, World};
 use std::path::{Path, PathBuf};
 use wit_component::DecodedWasm;
 
@@ -64,15 +64,16 @@ fn interfaces(component: &[u8]) -> (Vec<String>, Vec<String>) {
 }
 
 fn new_project(lang: Language) -> Option<(Vec<String>, Vec<u8>)> {
+    new_project_of(lang, World::Task, "karman:task/handler@0.1.0")
+}
+
+fn new_project_of(lang: Language, world: World, export: &str) -> Option<(Vec<String>, Vec<u8>)> {
     let dir = tempfile::tempdir().unwrap();
-    create(dir.path(), "hello", lang).unwrap();
+    create(dir.path(), "hello", lang, world).unwrap();
     let component = built(&Project::open(dir.path()).unwrap())?;
     let (imports, exports) = interfaces(&component);
     // componentize-py exports an interface of its own besides.
-    assert!(
-        exports.contains(&"karman:task/handler@0.1.0".into()),
-        "{exports:?}"
-    );
+    assert!(exports.contains(&export.into()), "{exports:?}");
     Some((imports, component))
 }
 
@@ -95,6 +96,15 @@ fn a_new_project_in_c_builds_small_and_needs_no_wasi() {
 #[test]
 fn a_new_project_in_python_builds() {
     new_project(Language::Python);
+}
+
+#[test]
+fn a_new_policy_builds_in_rust_and_in_python_without_wasi() {
+    let policy = |lang| new_project_of(lang, World::PolicySelect, "karman:policy/selector@0.1.0");
+    policy(Language::Rust);
+    if let Some((imports, _)) = policy(Language::Python) {
+        assert!(imports.is_empty(), "{imports:?}");
+    }
 }
 
 #[test]
@@ -138,7 +148,7 @@ fn the_plugins_of_this_repository_build_and_import_what_they_say() {
 #[test]
 fn c_that_prints_gets_the_adapter() {
     let dir = tempfile::tempdir().unwrap();
-    create(dir.path(), "hello", Language::C).unwrap();
+    create(dir.path(), "hello", Language::C, World::Task).unwrap();
     let file = dir.path().join("src/print.c");
     let text = "#include <stdio.h>\n__attribute__((constructor)) void greet(void) { puts(\"up\"); }\n";
     std::fs::write(file, text).unwrap();
@@ -155,7 +165,7 @@ fn c_that_prints_gets_the_adapter() {
 #[test]
 fn what_the_compiler_says_comes_out_and_the_old_file_stays() {
     let dir = tempfile::tempdir().unwrap();
-    create(dir.path(), "hello", Language::C).unwrap();
+    create(dir.path(), "hello", Language::C, World::Task).unwrap();
     let project = Project::open(dir.path()).unwrap();
     let Some(before) = built(&project) else { return };
     std::fs::write(
@@ -176,7 +186,7 @@ fn layouts_and_missing_tools_say_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let error = Project::open(dir.path()).unwrap_err();
     assert!(error.to_string().contains("karman new"), "{error}");
-    create(dir.path(), "hello", Language::C).unwrap();
+    create(dir.path(), "hello", Language::C, World::Task).unwrap();
     std::fs::remove_dir_all(dir.path().join("src")).unwrap();
     let project = Project::open(dir.path()).unwrap();
     match build(&project, &tools(), &mut |_| {}).unwrap_err() {

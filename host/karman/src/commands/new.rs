@@ -1,7 +1,7 @@
 use crate::app::App;
 use crate::error::Worded;
 use clap::{Args, ValueEnum};
-use karman_types::{Language, TaskError};
+use karman_types::{Language, TaskError, World};
 use serde_json::json;
 use std::path::Path;
 
@@ -13,6 +13,15 @@ pub(crate) struct New {
     /// What to write it in
     #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
     lang: Lang,
+    /// What it is to be: a task, or a policy that selects models (Rust and Python)
+    #[arg(long, value_name = "WORLD", default_value = "task")]
+    world: Begun,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Begun {
+    Task,
+    PolicySelect,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -31,7 +40,12 @@ impl New {
             Lang::Python => Language::Python,
             Lang::Js => Language::Js,
         };
-        let files = karman_kit::create(Path::new(&self.name), &self.name, lang).map_err(Worded::worded)?;
+        let world = match self.world {
+            Begun::Task => World::Task,
+            Begun::PolicySelect => World::PolicySelect,
+        };
+        let files =
+            karman_kit::create(Path::new(&self.name), &self.name, lang, world).map_err(Worded::worded)?;
         let name = &self.name;
         app.output.result(
             || {
@@ -39,7 +53,7 @@ impl New {
                 let own: Vec<String> = own.map(|path| path.display().to_string()).collect();
                 format!("{name}/   {}", own.join("   "))
             },
-            || json!({ "name": name, "lang": lang, "dir": name, "files": files }),
+            || json!({ "name": name, "lang": lang, "world": world, "dir": name, "files": files }),
         )?;
         app.output.note(format!("next: cd {name} && karman build"));
         Ok(())
