@@ -109,6 +109,9 @@ impl Registered {
             Workload {
                 name: format!("requests-{index}"),
                 model: format!("instance-{index}"),
+                others: Vec::new(),
+                select: None,
+                slo: None,
                 at: "device".into(),
                 rate,
                 steps: (family.shift != 1.0).then_some(later).into_iter().collect(),
@@ -201,6 +204,7 @@ impl Network {
             name: format!("instance-{index}"),
             slo: Duration::from_millis(slo),
             batch: family.batch,
+            cost: 0.0,
             memory: ByteSize(0),
             variation: Shape::LogNormal { sigma: family.noise },
             exits: exits.into_iter().map(entry).collect(),

@@ -1,12 +1,17 @@
 use crate::app::App;
 use crate::commands::sign::replace;
 use crate::error;
+use crate::load::{self, GrantArgs};
 use crate::output::table;
+use crate::source::Source;
 use clap::{Args, Subcommand};
-use karman_sim::{WorkloadOutcome, run_scenario};
-use karman_types::TaskError;
+use karman_engine::policy::Policies;
+use karman_sched::select::{Brought, Failures, Guests, PolicyPlugin, Selector, Task, Unlogged};
+use karman_sim::{ScenarioError, WorkloadOutcome, run_scenario_with};
+use karman_types::{Slo, TaskError};
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// `karman sim`
 #[derive(Args, Debug)]
@@ -19,7 +24,7 @@ pub(crate) struct Sim {
 enum Verb {
     /// Run a scenario in virtual time, with the policies that ship
     #[command(
-        after_help = "Examples:\n  karman sim run scenario.toml\n  karman sim run scenario.toml --seed 7 --out results"
+        after_help = "Examples:\n  karman sim run scenario.toml\n  karman sim run scenario.toml --seed 7 --out results\n  karman sim run photos.toml --policy plugins/prices"
     )]
     Run(Run),
 }
@@ -31,6 +36,9 @@ struct Run {
     /// Another seed than that of the scenario
     #[arg(long)]
     seed: Option<u64>,
+    /// A plugin that brings a policy, which the scenario then names by the plugin's name; may be given again
+    #[arg(long = "policy", value_name = "PLUGIN")]
+    policies: Vec<String>,
     /// Write tables (CSV, JSON) and plots (SVG) into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -47,8 +55,11 @@ impl Sim {
 impl Run {
     fn run(&self, app: &App) -> Result<(), TaskError> {
         let text = std::fs::read_to_string(&self.file).map_err(|failed| error::file(&self.file, &failed))?;
+        let plugins = Plugins::load(app, &self.policies)?;
         let progress = app.progress("simulating");
-        let ran = run_scenario(&text, self.seed);
+        let ran = run_scenario_with(&text, self.seed, &mut |name, tasks, slo| {
+            plugins.policy(name, tasks, slo)
+        });
         drop(progress);
         let (outcome, files) = ran.map_err(|failed| {
             TaskError::invalid(failed.to_string()).with_field(self.file.display().to_string())
@@ -69,12 +80,65 @@ impl Run {
         .chain(outcome.workloads.iter().map(row))
         .collect();
         app.output.result(|| table(&rows), || json!(outcome))?;
+        for (failure, times) in plugins.failures.borrow().iter() {
+            app.output.note(format!(
+                "note: a policy did not decide, the default did, {times} times: {failure}"
+            ));
+        }
         if let Some(folder) = &self.out {
             let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
             app.output
                 .note(format!("{}: {}", folder.display(), names.join(", ")));
         }
         Ok(())
+    }
+}
+
+/// The policies that plugins bring to a scenario.
+struct Plugins {
+    policies: Vec<PolicyPlugin>,
+    /// What failed in all of them.
+    failures: Failures,
+    guests: Arc<dyn Guests>,
+}
+
+impl Plugins {
+    fn load(app: &App, named: &[String]) -> Result<Self, TaskError> {
+        let (mut policies, mut plugins) = (Vec::new(), Vec::new());
+        for name in named {
+            let source = Source::find(app, name)?;
+            let runtime = load::runtime(app, &source.name, &GrantArgs::default())?;
+            let plugin = load::plugin(app, &runtime, &source, &GrantArgs::default())?;
+            policies.push(
+                plugin
+                    .select_policy()
+                    .map_err(|error| error.with_field("policy"))?,
+            );
+            plugins.push(plugin);
+        }
+        Ok(Self {
+            policies,
+            failures: Failures::default(),
+            guests: Arc::new(plugins.into_iter().collect::<Policies>()),
+        })
+    }
+
+    fn policy(&self, name: &str, tasks: Vec<Task>, slo: Slo) -> Result<Box<dyn Selector>, ScenarioError> {
+        let of: String = tasks.iter().map(|task| task.name.as_str()).collect();
+        let wrong = |error: String| ScenarioError::Select {
+            of: of.clone(),
+            error,
+        };
+        let plugin = self.policies.iter().find(|plugin| plugin.name == name);
+        let plugin = plugin.ok_or_else(|| {
+            wrong(format!(
+                "there is no policy `{name}`: pass the plugin that brings it with --policy, or name pixie, \
+                 greedy-accuracy, greedy-cost or greedy-latency"
+            ))
+        })?;
+        let policy = Brought::new(plugin.clone(), self.guests.clone(), tasks, slo);
+        let policy = policy.map_err(|error| wrong(error.to_string()))?;
+        Ok(Box::new(Unlogged::new(policy, self.failures.clone())))
     }
 }
 

@@ -85,6 +85,14 @@ pub enum ScenarioError {
     /// Contacts that do not hold together.
     #[error(transparent)]
     Contacts(#[from] PlanError),
+    /// Nobody can choose.
+    #[error("workload {of}: `select`: {error}")]
+    Select {
+        /// Which workload.
+        of: String,
+        /// Why.
+        error: String,
+    },
     /// A policy chose what is not there.
     #[error("{node}: {error}")]
     Policy {
@@ -202,7 +210,10 @@ impl Scenario {
                     || workload.to.contains(&group.name)
             }
         };
-        let asked: BTreeSet<&String> = self.workloads.iter().filter(serves).map(|of| &of.model).collect();
+        let asking = self.workloads.iter().filter(serves);
+        let asked: BTreeSet<&String> = asking
+            .flat_map(|of| std::iter::once(&of.model).chain(&of.others))
+            .collect();
         let models = self.models.iter().filter(|model| asked.contains(&model.name));
         let needs = models.fold(0, |sum: u64, model| sum.saturating_add(model.memory.0));
         match needs <= group.memory.0 {
@@ -225,6 +236,11 @@ impl Scenario {
         if !self.models.iter().any(|model| model.name == workload.model) {
             return Err(missing("model", &workload.model));
         }
+        let is_model = |name: &String| self.models.iter().any(|model| model.name == *name);
+        if let Some(name) = workload.others.iter().find(|name| !is_model(name)) {
+            return Err(missing("others", name));
+        }
+        check_choice(workload)?;
         let has = |name: &String| self.nodes.iter().any(|group| group.name == *name);
         if !has(&workload.at) {
             return Err(missing("at", &workload.at));
@@ -236,8 +252,32 @@ impl Scenario {
     }
 }
 
+/// Whether there is a choice where one is to be made, and limits to make it by.
+fn check_choice(workload: &Workload) -> Result<(), ScenarioError> {
+    let of = format!("workload {}", workload.name);
+    let chooses = !workload.others.is_empty();
+    let must = "left out where `others` names no model: there is no choice to make";
+    let select = workload.select.as_deref().unwrap_or_default();
+    fits(&of, "select", select, chooses || select.is_empty(), must)?;
+    fits(&of, "slo", "given", chooses || workload.slo.is_none(), must)?;
+    let slo = workload.slo.as_ref().map_or(Ok(()), karman_types::Slo::check);
+    slo.map_err(|error| ScenarioError::Select {
+        of: workload.name.clone(),
+        error: error.to_string(),
+    })
+}
+
 impl ModelEntry {
     fn check(&self) -> Result<(), ScenarioError> {
+        let of = format!("model {}", self.name);
+        let cost = self.cost;
+        fits(
+            of,
+            "cost",
+            cost,
+            cost >= 0.0 && cost.is_finite(),
+            "finite and not below 0",
+        )?;
         self.sampler()?;
         self.profile(1.0).map(drop)
     }

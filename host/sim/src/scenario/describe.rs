@@ -2,7 +2,7 @@ use super::ScenarioError;
 use crate::{Instant, Power, Quality, Shape};
 use karman_sched::serve::{Deferred, Edf, EdfFinal, EdgeServing, LongestQueue, RefuseLate, Serve};
 use karman_space::{Link, Rate};
-use karman_types::{ByteSize, Tier, from_toml, serde_duration};
+use karman_types::{ByteSize, Slo, Tier, from_toml, serde_duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -91,6 +91,9 @@ pub struct ModelEntry {
     /// How many requests a batch may have. Default 1.
     #[serde(default = "one_usize")]
     pub batch: usize,
+    /// Money for one request that it serves. Default 0.
+    #[serde(default)]
+    pub cost: f64,
     /// What it takes of the memory of every node that may serve it. Default 0.
     #[serde(default)]
     pub memory: ByteSize,
@@ -262,6 +265,15 @@ pub struct Workload {
     pub name: String,
     /// Which model it asks.
     pub model: String,
+    /// Models that may serve instead: who does is chosen for each request. Default none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
+    /// Who chooses: `pixie`, `greedy-accuracy`, `greedy-cost`, `greedy-latency`, or a policy that a plugin brings. Default pixie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub select: Option<String>,
+    /// Within what it is chosen. Default: no limits over 1,000 requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<Slo>,
     /// The group at each node of which it comes.
     pub at: String,
     /// How many come each second at each of these nodes.

@@ -1,11 +1,16 @@
+use super::choice::{Choice, SelectBy};
+use super::world::Request;
 use super::{Route, Scenario, ScenarioError, Workload};
-use crate::Arrivals;
+use crate::{Arrivals, Instant, Streams};
 use karman_types::ByteSize;
 use std::ops::Range;
 
 /// A workload with its names looked up.
 pub(super) struct Flow {
-    pub(super) model: usize,
+    /// The models that may serve, by their places in the scenario, each with the number of exits of those before it.
+    models: Vec<(usize, usize)>,
+    /// Which of them serves, where there are several.
+    pub(super) choice: Option<Choice>,
     pub(super) arrivals: Arrivals,
     route: Route,
     candidates: Vec<Range<u32>>,
@@ -23,19 +28,28 @@ pub(super) struct Stream {
 }
 
 impl Flow {
-    pub(super) fn new(scenario: &Scenario, workload: &Workload) -> Result<Self, ScenarioError> {
+    pub(super) fn new(
+        scenario: &Scenario,
+        workload: &Workload,
+        seeds: &Streams,
+        select: &mut SelectBy<'_>,
+    ) -> Result<Self, ScenarioError> {
         let groups = match workload.to.is_empty() {
             true => std::slice::from_ref(&workload.at),
             false => &workload.to,
         };
         let candidates: Vec<Range<u32>> = groups.iter().map(|name| nodes_of(scenario, name)).collect();
-        let model = scenario
-            .models
-            .iter()
-            .position(|model| model.name == workload.model);
+        let mut exits = 0;
+        let place = |name: &String| scenario.models.iter().position(|model| model.name == *name);
+        let models = scenario.models_of(workload).into_iter().filter_map(|model| {
+            let before = exits;
+            exits += model.exits.len();
+            Some((place(&model.name)?, before))
+        });
         let candidate_count = candidates.iter().map(|range| range.end - range.start).sum();
         Ok(Self {
-            model: model.unwrap_or_default(),
+            models: models.collect(),
+            choice: Choice::of(scenario, workload, seeds, select)?,
             arrivals: scenario.arrivals(workload)?,
             route: workload.route,
             candidates,
@@ -45,6 +59,16 @@ impl Flow {
             request: workload.request,
             answer: workload.answer,
         })
+    }
+
+    /// The model that serves a request, by its place in the scenario.
+    pub(super) fn model(&self, candidate: u32) -> usize {
+        self.models[candidate as usize].0
+    }
+
+    /// An exit of that model among those of all that may serve.
+    pub(super) fn exit(&self, candidate: u32, exit: usize) -> usize {
+        self.models[candidate as usize].1 + exit
     }
 
     /// The node that serves a request of this stream, where each has a load that is known of it.
@@ -75,6 +99,13 @@ impl Flow {
             index -= count;
         }
         0
+    }
+}
+
+/// Tells who chose the model of a request what became of it.
+pub(super) fn heard(flows: &mut [Flow], now: Instant, request: Request) {
+    if let Some(choice) = &mut flows[request.workload as usize].choice {
+        choice.heard(now, request);
     }
 }
 

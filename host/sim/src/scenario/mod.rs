@@ -5,11 +5,13 @@
 //! | `describe` | what is written in the file |
 //! | `check` | what must fit together before it runs |
 //! | `world`, `build` | the model: requests come, are routed, wait, are served by the policy of their node, and are answered |
+//! | `choice` | which of several models serves a request |
 //! | `flow`, `host` | a workload and where its requests go; one simulated node |
 //! | `tally`, `outcome`, `files` | what is counted, what came of it, as tables and plots |
 
 mod build;
 mod check;
+mod choice;
 mod describe;
 mod files;
 mod flow;
@@ -19,6 +21,7 @@ mod tally;
 mod world;
 
 pub use check::ScenarioError;
+pub use choice::SelectBy;
 pub use describe::{
     ContactEntry, ExitEntry, FailureEntry, ModelEntry, NodeGroup, RateStep, Route, Scenario, ServePolicy,
     TelemetryEntry, Workload,
@@ -27,7 +30,9 @@ pub use outcome::{Answer, GroupOutcome, Outcome, Verdict, WorkloadOutcome};
 pub use world::Event;
 
 use crate::{Instant, Simulation};
+use karman_sched::select::{Selector, Task};
 use karman_sched::serve::Serve;
+use karman_types::Slo;
 use world::World;
 
 /// Runs a scenario that somebody wrote, and returns the files that hold its outcome, each with its name: what
@@ -70,11 +75,34 @@ pub fn run_scenario(
     text: &str,
     seed: Option<u64>,
 ) -> Result<(Outcome, Vec<(String, String)>), ScenarioError> {
+    run_scenario_with(text, seed, &mut no_plugin)
+}
+
+/// The same with policies that plugins bring: `select` makes the one of a name that no built-in one has.
+///
+/// # Errors
+/// As [`run_scenario`], and those of `select`.
+pub fn run_scenario_with(
+    text: &str,
+    seed: Option<u64>,
+    select: &mut SelectBy<'_>,
+) -> Result<(Outcome, Vec<(String, String)>), ScenarioError> {
     let mut scenario = Scenario::from_toml(text)?;
     scenario.seed = seed.unwrap_or(scenario.seed);
-    let outcome = scenario.run()?;
+    let serve = |group: &NodeGroup| group.serve.policy(group.refuse_late);
+    let outcome = scenario.run_by(serve, select, |_, _| ())?;
     let files = outcome.files();
     Ok((outcome, files))
+}
+
+/// There is no other policy than the built-in ones.
+fn no_plugin(name: &str, tasks: Vec<Task>, _: Slo) -> Result<Box<dyn Selector>, ScenarioError> {
+    Err(ScenarioError::Select {
+        of: tasks.into_iter().map(|task| task.name).collect(),
+        error: format!(
+            "there is no policy `{name}`; built in are pixie, greedy-accuracy, greedy-cost and greedy-latency"
+        ),
+    })
 }
 
 impl Scenario {
@@ -106,20 +134,21 @@ impl Scenario {
         policy: impl FnMut(&NodeGroup) -> Box<dyn Serve>,
         look: impl FnMut(Instant, &Event),
     ) -> Result<Outcome, ScenarioError> {
-        let mut simulation = self.start(policy)?;
+        self.run_by(policy, &mut no_plugin, look)
+    }
+
+    fn run_by(
+        &self,
+        policy: impl FnMut(&NodeGroup) -> Box<dyn Serve>,
+        select: &mut SelectBy<'_>,
+        look: impl FnMut(Instant, &Event),
+    ) -> Result<Outcome, ScenarioError> {
+        self.check()?;
+        let mut simulation = Simulation::new(World::new(self, policy, select)?);
+        build::schedule(self, &mut simulation);
         simulation.run_observed(self.length.into(), look);
         let events = simulation.events();
         simulation.into_model().outcome(events)
-    }
-
-    fn start(
-        &self,
-        policy: impl FnMut(&NodeGroup) -> Box<dyn Serve>,
-    ) -> Result<Simulation<World>, ScenarioError> {
-        self.check()?;
-        let mut simulation = Simulation::new(World::new(self, policy)?);
-        build::schedule(self, &mut simulation);
-        Ok(simulation)
     }
 }
 

@@ -17,16 +17,23 @@ pub(super) struct Tallies {
 impl Tallies {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let workloads = scenario.workloads.iter().map(|workload| {
-            let model = scenario.models.iter().find(|model| model.name == workload.model);
-            let exits = model.map_or(&[][..], |model| &model.exits);
+            let models = scenario.models_of(workload);
+            let exits: Vec<_> = models.iter().flat_map(|model| &model.exits).collect();
+            let wanted = workload.slo.as_ref().and_then(|slo| slo.latency_p95);
+            let due = wanted.or_else(|| models.first().map(|model| model.slo));
+            let served_by = match models.len() {
+                0..=1 => Vec::new(),
+                _ => models.iter().map(|model| (model.name.clone(), 0)).collect(),
+            };
             let outcome = WorkloadOutcome {
                 name: workload.name.clone(),
+                served_by,
                 on_time_by_exit: vec![0; exits.len()],
                 answered_by_exit: vec![0; exits.len()],
                 accuracy_of_exit: exits.iter().map(|exit| exit.accuracy).collect(),
                 ..WorkloadOutcome::default()
             };
-            (outcome, model.map_or(Duration::ZERO, |model| model.slo))
+            (outcome, due.unwrap_or_default())
         });
         let groups = scenario.nodes.len();
         Self {
@@ -66,6 +73,9 @@ impl Tallies {
                 outcome.late += 1 - in_time;
                 outcome.on_time_by_exit[exit] += in_time;
                 outcome.answered_by_exit[exit] += 1;
+                if let Some((_, count)) = outcome.served_by.get_mut(request.candidate as usize) {
+                    *count += 1;
+                }
                 outcome.responses.push(took.as_secs_f64());
             }
         }

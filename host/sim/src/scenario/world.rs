@@ -1,5 +1,6 @@
 use super::build::{self, DAWN, node_id};
-use super::flow::{Flow, Stream, nodes_of};
+use super::choice::SelectBy;
+use super::flow::{Flow, Stream, heard, nodes_of};
 use super::host::{Batch, Host};
 use super::tally::Tallies;
 use super::{ModelEntry, NodeGroup, Outcome, Scenario, ScenarioError, Verdict};
@@ -35,6 +36,11 @@ pub enum Event {
         /// In which life of the node it began.
         life: u32,
     },
+    /// Who chose the model of a request hears what became of it.
+    Heard {
+        /// Which request.
+        request: Request,
+    },
     /// A policy that waits wants to be asked again.
     Wake {
         /// At which node.
@@ -67,6 +73,8 @@ pub struct Request {
     pub home: u32,
     /// When it came.
     pub came: Instant,
+    /// The model that serves it, by its place among those that its workload names.
+    pub candidate: u32,
 }
 
 /// A scenario that runs.
@@ -88,6 +96,7 @@ impl World {
     pub(super) fn new(
         scenario: &Scenario,
         mut policy: impl FnMut(&NodeGroup) -> Box<dyn Serve>,
+        select: &mut SelectBy<'_>,
     ) -> Result<Self, ScenarioError> {
         let seeds = Streams::new(scenario.seed);
         let mut hosts = Vec::new();
@@ -107,7 +116,7 @@ impl World {
         let flows = scenario
             .workloads
             .iter()
-            .map(|workload| Flow::new(scenario, workload));
+            .map(|workload| Flow::new(scenario, workload, &seeds, select));
         let mut world = Self {
             models: scenario
                 .models
@@ -188,10 +197,12 @@ impl World {
             schedule.at(at, Event::Come { stream });
         }
         let Stream { workload, home, .. } = self.streams[stream as usize];
+        let choice = self.workloads[workload as usize].choice.as_mut();
         let request = Request {
             workload,
             home,
             came: now,
+            candidate: choice.map_or(0, |choice| choice.choose(now)),
         };
         let counts = self.scenario.counts(now);
         self.tallies.came(workload, counts);
@@ -243,7 +254,7 @@ impl World {
         if !host.up {
             return self.lose(now, request);
         }
-        let model = self.workloads[request.workload as usize].model;
+        let model = self.workloads[request.workload as usize].model(request.candidate);
         host.arrived(now, model, request);
         self.serve(node, schedule);
     }
@@ -284,6 +295,7 @@ impl World {
                     for request in requests {
                         self.tallies
                             .ended(&self.scenario, request, now, node, Verdict::Refused);
+                        heard(&mut self.workloads, now, request);
                     }
                 }
                 Ok(Some(Action::Wait { until })) => {
@@ -313,15 +325,17 @@ impl World {
             return;
         };
         for request in batch.requests {
-            let size = self.workloads[request.workload as usize].answer;
+            let flow = &self.workloads[request.workload as usize];
+            let (size, chooses) = (flow.answer, flow.choice.is_some());
+            let exit = flow.exit(request.candidate, batch.exit);
             match self.send(now, node, request.home, size) {
                 Some(at) => {
                     let accuracy = self.models[batch.model].0.exits[batch.exit].accuracy;
-                    let verdict = Verdict::Answered {
-                        exit: batch.exit,
-                        accuracy,
-                    };
+                    let verdict = Verdict::Answered { exit, accuracy };
                     self.tallies.ended(&self.scenario, request, at, node, verdict);
+                    if chooses {
+                        schedule.at(at, Event::Heard { request });
+                    }
                 }
                 None => self.lose(now, request),
             }
@@ -332,6 +346,7 @@ impl World {
     fn lose(&mut self, now: Instant, request: Request) {
         self.tallies
             .ended(&self.scenario, request, now, request.home, Verdict::Lost);
+        heard(&mut self.workloads, now, request);
     }
 
     fn sample(&mut self, schedule: &mut Schedule<Event>) {
@@ -365,6 +380,7 @@ impl Model for World {
             Event::Reach { node, request } => self.reach(node, request, schedule),
             Event::Done { node, slot, life } => self.done(node, slot, life, schedule),
             Event::Wake { node } => self.serve(node, schedule),
+            Event::Heard { request } => heard(&mut self.workloads, schedule.now(), request),
             Event::Sample => self.sample(schedule),
             Event::Fail { node, until } => self.fail(node, until, schedule),
             Event::Recover { node } => {

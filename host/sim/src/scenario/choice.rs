@@ -1,0 +1,170 @@
+use super::world::Request;
+use super::{ModelEntry, Scenario, ScenarioError, Workload};
+use crate::{Instant, Samples, Streams};
+use karman_sched::select::{
+    Aim, Ask, Call, Greedy, Pixie, PixieSettings, SelectError, Selector, Served, Task,
+};
+use karman_types::{Binding, Implementation, Profile, Slo};
+use std::time::Duration;
+
+/// Calls by which the profile of a model is measured before the run, each alone on an idle node.
+const MEASURED: usize = 2_000;
+
+/// Makes the policy of a name that no built-in one has, for a task within limits.
+pub type SelectBy<'a> = dyn FnMut(&str, Vec<Task>, Slo) -> Result<Box<dyn Selector>, ScenarioError> + 'a;
+
+/// Which of several models serves each request of a workload.
+pub(super) struct Choice {
+    policy: Box<dyn Selector>,
+    /// Money for a request, by candidate.
+    costs: Vec<f64>,
+    under_way: usize,
+}
+
+impl Choice {
+    /// For a workload with other models besides its own; nothing where there are none.
+    pub(super) fn of(
+        scenario: &Scenario,
+        workload: &Workload,
+        seeds: &Streams,
+        select: &mut SelectBy<'_>,
+    ) -> Result<Option<Self>, ScenarioError> {
+        if workload.others.is_empty() {
+            return Ok(None);
+        }
+        let models = scenario.models_of(workload);
+        let speed = scenario.speed_for(workload);
+        let mut candidates = Vec::new();
+        for model in &models {
+            let mut random = seeds.stream(&format!("profile {}", model.name), 0);
+            candidates.push(Implementation {
+                name: model.name.clone(),
+                binding: Binding::Model(model.name.clone()),
+                profile: measured(model, speed, &mut random)?,
+            });
+        }
+        let task = Task {
+            name: workload.name.clone(),
+            visits: 1.0,
+            within: 1.0,
+            candidates,
+        };
+        let slo = workload
+            .slo
+            .clone()
+            .unwrap_or_else(|| Slo::over(Slo::USUAL_REQUESTS));
+        let name = workload.select.as_deref().unwrap_or("pixie");
+        let wrong = |error: SelectError| ScenarioError::Select {
+            of: workload.name.clone(),
+            error: error.to_string(),
+        };
+        let policy = match built_in(name, vec![task.clone()], slo.clone()) {
+            Some(policy) => policy.map_err(wrong)?,
+            None => select(name, vec![task], slo)?,
+        };
+        Ok(Some(Self {
+            policy,
+            costs: models.iter().map(|model| model.cost).collect(),
+            under_way: 0,
+        }))
+    }
+
+    /// The place among the models of the one that serves.
+    pub(super) fn choose(&mut self, now: Instant) -> u32 {
+        self.under_way += 1;
+        let ask = Ask {
+            now: now.since_start(),
+            task: 0,
+            queue: self.under_way,
+            unreachable: &[],
+        };
+        // All of them can be reached, and there is a task.
+        self.policy
+            .choose(&ask)
+            .map_or(0, |decision| decision.chosen as u32)
+    }
+
+    /// A request has been answered, refused or lost.
+    pub(super) fn heard(&mut self, now: Instant, request: Request) {
+        self.under_way = self.under_way.saturating_sub(1);
+        let latency = now.since(request.came);
+        let call = Call {
+            task: 0,
+            candidate: request.candidate as usize,
+            latency,
+            cost: self.costs[request.candidate as usize],
+            energy: None,
+            right: None,
+        };
+        let served = Served {
+            now: now.since_start(),
+            queue: self.under_way,
+            latency,
+            calls: &[call],
+        };
+        let taken_in = self.policy.report(&served);
+        debug_assert!(taken_in.is_ok(), "{taken_in:?}");
+    }
+}
+
+/// The built-in policy of this name, if there is one.
+fn built_in(name: &str, tasks: Vec<Task>, slo: Slo) -> Option<Result<Box<dyn Selector>, SelectError>> {
+    fn boxed<S: Selector + 'static>(
+        policy: Result<S, SelectError>,
+    ) -> Result<Box<dyn Selector>, SelectError> {
+        policy.map(|policy| Box::new(policy) as Box<dyn Selector>)
+    }
+    Some(match name {
+        "pixie" => boxed(Pixie::new(tasks, slo, PixieSettings::default())),
+        "greedy-accuracy" => boxed(Greedy::new(tasks, slo, Aim::Accuracy)),
+        "greedy-cost" => boxed(Greedy::new(tasks, slo, Aim::Cost)),
+        "greedy-latency" => boxed(Greedy::new(tasks, slo, Aim::Latency)),
+        _ => return None,
+    })
+}
+
+/// What `karman flow measure` would find of a model: its deepest exit, one request at a time.
+fn measured(model: &ModelEntry, speed: f64, random: &mut fastrand::Rng) -> Result<Profile, ScenarioError> {
+    let sampler = model.sampler()?;
+    let deepest = model.exits.len().saturating_sub(1);
+    let mean = model.mean_seconds(deepest, 1) / speed;
+    let mut times = Samples::default();
+    for _ in 0..MEASURED {
+        times.push(mean * sampler.draw(random));
+    }
+    let least = Duration::from_nanos(1);
+    let time = |seconds: Option<f64>| crate::seconds(seconds.unwrap_or_default()).max(least);
+    Ok(Profile {
+        accuracy: model.exits.last().map(|exit| exit.accuracy),
+        mean: time(times.mean()),
+        p50: time(times.percentile(0.5)),
+        p95: time(times.percentile(0.95)),
+        p99: time(times.percentile(0.99)),
+        cost: model.cost,
+        energy: None,
+        samples: MEASURED as u64,
+    })
+}
+
+impl Scenario {
+    /// The models that may serve a workload, its own first.
+    pub(super) fn models_of(&self, workload: &Workload) -> Vec<&ModelEntry> {
+        let names = std::iter::once(&workload.model).chain(&workload.others);
+        names
+            .filter_map(|name| self.models.iter().find(|model| model.name == *name))
+            .collect()
+    }
+
+    /// How fast the slowest node is that may serve a workload.
+    fn speed_for(&self, workload: &Workload) -> f64 {
+        let serves = |name: &String| match workload.to.is_empty() {
+            true => workload.at == *name,
+            false => workload.to.contains(name),
+        };
+        let speeds = self.nodes.iter().filter(|group| serves(&group.name));
+        speeds.map(|group| group.speed).fold(f64::INFINITY, f64::min)
+    }
+}
+
+#[cfg(test)]
+mod tests;
