@@ -20,16 +20,27 @@ const EVIDENCE: &[&str] = &[
     "sim-speed",
 ];
 
+/// Those of them with rows of policies that plugins bring.
+const WITH_PLUGINS: &[&str] = &["decision-cost", "pixie"];
+
 /// The studies of nodes that compare with nothing that has to be installed but ONNX Runtime.
 const NODES: &[&str] = &["infer", "partition"];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    if arguments
+    if let Some(study) = arguments
         .first()
-        .is_some_and(|study| EVIDENCE.contains(&study.as_str()))
+        .filter(|study| EVIDENCE.contains(&study.as_str()))
     {
-        show(&mut cargo(["build", "--release", "--package", "karman-evidence"]))?;
+        let mut build = cargo(["build", "--release", "--package", "karman-evidence"]);
+        match WITH_PLUGINS.contains(&study.as_str()) {
+            true => {
+                setup::setup(&[setup::WASM, setup::PYTHON])?;
+                guests::guests(&["prices".to_owned(), "throttle".to_owned()])?;
+            }
+            false => _ = build.arg("--no-default-features"),
+        }
+        show(&mut build)?;
         return show(program(target().join("release/karman-evidence")).args(arguments));
     }
     if arguments.first().is_some_and(|study| study == "gpu") {

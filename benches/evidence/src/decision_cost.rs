@@ -4,14 +4,17 @@
 //! |---|---|
 //! | `select_us` | p99 of one choice by `pixie` among 11 candidates, in microseconds |
 //! | `select_report_us`, `select_pair_us` | the same of taking in what became of a request, which is where plans are made; and of both together |
+//! | `select_us.PLUGIN` and the like | the same of the policies that `plugins/prices` (Rust) and `plugins/throttle` (Python) bring |
 //! | `sim_events_per_s` | events that the simulator handles each second |
 //!
 //! Placement puts its rows beside these (`placement_cost`): `place_10_tasks_1000_nodes_ms`.
 
 use crate::pixie::eleven_candidates;
+#[cfg(feature = "plugins")]
+use crate::plugins;
 use crate::{events_per_second, placement_cost};
 use anyhow::Result;
-use karman_sched::select::{Ask, Call, Pixie, PixieSettings, Selector, Served};
+use karman_sched::select::{Ask, Call, Pixie, PixieSettings, Selector, Served, Task};
 use karman_study::interval::bootstrap;
 use karman_study::pairs::{median, percentile};
 use karman_study::report::{Report, Target};
@@ -29,16 +32,53 @@ pub(crate) fn run(data: &Path, quick: bool) -> Result<()> {
     let own = ["select_us".into(), "sim_events_per_s".into()];
     report.register(own.into_iter().chain(placement_cost::keys()));
     select(&mut report, data, quick)?;
+    #[cfg(feature = "plugins")]
+    select_plugins(&mut report, data, quick)?;
     placement_cost::rows(&mut report, quick);
     events_per_second::row(&mut report, quick)?;
     report.write_and_print()
 }
 
 fn select(report: &mut Report, data: &Path, quick: bool) -> Result<()> {
-    let blocks = if quick { 3 } else { BLOCKS };
+    let (tasks, slo) = eleven_candidates(data)?;
+    let size = if quick { (3, REQUESTS) } else { (BLOCKS, REQUESTS) };
+    let targets = [Target::AtMost(5.0), Target::Shown, Target::Shown];
+    let pixie = || Ok(Pixie::new(tasks.clone(), slo.clone(), PixieSettings::default())?);
+    select_rows(report, ("", size, targets), &tasks, pixie)
+}
+
+/// The same of policies that plugins bring.
+#[cfg(feature = "plugins")]
+fn select_plugins(report: &mut Report, data: &Path, quick: bool) -> Result<()> {
+    let engine = plugins::engine()?;
+    let (tasks, slo) = eleven_candidates(data)?;
+    for (name, requests) in [("prices", REQUESTS), ("throttle", REQUESTS / 10)] {
+        let Some(plugin) = plugins::load(&engine, name)? else {
+            report.void(
+                &format!("select_us.{name}"),
+                format!("`cargo xtask guests {name}` has not built it"),
+            );
+            continue;
+        };
+        let size = (if quick { 3 } else { BLOCKS }, requests);
+        let of = format!(".{name}");
+        select_rows(report, (&of, size, [Target::Shown; 3]), &tasks, || {
+            plugin.over(&tasks, &slo, &Default::default())
+        })?;
+    }
+    Ok(())
+}
+
+/// Three rows of one policy: blocks of requests, the p99 of each.
+fn select_rows<S: Selector>(
+    report: &mut Report,
+    (of, (blocks, requests), targets): (&str, (usize, usize), [Target; 3]),
+    tasks: &[Task],
+    policy: impl Fn() -> Result<S>,
+) -> Result<()> {
     let (mut choose, mut take_in, mut pair) = (Vec::new(), Vec::new(), Vec::new());
     for block in 0..=blocks {
-        let [one, other, both] = select_block(data, block as u64)?;
+        let [one, other, both] = select_block(&mut policy()?, tasks, (block as u64, requests))?;
         // The first one warms up.
         if block > 0 {
             choose.push(one);
@@ -46,14 +86,16 @@ fn select(report: &mut Report, data: &Path, quick: bool) -> Result<()> {
             pair.push(both);
         }
     }
-    for (key, values, target) in [
-        ("select_us", choose, Target::AtMost(5.0)),
-        ("select_report_us", take_in, Target::Shown),
-        ("select_pair_us", pair, Target::Shown),
-    ] {
-        report.keep_raw(key, &values);
+    let rows = [
+        ("select_us", choose),
+        ("select_report_us", take_in),
+        ("select_pair_us", pair),
+    ];
+    for ((key, values), target) in rows.into_iter().zip(targets) {
+        let key = format!("{key}{of}");
+        report.keep_raw(&key, &values);
         report.estimate(
-            key,
+            &key,
             bootstrap(&values, |values| median(values.to_vec())),
             "us",
             target,
@@ -63,14 +105,16 @@ fn select(report: &mut Report, data: &Path, quick: bool) -> Result<()> {
 }
 
 /// The p99 of choosing, of reporting and of both, in microseconds.
-fn select_block(data: &Path, seed: u64) -> Result<[f64; 3]> {
-    let (tasks, slo) = eleven_candidates(data)?;
-    let mut pixie = Pixie::new(tasks.clone(), slo, PixieSettings::default())?;
+fn select_block(
+    policy: &mut dyn Selector,
+    tasks: &[Task],
+    (seed, requests): (u64, usize),
+) -> Result<[f64; 3]> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut times: [Vec<f64>; 3] = Default::default();
-    for _ in 0..REQUESTS {
+    for _ in 0..requests {
         let start = Instant::now();
-        let decision = black_box(pixie.choose(black_box(&Ask::default()))?);
+        let decision = black_box(policy.choose(black_box(&Ask::default()))?);
         let chosen = start.elapsed();
         let profile = &tasks[0].candidates[decision.chosen].profile;
         let latency = if rng.f64() < 0.05 {
@@ -93,7 +137,7 @@ fn select_block(data: &Path, seed: u64) -> Result<[f64; 3]> {
             calls: &[call],
         };
         let start = Instant::now();
-        pixie.report(black_box(&served))?;
+        policy.report(black_box(&served))?;
         let reported = start.elapsed();
         for (times, time) in times.iter_mut().zip([chosen, reported, chosen + reported]) {
             times.push(time.as_secs_f64() * 1e6);

@@ -17,6 +17,8 @@ mod pixie;
 mod placement;
 mod placement_cost;
 mod planning;
+#[cfg(feature = "plugins")]
+mod plugins;
 mod secagg;
 
 use clap::{Parser, ValueEnum};

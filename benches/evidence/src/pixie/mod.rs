@@ -10,12 +10,16 @@
 //! | `compliant_share.POLICY` | the same share over all cells, for every policy; `fixed` is the best fixed choice, in the cells where one keeps the limits in the mean |
 //! | `accuracy.POLICY`, `cost_of_budget.POLICY`, `p95_of_limit.POLICY`, `switches.POLICY` | means over cells and runs |
 //! | `compliant_share.POLICY.PERTURBATION`, `limits_kept.POLICY.PERTURBATION` | where something happens that the profiles do not say; the second counts cost and p95 only |
+//! | `compliant_share.PLUGIN` and the like | the same of the policies that `plugins/prices` (Rust) and `plugins/throttle` (Python, fewer seeds) bring |
+//! | `fell_back.PLUGIN` | decisions that the default policy made in their place |
 //! | `law_mean_error.MODEL` | the mean of the assumed law of latencies over the recorded mean, less 1 |
 //!
 //! Accuracy is that of the chosen models' profiles on each question's true difficulty; what is drawn is feedback, never the score.
 //! The recorded costs of the two Haiku models look exchanged; they are used as recorded. `compass` sees no queue here and no cost.
 //! Under perturbations the least accuracy is often out of anybody's reach. A run is one seed: order of questions, luck of the classifier, latencies, answers, the same for every policy.
 
+#[cfg(feature = "plugins")]
+mod brought;
 mod cells;
 mod policies;
 mod profiles;
@@ -91,6 +95,8 @@ pub(crate) fn run(data: &Path, quick: bool) -> Result<()> {
     )?;
     per_cell(&mut report, &cells, &rows);
     per_policy(&mut report, &cells, &rows);
+    #[cfg(feature = "plugins")]
+    brought::rows(&mut report, grid, &profiles, &cells)?;
     for (name, perturbation) in &registered.perturbations {
         let policies = ["pixie", "pixie_prototype", "greedy_accuracy", "oracle"];
         let rows = run_all(grid, &profiles, name, *perturbation, &policies, PERTURBED_SEEDS)?;
@@ -222,34 +228,38 @@ fn per_cell(report: &mut Report, cells: &[Judged], rows: &[Row]) {
 fn per_policy(report: &mut Report, cells: &[Judged], rows: &[Row]) {
     for policy in POLICIES.into_iter().chain(["fixed"]) {
         let of: Vec<&Row> = rows.iter().filter(|row| row.policy == policy).collect();
-        if of.is_empty() {
-            report.void(
+        match of.is_empty() {
+            true => report.void(
                 &format!("compliant_share.{policy}"),
                 "no fixed choice keeps the limits of any cell",
-            );
-            continue;
+            ),
+            false => of_policy(report, cells, policy, &of),
         }
-        let mut show = |key: &str, unit, value: &dyn Fn(&Row) -> f64| {
-            let by_seed = by_seed(&of, value);
-            report.estimate(
-                &format!("{key}.{policy}"),
-                bootstrap(&by_seed, mean),
-                unit,
-                Target::Shown,
-            );
-        };
-        show("compliant_share", "share", &|row| {
-            f64::from(u8::from(row.run.compliant))
-        });
-        show("accuracy", "points", &|row| row.run.accuracy * 100.0);
-        show("cost_of_budget", "ratio", &|row| {
-            row.run.cost / cells[row.cell].cell.cost
-        });
-        show("p95_of_limit", "ratio", &|row| {
-            row.run.p95_ms / cells[row.cell].cell.latency_ms
-        });
-        show("switches", "", &|row| f64::from(row.run.switches));
     }
+}
+
+/// The rows of one policy, over all cells.
+fn of_policy(report: &mut Report, cells: &[Judged], policy: &str, of: &[&Row]) {
+    let mut show = |key: &str, unit, value: &dyn Fn(&Row) -> f64| {
+        let by_seed = by_seed(of, value);
+        report.estimate(
+            &format!("{key}.{policy}"),
+            bootstrap(&by_seed, mean),
+            unit,
+            Target::Shown,
+        );
+    };
+    show("compliant_share", "share", &|row| {
+        f64::from(u8::from(row.run.compliant))
+    });
+    show("accuracy", "points", &|row| row.run.accuracy * 100.0);
+    show("cost_of_budget", "ratio", &|row| {
+        row.run.cost / cells[row.cell].cell.cost
+    });
+    show("p95_of_limit", "ratio", &|row| {
+        row.run.p95_ms / cells[row.cell].cell.latency_ms
+    });
+    show("switches", "", &|row| f64::from(row.run.switches));
 }
 
 /// The mean over cells, seed by seed: cells of one seed share their luck.
