@@ -13,7 +13,7 @@ const AFTER: usize = 40;
 /// Five of a hundred may be late, so no more than this of all.
 const LATE: usize = 10;
 
-fn tract(tier: &str) -> Home {
+pub(crate) fn tract(tier: &str) -> Home {
     let home = home(tier);
     let file = home.path().join("config/karman/node.toml");
     let config = std::fs::read_to_string(&file).unwrap();
@@ -21,7 +21,7 @@ fn tract(tier: &str) -> Home {
     home
 }
 
-fn add(node: &Node, model: &str) {
+pub(crate) fn add(node: &Node, model: &str) {
     let file = root().join(format!("tests/models/{model}.onnx"));
     let does = format!("capability={CAPABILITY}");
     node.run(&["model", "add", model, file.to_str().unwrap(), "--info", &does])
@@ -70,7 +70,7 @@ pub(crate) fn digits() -> Vec<(Value, u8)> {
 }
 
 /// Runs the workflow once; the id of the run.
-fn run(node: &Node, workflow: &str, input: &Value) -> String {
+pub(crate) fn run(node: &Node, workflow: &str, input: &Value) -> String {
     let order = json!({ "workflow": workflow, "input": input }).to_string();
     let headers = [("content-type", "application/json")];
     let accepted = node.server.post("/flows", &headers, order.as_bytes());

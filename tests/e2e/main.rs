@@ -25,6 +25,7 @@ mod models;
 mod nat;
 mod node;
 mod partition;
+mod policies;
 mod sandbox;
 mod satellite;
 mod split;

@@ -22,6 +22,12 @@ fn the_published_text_of_karman_gpu_holds() {
     holds("karman-gpu-0.1.0.wit", "wit/gpu/gpu.wit");
 }
 
+/// Of `karman:policy@0.1.0` what selects models, likewise.
+#[test]
+fn the_published_text_of_karman_policy_holds() {
+    holds("karman-policy-select-0.1.0.wit", "wit/policy/select.wit");
+}
+
 fn holds(published: &str, now: &str) {
     let text = fs::read_to_string(root().join("tests/e2e").join(published)).unwrap();
     assert_eq!(
