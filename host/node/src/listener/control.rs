@@ -42,7 +42,7 @@ pub(crate) async fn serve_control(node: Node, shut_down: ShutDown) -> Result<(),
         .route("/logs", get(logs))
         .route("/tasks/{*name}", post(public::call))
         .merge(fed::router())
-        .merge(held::router())
+        .merge(held::router(&node.runtime().config().models))
         .merge(mesh::router())
         .merge(models::router())
         .merge(tasks::operator())

@@ -5,9 +5,10 @@ use crate::node::Node;
 use crate::services::{blocking, store_error};
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::response::Json;
 use axum::routing::{get, post};
+use karman_infer::ModelLimits;
 use karman_store::{Model, ModelInfo, Store, StoreError};
 use karman_types::{Digest, Grant, GrantSet, TaskError};
 use serde::{Deserialize, Serialize};
@@ -43,12 +44,13 @@ impl From<Model> for HeldModel {
     }
 }
 
-/// The operator's routes to them.
-pub(crate) fn router() -> Router<Node> {
+/// The operator's routes to them. A model's file is as long as the node's limits let it be.
+pub(crate) fn router(limits: &ModelLimits) -> Router<Node> {
+    let most = DefaultBodyLimit::max(limits.model.as_usize());
     Router::new()
         .route("/grants", get(allowed).post(allow).delete(revoke))
         .route("/models", get(models))
-        .route("/models/{name}", post(add_model))
+        .route("/models/{name}", post(add_model).layer(most))
         .route("/secrets", get(secrets))
         .route("/secrets/{name}", post(set_secret))
 }
