@@ -1,10 +1,9 @@
 //! Any bytes as an array in transit: what is read has the numbers of its shape, all of them finite.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use karman_tensor::encode::Encoded;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+fn check(input: &[u8]) {
     let Ok(encoded) = Encoded::from_bytes(&input.to_vec().into()) else {
         return;
     };
@@ -17,4 +16,6 @@ fuzz_target!(|input: &[u8]| {
         assert!(values.iter().all(|value| value.is_finite()));
         assert_eq!(Encoded::from_bytes(&encoded.to_bytes()).as_ref(), Ok(&encoded));
     }
-});
+}
+
+karman_fuzz::target!(check);

@@ -1,11 +1,10 @@
 //! Any bytes as an envelope, sealed and opened: nobody has signed them, so none is ever taken.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use karman_mesh::membership::{Issuer, RootKey};
 use karman_mesh::{Envelope, Standing};
 use karman_store::Store;
 use karman_types::Tier;
-use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 
 static STANDING: LazyLock<Standing> = LazyLock::new(|| {
@@ -15,7 +14,9 @@ static STANDING: LazyLock<Standing> = LazyLock::new(|| {
     Standing::open(store, Tier::Edge, None, Some(Issuer::root(&root))).expect("a mesh of its own")
 });
 
-fuzz_target!(|bytes: &[u8]| {
+fn check(bytes: &[u8]) {
     assert!(Envelope::open(bytes, &STANDING).is_err());
     assert!(Envelope::judge(bytes.to_vec().into(), &STANDING).is_err());
-});
+}
+
+karman_fuzz::target!(check);

@@ -1,10 +1,12 @@
 //! Any text as an invitation and as a right.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use karman_mesh::membership::{Invitation, Right};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| {
+fn check(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     if let Ok(invitation) = text.parse::<Invitation>() {
         assert_eq!(invitation.to_string().parse(), Ok(invitation.clone()));
     }
@@ -12,4 +14,6 @@ fuzz_target!(|text: &str| {
         assert_eq!(right.to_string(), text);
         assert!(right.covers(&right), "{right} does not cover itself");
     }
-});
+}
+
+karman_fuzz::target!(check);

@@ -1,10 +1,9 @@
 //! Any bytes as a plugin's file.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use karman_package::{Package, ReadLimits, embed};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+fn check(bytes: &[u8]) {
     let limits = ReadLimits::default();
     if let Ok(package) = Package::read(bytes, &limits) {
         assert_eq!(package.bytes_len, bytes.len());
@@ -16,7 +15,9 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(again.manifest.map(|m| m.to_toml()), Some(without_build(manifest)));
         }
     }
-});
+}
+
+karman_fuzz::target!(check);
 
 fn without_build(manifest: &karman_types::Manifest) -> String {
     let mut manifest = manifest.clone();

@@ -1,10 +1,12 @@
 //! Any text as a manifest, and each of its lines as a grant.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use karman_types::{Grant, Manifest};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| {
+fn check(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     if let Ok(manifest) = Manifest::from_toml(text) {
         let again = Manifest::from_toml(&manifest.to_toml()).expect("a manifest reads what it writes");
         assert_eq!(again.to_toml(), manifest.to_toml());
@@ -15,4 +17,6 @@ fuzz_target!(|text: &str| {
             assert!(grant.covers(&grant), "{grant} does not cover itself");
         }
     }
-});
+}
+
+karman_fuzz::target!(check);

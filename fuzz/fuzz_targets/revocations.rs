@@ -1,10 +1,9 @@
 //! Any bytes as the revocations of a mesh, as the succession and the lineage of its root key, and as the charter of its keepers.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use karman_mesh::membership::{Charter, Lineage, MeshKey, Revocations, Succession};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+fn check(bytes: &[u8]) {
     let mesh = MeshKey::from_bytes([1; 32]);
     let mut revoked = Revocations::new(mesh);
     match revoked.merge(bytes, 0) {
@@ -23,4 +22,6 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(ours.follow(&lineage).is_err() || lineage.mesh() == mesh);
         assert_eq!(ours, Lineage::new(mesh));
     }
-});
+}
+
+karman_fuzz::target!(check);

@@ -1,8 +1,7 @@
 //! Any bytes as a slice of a blob, after a run of groups: nothing that does not belong to the blob is taken.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use karman_store::{GROUP, Slices, Store};
-use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 
 static STORE: LazyLock<Store> = LazyLock::new(|| {
@@ -11,9 +10,11 @@ static STORE: LazyLock<Store> = LazyLock::new(|| {
 });
 static BLOB: LazyLock<Slices> = LazyLock::new(|| Slices::of(vec![7; 10 * GROUP as usize + 5].into()));
 
-fuzz_target!(|input: (u8, u8, &[u8])| {
-    let (first, count, bytes) = input;
-    let (first, end) = (u64::from(first), u64::from(first) + u64::from(count));
+fn check(input: &[u8]) {
+    let [first, count, bytes @ ..] = input else {
+        return;
+    };
+    let (first, end) = (u64::from(*first), u64::from(*first) + u64::from(*count));
     let mut partial = STORE.blobs().receive(BLOB.digest(), BLOB.size()).expect("room");
     // The true slice with the input over it: so it gets past the first hash.
     let true_slice = BLOB.slice(first..end.max(first + 1)).unwrap_or_default();
@@ -28,4 +29,6 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
     }
     assert!(partial.read().is_ok(), "what was taken is not the blob");
     partial.discard();
-});
+}
+
+karman_fuzz::target!(check);
