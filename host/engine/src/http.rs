@@ -133,9 +133,12 @@ impl Plugin {
             Ok(Ok((proxy, uses))) => {
                 entered.end(Some(&store), None);
                 let retired = instances.put_back(HttpInstance { store, proxy, uses });
-                if retired.is_some() && self.stats.running() == 0 {
-                    // Nobody waits for this place: the answer goes out before the instance is taken apart.
-                    tokio::spawn(async move { drop((retired, entered)) });
+                if retired.is_some() && (instances.most_uses > 1 || self.stats.running() == 0) {
+                    // The answer goes out before the instance is taken apart. Where each call has an instance of its own, others
+                    // may wait for this place: then it is taken apart at once.
+                    self.engine
+                        .workers()
+                        .spawn(async move { drop((retired, entered)) });
                 }
                 Ok(())
             }
