@@ -11,10 +11,10 @@ const RECORD: &str = "acquaintances";
 /// Members that are remembered; the ones that come later are not.
 const MOST: usize = 4096;
 /// Addresses of one.
-const MOST_ADDRESSES: usize = 6;
-/// Moves of one that are written in a minute: a member that says all the time that it has moved keeps no disk busy.
+pub(crate) const MOST_ADDRESSES: usize = 6;
+/// Moves of one that are written in an hour: a member that says all the time that it has moved keeps no disk busy.
 const MOST_MOVES: u32 = 10;
-const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// The members that were ever let in: by which key, and where they were. What waits for one of them is sealed to its key, which
 /// a node's id does not tell; and when its contact comes, nobody else is there to ask where it is. Survives a restart.
@@ -34,7 +34,7 @@ struct Known {
 
 impl Known {
     fn may_be_written(&mut self) -> bool {
-        let counted = self.moves.filter(|(since, _)| since.elapsed() < MINUTE);
+        let counted = self.moves.filter(|(since, _)| since.elapsed() < HOUR);
         let (since, moves) = counted.unwrap_or_else(|| (Instant::now(), 0));
         self.moves = Some((since, moves.saturating_add(1)));
         moves < MOST_MOVES

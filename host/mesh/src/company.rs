@@ -1,6 +1,7 @@
 //! Whom a node keeps in touch with. One that knows a single other member is lost to it as soon as both have moved, so a node
 //! gets to know a few more, whose addresses survive a restart, and goes on looking for them while it is alone or nearly so.
 
+use crate::acquaintances::MOST_ADDRESSES;
 use crate::mesh::{Inner, Mesh};
 use crate::swarm::Order;
 use futures::future::join_all;
@@ -93,6 +94,7 @@ pub(crate) struct Looking {
     with: usize,
     since: Instant,
     tries: u32,
+    looked: Option<Instant>,
     due: Instant,
 }
 
@@ -103,6 +105,7 @@ impl Looking {
             with: 0,
             since: now,
             tries: 0,
+            looked: None,
             due: now,
         }
     }
@@ -114,8 +117,9 @@ impl Looking {
             (self.company, self.since, self.tries, self.due) = (company, now, 0, now);
         }
         if with > self.with {
-            // Who has just come may know others.
-            self.due = now;
+            // Who has just come may know others. One that comes and goes all the time does not make this node ask all the time.
+            let rested = self.looked.map_or(now, |looked| looked + FEW.first);
+            self.due = self.due.min(rested.max(now));
         }
         self.with = with;
         let pauses = match company {
@@ -128,6 +132,7 @@ impl Looking {
             return None;
         }
         self.tries = self.tries.saturating_add(1);
+        self.looked = Some(now);
         self.due = now + pauses.after(self.tries, luck);
         Some(company)
     }
@@ -190,7 +195,10 @@ impl Mesh {
                 && peer != self.0.me
                 && !self.is_connected(&peer)
             {
-                whom.entry(peer).or_default().push(address);
+                let addresses = whom.entry(peer).or_default();
+                if addresses.len() < MOST_ADDRESSES {
+                    addresses.push(address);
+                }
             }
         }
         let mut whom: Vec<Vec<Multiaddr>> = whom.into_values().collect();
@@ -267,6 +275,9 @@ mod tests {
         assert_eq!(looks(&mut looking, start + 60 * SECOND, 8, 1), [0, 2, 6]);
         let later = start + 68 * SECOND;
         assert_eq!(looking.round(later, true, 2, 1.0), Some(Company::Few), "one more");
+        // One that comes and goes does not make it ask all the time.
+        looking.round(later, true, 1, 1.0);
+        assert_eq!(looking.round(later, true, 2, 1.0), None);
         assert_eq!(looking.round(later, true, ENOUGH, 1.0), None);
         assert_eq!(looking.search(later, 4), None);
         assert_eq!(

@@ -39,6 +39,7 @@ pub const PROTOCOL: u16 = 1;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long one that was refused may take to read why and to leave.
 const LEAVE: Duration = Duration::from_secs(2);
+
 /// What the other side has shown in an exchange.
 pub(crate) struct Shown {
     pub(crate) member: Member,
@@ -116,7 +117,13 @@ pub(crate) async fn admit(
         }
         Err(error) => {
             standing.turned(&error);
-            tracing::info!(%peer, %error, "a connection was not let in");
+            if speaks_first {
+                standing.knocked_in_vain(&peer, &error);
+            }
+            match error {
+                GateError::LetInThere | GateError::Led => tracing::info!(%peer, "{error}"),
+                _ => tracing::info!(%peer, %error, "a connection was not let in"),
+            }
             Err(error)
         }
     }
@@ -163,7 +170,12 @@ pub(crate) async fn again(
 ) -> Result<(), GateError> {
     let exchanged = tokio::time::timeout(PATIENCE, exchange(standing, peer, stream, speaks_first));
     let shown = exchanged.await.map_err(|_| GateError::Slow).and_then(|done| done);
-    let shown = shown.inspect_err(|error| standing.turned(error))?;
+    let shown = shown.inspect_err(|error| {
+        standing.turned(error);
+        if speaks_first {
+            standing.knocked_in_vain(&peer, error);
+        }
+    })?;
     standing.admitted(peer, shown, None);
     Ok(())
 }
@@ -247,6 +259,7 @@ fn not_let_in(reply: Reply) -> GateError {
     match reply {
         Reply::Refused(why) => GateError::Refused(why),
         Reply::NoIssuer => GateError::NoJudge,
+        Reply::Busy => GateError::Busy,
         Reply::Welcome(_) | Reply::Judge(_) | Reply::Through => {
             WELCOME.malformed("it answers something else").into()
         }
@@ -257,6 +270,7 @@ fn not_let_in(reply: Reply) -> GateError {
 async fn turn_away(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), error: GateError) -> GateError {
     let reply = match error {
         GateError::NoIssuer => Reply::NoIssuer,
+        GateError::Busy => Reply::Busy,
         _ => Reply::Refused(error.to_string()),
     };
     if WELCOME.write(stream, &reply).await.is_ok() && flush(stream).await.is_ok() {

@@ -37,6 +37,7 @@ impl GateError {
             Self::Wire(WireError::Malformed { .. }) => "malformed",
             Self::Slow => "slow",
             Self::NotAdmitted => "not-admitted",
+            Self::Busy => "busy",
             // Of several dials to one node the losers end here, too.
             Self::Broken(_) | Self::Wire(WireError::Broken { .. }) | Self::LetInThere | Self::Led => {
                 return None;

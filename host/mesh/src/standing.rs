@@ -335,17 +335,25 @@ impl Standing {
         members.insert(peer, admitted);
     }
 
+    /// A connection was not let in, by this side or the other.
     pub(crate) fn turned(&self, error: &GateError) {
-        match error {
-            GateError::Refused(why) => *self.refusal.lock() = Some(why.clone()),
-            // Who was invited judges first whom it shows its word.
-            GateError::NotAMember(why) if self.membership.read().is_none() => {
-                *self.refusal.lock() = Some(format!("where the invitation leads: {why}"));
-            }
-            _ => {}
-        }
         if let Some(reason) = error.reason() {
             self.refusals.count(reason);
+        }
+    }
+
+    /// This node knocked at another, and was not let in.
+    pub(crate) fn knocked_in_vain(&self, at: &PeerId, error: &GateError) {
+        let why = match error {
+            GateError::Refused(why) => why.clone(),
+            // Who was invited judges first whom it shows its word.
+            GateError::NotAMember(why) if self.membership.read().is_none() => {
+                format!("where the invitation leads: {why}")
+            }
+            _ => return,
+        };
+        if self.is_asked_at(at) {
+            *self.refusal.lock() = Some(why);
         }
     }
 

@@ -22,6 +22,7 @@ use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId, Stream, StreamProtocol, noise};
 use libp2p_stream::IncomingStreams;
 use serde_bytes::ByteBuf;
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, split};
@@ -30,9 +31,10 @@ use tokio::time::timeout;
 use tokio_util::compat::{FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
 
 pub(crate) const DOOR: StreamProtocol = StreamProtocol::new("/karman/door/1");
-/// Strangers that a member leads at once, and that an issuer hears at once over members.
+/// Strangers that a member leads at once; that an issuer hears at once over members, and over one of them.
 pub(crate) const MOST_LED: usize = 8;
 const MOST_HEARD: usize = 16;
+const MOST_HEARD_BY_ONE: usize = 4;
 /// Bytes that a stranger may say on its way, and that it may be told: the list of revocations is long.
 const MOST_SAID: u64 = 64 << 10;
 const MOST_TOLD: u64 = 9 << 20;
@@ -94,7 +96,7 @@ pub(super) async fn lead(
     stream: &mut (impl AsyncRead + AsyncWrite + Send + Unpin),
 ) -> GateError {
     let Ok(_place) = standing.doors().try_acquire() else {
-        return turn_away(stream, GateError::NoIssuer).await;
+        return turn_away(stream, GateError::Busy).await;
     };
     let Some(way) = way_to(standing, issuer).await else {
         return turn_away(stream, GateError::NoIssuer).await;
@@ -155,17 +157,25 @@ async fn carry(
 /// Hears strangers that members lead here.
 pub(crate) async fn answer_door(mesh: Weak<Inner>, mut led: IncomingStreams) {
     let places = Arc::new(Semaphore::new(MOST_HEARD));
+    let mut of: HashMap<PeerId, Arc<Semaphore>> = HashMap::new();
     while let Some((by, stream)) = led.next().await {
         let Some(inner) = mesh.upgrade() else { return };
-        let Ok(place) = places.clone().try_acquire_owned() else {
-            continue;
-        };
         let standing = inner.standing.clone();
         if standing.member(&by).is_none() {
             continue;
         }
+        // No member keeps the strangers of all others out.
+        of.retain(|_, places| places.available_permits() < MOST_HEARD_BY_ONE);
+        let of_this = of
+            .entry(by)
+            .or_insert_with(|| Arc::new(Semaphore::new(MOST_HEARD_BY_ONE)));
+        let place = (
+            places.clone().try_acquire_owned(),
+            of_this.clone().try_acquire_owned(),
+        );
+        let (Ok(place), Ok(of_this)) = place else { continue };
         tokio::spawn(async move {
-            let _place = place;
+            let _places = (place, of_this);
             let heard = timeout(PATIENCE, hear(&standing, stream)).await;
             match heard.unwrap_or(Err(GateError::Slow)) {
                 Ok(peer) => tracing::info!(%peer, %by, "a node was let in over a member"),

@@ -50,6 +50,9 @@ pub enum GateError {
     /// A stranger was led to an issuer over this node.
     #[error("a stranger was led to an issuer, and leaves")]
     Led,
+    /// As many strangers as may be are led to issuers already, or heard over members.
+    #[error("too many others are being let in just now: it is tried again")]
+    Busy,
     /// It asks for calls, which only members may.
     #[error("the other side asks for calls without having been let in")]
     NotAdmitted,

@@ -59,6 +59,8 @@ pub(crate) enum Reply {
     Judge(Box<Judge>),
     /// From here on it is the issuer that one talks to who asked to be led there.
     Through,
+    /// As many as may be are led already.
+    Busy,
 }
 
 /// Who shows this is an issuer of the mesh: by the membership bound to the key of the connection.

@@ -7,7 +7,6 @@ use super::relays::is_circuit;
 use crate::calling::node_of;
 use crate::gate::peer_of;
 use crate::peers::Path;
-use karman_types::NodeId;
 use libp2p::core::ConnectedPoint;
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::behaviour::{FromSwarm, NewExternalAddrCandidate};
@@ -120,18 +119,18 @@ impl Driver {
     fn whereabouts(&self, most: usize) -> Vec<Multiaddr> {
         let acquaintances = self.standing.acquaintances();
         let mut nodes = acquaintances.nodes();
-        let is_there = |node: &NodeId| {
-            let peer = acquaintances.key(*node).and_then(|key| peer_of(&key));
-            peer.is_some_and(|peer| self.swarm.is_connected(&peer))
-        };
-        nodes.retain(|node| !is_there(node));
         fastrand::shuffle(&mut nodes);
-        let of = |node: &NodeId| {
-            let peer = peer_of(&acquaintances.key(*node)?)?;
-            let addresses = acquaintances.addresses(*node).into_iter();
-            Some(addresses.filter_map(move |address| address.parse::<Multiaddr>().ok()?.with_p2p(peer).ok()))
-        };
-        nodes.iter().take(most).filter_map(of).flatten().collect()
+        // Keys are read only until as many are found as are wanted: there may be thousands.
+        let away = nodes.into_iter().filter_map(|node| {
+            let addresses = acquaintances.addresses(node);
+            let peer = peer_of(&acquaintances.key(node)?)?;
+            (!addresses.is_empty() && !self.swarm.is_connected(&peer)).then_some((peer, addresses))
+        });
+        let places = away.take(most).flat_map(|(peer, addresses)| {
+            let places = addresses.into_iter();
+            places.filter_map(move |address| address.parse::<Multiaddr>().ok()?.with_p2p(peer).ok())
+        });
+        places.collect()
     }
 
     pub(super) fn closed(&mut self, peer: PeerId, connection: ConnectionId) {
