@@ -9,8 +9,10 @@ use karman_infer::graph::Graph;
 use karman_infer::profile::sample_inputs;
 use karman_infer::zoo::Architecture;
 use karman_infer::{Backend, Model, Named};
+use karman_node::Leg;
 use karman_study::pairs::{self, median};
 use karman_study::report::{Report, Target};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -71,11 +73,18 @@ fn compare(setting: &Setting, report: &mut Report, nodes: &Nodes, architecture: 
     ensure!(first.legs.len() == 2, "{name} ran in {} parts", first.legs.len());
     // Not before it is needed: a connection on which nothing is sent ends.
     let wire = Wire::start()?;
+    let legs = RefCell::new(Vec::new());
     let ours = || {
-        let inputs = inputs.clone();
-        let started = Instant::now();
-        setting.runtime.block_on(nodes.edge.run_model(name, inputs))?;
-        Ok(started.elapsed().as_secs_f64())
+        let (edge, name, inputs) = (nodes.edge.clone(), name.to_owned(), inputs.clone());
+        // As a listener calls it, and as the bare wire is timed: on the threads that the network is on.
+        let asked = setting.runtime.spawn(async move {
+            let started = Instant::now();
+            let ran = edge.run_model(&name, inputs).await;
+            (ran, started.elapsed().as_secs_f64())
+        });
+        let (ran, took) = setting.runtime.block_on(asked)?;
+        legs.borrow_mut().push(ran?.legs);
+        Ok(took)
     };
     let theirs = || {
         let inputs = inputs.clone();
@@ -85,6 +94,7 @@ fn compare(setting: &Setting, report: &mut Report, nodes: &Nodes, architecture: 
         Ok(started.elapsed().as_secs_f64() + wire.send(body.clone())?)
     };
     pairs::measure(WARM_UP, ours, theirs)?;
+    legs.borrow_mut().clear();
     let pairs = pairs::measure(setting.pairs(), ours, theirs)?;
     report.figure(
         &format!("split_bytes.{name}"),
@@ -95,7 +105,36 @@ fn compare(setting: &Setting, report: &mut Report, nodes: &Nodes, architecture: 
     let ms = median(pairs.iter().map(|pair| pair.theirs * 1e3).collect());
     report.figure(&format!("compute_plus_wire_ms.{name}"), ms, "ms", Target::Shown);
     report.ratio(&key(architecture), pairs, Target::AtMost(1.05));
+    where_it_went(report, name, &legs.into_inner());
     Ok(())
+}
+
+/// What the parts of a request took by the word of those who ran them.
+fn where_it_went(report: &mut Report, name: &str, requests: &[Vec<Leg>]) {
+    let middle = |of: &dyn Fn(&Leg) -> u64| {
+        let of_request = |legs: &Vec<Leg>| legs.iter().map(of).sum::<u64>() as f64 / 1e3;
+        median(requests.iter().map(of_request).collect())
+    };
+    let compute = middle(&|leg| leg.compute_us);
+    let transfer = middle(&|leg| leg.transfer_us);
+    report.figure(&format!("split_compute_ms.{name}"), compute, "ms", Target::Shown);
+    report.figure(
+        &format!("split_transfer_ms.{name}"),
+        transfer,
+        "ms",
+        Target::Shown,
+    );
+    let encoded = requests
+        .iter()
+        .flatten()
+        .filter(|leg| leg.encoding.is_some())
+        .count();
+    report.figure(
+        &format!("split_encoded.{name}"),
+        encoded as f64,
+        "requests",
+        Target::Shown,
+    );
 }
 
 /// After how many layers half of the time is over.

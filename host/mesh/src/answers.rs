@@ -1,5 +1,6 @@
 //! What this node does for members that call it, whatever way they came.
 
+use crate::body::Takes;
 use crate::call::{self, Ask, CallHead};
 use crate::membership::{Member, Right};
 use crate::mesh::Serve;
@@ -10,7 +11,7 @@ use libp2p::PeerId;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -55,7 +56,7 @@ impl Answers {
     pub(crate) fn take<R, W>(self: &Arc<Self>, peer: PeerId, stream: (R, W))
     where
         R: AsyncRead + Send + Unpin + 'static,
-        W: AsyncWrite + Send + Unpin + 'static,
+        W: Takes + 'static,
     {
         let (answers, places) = (self.clone(), self.places(peer));
         self.threads.spawn(async move {
@@ -79,12 +80,7 @@ impl Answers {
         all.entry(peer).or_insert_with(new).clone()
     }
 
-    async fn answer(
-        &self,
-        peer: PeerId,
-        stream: (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
-        places: &Places,
-    ) {
+    async fn answer(&self, peer: PeerId, stream: (impl AsyncRead + Unpin, impl Takes), places: &Places) {
         let Some(member) = self.standing.member(&peer) else {
             return;
         };

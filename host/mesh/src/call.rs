@@ -4,6 +4,7 @@
 //! caller keeps its half open until it has the answer: when it closes or breaks before, the call is cancelled, and so is the
 //! guest that serves it.
 
+use crate::body::{Body, Takes};
 use crate::wire::{Frame, WireError, read_bytes};
 use bytes::Bytes;
 use futures::future::{Either, select};
@@ -13,7 +14,7 @@ use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 /// The head of a call or an answer: names and metadata, no body.
 const HEAD: u32 = 64 << 10;
@@ -179,9 +180,9 @@ enum Answer {
 /// # Errors
 /// What the other side answers; `unavailable` when the stream breaks first.
 pub(crate) async fn ask(
-    stream: (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    stream: (impl AsyncRead + Unpin, impl Takes),
     head: CallHead,
-    body: Bytes,
+    body: Body,
     most: u64,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     exchange(stream, head, body, most)
@@ -190,9 +191,9 @@ pub(crate) async fn ask(
 }
 
 pub(crate) async fn exchange(
-    (mut input, mut output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    (mut input, mut output): (impl AsyncRead + Unpin, impl Takes),
     head: CallHead,
-    body: Bytes,
+    body: Body,
     most: u64,
 ) -> Result<Result<(TaskResponse, RemoteReport), TaskError>, WireError> {
     let call = Call {
@@ -260,7 +261,7 @@ pub(crate) fn broken(error: WireError) -> TaskError {
 /// # Errors
 /// When the stream breaks or what comes in is no call.
 pub(crate) async fn answer<F, Room>(
-    (mut input, mut output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    (mut input, mut output): (impl AsyncRead + Unpin, impl Takes),
     may: impl FnOnce(&CallHead, u64) -> Result<(), TaskError>,
     room: impl AsyncFnOnce(u64) -> Room,
     serve: impl FnOnce(CallHead, TaskRequest) -> F,
@@ -300,7 +301,7 @@ where
         ),
         Err(error) => (Answer::Failed(error), Bytes::new()),
     };
-    ANSWER.send(&mut output, &answer, &body).await?;
+    ANSWER.send(&mut output, &answer, &body.into()).await?;
     let _ = output.shutdown().await;
     Ok(())
 }
@@ -308,19 +309,23 @@ where
 impl Frame {
     async fn send<T: Serialize>(
         self,
-        stream: &mut (impl AsyncWrite + Unpin),
+        stream: &mut impl Takes,
         head: &T,
-        body: &[u8],
+        body: &Body,
     ) -> Result<(), WireError> {
         let mut bytes = self.encode(head)?;
         let written = async {
             // One write for a small body: a second one would be a second packet.
             if body.len() <= HEAD as usize {
-                bytes.extend_from_slice(body);
+                body.pieces()
+                    .iter()
+                    .for_each(|piece| bytes.extend_from_slice(piece));
                 stream.write_all(&bytes).await?;
             } else {
                 stream.write_all(&bytes).await?;
-                stream.write_all(body).await?;
+                for piece in body.pieces() {
+                    stream.take(piece.clone()).await?;
+                }
             }
             stream.flush().await
         };
@@ -384,7 +389,7 @@ pub(crate) mod tests {
         for length in [0, 1, HEAD as usize, HEAD as usize + 1, 3 << 20] {
             let [ours, theirs] = link(64 << 10);
             let body = Bytes::from(vec![7; length]);
-            let asking = ask(ours, head("echo"), body.clone(), u64::MAX);
+            let asking = ask(ours, head("echo"), body.clone().into(), u64::MAX);
             let (answer, served) = tokio::join!(asking, answer(theirs, |_, _| Ok(()), anyway, echo));
             served.unwrap();
             let (response, _) = answer.unwrap();
@@ -396,7 +401,7 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn a_body_beyond_the_bound_is_refused_before_it_is_read() {
         let [ours, theirs] = link(1 << 10);
-        let asking = ask(ours, head("echo"), Bytes::from(vec![7; 1 << 20]), u64::MAX);
+        let asking = ask(ours, head("echo"), Bytes::from(vec![7; 1 << 20]).into(), u64::MAX);
         let long = |_: &CallHead, body| Err(TaskError::limit(format!("{body} bytes")).with_field("body"));
         let (answer, _) = tokio::join!(asking, answer(theirs, long, anyway, echo));
         let refused = answer.unwrap_err();
@@ -416,7 +421,7 @@ pub(crate) mod tests {
                 std::future::pending().await
             },
         ));
-        let asking = tokio::spawn(ask(ours, head("slow"), Bytes::new(), u64::MAX));
+        let asking = tokio::spawn(ask(ours, head("slow"), Body::default(), u64::MAX));
         wait.await.unwrap();
         asking.abort();
         serving.await.unwrap().unwrap();
@@ -426,7 +431,9 @@ pub(crate) mod tests {
     async fn a_link_that_breaks_is_unavailable() {
         let [ours, theirs] = link(64 << 10);
         drop(theirs);
-        let refused = ask(ours, head("echo"), Bytes::new(), u64::MAX).await.unwrap_err();
+        let refused = ask(ours, head("echo"), Body::default(), u64::MAX)
+            .await
+            .unwrap_err();
         assert_eq!(refused.kind, karman_types::ErrorKind::Unavailable);
     }
 }

@@ -1,12 +1,12 @@
 //! Calls between nodes: over the connection that is for them alone, else over the swarm.
 
 use crate::answers::Answers;
+use crate::body::Body;
 use crate::call::{self, Ask, CallHead, RemoteReport};
 use crate::data::Plane;
 use crate::gate::key_of;
 use crate::mesh::Mesh;
 use crate::taken::{ask_if_taken, take};
-use bytes::Bytes;
 use futures::StreamExt;
 use karman_types::{NodeId, TaskError, TaskResponse};
 use libp2p::{PeerId, Stream, StreamProtocol};
@@ -32,7 +32,9 @@ impl Mesh {
         let opening = async {
             match streams.open_stream(id, protocol.clone()).await {
                 // It was asked for while the connection came up: now it is there.
-                Err(OpenStreamError::Io(_)) => streams.open_stream(id, protocol).await,
+                Err(OpenStreamError::Io(_)) if self.is_connected(&id) => {
+                    streams.open_stream(id, protocol).await
+                }
                 opened => opened,
             }
         };
@@ -52,9 +54,9 @@ impl Mesh {
         &self,
         node: PeerId,
         head: CallHead,
-        body: Bytes,
+        body: impl Into<Body>,
     ) -> Result<(TaskResponse, RemoteReport), TaskError> {
-        self.call_for(node, head, body, MOST_ANSWER).await
+        self.call_for(node, head, body.into(), MOST_ANSWER).await
     }
 
     /// [`call`](Self::call) that takes an answer of at most this many bytes.
@@ -62,7 +64,7 @@ impl Mesh {
         &self,
         node: PeerId,
         head: CallHead,
-        body: Bytes,
+        body: Body,
         most: u64,
     ) -> Result<(TaskResponse, RemoteReport), TaskError> {
         let within = head.within();
@@ -89,11 +91,12 @@ impl Mesh {
                 }),
         }
     }
+
     async fn call_over_swarm(
         &self,
         node: PeerId,
         head: CallHead,
-        body: Bytes,
+        body: Body,
         most: u64,
     ) -> Result<(TaskResponse, RemoteReport), TaskError> {
         for _ in 0..MOST_TRIES {

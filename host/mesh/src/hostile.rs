@@ -64,7 +64,7 @@ impl Scene {
         let (to, counts) = (scene.first.mesh.me(), scene.honest.clone());
         tokio::spawn(async move {
             while !counts.over.load(Ordering::Relaxed) {
-                let called = member.mesh.call(to, head("vision/echo"), vec![7; 1024].into());
+                let called = member.mesh.call(to, head("vision/echo"), vec![7; 1024]);
                 match called.await {
                     Ok(_) => _ = counts.done.fetch_add(1, Ordering::Relaxed),
                     Err(error) => counts.failed.lock().push(error),
@@ -338,7 +338,7 @@ async fn direct(evil: &Node, to: PeerId) -> Arc<crate::data::Plane> {
     let plane = evil.mesh.0.plane.clone().unwrap();
     while !plane.reaches(&to) {
         assert!(started.elapsed() < SOON, "calls have no connection of their own");
-        evil.mesh.call(to, head("vision/echo"), "1".into()).await.unwrap();
+        evil.mesh.call(to, head("vision/echo"), "1").await.unwrap();
     }
     plane
 }
@@ -356,10 +356,10 @@ async fn a_call_that_the_member_may_not_make_or_that_is_too_long() {
         },
         ..call_head("vision/echo")
     };
-    let refused = evil.mesh.call(to, deploy, "x".into()).await.unwrap_err();
+    let refused = evil.mesh.call(to, deploy, "x").await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Denied, "{refused}");
     scene.refuses("call-denied", 1).await;
-    let long = vec![0; (64 << 20) + 1].into();
+    let long = vec![0; (64 << 20) + 1];
     let refused = evil.mesh.call(to, head("vision/echo"), long).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Limit, "{refused}");
     scene.refuses("call-body-too-long", 1).await;

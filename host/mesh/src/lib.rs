@@ -36,6 +36,7 @@ extern crate self as karman_mesh;
 mod acquaintances;
 mod answers;
 mod blobs;
+mod body;
 mod bundles;
 mod call;
 mod calling;
@@ -64,6 +65,7 @@ mod wire;
 mod words;
 
 pub use blobs::{Fetched, MOST_GROUPS, PIECE, Ticket, Wanted};
+pub use body::Body;
 pub use bundles::{BundleError, BundleHead, Envelope, Parcel, open_bundle, write_bundle};
 pub use call::{Ask, CallHead, RemoteReport};
 pub use company::Search;

@@ -1,8 +1,8 @@
 //! Streams over libp2p, where the other side says first that it has taken the stream.
 
+use crate::body::{Body, Takes};
 use crate::call::{ANSWER, CallHead, RemoteReport, broken, exchange};
 use crate::wire::WireError;
-use bytes::Bytes;
 use karman_types::{TaskError, TaskResponse};
 use std::io::ErrorKind;
 use std::pin::Pin;
@@ -18,9 +18,9 @@ const TAKEN: u8 = 1;
 /// # Errors
 /// Those of [`ask`](crate::call::ask).
 pub(crate) async fn ask_if_taken(
-    (input, output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    (input, output): (impl AsyncRead + Unpin, impl Takes),
     head: CallHead,
-    body: Bytes,
+    body: Body,
     most: u64,
 ) -> Result<Option<(TaskResponse, RemoteReport)>, TaskError> {
     let mut input = Greeted { input, taken: false };
@@ -75,15 +75,16 @@ mod tests {
     use super::*;
     use crate::call::answer;
     use crate::call::tests::{anyway, echo, head, link};
+    use bytes::Bytes;
 
     #[tokio::test]
     async fn a_stream_that_nobody_took_is_told_apart() {
         let [ours, theirs] = link(64 << 10);
         drop(theirs);
-        let asked = ask_if_taken(ours, head("echo"), Bytes::new(), u64::MAX).await;
+        let asked = ask_if_taken(ours, head("echo"), Body::default(), u64::MAX).await;
         assert_eq!(asked.unwrap(), None);
         let [ours, mut theirs] = link(64 << 10);
-        let asking = ask_if_taken(ours, head("echo"), Bytes::from_static(b"1"), u64::MAX);
+        let asking = ask_if_taken(ours, head("echo"), Bytes::from_static(b"1").into(), u64::MAX);
         let taking = async {
             take(&mut theirs.1).await.unwrap();
             answer(theirs, |_, _| Ok(()), anyway, echo).await.unwrap();

@@ -1,10 +1,11 @@
 //! Tensors as the body of a call: a small CBOR header, then every tensor's elements, little-endian as they are, or encoded where the
 //! sender finds that they are there sooner.
 //!
-//! Elements that go as they are, are copied twice on their way: into the buffer that is sent, and from the buffer that came into
-//! aligned memory.
+//! Every tensor begins at a multiple of 64 bytes, as it does in memory: elements that go as they are, are not copied on their way,
+//! neither to be sent nor from the buffer that came.
 
-use crate::wire::{Frame, WireError};
+use crate::body::Body;
+use crate::wire::{ALIGNMENT, Frame, WireError};
 use bytes::Bytes;
 use karman_tensor::encode::Encoded;
 use karman_tensor::{ElementType, Shape, Tensor};
@@ -43,7 +44,7 @@ struct TensorHead {
 ///
 /// # Errors
 /// [`WireError::TooLong`] when the header passes 256 KiB.
-pub fn pack_tensors<H: Serialize>(head: &H, tensors: &[(String, Tensor)]) -> Result<Bytes, WireError> {
+pub fn pack_tensors<H: Serialize>(head: &H, tensors: &[(String, Tensor)]) -> Result<Body, WireError> {
     pack_encoded_tensors(head, tensors, |_| None)
 }
 
@@ -55,37 +56,46 @@ pub fn pack_encoded_tensors<H: Serialize>(
     head: &H,
     tensors: &[(String, Tensor)],
     encode: impl Fn(&Tensor) -> Option<Encoded>,
-) -> Result<Bytes, WireError> {
-    let frames: Vec<Option<Bytes>> = tensors
-        .iter()
-        .map(|(_, tensor)| encode(tensor).map(|encoded| encoded.to_bytes()))
-        .collect();
-    let heads = tensors
-        .iter()
-        .zip(&frames)
-        .map(|((name, tensor), frame)| TensorHead {
-            name: name.clone(),
-            element: tensor.element(),
-            dims: tensor.shape().dims().to_vec(),
-            encoded: frame.as_ref().map(|frame| frame.len() as u64),
-        });
-    let mut body = PACK.encode(&Out {
+) -> Result<Body, WireError> {
+    let elements = |(_, tensor): &(String, Tensor)| match encode(tensor) {
+        Some(encoded) => (encoded.to_bytes(), true),
+        None => (tensor.to_bytes(), false),
+    };
+    let elements: Vec<(Bytes, bool)> = tensors.iter().map(elements).collect();
+    let heads = tensors.iter().zip(&elements);
+    let heads = heads.map(|((name, tensor), (bytes, encoded))| TensorHead {
+        name: name.clone(),
+        element: tensor.element(),
+        dims: tensor.shape().dims().to_vec(),
+        encoded: encoded.then_some(bytes.len() as u64),
+    });
+    let header = PACK.encode(&Out {
         head,
         tensors: heads.collect(),
     })?;
-    let elements = || tensors.iter().zip(&frames);
-    let bytes = elements().map(|((_, tensor), frame)| frame.as_deref().unwrap_or_else(|| tensor.bytes()));
-    body.reserve_exact(bytes.clone().map(<[u8]>::len).sum());
-    bytes.for_each(|bytes| body.extend_from_slice(bytes));
-    Ok(body.into())
+    let mut at = header.len();
+    let mut pieces = vec![Bytes::from(header)];
+    for (bytes, _) in elements {
+        pieces.push(Bytes::from_static(&[0; ALIGNMENT]).slice(..gap(at)));
+        // Before each tensor all that was written fills whole units.
+        at = bytes.len();
+        pieces.push(bytes);
+    }
+    Ok(pieces.into_iter().collect())
+}
+
+/// Bytes from here to where the next tensor begins.
+const fn gap(at: usize) -> usize {
+    at.next_multiple_of(ALIGNMENT) - at
 }
 
 /// Reads a header and named tensors from a body that may come from anyone.
 ///
 /// # Errors
 /// [`WireError::TooLong`] and [`WireError::Malformed`], which names the tensor that does not fit.
-pub fn unpack_tensors<H: DeserializeOwned>(body: &[u8]) -> Result<(H, Vec<(String, Tensor)>), WireError> {
-    let (header, mut rest) = PACK.split(body)?;
+pub fn unpack_tensors<H: DeserializeOwned>(body: &Bytes) -> Result<(H, Vec<(String, Tensor)>), WireError> {
+    let (header, elements) = PACK.split(body)?;
+    let mut at = body.len() - elements.len();
     let In { head, tensors } = PACK.decode::<In<H>>(header)?;
     if tensors.len() > MOST_TENSORS {
         return Err(malformed(format!(
@@ -95,19 +105,19 @@ pub fn unpack_tensors<H: DeserializeOwned>(body: &[u8]) -> Result<(H, Vec<(Strin
     }
     let mut read = Vec::with_capacity(tensors.len());
     for head in tensors {
-        let tensor = head.read(&mut rest);
+        let tensor = head.read(body, &mut at);
         let tensor = tensor.map_err(|why| malformed(format!("`{}`: {why}", head.name.escape_debug())))?;
         read.push((head.name, tensor));
     }
-    match rest.len() {
+    match body.len() - at {
         0 => Ok((head, read)),
         more => Err(malformed(format!("{more} bytes follow the last tensor"))),
     }
 }
 
 impl TensorHead {
-    /// Takes this tensor's bytes off the rest of a body.
-    fn read(&self, rest: &mut &[u8]) -> Result<Tensor, String> {
+    /// This tensor, which is the next one in the body, and where it ends.
+    fn read(&self, body: &Bytes, at: &mut usize) -> Result<Tensor, String> {
         let shape = Shape::new(&self.dims).map_err(|error| error.to_string())?;
         let whole = Tensor::bytes_of(self.element, shape).map_err(|error| error.to_string())?;
         let length = match self.encoded {
@@ -115,18 +125,19 @@ impl TensorHead {
             Some(length) => usize::try_from(length).unwrap_or(usize::MAX),
             None => whole,
         };
-        let there = rest.len();
-        let (bytes, more) = rest
-            .split_at_checked(length)
-            .ok_or_else(|| format!("{length} bytes are announced and {there} are there"))?;
-        *rest = more;
+        let start = *at + gap(*at);
+        let there = body.len().saturating_sub(start);
+        let end = start.checked_add(length).filter(|end| *end <= body.len());
+        let end = end.ok_or_else(|| format!("{length} bytes are announced and {there} are there"))?;
+        *at = end;
+        let bytes = body.slice(start..end);
         if self.encoded.is_none() {
-            return Tensor::new(self.element, shape, bytes).map_err(|error| error.to_string());
+            return Tensor::from_bytes(self.element, shape, bytes).map_err(|error| error.to_string());
         }
         if self.element != ElementType::F32 {
             return Err(format!("elements of {} are not encoded", self.element));
         }
-        let array = Encoded::from_bytes(&Bytes::copy_from_slice(bytes)).map_err(|error| error.to_string())?;
+        let array = Encoded::from_bytes(&bytes).map_err(|error| error.to_string())?;
         if array.shape().elements() != shape.elements() {
             return Err(format!("{} is encoded, {shape} is announced", array.shape()));
         }
@@ -158,22 +169,41 @@ mod tests {
             ("ids".to_owned(), Tensor::from_slice([3], &[1i64, 2, 3]).unwrap()),
             ("none".to_owned(), Tensor::from_slice([0, 4], &[0u8; 0]).unwrap()),
         ];
-        let body = pack_tensors(&7u32, &tensors).unwrap();
+        let body = pack_tensors(&7u32, &tensors).unwrap().into_bytes();
         assert_eq!(unpack_tensors::<u32>(&body).unwrap(), (7, tensors));
+    }
+
+    #[test]
+    fn elements_are_shared_on_their_way() {
+        let numbers: Vec<f32> = (0..1000u16).map(f32::from).collect();
+        let tensors = vec![
+            ("odd".to_owned(), Tensor::from_slice([3], &[1u8, 2, 3]).unwrap()),
+            ("map".to_owned(), Tensor::from_slice([1000], &numbers).unwrap()),
+        ];
+        let body = pack_tensors(&(), &tensors).unwrap();
+        let sent = body.pieces().last().unwrap().as_ptr();
+        assert_eq!(sent, tensors[1].1.bytes().as_ptr());
+        // A body that came is aligned.
+        let came = Tensor::from_slice([body.len() as u32], &body.into_bytes())
+            .unwrap()
+            .to_bytes();
+        let ((), read) = unpack_tensors(&came).unwrap();
+        assert_eq!(read, tensors);
+        assert!(came.as_ptr_range().contains(&read[1].1.bytes().as_ptr()));
     }
 
     #[test]
     fn a_body_that_ends_early_or_late_is_refused_by_name() {
         let tensors = [("image".to_owned(), Tensor::from_slice([2], &[1f32, 2.0]).unwrap())];
-        let body = pack_tensors(&(), &tensors).unwrap();
-        let short = unpack_tensors::<()>(&body[..body.len() - 1])
+        let body = pack_tensors(&(), &tensors).unwrap().into_bytes();
+        let short = unpack_tensors::<()>(&body.slice(..body.len() - 1))
             .unwrap_err()
             .to_string();
         assert!(
             short.contains("`image`: 8 bytes are announced and 7 are there"),
             "{short}"
         );
-        let long = unpack_tensors::<()>(&[&body[..], b"x"].concat())
+        let long = unpack_tensors::<()>(&[&body[..], b"x"].concat().into())
             .unwrap_err()
             .to_string();
         assert!(long.contains("1 bytes follow"), "{long}");
@@ -195,8 +225,8 @@ mod tests {
             ("ids".to_owned(), Tensor::from_slice([2], &[1i64, 2]).unwrap()),
         ];
         let (plain, encoded) = (
-            pack_tensors(&(), &tensors).unwrap(),
-            pack_encoded_tensors(&(), &tensors, int8).unwrap(),
+            pack_tensors(&(), &tensors).unwrap().into_bytes(),
+            pack_encoded_tensors(&(), &tensors, int8).unwrap().into_bytes(),
         );
         assert!(
             encoded.len() * 3 < plain.len(),
@@ -219,14 +249,14 @@ mod tests {
             Tensor::from_slice([3], &[1f32, 2.0, 3.0]).unwrap(),
         )];
         let other = |_: &Tensor| Encoded::encode(Shape::new(&[2]).unwrap(), &[1.0, 2.0], Encoding::F16).ok();
-        let body = pack_encoded_tensors(&(), &tensors, other).unwrap();
+        let body = pack_encoded_tensors(&(), &tensors, other).unwrap().into_bytes();
         let refused = unpack_tensors::<()>(&body).unwrap_err().to_string();
         assert!(
             refused.contains("`map`") && refused.contains("is announced"),
             "{refused}"
         );
         let tensors = [("map".to_owned(), Tensor::from_slice([2], &[1i32, 2]).unwrap())];
-        let body = pack_encoded_tensors(&(), &tensors, other).unwrap();
+        let body = pack_encoded_tensors(&(), &tensors, other).unwrap().into_bytes();
         let refused = unpack_tensors::<()>(&body).unwrap_err().to_string();
         assert!(refused.contains("are not encoded"), "{refused}");
     }
@@ -235,24 +265,24 @@ mod tests {
         #[test]
         fn no_change_of_an_encoded_byte_panics(at in 0usize..200, to in any::<u8>()) {
             let tensors = [("image".to_owned(), Tensor::from_slice([4], &[1f32; 4]).unwrap())];
-            let mut body = pack_encoded_tensors(&"head", &tensors, int8).unwrap().to_vec();
+            let mut body = pack_encoded_tensors(&"head", &tensors, int8).unwrap().into_bytes().to_vec();
             let at = at % body.len();
             body[at] = to;
-            let _ = unpack_tensors::<String>(&body);
+            let _ = unpack_tensors::<String>(&body.into());
         }
 
         #[test]
         fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = unpack_tensors::<Vec<String>>(&bytes);
+            let _ = unpack_tensors::<Vec<String>>(&bytes.into());
         }
 
         #[test]
         fn no_change_of_a_byte_panics(at in 0usize..80, to in any::<u8>()) {
             let tensors = [("image".to_owned(), Tensor::from_slice([4], &[1f32; 4]).unwrap())];
-            let mut body = pack_tensors(&"head", &tensors).unwrap().to_vec();
+            let mut body = pack_tensors(&"head", &tensors).unwrap().into_bytes().to_vec();
             let at = at % body.len();
             body[at] = to;
-            let _ = unpack_tensors::<String>(&body);
+            let _ = unpack_tensors::<String>(&body.into());
         }
     }
 }

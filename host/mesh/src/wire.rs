@@ -133,7 +133,7 @@ impl Frame {
 }
 
 /// Where tensors begin: what vector instructions and `karman-tensor` want.
-const ALIGNMENT: usize = 64;
+pub(crate) const ALIGNMENT: usize = 64;
 /// The most that one read asks for: some streams clear what they are given to fill.
 const AT_ONCE: usize = 256 << 10;
 

@@ -107,7 +107,7 @@ async fn who_is_put_out_is_cut_off_here_too() {
     until(|| !direct(&second, &first) && !direct(&first, &second)).await;
     let again = second
         .mesh
-        .call(first.mesh.me(), head("vision/echo"), "hello".into())
+        .call(first.mesh.me(), head("vision/echo"), "hello")
         .await;
     assert!(again.is_err());
 }

@@ -69,9 +69,7 @@ async fn a_newcomer_that_reaches_only_a_member_is_let_in_by_the_issuer_behind_it
         newcomer.mesh.is_connected(&first.mesh.me())
     })
     .await;
-    let called = newcomer
-        .mesh
-        .call(first.mesh.me(), head("vision/echo"), "1".into());
+    let called = newcomer.mesh.call(first.mesh.me(), head("vision/echo"), "1");
     assert_eq!(called.await.unwrap().0.body, "1");
     // The word was for one node, whatever way it came.
     let other = start(Some(word), None);

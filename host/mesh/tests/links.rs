@@ -27,7 +27,7 @@ async fn what_leaves_takes_its_time() {
         let started = Instant::now();
         let body = vec![1; 100_000];
         slow.mesh
-            .call(first.mesh.me(), head("vision/echo"), body.into())
+            .call(first.mesh.me(), head("vision/echo"), body)
             .await
             .unwrap();
         let time = started.elapsed();
@@ -57,7 +57,7 @@ async fn an_outage_cuts_the_node_off_and_ends() {
             within_ms: Some(500),
             ..head("vision/echo")
         };
-        slow.mesh.call(first.mesh.me(), call, "1".into()).await
+        slow.mesh.call(first.mesh.me(), call, "1").await
     };
     call().await.unwrap();
     while started.elapsed() < Duration::from_millis(4500) {

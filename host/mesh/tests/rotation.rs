@@ -47,7 +47,7 @@ async fn members_follow_while_they_are_connected_and_old_words_still_lead_in() {
         }
         keys.push(next);
     }
-    let called = member.mesh.call(first.mesh.me(), head("vision/echo"), "1".into());
+    let called = member.mesh.call(first.mesh.me(), head("vision/echo"), "1");
     assert_eq!(called.await.unwrap().0.body, "1");
 
     // By a word of the first key, two keys ago.

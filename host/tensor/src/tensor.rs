@@ -21,25 +21,24 @@ impl Tensor {
     /// as the shape asks for, [`TensorError::Bool`] when a bool is neither 0 nor 1.
     pub fn new(element: ElementType, shape: impl Into<Shape>, bytes: &[u8]) -> Result<Self, TensorError> {
         let shape = shape.into();
-        let expected = Self::bytes_of(element, shape)?;
-        if bytes.len() != expected {
-            return Err(TensorError::Length {
-                element,
-                shape,
-                expected,
-                given: bytes.len(),
-            });
-        }
-        if element == ElementType::Bool
-            && let Some((index, value)) = bytes.iter().enumerate().find(|(_, byte)| **byte > 1)
-        {
-            return Err(TensorError::Bool { index, value: *value });
-        }
-        Ok(Self {
-            element,
-            shape,
-            data: Storage::copy(bytes),
-        })
+        check(element, shape, bytes)?;
+        let data = Storage::copy(bytes);
+        Ok(Self { element, shape, data })
+    }
+
+    /// A tensor of these bytes, which may come from anyone. It shares them where they begin at a multiple of 64, else it copies them.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::new`].
+    pub fn from_bytes(
+        element: ElementType,
+        shape: impl Into<Shape>,
+        bytes: Bytes,
+    ) -> Result<Self, TensorError> {
+        let shape = shape.into();
+        check(element, shape, &bytes)?;
+        let data = Storage::share(bytes);
+        Ok(Self { element, shape, data })
     }
 
     /// A tensor with a copy of these elements.
@@ -90,7 +89,7 @@ impl Tensor {
 
     /// Its elements as bytes, shared with it: no copy.
     pub fn to_bytes(&self) -> Bytes {
-        Bytes::from_owner(self.data.clone())
+        self.data.to_bytes()
     }
 
     /// Its elements: no copy.
@@ -120,6 +119,25 @@ impl Tensor {
     }
 }
 
+/// Whether these bytes are the elements of such a tensor.
+fn check(element: ElementType, shape: Shape, bytes: &[u8]) -> Result<(), TensorError> {
+    let expected = Tensor::bytes_of(element, shape)?;
+    if bytes.len() != expected {
+        return Err(TensorError::Length {
+            element,
+            shape,
+            expected,
+            given: bytes.len(),
+        });
+    }
+    if element == ElementType::Bool
+        && let Some((index, value)) = bytes.iter().enumerate().find(|(_, byte)| **byte > 1)
+    {
+        return Err(TensorError::Bool { index, value: *value });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +163,14 @@ mod tests {
                 prop_assert_eq!(&tensor.to_bytes()[..], &bytes[..]);
                 prop_assert_eq!(tensor.len() as u64, shape.elements().unwrap());
                 prop_assert_eq!(tensor.bytes().as_ptr().align_offset(64), 0);
+                // What is where it should be is shared, the rest is copied.
+                let shared = Tensor::from_bytes(element, shape, tensor.to_bytes()).unwrap();
+                prop_assert_eq!(&shared, &tensor);
+                prop_assert!(tensor.is_empty() || shared.bytes().as_ptr() == tensor.bytes().as_ptr());
+                let moved = Bytes::from([&[0], &bytes[..]].concat()).slice(1..);
+                let copied = Tensor::from_bytes(element, shape, moved).unwrap();
+                prop_assert_eq!(copied.bytes().as_ptr().align_offset(64), 0);
+                prop_assert_eq!(&copied, &tensor);
             }
         }
 

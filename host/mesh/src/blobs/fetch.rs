@@ -260,7 +260,7 @@ async fn ask(
         within_ms: Some(PATIENCE.as_millis() as u64),
         ..CallHead::new(ask, &*wanted.name, TaskId::from_parts(0, 0))
     };
-    let answer = mesh.call_for(source, head, wanted.ticket.clone(), most_answer(count));
+    let answer = mesh.call_for(source, head, wanted.ticket.clone().into(), most_answer(count));
     let slice = match answer.await {
         Ok((response, _)) => response.body,
         Err(error) => return Outcome::Gone(error),

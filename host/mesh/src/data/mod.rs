@@ -7,7 +7,8 @@ mod outgoing;
 mod plane;
 mod tls;
 
-pub(crate) use plane::Plane;
+pub(crate) use outgoing::Outgoing;
+pub(crate) use plane::{OnLine, Plane};
 
 #[cfg(test)]
 mod tests;

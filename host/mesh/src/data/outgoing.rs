@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use quinn::SendStream;
 use std::io;
 use std::pin::Pin;
@@ -18,6 +19,17 @@ impl Outgoing {
     pub(super) const fn new(stream: SendStream, sent: Arc<AtomicU64>) -> Self {
         let ended = false;
         Self { stream, ended, sent }
+    }
+
+    /// Sends all of these bytes, without a copy of them.
+    pub(crate) async fn take(&mut self, mut bytes: Bytes) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let mut rest = [bytes];
+            let written = self.stream.write_chunks(&mut rest).await?;
+            self.sent.fetch_add(written.bytes as u64, Ordering::Relaxed);
+            [bytes] = rest;
+        }
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ use super::split::Leg;
 use crate::inference::datatype;
 use crate::node::Node;
 use crate::services::store_error;
+use bytes::Bytes;
 use karman_engine::capability::nn::Tensors;
 use karman_infer::{Dim, TensorInfo};
 use karman_mesh::{Ask, CallHead, Mesh, PeerId, Provider, RemoteReport, pack_tensors, unpack_tensors};
@@ -194,7 +195,7 @@ impl Node {
             .take(MOST_ATTEMPTS)
         {
             let head = CallHead::new(Ask::DescribeModel, name, self.runtime().context(None).task);
-            match mesh.call(provider.id, head, Vec::new().into()).await {
+            match mesh.call(provider.id, head, Bytes::new()).await {
                 Ok((response, _)) => {
                     return serde_json::from_slice(&response.body)
                         .map_err(|error| TaskError::internal(error.to_string()));
@@ -294,7 +295,7 @@ fn unknown(name: &str) -> TaskError {
 pub(super) async fn run(
     node: &Node,
     name: &str,
-    body: &[u8],
+    body: &Bytes,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     let started = Instant::now();
     let ((), inputs) = unpack_tensors::<()>(body)
@@ -312,7 +313,7 @@ pub(super) async fn run(
         ..RemoteReport::default()
     };
     let response = TaskResponse {
-        body,
+        body: body.into_bytes(),
         ..TaskResponse::default()
     };
     Ok((response, report))

@@ -139,7 +139,7 @@ pub(crate) async fn tell(
     node: &Node,
     from: PeerId,
     head: &CallHead,
-    body: &[u8],
+    body: &Bytes,
 ) -> Result<TaskResponse, TaskError> {
     let Ask::ProfileModel { digest, size } = head.ask else {
         return Err(TaskError::internal("no profile is asked for"));

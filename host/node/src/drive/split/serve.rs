@@ -4,6 +4,7 @@ use super::journey::travel;
 use super::profiles::take_in;
 use super::wire::{Journey, Prepare, pack, unpack};
 use crate::node::Node;
+use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, PeerId, RemoteReport};
 use karman_types::{TaskError, TaskResponse};
 use std::time::Instant;
@@ -13,7 +14,7 @@ pub(crate) async fn prepare(
     node: &Node,
     from: PeerId,
     head: &CallHead,
-    body: &[u8],
+    body: &Bytes,
 ) -> Result<TaskResponse, TaskError> {
     let Ask::PrepareStage { digest, size } = head.ask else {
         return Err(TaskError::internal("no stage is to be prepared"));
@@ -31,7 +32,7 @@ pub(crate) async fn prepare(
 pub(crate) async fn run(
     node: &Node,
     model: &str,
-    body: &[u8],
+    body: &Bytes,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     let started = Instant::now();
     let (journey, tensors) = unpack::<Journey>(body)?;

@@ -99,9 +99,11 @@ pub struct Leg {
 }
 
 pub(super) fn pack(head: &impl Serialize, tensors: &Tensors) -> Result<Bytes, TaskError> {
-    pack_tensors(head, tensors).map_err(|error| TaskError::limit(error.to_string()).with_field("tensors"))
+    let body = pack_tensors(head, tensors);
+    let body = body.map_err(|error| TaskError::limit(error.to_string()).with_field("tensors"))?;
+    Ok(body.into_bytes())
 }
 
-pub(super) fn unpack<H: DeserializeOwned>(body: &[u8]) -> Result<(H, Tensors), TaskError> {
+pub(super) fn unpack<H: DeserializeOwned>(body: &Bytes) -> Result<(H, Tensors), TaskError> {
     unpack_tensors(body).map_err(|error| TaskError::invalid(error.to_string()).with_field("tensors"))
 }
