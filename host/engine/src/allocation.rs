@@ -59,19 +59,13 @@ impl Machine {
     }
 }
 
-/// The highest mapping of a process (its stack) lies just below the top of its address space.
+/// The stack of a process begins just below the top of its address space (`startstack` in proc_pid_stat(5)).
 fn address_bits() -> Option<u32> {
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    let top = maps
-        .lines()
-        .filter(|line| !line.ends_with("[vsyscall]"))
-        .filter_map(mapping_end)
-        .max()?;
-    Some(u64::BITS - top.leading_zeros())
-}
-
-fn mapping_end(line: &str) -> Option<u64> {
-    u64::from_str_radix(line.split(['-', ' ']).nth(1)?, 16).ok()
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The second field is the program's name, in brackets, and may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let stack: u64 = fields.split_whitespace().nth(25)?.parse().ok()?;
+    (stack > 0).then(|| u64::BITS - stack.leading_zeros())
 }
 
 fn total_memory() -> Option<u64> {

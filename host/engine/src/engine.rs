@@ -6,10 +6,10 @@ use crate::error::LoadError;
 use crate::host::Host;
 use crate::plugin::{Export, Plugin};
 use crate::policy;
+use crate::workers::Workers;
 use karman_package::{Package, PublicKey, ReadLimits};
 use karman_types::{Digest, GrantSet, Limits, Manifest, World};
 use std::sync::{Arc, OnceLock};
-use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, OptLevel};
@@ -48,7 +48,7 @@ struct Inner {
     options: EngineOptions,
     ceiling: Limits,
     live: Arc<Semaphore>,
-    workers: Option<Runtime>,
+    workers: Arc<Workers>,
 }
 
 /// One wasmtime engine with every interface linked.
@@ -63,7 +63,7 @@ pub(crate) struct Wasm {
 pub struct EngineError(String);
 
 impl Engine {
-    /// Sets an engine up. Reserves address space, starts the epoch clock and the workers.
+    /// Sets an engine up. Reserves address space, starts the epoch clock.
     ///
     /// # Errors
     /// When neither a pool nor allocation on demand fits this machine, or threads cannot be started.
@@ -84,7 +84,7 @@ impl Engine {
             allocation,
             ceiling: options.ceiling.clone().unwrap_or_else(Limits::ceiling),
             live: Arc::new(Semaphore::new(allocation.slots() as usize)),
-            workers: Some(workers(options.workers)?),
+            workers: Arc::new(Workers::new(options.workers)),
             options,
         })))
     }
@@ -190,8 +190,8 @@ impl Engine {
         &self.0.options.services
     }
 
-    pub(crate) fn workers(&self) -> &Handle {
-        self.0.workers.as_ref().expect("taken only by drop").handle()
+    pub(crate) fn workers(&self) -> &Arc<Workers> {
+        &self.0.workers
     }
 
     /// Instances of policies that may still be made.
@@ -203,31 +203,6 @@ impl Engine {
     pub(crate) fn live(&self) -> &Arc<Semaphore> {
         &self.0.live
     }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // The last handle may go away on one of the workers, where waiting for them is not possible.
-        if let Some(workers) = self.workers.take() {
-            workers.shutdown_background();
-        }
-    }
-}
-
-fn workers(count: Option<usize>) -> Result<Runtime, EngineError> {
-    let count = count
-        .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
-        .unwrap_or(2);
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(count)
-        .thread_name("karman-guest")
-        // A long call gives way once per epoch tick; without these, its worker would look for other work and for I/O only
-        // every few dozen ticks.
-        .global_queue_interval(1)
-        .event_interval(1)
-        .enable_all()
-        .build()
-        .map_err(|error| EngineError(error.to_string()))
 }
 
 impl Wasm {

@@ -4,18 +4,18 @@
 //! an epoch tick it has held the thread for 10 ms: the rest of its future goes to the engine's own threads, where long
 //! calls share the cores among themselves and leave those that serve the network free.
 
+use crate::workers::Workers;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 /// A future that moves away from the polling task once `long` is set. Dropping it cancels the work wherever it is.
 pub(crate) struct Fair<T> {
     state: State<T>,
     long: Arc<AtomicBool>,
-    workers: Handle,
+    workers: Arc<Workers>,
 }
 
 enum State<T> {
@@ -28,7 +28,7 @@ impl<T: Send + 'static> Fair<T> {
     pub(crate) fn new(
         future: impl Future<Output = T> + Send + 'static,
         long: Arc<AtomicBool>,
-        workers: Handle,
+        workers: Arc<Workers>,
     ) -> Self {
         Self {
             state: State::Here(Box::pin(future)),
@@ -99,12 +99,8 @@ mod tests {
             tokio::task::yield_now().await;
             (first, std::thread::current().id())
         };
-        let workers = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .build()
-            .unwrap();
-        let (first, second) = Fair::new(future, long, workers.handle().clone()).await;
-        workers.shutdown_background();
+        let workers = Arc::new(Workers::new(Some(1)));
+        let (first, second) = Fair::new(future, long, workers).await;
         assert_eq!(first, home);
         assert_ne!(second, home);
     }
@@ -123,7 +119,11 @@ mod tests {
             let _flag = flag;
             std::future::pending::<()>().await;
         };
-        let mut fair = Fair::new(future, Arc::new(AtomicBool::new(true)), Handle::current());
+        let mut fair = Fair::new(
+            future,
+            Arc::new(AtomicBool::new(true)),
+            Arc::new(Workers::new(Some(1))),
+        );
         let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut fair).poll(context))).await;
         assert!(polled.is_pending());
         drop(fair);

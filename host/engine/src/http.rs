@@ -136,9 +136,7 @@ impl Plugin {
                 if retired.is_some() && (instances.most_uses > 1 || self.stats.running() == 0) {
                     // The answer goes out before the instance is taken apart. Where each call has an instance of its own, others
                     // may wait for this place: then it is taken apart at once.
-                    self.engine
-                        .workers()
-                        .spawn(async move { drop((retired, entered)) });
+                    tokio::spawn(async move { drop((retired, entered)) });
                 }
                 Ok(())
             }

@@ -44,6 +44,7 @@ mod stream;
 mod task;
 mod wakes;
 mod warm;
+mod workers;
 
 pub use allocation::{Allocation, Machine};
 pub use cache::{CompileCache, CompiledFrom};
