@@ -6,8 +6,8 @@ use crate::output::table;
 use crate::source::Source;
 use clap::{Args, Subcommand};
 use karman_engine::policy::Policies;
-use karman_sched::select::{Brought, Failures, Guests, PolicyPlugin, Selector, Task, Unlogged};
-use karman_sim::{ScenarioError, WorkloadOutcome, run_scenario_with};
+use karman_sched::select::{Brought, Failures, Guests, NotBuiltIn, PolicyPlugin, Selector, Task, Unlogged};
+use karman_sim::{WorkloadOutcome, run_scenario_with};
 use karman_types::{Slo, TaskError};
 use serde_json::json;
 use std::path::PathBuf;
@@ -57,8 +57,8 @@ impl Run {
         let text = std::fs::read_to_string(&self.file).map_err(|failed| error::file(&self.file, &failed))?;
         let plugins = Plugins::load(app, &self.policies)?;
         let progress = app.progress("simulating");
-        let ran = run_scenario_with(&text, self.seed, &mut |name, tasks, slo| {
-            plugins.policy(name, tasks, slo)
+        let ran = run_scenario_with(&text, self.seed, &mut |named, tasks, slo| {
+            plugins.policy(&named, tasks, slo)
         });
         drop(progress);
         let (outcome, files) = ran.map_err(|failed| {
@@ -123,21 +123,11 @@ impl Plugins {
         })
     }
 
-    fn policy(&self, name: &str, tasks: Vec<Task>, slo: Slo) -> Result<Box<dyn Selector>, ScenarioError> {
-        let of: String = tasks.iter().map(|task| task.name.as_str()).collect();
-        let wrong = |error: String| ScenarioError::Select {
-            of: of.clone(),
-            error,
-        };
-        let plugin = self.policies.iter().find(|plugin| plugin.name == name);
-        let plugin = plugin.ok_or_else(|| {
-            wrong(format!(
-                "there is no policy `{name}`: pass the plugin that brings it with --policy, or name pixie, \
-                 greedy-accuracy, greedy-cost or greedy-latency"
-            ))
-        })?;
+    fn policy(&self, named: &NotBuiltIn, tasks: Vec<Task>, slo: Slo) -> Result<Box<dyn Selector>, String> {
+        let plugin = self.policies.iter().find(|plugin| plugin.name == named.name);
+        let plugin = plugin.ok_or_else(|| format!("{named}; pass the plugin that brings it with --policy"))?;
         let policy = Brought::new(plugin.clone(), self.guests.clone(), tasks, slo);
-        let policy = policy.map_err(|error| wrong(error.to_string()))?;
+        let policy = policy.map_err(|error| error.to_string())?;
         Ok(Box::new(Unlogged::new(policy, self.failures.clone())))
     }
 }

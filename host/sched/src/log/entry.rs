@@ -85,15 +85,6 @@ pub enum Policy {
 }
 
 impl Policy {
-    fn selector(&mut self) -> &mut dyn Selector {
-        match self {
-            Self::Pixie(policy) => &mut **policy,
-            Self::Greedy(policy) => &mut **policy,
-            Self::Fixed(policy) => &mut **policy,
-            Self::Brought(policy) => &mut **policy,
-        }
-    }
-
     /// The plugin that brings it, if one does.
     pub fn plugin(&self) -> Option<&PolicyPlugin> {
         match self {
@@ -132,29 +123,31 @@ impl Policy {
         }
     }
 
-    /// What it decides.
-    ///
-    /// # Errors
-    /// Those of [`Selector::choose`].
-    pub fn choose(&mut self, asked: &Asked) -> Result<Decision, NoChoice> {
-        self.selector().choose(&Ask {
-            now: asked.now,
-            task: asked.task,
-            queue: asked.queue,
-            unreachable: &asked.unreachable,
-        })
+    fn selector(&mut self) -> &mut dyn Selector {
+        match self {
+            Self::Pixie(policy) => &mut **policy,
+            Self::Greedy(policy) => &mut **policy,
+            Self::Fixed(policy) => &mut **policy,
+            Self::Brought(policy) => &mut **policy,
+        }
+    }
+}
+
+impl Selector for Policy {
+    fn name(&self) -> &str {
+        match self {
+            Self::Pixie(policy) => policy.name(),
+            Self::Greedy(policy) => policy.name(),
+            Self::Fixed(policy) => policy.name(),
+            Self::Brought(policy) => policy.name(),
+        }
     }
 
-    /// Tells it what became of a request.
-    ///
-    /// # Errors
-    /// Those of [`Selector::report`].
-    pub fn report(&mut self, heard: &Heard) -> Result<(), ReportError> {
-        self.selector().report(&Served {
-            now: heard.now,
-            queue: heard.queue,
-            latency: heard.latency,
-            calls: &heard.calls,
-        })
+    fn choose(&mut self, ask: &Ask<'_>) -> Result<Decision, NoChoice> {
+        self.selector().choose(ask)
+    }
+
+    fn report(&mut self, served: &Served<'_>) -> Result<(), ReportError> {
+        self.selector().report(served)
     }
 }

@@ -1,5 +1,5 @@
 use super::{Checkpoint, Chosen, Entry, FellBack, Policy, What};
-use crate::select::{Asked, Decision, Heard, NoChoice, ReportError, Task};
+use crate::select::{Asked, Decision, Heard, NoChoice, ReportError, Selector, Task};
 use karman_types::TaskId;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Logged {
             entries.push(self.entry(at_ms, What::Checkpoint(Box::new(checkpoint))));
         }
         // What is not decided is not written down, its checkpoint neither: the next one makes another.
-        let decision = self.policy.choose(&asked)?;
+        let decision = self.policy.choose(&asked.as_ask())?;
         self.left = self.left.checked_sub(1).unwrap_or(CHECKPOINT_EVERY - 1);
         entries.extend(self.fell_back(at_ms, request));
         let heard = self.heard.get(asked.task).into_iter().flatten();
@@ -82,7 +82,7 @@ impl Logged {
     /// # Errors
     /// Those of [`crate::select::Selector::report`].
     pub fn report(&mut self, at_ms: u64, request: TaskId, heard: Heard) -> Result<Vec<Entry>, ReportError> {
-        self.policy.report(&heard)?;
+        self.policy.report(&heard.as_served())?;
         for call in &heard.calls {
             let of_task = self.heard.get_mut(call.task);
             if let Some(last) = of_task.and_then(|of_task| of_task.get_mut(call.candidate)) {

@@ -1,5 +1,5 @@
 use super::{Checkpoint, Chosen, Entry, Policy, What};
-use crate::select::{Decision, Failure, Guests, PolicyPlugin};
+use crate::select::{Decision, Failure, Guests, PolicyPlugin, Selector};
 use karman_types::{Digest, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ fn replay_by<'a>(entries: impl IntoIterator<Item = &'a Entry>, guests: Option<&A
             (What::Checkpoint(checkpoint), _) => _ = policies.insert(of, Again::from(checkpoint, guests)),
             (What::Served { heard, .. }, Some(again)) => {
                 // It was taken in then, so it is now.
-                let _ = again.policy.report(heard);
+                let _ = again.policy.report(&heard.as_served());
             }
             (What::FellBack(fell_back), Some(again)) => {
                 again.policy.force(&fell_back.failure);
@@ -127,7 +127,7 @@ impl Again {
         if let Some(plugin) = self.policy.plugin().filter(|_| !self.whole) {
             return replay.absent(plugin);
         }
-        let now = self.policy.choose(&chosen.asked);
+        let now = self.policy.choose(&chosen.asked.as_ask());
         let failed_now = self.policy.failures();
         match now {
             Ok(now) if now == chosen.decision && failed_now == then => replay.same += 1,

@@ -15,6 +15,7 @@
 //! | `greedy`, `fixed` | chosen once |
 //! | `oracle` | the mix of the linear program over the profiles, without feedback |
 //! | `brought` | whatever a plugin brings, with Pixie in reserve |
+//! | `built_in` | which of them users name, and how |
 //!
 //! | file | what they share |
 //! |---|---|
@@ -29,6 +30,7 @@
 
 mod bounds;
 mod brought;
+mod built_in;
 mod compass;
 mod credit;
 mod estimate;
@@ -48,6 +50,7 @@ pub(crate) mod testing;
 
 pub use bounds::{Bound, Bounds, Unmet};
 pub use brought::{Brought, Choice, Failure, Failures, Guest, Guests, PolicyPlugin, Unlogged};
+pub use built_in::{BuiltIn, NotBuiltIn};
 pub use compass::Compass;
 pub use fixed::Fixed;
 pub use greedy::{Aim, Greedy};
@@ -108,6 +111,18 @@ pub struct Asked {
     pub unreachable: Vec<usize>,
 }
 
+impl Asked {
+    /// As a policy is asked it.
+    pub fn as_ask(&self) -> Ask<'_> {
+        Ask {
+            now: self.now,
+            task: self.task,
+            queue: self.queue,
+            unreachable: &self.unreachable,
+        }
+    }
+}
+
 impl Ask<'_> {
     pub(crate) fn reaches(&self, candidate: usize) -> bool {
         !self.unreachable.contains(&candidate)
@@ -151,6 +166,18 @@ pub struct Heard {
     pub latency: Duration,
     /// Its calls, in any order.
     pub calls: Vec<Call>,
+}
+
+impl Heard {
+    /// As a policy is told it.
+    pub fn as_served(&self) -> Served<'_> {
+        Served {
+            now: self.now,
+            queue: self.queue,
+            latency: self.latency,
+            calls: &self.calls,
+        }
+    }
 }
 
 /// One call that a request made.

@@ -1,17 +1,15 @@
 use super::world::Request;
 use super::{ModelEntry, Scenario, ScenarioError, Workload};
 use crate::{Instant, Samples, Streams};
-use karman_sched::select::{
-    Aim, Ask, Call, Greedy, Pixie, PixieSettings, SelectError, Selector, Served, Task,
-};
+use karman_sched::select::{Ask, BuiltIn, Call, NotBuiltIn, Selector, Served, Task};
 use karman_types::{Binding, Implementation, Profile, Slo};
 use std::time::Duration;
 
 /// Calls by which the profile of a model is measured before the run, each alone on an idle node.
 const MEASURED: usize = 2_000;
 
-/// Makes the policy of a name that no built-in one has, for a task within limits.
-pub type SelectBy<'a> = dyn FnMut(&str, Vec<Task>, Slo) -> Result<Box<dyn Selector>, ScenarioError> + 'a;
+/// Makes the policy of a name that no built-in one has, for a task within limits, or says why not.
+pub type SelectBy<'a> = dyn FnMut(NotBuiltIn, Vec<Task>, Slo) -> Result<Box<dyn Selector>, String> + 'a;
 
 /// Which of several models serves each request of a workload.
 pub(super) struct Choice {
@@ -53,15 +51,15 @@ impl Choice {
             .slo
             .clone()
             .unwrap_or_else(|| Slo::over(Slo::USUAL_REQUESTS));
-        let name = workload.select.as_deref().unwrap_or("pixie");
-        let wrong = |error: SelectError| ScenarioError::Select {
+        let name = workload.select.as_deref().unwrap_or(BuiltIn::Pixie.name());
+        let policy = match name.parse::<BuiltIn>() {
+            Ok(policy) => built_in(policy, vec![task], slo),
+            Err(other) => select(other, vec![task], slo),
+        };
+        let policy = policy.map_err(|error| ScenarioError::Select {
             of: workload.name.clone(),
-            error: error.to_string(),
-        };
-        let policy = match built_in(name, vec![task.clone()], slo.clone()) {
-            Some(policy) => policy.map_err(wrong)?,
-            None => select(name, vec![task], slo)?,
-        };
+            error,
+        })?;
         Ok(Some(Self {
             policy,
             costs: models.iter().map(|model| model.cost).collect(),
@@ -107,20 +105,9 @@ impl Choice {
     }
 }
 
-/// The built-in policy of this name, if there is one.
-fn built_in(name: &str, tasks: Vec<Task>, slo: Slo) -> Option<Result<Box<dyn Selector>, SelectError>> {
-    fn boxed<S: Selector + 'static>(
-        policy: Result<S, SelectError>,
-    ) -> Result<Box<dyn Selector>, SelectError> {
-        policy.map(|policy| Box::new(policy) as Box<dyn Selector>)
-    }
-    Some(match name {
-        "pixie" => boxed(Pixie::new(tasks, slo, PixieSettings::default())),
-        "greedy-accuracy" => boxed(Greedy::new(tasks, slo, Aim::Accuracy)),
-        "greedy-cost" => boxed(Greedy::new(tasks, slo, Aim::Cost)),
-        "greedy-latency" => boxed(Greedy::new(tasks, slo, Aim::Latency)),
-        _ => return None,
-    })
+fn built_in(policy: BuiltIn, tasks: Vec<Task>, slo: Slo) -> Result<Box<dyn Selector>, String> {
+    let policy = policy.over(tasks, slo).map_err(|error| error.to_string())?;
+    Ok(Box::new(policy))
 }
 
 /// What `karman flow measure` would find of a model: its deepest exit, one request at a time.

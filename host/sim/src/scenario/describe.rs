@@ -268,7 +268,7 @@ pub struct Workload {
     /// Models that may serve instead: who does is chosen for each request. Default none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
-    /// Who chooses: `pixie`, `greedy-accuracy`, `greedy-cost`, `greedy-latency`, or a policy that a plugin brings. Default pixie.
+    /// Who chooses: a [built-in policy](karman_sched::select::BuiltIn), or one that a plugin brings. Default `pixie`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub select: Option<String>,
     /// Within what it is chosen. Default: no limits over 1,000 requests.

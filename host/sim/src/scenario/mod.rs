@@ -30,7 +30,7 @@ pub use outcome::{Answer, GroupOutcome, Outcome, Verdict, WorkloadOutcome};
 pub use world::Event;
 
 use crate::{Instant, Simulation};
-use karman_sched::select::{Selector, Task};
+use karman_sched::select::{NotBuiltIn, Selector, Task};
 use karman_sched::serve::Serve;
 use karman_types::Slo;
 use world::World;
@@ -96,13 +96,8 @@ pub fn run_scenario_with(
 }
 
 /// There is no other policy than the built-in ones.
-fn no_plugin(name: &str, tasks: Vec<Task>, _: Slo) -> Result<Box<dyn Selector>, ScenarioError> {
-    Err(ScenarioError::Select {
-        of: tasks.into_iter().map(|task| task.name).collect(),
-        error: format!(
-            "there is no policy `{name}`; built in are pixie, greedy-accuracy, greedy-cost and greedy-latency"
-        ),
-    })
+fn no_plugin(named: NotBuiltIn, _: Vec<Task>, _: Slo) -> Result<Box<dyn Selector>, String> {
+    Err(named.to_string())
 }
 
 impl Scenario {

@@ -5,15 +5,15 @@ use crate::services::{blocking, store_error};
 use karman_engine::Plugin;
 use karman_engine::policy::Policies;
 use karman_sched::log::Policy;
-use karman_sched::select::{Aim, Brought, Greedy, Pixie, PixieSettings, SelectError, Task};
+use karman_sched::select::{Brought, BuiltIn, PolicyPlugin, SelectError, Task};
 use karman_types::{Digest, Slo, TaskError};
 use std::sync::Arc;
 
 /// A policy that was named.
 pub(super) enum Named {
-    Pixie,
-    Greedy(Aim),
-    Brought(Arc<Plugin>),
+    BuiltIn(BuiltIn),
+    /// By a plugin, with what it may use.
+    Brought(Arc<Plugin>, PolicyPlugin),
 }
 
 /// The policy of this name, or that of the node where none is named. Built-in ones come first.
@@ -22,35 +22,30 @@ pub(super) enum Named {
 /// `unavailable` when no plugin of this name is here, `invalid` when it brings no policy.
 pub(super) fn named(tasks: &Inner, name: Option<&str>) -> Result<Named, TaskError> {
     let name = name.unwrap_or(&tasks.runtime.config().policies.select);
-    Ok(match name {
-        "pixie" => Named::Pixie,
-        "greedy-accuracy" => Named::Greedy(Aim::Accuracy),
-        "greedy-cost" => Named::Greedy(Aim::Cost),
-        "greedy-latency" => Named::Greedy(Aim::Latency),
-        _ => {
-            let slot = tasks.plugins.find(name).map_err(|_| {
-                TaskError::unavailable(format!("this node has no policy `{name}`"))
-                    .with_field("select")
-                    .with_hint(
-                        "`karman deploy` the plugin that brings it, or name pixie, greedy-accuracy, \
-                         greedy-cost or greedy-latency",
-                    )
-            })?;
-            let plugin = slot.current();
-            plugin
-                .select_policy()
-                .map_err(|error| error.with_field("select"))?;
-            Named::Brought(plugin)
-        }
-    })
+    if let Ok(policy) = name.parse() {
+        return Ok(Named::BuiltIn(policy));
+    }
+    let slot = tasks.plugins.find(name).map_err(|_| {
+        TaskError::unavailable(format!("this node has no policy `{name}`"))
+            .with_field("select")
+            .with_hint(format!(
+                "`karman deploy` the plugin that brings it, or name one of {}",
+                BuiltIn::names()
+            ))
+    })?;
+    let plugin = slot.current();
+    let policy = plugin
+        .select_policy()
+        .map_err(|error| error.with_field("select"))?;
+    Ok(Named::Brought(plugin, policy))
 }
 
 impl Named {
     /// The file of the plugin that brings it, if one does.
     pub(super) fn plugin(&self) -> Option<Digest> {
         match self {
-            Self::Brought(plugin) => Some(plugin.package().id),
-            Self::Pixie | Self::Greedy(_) => None,
+            Self::Brought(_, policy) => Some(policy.id),
+            Self::BuiltIn(_) => None,
         }
     }
 
@@ -77,17 +72,13 @@ impl Named {
     /// `invalid` names what no policy can work with.
     pub(super) fn over(&self, tasks: Vec<Task>, slo: Slo) -> Result<Policy, TaskError> {
         let wrong = |error: SelectError| TaskError::invalid(error.to_string()).with_field("slo");
-        Ok(match self {
-            Self::Pixie => {
-                let pixie = Pixie::new(tasks, slo, PixieSettings::default()).map_err(wrong)?;
-                Policy::Pixie(Box::new(pixie))
-            }
-            Self::Greedy(aim) => Policy::Greedy(Box::new(Greedy::new(tasks, slo, *aim).map_err(wrong)?)),
-            Self::Brought(plugin) => {
+        match self {
+            Self::BuiltIn(policy) => policy.over(tasks, slo).map_err(wrong),
+            Self::Brought(plugin, policy) => {
                 let guests: Policies = [plugin.clone()].into_iter().collect();
-                let brought = Brought::new(plugin.select_policy()?, Arc::new(guests), tasks, slo);
-                Policy::Brought(Box::new(brought.map_err(wrong)?))
+                let brought = Brought::new(policy.clone(), Arc::new(guests), tasks, slo);
+                Ok(Policy::Brought(Box::new(brought.map_err(wrong)?)))
             }
-        })
+        }
     }
 }

@@ -72,14 +72,14 @@ fn who_serves_is_chosen_within_the_limits() {
 fn a_policy_of_ones_own_is_asked_by_its_name() {
     let text = PHOTOS.replace("SELECT", "select = 'mine'");
     let mut asked = Vec::new();
-    let ran = run_scenario_with(&text, None, &mut |name, tasks, slo| {
+    let ran = run_scenario_with(&text, None, &mut |named, tasks, slo| {
         let task = &tasks[0];
         let profile = &task.candidates[0].profile;
         assert_eq!((task.name.as_str(), task.candidates.len()), ("photos", 2));
         // As it was measured: log-normal around 80 ms.
         let p95 = profile.p95.as_secs_f64();
         assert!((0.10..0.12).contains(&p95) && profile.cost == 0.01, "{profile:?}");
-        asked.push(name.to_owned());
+        asked.push(named.name);
         Ok(Box::new(Fixed::new(tasks, &slo, vec![1]).unwrap()))
     });
     assert_eq!(served(&ran.unwrap().0).0, 0);
