@@ -106,7 +106,8 @@ impl Engine {
         let package = Package::read(bytes, &ReadLimits::default())?;
         let manifest = package.manifest.clone().unwrap_or_else(|| foreign(package.world));
         self.check_trust(&package, &manifest)?;
-        if let Some((limit, asked, most)) = manifest.limits.over(&self.0.ceiling) {
+        let fuel = || policy::over(package.world, &manifest.limits);
+        if let Some((limit, asked, most)) = manifest.limits.over(&self.0.ceiling).or_else(fuel) {
             return Err(LoadError::OverLimit {
                 name: manifest.name,
                 limit,

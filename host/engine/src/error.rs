@@ -71,6 +71,7 @@ impl LoadError {
                 Some("sign it with `karman sign`, or start the node without `signed-only`")
             }
             Self::Untrusted { .. } => Some("add the key to `trusted-keys` in node.toml if you trust it"),
+            Self::OverLimit { limit: "fuel", .. } => Some("lower the limit in the manifest"),
             Self::OverLimit { .. } => Some("lower the limit in the manifest, or raise the node's ceiling"),
             Self::Compile(_) => Some("build it again; `karman inspect` shows what the file holds"),
             Self::Link(_) => {

@@ -14,7 +14,7 @@ pub(crate) use guest::{Sandbox, engine, link};
 
 use crate::plugin::{Export, Plugin};
 use karman_sched::select::{Failure, Guest, Guests, PolicyPlugin, Task};
-use karman_types::{Digest, Slo, TaskError};
+use karman_types::{Digest, Limits, Slo, TaskError, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -23,6 +23,16 @@ pub const MOST_INSTANCES: usize = 64;
 
 /// Units of fuel of one call where the manifest does not say: some 50 ms of a desktop processor, if all of it is used.
 pub const DEFAULT_FUEL: u64 = 100_000_000;
+
+/// The most units of fuel of one call: some 5 s of a desktop processor. Nothing else ends a call.
+pub const MOST_FUEL: u64 = 10_000_000_000;
+
+/// The fuel that a policy asks for and the most that it may have, where that is less.
+pub(crate) fn over(world: World, limits: &Limits) -> Option<(&'static str, String, String)> {
+    let over = |fuel: &u64| world == World::PolicySelect && *fuel > MOST_FUEL;
+    let fuel = limits.fuel.filter(over)?;
+    Some(("fuel", fuel.to_string(), MOST_FUEL.to_string()))
+}
 
 impl Plugin {
     /// The policy that it brings, with the limits of its manifest.

@@ -2,7 +2,7 @@ use crate::units::{ByteSize, serde_duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What one plugin may use. A manifest asks for less or more; the node's ceiling cuts it.
+/// What one plugin may use. A manifest asks for less or more; what lies over the node's ceiling does not load.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Limits {

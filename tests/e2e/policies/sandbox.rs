@@ -1,13 +1,14 @@
 //! Policies without a node: every way to fail, what they may use, and that the same questions get the same answers.
 
 use crate::support::guest;
-use karman_engine::policy::{DEFAULT_FUEL, Policies};
-use karman_engine::{CompileCache, Engine, EngineOptions, Plugin};
+use karman_engine::policy::{DEFAULT_FUEL, MOST_FUEL, Policies};
+use karman_engine::{CompileCache, Engine, EngineOptions, LoadError, Plugin};
+use karman_package::{Package, ReadLimits};
 use karman_sched::log::{Entry, Logged, Policy, What, replay_with};
 use karman_sched::select::{
     Ask, Asked, Brought, Call, Decision, Failure, Guests, Heard, Reason, Selector, Task,
 };
-use karman_types::{Binding, GrantSet, Implementation, Manifest, Profile, Slo, TaskId};
+use karman_types::{Binding, GrantSet, Implementation, Limits, Manifest, Profile, Slo, TaskId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,15 @@ fn loaded_with(name: &str, cache: Option<&CompileCache>) -> Arc<Plugin> {
     let file = std::fs::read(guest(name)).unwrap();
     let foreign = |world| Manifest::foreign(name, world);
     engine.load(&file, &GrantSet::default(), foreign).unwrap()
+}
+
+/// The file of a policy with other limits.
+fn limited(name: &str, limits: impl FnOnce(&mut Limits)) -> Vec<u8> {
+    let file = std::fs::read(guest(name)).unwrap();
+    let package = Package::read(&file, &ReadLimits::default()).unwrap();
+    let mut manifest = package.manifest.unwrap();
+    limits(&mut manifest.limits);
+    karman_package::embed(&file, &manifest).unwrap()
 }
 
 fn guests(plugin: &Arc<Plugin>) -> Arc<dyn Guests> {
@@ -114,6 +124,22 @@ fn a_policy_is_a_plugin_with_limits() {
     assert!(policy.fuel < DEFAULT_FUEL);
     let error = loaded("tiny").select_policy().unwrap_err();
     assert!(error.to_string().contains("karman:policy/select"), "{error}");
+}
+
+#[test]
+fn fuel_has_a_ceiling() {
+    let engine = Engine::new(EngineOptions::default()).unwrap();
+    let load = |fuel| {
+        let file = limited("bad-policy", |limits| limits.fuel = Some(fuel));
+        let foreign = |world| Manifest::foreign("bad-policy", world);
+        engine.load(&file, &GrantSet::default(), foreign)
+    };
+    assert_eq!(load(MOST_FUEL).unwrap().select_policy().unwrap().fuel, MOST_FUEL);
+    let refused = load(MOST_FUEL + 1).unwrap_err();
+    assert!(
+        matches!(&refused, LoadError::OverLimit { limit: "fuel", asked, .. } if asked == "10000000001"),
+        "{refused}"
+    );
 }
 
 #[test]
