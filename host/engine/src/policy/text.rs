@@ -4,7 +4,7 @@ use super::guest::Sandbox;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Lift, Linker, Lower, Resource, ResourceType};
 
-/// The most bytes of text that one call may leave; what comes after is dropped.
+/// The most bytes of text that one call may leave: what came last.
 const MOST_TEXT: usize = 2 << 10;
 /// The most characters of it that a failure tells: its end, where the reason stands.
 const MOST_TOLD: usize = 300;
@@ -21,8 +21,8 @@ impl Text {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        let room = MOST_TEXT.saturating_sub(self.0.len());
-        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.0.extend_from_slice(bytes);
+        self.0.drain(..self.0.len().saturating_sub(MOST_TEXT));
     }
 
     pub(super) fn plain(&self) -> String {
@@ -151,17 +151,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_bounded_and_in_one_line() {
+    fn text_is_bounded_and_in_one_line_and_ends_with_the_reason() {
         let mut text = Text::default();
         for _ in 0..1000 {
-            text.write(b"thread panicked:\n\x1b[31m  it is over\n");
+            text.write(b"warning:\n\x1b[31m  it is late\n");
         }
+        text.write(b"thread panicked:\nit is over\n");
         assert_eq!(text.0.len(), MOST_TEXT);
         let told = text.plain();
         assert!(
             told.chars().count() == MOST_TOLD && !told.contains(['\n', '\u{1b}']),
             "{told}"
         );
+        assert!(told.ends_with("thread panicked: it is over"), "{told}");
         text.clear();
         assert_eq!(text.plain(), "");
     }
