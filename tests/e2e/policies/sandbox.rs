@@ -159,6 +159,7 @@ fn each_way_to_fail_has_its_name() {
             matches!(failure, Failure::Fuel { fuel: 3_000_000 })
         }),
         ("copies", &|failure| matches!(failure, Failure::Fuel { .. })),
+        ("floods", &|failure| matches!(failure, Failure::Fuel { .. })),
         ("eats", &|failure| matches!(failure, Failure::Memory { .. })),
         ("asks-the-time", &|failure| {
             forbidden(failure, "wasi:clocks/monotonic-clock")

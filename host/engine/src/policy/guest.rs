@@ -21,6 +21,8 @@ pub(crate) struct Sandbox {
     limiter: Limiter,
     /// What it wrote to standard error during this call.
     pub(super) text: text::Text,
+    /// The handles of streams that it holds.
+    pub(super) streams: usize,
 }
 
 /// The engine for policies: what a call does depends on nothing but its arguments.
@@ -79,6 +81,7 @@ impl Instance {
         let sandbox = Sandbox {
             limiter: Limiter::new(&limits),
             text: text::Text::default(),
+            streams: 0,
         };
         let mut store = Store::new(pre.engine(), sandbox);
         store.limiter(|sandbox| &mut sandbox.limiter);

@@ -1,8 +1,8 @@
 //! The little that a policy has of its system: an empty environment, and a few lines on standard output and error for people.
 
 use super::guest::Sandbox;
-use wasmtime::StoreContextMut;
-use wasmtime::component::{ComponentType, Lift, Linker, Lower, Resource, ResourceType};
+use wasmtime::component::{ComponentType, Lift, Linker, Lower, Resource, ResourceType, WasmList};
+use wasmtime::{StoreContextMut, Trap};
 
 /// The most bytes of text that one call may leave: what came last.
 const MOST_TEXT: usize = 2 << 10;
@@ -10,6 +10,10 @@ const MOST_TEXT: usize = 2 << 10;
 const MOST_TOLD: usize = 300;
 /// As many bytes as a guest is told that it may write at once.
 const PERMIT: u64 = 4 << 10;
+/// Units of fuel that a call of the host takes; so many more as it copies bytes.
+const HOST_CALL: u64 = 1_000;
+/// The most streams that an instance may hold.
+const MOST_STREAMS: usize = 1_000;
 
 /// What was written during a call.
 #[derive(Debug, Default)]
@@ -64,10 +68,31 @@ enum StreamError {
 type Written<T> = (Result<T, StreamError>,);
 type Store<'a> = StoreContextMut<'a, Sandbox>;
 
+/// Takes the fuel of a call of the host: what compiled code does not count must end, too.
+fn charge(store: &mut Store<'_>, bytes: u64) -> wasmtime::Result<()> {
+    let left = store.get_fuel()?.checked_sub(HOST_CALL + bytes);
+    store.set_fuel(left.ok_or(Trap::OutOfFuel)?)
+}
+
 /// Defines the type of streams in an interface that has it.
 pub(super) fn link_stream(linker: &mut Linker<Sandbox>, import: &str) -> wasmtime::Result<()> {
     let mut of = linker.instance(import)?;
-    of.resource(STREAM, ResourceType::host::<Stream>(), |_, _| Ok(()))
+    of.resource(STREAM, ResourceType::host::<Stream>(), |mut store, _| {
+        let streams = &mut store.data_mut().streams;
+        *streams = streams.saturating_sub(1);
+        charge(&mut store, 0)
+    })
+}
+
+/// One stream more; each is a handle in the host's memory.
+fn open(store: &mut Store<'_>) -> wasmtime::Result<()> {
+    charge(store, 0)?;
+    let streams = &mut store.data_mut().streams;
+    *streams += 1;
+    match *streams > MOST_STREAMS {
+        true => wasmtime::bail!("it holds {MOST_STREAMS} streams already"),
+        false => Ok(()),
+    }
 }
 
 /// Defines what there is of an interface, by the name under which a component imports it.
@@ -87,38 +112,59 @@ pub(super) fn link(linker: &mut Linker<Sandbox>, import: &str) -> wasmtime::Resu
 
 fn environment(linker: &mut Linker<Sandbox>, import: &str) -> wasmtime::Result<()> {
     let mut of = linker.instance(import)?;
-    of.func_wrap("get-environment", |_: Store<'_>, (): ()| {
+    of.func_wrap("get-environment", |mut store: Store<'_>, (): ()| {
+        charge(&mut store, 0)?;
         Ok((Vec::<(String, String)>::new(),))
     })?;
-    of.func_wrap("get-arguments", |_: Store<'_>, (): ()| {
+    of.func_wrap("get-arguments", |mut store: Store<'_>, (): ()| {
+        charge(&mut store, 0)?;
         Ok((Vec::<String>::new(),))
     })?;
-    of.func_wrap("initial-cwd", |_: Store<'_>, (): ()| Ok((None::<String>,)))
+    of.func_wrap("initial-cwd", |mut store: Store<'_>, (): ()| {
+        charge(&mut store, 0)?;
+        Ok((None::<String>,))
+    })
 }
 
 fn stream(linker: &mut Linker<Sandbox>, import: &str, get: &str) -> wasmtime::Result<()> {
     let mut of = linker.instance(import)?;
-    of.func_wrap(get, |_: Store<'_>, (): ()| Ok((Resource::<Stream>::new_own(0),)))
+    of.func_wrap(get, |mut store: Store<'_>, (): ()| {
+        open(&mut store)?;
+        Ok((Resource::<Stream>::new_own(0),))
+    })
 }
 
 fn no_terminal(linker: &mut Linker<Sandbox>, import: &str, get: &str) -> wasmtime::Result<()> {
     let mut of = linker.instance(import)?;
-    of.func_wrap(get, |_: Store<'_>, (): ()| Ok((None::<Resource<()>>,)))
+    of.func_wrap(get, |mut store: Store<'_>, (): ()| {
+        charge(&mut store, 0)?;
+        Ok((None::<Resource<()>>,))
+    })
 }
 
 fn streams(linker: &mut Linker<Sandbox>, import: &str) -> wasmtime::Result<()> {
     let mut of = linker.instance(import)?;
     of.func_wrap(
         "[method]output-stream.check-write",
-        |_: Store<'_>, (_,): (Resource<Stream>,)| -> wasmtime::Result<Written<u64>> { Ok((Ok(PERMIT),)) },
+        |mut store: Store<'_>, (_,): (Resource<Stream>,)| -> wasmtime::Result<Written<u64>> {
+            charge(&mut store, 0)?;
+            Ok((Ok(PERMIT),))
+        },
     )?;
     for write in ["write", "blocking-write-and-flush"] {
         of.func_wrap(
             &format!("[method]output-stream.{write}"),
             |mut store: Store<'_>,
-             (_, bytes): (Resource<Stream>, Vec<u8>)|
+             (_, text): (Resource<Stream>, WasmList<u8>)|
              -> wasmtime::Result<Written<()>> {
-                store.data_mut().text.write(&bytes);
+                // It lies in the guest's memory, so that nothing was copied yet.
+                let bytes = text.len() as u64;
+                charge(&mut store, bytes)?;
+                if bytes > PERMIT {
+                    wasmtime::bail!("it wrote {bytes} bytes at once, where it may write {PERMIT}");
+                }
+                let text = text.as_le_slice(&store).to_vec();
+                store.data_mut().text.write(&text);
                 Ok((Ok(()),))
             },
         )?;
@@ -126,24 +172,35 @@ fn streams(linker: &mut Linker<Sandbox>, import: &str) -> wasmtime::Result<()> {
     for flush in ["flush", "blocking-flush"] {
         of.func_wrap(
             &format!("[method]output-stream.{flush}"),
-            |_: Store<'_>, (_,): (Resource<Stream>,)| -> wasmtime::Result<Written<()>> { Ok((Ok(()),)) },
+            |mut store: Store<'_>, (_,): (Resource<Stream>,)| -> wasmtime::Result<Written<()>> {
+                charge(&mut store, 0)?;
+                Ok((Ok(()),))
+            },
         )?;
     }
     of.func_wrap(
         "[method]output-stream.subscribe",
-        |_: Store<'_>, (_,): (Resource<Stream>,)| Ok((Resource::<()>::new_own(0),)),
+        |mut store: Store<'_>, (_,): (Resource<Stream>,)| {
+            open(&mut store)?;
+            Ok((Resource::<()>::new_own(0),))
+        },
     )
 }
 
 /// Libraries wait until they may write: they always may.
 fn poll(linker: &mut Linker<Sandbox>, import: &str) -> wasmtime::Result<()> {
     let mut of = linker.instance(import)?;
-    of.func_wrap("[method]pollable.block", |_: Store<'_>, (_,): (Resource<()>,)| {
-        Ok(())
-    })?;
-    of.func_wrap("[method]pollable.ready", |_: Store<'_>, (_,): (Resource<()>,)| {
-        Ok((true,))
-    })
+    of.func_wrap(
+        "[method]pollable.block",
+        |mut store: Store<'_>, (_,): (Resource<()>,)| charge(&mut store, 0),
+    )?;
+    of.func_wrap(
+        "[method]pollable.ready",
+        |mut store: Store<'_>, (_,): (Resource<()>,)| {
+            charge(&mut store, 0)?;
+            Ok((true,))
+        },
+    )
 }
 
 #[cfg(test)]

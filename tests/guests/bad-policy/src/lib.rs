@@ -4,6 +4,7 @@ use exports::karman::policy::selector::{Ask, Choice, Guest, Served, Slo, Task};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hint::black_box;
+use std::io::Write;
 use std::time::Instant;
 
 wit_bindgen::generate!({ path: "../../../wit/policy", world: "select", generate_all });
@@ -40,6 +41,13 @@ fn goes_wrong() -> Result<Option<Choice>, String> {
             for n in 0..u8::MAX {
                 room.fill(n);
                 black_box(&room);
+            }
+        }
+        "floods" => {
+            // The same by way of the host.
+            for _ in 0..1_000 {
+                let written = std::io::stderr().write_all(&[b'x'; 4 << 10]);
+                written.map_err(|error| error.to_string())?;
             }
         }
         "asks-the-time" => drop(black_box(Instant::now())),
