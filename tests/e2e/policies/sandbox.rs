@@ -176,7 +176,7 @@ fn each_way_to_fail_has_its_name() {
         ("never-begins", &|failure| {
             matches!(failure, Failure::Refused { .. })
         }),
-        ("talks", &|failure| matches!(failure, Failure::Host { .. })),
+        ("talks", &|failure| matches!(failure, Failure::Unreadable { .. })),
     ] {
         let mut policy = brought(&plugin, task);
         let decision = policy.choose(&Ask::default()).unwrap();

@@ -96,7 +96,7 @@ impl Instance {
                 plugin: plugin.clone(),
                 _place: place,
             },
-            Err(error) => return Err(explain(&store, plugin, &error)),
+            Err(error) => return Err(explain(&store, plugin, &error, |why| Failure::Host { why })),
         };
         let tasks: Vec<_> = tasks.iter().map(convert::task).collect();
         let slo = convert::slo(slo);
@@ -123,7 +123,10 @@ impl Instance {
             Ok(answer) => answer.map_err(|why| Failure::Refused {
                 why: text::plain(&why),
             }),
-            Err(error) => Err(explain(&self.store, &self.plugin, &error)),
+            // Only what it gave, and could not be read, is left.
+            Err(error) => Err(explain(&self.store, &self.plugin, &error, |why| {
+                Failure::Unreadable { why }
+            })),
         }
     }
 }
@@ -145,8 +148,14 @@ impl Guest for Instance {
     }
 }
 
-/// What ended a call. The words are the same on every machine, so that a replay can compare them.
-fn explain(store: &Store<Sandbox>, plugin: &PolicyPlugin, error: &wasmtime::Error) -> Failure {
+/// What ended a call; `other` where it was neither a trap nor a limit. The words are the same on every machine, so that a replay can
+/// compare them.
+fn explain(
+    store: &Store<Sandbox>,
+    plugin: &PolicyPlugin,
+    error: &wasmtime::Error,
+    other: fn(String) -> Failure,
+) -> Failure {
     let sandbox = store.data();
     let trap = error.downcast_ref::<Trap>();
     if let Some(Trap::OutOfFuel) = trap {
@@ -170,8 +179,6 @@ fn explain(store: &Store<Sandbox>, plugin: &PolicyPlugin, error: &wasmtime::Erro
         Some(trap) => Failure::Trapped {
             trap: format!("{trap}: {said}"),
         },
-        None => Failure::Host {
-            why: text::plain(&cause),
-        },
+        None => other(text::plain(&cause)),
     }
 }

@@ -110,7 +110,9 @@ impl Policy {
 
     /// Lets a policy fail as it did then, where that was not its own fault.
     pub(super) fn force(&mut self, failure: &Failure) {
-        if let (Self::Brought(policy), Failure::Busy { .. }) = (self, failure) {
+        if let Self::Brought(policy) = self
+            && failure.is_of_the_node()
+        {
             policy.force(failure.clone());
         }
     }

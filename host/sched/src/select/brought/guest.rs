@@ -137,7 +137,13 @@ pub enum Failure {
         /// The digest of the file.
         id: Digest,
     },
-    /// There was no place for another instance. Of all failures this one says nothing of the policy: a replay takes it from the log.
+    /// What it gave cannot be read: a list that is too long, a text that is none.
+    #[error("it gave what cannot be read: {why}")]
+    Unreadable {
+        /// Why.
+        why: String,
+    },
+    /// There was no place for another instance.
     #[error("{most} policies run on this node already")]
     Busy {
         /// How many may.
@@ -149,4 +155,11 @@ pub enum Failure {
         /// Why.
         why: String,
     },
+}
+
+impl Failure {
+    /// Whether it says nothing of the policy: a replay takes it from the log.
+    pub(crate) const fn is_of_the_node(&self) -> bool {
+        matches!(self, Self::Busy { .. } | Self::Host { .. })
+    }
 }

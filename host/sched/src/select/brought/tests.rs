@@ -28,7 +28,7 @@ enum Script {
 
 struct Plugins(Script);
 
-/// Has no place the first five times.
+/// Cannot run it the first five times.
 struct Full(std::sync::atomic::AtomicUsize);
 
 fn trap() -> Failure {
@@ -284,18 +284,21 @@ impl Guests for Full {
         state: Option<&[u8]>,
     ) -> Result<Box<dyn Guest>, Failure> {
         match self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
-            0..5 => Err(Failure::Busy { most: 7 }),
+            0..4 => Err(Failure::Busy { most: 7 }),
+            4 => Err(Failure::Host {
+                why: "no room".into(),
+            }),
             _ => Plugins(Script::Behaves).start(plugin, tasks, slo, state),
         }
     }
 }
 
 #[test]
-fn that_there_was_no_place_is_taken_from_the_log() {
+fn what_the_node_could_not_do_is_taken_from_the_log() {
     let (mut policy, guests) = brought(Script::Behaves);
     policy.attach(Arc::new(Full(0.into())));
     let (decisions, log) = live(policy, 450);
-    let busy = |failure: &&Failure| matches!(failure, Failure::Busy { .. });
+    let busy = |failure: &&Failure| matches!(failure, Failure::Busy { .. } | Failure::Host { .. });
     // Three of them leave it out until the next checkpoint, where it finds none twice more.
     assert_eq!(failures(&log).iter().filter(busy).count(), 5);
     assert!(matches!(decisions[449].reason, Reason::Said(_)));
