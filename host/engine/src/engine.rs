@@ -107,7 +107,7 @@ impl Engine {
         let manifest = package.manifest.clone().unwrap_or_else(|| foreign(package.world));
         self.check_trust(&package, &manifest)?;
         let fuel = || policy::over(package.world, &manifest.limits);
-        if let Some((limit, asked, most)) = manifest.limits.over(&self.0.ceiling).or_else(fuel) {
+        if let Some((limit, asked, most)) = manifest.limits.over(self.ceiling()).or_else(fuel) {
             return Err(LoadError::OverLimit {
                 name: manifest.name,
                 limit,
@@ -193,6 +193,11 @@ impl Engine {
 
     pub(crate) fn workers(&self) -> &Arc<Workers> {
         &self.0.workers
+    }
+
+    /// The most that a plugin may ask for.
+    pub(crate) fn ceiling(&self) -> &Limits {
+        &self.0.ceiling
     }
 
     /// Instances of policies that may still be made.

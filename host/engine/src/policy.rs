@@ -81,11 +81,21 @@ impl Guests for Policies {
         let Some((found, Export::Select(pre))) = found else {
             return Err(Failure::Missing { id: plugin.id });
         };
+        // A log says by what limits its policies ran, and may come from anybody.
+        let limits = Limits {
+            memory: plugin.memory,
+            fuel: Some(plugin.fuel),
+            ..found.info.limits.clone()
+        };
+        let fuel = || over(World::PolicySelect, &limits);
+        if let Some((limit, asked, most)) = limits.over(found.engine.ceiling()).or_else(fuel) {
+            let limit = limit.into();
+            return Err(Failure::OverLimit { limit, asked, most });
+        }
         let place = found.engine.policy_places().clone().try_acquire_owned();
         let place = place.map_err(|_| Failure::Busy { most: MOST_INSTANCES })?;
         found.stats.instantiated();
-        let limits = (&found.info.limits, place);
-        let instance = guest::Instance::start(pre, plugin, limits, (tasks, slo), state)?;
+        let instance = guest::Instance::start(pre, plugin, (&limits, place), (tasks, slo), state)?;
         Ok(Box::new(instance))
     }
 }

@@ -6,9 +6,9 @@ use karman_engine::{CompileCache, Engine, EngineOptions, LoadError, Plugin};
 use karman_package::{Package, ReadLimits};
 use karman_sched::log::{Entry, Logged, Policy, What, replay_with};
 use karman_sched::select::{
-    Ask, Asked, Brought, Call, Decision, Failure, Guests, Heard, Reason, Selector, Task,
+    Ask, Asked, Brought, Call, Decision, Failure, Guests, Heard, PolicyPlugin, Reason, Selector, Task,
 };
-use karman_types::{Binding, GrantSet, Implementation, Limits, Manifest, Profile, Slo, TaskId};
+use karman_types::{Binding, ByteSize, GrantSet, Implementation, Limits, Manifest, Profile, Slo, TaskId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,6 +140,23 @@ fn fuel_has_a_ceiling() {
         matches!(&refused, LoadError::OverLimit { limit: "fuel", asked, .. } if asked == "10000000001"),
         "{refused}"
     );
+}
+
+#[test]
+fn a_log_gives_its_policies_no_more_than_they_may_have_here() {
+    let plugin = loaded("bad-policy");
+    let own = plugin.select_policy().unwrap();
+    for (policy, names) in [
+        (PolicyPlugin { fuel: MOST_FUEL + 1, ..own.clone() }, "fuel"),
+        (PolicyPlugin { memory: ByteSize::gib(2), ..own }, "memory"),
+    ] {
+        let started = guests(&plugin).start(&policy, &tasks("answer"), &slo(), None);
+        let refused = started.err();
+        assert!(
+            matches!(&refused, Some(Failure::OverLimit { limit, .. }) if limit == names),
+            "{refused:?}"
+        );
+    }
 }
 
 #[test]

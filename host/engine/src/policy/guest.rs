@@ -74,12 +74,8 @@ impl Instance {
         (tasks, slo): (&[Task], &Slo),
         state: Option<&[u8]>,
     ) -> Result<Self, Failure> {
-        let limits = Limits {
-            memory: plugin.memory,
-            ..limits.clone()
-        };
         let sandbox = Sandbox {
-            limiter: Limiter::new(&limits),
+            limiter: Limiter::new(limits),
             text: text::Text::default(),
             streams: 0,
         };

@@ -131,6 +131,16 @@ pub enum Failure {
         /// How often.
         failures: u32,
     },
+    /// It is to run by limits that nobody has here: so says somebody's log.
+    #[error("it is to have a `{limit}` of {asked}; {most} is the most here")]
+    OverLimit {
+        /// Which limit.
+        limit: String,
+        /// What it is to have.
+        asked: String,
+        /// What there is.
+        most: String,
+    },
     /// Its file is not here.
     #[error("its component {} is not here", id.short())]
     Missing {
