@@ -1,5 +1,5 @@
 use crate::select::{
-    Ask, Asked, Brought, Decision, Failure, Fixed, Greedy, Guests, Heard, NoChoice, Pixie, PolicyPlugin,
+    Ask, Asked, Brought, Decision, Failed, Failure, Fixed, Greedy, Guests, Heard, NoChoice, Pixie, PolicyPlugin,
     ReportError, Selector, Served, Task,
 };
 use karman_types::TaskId;
@@ -27,8 +27,13 @@ pub enum What {
     Checkpoint(Box<Checkpoint>),
     /// It decided.
     Chosen(Chosen),
-    /// The policy that a plugin brings failed: if it was asked, the default one decides, in the next entry of its kind.
-    FellBack(FellBack),
+    /// The policy that a plugin brings failed: if it was to decide, the default one does, in the next entry of its kind.
+    PolicyFailed {
+        /// For which request it was asked or told, or is asked next.
+        request: TaskId,
+        /// In what, and why.
+        failed: Failed,
+    },
     /// It was told what became of a request.
     Served {
         /// The request.
@@ -60,17 +65,6 @@ pub struct Chosen {
     pub decision: Decision,
 }
 
-/// A failure of a policy that a plugin brings.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct FellBack {
-    /// For which request it was asked or told.
-    pub request: TaskId,
-    /// The plugin, with its version.
-    pub plugin: String,
-    /// Why it did not do it.
-    pub failure: Failure,
-}
-
 /// A policy whose whole state can be written down.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub enum Policy {
@@ -96,9 +90,10 @@ impl Policy {
     /// As it is now, to be written down: what comes next, it decides the same.
     pub(super) fn checkpoint(&mut self) -> Self {
         match self {
-            Self::Brought(policy) => Self::Brought(Box::new(policy.checkpoint())),
-            other => other.clone(),
+            Self::Brought(policy) => policy.renew(),
+            Self::Pixie(_) | Self::Greedy(_) | Self::Fixed(_) => {}
         }
+        self.clone()
     }
 
     /// Gives a policy that was read from a log what plugins are run by.
@@ -118,7 +113,7 @@ impl Policy {
     }
 
     /// What failed since it was last asked.
-    pub(super) fn failures(&mut self) -> Vec<Failure> {
+    pub(super) fn failures(&mut self) -> Vec<Failed> {
         match self {
             Self::Brought(policy) => policy.failures(),
             _ => Vec::new(),

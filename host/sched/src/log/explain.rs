@@ -1,6 +1,6 @@
 use super::{Entry, What};
 use crate::Why;
-use crate::select::{Call, Failure, Task};
+use crate::select::{Call, During, Failed, Task};
 use karman_types::{TaskId, format_duration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,28 +18,39 @@ pub struct Told {
     pub unreachable: Vec<String>,
     /// What came of it, once that was reported.
     pub call: Option<Call>,
-    /// The policy that a plugin brings and why it failed, where the default one decided instead.
+    /// What failed in the policy that a plugin brings, when it was asked this and was told what came of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fell_back: Vec<(String, Failure)>,
+    pub failed: Vec<Failed>,
+}
+
+/// A decision that is still told of.
+struct Open<'a> {
+    /// By which policy, of which task, for whom: a report finds it by these.
+    by: (&'a str, u64),
+    task: usize,
+    candidate: usize,
+    told: Told,
 }
 
 /// The decisions of one request, the oldest first. The log has to reach back to a checkpoint before them for names; else they are
 /// numbers.
 pub fn explain<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: TaskId) -> Vec<Told> {
     let mut tasks: BTreeMap<(&str, u64), &[Task]> = BTreeMap::new();
-    // With the task and the candidate of each, by which a report finds it.
-    let mut told: Vec<((usize, usize), Told)> = Vec::new();
-    let mut fell_back: BTreeMap<(&str, u64), Vec<(String, Failure)>> = BTreeMap::new();
+    let mut told: Vec<Open<'a>> = Vec::new();
+    let mut failed_before: BTreeMap<(&str, u64), Vec<Failed>> = BTreeMap::new();
     for entry in entries {
-        let of = (entry.policy.as_str(), entry.instance);
+        let by = (entry.policy.as_str(), entry.instance);
         match &entry.what {
-            What::Checkpoint(checkpoint) => _ = tasks.insert(of, &checkpoint.tasks),
-            What::FellBack(failed) if failed.request == request => {
-                let failure = (failed.plugin.clone(), failed.failure.clone());
-                fell_back.entry(of).or_default().push(failure);
+            What::Checkpoint(checkpoint) => _ = tasks.insert(by, &checkpoint.tasks),
+            What::PolicyFailed { request: of, failed } if *of == request => {
+                let last = told.iter_mut().rev().find(|open| open.by == by);
+                match (failed.during, last) {
+                    (During::Report, Some(open)) => open.told.failed.push(failed.clone()),
+                    _ => failed_before.entry(by).or_default().push(failed.clone()),
+                }
             }
             What::Chosen(chosen) if chosen.request == request => {
-                let tasks = tasks.get(&of).copied().unwrap_or_default();
+                let tasks = tasks.get(&by).copied().unwrap_or_default();
                 let (task, candidate) = (chosen.decision.task, chosen.decision.chosen);
                 let name = |candidate: &usize| {
                     let known = tasks.get(task).and_then(|task| task.candidates.get(*candidate));
@@ -50,35 +61,40 @@ pub fn explain<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: TaskId
                     known: chosen.known.get(candidate).copied().flatten(),
                     unreachable: chosen.asked.unreachable.iter().map(name).collect(),
                     call: None,
-                    fell_back: fell_back.remove(&of).unwrap_or_default(),
+                    failed: failed_before.remove(&by).unwrap_or_default(),
                 };
-                told.push(((task, candidate), of_decision));
+                told.push(Open {
+                    by,
+                    task,
+                    candidate,
+                    told: of_decision,
+                });
             }
             What::Served {
                 request: served,
                 heard,
             } if *served == request => {
                 for call in &heard.calls {
-                    let of = (call.task, call.candidate);
-                    let open = told
-                        .iter_mut()
-                        .find(|(by, told)| *by == of && told.call.is_none());
-                    if let Some((_, told)) = open {
-                        told.call = Some(*call);
+                    let is_of = |open: &&mut Open<'_>| {
+                        let of = (open.by, open.task, open.candidate);
+                        of == (by, call.task, call.candidate) && open.told.call.is_none()
+                    };
+                    if let Some(open) = told.iter_mut().find(is_of) {
+                        open.told.call = Some(*call);
                     }
                 }
             }
             _ => {}
         }
     }
-    told.into_iter().map(|(_, told)| told).collect()
+    told.into_iter().map(|open| open.told).collect()
 }
 
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.why.fmt(f)?;
-        for (plugin, failure) in &self.fell_back {
-            write!(f, "; policy {plugin} did not decide, the default did: {failure}")?;
+        for failed in &self.failed {
+            write!(f, "; {failed}")?;
         }
         match self.known {
             Some(age) => write!(f, "; it was last heard of {} before", format_duration(age))?,

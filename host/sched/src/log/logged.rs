@@ -1,9 +1,10 @@
-use super::{Checkpoint, Chosen, Entry, FellBack, Policy, What};
-use crate::select::{Asked, Decision, Heard, NoChoice, ReportError, Selector, Task};
+use super::{Checkpoint, Chosen, Entry, Policy, What};
+use crate::select::{Asked, Decision, Heard, NoChoice, ReportError, Selector, Task, task_of};
 use karman_types::TaskId;
 use std::time::Duration;
 
-/// Decisions until the next checkpoint: a ring that holds twice as many entries always has one to begin at.
+/// Decisions until the next checkpoint. With what became of each, and a failure in either, they are some 800 entries: a policy that has
+/// more than that in a ring has a checkpoint there to begin at.
 pub(crate) const CHECKPOINT_EVERY: u32 = 200;
 
 /// A policy that says what is to be written down of it.
@@ -50,19 +51,20 @@ impl Logged {
         request: TaskId,
         asked: Asked,
     ) -> Result<(Decision, Vec<Entry>), NoChoice> {
+        // What is not decided is not written down, and no checkpoint is made for it.
+        task_of(&self.tasks, &asked.as_ask())?;
         let mut entries = Vec::new();
         if self.left == 0 {
             let checkpoint = Checkpoint {
                 state: self.policy.checkpoint(),
                 tasks: self.tasks.clone(),
             };
-            entries.extend(self.fell_back(at_ms, request));
+            entries.extend(self.failures(at_ms, request));
             entries.push(self.entry(at_ms, What::Checkpoint(Box::new(checkpoint))));
         }
-        // What is not decided is not written down, its checkpoint neither: the next one makes another.
         let decision = self.policy.choose(&asked.as_ask())?;
         self.left = self.left.checked_sub(1).unwrap_or(CHECKPOINT_EVERY - 1);
-        entries.extend(self.fell_back(at_ms, request));
+        entries.extend(self.failures(at_ms, request));
         let heard = self.heard.get(asked.task).into_iter().flatten();
         let known = heard
             .map(|heard| heard.map(|heard| asked.now.saturating_sub(heard)))
@@ -89,23 +91,15 @@ impl Logged {
                 *last = Some(heard.now);
             }
         }
-        let mut entries = self.fell_back(at_ms, request);
+        let mut entries = self.failures(at_ms, request);
         entries.push(self.entry(at_ms, What::Served { request, heard }));
         Ok(entries)
     }
 
     /// What failed since it was last asked or told.
-    fn fell_back(&mut self, at_ms: u64, request: TaskId) -> Vec<Entry> {
+    fn failures(&mut self, at_ms: u64, request: TaskId) -> Vec<Entry> {
         let failures = self.policy.failures();
-        let plugin = self.policy.plugin().map(ToString::to_string).unwrap_or_default();
-        let entry = |failure| {
-            let fell_back = FellBack {
-                request,
-                plugin: plugin.clone(),
-                failure,
-            };
-            self.entry(at_ms, What::FellBack(fell_back))
-        };
+        let entry = |failed| self.entry(at_ms, What::PolicyFailed { request, failed });
         failures.into_iter().map(entry).collect()
     }
 

@@ -56,7 +56,7 @@ mod explain;
 mod logged;
 mod replay;
 
-pub use entry::{Checkpoint, Chosen, Entry, FellBack, Policy, What};
+pub use entry::{Checkpoint, Chosen, Entry, Policy, What};
 pub use explain::{Told, explain};
 pub(crate) use logged::CHECKPOINT_EVERY;
 pub use logged::Logged;

@@ -1,5 +1,5 @@
 use super::{Checkpoint, Chosen, Entry, Policy, What};
-use crate::select::{Decision, Failure, Guests, PolicyPlugin, Selector};
+use crate::select::{Decision, Failed, Guests, PolicyPlugin, Selector};
 use karman_types::{Digest, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub struct Difference {
     /// What is decided now; nothing where the policy refuses.
     pub now: Option<Decision>,
     /// What failed before it, and what fails now.
-    pub failures: [Vec<Failure>; 2],
+    pub failures: [Vec<Failed>; 2],
 }
 
 impl Replay {
@@ -87,11 +87,11 @@ fn replay_by<'a>(entries: impl IntoIterator<Item = &'a Entry>, guests: Option<&A
                 // It was taken in then, so it is now.
                 let _ = again.policy.report(&heard.as_served());
             }
-            (What::FellBack(fell_back), Some(again)) => {
-                again.policy.force(&fell_back.failure);
-                again.failed_then.push(fell_back.failure.clone());
+            (What::PolicyFailed { failed, .. }, Some(again)) => {
+                again.policy.force(&failed.failure);
+                again.failed_then.push(failed.clone());
             }
-            (What::Served { .. } | What::FellBack(_), None) => {}
+            (What::Served { .. } | What::PolicyFailed { .. }, None) => {}
             (What::Chosen(_), None) => replay.without_checkpoint += 1,
             (What::Chosen(chosen), Some(again)) => again.choose(place, chosen, &mut replay),
         }
@@ -105,7 +105,7 @@ struct Again {
     /// Whether all that it needs is here.
     whole: bool,
     /// What failed, by the log, since the last decision.
-    failed_then: Vec<Failure>,
+    failed_then: Vec<Failed>,
 }
 
 impl Again {

@@ -1,10 +1,14 @@
+mod failure;
 mod guest;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
 mod unlogged;
 
-pub use guest::{Choice, Failure, Guest, Guests, PolicyPlugin};
-pub use unlogged::{Failures, Unlogged};
+pub use failure::{During, Failed, Failure};
+pub use guest::{Choice, Guest, Guests, PolicyPlugin};
+pub use unlogged::{FailureCounts, Unlogged};
 
 use super::{
     Ask, Decision, NoChoice, Pixie, PixieSettings, Reason, ReportError, SelectError, Selector, Served, Task,
@@ -26,7 +30,7 @@ const MOST_WORDS: usize = 200;
 /// ([`Brought::failures`]).
 ///
 /// Pixie hears everything that the policy hears, so that it knows what is left of the budgets when it is needed. A policy that
-/// failed begins again, in an instance of its own, from where it was at the last [checkpoint](Brought::checkpoint).
+/// failed begins again, in an instance of its own, from where it was at the last [checkpoint](Brought::renew).
 #[derive(Deserialize, Serialize)]
 pub struct Brought {
     plugin: PolicyPlugin,
@@ -39,7 +43,7 @@ pub struct Brought {
     /// Failures since it last decided.
     in_a_row: u32,
     #[serde(skip)]
-    failures: Vec<Failure>,
+    failures: Vec<Failed>,
     /// How it is to fail when it is next asked or told.
     #[serde(skip)]
     forced: Option<Failure>,
@@ -85,7 +89,7 @@ impl Brought {
     }
 
     /// The failures since this was last asked, the oldest first.
-    pub fn failures(&mut self) -> Vec<Failure> {
+    pub fn failures(&mut self) -> Vec<Failed> {
         std::mem::take(&mut self.failures)
     }
 
@@ -94,10 +98,9 @@ impl Brought {
         self.forced = Some(failure);
     }
 
-    /// As it is now, to be written down. From here on a new instance decides, which knows what the last one saved and nothing
-    /// else: so what is written down decides the same. One that was left out is given another chance.
-    #[must_use]
-    pub fn checkpoint(&mut self) -> Self {
+    /// From here on a new instance decides, which knows what the last one saved and nothing else: so what is written down of this
+    /// decides the same. One that was left out is given another chance.
+    pub fn renew(&mut self) {
         if let Some(mut guest) = self.guest.take() {
             let saved = guest.save().and_then(|state| match state.len() {
                 0..=MOST_STATE => Ok(state),
@@ -108,19 +111,17 @@ impl Brought {
             });
             match saved {
                 Ok(state) => self.state = Some(state),
-                Err(failure) => self.failures.push(failure),
+                Err(failure) => self.failed(During::Save, failure),
             }
         }
         self.in_a_row = 0;
-        self.clone()
     }
 
     /// What the policy decides; nothing where it fails.
     fn decide(&mut self, ask: &Ask<'_>) -> Option<Decision> {
         if self.in_a_row >= MOST_IN_A_ROW {
-            self.failures.push(Failure::LeftOut {
-                failures: self.in_a_row,
-            });
+            let failures = self.in_a_row;
+            self.failed(During::Choose, Failure::LeftOut { failures });
             return None;
         }
         let asked = self.running().and_then(|guest| guest.choose(ask));
@@ -130,7 +131,7 @@ impl Brought {
                 Some(decision)
             }
             Err(failure) => {
-                self.fail(failure);
+                self.end(During::Choose, failure);
                 None
             }
         }
@@ -175,10 +176,19 @@ impl Brought {
         Ok(self.guest.insert(guest))
     }
 
-    fn fail(&mut self, failure: Failure) {
+    /// An instance that failed is not asked again.
+    fn end(&mut self, during: During, failure: Failure) {
         self.guest = None;
         self.in_a_row += 1;
-        self.failures.push(failure);
+        self.failed(during, failure);
+    }
+
+    fn failed(&mut self, during: During, failure: Failure) {
+        self.failures.push(Failed {
+            plugin: self.plugin.to_string(),
+            during,
+            failure,
+        });
     }
 }
 
@@ -200,7 +210,7 @@ impl Selector for Brought {
         if self.in_a_row < MOST_IN_A_ROW {
             let told = self.running().and_then(|guest| guest.report(served));
             if let Err(failure) = told {
-                self.fail(failure);
+                self.end(During::Report, failure);
             }
         }
         Ok(())

@@ -49,7 +49,9 @@ mod task;
 pub(crate) mod testing;
 
 pub use bounds::{Bound, Bounds, Unmet};
-pub use brought::{Brought, Choice, Failure, Failures, Guest, Guests, PolicyPlugin, Unlogged};
+pub use brought::{
+    Brought, Choice, During, Failed, Failure, FailureCounts, Guest, Guests, PolicyPlugin, Unlogged,
+};
 pub use built_in::{BuiltIn, NotBuiltIn};
 pub use compass::Compass;
 pub use fixed::Fixed;

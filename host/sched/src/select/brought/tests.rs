@@ -1,170 +1,9 @@
-use super::super::testing::{candidate, millis, task};
+use super::testing::*;
 use super::*;
-use crate::log::{Logged, Policy, What, explain, replay, replay_with};
-use crate::select::{Asked, Call, Heard};
-use karman_types::{ByteSize, Digest, TaskId};
-
-/// Takes the next in turn, counts what it is told, and does what its script says on the way.
-struct Turns {
-    script: Script,
-    turn: usize,
-    told: u64,
-}
-
-#[derive(Clone, Copy)]
-enum Script {
-    Behaves,
-    /// Traps at every seventh decision.
-    TrapsAtSeven,
-    /// Names a candidate that there is not.
-    Names(usize),
-    /// Traps at every question.
-    AlwaysTraps,
-    /// Does not save how far it is.
-    Forgets,
-    /// Saves more than is kept.
-    SavesTooMuch,
-}
-
-struct Plugins(Script);
-
-/// Cannot run it the first five times.
-struct Full(std::sync::atomic::AtomicUsize);
-
-fn trap() -> Failure {
-    Failure::Trapped {
-        trap: "unreachable".into(),
-    }
-}
-
-impl Guest for Turns {
-    fn choose(&mut self, ask: &Ask<'_>) -> Result<Choice, Failure> {
-        self.turn += 1;
-        match self.script {
-            Script::AlwaysTraps => return Err(trap()),
-            Script::TrapsAtSeven if self.turn.is_multiple_of(7) => return Err(trap()),
-            Script::Names(chosen) => {
-                return Ok(Choice {
-                    chosen,
-                    runner_up: None,
-                    because: String::new(),
-                });
-            }
-            _ => {}
-        }
-        let mut turns = (0..3).map(|step| (self.turn + step) % 3);
-        Ok(Choice {
-            chosen: turns.find(|n| ask.reaches(*n)).unwrap(),
-            runner_up: Some((self.turn + 2) % 3),
-            because: format!("it is turn {} after {} answers", self.turn, self.told),
-        })
-    }
-
-    fn report(&mut self, _: &Served<'_>) -> Result<(), Failure> {
-        self.told += 1;
-        Ok(())
-    }
-
-    fn save(&mut self) -> Result<Vec<u8>, Failure> {
-        match self.script {
-            Script::Forgets => Ok(Vec::new()),
-            Script::SavesTooMuch => Ok(vec![0; MOST_STATE + 1]),
-            _ => Ok([self.turn.to_le_bytes(), (self.told as usize).to_le_bytes()].concat()),
-        }
-    }
-}
-
-impl Guests for Plugins {
-    fn has(&self, plugin: &PolicyPlugin) -> bool {
-        plugin.name == "turns"
-    }
-
-    fn start(
-        &self,
-        _: &PolicyPlugin,
-        _: &[Task],
-        _: &Slo,
-        state: Option<&[u8]>,
-    ) -> Result<Box<dyn Guest>, Failure> {
-        let number = |at: usize| {
-            let bytes = state.and_then(|state| state.get(at..at + 8));
-            bytes.map_or(0, |bytes| usize::from_le_bytes(bytes.try_into().unwrap()))
-        };
-        Ok(Box::new(Turns {
-            script: self.0,
-            turn: number(0),
-            told: number(8) as u64,
-        }))
-    }
-}
-
-fn tasks() -> Vec<Task> {
-    vec![task(
-        "classify",
-        vec![
-            candidate("s", 0.9, 20.0, 0.1),
-            candidate("m", 0.95, 40.0, 0.2),
-            candidate("l", 0.99, 80.0, 1.0),
-        ],
-    )]
-}
-
-fn brought(script: Script) -> (Brought, Arc<dyn Guests>) {
-    let guests: Arc<dyn Guests> = Arc::new(Plugins(script));
-    let plugin = PolicyPlugin {
-        name: "turns".into(),
-        version: "1.0.0".into(),
-        id: Digest::of(b"turns"),
-        fuel: 1000,
-        memory: ByteSize::mib(1),
-    };
-    let policy = Brought::new(plugin, guests.clone(), tasks(), Slo::over(1000)).unwrap();
-    (policy, guests)
-}
-
-/// What it decides for so many requests, one of which comes now and then while the large one is away, and the log of it.
-fn recorded(script: Script, requests: u64) -> (Vec<Decision>, Vec<crate::log::Entry>, Arc<dyn Guests>) {
-    let (policy, guests) = brought(script);
-    let (decisions, log) = live(policy, requests);
-    (decisions, log, guests)
-}
-
-fn live(policy: Brought, requests: u64) -> (Vec<Decision>, Vec<crate::log::Entry>) {
-    let mut policy = Logged::new("digits", Policy::Brought(Box::new(policy)), tasks(), 1);
-    let (mut decisions, mut log) = (Vec::new(), Vec::new());
-    for n in 0..requests {
-        let request = TaskId::from_parts(n, 0);
-        let asked = Asked {
-            unreachable: if n % 20 > 15 { vec![2] } else { Vec::new() },
-            ..Asked::default()
-        };
-        let (decision, entries) = policy.choose(n, request, asked).unwrap();
-        log.extend(entries);
-        let call = Call {
-            task: 0,
-            candidate: decision.chosen,
-            latency: millis(10.0),
-            cost: 0.1,
-            energy: None,
-            right: None,
-        };
-        let heard = Heard {
-            calls: vec![call],
-            ..Heard::default()
-        };
-        log.extend(policy.report(n, request, heard).unwrap());
-        decisions.push(decision);
-    }
-    (decisions, log)
-}
-
-fn failures(log: &[crate::log::Entry]) -> Vec<Failure> {
-    let failure = |entry: &crate::log::Entry| match &entry.what {
-        What::FellBack(fell_back) => Some(fell_back.failure.clone()),
-        _ => None,
-    };
-    log.iter().filter_map(failure).collect()
-}
+use crate::log::{CHECKPOINT_EVERY, Logged, Policy, What, explain, replay, replay_with};
+use crate::select::Asked;
+use karman_types::TaskId;
+use std::collections::BTreeMap;
 
 #[test]
 fn what_a_plugin_decides_is_made_again_from_any_checkpoint() {
@@ -207,7 +46,9 @@ fn another_plugin_of_the_name_is_found_out() {
     let (_, log, _) = recorded(Script::Behaves, 50);
     let other: Arc<dyn Guests> = Arc::new(Plugins(Script::TrapsAtSeven));
     let replayed = replay_with(&log, &other);
-    assert!(!replayed.holds() && replayed.different[0].failures == [vec![], vec![trap()]]);
+    let different = &replayed.different[0];
+    let [then, now] = &different.failures;
+    assert!(then.is_empty() && now[0].failure == trap(), "{different:?}");
 }
 
 #[test]
@@ -269,7 +110,57 @@ fn who_saves_too_much_goes_on_from_what_is_kept() {
     };
     assert_eq!(failures(&log), [state.clone(), state]);
     assert!(replay_with(&log, &guests).holds());
+    // It did decide.
+    let told = explain(&log, TaskId::from_parts(200, 0))[0].to_string();
+    assert!(
+        told.contains("turns 1.0.0 failed when it was saved: its state has") && !told.contains("the default did"),
+        "{told}"
+    );
 }
+
+#[test]
+fn one_that_fails_when_it_is_told_is_said_to() {
+    let (_, log, guests) = recorded(Script::TrapsWhenTold, 3);
+    assert!(failed(&log).iter().all(|failed| failed.during == During::Report));
+    let told = explain(&log, TaskId::from_parts(0, 0))[0].to_string();
+    assert!(
+        told.contains("failed when it was told what became of a request: it trapped") && told.contains("it is turn 1"),
+        "{told}"
+    );
+    assert!(replay_with(&log, &guests).holds());
+}
+
+/// Where nobody can be reached nothing is decided, and what failed before is not lost with it.
+#[test]
+fn a_checkpoint_is_made_for_a_decision_only() {
+    let nobody = [0, 1, 2];
+    let (policy, _) = brought(Script::SavesTooMuch);
+    let counts = FailureCounts::default();
+    let mut unlogged = Unlogged::new(policy.clone(), counts.clone());
+    let mut logged = Logged::new("digits", Policy::Brought(Box::new(policy)), tasks(), 1);
+    let request = TaskId::from_parts(1, 1);
+    let unreachable = Asked {
+        unreachable: nobody.to_vec(),
+        ..Asked::default()
+    };
+    let mut last = Vec::new();
+    for n in 0..=CHECKPOINT_EVERY {
+        if n == CHECKPOINT_EVERY {
+            assert!(logged.choose(0, request, unreachable.clone()).is_err());
+        }
+        assert!(unlogged.choose(&unreachable.as_ask()).is_err());
+        last = logged.choose(0, request, Asked::default()).unwrap().1;
+        unlogged.choose(&Ask::default()).unwrap();
+    }
+    let saved = failed(&last);
+    assert_eq!(saved.len(), 1);
+    assert_eq!(saved[0].during, During::Save);
+    let words = (During::Save, saved[0].to_string());
+    assert_eq!(*counts.borrow(), BTreeMap::from([(words, 1)]));
+}
+
+/// Cannot run it the first five times.
+struct Full(std::sync::atomic::AtomicUsize);
 
 impl Guests for Full {
     fn has(&self, _: &PolicyPlugin) -> bool {

@@ -1,5 +1,5 @@
-use super::super::{Ask, Decision, NoChoice, ReportError, Selector, Served};
-use super::Brought;
+use super::super::{Ask, Decision, NoChoice, ReportError, Selector, Served, task_of};
+use super::{Brought, During};
 use crate::log::CHECKPOINT_EVERY;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,15 +11,15 @@ use std::rc::Rc;
 pub struct Unlogged {
     policy: Brought,
     left: u32,
-    failures: Failures,
+    failures: FailureCounts,
 }
 
-/// How often a policy failed, by the words of the failure. Shared with the policy.
-pub type Failures = Rc<RefCell<BTreeMap<String, u64>>>;
+/// How often policies failed in what, in words that name them. Shared with the policies.
+pub type FailureCounts = Rc<RefCell<BTreeMap<(During, String), u64>>>;
 
 impl Unlogged {
     /// This policy, whose failures are counted here.
-    pub const fn new(policy: Brought, failures: Failures) -> Self {
+    pub const fn new(policy: Brought, failures: FailureCounts) -> Self {
         Self {
             policy,
             left: 0,
@@ -28,9 +28,9 @@ impl Unlogged {
     }
 
     fn count(&mut self) {
-        for failure in self.policy.failures() {
+        for failed in self.policy.failures() {
             let mut failures = self.failures.borrow_mut();
-            *failures.entry(failure.to_string()).or_default() += 1;
+            *failures.entry((failed.during, failed.to_string())).or_default() += 1;
         }
     }
 }
@@ -41,9 +41,10 @@ impl Selector for Unlogged {
     }
 
     fn choose(&mut self, ask: &Ask<'_>) -> Result<Decision, NoChoice> {
+        task_of(&self.policy.tasks, ask)?;
         if self.left == 0 {
             self.left = CHECKPOINT_EVERY;
-            let _ = self.policy.checkpoint();
+            self.policy.renew();
         }
         self.left -= 1;
         let decision = self.policy.choose(ask);
