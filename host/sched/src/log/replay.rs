@@ -50,6 +50,27 @@ impl Replay {
         self.different.is_empty() && self.without_plugin.is_empty()
     }
 
+    /// Decides once more what is in these entries of one policy, each with its place in the log.
+    fn add(&mut self, entries: &[(usize, &What)], guests: Option<&Arc<dyn Guests>>) {
+        let mut again: Option<Again> = None;
+        for (place, what) in entries {
+            match (what, &mut again) {
+                (What::Checkpoint(checkpoint), _) => again = Some(Again::from(checkpoint, guests)),
+                (What::Served { heard, .. }, Some(again)) => {
+                    // It was taken in then, so it is now.
+                    let _ = again.policy.report(&heard.as_served());
+                }
+                (What::PolicyFailed { failed, .. }, Some(again)) => {
+                    again.policy.force(&failed.failure);
+                    again.failed_then.push(failed.clone());
+                }
+                (What::Served { .. } | What::PolicyFailed { .. }, None) => {}
+                (What::Chosen(_), None) => self.without_checkpoint += 1,
+                (What::Chosen(chosen), Some(again)) => again.choose(*place, chosen, self),
+            }
+        }
+    }
+
     fn absent(&mut self, plugin: &PolicyPlugin) {
         match self
             .without_plugin
@@ -77,25 +98,17 @@ pub fn replay_with<'a>(entries: impl IntoIterator<Item = &'a Entry>, guests: &Ar
 }
 
 fn replay_by<'a>(entries: impl IntoIterator<Item = &'a Entry>, guests: Option<&Arc<dyn Guests>>) -> Replay {
-    let mut replay = Replay::default();
-    let mut policies: BTreeMap<(&str, u64), Again> = BTreeMap::new();
+    let mut policies: BTreeMap<(&str, u64), Vec<(usize, &What)>> = BTreeMap::new();
     for (place, entry) in entries.into_iter().enumerate() {
         let of = (entry.policy.as_str(), entry.instance);
-        match (&entry.what, policies.get_mut(&of)) {
-            (What::Checkpoint(checkpoint), _) => _ = policies.insert(of, Again::from(checkpoint, guests)),
-            (What::Served { heard, .. }, Some(again)) => {
-                // It was taken in then, so it is now.
-                let _ = again.policy.report(&heard.as_served());
-            }
-            (What::PolicyFailed { failed, .. }, Some(again)) => {
-                again.policy.force(&failed.failure);
-                again.failed_then.push(failed.clone());
-            }
-            (What::Served { .. } | What::PolicyFailed { .. }, None) => {}
-            (What::Chosen(_), None) => replay.without_checkpoint += 1,
-            (What::Chosen(chosen), Some(again)) => again.choose(place, chosen, &mut replay),
-        }
+        policies.entry(of).or_default().push((place, &entry.what));
     }
+    let mut replay = Replay::default();
+    // One policy after the other, so that they share the place that a plugin takes.
+    for entries in policies.into_values() {
+        replay.add(&entries, guests);
+    }
+    replay.different.sort_by_key(|different| different.entry);
     replay
 }
 

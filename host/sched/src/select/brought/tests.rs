@@ -1,6 +1,6 @@
 use super::testing::*;
 use super::*;
-use crate::log::{CHECKPOINT_EVERY, Logged, Policy, What, explain, replay, replay_with};
+use crate::log::{CHECKPOINT_EVERY, Entry, Logged, Policy, What, explain, replay, replay_with};
 use crate::select::Asked;
 use karman_types::TaskId;
 use std::collections::BTreeMap;
@@ -199,6 +199,78 @@ fn what_the_node_could_not_do_is_taken_from_the_log() {
         "{:?}",
         replayed.different.first()
     );
+}
+
+/// Has two places.
+struct Two(Arc<()>);
+
+/// In one of them.
+struct Placed {
+    guest: Box<dyn Guest>,
+    _place: Arc<()>,
+}
+
+impl Guest for Placed {
+    fn choose(&mut self, ask: &Ask<'_>) -> Result<Choice, Failure> {
+        self.guest.choose(ask)
+    }
+
+    fn report(&mut self, served: &Served<'_>) -> Result<(), Failure> {
+        self.guest.report(served)
+    }
+
+    fn save(&mut self) -> Result<Vec<u8>, Failure> {
+        self.guest.save()
+    }
+}
+
+impl Guests for Two {
+    fn has(&self, _: &PolicyPlugin) -> bool {
+        true
+    }
+
+    fn start(
+        &self,
+        plugin: &PolicyPlugin,
+        tasks: &[Task],
+        slo: &Slo,
+        state: Option<&[u8]>,
+    ) -> Result<Box<dyn Guest>, Failure> {
+        if Arc::strong_count(&self.0) > 2 {
+            return Err(Failure::Busy { most: 2 });
+        }
+        let guest = Plugins(Script::Behaves).start(plugin, tasks, slo, state)?;
+        let _place = self.0.clone();
+        Ok(Box::new(Placed { guest, _place }))
+    }
+}
+
+#[test]
+fn a_log_may_hold_more_policies_than_there_are_places() {
+    let logs: Vec<Vec<Entry>> = (0..3)
+        .map(|instance| {
+            let (_, mut log, _) = recorded(Script::Behaves, 250);
+            log.iter_mut().for_each(|entry| entry.instance = instance);
+            log
+        })
+        .collect();
+    let together = (0..logs[0].len()).flat_map(|place| logs.iter().map(move |log| log[place].clone()));
+    let mut together: Vec<Entry> = together.collect();
+    let two: Arc<dyn Guests> = Arc::new(Two(Arc::default()));
+    let replayed = replay_with(&together, &two);
+    assert!(
+        replayed.holds() && replayed.same == 750,
+        "{:?}",
+        replayed.different.first()
+    );
+    // What comes out different is told in the order of the log.
+    for entry in &mut together {
+        if let What::Chosen(chosen) = &mut entry.what {
+            chosen.decision.runner_up = None;
+        }
+    }
+    let different = replay_with(&together, &two).different;
+    assert!(different.len() == 750 && different.is_sorted_by_key(|different| different.entry));
 }
 
 #[test]
