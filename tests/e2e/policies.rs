@@ -189,47 +189,21 @@ fn where_a_policy_fails_the_default_decides_and_the_log_says_why() {
     }
     let logged = node.run(&["node", "logs"]).ok().out();
     assert!(
-        logged.contains("a policy failed; the default decides"),
+        logged.contains("policy bad-policy 0.1.0 did not decide, the default did"),
         "{logged}"
     );
     let replay = replayed(&node);
     assert_eq!((&replay["same"], &replay["different"]), (&json!(6), &json!([])));
 }
 
-const PHOTOS: &str = r#"
-length = "1000 s"
-[[model]]
-name = "large"
-slo = "1 s"
-cost = 0.01
-variation = { log-normal = { sigma = 0.2 } }
-exit = [{ accuracy = 0.95, time = "80 ms" }]
-[[model]]
-name = "small"
-slo = "1 s"
-exit = [{ accuracy = 0.7, time = "10 ms" }]
-[[node]]
-name = "camera"
-cores = 4
-[[workload]]
-name = "photos"
-model = "large"
-others = ["small"]
-at = "camera"
-rate = 2
-select = "NAME"
-[workload.slo]
-requests = 1000
-latency-p95 = "500 ms"
-cost = 4.0
-"#;
+const PHOTOS: &str = include_str!("../../host/sim/scenarios/photos.toml");
 
 #[test]
 fn the_simulator_asks_the_same_files() {
     let home = Home::new();
     let simulated = |name: &str, more: &[&str]| {
         let file = home.path().join("photos.toml");
-        std::fs::write(&file, PHOTOS.replace("NAME", name)).unwrap();
+        std::fs::write(&file, PHOTOS.replace("pixie", name)).unwrap();
         home.run([&["sim", "run", file.to_str().unwrap(), "--json"], more].concat())
     };
     let served = |name: &str| {
@@ -248,10 +222,15 @@ fn the_simulator_asks_the_same_files() {
     }
     assert_eq!(served("prices"), served("prices"));
     simulated("prices", &[]).fails(2, "pass the plugin that brings it with --policy");
+    // One that nobody names is not passed over in silence; two of one name cannot both be meant.
+    let prices = path("prices");
+    let ran = simulated("pixie", &["--policy", &prices]).ok();
+    assert!(ran.stderr.contains("policy prices 0.1.0 was not asked"), "{ran:?}");
+    simulated("prices", &["--policy", &prices, "--policy", &prices]).fails(2, "that of another --policy");
     // One that fails is told, and the default stands in for it.
     let bad = PHOTOS.replace("name = \"photos\"", "name = \"spins\"");
     let file = home.path().join("bad.toml");
-    std::fs::write(&file, bad.replace("NAME", "bad-policy")).unwrap();
+    std::fs::write(&file, bad.replace("pixie", "bad-policy")).unwrap();
     let ran = home.run([
         "sim",
         "run",

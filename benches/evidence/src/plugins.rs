@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use karman_engine::policy::Policies;
 use karman_engine::{Engine, EngineOptions, Plugin};
-use karman_sched::select::{Brought, Failures, Guests, PolicyPlugin, Task, Unlogged};
+use karman_sched::select::{Brought, FailureCounts, Guests, PolicyPlugin, Task, Unlogged};
 use karman_types::{GrantSet, Manifest, Slo};
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) fn engine() -> Result<Engine> {
 
 impl Loaded {
     /// Its policy for these tasks within these limits; failures are counted.
-    pub(crate) fn over(&self, tasks: &[Task], slo: &Slo, failures: &Failures) -> Result<Unlogged> {
+    pub(crate) fn over(&self, tasks: &[Task], slo: &Slo, failures: &FailureCounts) -> Result<Unlogged> {
         let policy = Brought::new(
             self.policy.clone(),
             self.guests.clone(),

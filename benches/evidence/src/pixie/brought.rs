@@ -6,7 +6,7 @@ use super::replay::{Draws, Perturbation, replay};
 use super::{Judged, Row, of_policy};
 use crate::plugins::{engine, load};
 use anyhow::Result;
-use karman_sched::select::Failures;
+use karman_sched::select::{During, FailureCounts};
 use karman_study::report::{Report, Target};
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) fn rows(
             report.void(&format!("compliant_share.{name}"), why);
             continue;
         };
-        let (mut rows, failures) = (Vec::new(), Failures::default());
+        let (mut rows, failures) = (Vec::new(), FailureCounts::default());
         for seed in grid.seeds().take(seeds) {
             let draws = Draws::new(seed);
             for (cell, of) in grid.cells.iter().enumerate() {
@@ -43,9 +43,12 @@ pub(super) fn rows(
             }
         }
         of_policy(report, cells, name, &rows.iter().collect::<Vec<_>>());
-        let failed: u64 = failures.borrow().values().sum();
-        report.figure(&format!("fell_back.{name}"), failed as f64, "", Target::Shown);
-        report.keep_raw(&format!("failures.{name}"), &*failures.borrow());
+        let failures = failures.borrow();
+        let not_decided = failures.iter().filter(|((during, _), _)| *during == During::Choose);
+        let not_decided: u64 = not_decided.map(|(_, times)| times).sum();
+        report.figure(&format!("fell_back.{name}"), not_decided as f64, "", Target::Shown);
+        let failures: BTreeMap<_, _> = failures.iter().map(|((_, words), times)| (words, times)).collect();
+        report.keep_raw(&format!("failures.{name}"), &failures);
         report.keep_raw(&format!("runs.{name}"), &rows);
     }
     Ok(())

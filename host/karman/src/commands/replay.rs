@@ -9,7 +9,7 @@ use http::Method;
 use karman_engine::policy::Policies;
 use karman_node::DecisionLog;
 use karman_sched::log::{Replay as Replayed, replay, replay_with};
-use karman_sched::select::{Failure, Guests};
+use karman_sched::select::{Failed, Guests};
 use karman_types::{GrantSet, TaskError};
 use serde_json::json;
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ fn text(replayed: &Replayed) -> String {
             different.entry, different.request, different.logged.chosen
         ));
         if then_failed != now_failed {
-            let told = |failures: &[Failure]| match failures {
+            let told = |failures: &[Failed]| match failures {
                 [] => "nothing".to_owned(),
                 all => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
             };

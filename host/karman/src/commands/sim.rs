@@ -6,7 +6,9 @@ use crate::output::table;
 use crate::source::Source;
 use clap::{Args, Subcommand};
 use karman_engine::policy::Policies;
-use karman_sched::select::{Brought, Failures, Guests, NotBuiltIn, PolicyPlugin, Selector, Task, Unlogged};
+use karman_sched::select::{
+    Brought, BuiltIn, FailureCounts, Guests, NotBuiltIn, PolicyPlugin, Selector, Task, Unlogged,
+};
 use karman_sim::{WorkloadOutcome, run_scenario_with};
 use karman_types::{Slo, TaskError};
 use serde_json::json;
@@ -55,7 +57,7 @@ impl Sim {
 impl Run {
     fn run(&self, app: &App) -> Result<(), TaskError> {
         let text = std::fs::read_to_string(&self.file).map_err(|failed| error::file(&self.file, &failed))?;
-        let plugins = Plugins::load(app, &self.policies)?;
+        let mut plugins = Plugins::load(app, &self.policies)?;
         let progress = app.progress("simulating");
         let ran = run_scenario_with(&text, self.seed, &mut |named, tasks, slo| {
             plugins.policy(&named, tasks, slo)
@@ -80,10 +82,14 @@ impl Run {
         .chain(outcome.workloads.iter().map(row))
         .collect();
         app.output.result(|| table(&rows), || json!(outcome))?;
-        for (failure, times) in plugins.failures.borrow().iter() {
-            app.output.note(format!(
-                "note: a policy did not decide, the default did, {times} times: {failure}"
-            ));
+        for ((_, failed), times) in plugins.failures.borrow().iter() {
+            app.output.note(format!("note: {times} times: {failed}"));
+        }
+        for (policy, asked) in &plugins.policies {
+            if !asked {
+                app.output
+                    .note(format!("note: policy {policy} was not asked: no workload names it in `select`"));
+            }
         }
         if let Some(folder) = &self.out {
             let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
@@ -96,36 +102,55 @@ impl Run {
 
 /// The policies that plugins bring to a scenario.
 struct Plugins {
-    policies: Vec<PolicyPlugin>,
+    /// Each with whether a workload names it.
+    policies: Vec<(PolicyPlugin, bool)>,
     /// What failed in all of them.
-    failures: Failures,
+    failures: FailureCounts,
     guests: Arc<dyn Guests>,
 }
 
 impl Plugins {
     fn load(app: &App, named: &[String]) -> Result<Self, TaskError> {
-        let (mut policies, mut plugins) = (Vec::new(), Vec::new());
+        let mut policies: Vec<(PolicyPlugin, bool)> = Vec::new();
+        let mut plugins = Vec::new();
         for name in named {
             let source = Source::find(app, name)?;
             let runtime = load::runtime(app, &source.name, &GrantArgs::default())?;
             let plugin = load::plugin(app, &runtime, &source, &GrantArgs::default())?;
-            policies.push(
-                plugin
-                    .select_policy()
-                    .map_err(|error| error.with_field("policy"))?,
-            );
+            let policy = plugin
+                .select_policy()
+                .map_err(|error| error.with_field("policy"))?;
+            let name = &policy.name;
+            let taken = match policies.iter().any(|(other, _)| other.name == *name) {
+                true => Some("is that of another --policy"),
+                false => name.parse::<BuiltIn>().is_ok().then_some("is that of a built-in policy"),
+            };
+            if let Some(taken) = taken {
+                return Err(TaskError::invalid(format!("the name `{name}` {taken}"))
+                    .with_field("policy")
+                    .with_hint("give the plugin another `name` in its manifest"));
+            }
+            policies.push((policy, false));
             plugins.push(plugin);
         }
         Ok(Self {
             policies,
-            failures: Failures::default(),
+            failures: FailureCounts::default(),
             guests: Arc::new(plugins.into_iter().collect::<Policies>()),
         })
     }
 
-    fn policy(&self, named: &NotBuiltIn, tasks: Vec<Task>, slo: Slo) -> Result<Box<dyn Selector>, String> {
-        let plugin = self.policies.iter().find(|plugin| plugin.name == named.name);
-        let plugin = plugin.ok_or_else(|| format!("{named}; pass the plugin that brings it with --policy"))?;
+    fn policy(
+        &mut self,
+        named: &NotBuiltIn,
+        tasks: Vec<Task>,
+        slo: Slo,
+    ) -> Result<Box<dyn Selector>, String> {
+        let mut policies = self.policies.iter_mut();
+        let (plugin, asked) = policies
+            .find(|(plugin, _)| plugin.name == named.name)
+            .ok_or_else(|| format!("{named}; pass the plugin that brings it with --policy"))?;
+        *asked = true;
         let policy = Brought::new(plugin.clone(), self.guests.clone(), tasks, slo);
         let policy = policy.map_err(|error| error.to_string())?;
         Ok(Box::new(Unlogged::new(policy, self.failures.clone())))

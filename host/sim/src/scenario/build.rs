@@ -1,4 +1,5 @@
-use super::world::{Event, World};
+use super::event::Event;
+use super::world::World;
 use super::{ModelEntry, NodeGroup, Scenario, ScenarioError, Workload};
 use crate::{Arrivals, Failures, Instant, Sampler, Shape, Simulation};
 use karman_sched::serve::{Exit, ServedModel};

@@ -255,6 +255,11 @@ impl Scenario {
 /// Whether there is a choice where one is to be made, and limits to make it by.
 fn check_choice(workload: &Workload) -> Result<(), ScenarioError> {
     let of = format!("workload {}", workload.name);
+    let named: BTreeSet<&String> = std::iter::once(&workload.model).chain(&workload.others).collect();
+    let others = format!("{:?}", workload.others);
+    let distinct = named.len() == workload.others.len() + 1;
+    let must = "models besides `model`, each named once";
+    fits(&of, "others", others, distinct, must)?;
     let chooses = !workload.others.is_empty();
     let must = "left out where `others` names no model: there is no choice to make";
     let select = workload.select.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-use super::world::Request;
+use super::event::Request;
 use super::{ModelEntry, Scenario, ScenarioError, Workload};
 use crate::{Instant, Samples, Streams};
 use karman_sched::select::{Ask, BuiltIn, Call, NotBuiltIn, Selector, Served, Task};
@@ -13,6 +13,8 @@ pub type SelectBy<'a> = dyn FnMut(NotBuiltIn, Vec<Task>, Slo) -> Result<Box<dyn 
 
 /// Which of several models serves each request of a workload.
 pub(super) struct Choice {
+    /// The name of the workload.
+    of: String,
     policy: Box<dyn Selector>,
     /// Money for a request, by candidate.
     costs: Vec<f64>,
@@ -61,6 +63,7 @@ impl Choice {
             error,
         })?;
         Ok(Some(Self {
+            of: workload.name.clone(),
             policy,
             costs: models.iter().map(|model| model.cost).collect(),
             under_way: 0,
@@ -68,7 +71,10 @@ impl Choice {
     }
 
     /// The place among the models of the one that serves.
-    pub(super) fn choose(&mut self, now: Instant) -> u32 {
+    ///
+    /// # Errors
+    /// The policy chose none, or one that there is not.
+    pub(super) fn choose(&mut self, now: Instant) -> Result<u32, ScenarioError> {
         self.under_way += 1;
         let ask = Ask {
             now: now.since_start(),
@@ -76,10 +82,16 @@ impl Choice {
             queue: self.under_way,
             unreachable: &[],
         };
-        // All of them can be reached, and there is a task.
-        self.policy
-            .choose(&ask)
-            .map_or(0, |decision| decision.chosen as u32)
+        let models = self.costs.len();
+        let error = match self.policy.choose(&ask) {
+            Ok(decision) if decision.chosen < models => return Ok(decision.chosen as u32),
+            Ok(decision) => format!("chose candidate {} of {models}", decision.chosen),
+            Err(error) => error.to_string(),
+        };
+        Err(ScenarioError::Select {
+            of: self.of.clone(),
+            error: format!("{}: {error}", self.policy.name()),
+        })
     }
 
     /// A request has been answered, refused or lost.

@@ -1,5 +1,5 @@
 use super::choice::{Choice, SelectBy};
-use super::world::Request;
+use super::event::Request;
 use super::{Route, Scenario, ScenarioError, Workload};
 use crate::{Arrivals, Instant, Streams};
 use karman_types::ByteSize;

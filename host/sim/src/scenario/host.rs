@@ -1,5 +1,5 @@
 use super::NodeGroup;
-use super::world::Request;
+use super::event::Request;
 use crate::{Failures, Instant, Servers, Telemetry};
 use karman_sched::serve::{Device, Serve, ServedModel};
 use karman_types::{NodeId, Tier};

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `describe` | what is written in the file |
 //! | `check` | what must fit together before it runs |
-//! | `world`, `build` | the model: requests come, are routed, wait, are served by the policy of their node, and are answered |
+//! | `event`, `world`, `build` | the model: requests come, are routed, wait, are served by the policy of their node, and are answered |
 //! | `choice` | which of several models serves a request |
 //! | `flow`, `host` | a workload and where its requests go; one simulated node |
 //! | `tally`, `outcome`, `files` | what is counted, what came of it, as tables and plots |
@@ -13,6 +13,7 @@ mod build;
 mod check;
 mod choice;
 mod describe;
+mod event;
 mod files;
 mod flow;
 mod host;
@@ -26,8 +27,8 @@ pub use describe::{
     ContactEntry, ExitEntry, FailureEntry, ModelEntry, NodeGroup, RateStep, Route, Scenario, ServePolicy,
     TelemetryEntry, Workload,
 };
+pub use event::Event;
 pub use outcome::{Answer, GroupOutcome, Outcome, Verdict, WorkloadOutcome};
-pub use world::Event;
 
 use crate::{Instant, Simulation};
 use karman_sched::select::{NotBuiltIn, Selector, Task};

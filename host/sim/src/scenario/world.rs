@@ -1,81 +1,17 @@
 use super::build::{self, DAWN, node_id};
 use super::choice::SelectBy;
+use super::event::{Event, Request};
 use super::flow::{Flow, Stream, heard, nodes_of};
 use super::host::{Batch, Host};
 use super::tally::Tallies;
 use super::{ModelEntry, NodeGroup, Outcome, Scenario, ScenarioError, Verdict};
 use crate::{Channel, Contacts, Instant, Model, Sampler, Schedule, Streams, Telemetry};
-use karman_sched::serve::{Action, BadChoice, Serve, ServedModel};
+use karman_sched::serve::{Action, Serve, ServedModel};
 use karman_space::{ContactPlan, Line, LinkProfile};
 use karman_types::ByteSize;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What happens in a scenario.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Event {
-    /// A request comes.
-    Come {
-        /// Of which stream: a workload at a node.
-        stream: u32,
-    },
-    /// A request has come to the node that serves it, from another one.
-    Reach {
-        /// Which node.
-        node: u32,
-        /// What.
-        request: Request,
-    },
-    /// A batch is done.
-    Done {
-        /// Where.
-        node: u32,
-        /// Which of those that run there.
-        slot: u32,
-        /// In which life of the node it began.
-        life: u32,
-    },
-    /// Who chose the model of a request hears what became of it.
-    Heard {
-        /// Which request.
-        request: Request,
-    },
-    /// A policy that waits wants to be asked again.
-    Wake {
-        /// At which node.
-        node: u32,
-    },
-    /// Every node tells its load.
-    Sample,
-    /// A node stops.
-    Fail {
-        /// Which.
-        node: u32,
-        /// Until when.
-        until: Instant,
-    },
-    /// A node works again.
-    Recover {
-        /// Which.
-        node: u32,
-    },
-    /// From now on it counts.
-    WarmedUp,
-}
-
-/// A request on its way.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Request {
-    /// Which workload.
-    pub workload: u32,
-    /// The node at which it came, and to which the answer goes.
-    pub home: u32,
-    /// When it came.
-    pub came: Instant,
-    /// The model that serves it, by its place among those that its workload names.
-    pub candidate: u32,
-}
 
 /// A scenario that runs.
 pub(super) struct World {
@@ -89,7 +25,8 @@ pub(super) struct World {
     profiles: Vec<LinkProfile>,
     seeds: Streams,
     tallies: Tallies,
-    broken: Option<(usize, BadChoice)>,
+    /// What a policy did that ends the run.
+    broken: Option<ScenarioError>,
 }
 
 impl World {
@@ -175,9 +112,8 @@ impl World {
 
     /// What came of it, after so many events.
     pub(super) fn outcome(mut self, events: u64) -> Result<Outcome, ScenarioError> {
-        if let Some((node, error)) = self.broken.take() {
-            let node = self.node_name(node);
-            return Err(ScenarioError::Policy { node, error });
+        if let Some(error) = self.broken.take() {
+            return Err(error);
         }
         Ok(self.tallies.outcome(&self.scenario, &self.hosts, events))
     }
@@ -198,11 +134,15 @@ impl World {
         }
         let Stream { workload, home, .. } = self.streams[stream as usize];
         let choice = self.workloads[workload as usize].choice.as_mut();
+        let candidate = match choice.map_or(Ok(0), |choice| choice.choose(now)) {
+            Ok(candidate) => candidate,
+            Err(error) => return self.break_off(error, schedule),
+        };
         let request = Request {
             workload,
             home,
             came: now,
-            candidate: choice.map_or(0, |choice| choice.choose(now)),
+            candidate,
         };
         let counts = self.scenario.counts(now);
         self.tallies.came(workload, counts);
@@ -307,12 +247,17 @@ impl World {
                     }
                     return;
                 }
-                Err(bad) => {
-                    self.broken.get_or_insert((node as usize, bad));
-                    return schedule.stop();
+                Err(error) => {
+                    let node = self.node_name(node as usize);
+                    return self.break_off(ScenarioError::Policy { node, error }, schedule);
                 }
             }
         }
+    }
+
+    fn break_off(&mut self, error: ScenarioError, schedule: &mut Schedule<Event>) {
+        self.broken.get_or_insert(error);
+        schedule.stop();
     }
 
     fn done(&mut self, node: u32, slot: u32, life: u32, schedule: &mut Schedule<Event>) {

@@ -1,44 +1,15 @@
 use super::super::{Outcome, Scenario, ScenarioError, run_scenario, run_scenario_with};
-use karman_sched::select::Fixed;
+use karman_sched::select::{Ask, Decision, Fixed, NoChoice, Reason, ReportError, Selector, Served};
 
-const PHOTOS: &str = r#"
-length = "1000 s"
+const PHOTOS: &str = include_str!("../../../scenarios/photos.toml");
 
-[[model]]
-name = "large"
-slo = "1 s"
-cost = 0.01
-variation = { log-normal = { sigma = 0.2 } }
-exit = [{ accuracy = 0.95, time = "80 ms" }]
+/// The scenario with this policy.
+fn by(select: &str) -> String {
+    PHOTOS.replace("pixie", select)
+}
 
-[[model]]
-name = "small"
-slo = "1 s"
-exit = [{ accuracy = 0.7, time = "10 ms" }]
-
-[[node]]
-name = "camera"
-cores = 4
-serve = "edf-final"
-
-[[workload]]
-name = "photos"
-model = "large"
-others = ["small"]
-at = "camera"
-rate = 2
-SELECT
-
-[workload.slo]
-requests = 1000
-latency-p95 = "500 ms"
-cost = 4.0
-"#;
-
-fn run(select: &str) -> Outcome {
-    run_scenario(&PHOTOS.replace("SELECT", select), Some(3))
-        .unwrap()
-        .0
+fn run(text: &str) -> Outcome {
+    run_scenario(text, Some(3)).unwrap().0
 }
 
 /// Answers of the large model and of the small one.
@@ -52,27 +23,28 @@ fn served(outcome: &Outcome) -> (u64, u64) {
 
 #[test]
 fn who_serves_is_chosen_within_the_limits() {
-    let (large, small) = served(&run(""));
+    let outcome = run(PHOTOS);
+    let (large, small) = served(&outcome);
     // Money for 400 of 1,000 by the large one: what is not spent comes back with the next batch only.
     let share = large as f64 / (large + small) as f64;
     assert!(
         large + small > 1900 && (0.36..=0.401).contains(&share),
         "{large} {small}"
     );
-    assert_eq!(served(&run("select = 'greedy-cost'")).0, 0);
-    assert_eq!(served(&run("select = 'greedy-accuracy'")).1, 0);
-    let outcome = run("");
+    assert_eq!(served(&run(&by("greedy-cost"))).0, 0);
+    assert_eq!(served(&run(&by("greedy-accuracy"))).1, 0);
     let photos = &outcome.workloads[0];
     assert_eq!(photos.answered_by_exit, [large, small]);
     assert_eq!(photos.accuracy_of_exit, [0.95, 0.7]);
-    assert_eq!(outcome, run(""));
+    assert_eq!(outcome, run(PHOTOS));
+    // That policy is the default.
+    assert_eq!(outcome, run(&PHOTOS.replace("select = \"pixie\"\n", "")));
 }
 
 #[test]
 fn a_policy_of_ones_own_is_asked_by_its_name() {
-    let text = PHOTOS.replace("SELECT", "select = 'mine'");
     let mut asked = Vec::new();
-    let ran = run_scenario_with(&text, None, &mut |named, tasks, slo| {
+    let ran = run_scenario_with(&by("mine"), None, &mut |named, tasks, slo| {
         let task = &tasks[0];
         let profile = &task.candidates[0].profile;
         assert_eq!((task.name.as_str(), task.candidates.len()), ("photos", 2));
@@ -86,20 +58,62 @@ fn a_policy_of_ones_own_is_asked_by_its_name() {
     assert_eq!(asked, ["mine"]);
 }
 
+/// Chooses what there is not, or nobody.
+struct Wrong(Option<usize>);
+
+impl Selector for Wrong {
+    fn name(&self) -> &'static str {
+        "wrong"
+    }
+
+    fn choose(&mut self, _: &Ask<'_>) -> Result<Decision, NoChoice> {
+        let chosen = self.0.ok_or(NoChoice::Task { task: 0, tasks: 0 })?;
+        Ok(Decision {
+            task: 0,
+            chosen,
+            runner_up: None,
+            reason: Reason::Fixed,
+        })
+    }
+
+    fn report(&mut self, _: &Served<'_>) -> Result<(), ReportError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_policy_that_chooses_nobody_ends_the_run() {
+    for (chosen, says) in [(Some(2), "candidate 2 of 2"), (None, "there is no task 0")] {
+        let ran = run_scenario_with(&by("wrong"), None, &mut |_, _, _| Ok(Box::new(Wrong(chosen))));
+        let error = ran.unwrap_err().to_string();
+        assert!(
+            error.contains("workload photos: `select`: wrong: ") && error.contains(says),
+            "{error}"
+        );
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_named() {
-    let error = |text: &str| Scenario::from_toml(text).unwrap_err().to_string();
-    let alone = PHOTOS.replace("others = [\"small\"]\n", "");
-    let says = error(&alone.replace("SELECT", ""));
+    let error = |from: &str, to: &str| {
+        let text = PHOTOS.replace(from, to);
+        Scenario::from_toml(&text).unwrap_err().to_string()
+    };
+    let alone = "others = [\"small\"]\n";
+    let says = error(alone, "");
     assert!(
-        says.contains("`slo`") && says.contains("no choice to make"),
+        says.contains("`select`") && says.contains("no choice to make"),
         "{says}"
     );
-    let says = error(&PHOTOS.replace("[\"small\"]", "[\"tiny\"]").replace("SELECT", ""));
+    let says = error(alone, "others = [\"tiny\"]\n");
     assert!(says.contains("`others` names `tiny`"), "{says}");
-    let says = error(&PHOTOS.replace("cost = 4.0", "cost = -1").replace("SELECT", ""));
+    for twice in ["others = [\"small\", \"small\"]\n", "others = [\"large\"]\n"] {
+        let says = error(alone, twice);
+        assert!(says.contains("`others`") && says.contains("each named once"), "{says}");
+    }
+    let says = error("cost = 4.0", "cost = -1");
     assert!(says.contains("`cost` is -1"), "{says}");
-    let unknown = run_scenario(&PHOTOS.replace("SELECT", "select = 'nobody'"), None).unwrap_err();
+    let unknown = run_scenario(&by("nobody"), None).unwrap_err();
     assert!(matches!(unknown, ScenarioError::Select { .. }), "{unknown}");
     assert!(
         unknown.to_string().contains("there is no policy `nobody`"),
