@@ -28,6 +28,8 @@ pub struct EngineOptions {
     pub allocation: Option<Allocation>,
     /// Threads for long calls; one for each core when not said.
     pub workers: Option<usize>,
+    /// Instances of policies that may run at once; [`policy::DEFAULT_INSTANCES`] when not said.
+    pub policy_instances: Option<u16>,
     /// The most that a plugin may ask for; [`Limits::ceiling`] when not said.
     pub ceiling: Option<Limits>,
     /// With keys here, only plugins signed by one of them load.
@@ -79,7 +81,7 @@ impl Engine {
             plain,
             metered: OnceLock::new(),
             policies: OnceLock::new(),
-            policy_places: Arc::new(Semaphore::new(policy::MOST_INSTANCES)),
+            policy_places: Arc::new(Semaphore::new(policy_instances(&options))),
             clock,
             allocation,
             ceiling: options.ceiling.clone().unwrap_or_else(Limits::ceiling),
@@ -200,6 +202,11 @@ impl Engine {
         &self.0.ceiling
     }
 
+    /// Instances of policies that may run at once.
+    pub(crate) fn policy_instances(&self) -> usize {
+        policy_instances(&self.0.options)
+    }
+
     /// Instances of policies that may still be made.
     pub(crate) fn policy_places(&self) -> &Arc<Semaphore> {
         &self.0.policy_places
@@ -209,6 +216,10 @@ impl Engine {
     pub(crate) fn live(&self) -> &Arc<Semaphore> {
         &self.0.live
     }
+}
+
+fn policy_instances(options: &EngineOptions) -> usize {
+    options.policy_instances.unwrap_or(policy::DEFAULT_INSTANCES).into()
 }
 
 impl Wasm {

@@ -18,8 +18,8 @@ use karman_types::{Digest, Limits, Slo, TaskError, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Policies that run on a node at once: each chooses for one workflow, and holds its memory for as long as it does.
-pub const MOST_INSTANCES: usize = 64;
+/// Instances of policies that run at once where [`EngineOptions`](crate::EngineOptions) do not say: each holds its memory.
+pub const DEFAULT_INSTANCES: u16 = 64;
 
 /// Units of fuel of one call where the manifest does not say: some 50 ms of a desktop processor, if all of it is used.
 pub const DEFAULT_FUEL: u64 = 100_000_000;
@@ -93,7 +93,8 @@ impl Guests for Policies {
             return Err(Failure::OverLimit { limit, asked, most });
         }
         let place = found.engine.policy_places().clone().try_acquire_owned();
-        let place = place.map_err(|_| Failure::Busy { most: MOST_INSTANCES })?;
+        let most = found.engine.policy_instances();
+        let place = place.map_err(|_| Failure::Busy { most })?;
         found.stats.instantiated();
         let instance = guest::Instance::start(pre, plugin, (&limits, place), (tasks, slo), state)?;
         Ok(Box::new(instance))

@@ -75,6 +75,7 @@ impl Runtime {
             cache,
             services,
             ceiling: Some(config.ceiling()),
+            policy_instances: Some(config.policies.instances.get()),
             trusted: config.signed_only.then(|| config.trusted_keys.clone()),
             ..EngineOptions::default()
         })

@@ -1,5 +1,7 @@
+use karman_engine::policy::DEFAULT_INSTANCES;
 use karman_sched::select::BuiltIn;
 use serde::{Deserialize, Serialize};
+use std::num::NonZeroU16;
 
 /// By which policies a node decides.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -9,12 +11,16 @@ pub struct PoliciesConfig {
     /// [built-in one](karman_sched::select::BuiltIn), or a plugin of this node that brings one (`karman:policy/select`). Default
     /// `pixie`.
     pub select: String,
+    /// Instances of policies that plugins bring, at once: each has its memory, and decides for one workflow, or for requests with the
+    /// same objectives. For one more, whoever was not asked for longest gives its own up until it is asked again. Default 64.
+    pub instances: NonZeroU16,
 }
 
 impl Default for PoliciesConfig {
     fn default() -> Self {
         Self {
             select: BuiltIn::Pixie.name().into(),
+            instances: NonZeroU16::new(DEFAULT_INSTANCES).unwrap_or(NonZeroU16::MIN),
         }
     }
 }

@@ -96,6 +96,14 @@ impl Policy {
         self.clone()
     }
 
+    /// Gives up what it holds while nobody asks it. Whether that was anything; then the next decision needs a checkpoint.
+    pub(super) fn rest(&mut self) -> bool {
+        match self {
+            Self::Brought(policy) => policy.rest(),
+            Self::Pixie(_) | Self::Greedy(_) | Self::Fixed(_) => false,
+        }
+    }
+
     /// Gives a policy that was read from a log what plugins are run by.
     pub(super) fn attach(&mut self, guests: &Arc<dyn Guests>) {
         if let Self::Brought(policy) = self {

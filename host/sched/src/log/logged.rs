@@ -96,6 +96,16 @@ impl Logged {
         Ok(entries)
     }
 
+    /// Gives up what the policy holds while nobody asks it: the instance of a plugin, whose place another policy needs. The next
+    /// decision goes on from where it was. Whether there was anything to give up.
+    pub fn rest(&mut self) -> bool {
+        let rests = self.policy.rest();
+        if rests {
+            self.left = 0;
+        }
+        rests
+    }
+
     /// What failed since it was last asked or told.
     fn failures(&mut self, at_ms: u64, request: TaskId) -> Vec<Entry> {
         let failures = self.policy.failures();

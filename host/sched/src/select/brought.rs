@@ -117,6 +117,15 @@ impl Brought {
         self.in_a_row = 0;
     }
 
+    /// Lets its instance go, where there is one; the next goes on from what this one saved. Whether there was one.
+    pub(crate) fn rest(&mut self) -> bool {
+        let has_instance = self.guest.is_some();
+        if has_instance {
+            self.renew();
+        }
+        has_instance
+    }
+
     /// What the policy decides; nothing where it fails.
     fn decide(&mut self, ask: &Ask<'_>) -> Option<Decision> {
         if self.in_a_row >= MOST_IN_A_ROW {

@@ -1,7 +1,7 @@
 use super::testing::*;
 use super::*;
 use crate::log::{CHECKPOINT_EVERY, Entry, Logged, Policy, What, explain, replay, replay_with};
-use crate::select::Asked;
+use crate::select::{Asked, Heard};
 use karman_types::TaskId;
 use std::collections::BTreeMap;
 
@@ -29,6 +29,34 @@ fn what_a_plugin_decides_is_made_again_from_any_checkpoint() {
             "{by_plugin}"
         );
     }
+}
+
+/// It loses nothing, and what it decides afterwards is made again, too; also where it is told of answers in between.
+#[test]
+fn one_that_rested_goes_on_from_where_it_was() {
+    let (policy, guests) = brought(Script::Behaves);
+    let mut policy = Logged::new("digits", Policy::Brought(Box::new(policy)), tasks(), 1);
+    let mut log = Vec::new();
+    for n in 0..60 {
+        let request = TaskId::from_parts(n, 0);
+        let (decision, entries) = policy.choose(n, request, Asked::default()).unwrap();
+        assert!(
+            matches!(&decision.reason, Reason::Said(said) if *said == format!("it is turn {} after {n} answers", n + 1)),
+            "{decision:?}"
+        );
+        log.extend(entries);
+        if n % 10 == 3 {
+            assert!(policy.rest() && !policy.rest());
+        }
+        log.extend(policy.report(n, request, Heard::default()).unwrap());
+        if n % 10 == 6 {
+            assert!(policy.rest());
+        }
+    }
+    let checkpoints = log.iter().filter(|entry| matches!(entry.what, What::Checkpoint(_)));
+    assert_eq!(checkpoints.count(), 13);
+    let replayed = replay_with(&log, &guests);
+    assert!(replayed.holds() && replayed.same == 60, "{:?}", replayed.different);
 }
 
 #[test]
