@@ -10,15 +10,15 @@ use karman_types::{Digest, TaskError};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How long what was decided may wait for the disk.
 const BEHIND: Duration = Duration::from_secs(1);
-/// Entries that wait at most: while the disk does not keep up, the oldest go.
-const MOST_WAITING: usize = 10_000;
+/// Bytes of entries that wait at most: while the disk does not keep up, the oldest go. A checkpoint may have a few MiB.
+const MOST_WAITING: usize = 32 << 20;
 
 /// A log as it is handed over: with all that it takes to decide everything again.
 #[derive(Debug, Deserialize, Serialize)]
@@ -45,10 +45,29 @@ pub(crate) struct Decisions(Arc<Inner>);
 
 struct Inner {
     runtime: Runtime,
-    waiting: Mutex<Vec<Vec<u8>>>,
+    waiting: Mutex<Waiting>,
     some: Notify,
     /// One writer at a time, so that entries keep their order.
     writing: tokio::sync::Mutex<()>,
+}
+
+/// Entries that wait for the disk.
+#[derive(Default)]
+struct Waiting {
+    entries: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Waiting {
+    /// Takes one more, and lets the oldest go as long as they are too many bytes together.
+    fn push(&mut self, entry: Vec<u8>) {
+        self.bytes += entry.len();
+        self.entries.push_back(entry);
+        while self.bytes > MOST_WAITING {
+            let gone = self.entries.pop_front();
+            self.bytes -= gone.map_or(self.bytes, |gone| gone.len());
+        }
+    }
 }
 
 impl Decisions {
@@ -83,8 +102,6 @@ impl Decisions {
                 Err(error) => tracing::error!(%error, "a decision cannot be written down"),
             }
         }
-        let over = waiting.len().saturating_sub(MOST_WAITING);
-        waiting.drain(..over);
         self.0.some.notify_one();
     }
 
@@ -131,7 +148,8 @@ impl Decisions {
 impl Inner {
     async fn flush(&self) -> Result<(), TaskError> {
         let _writing = self.writing.lock().await;
-        let entries = std::mem::take(&mut *self.waiting.lock());
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        let entries = Vec::from(waiting.entries);
         if entries.is_empty() {
             return Ok(());
         }
@@ -143,5 +161,22 @@ impl Inner {
                 .map_err(store_error)
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_go_where_the_disk_does_not_keep_up() {
+        let mut waiting = Waiting::default();
+        for n in 0..40 {
+            waiting.push(vec![n; 1 << 20]);
+        }
+        let left: Vec<u8> = waiting.entries.iter().map(|entry| entry[0]).collect();
+        assert_eq!((left.len(), left[0], waiting.bytes), (32, 8, MOST_WAITING));
+        waiting.push(vec![0; MOST_WAITING + 1]);
+        assert_eq!((waiting.entries.len(), waiting.bytes), (0, 0));
     }
 }
