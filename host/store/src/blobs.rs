@@ -171,6 +171,11 @@ impl Blobs<'_> {
         })
     }
 
+    /// Whether there is a file with this digest; nobody looks into it.
+    pub(crate) fn has(&self, digest: &Digest) -> bool {
+        self.place(digest).exists()
+    }
+
     fn place(&self, digest: &Digest) -> PathBuf {
         self.0.dir().join("blobs").join(digest.to_string())
     }

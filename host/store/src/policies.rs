@@ -18,14 +18,22 @@ struct Used {
 }
 
 impl Policies<'_> {
-    /// Keeps a file, or notes that it is used again.
+    /// Keeps the file with this digest, or notes that it is used again. Whether it is here: it has to come from somewhere else, a
+    /// plugin say.
     ///
     /// # Errors
     /// What the disk refused.
-    pub fn keep(&self, component: &[u8]) -> Result<(), StoreError> {
-        self.0.blobs().add(component, |txn, digest| {
+    pub fn keep(&self, digest: &Digest) -> Result<bool, StoreError> {
+        let blobs = self.0.blobs();
+        let name = digest.to_string();
+        if self.last_used()?.is_some_and(|last| last == name) {
+            return Ok(true);
+        }
+        blobs.release(|txn| {
+            if !blobs.has(digest) {
+                return Ok((false, Vec::new()));
+            }
             let mut table = txn.open_table(POLICIES)?;
-            let name = digest.to_string();
             let mut others: Vec<(String, Used)> = list(&table, POLICIES)?;
             others.retain(|(other, _)| *other != name);
             let turn = others.iter().map(|(_, used)| used.turn + 1).max();
@@ -38,26 +46,51 @@ impl Policies<'_> {
                 table.remove(other.as_str())?;
                 gone.extend(other.parse::<Digest>().ok());
             }
-            Ok(((), gone))
+            Ok((true, gone))
         })
+    }
+
+    fn last_used(&self) -> Result<Option<String>, StoreError> {
+        let txn = self.0.tables().read()?;
+        let all: Vec<(String, Used)> = list(&txn.open_table(POLICIES)?, POLICIES)?;
+        let last = all.into_iter().max_by_key(|(_, used)| used.turn);
+        Ok(last.map(|(name, _)| name))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Downgrade, NewPlugin};
+    use karman_types::World;
 
     #[test]
-    fn those_that_were_used_last_stay() {
+    fn those_that_were_used_last_stay_when_their_plugins_go() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
-        let keep = |n: u8| store.policies().keep(&[n; 40]).unwrap();
-        (0..16).for_each(keep);
-        keep(0);
-        keep(16);
+        let file = |n: u8| [n; 40];
+        for n in 0..17 {
+            let name = format!("policy-{n}");
+            let new = NewPlugin {
+                identity: &name,
+                name: &name,
+                version: semver::Version::new(1, 0, 0),
+                world: World::PolicySelect,
+                publisher: None,
+                component: &file(n),
+            };
+            store.plugins().install(&new, Downgrade::Refuse).unwrap();
+        }
+        let keep = |n: u8| store.policies().keep(&Digest::of(&file(n))).unwrap();
+        assert!((0..16).all(keep) && keep(0) && keep(0) && keep(16));
+        for n in 0..17 {
+            store.plugins().remove(&format!("policy-{n}")).unwrap();
+        }
+        // One that has gone cannot be kept any more.
+        assert!(!keep(1) && keep(2));
         drop(store);
         let store = Store::open(folder.path()).unwrap();
-        let is_here = |n: u8| store.blobs().read(&Digest::of(&[n; 40])).is_ok();
+        let is_here = |n: u8| store.blobs().read(&Digest::of(&file(n))).is_ok();
         assert!(is_here(0) && is_here(16) && is_here(2) && !is_here(1));
     }
 }

@@ -75,6 +75,17 @@ impl Node {
         Ok(outcomes)
     }
 
+    /// Takes a plugin out of service here.
+    ///
+    /// # Errors
+    /// `unavailable` when there is none of that name.
+    pub(crate) async fn undeploy(&self, name: &str) -> Result<(), TaskError> {
+        self.plugins().undeploy(name).await?;
+        self.tasks().inner().flows.plugins_changed(self.plugins());
+        self.announce().await;
+        Ok(())
+    }
+
     /// Takes a plugin out of service on every node that the selector names and that has it.
     ///
     /// # Errors
@@ -84,8 +95,7 @@ impl Node {
         elsewhere.retain(|node| node.offer.tasks.iter().any(|task| task.name == name));
         let mut outcomes = Vec::new();
         if here && self.plugins().find(name).is_ok() {
-            let outcome = self.plugins().undeploy(name).await;
-            self.announce().await;
+            let outcome = self.undeploy(name).await;
             outcomes.push(UndeployedOn {
                 node: self.runtime().id(),
                 outcome,

@@ -156,8 +156,7 @@ async fn serve(
             Ok((TaskResponse::default(), RemoteReport::default()))
         }
         Ask::Undeploy => {
-            node.plugins().undeploy(&head.name).await?;
-            node.announce().await;
+            node.undeploy(&head.name).await?;
             Ok((TaskResponse::default(), RemoteReport::default()))
         }
     }

@@ -74,8 +74,7 @@ async fn deploy(
 }
 
 async fn undeploy(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<()>, Refusal> {
-    node.plugins().undeploy(&name).await?;
-    node.announce().await;
+    node.undeploy(&name).await?;
     Ok(Json(()))
 }
 

@@ -3,11 +3,12 @@
 use super::implementations::{self, call, reaches, within};
 use super::json;
 use super::policy::{self, Named};
+use super::served::Served;
 use crate::drive::tasks::Inner;
 use crate::services::blocking;
 use karman_sched::Why;
 use karman_sched::flow;
-use karman_sched::log::{Entry, FellBack, Logged, What};
+use karman_sched::log::{Entry, Logged, What};
 use karman_sched::select::{Asked, Call, Heard, Task};
 use karman_types::{DataContract, Digest, ErrorKind, Implementation, Slo, TaskError, TaskId, Workflow};
 use parking_lot::Mutex;
@@ -16,12 +17,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::sync::watch;
+use tokio::sync::{OwnedMutexGuard, watch};
 
 /// How long an implementation that did not answer is left out.
 const AWAY: Duration = Duration::from_secs(5);
-/// Choices that are kept; one more drops those of workflows that do not run.
-const MOST_CHOOSERS: usize = 256;
 /// Implementations that are tried for one attempt.
 const MOST_TRIES: usize = 3;
 
@@ -30,7 +29,11 @@ pub(super) struct Chooser {
     /// For each task of the workflow its place among those that are chosen for.
     places: BTreeMap<usize, usize>,
     started: Instant,
-    state: Mutex<State>,
+    policy: Mutex<Logged>,
+    /// Who may ask a policy that takes its time, or tell it something.
+    turns: Arc<tokio::sync::Mutex<()>>,
+    /// Runs that have not ended, also those that wait for their turn.
+    runs: Mutex<HashSet<TaskId>>,
     /// By task and candidate; apart from the policy, which may take its time.
     away: Mutex<HashMap<(usize, usize), Instant>>,
     /// The measurements that it was made from.
@@ -45,11 +48,6 @@ pub(super) struct Choice {
     pub(super) candidate: usize,
     pub(super) implementation: Implementation,
     pub(super) why: Why,
-}
-
-struct State {
-    policy: Logged,
-    runs: HashSet<TaskId>,
 }
 
 /// The chooser of a workflow; nothing where none of its tasks names a capability.
@@ -67,18 +65,12 @@ pub(super) async fn chooser(tasks: &Inner, workflow: &Workflow) -> Result<Option
     let of = Digest::of(workflow.to_toml().as_bytes());
     let measured = tasks.flows.measured.load(Ordering::Relaxed);
     let policy = policy::named(tasks, workflow.select())?;
-    let known = tasks.flows.choosers.lock().get(&of).cloned();
-    if let Some(known) = known.filter(|known| known.is_of(measured, &policy)) {
+    let choosers = &tasks.flows.choosers;
+    if let Some(known) = choosers.get(&of, (measured, policy.plugin())) {
         return Ok(Some(known));
     }
-    policy.keep(tasks).await?;
-    let chooser = Arc::new(Chooser::new(tasks, workflow, &named, measured, &policy).await?);
-    let mut choosers = tasks.flows.choosers.lock();
-    if choosers.len() >= MOST_CHOOSERS {
-        choosers.retain(|_, chooser| Arc::strong_count(chooser) > 1);
-    }
-    choosers.insert(of, chooser.clone());
-    Ok(Some(chooser))
+    let chooser = Chooser::new(tasks, workflow, &named, measured, &policy).await?;
+    Ok(Some(choosers.keep(of, chooser)))
 }
 
 impl Chooser {
@@ -103,46 +95,61 @@ impl Chooser {
             });
         }
         let places = named.iter().copied().zip(0..).collect();
-        Self::over(workflow.name(), of, slo, places, (measured, policy))
+        Self::over(tasks, (workflow.name(), of, slo), places, (measured, policy))
     }
 
     /// The choice among the candidates of these tasks, within these limits.
     pub(super) fn over(
-        name: &str,
-        of: Vec<Task>,
-        slo: Slo,
+        tasks: &Inner,
+        (name, of, slo): (&str, Vec<Task>, Slo),
         places: BTreeMap<usize, usize>,
         (measured, policy): (u64, &Named),
     ) -> Result<Self, TaskError> {
         let plugin = policy.plugin();
-        let policy = Logged::new(name, policy.over(of.clone(), slo)?, of, fastrand::u64(..));
+        let policy = policy.over(of.clone(), slo, &tasks.flows.choosers)?;
         Ok(Self {
             places,
             started: Instant::now(),
-            state: Mutex::new(State {
-                policy,
-                runs: HashSet::new(),
-            }),
+            policy: Mutex::new(Logged::new(name, policy, of, fastrand::u64(..))),
+            turns: Arc::default(),
+            runs: Mutex::default(),
             away: Mutex::default(),
             measured,
             plugin,
         })
     }
 
-    /// A run has ended, or goes on elsewhere: what its calls took counts from now on.
-    fn end(&self, tasks: &Inner, run: TaskId, latency: Duration, calls: Vec<Call>) {
-        let mut state = self.state.lock();
-        state.runs.remove(&run);
-        if calls.is_empty() {
-            return;
-        }
+    /// A run is under way.
+    pub(super) fn enter(&self, run: TaskId) {
+        self.runs.lock().insert(run);
+    }
+
+    /// It has ended, or goes on elsewhere.
+    pub(super) fn leave(&self, run: TaskId) {
+        self.runs.lock().remove(&run);
+    }
+
+    /// Whether a plugin brings its policy. Then [`Chooser::report`] blocks, and comes in turn.
+    pub(super) const fn is_brought(&self) -> bool {
+        self.plugin.is_some()
+    }
+
+    /// Waits until nobody else asks the policy or tells it something. Whoever waits takes no thread, and is not counted on when it
+    /// gives up.
+    pub(super) async fn turn(&self) -> OwnedMutexGuard<()> {
+        self.turns.clone().lock_owned().await
+    }
+
+    /// What the calls of a run took counts from now on.
+    pub(super) fn report(&self, tasks: &Inner, run: TaskId, latency: Duration, calls: Vec<Call>) {
+        let mut policy = self.policy.lock();
         let heard = Heard {
             now: self.started.elapsed(),
-            queue: state.runs.len(),
+            queue: self.runs.lock().len(),
             latency,
             calls,
         };
-        match state.policy.report(wall_ms(), run, heard) {
+        match policy.report(wall_ms(), run, heard) {
             Ok(entries) => tasks.decisions.push(told(entries)),
             Err(error) => tracing::error!(%run, %error, "what became of a run is not taken in"),
         }
@@ -158,23 +165,31 @@ impl Chooser {
         run: TaskId,
         task: usize,
     ) -> Result<Choice, TaskError> {
-        if self.plugin.is_none() {
-            return self.choose_here(tasks, run, task);
-        }
-        // Guests never run on the threads of the network.
+        let Some(plugin) = self.plugin else {
+            return Ok(self.choose_here(tasks, run, task)?.0);
+        };
+        let turn = self.turn().await;
         let (chooser, tasks) = (self.clone(), tasks.clone());
-        blocking(move || chooser.choose_here(&tasks, run, task)).await
+        // Guests never run on the threads of the network.
+        let choose = move || {
+            let (choice, checkpoint) = chooser.choose_here(&tasks, run, task)?;
+            drop(turn);
+            if checkpoint {
+                policy::keep(&tasks, &plugin);
+            }
+            Ok(choice)
+        };
+        blocking(choose).await
     }
 
-    fn choose_here(&self, tasks: &Inner, run: TaskId, task: usize) -> Result<Choice, TaskError> {
+    /// The same, and whether its policy was written down with it.
+    fn choose_here(&self, tasks: &Inner, run: TaskId, task: usize) -> Result<(Choice, bool), TaskError> {
         let away: HashSet<(usize, usize)> = {
             let mut away = self.away.lock();
             away.retain(|_, since| since.elapsed() < AWAY);
             away.keys().copied().collect()
         };
-        let mut state = self.state.lock();
-        let State { policy, runs } = &mut *state;
-        runs.insert(run);
+        let mut policy = self.policy.lock();
         let candidates = &policy.tasks()[task].candidates;
         let unreachable = candidates.iter().enumerate().filter(|(candidate, known)| {
             away.contains(&(task, *candidate)) || !reaches(tasks, &known.binding)
@@ -182,23 +197,31 @@ impl Chooser {
         let asked = Asked {
             now: self.started.elapsed(),
             task,
-            queue: runs.len(),
+            queue: self.runs.lock().len(),
             unreachable: unreachable.map(|(candidate, _)| candidate).collect(),
         };
         let chosen = policy.choose(wall_ms(), run, asked);
         let (decision, entries) = chosen.map_err(|error| TaskError::unavailable(error.to_string()))?;
+        let checkpoint = |entry: &Entry| matches!(entry.what, What::Checkpoint(_));
+        let checkpoint = entries.iter().any(checkpoint);
         // Under the lock, so that the log has them in the order in which the policy made them.
         tasks.decisions.push(told(entries));
-        Ok(Choice {
+        let choice = Choice {
             candidate: decision.chosen,
             implementation: policy.tasks()[task].candidates[decision.chosen].clone(),
             why: Why::selected(policy.tasks(), &decision),
-        })
+        };
+        Ok((choice, checkpoint))
     }
 
-    /// Whether it was made from these measurements, and decides by this policy.
-    pub(super) fn is_of(&self, measured: u64, policy: &Named) -> bool {
-        self.measured == measured && self.plugin == policy.plugin()
+    /// Gives up the instance of its plugin, if it has one and nobody asks it now. The next decision goes on from where it was.
+    pub(super) fn rest(&self) -> bool {
+        self.policy.try_lock().is_some_and(|mut policy| policy.rest())
+    }
+
+    /// The measurements that it was made from, and the file of the plugin that brings its policy.
+    pub(super) const fn made_from(&self) -> (u64, Option<Digest>) {
+        (self.measured, self.plugin)
     }
 
     /// An implementation did not answer: it is left out for a while.
@@ -206,20 +229,23 @@ impl Chooser {
         self.away.lock().insert((task, candidate), Instant::now());
     }
 
-    /// Runs an attempt with whoever is chosen; with another one where that cannot be reached. Nothing when it was stopped. What was
-    /// called is added to `calls`.
+    /// Runs an attempt with whoever is chosen; with another one where that cannot be reached. Nothing when it was stopped.
     pub(super) async fn serve(
         self: &Arc<Self>,
         tasks: &Arc<Inner>,
-        (run, attempt): (TaskId, &flow::Call),
+        (served, attempt): (&Served, &flow::Call),
         outputs: &DataContract,
         stopped: &mut watch::Receiver<bool>,
-        calls: &mut Vec<Call>,
     ) -> Option<Result<Value, TaskError>> {
         let task = *self.places.get(&attempt.attempt.of.task)?;
-        let begun = Instant::now();
+        let (run, begun) = (served.run(), Instant::now());
+        served.chosen_by(self);
         for tried in 1.. {
-            let chosen = self.choose(tasks, run, task).await;
+            let chosen = tokio::select! {
+                chosen = self.choose(tasks, run, task) => chosen,
+                // Nobody was called, so nobody is late.
+                _ = stopped.wait_for(|stopped| *stopped) => return None,
+            };
             let request = json::request(&attempt.input, &attempt.with);
             let (chosen, request) = match (chosen, request) {
                 (Ok(chosen), Ok(request)) => (chosen, request),
@@ -238,14 +264,15 @@ impl Chooser {
                 answered = call(tasks, &implementation.binding, request, run, left) => Some(answered),
                 _ = stopped.wait_for(|stopped| *stopped) => None,
             };
-            calls.push(Call {
+            let call = Call {
                 task,
                 candidate,
                 latency: started.elapsed(),
                 cost: implementation.profile.cost,
                 energy: implementation.profile.energy,
                 right: None,
-            });
+            };
+            served.add(self, call);
             match answered {
                 Some(Ok(response)) => {
                     return Some(json::output(&response).map(|output| within(outputs, output)));
@@ -268,58 +295,11 @@ impl Chooser {
     }
 }
 
-/// The calls of a run, reported when this is dropped: when the run has ended, or goes on elsewhere.
-pub(super) struct Served {
-    tasks: Arc<Inner>,
-    run: TaskId,
-    begun: Instant,
-    by: Vec<(Arc<Chooser>, Vec<Call>)>,
-}
-
-impl Served {
-    pub(super) fn of(tasks: &Arc<Inner>, run: TaskId) -> Self {
-        Self {
-            tasks: tasks.clone(),
-            run,
-            begun: Instant::now(),
-            by: Vec::new(),
-        }
-    }
-
-    pub(super) fn add(&mut self, chooser: Arc<Chooser>, calls: Vec<Call>) {
-        match self.by.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &chooser)) {
-            Some((_, known)) => known.extend(calls),
-            None => self.by.push((chooser, calls)),
-        }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let latency = self.begun.elapsed();
-        for (chooser, calls) in std::mem::take(&mut self.by) {
-            if chooser.plugin.is_none() {
-                chooser.end(&self.tasks, self.run, latency, calls);
-                continue;
-            }
-            let (tasks, run) = (self.tasks.clone(), self.run);
-            self.tasks
-                .threads
-                .spawn_blocking(move || chooser.end(&tasks, run, latency, calls));
-        }
-    }
-}
-
 /// What is to be written down; failures of policies are also told to the operator.
 fn told(entries: Vec<Entry>) -> Vec<Entry> {
     for entry in &entries {
-        if let What::FellBack(FellBack {
-            request,
-            plugin,
-            failure,
-        }) = &entry.what
-        {
-            tracing::warn!(workflow = entry.policy, %request, plugin, %failure, "a policy failed; the default decides");
+        if let What::PolicyFailed { request, failed } = &entry.what {
+            tracing::warn!(workflow = entry.policy, %request, "{failed}");
         }
     }
     entries

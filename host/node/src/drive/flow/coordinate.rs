@@ -1,8 +1,8 @@
 //! A run from its start, or from where it was left, to its end.
 
-use super::choose::Served;
 use super::order::FlowOrder;
 use super::progress::{Ledger, Progress};
+use super::served::Served;
 use super::step::{Ended, Step};
 use super::{Flows, Live};
 use crate::drive::tasks::{Inner, Tasks};
@@ -65,7 +65,6 @@ enum Heard {
 
 struct Coordinator {
     tasks: Arc<Inner>,
-    run: TaskId,
     workflow: Arc<Workflow>,
     machine: Machine,
     ledger: Ledger,
@@ -77,7 +76,7 @@ struct Coordinator {
     /// Accepted tasks whose answers the machine has: forgotten once that is durable.
     answered: Vec<TaskId>,
     durable_next: Vec<TaskId>,
-    served: Served,
+    served: Arc<Served>,
     live: Entered,
 }
 
@@ -103,7 +102,6 @@ impl Coordinator {
         };
         Ok(Self {
             tasks: tasks.clone(),
-            run,
             workflow,
             machine,
             ledger,
@@ -112,7 +110,7 @@ impl Coordinator {
             stops: HashMap::new(),
             answered: Vec::new(),
             durable_next: Vec::new(),
-            served: Served::of(tasks, run),
+            served: Arc::new(Served::of(tasks, run)),
             live,
         })
     }
@@ -147,11 +145,7 @@ impl Coordinator {
                 Heard::Step(ended) => {
                     self.stops.remove(&ended.attempt);
                     self.answered.extend(ended.task);
-                    let (event, chosen) = ended.event();
-                    if let Some((chooser, calls)) = chosen {
-                        self.served.add(chooser, calls);
-                    }
-                    event
+                    ended.event()
                 }
                 Heard::Withdrawn => Event::Cancel,
                 Heard::Time => Event::Tick,
@@ -210,7 +204,7 @@ impl Coordinator {
         let step = Step {
             tasks: Tasks::of(&self.tasks),
             promise,
-            run: self.run,
+            served: self.served.clone(),
             workflow: self.workflow.clone(),
             call,
             stopped: stops,

@@ -14,17 +14,20 @@
 //! | `order` | what is asked for |
 //! | `coordinate` | a run from its start, or from where it was left, to its end |
 //! | `step` | one attempt at one task of it |
-//! | `choose` | who does a task that names a capability |
+//! | `choose`, `choosers` | who does a task that names a capability, for all that ask for the same |
+//! | `served` | a run, by those who choose for it |
 //! | `policy` | by which policy |
 //! | `implementations` | who could: found, measured, called |
 //! | `labels` | how right their answers were |
-//! | `request` | one request outside of any workflow, within bounds of its own |
+//! | `request`, `fit` | one request outside of any workflow, within bounds of its own; who meets them |
 //! | `progress` | what is written down, and where |
 //! | `json` | between the JSON of workflows and the bytes of tasks |
 //! | `status` | how far it is, in the words of its operator |
 
 mod choose;
+mod choosers;
 mod coordinate;
+mod fit;
 mod implementations;
 mod json;
 mod labels;
@@ -32,6 +35,7 @@ mod order;
 mod policy;
 mod progress;
 mod request;
+mod served;
 mod status;
 mod step;
 
@@ -42,8 +46,9 @@ pub use request::{Chosen, Wanted};
 pub use status::{FlowState, FlowStatus, StepStatus};
 
 use super::tasks::{Inner, Tasks};
+use crate::plugins::Plugins;
 use crate::services::{blocking, store_error};
-use choose::Chooser;
+use choosers::Choosers;
 use karman_sched::flow::Phase;
 use karman_tasks::{Event, Guarantee, Submission};
 use karman_types::{Digest, NodeId, TaskError, TaskId, TaskRequest};
@@ -76,9 +81,8 @@ pub(super) fn coordinator(node: NodeId) -> NodeId {
 #[derive(Default)]
 pub(super) struct Flows {
     live: Mutex<HashMap<TaskId, Arc<Live>>>,
-    choosers: Mutex<HashMap<Digest, Arc<Chooser>>>,
-    /// Those of requests that belong to no workflow.
-    requests: Mutex<HashMap<Digest, Arc<Chooser>>>,
+    /// For workflows, and for requests that belong to none.
+    choosers: Arc<Choosers>,
     /// How often implementations were measured: what was chosen from before is chosen from no more.
     measured: AtomicU64,
     suspended: watch::Sender<bool>,
@@ -95,6 +99,12 @@ impl Flows {
     /// No run goes on here, and none begins: the node is to stop. Each is where it was last written down.
     pub(super) fn suspend(&self) {
         self.suspended.send_replace(true);
+    }
+
+    /// Plugins have gone: what nobody uses goes with them.
+    pub(super) fn plugins_changed(&self, plugins: &Plugins) {
+        let here: Vec<Digest> = plugins.all().iter().map(|plugin| plugin.package().id).collect();
+        self.choosers.retain(&here);
     }
 
     fn get(&self, run: TaskId) -> Option<Arc<Live>> {
@@ -127,6 +137,14 @@ impl Tasks {
             ..Submission::new(name, request)
         };
         self.submit(submission).await
+    }
+
+    /// Whether the policy of this node is here.
+    ///
+    /// # Errors
+    /// `unavailable` when the plugin that brings it is not, `invalid` when it brings none.
+    pub(crate) fn check_policy(&self) -> Result<(), TaskError> {
+        policy::named(self.inner(), None).map(drop)
     }
 
     /// Every run that this node holds, the oldest first.

@@ -1,13 +1,14 @@
 //! By which policy it is chosen who does a task: a built-in one, or one that a plugin of this node brings.
 
+use super::choosers::Choosers;
 use crate::drive::tasks::Inner;
-use crate::services::{blocking, store_error};
+use crate::services::store_error;
 use karman_engine::Plugin;
 use karman_engine::policy::Policies;
 use karman_sched::log::Policy;
-use karman_sched::select::{Brought, BuiltIn, PolicyPlugin, SelectError, Task};
+use karman_sched::select::{Brought, BuiltIn, Failure, Guest, Guests, PolicyPlugin, SelectError, Task};
 use karman_types::{Digest, Slo, TaskError};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A policy that was named.
 pub(super) enum Named {
@@ -49,36 +50,65 @@ impl Named {
         }
     }
 
-    /// Keeps the file of the plugin, so that what it decides can be decided again when the plugin is gone.
-    ///
-    /// # Errors
-    /// What the disk refuses.
-    pub(super) async fn keep(&self, tasks: &Inner) -> Result<(), TaskError> {
-        let Some(id) = self.plugin() else {
-            return Ok(());
-        };
-        let home = tasks.runtime.home().clone();
-        blocking(move || {
-            let store = home.store()?;
-            let file = store.blobs().read(&id).map_err(store_error)?;
-            store.policies().keep(&file).map_err(store_error)
-        })
-        .await
-    }
-
     /// This policy for these tasks within these limits.
     ///
     /// # Errors
     /// `invalid` names what no policy can work with.
-    pub(super) fn over(&self, tasks: Vec<Task>, slo: Slo) -> Result<Policy, TaskError> {
+    pub(super) fn over(
+        &self,
+        tasks: Vec<Task>,
+        slo: Slo,
+        choosers: &Arc<Choosers>,
+    ) -> Result<Policy, TaskError> {
         let wrong = |error: SelectError| TaskError::invalid(error.to_string()).with_field("slo");
         match self {
             Self::BuiltIn(policy) => policy.over(tasks, slo).map_err(wrong),
             Self::Brought(plugin, policy) => {
-                let guests: Policies = [plugin.clone()].into_iter().collect();
-                let brought = Brought::new(policy.clone(), Arc::new(guests), tasks, slo);
+                let instances = Instances {
+                    policies: [plugin.clone()].into_iter().collect(),
+                    choosers: Arc::downgrade(choosers),
+                };
+                let brought = Brought::new(policy.clone(), Arc::new(instances), tasks, slo);
                 Ok(Policy::Brought(Box::new(brought.map_err(wrong)?)))
             }
         }
+    }
+}
+
+/// Instances of a policy. Where there is no place for one more, whoever was asked for longest ago gives up its own.
+struct Instances {
+    policies: Policies,
+    choosers: Weak<Choosers>,
+}
+
+impl Guests for Instances {
+    fn has(&self, plugin: &PolicyPlugin) -> bool {
+        self.policies.has(plugin)
+    }
+
+    fn start(
+        &self,
+        plugin: &PolicyPlugin,
+        tasks: &[Task],
+        slo: &Slo,
+        state: Option<&[u8]>,
+    ) -> Result<Box<dyn Guest>, Failure> {
+        loop {
+            match self.policies.start(plugin, tasks, slo, state) {
+                Err(Failure::Busy { .. }) if self.choosers.upgrade().is_some_and(|all| all.rest_one()) => {}
+                started => return started,
+            }
+        }
+    }
+}
+
+/// Keeps the file of a plugin for as long as the log may have what it decided, also when the plugin goes. Blocks.
+pub(super) fn keep(tasks: &Inner, plugin: &Digest) {
+    let store = tasks.runtime.home().store();
+    let kept = store.and_then(|store| store.policies().keep(plugin).map_err(store_error));
+    match kept {
+        Ok(true) => {}
+        Ok(false) => tracing::warn!(%plugin, "the file of a policy is not here: what it decides cannot be decided again"),
+        Err(error) => tracing::warn!(%plugin, %error, "the file of a policy is not kept"),
     }
 }

@@ -3,15 +3,17 @@
 //! What is asked for is a capability, and then whoever does it may answer; or a model or plugin by its name, and then the nodes that
 //! have it. Requests that ask for the same with the same bounds share a policy: what one of them sees, the next one knows.
 
-use super::choose::{Choice, Chooser, Served};
+use super::choose::{Choice, Chooser};
+use super::fit::{Brings, candidates, last};
 use super::implementations::{all_known, call, is_below};
 use super::policy;
+use super::served::Served;
 use crate::drive::models::Inferred;
 use crate::drive::tasks::Inner;
 use crate::node::Node;
 use karman_engine::capability::nn::Tensors;
 use karman_sched::Why;
-use karman_sched::select::{self, Bound, Bounds, Task};
+use karman_sched::select::{self, Bounds, Task};
 use karman_types::{
     Binding, Digest, ErrorKind, Implementation, NodeId, Slo, TaskError, TaskId, TaskRequest, TaskResponse,
     Tier,
@@ -22,8 +24,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// Policies of requests that are kept; one more drops those that nobody waits for.
-const MOST_KEPT: usize = 256;
 /// Implementations that are tried for one request.
 const MOST_TRIES: usize = 3;
 
@@ -54,15 +54,6 @@ impl Chosen {
     pub fn model(&self) -> &str {
         self.name.split('@').next().unwrap_or(&self.name)
     }
-}
-
-/// What a request brings.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-enum Brings {
-    /// Tensors, which only models take.
-    Tensors,
-    /// A body as tasks have it, which anybody takes.
-    Body,
 }
 
 impl Node {
@@ -144,8 +135,8 @@ impl<'a> Asking<'a> {
         let tasks = node.tasks().inner();
         let chooser = chooser(tasks, name, wanted, brings).await?;
         let run = node.runtime().context(None).task;
-        let mut served = Served::of(tasks, run);
-        served.add(chooser.clone(), Vec::new());
+        let served = Served::of(tasks, run);
+        served.chosen_by(&chooser);
         Ok(Self {
             node,
             run,
@@ -166,17 +157,13 @@ impl<'a> Asking<'a> {
         F: Future<Output = Result<T, TaskError>>,
     {
         for tried in 1.. {
-            let choice = self
-                .chooser
-                .choose(self.node.tasks().inner(), self.run, 0)
-                .await?;
             let Choice {
                 candidate,
                 implementation,
                 why,
-            } = choice;
+            } = self.choose().await?;
+            let left = self.left();
             self.under_way = Some((candidate, Instant::now(), implementation.clone()));
-            let left = self.over.saturating_duration_since(Instant::now());
             let asked = timeout(left, ask(implementation.clone(), self.run, left)).await;
             self.report();
             match asked {
@@ -192,6 +179,25 @@ impl<'a> Asking<'a> {
             }
         }
         Err(TaskError::internal("no attempt was made"))
+    }
+
+    /// Who is to answer, while there is time for it.
+    async fn choose(&self) -> Result<Choice, TaskError> {
+        let choosing = self.chooser.choose(self.node.tasks().inner(), self.run, 0);
+        match timeout(self.left(), choosing).await {
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(choice)) if !self.left().is_zero() => Ok(choice),
+            _ => {
+                let within = self.wanted.within;
+                let late = format!("who answers was not chosen within {within:.0?}, and nobody was asked");
+                Err(TaskError::deadline(late)
+                    .with_hint("allow more, or name a faster policy as `select` under `[policies]` in node.toml"))
+            }
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.over.saturating_duration_since(Instant::now())
     }
 
     fn chosen(&self, implementation: &Implementation, why: Why) -> Chosen {
@@ -222,7 +228,7 @@ impl<'a> Asking<'a> {
             energy: implementation.profile.energy,
             right: None,
         };
-        self.served.add(self.chooser.clone(), vec![call]);
+        self.served.add(&self.chooser, call);
     }
 }
 
@@ -247,11 +253,10 @@ async fn chooser(
     let of = Digest::of(format!("{name}\n{:?}\n{limit:?}\n{brings:?}", wanted.bounds).as_bytes());
     let measured = tasks.flows.measured.load(Ordering::Relaxed);
     let policy = policy::named(tasks, None)?;
-    let known = tasks.flows.requests.lock().get(&of).cloned();
-    if let Some(known) = known.filter(|known| known.is_of(measured, &policy)) {
+    let choosers = &tasks.flows.choosers;
+    if let Some(known) = choosers.get(&of, (measured, policy.plugin())) {
         return Ok(known);
     }
-    policy.keep(tasks).await?;
     let one = Task {
         name: name.to_owned(),
         visits: 1.0,
@@ -263,18 +268,8 @@ async fn chooser(
         ..Slo::over(Slo::USUAL_REQUESTS)
     };
     let places = BTreeMap::from([(0, 0)]);
-    let chooser = Chooser::over(name, vec![one], slo, places, (measured, &policy))?;
-    let chooser = Arc::new(chooser);
-    let mut requests = tasks.flows.requests.lock();
-    if requests.len() >= MOST_KEPT {
-        requests.retain(|_, chooser| Arc::strong_count(chooser) > 1);
-    }
-    // Another request may have been sooner.
-    let kept = requests.entry(of).or_insert_with(|| chooser.clone());
-    if !kept.is_of(measured, &policy) {
-        *kept = chooser;
-    }
-    Ok(kept.clone())
+    let chooser = Chooser::over(tasks, (name, vec![one], slo), places, (measured, &policy))?;
+    Ok(choosers.keep(of, chooser))
 }
 
 /// A time that callers give as what is left to them differs from request to request; to within an eighth, it is the same.
@@ -283,74 +278,6 @@ fn rounded(within: Duration) -> Duration {
     let kept = u64::BITS - 4;
     let rest = kept.saturating_sub(micros.leading_zeros());
     Duration::from_micros((micros >> rest << rest).max(1))
-}
-
-/// Who may answer: measured, and within every bound.
-async fn candidates(
-    tasks: &Inner,
-    name: &str,
-    bounds: &Bounds,
-    brings: Brings,
-) -> Result<Vec<Implementation>, TaskError> {
-    let takes = |known: &Implementation| brings == Brings::Body || takes_tensors(tasks, &known.binding);
-    let mut fit: Vec<Implementation> = Vec::new();
-    for (capability, known) in all_known(tasks).await? {
-        let does = is_below(&capability, name);
-        let named = known
-            .into_iter()
-            .filter(|known| does || is_named(&known.binding, name));
-        fit.extend(named.filter(takes));
-    }
-    // Who does two things was measured twice, under the same name.
-    fit.sort_by(|one, other| one.name.cmp(&other.name));
-    fit.dedup_by(|one, other| one.name == other.name);
-    if fit.is_empty() {
-        return Err(TaskError::unavailable(format!(
-            "nobody that does `{name}` is measured on this node, so there is nobody to choose"
-        ))
-        .with_field("model")
-        .with_hint("`karman flow measure FILE TASK --data EXAMPLES` measures who is there"));
-    }
-    bounds.met_by(fit).map_err(|unmet| {
-        let hint = match unmet.bound {
-            Bound::Accuracy => "ask for less, or add a better model and measure it",
-            Bound::Cost => "allow more, or add a cheaper one and measure it",
-            Bound::P95 => "allow more, or measure again if nodes and links have become faster",
-        };
-        TaskError::unavailable(format!("`{name}`: {unmet}"))
-            .with_field(unmet.bound.to_string())
-            .with_hint(hint)
-    })
-}
-
-/// Whether it is this model or plugin, wherever it is.
-fn is_named(binding: &Binding, name: &str) -> bool {
-    match binding {
-        Binding::Plugin(known) | Binding::Model(known) => known == name,
-        Binding::Remote { task, .. } => last(task) == name,
-        Binding::Endpoint { .. } => false,
-    }
-}
-
-/// Whether it is a model. Of a node that is not in reach nobody knows; it is not chosen either.
-fn takes_tensors(tasks: &Inner, binding: &Binding) -> bool {
-    match binding {
-        Binding::Model(_) => true,
-        Binding::Remote { node, task } => {
-            let peers = tasks.mesh.get().map(|mesh| mesh.peers()).unwrap_or_default();
-            let offers = peers.into_iter().filter_map(|peer| Some(peer.offer?.0));
-            let mut offers = offers.filter(|offer| offer.node == *node);
-            offers
-                .next()
-                .is_none_or(|offer| offer.models.iter().any(|model| model == last(task)))
-        }
-        Binding::Plugin(_) | Binding::Endpoint { .. } => false,
-    }
-}
-
-/// The name of a model or plugin, of the task by which it is called.
-fn last(task: &str) -> &str {
-    task.rsplit('/').next().unwrap_or(task)
 }
 
 fn node_of(node: &Node, binding: &Binding) -> (NodeId, Tier) {
@@ -386,16 +313,5 @@ mod tests {
         }
         assert!(super::rounded(Duration::ZERO) > Duration::ZERO);
         assert!(super::rounded(Duration::MAX) > Duration::from_secs(1 << 40));
-    }
-
-    #[test]
-    fn a_model_is_known_by_the_last_part_of_its_task() {
-        let remote = |task: &str| Binding::Remote {
-            node: NodeId::of_key(b"a"),
-            task: task.to_owned(),
-        };
-        assert!(is_named(&remote("vision/digits/digits-s"), "digits-s"));
-        assert!(is_named(&Binding::Plugin("classify".into()), "classify"));
-        assert!(!is_named(&remote("vision/digits/digits-s"), "digits"));
     }
 }

@@ -1,11 +1,11 @@
 //! One attempt at one task of a workflow.
 
-use super::choose::{self, Chooser};
+use super::choose;
 use super::json;
+use super::served::Served;
 use crate::drive::tasks::Tasks;
 use futures::FutureExt;
 use karman_sched::flow::{AttemptId, Call, Event};
-use karman_sched::select;
 use karman_tasks::{Event as TaskEvent, Guarantee, Submission};
 use karman_types::{ErrorKind, TaskError, TaskId, Workflow};
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub(super) struct Step {
     pub(super) tasks: Tasks,
     pub(super) promise: Guarantee,
     /// The run that it belongs to.
-    pub(super) run: TaskId,
+    pub(super) served: Arc<Served>,
     pub(super) workflow: Arc<Workflow>,
     pub(super) call: Call,
     /// Becomes true when it is to stop.
@@ -37,24 +37,18 @@ pub(super) struct Ended {
     pub(super) attempt: AttemptId,
     /// The accepted task that it was, where one was.
     pub(super) task: Option<TaskId>,
-    /// Who was chosen for it, where that was to be chosen.
-    chosen: Option<Chosen>,
     /// Nothing when it was stopped, and nobody knows more.
     result: Option<Result<Value, TaskError>>,
 }
 
-/// Who chose, and the calls that were made.
-type Chosen = (Arc<Chooser>, Vec<select::Call>);
-
 impl Ended {
-    /// What the machine is told, and the chooser later.
-    pub(super) fn event(self) -> (Event, Option<Chosen>) {
+    /// What the machine is told.
+    pub(super) fn event(self) -> Event {
         let attempt = self.attempt;
-        let event = match self.result {
+        match self.result {
             Some(result) => Event::Answered { attempt, result },
             None => Event::Stopped { attempt },
-        };
-        (event, self.chosen)
+        }
     }
 }
 
@@ -64,15 +58,12 @@ impl Step {
         let mut ended = Ended {
             attempt: self.call.attempt,
             task: None,
-            chosen: None,
             result: None,
         };
         let of = &self.workflow.tasks()[ended.attempt.of.task];
         let result = match of.capability.is_some() && !ended.attempt.of.undo {
             true => {
-                AssertUnwindSafe(self.chosen(&mut ended.chosen))
-                    .catch_unwind()
-                    .await
+                AssertUnwindSafe(self.chosen()).catch_unwind().await
             }
             false => {
                 AssertUnwindSafe(self.accepted(&mut ended.task))
@@ -88,16 +79,15 @@ impl Step {
     }
 
     /// By whoever is chosen for it. These are direct calls: it may run again if the coordinator is killed.
-    async fn chosen(&mut self, chosen: &mut Option<Chosen>) -> Option<Result<Value, TaskError>> {
+    async fn chosen(&mut self) -> Option<Result<Value, TaskError>> {
         let chooser = match choose::chooser(self.tasks.inner(), &self.workflow).await {
             Ok(chooser) => chooser?,
             Err(error) => return Some(Err(error)),
         };
         let outputs = &self.workflow.tasks()[self.call.attempt.of.task].outputs;
-        let (_, calls) = chosen.insert((chooser.clone(), Vec::new()));
-        let of = (self.run, &self.call);
+        let of = (&*self.served, &self.call);
         chooser
-            .serve(self.tasks.inner(), of, outputs, &mut self.stopped, calls)
+            .serve(self.tasks.inner(), of, outputs, &mut self.stopped)
             .await
     }
 

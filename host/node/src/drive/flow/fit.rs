@@ -1,0 +1,100 @@
+//! Who may answer a request that belongs to no workflow.
+
+use super::implementations::{all_known, is_below};
+use crate::drive::tasks::Inner;
+use karman_sched::select::{Bound, Bounds};
+use karman_types::{Binding, Implementation, TaskError};
+
+/// What a request brings.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Brings {
+    /// Tensors, which only models take.
+    Tensors,
+    /// A body as tasks have it, which anybody takes.
+    Body,
+}
+
+/// Who may answer: measured, and within every bound.
+pub(super) async fn candidates(
+    tasks: &Inner,
+    name: &str,
+    bounds: &Bounds,
+    brings: Brings,
+) -> Result<Vec<Implementation>, TaskError> {
+    let takes = |known: &Implementation| brings == Brings::Body || takes_tensors(tasks, &known.binding);
+    let mut fit: Vec<Implementation> = Vec::new();
+    for (capability, known) in all_known(tasks).await? {
+        let does = is_below(&capability, name);
+        let named = known
+            .into_iter()
+            .filter(|known| does || is_named(&known.binding, name));
+        fit.extend(named.filter(takes));
+    }
+    // Who does two things was measured twice, under the same name.
+    fit.sort_by(|one, other| one.name.cmp(&other.name));
+    fit.dedup_by(|one, other| one.name == other.name);
+    if fit.is_empty() {
+        return Err(TaskError::unavailable(format!(
+            "nobody that does `{name}` is measured on this node, so there is nobody to choose"
+        ))
+        .with_field("model")
+        .with_hint("`karman flow measure FILE TASK --data EXAMPLES` measures who is there"));
+    }
+    bounds.met_by(fit).map_err(|unmet| {
+        let hint = match unmet.bound {
+            Bound::Accuracy => "ask for less, or add a better model and measure it",
+            Bound::Cost => "allow more, or add a cheaper one and measure it",
+            Bound::P95 => "allow more, or measure again if nodes and links have become faster",
+        };
+        TaskError::unavailable(format!("`{name}`: {unmet}"))
+            .with_field(unmet.bound.to_string())
+            .with_hint(hint)
+    })
+}
+
+/// Whether it is this model or plugin, wherever it is.
+fn is_named(binding: &Binding, name: &str) -> bool {
+    match binding {
+        Binding::Plugin(known) | Binding::Model(known) => known == name,
+        Binding::Remote { task, .. } => last(task) == name,
+        Binding::Endpoint { .. } => false,
+    }
+}
+
+/// Whether it is a model. Of a node that is not in reach nobody knows; it is not chosen either.
+fn takes_tensors(tasks: &Inner, binding: &Binding) -> bool {
+    match binding {
+        Binding::Model(_) => true,
+        Binding::Remote { node, task } => {
+            let peers = tasks.mesh.get().map(|mesh| mesh.peers()).unwrap_or_default();
+            let offers = peers.into_iter().filter_map(|peer| Some(peer.offer?.0));
+            let mut offers = offers.filter(|offer| offer.node == *node);
+            offers
+                .next()
+                .is_none_or(|offer| offer.models.iter().any(|model| model == last(task)))
+        }
+        Binding::Plugin(_) | Binding::Endpoint { .. } => false,
+    }
+}
+
+/// The name of a model or plugin, of the task by which it is called.
+pub(super) fn last(task: &str) -> &str {
+    task.rsplit('/').next().unwrap_or(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::NodeId;
+
+    #[test]
+    fn a_model_is_known_by_the_last_part_of_its_task() {
+        let remote = |task: &str| Binding::Remote {
+            node: NodeId::of_key(b"a"),
+            task: task.to_owned(),
+        };
+        assert!(is_named(&remote("vision/digits/digits-s"), "digits-s"));
+        assert!(is_named(&Binding::Plugin("classify".into()), "classify"));
+        assert!(!is_named(&remote("vision/digits/digits-s"), "digits"));
+    }
+}
