@@ -65,6 +65,9 @@ impl Node {
         let runtime = Runtime::new(config, options, Some(calls.clone()))?;
         plugins.start(runtime.clone()).await?;
         let tasks = Tasks::start(runtime.clone(), plugins.clone(), runtime.config().tasks.clone())?;
+        if let Err(error) = tasks.check_policy() {
+            tracing::warn!(%error, "`[policies] select`: what names no policy itself fails until it is here");
+        }
         let bundles = Arc::new(Bundles::new(Contacts::new(runtime.config().mesh.clone())));
         Ok(Self(Arc::new(Inner {
             split: Split::new(&runtime),

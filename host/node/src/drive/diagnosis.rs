@@ -1,4 +1,5 @@
-//! Why this node does not meet others, or meets them by a worse path: the commonest question about any mesh.
+//! Why this node does not meet others, or meets them by a worse path: the commonest question about any mesh. And what else of its
+//! configuration does not hold now.
 
 use crate::node::Node;
 use crate::services::store_error;
@@ -41,12 +42,12 @@ impl Diagnosis {
 }
 
 impl Node {
-    /// Looks at its membership, its clock, who reaches it and whom it reaches.
+    /// Looks at its clock, its policy, its membership, who reaches it and whom it reaches.
     ///
     /// # Errors
     /// When its store cannot be read.
     pub async fn diagnose(&self) -> Result<Vec<Diagnosis>, TaskError> {
-        let mut found = vec![self.clock()?];
+        let mut found = vec![self.clock()?, self.policy()];
         let Some(mesh) = self.mesh() else {
             found.push(Diagnosis::good("mesh", "none; this node is alone"));
             return Ok(found);
@@ -59,6 +60,17 @@ impl Node {
         found.push(reached(&situation));
         found.extend(refusals(mesh));
         Ok(found)
+    }
+
+    fn policy(&self) -> Diagnosis {
+        match self.tasks().check_policy() {
+            Ok(()) => Diagnosis::good("policy", &*self.runtime().config().policies.select),
+            Err(error) => Diagnosis::bad(
+                "policy",
+                format!("{}: what names no policy itself fails", error.message),
+                error.hint.as_deref().unwrap_or("see `[policies]` in node.toml"),
+            ),
+        }
     }
 
     fn clock(&self) -> Result<Diagnosis, TaskError> {
