@@ -20,7 +20,7 @@ class Selector(exports.Selector):
         THROTTLE.resume(json.loads(state))
 
     def choose(self, ask):
-        return Choice(*THROTTLE.choose(ask.task, ask.unreachable))
+        return Choice(*THROTTLE.choose(ask.task, ask.unreachable, ask.queue))
 
     def report(self, served):
         THROTTLE.report(served)

@@ -29,8 +29,9 @@ class Throttle:
         self.throttle = 0.01
         self.rehearse()
 
-    def choose(self, task, unreachable):
+    def choose(self, task, unreachable, queue):
         """The candidate, the runner-up and why."""
+        self.bound_under_way(queue)
         reachable = [n for n in range(len(self.tasks[task])) if n not in unreachable]
         rates = self.rates()
         affordable = self.affordable(task, reachable)
@@ -64,6 +65,15 @@ class Throttle:
         if self.answered == self.requests:
             self.answered = 0
             self.spent = [0.0] * BUDGETS
+
+    def bound_under_way(self, queue):
+        """Not every choice is followed by a call: no more is under way than those that wait may take."""
+        for budget in range(BUDGETS):
+            most = sum(
+                max(visits, 1.0) * max(candidate.takes()[budget] for candidate in candidates_of)
+                for visits, candidates_of in zip(self.visits, self.tasks)
+            )
+            self.under_way[budget] = min(self.under_way[budget], queue * most)
 
     def left(self, budget):
         """What is left of a budget; nothing where there is none."""

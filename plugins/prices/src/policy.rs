@@ -40,6 +40,7 @@ impl Policy {
     }
 
     pub(crate) fn choose(&mut self, ask: &wit::Ask) -> Result<wit::Choice, String> {
+        self.bound_under_way(ask.queue);
         let task = ask.task as usize;
         let candidates = self.tasks.get(task).map_or(0, |task| task.candidates.len());
         let reachable: Vec<usize> = (0..candidates)
@@ -79,6 +80,19 @@ impl Policy {
         }
         self.budgets.enter(served);
         Ok(())
+    }
+
+    /// Not every choice is followed by a call: a request may be given up before. No more can be under way than those that wait may
+    /// take.
+    fn bound_under_way(&mut self, queue: u32) {
+        for budget in 0..BUDGETS {
+            let most = |task: &Task| {
+                let takes = task.candidates.iter().map(|candidate| candidate.takes()[budget]);
+                task.visits.max(1.0) * takes.fold(0.0, f64::max)
+            };
+            let most = f64::from(queue) * self.tasks.iter().map(most).sum::<f64>();
+            self.budgets.under_way[budget] = self.budgets.under_way[budget].min(most);
+        }
     }
 
     /// Accuracy less the price of what a call takes.

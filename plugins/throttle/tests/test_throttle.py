@@ -27,7 +27,7 @@ def slo(cost=None, p95=None):
 def batch(throttle, late=lambda n, chosen: False):
     served = []
     for n in range(1000):
-        chosen, _, _ = throttle.choose(0, [])
+        chosen, _, _ = throttle.choose(0, [], 1)
         latency = 10_000 * MS if late(n, chosen) else MS
         call = Of(task=0, candidate=chosen, latency=latency, cost=(0.0, 1.0, 10.0)[chosen], energy=None, right=None)
         throttle.report(Of(now=0, queue=0, latency=latency, calls=[call]))
@@ -62,10 +62,18 @@ class Selecting(unittest.TestCase):
     def test_nobody_out_of_reach_serves(self):
         throttle = Throttle([TASK], slo(cost=1000.0, p95=100))
         for gone in ([0], [1, 2], [0, 2]):
-            chosen, runner_up, because = throttle.choose(0, gone)
+            chosen, runner_up, because = throttle.choose(0, gone, 1)
             self.assertNotIn(chosen, gone)
             self.assertTrue(runner_up is None or runner_up not in [*gone, chosen])
             self.assertTrue(because)
+
+    def test_choices_that_nobody_follows_are_forgotten(self):
+        throttle = Throttle([TASK], slo(cost=4000.0))
+        for _ in range(3000):
+            throttle.choose(0, [], 1)
+        served = batch(throttle)
+        self.assertLessEqual(sum((0.0, 1.0, 10.0)[n] for n in served), 4000)
+        self.assertGreaterEqual(sum((0.7, 0.85, 0.95)[n] for n in served) / 1000, 0.85)
 
     def test_what_is_saved_goes_on_as_if_nothing_had_been(self):
         def late(n, chosen):

@@ -164,6 +164,22 @@ fn nobody_out_of_reach_serves() {
 }
 
 #[test]
+fn choices_that_nobody_follows_are_forgotten() {
+    let tasks = tasks();
+    let mut policy = Policy::new(&tasks, &slo(Some(4000.0), None));
+    for _ in 0..3_000 {
+        policy.choose(&ASK).unwrap();
+    }
+    let served = batch(&mut policy, &tasks, |_, _| false);
+    let [_, middle, large] = count(&served);
+    let accuracy = served.iter().map(|n| [0.7, 0.85, 0.95][*n]).sum::<f64>() / 1000.0;
+    assert!(
+        middle + 10 * large <= 4000 && accuracy >= 0.85,
+        "{middle} {large} {accuracy}"
+    );
+}
+
+#[test]
 fn what_is_saved_goes_on_as_if_nothing_had_been() {
     let tasks = tasks();
     let slo = slo(Some(800.0), Some(100.0));
