@@ -2,7 +2,7 @@ use crate::run::{cargo, onnxruntime, program, show, target};
 use crate::{guests, setup};
 use anyhow::Result;
 
-/// The studies of decisions: they need neither the tool nor guests.
+/// The studies of decisions: they do not need the tool, and guests only where they are [with plugins](WITH_PLUGINS).
 const EVIDENCE: &[&str] = &[
     "clusterless",
     "decision-cost",

@@ -5,6 +5,7 @@
 //! | `select_us` | p99 of one choice by `pixie` among 11 candidates, in microseconds |
 //! | `select_report_us`, `select_pair_us` | the same of taking in what became of a request, which is where plans are made; and of both together |
 //! | `select_us.PLUGIN` and the like | the same of the policies that `plugins/prices` (Rust) and `plugins/throttle` (Python) bring |
+//! | `select_restart_us.PLUGIN` | the median of those of their choices before which a new instance takes over, one in 200 |
 //! | `sim_events_per_s` | events that the simulator handles each second |
 //!
 //! Placement puts its rows beside these (`placement_cost`): `place_10_tasks_1000_nodes_ms`.
@@ -14,6 +15,7 @@ use crate::pixie::eleven_candidates;
 use crate::plugins;
 use crate::{events_per_second, placement_cost};
 use anyhow::Result;
+use karman_sched::log::CHECKPOINT_EVERY;
 use karman_sched::select::{Ask, Call, Pixie, PixieSettings, Selector, Served, Task};
 use karman_study::interval::bootstrap;
 use karman_study::pairs::{median, percentile};
@@ -25,6 +27,10 @@ use std::time::{Duration, Instant};
 /// Blocks of requests; the p99 is taken in each.
 const BLOCKS: usize = 30;
 const REQUESTS: usize = 20_000;
+/// The rows of each policy.
+const KEYS: [&str; 3] = ["select_us", "select_report_us", "select_pair_us"];
+#[cfg(feature = "plugins")]
+const RESTART: &str = "select_restart_us";
 
 /// Runs the study.
 pub(crate) fn run(data: &Path, quick: bool) -> Result<()> {
@@ -44,7 +50,7 @@ fn select(report: &mut Report, data: &Path, quick: bool) -> Result<()> {
     let size = if quick { (3, REQUESTS) } else { (BLOCKS, REQUESTS) };
     let targets = [Target::AtMost(5.0), Target::Shown, Target::Shown];
     let pixie = || Ok(Pixie::new(tasks.clone(), slo.clone(), PixieSettings::default())?);
-    select_rows(report, ("", size, targets), &tasks, pixie)
+    select_rows(report, ("", size, targets), &tasks, pixie).map(drop)
 }
 
 /// The same of policies that plugins bring.
@@ -54,62 +60,59 @@ fn select_plugins(report: &mut Report, data: &Path, quick: bool) -> Result<()> {
     let (tasks, slo) = eleven_candidates(data)?;
     for (name, requests) in [("prices", REQUESTS), ("throttle", REQUESTS / 10)] {
         let Some(plugin) = plugins::load(&engine, name)? else {
-            report.void(
-                &format!("select_us.{name}"),
-                format!("`cargo xtask guests {name}` has not built it"),
-            );
+            for key in KEYS.into_iter().chain([RESTART]) {
+                let why = format!("`cargo xtask guests {name}` has not built it");
+                report.void(&format!("{key}.{name}"), why);
+            }
             continue;
         };
         let size = (if quick { 3 } else { BLOCKS }, requests);
         let of = format!(".{name}");
-        select_rows(report, (&of, size, [Target::Shown; 3]), &tasks, || {
+        let restarts = select_rows(report, (&of, size, [Target::Shown; 3]), &tasks, || {
             plugin.over(&tasks, &slo, &Default::default())
         })?;
+        row(report, &format!("{RESTART}{of}"), &restarts, Target::Shown);
     }
     Ok(())
 }
 
-/// Three rows of one policy: blocks of requests, the p99 of each.
+/// Three rows of one policy: blocks of requests, the p99 of each. Gives the median of each block's choices at a checkpoint.
 fn select_rows<S: Selector>(
     report: &mut Report,
     (of, (blocks, requests), targets): (&str, (usize, usize), [Target; 3]),
     tasks: &[Task],
     policy: impl Fn() -> Result<S>,
-) -> Result<()> {
-    let (mut choose, mut take_in, mut pair) = (Vec::new(), Vec::new(), Vec::new());
+) -> Result<Vec<f64>> {
+    let (mut p99, mut restarts): ([Vec<f64>; 3], Vec<f64>) = Default::default();
     for block in 0..=blocks {
-        let [one, other, both] = select_block(&mut policy()?, tasks, (block as u64, requests))?;
+        let times = select_block(&mut policy()?, tasks, (block as u64, requests))?;
         // The first one warms up.
         if block > 0 {
-            choose.push(one);
-            take_in.push(other);
-            pair.push(both);
+            let every = CHECKPOINT_EVERY as usize;
+            restarts.push(median(times[0].iter().step_by(every).skip(1).copied().collect()));
+            for (p99, times) in p99.iter_mut().zip(times) {
+                p99.push(percentile(&times, 0.99));
+            }
         }
     }
-    let rows = [
-        ("select_us", choose),
-        ("select_report_us", take_in),
-        ("select_pair_us", pair),
-    ];
-    for ((key, values), target) in rows.into_iter().zip(targets) {
-        let key = format!("{key}{of}");
-        report.keep_raw(&key, &values);
-        report.estimate(
-            &key,
-            bootstrap(&values, |values| median(values.to_vec())),
-            "us",
-            target,
-        );
+    for ((key, values), target) in KEYS.into_iter().zip(p99).zip(targets) {
+        row(report, &format!("{key}{of}"), &values, target);
     }
-    Ok(())
+    Ok(restarts)
 }
 
-/// The p99 of choosing, of reporting and of both, in microseconds.
+fn row(report: &mut Report, key: &str, values: &[f64], target: Target) {
+    report.keep_raw(key, &values);
+    let estimate = bootstrap(values, |values| median(values.to_vec()));
+    report.estimate(key, estimate, "us", target);
+}
+
+/// How long each choice, each report and both together took, in microseconds.
 fn select_block(
     policy: &mut dyn Selector,
     tasks: &[Task],
     (seed, requests): (u64, usize),
-) -> Result<[f64; 3]> {
+) -> Result<[Vec<f64>; 3]> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut times: [Vec<f64>; 3] = Default::default();
     for _ in 0..requests {
@@ -143,5 +146,5 @@ fn select_block(
             times.push(time.as_secs_f64() * 1e6);
         }
     }
-    Ok(times.map(|times| percentile(&times, 0.99)))
+    Ok(times)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Decisions until the next checkpoint. With what became of each, and a failure in either, they are some 800 entries: a policy that has
 /// more than that in a ring has a checkpoint there to begin at.
-pub(crate) const CHECKPOINT_EVERY: u32 = 200;
+pub const CHECKPOINT_EVERY: u32 = 200;
 
 /// A policy that says what is to be written down of it.
 #[derive(Clone, Debug)]

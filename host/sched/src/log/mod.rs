@@ -58,6 +58,5 @@ mod replay;
 
 pub use entry::{Checkpoint, Chosen, Entry, Policy, What};
 pub use explain::{Told, explain};
-pub(crate) use logged::CHECKPOINT_EVERY;
-pub use logged::Logged;
+pub use logged::{CHECKPOINT_EVERY, Logged};
 pub use replay::{Absent, Difference, Replay, replay, replay_with};
