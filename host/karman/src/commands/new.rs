@@ -15,11 +15,11 @@ pub(crate) struct New {
     lang: Lang,
     /// What it is to be: a task, or a policy that selects models (Rust and Python)
     #[arg(long, value_name = "WORLD", default_value = "task")]
-    world: Begun,
+    world: Template,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Begun {
+enum Template {
     Task,
     PolicySelect,
 }
@@ -41,8 +41,8 @@ impl New {
             Lang::Js => Language::Js,
         };
         let world = match self.world {
-            Begun::Task => World::Task,
-            Begun::PolicySelect => World::PolicySelect,
+            Template::Task => World::Task,
+            Template::PolicySelect => World::PolicySelect,
         };
         let files =
             karman_kit::create(Path::new(&self.name), &self.name, lang, world).map_err(Worded::worded)?;

@@ -26,8 +26,8 @@ struct Crossing {
     busy_ms: Vec<f64>,
 }
 
-/// The cheapest assignment whose tiers are intervals of `order`, if any fits, and what it costs at least: no other one that
-/// uses these tiers costs less.
+/// The cheapest assignment whose tiers are intervals of `order`, if any fits, and what it costs at least, but for what is the same for
+/// all ([`Frame::fixed_cost`]): no other one that uses these tiers costs less.
 pub(crate) fn best(frame: &Frame<'_>, order: &[usize]) -> Option<(Vec<usize>, f64)> {
     let interval_weight = frame.problem.objective().interval;
     let crossings: Vec<Crossing> = crossings(frame, order);

@@ -31,9 +31,12 @@ impl Guest for Policy {
 
     fn resume(state: Vec<u8>) -> Result<(), String> {
         STATE.with_borrow_mut(|now| {
-            let mut numbers = state.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
-            for count in now.seen.iter_mut().flatten().flatten() {
-                *count = numbers.next().ok_or("the state is of other tasks")?;
+            let counts: Vec<&mut u64> = now.seen.iter_mut().flatten().flatten().collect();
+            if state.len() != 8 * counts.len() {
+                return Err("the state is of other tasks".into());
+            }
+            for (count, bytes) in counts.into_iter().zip(state.chunks_exact(8)) {
+                *count = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
             }
             Ok(())
         })
