@@ -1,6 +1,7 @@
 //! The little that a policy has of its system: an empty environment, and a few lines on standard output and error for people.
 
 use super::guest::Sandbox;
+use karman_sched::select::is_shown;
 use wasmtime::component::{ComponentType, Lift, Linker, Lower, Resource, ResourceType, WasmList};
 use wasmtime::{StoreContextMut, Trap};
 
@@ -34,11 +35,11 @@ impl Text {
     }
 }
 
-/// A text of a guest in one line, without control characters, its end where it is long.
+/// A text of a guest in one line, without what is not seen, its end where it is long.
 pub(super) fn plain(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let text = words.join(" ");
-    let kept = text.chars().filter(|c| !c.is_control());
+    let kept = text.chars().filter(|c| is_shown(*c));
     let over = kept.clone().count().saturating_sub(MOST_TOLD);
     kept.skip(over).collect()
 }

@@ -7,7 +7,7 @@ mod tests;
 mod unlogged;
 
 pub use failure::{During, Failed, Failure};
-pub use guest::{Choice, Guest, Guests, PolicyPlugin};
+pub use guest::{Choice, Guest, Guests, PolicyPlugin, is_shown};
 pub use unlogged::{FailureCounts, Unlogged};
 
 use super::{
@@ -160,13 +160,14 @@ impl Brought {
         if let Some(runner_up) = choice.runner_up.filter(|other| *other >= candidates) {
             return Err(wrong(runner_up, "is none of the task"));
         }
-        let words = choice.because.chars().take(MOST_WORDS);
-        let plain = |c: char| if c.is_control() { ' ' } else { c };
+        let words = choice.because.chars();
+        let words = words.map(|c| if c.is_control() { ' ' } else { c });
+        let words = words.filter(|c| is_shown(*c)).take(MOST_WORDS);
         Ok(Decision {
             task: ask.task,
             chosen: choice.chosen,
             runner_up: choice.runner_up.filter(|other| *other != choice.chosen),
-            reason: Reason::Said(words.map(plain).collect()),
+            reason: Reason::Said(words.collect()),
         })
     }
 

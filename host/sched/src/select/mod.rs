@@ -50,7 +50,7 @@ pub(crate) mod testing;
 
 pub use bounds::{Bound, Bounds, Unmet};
 pub use brought::{
-    Brought, Choice, During, Failed, Failure, FailureCounts, Guest, Guests, PolicyPlugin, Unlogged,
+    Brought, Choice, During, Failed, Failure, FailureCounts, Guest, Guests, PolicyPlugin, Unlogged, is_shown,
 };
 pub use built_in::{BuiltIn, NotBuiltIn};
 pub use compass::Compass;
@@ -80,7 +80,7 @@ pub trait Selector {
     /// caller's to say.
     fn choose(&mut self, ask: &Ask<'_>) -> Result<Decision, NoChoice>;
 
-    /// What became of a request. Every request for which a choice was made is reported once, a failed one too.
+    /// What became of a request. Every request that made a call is reported once, a failed one too.
     ///
     /// # Errors
     /// A call of a task or candidate that there is not, a cost that is no number; nothing of the report is taken in.

@@ -74,3 +74,21 @@ pub struct Choice {
     /// Why, as the end of a sentence.
     pub because: String,
 }
+
+/// Whether people see this character of a text that a guest wrote, and read what is beside it as it stands there: it is no control
+/// character, has a width, and does not turn the direction of writing.
+pub fn is_shown(c: char) -> bool {
+    let hidden = matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}'
+    );
+    !c.is_control() && !hidden
+}
