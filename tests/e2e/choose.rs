@@ -22,8 +22,13 @@ pub(crate) fn tract(tier: &str) -> Home {
 }
 
 pub(crate) fn add(node: &Node, model: &str) {
+    add_as(node, model, CAPABILITY);
+}
+
+/// A model that does this.
+pub(crate) fn add_as(node: &Node, model: &str, capability: &str) {
     let file = root().join(format!("tests/models/{model}.onnx"));
-    let does = format!("capability={CAPABILITY}");
+    let does = format!("capability={capability}");
     node.run(&["model", "add", model, file.to_str().unwrap(), "--info", &does])
         .ok();
 }

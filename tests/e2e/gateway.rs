@@ -43,7 +43,7 @@ fn image() -> Vec<f32> {
     (0..64u8).map(|at| f32::from(at % 17) / 16.0).collect()
 }
 
-fn infer(server: &Server, model: &str, headers: &[(&str, &str)]) -> Answer {
+pub(crate) fn infer(server: &Server, model: &str, headers: &[(&str, &str)]) -> Answer {
     let image = json!({ "name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": image() });
     let body = json!({ "id": "7", "inputs": [image] }).to_string();
     let headers = [&[JSON], headers].concat();

@@ -219,7 +219,10 @@ impl Engine {
 }
 
 fn policy_instances(options: &EngineOptions) -> usize {
-    options.policy_instances.unwrap_or(policy::DEFAULT_INSTANCES).into()
+    options
+        .policy_instances
+        .unwrap_or(policy::DEFAULT_INSTANCES)
+        .into()
 }
 
 impl Wasm {

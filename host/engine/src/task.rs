@@ -159,7 +159,9 @@ impl Plugin {
             Export::Task { pre, .. } => pre.engine(),
             Export::Stream(pre) => pre.engine(),
             Export::Client(pre) => pre.engine(),
-            Export::Select(_) => return Err(self.wrong_world("karman:task/task, wasi:cli/command or wasi:http/proxy")),
+            Export::Select(_) => {
+                return Err(self.wrong_world("karman:task/task, wasi:cli/command or wasi:http/proxy"));
+            }
             Export::Command(pre) => pre.engine(),
             Export::Http { pre, .. } => crate::http::wasmtime_engine(pre),
         };

@@ -140,7 +140,12 @@ fn the_plugins_of_this_repository_build_and_import_what_they_say() {
         let (imports, exports) = interfaces(&component);
         assert_eq!(exports, [format!("karman:task/{handler}@0.1.0")]);
         let types = "karman:task/types";
-        let beyond = |name: &&String| !STANDARD.iter().chain([&types]).any(|start| name.starts_with(start));
+        let beyond = |name: &&String| {
+            !STANDARD
+                .iter()
+                .chain([&types])
+                .any(|start| name.starts_with(start))
+        };
         let other: Vec<_> = imports.iter().filter(beyond).collect();
         assert!(
             other.iter().all(|name| allowed.contains(name)),

@@ -29,7 +29,7 @@ fn loaded_with(name: &str, cache: Option<&CompileCache>) -> Arc<Plugin> {
 }
 
 /// The file of a policy with other limits.
-fn limited(name: &str, limits: impl FnOnce(&mut Limits)) -> Vec<u8> {
+pub(super) fn limited(name: &str, limits: impl FnOnce(&mut Limits)) -> Vec<u8> {
     let file = std::fs::read(guest(name)).unwrap();
     let package = Package::read(&file, &ReadLimits::default()).unwrap();
     let mut manifest = package.manifest.unwrap();
@@ -147,8 +147,20 @@ fn a_log_gives_its_policies_no_more_than_they_may_have_here() {
     let plugin = loaded("bad-policy");
     let own = plugin.select_policy().unwrap();
     for (policy, names) in [
-        (PolicyPlugin { fuel: MOST_FUEL + 1, ..own.clone() }, "fuel"),
-        (PolicyPlugin { memory: ByteSize::gib(2), ..own }, "memory"),
+        (
+            PolicyPlugin {
+                fuel: MOST_FUEL + 1,
+                ..own.clone()
+            },
+            "fuel",
+        ),
+        (
+            PolicyPlugin {
+                memory: ByteSize::gib(2),
+                ..own
+            },
+            "memory",
+        ),
     ] {
         let started = guests(&plugin).start(&policy, &tasks("answer"), &slo(), None);
         let refused = started.err();

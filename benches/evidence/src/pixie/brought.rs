@@ -44,10 +44,20 @@ pub(super) fn rows(
         }
         of_policy(report, cells, name, &rows.iter().collect::<Vec<_>>());
         let failures = failures.borrow();
-        let not_decided = failures.iter().filter(|((during, _), _)| *during == During::Choose);
+        let not_decided = failures
+            .iter()
+            .filter(|((during, _), _)| *during == During::Choose);
         let not_decided: u64 = not_decided.map(|(_, times)| times).sum();
-        report.figure(&format!("fell_back.{name}"), not_decided as f64, "", Target::Shown);
-        let failures: BTreeMap<_, _> = failures.iter().map(|((_, words), times)| (words, times)).collect();
+        report.figure(
+            &format!("fell_back.{name}"),
+            not_decided as f64,
+            "",
+            Target::Shown,
+        );
+        let failures: BTreeMap<_, _> = failures
+            .iter()
+            .map(|((_, words), times)| (words, times))
+            .collect();
         report.keep_raw(&format!("failures.{name}"), &failures);
         report.keep_raw(&format!("runs.{name}"), &rows);
     }

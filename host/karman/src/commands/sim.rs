@@ -87,8 +87,9 @@ impl Run {
         }
         for (policy, asked) in &plugins.policies {
             if !asked {
-                app.output
-                    .note(format!("note: policy {policy} was not asked: no workload names it in `select`"));
+                app.output.note(format!(
+                    "note: policy {policy} was not asked: no workload names it in `select`"
+                ));
             }
         }
         if let Some(folder) = &self.out {
@@ -123,7 +124,10 @@ impl Plugins {
             let name = &policy.name;
             let taken = match policies.iter().any(|(other, _)| other.name == *name) {
                 true => Some("is that of another --policy"),
-                false => name.parse::<BuiltIn>().is_ok().then_some("is that of a built-in policy"),
+                false => name
+                    .parse::<BuiltIn>()
+                    .is_ok()
+                    .then_some("is that of a built-in policy"),
             };
             if let Some(taken) = taken {
                 return Err(TaskError::invalid(format!("the name `{name}` {taken}"))

@@ -1,6 +1,6 @@
 use crate::select::{
-    Ask, Asked, Brought, Decision, Failed, Failure, Fixed, Greedy, Guests, Heard, NoChoice, Pixie, PolicyPlugin,
-    ReportError, Selector, Served, Task,
+    Ask, Asked, Brought, Decision, Failed, Failure, Fixed, Greedy, Guests, Heard, NoChoice, Pixie,
+    PolicyPlugin, ReportError, Selector, Served, Task,
 };
 use karman_types::TaskId;
 use serde::{Deserialize, Serialize};

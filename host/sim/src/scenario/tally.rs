@@ -1,5 +1,5 @@
-use super::host::Host;
 use super::event::Request;
+use super::host::Host;
 use super::{Answer, GroupOutcome, Outcome, Scenario, Verdict, WorkloadOutcome};
 use crate::Instant;
 use std::time::Duration;

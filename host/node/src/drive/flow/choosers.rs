@@ -55,7 +55,9 @@ impl Choosers {
     pub(super) fn rest_one(&self) -> bool {
         let mut idle: Vec<(u64, Weak<Chooser>)> = {
             let kept = self.0.lock();
-            let idle = kept.idle().map(|(_, used)| (used.turn, Arc::downgrade(&used.chooser)));
+            let idle = kept
+                .idle()
+                .map(|(_, used)| (used.turn, Arc::downgrade(&used.chooser)));
             idle.collect()
         };
         idle.sort_unstable_by_key(|(turn, _)| *turn);
@@ -77,7 +79,10 @@ impl Choosers {
 impl Kept {
     fn get(&mut self, of: &Digest, made_from: (u64, Option<Digest>)) -> Option<Arc<Chooser>> {
         let turn = self.next_turn();
-        let used = self.by.get_mut(of).filter(|used| used.chooser.made_from() == made_from)?;
+        let used = self
+            .by
+            .get_mut(of)
+            .filter(|used| used.chooser.made_from() == made_from)?;
         used.turn = turn;
         Some(used.chooser.clone())
     }

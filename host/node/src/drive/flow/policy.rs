@@ -108,7 +108,9 @@ pub(super) fn keep(tasks: &Inner, plugin: &Digest) {
     let kept = store.and_then(|store| store.policies().keep(plugin).map_err(store_error));
     match kept {
         Ok(true) => {}
-        Ok(false) => tracing::warn!(%plugin, "the file of a policy is not here: what it decides cannot be decided again"),
+        Ok(false) => {
+            tracing::warn!(%plugin, "the file of a policy is not here: what it decides cannot be decided again")
+        }
         Err(error) => tracing::warn!(%plugin, %error, "the file of a policy is not kept"),
     }
 }

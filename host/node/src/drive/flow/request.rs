@@ -190,8 +190,9 @@ impl<'a> Asking<'a> {
             _ => {
                 let within = self.wanted.within;
                 let late = format!("who answers was not chosen within {within:.0?}, and nobody was asked");
-                Err(TaskError::deadline(late)
-                    .with_hint("allow more, or name a faster policy as `select` under `[policies]` in node.toml"))
+                Err(TaskError::deadline(late).with_hint(
+                    "allow more, or name a faster policy as `select` under `[policies]` in node.toml",
+                ))
             }
         }
     }

@@ -62,9 +62,7 @@ impl Step {
         };
         let of = &self.workflow.tasks()[ended.attempt.of.task];
         let result = match of.capability.is_some() && !ended.attempt.of.undo {
-            true => {
-                AssertUnwindSafe(self.chosen()).catch_unwind().await
-            }
+            true => AssertUnwindSafe(self.chosen()).catch_unwind().await,
             false => {
                 AssertUnwindSafe(self.accepted(&mut ended.task))
                     .catch_unwind()

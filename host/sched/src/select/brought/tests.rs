@@ -53,10 +53,16 @@ fn one_that_rested_goes_on_from_where_it_was() {
             assert!(policy.rest());
         }
     }
-    let checkpoints = log.iter().filter(|entry| matches!(entry.what, What::Checkpoint(_)));
+    let checkpoints = log
+        .iter()
+        .filter(|entry| matches!(entry.what, What::Checkpoint(_)));
     assert_eq!(checkpoints.count(), 13);
     let replayed = replay_with(&log, &guests);
-    assert!(replayed.holds() && replayed.same == 60, "{:?}", replayed.different);
+    assert!(
+        replayed.holds() && replayed.same == 60,
+        "{:?}",
+        replayed.different
+    );
 }
 
 #[test]
@@ -141,7 +147,8 @@ fn who_saves_too_much_goes_on_from_what_is_kept() {
     // It did decide.
     let told = explain(&log, TaskId::from_parts(200, 0))[0].to_string();
     assert!(
-        told.contains("turns 1.0.0 failed when it was saved: its state has") && !told.contains("the default did"),
+        told.contains("turns 1.0.0 failed when it was saved: its state has")
+            && !told.contains("the default did"),
         "{told}"
     );
 }
@@ -152,7 +159,8 @@ fn one_that_fails_when_it_is_told_is_said_to() {
     assert!(failed(&log).iter().all(|failed| failed.during == During::Report));
     let told = explain(&log, TaskId::from_parts(0, 0))[0].to_string();
     assert!(
-        told.contains("failed when it was told what became of a request: it trapped") && told.contains("it is turn 1"),
+        told.contains("failed when it was told what became of a request: it trapped")
+            && told.contains("it is turn 1"),
         "{told}"
     );
     assert!(replay_with(&log, &guests).holds());

@@ -109,7 +109,10 @@ fn what_does_not_fit_is_named() {
     assert!(says.contains("`others` names `tiny`"), "{says}");
     for twice in ["others = [\"small\", \"small\"]\n", "others = [\"large\"]\n"] {
         let says = error(alone, twice);
-        assert!(says.contains("`others`") && says.contains("each named once"), "{says}");
+        assert!(
+            says.contains("`others`") && says.contains("each named once"),
+            "{says}"
+        );
     }
     let says = error("cost = 4.0", "cost = -1");
     assert!(says.contains("`cost` is -1"), "{says}");
