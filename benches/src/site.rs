@@ -90,6 +90,14 @@ impl Site {
         Ok(self.process.as_ref().context("the node is not up")?.id())
     }
 
+    /// Kills the node as a power cut does.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        let mut child = self.process.take().context("the node is not up")?;
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
     /// Gives the running node an order.
     pub(crate) async fn order<T: DeserializeOwned>(
         &self,

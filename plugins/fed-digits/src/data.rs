@@ -1,6 +1,6 @@
 //! Which digits this client has.
 
-use crate::digits::{CARRIED, Dealt, INK, LABELS, PIXELS, Record, records};
+use crate::digits::{Dealt, INK, LABELS, PIXELS, Record, carried, dealt, held_by, records};
 use crate::{Error, Setting, property, refused};
 use fastrand::Rng;
 use std::path::Path;
@@ -16,10 +16,11 @@ pub(crate) struct Sample {
     pub(crate) label: usize,
 }
 
-/// What this client trains on, and what it judges models by.
-pub(crate) struct Data {
-    pub(crate) train: Vec<Sample>,
-    pub(crate) held: Vec<Sample>,
+/// What this client trains on.
+pub(crate) struct Train {
+    pub(crate) samples: Vec<Sample>,
+    /// Its places among the carried records, for the next time: nothing where it has a folder of its own.
+    pub(crate) places: Vec<u32>,
 }
 
 impl From<&Record> for Sample {
@@ -31,55 +32,123 @@ impl From<&Record> for Sample {
     }
 }
 
-impl From<Dealt<'_>> for Data {
-    fn from(dealt: Dealt<'_>) -> Self {
-        let samples = |records: Vec<&Record>| records.into_iter().map(Sample::from).collect();
-        Self {
-            train: samples(dealt.train),
-            held: samples(dealt.held),
-        }
-    }
+/// How data are dealt, as the run's description says.
+struct Deal {
+    split: u64,
+    alpha: f64,
+    /// Which share of how many.
+    share: Option<(usize, usize)>,
 }
 
-impl Data {
-    pub(crate) fn of(setting: &Setting) -> Result<Self, Error> {
-        let split: u64 = number(setting, "split", 0)?;
+impl Deal {
+    fn of(setting: &Setting) -> Result<Self, Error> {
         let alpha: f64 = number(setting, "alpha", 0.5)?;
         if !(alpha.is_finite() && alpha > 0.0) {
             return Err(refused("alpha", "it is a number above 0"));
         }
-        let wrong = || {
-            refused(
-                FILE,
-                "it is not records of 64 levels of ink, 0 to 16, and a label",
-            )
-        };
-        let mut random = Rng::with_seed(split);
-        if Path::new(GRANTED).is_dir() {
-            let own = std::fs::read(format!("{GRANTED}/{FILE}"))
-                .map_err(|error| refused(FILE, &error.to_string()))?;
-            let own = records(&own).ok_or_else(wrong)?;
-            return Ok(Dealt::held_back(own, &mut random).into());
+        let share = setting.share.as_ref();
+        let share = share.map(|share| (share.index as usize, share.count as usize));
+        match share {
+            Some((index, count)) if index >= count => {
+                Err(refused("share", "its index is not below its count"))
+            }
+            _ => Ok(Self {
+                split: number(setting, "split", 0)?,
+                alpha,
+                share,
+            }),
         }
-        let all = Dealt::held_back(records(CARRIED).ok_or_else(wrong)?, &mut random);
-        let Some(share) = &setting.share else {
-            return Ok(all.into());
+    }
+
+    fn held_back(&self, records: usize) -> (Dealt, Rng) {
+        let mut random = Rng::with_seed(self.split);
+        (Dealt::held_back(records, &mut random), random)
+    }
+}
+
+impl Train {
+    /// The client's share; `kept` is what [`Train::places`] said the last time, or nothing.
+    pub(crate) fn of(setting: &Setting, kept: Vec<u32>) -> Result<Self, Error> {
+        let deal = Deal::of(setting)?;
+        if let Some(own) = granted()? {
+            let own = own_records(&own)?;
+            let (Dealt { train, .. }, _) = deal.held_back(own.len());
+            return Ok(Self {
+                samples: samples(own, &train),
+                places: Vec::new(),
+            });
+        }
+        let all = carried();
+        let places = match kept.is_empty() {
+            false => kept,
+            true => {
+                let (Dealt { train, .. }, mut random) = deal.held_back(all.len());
+                match deal.share {
+                    Some((index, count)) => {
+                        dealt(all, train, count, deal.alpha, &mut random).swap_remove(index)
+                    }
+                    None => train,
+                }
+            }
         };
-        let (index, count) = (share.index as usize, share.count as usize);
-        match index < count {
-            true => Ok(all.share(index, count, alpha, &mut random).into()),
-            false => Err(refused("share", "its index is not below its count")),
+        match places.iter().all(|place| (*place as usize) < all.len()) {
+            true => Ok(Self {
+                samples: samples(all, &places),
+                places,
+            }),
+            false => Err(refused("state", "it names records that there are not")),
         }
     }
 
     /// Entropy of the labels over the greatest possible.
     pub(crate) fn label_entropy(&self) -> f64 {
         let mut counts = [0.0f64; LABELS];
-        self.train.iter().for_each(|sample| counts[sample.label] += 1.0);
-        let shares = counts.iter().map(|count| count / self.train.len().max(1) as f64);
+        self.samples.iter().for_each(|sample| counts[sample.label] += 1.0);
+        let shares = counts
+            .iter()
+            .map(|count| count / self.samples.len().max(1) as f64);
         let entropy: f64 = shares.filter(|p| *p > 0.0).map(|p| -p * p.ln()).sum();
         (entropy / (LABELS as f64).ln()).clamp(0.0, 1.0)
     }
+}
+
+/// What this client judges models by.
+pub(crate) fn held(setting: &Setting) -> Result<Vec<Sample>, Error> {
+    let deal = Deal::of(setting)?;
+    if let Some(own) = granted()? {
+        let own = own_records(&own)?;
+        return Ok(samples(own, &deal.held_back(own.len()).0.held));
+    }
+    let held = deal.held_back(carried().len()).0.held;
+    Ok(match deal.share {
+        Some((index, count)) => samples(carried(), &held_by(&held, index, count)),
+        None => samples(carried(), &held),
+    })
+}
+
+/// The operator's own file, where there is a folder for it.
+fn granted() -> Result<Option<Vec<u8>>, Error> {
+    if !Path::new(GRANTED).is_dir() {
+        return Ok(None);
+    }
+    let own = std::fs::read(format!("{GRANTED}/{FILE}"));
+    own.map(Some).map_err(|error| refused(FILE, &error.to_string()))
+}
+
+fn own_records(file: &[u8]) -> Result<&[Record], Error> {
+    records(file).ok_or_else(|| {
+        refused(
+            FILE,
+            "it is not records of 64 levels of ink, 0 to 16, and a label",
+        )
+    })
+}
+
+fn samples(records: &[Record], places: &[u32]) -> Vec<Sample> {
+    places
+        .iter()
+        .map(|place| Sample::from(&records[*place as usize]))
+        .collect()
 }
 
 fn number<T: std::str::FromStr>(setting: &Setting, name: &str, default: T) -> Result<T, Error> {
@@ -91,6 +160,7 @@ fn number<T: std::str::FromStr>(setting: &Setting, name: &str, default: T) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::digits::CARRIED;
     use crate::karman::federated::types::Share;
 
     fn setting(index: u32, count: u32, alpha: &str) -> Setting {
@@ -101,31 +171,48 @@ mod tests {
         }
     }
 
+    fn train(index: u32, count: u32, alpha: &str) -> Train {
+        Train::of(&setting(index, count, alpha), Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn what_is_carried_is_records() {
+        assert_eq!(records(CARRIED).map(<[_]>::len), Some(1797));
+    }
+
     #[test]
     fn shares_are_all_of_it_and_nothing_twice() {
         for alpha in ["0.1", "0.5", "100"] {
-            let shares: Vec<Data> = (0..7).map(|i| Data::of(&setting(i, 7, alpha)).unwrap()).collect();
-            assert!(
-                shares
-                    .iter()
-                    .all(|share| !share.train.is_empty() && !share.held.is_empty())
-            );
-            let total: usize = shares
-                .iter()
-                .map(|share| share.train.len() + share.held.len())
-                .sum();
-            assert_eq!(total, 1797);
+            let shares: Vec<Train> = (0..7).map(|i| train(i, 7, alpha)).collect();
+            assert!(shares.iter().all(|share| !share.samples.is_empty()));
+            let mut places: Vec<u32> = shares.iter().flat_map(|share| share.places.clone()).collect();
+            let held: usize = (0..7).map(|i| held(&setting(i, 7, alpha)).unwrap().len()).sum();
+            assert_eq!(places.len() + held, 1797);
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len() + held, 1797);
         }
     }
 
     #[test]
-    fn the_smaller_alpha_the_fewer_labels() {
-        let entropy = |alpha: &str| -> f64 {
-            (0..7)
-                .map(|i| Data::of(&setting(i, 7, alpha)).unwrap().label_entropy())
-                .sum::<f64>()
-                / 7.0
+    fn a_share_that_was_kept_is_the_one_that_was_dealt() {
+        let first = train(3, 100, "0.5");
+        let again = Train::of(&setting(3, 100, "0.5"), first.places.clone()).unwrap();
+        let seen = |train: &Train| -> Vec<_> {
+            train
+                .samples
+                .iter()
+                .map(|one| (one.pixels.map(f32::to_bits), one.label))
+                .collect()
         };
+        assert_eq!(seen(&again), seen(&first));
+        assert!(Train::of(&setting(3, 100, "0.5"), vec![1797]).is_err());
+    }
+
+    #[test]
+    fn the_smaller_alpha_the_fewer_labels() {
+        let entropy =
+            |alpha: &str| -> f64 { (0..7).map(|i| train(i, 7, alpha).label_entropy()).sum::<f64>() / 7.0 };
         assert!(
             entropy("0.1") < 0.75 && entropy("100") > 0.95,
             "{} {}",
@@ -136,9 +223,10 @@ mod tests {
 
     #[test]
     fn what_is_no_share_is_refused() {
-        assert!(Data::of(&setting(7, 7, "0.5")).is_err());
+        assert!(Train::of(&setting(7, 7, "0.5"), Vec::new()).is_err());
+        assert!(held(&setting(7, 7, "0.5")).is_err());
         for alpha in ["0", "-1", "NaN", "much"] {
-            assert!(Data::of(&setting(0, 7, alpha)).is_err(), "{alpha}");
+            assert!(Train::of(&setting(0, 7, alpha), Vec::new()).is_err(), "{alpha}");
         }
     }
 }

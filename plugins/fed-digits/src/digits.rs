@@ -14,10 +14,10 @@ pub(crate) const INK: u8 = 16;
 /// The ink of a picture, and its label.
 pub(crate) type Record = [u8; PIXELS + 1];
 
-/// What is trained on, and what models are judged by: a quarter of the records.
-pub(crate) struct Dealt<'a> {
-    pub(crate) train: Vec<&'a Record>,
-    pub(crate) held: Vec<&'a Record>,
+/// What is trained on, and what models are judged by: a quarter of the records. Each is the place of its record.
+pub(crate) struct Dealt {
+    pub(crate) train: Vec<u32>,
+    pub(crate) held: Vec<u32>,
 }
 
 /// Records of 64 levels of ink, 0 to 16, and a label; nothing where they are not that.
@@ -28,45 +28,49 @@ pub(crate) fn records(file: &[u8]) -> Option<&[Record]> {
     (!records.is_empty() && rest.is_empty() && records.iter().all(good)).then_some(records)
 }
 
-impl<'a> Dealt<'a> {
-    /// A quarter is held back, the rest is for training.
-    pub(crate) fn held_back(records: &'a [Record], random: &mut Rng) -> Self {
-        let mut train: Vec<_> = records.iter().collect();
+/// The records that the plugin carries: nobody changes them, so nobody looks again whether they are some (a test does).
+pub(crate) fn carried() -> &'static [Record] {
+    CARRIED.as_chunks().0
+}
+
+impl Dealt {
+    /// A quarter of so many records is held back, the rest is for training.
+    pub(crate) fn held_back(records: usize, random: &mut Rng) -> Self {
+        let mut train: Vec<_> = (0..records as u32).collect();
         shuffle(&mut train, random);
         let held = train.split_off(train.len() * 3 / 4);
         Self { train, held }
     }
+}
 
-    /// One client's share: see [`dealt`].
-    pub(crate) fn share(self, index: usize, count: usize, alpha: f64, random: &mut Rng) -> Self {
-        Self {
-            train: dealt(self.train, count, alpha, random).swap_remove(index),
-            held: self.held.into_iter().skip(index).step_by(count).collect(),
-        }
-    }
+/// What one of `count` clients judges models by. Nothing is drawn for it, so it costs next to nothing.
+pub(crate) fn held_by(held: &[u32], index: usize, count: usize) -> Vec<u32> {
+    held.iter().copied().skip(index).step_by(count).collect()
 }
 
 /// Each label is dealt out by shares drawn from a Dirichlet distribution: the smaller `alpha`, the fewer labels a client has.
-/// A client without data would be none: it gets one record of whoever has most.
-pub(crate) fn dealt<'a>(
-    train: Vec<&'a Record>,
+/// A client without data would be none: it gets one record of whoever has most. Shares are drawn for all clients, which takes longer
+/// than a short training: a client keeps its own.
+pub(crate) fn dealt(
+    records: &[Record],
+    train: Vec<u32>,
     clients: usize,
     alpha: f64,
     random: &mut Rng,
-) -> Vec<Vec<&'a Record>> {
+) -> Vec<Vec<u32>> {
     let mut shards = vec![Vec::new(); clients];
     let mut labels = vec![Vec::new(); LABELS];
-    for record in train {
-        labels[usize::from(record[PIXELS])].push(record);
+    for place in train {
+        labels[usize::from(records[place as usize][PIXELS])].push(place);
     }
-    for records in labels {
-        let count = records.len() as f64;
-        let mut records = records.into_iter();
+    for places in labels {
+        let count = places.len() as f64;
+        let mut places = places.into_iter();
         let (mut sum, mut given) = (0.0, 0);
         for (shard, share) in shards.iter_mut().zip(dirichlet(alpha, clients, random)) {
             sum += share;
             let until = ((sum * count).round() as usize).max(given);
-            shard.extend(records.by_ref().take(until - given));
+            shard.extend(places.by_ref().take(until - given));
             given = until;
         }
     }

@@ -2,15 +2,17 @@
 
 mod data;
 mod digits;
+mod kept;
 mod net;
 mod train;
 
-use data::Data;
+use data::Train;
 use exports::karman::federated::learner::{
     Array, Description, Error, Fitted, Guest, Judged, Setting, Training,
 };
 use karman::federated::checkpoint;
 use karman::task::types::InvalidInput;
+use kept::Kept;
 use net::Net;
 use train::{Begun, Course};
 
@@ -20,10 +22,10 @@ struct Client;
 
 impl Guest for Client {
     fn describe(setting: Setting) -> Result<Description, Error> {
-        let data = Data::of(&setting)?;
+        let train = Train::of(&setting, Vec::new())?;
         Ok(Description {
-            samples: data.train.len() as u64,
-            label_entropy: Some(data.label_entropy()),
+            samples: train.samples.len() as u64,
+            label_entropy: Some(train.label_entropy()),
         })
     }
 
@@ -34,20 +36,21 @@ impl Guest for Client {
 
     fn fit(setting: Setting, model: Vec<Array>, training: Training, state: Vec<u8>) -> Result<Fitted, Error> {
         let net = Net::of(&setting)?;
-        let data = Data::of(&setting)?;
+        let kept =
+            Kept::read(&state, net.length()).ok_or_else(|| refused("state", "it is not of this model"))?;
+        let Train { samples, places } = Train::of(&setting, kept.places)?;
         let start = numbers(net, "model", &model)?;
         let control = match training.control.is_empty() {
             true => vec![0.0; net.length()],
             false => numbers(net, "control", &training.control)?,
         };
-        let own_control = match state.is_empty() {
+        let own_control = match kept.control.is_empty() {
             true => vec![0.0; net.length()],
-            false => train::read(&state, net.length())
-                .ok_or_else(|| refused("state", "it is not of this model"))?,
+            false => kept.control,
         };
         let course = Course {
             net,
-            samples: &data.train,
+            samples: &samples,
             training: &training,
             drift: control.iter().zip(&own_control).map(|(c, own)| c - own).collect(),
         };
@@ -55,34 +58,33 @@ impl Guest for Client {
         let keep = |begun: &Begun| drop(checkpoint::save(&begun.write()));
         let trained = course.run(&start, progress, keep);
         let mut control_change = Vec::new();
-        let mut kept = Vec::new();
+        let mut control_kept = Vec::new();
         if training.wants_control {
             let change = course.control_change(&start, &trained.model, trained.steps, &control);
-            let own: Vec<f32> = own_control
-                .iter()
-                .zip(&change)
-                .map(|(own, by)| own + by)
-                .collect();
-            control_change = arrays(net, &change);
-            kept = train::write(&own);
+            let own = own_control.iter().zip(&change);
+            control_kept = own.map(|(own, by)| own + by).collect();
         }
+        let kept = Kept {
+            places,
+            control: control_kept,
+        };
         Ok(Fitted {
             model: arrays(net, &trained.model),
             control_change,
-            samples: data.train.len() as u64,
+            samples: samples.len() as u64,
             steps: trained.steps,
             loss: trained.loss,
             metrics: Vec::new(),
-            state: kept,
+            state: kept.write(),
         })
     }
 
     fn evaluate(setting: Setting, model: Vec<Array>) -> Result<Judged, Error> {
         let net = Net::of(&setting)?;
-        let data = Data::of(&setting)?;
-        let (correct, loss) = net.judge(&numbers(net, "model", &model)?, &data.held);
+        let held = data::held(&setting)?;
+        let (correct, loss) = net.judge(&numbers(net, "model", &model)?, &held);
         Ok(Judged {
-            samples: data.held.len() as u64,
+            samples: held.len() as u64,
             correct,
             loss,
             metrics: Vec::new(),

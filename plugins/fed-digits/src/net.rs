@@ -246,7 +246,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Data;
+    use crate::data::Train;
 
     /// Against differences of the loss.
     #[test]
@@ -256,8 +256,8 @@ mod tests {
             share: None,
             properties: Vec::new(),
         };
-        let data = Data::of(&setting).unwrap();
-        let samples: Vec<&Sample> = data.train.iter().take(5).collect();
+        let all = Train::of(&setting, Vec::new()).unwrap().samples;
+        let samples: Vec<&Sample> = all.iter().take(5).collect();
         let mut random = Rng::with_seed(1);
         for net in [Net::Regression, Net::Convolution] {
             let model: Vec<f32> = net

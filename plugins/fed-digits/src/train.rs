@@ -123,7 +123,7 @@ pub(crate) fn read(bytes: &[u8], length: usize) -> Option<Vec<f32>> {
 mod tests {
     use super::*;
     use crate::Setting;
-    use crate::data::Data;
+    use crate::data::{Train, held};
     use std::cell::RefCell;
 
     fn training(epochs: u32) -> Training {
@@ -140,40 +140,43 @@ mod tests {
         }
     }
 
-    fn data() -> Data {
-        Data::of(&Setting {
+    fn setting() -> Setting {
+        Setting {
             run: String::new(),
             share: None,
             properties: Vec::new(),
-        })
-        .unwrap()
+        }
+    }
+
+    fn samples() -> Vec<Sample> {
+        Train::of(&setting(), Vec::new()).unwrap().samples
     }
 
     #[test]
     fn both_models_learn() {
-        let (data, training) = (data(), training(10));
+        let (samples, held, training) = (samples(), held(&setting()).unwrap(), training(10));
         for (net, least) in [(Net::Regression, 0.92), (Net::Convolution, 0.95)] {
             let drift = vec![0.0; net.length()];
             let course = Course {
                 net,
-                samples: &data.train,
+                samples: &samples,
                 training: &training,
                 drift,
             };
             let trained = course.run(&net.initial(1), None, |_| {});
-            let (correct, _) = net.judge(&trained.model, &data.held);
-            let accuracy = correct as f64 / data.held.len() as f64;
+            let (correct, _) = net.judge(&trained.model, &held);
+            let accuracy = correct as f64 / held.len() as f64;
             assert!(accuracy > least, "{net:?}: {accuracy}");
         }
     }
 
     #[test]
     fn a_training_that_goes_on_comes_to_the_same() {
-        let (data, training) = (data(), training(3));
+        let (samples, training) = (samples(), training(3));
         let net = Net::Convolution;
         let course = Course {
             net,
-            samples: &data.train,
+            samples: &samples,
             training: &training,
             drift: vec![0.01; net.length()],
         };
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn partial_work_ends_after_its_steps() {
-        let data = data();
+        let samples = samples();
         let training = Training {
             most_steps: Some(5),
             ..training(4)
@@ -199,7 +202,7 @@ mod tests {
         let net = Net::Regression;
         let course = Course {
             net,
-            samples: &data.train,
+            samples: &samples,
             training: &training,
             drift: vec![0.0; net.length()],
         };
