@@ -1,7 +1,7 @@
 //! Any bytes as an ONNX model: a typed error or a model, never a crash, a hang or memory past the limits.
 #![cfg_attr(fuzzing, no_main)]
 
-use karman_infer::{Backend, LoadOptions, ModelLimits, Tract};
+use karman_infer::{Backend, LoadOptions, ModelLimits, Tract, weights, with_weights};
 use karman_types::ByteSize;
 
 fn check(bytes: &[u8]) {
@@ -18,6 +18,7 @@ fn check(bytes: &[u8]) {
         },
         ..LoadOptions::default()
     };
+    let _ = weights(bytes, &options.limits).and_then(|own| with_weights(bytes, &own, &options.limits));
     let _ = Tract.load(bytes, &options);
 }
 

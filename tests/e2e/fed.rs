@@ -116,6 +116,51 @@ fn one_process_plays_all_clients_and_goes_on_where_it_was_killed() {
     );
 }
 
+/// What is on board is bettered by what two boards know of their valley, and is an ONNX file again.
+#[test]
+fn a_run_begins_with_a_model_and_ends_as_one() {
+    let home = Home::new();
+    let described = |model: &str| {
+        let text = format!(
+            "name = 'water'\nrounds = 1\n{model}\n[clients]\nplugin = '{}'\nsimulated = 2\n\
+             [clients.properties]\npictures = '8'\nheld = '2'\n\
+             [pace]\nmode = 'synchronous'\nclients = 2\n\
+             [training]\nepochs = 1\nbatch = 16\nlearning-rate = 0.001\n",
+            path("fed-flood")
+        );
+        describe(&home, &text)
+    };
+    let file = described("model = 'flood-s'");
+    home.run(["fed", "run", &file])
+        .fails(4, "karman model add flood-s");
+    let model = crate::support::root().join("plugins/flood/models/flood-s.onnx");
+    home.run(["model", "add", "flood-s", model.to_str().unwrap()])
+        .ok();
+    let seen = events(&home.run(["fed", "run", &file, "--json"]).ok());
+    assert!(accuracy(&seen) > 0.8, "{seen:?}");
+    assert_eq!(troubles(&seen), "");
+    let bettered = home.path().join("bettered.onnx");
+    let bettered = bettered.to_str().unwrap();
+    home.run(["fed", "export", "water", "--onnx", "-o", bettered])
+        .ok();
+    let (before, after) = (std::fs::read(model).unwrap(), std::fs::read(bettered).unwrap());
+    assert!(before != after && before.len() == after.len());
+    let ran = home.run(["model", "add", "flood-s", bettered]).ok();
+    assert!(
+        ran.out().contains("image u8 [N, 3, 32, 32] -> water u8"),
+        "{ran:?}"
+    );
+
+    // A client that needs a model says so, and there is nothing to export that did not begin with one.
+    let file = described("");
+    home.run(["fed", "run", &file, "--again"])
+        .fails(2, "model = \"flood-s\"");
+    home.run(["fed", "run", &describe(&home, &digits("", "simulated = 5"))])
+        .ok();
+    let nowhere = ["fed", "export", "digits", "--onnx", "-o", "-"];
+    home.run(nowhere).fails(2, "did not begin with a model");
+}
+
 #[test]
 fn clients_that_lie_are_named_and_do_no_harm() {
     let home = Home::new();

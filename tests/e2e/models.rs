@@ -1,5 +1,6 @@
 //! The digit models on both back-ends, from inside the sandbox.
 
+use crate::mesh::first;
 use crate::support::{Home, guest, root};
 
 fn with_models() -> Home {
@@ -129,4 +130,40 @@ fn held_out_digits_are_right_on_both_back_ends() {
         true => assert_eq!(answers("onnxruntime"), tract),
         false => println!("no ONNX Runtime here: only tract was asked"),
     }
+}
+
+#[test]
+fn a_model_is_brought_to_other_nodes_and_runs_there() {
+    let cloud = first();
+    let edge = cloud.joined("edge", &[]);
+    let file = root().join("tests/models/digits-s.onnx");
+    let add = [
+        "model",
+        "add",
+        "digits-s",
+        file.to_str().unwrap(),
+        "--info",
+        "licence=CC0-1.0",
+        "--json",
+    ];
+    let ran = cloud.soon(&[&add[..], &["--on", "tier=edge"]].concat(), b"");
+    let added: serde_json::Value = serde_json::from_str(&ran.out()).unwrap();
+    assert_eq!(
+        (&added["node"], &added["name"]),
+        (&edge.id().into(), &"digits-s".into()),
+        "{added}"
+    );
+    // It is there with what is known of it, not here; and from here it is called there.
+    let held = |node: &crate::mesh::Node| node.run(&["model", "list", "--json"]).ok().out();
+    assert!(held(&edge).contains("CC0-1.0") && !held(&cloud).contains("digits-s"));
+    let image = format!("{{\"image\":[[{:?}]]}}", [[0.5; 8]; 8]);
+    let ran = cloud.soon(&["call", "model/digits-s", "-"], image.as_bytes());
+    assert!(ran.out().contains("probabilities"), "{ran:?}");
+
+    // What may not be deployed may not be brought either; nobody is asked whom nobody names.
+    edge.run(&[&add[..], &["--on", "tier=cloud"]].concat())
+        .fails(3, "deploy:model/digits-s");
+    cloud
+        .run(&[&add[..], &["--on", "tier=space"]].concat())
+        .fails(4, "tier=space");
 }

@@ -50,6 +50,9 @@ pub struct Run {
     /// Clients that have to be here before the first round. Default: the fewest with which a round works.
     #[serde(default)]
     pub start_with: usize,
+    /// The model of the driver's node whose weights it begins with. Default: a client makes the first version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Who trains.
     #[serde(default)]
     pub clients: Clients,
@@ -266,7 +269,7 @@ mod tests {
 
     #[test]
     fn what_it_writes_it_reads() {
-        let text = "name = 'x'\nrounds = 3\nweights = 'uniform'\n[pace]\nmode = 'buffered'\nat-once = 20\n\
+        let text = "name = 'x'\nrounds = 3\nmodel = 'flood-s'\nweights = 'uniform'\n[pace]\nmode = 'buffered'\nat-once = 20\n\
                     [strategy]\nname = 'fed-avg-m'\nmomentum = 0.5\n[selection]\nname = 'bandit'\nexplore = 0.2\n\
                     [encoding]\nfixed = { top-k = 10 }\n";
         let run = Run::from_toml(text).unwrap();

@@ -114,6 +114,14 @@ pub enum InferError {
         /// Why.
         reason: TensorError,
     },
+    /// Weights that do not take the place of those of the model.
+    #[error("weights `{name}` do not fit the model: {reason}")]
+    Weight {
+        /// Their name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
     /// A model from outside that did not survive its rehearsal in a child process.
     #[error("the model was refused after a trial in a separate process: {reason}")]
     Rehearsal {
@@ -133,6 +141,7 @@ impl InferError {
             | Self::UnknownInput { .. }
             | Self::MissingInput { .. }
             | Self::Input { .. }
+            | Self::Weight { .. }
             | Self::Rehearsal { .. } => ErrorKind::Invalid,
             Self::Limit { .. } => ErrorKind::Limit,
             Self::Rejected { .. } | Self::Unavailable { .. } => ErrorKind::Unavailable,

@@ -25,6 +25,7 @@
 //! | `inputs`, `apart` | what a caller gives; what may panic |
 //! | `graph` | nodes, edges, costs, layers, cuts, fragments |
 //! | `staged`, `batch` | fragments as one model; several requests as one run |
+//! | `weights` | what learning changes, out of a file and into one |
 //! | `profile` | times, measured and predicted |
 //! | `inspect` | the table and the drawing |
 //! | `zoo` | published networks with random weights |
@@ -75,6 +76,7 @@ pub mod profile;
 mod screen;
 mod staged;
 mod tract;
+mod weights;
 mod wire;
 pub mod zoo;
 
@@ -88,3 +90,4 @@ pub use onnxruntime::OnnxRuntime;
 pub use probe::{ProbeError, feed_child, probe_in_child, probe_model, probe_onnxruntime};
 pub use staged::Staged;
 pub use tract::Tract;
+pub use weights::{Weight, weights, with_weights};

@@ -116,9 +116,11 @@ impl Answers {
             | Ask::Learn
             | Ask::DescribeModel => Right::Call(name),
             Ask::ReadBucket => Right::BucketRead(name),
-            Ask::Deploy { .. } | Ask::Undeploy | Ask::PrepareStage { .. } | Ask::ProfileModel { .. } => {
-                Right::Deploy(name)
-            }
+            Ask::Deploy { .. }
+            | Ask::Undeploy
+            | Ask::AddModel { .. }
+            | Ask::PrepareStage { .. }
+            | Ask::ProfileModel { .. } => Right::Deploy(name),
             // It costs no more than its bytes.
             Ask::Measure => return Ok(()),
             // By a ticket, which the one that holds the blob judges.

@@ -56,6 +56,14 @@ pub enum Ask {
     },
     /// Remove the plugin of this name.
     Undeploy,
+    /// Fetch the model of this digest and run it under this name, which begins with `model/`. The body has what is known of it, and
+    /// the ticket that allows to read it.
+    AddModel {
+        /// The model's file.
+        digest: Digest,
+        /// Its length in bytes.
+        size: u64,
+    },
     /// Fetch the bundle of this digest, and see to it that it gets on.
     TakeBundle {
         /// The bundle.

@@ -40,15 +40,16 @@ pub use config::{
 pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{
     BundleStatus, Chosen, CutBy, DecisionLog, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedStatus,
-    FlowOrder, FlowState, FlowStatus, Inferred, JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg,
-    LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts, NodeOffer, NodeProfile, PeerStatus,
-    Pinged, Ran, RanInParts, Rotated, Sent, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus,
-    TensorDescription, UndeployedOn, Wanted, check_run, simulate, stored_model, stored_run, stored_runs,
+    FlowOrder, FlowState, FlowStatus, HeldModel, Inferred, JoinOptions, KeeperStatus, KeepersConfig,
+    KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts, ModelOn,
+    NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent, SplitOrder, SplitPlan,
+    StepStatus, TaskState, TaskStatus, TensorDescription, UndeployedOn, Wanted, check_run, simulate,
+    stored_model, stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::select::Bounds;
 pub use karman_store::BundleState;
-pub use listener::{HeldModel, Listener, ShutDown, plugin_path, serve_plugin};
+pub use listener::{Listener, ShutDown, plugin_path, serve_plugin};
 pub use logs::{LogEvent, LogRing};
 pub use node::{Node, NodeStatus};
 pub use plugins::{DeployOptions, Deployed, PluginStatus, Plugins};

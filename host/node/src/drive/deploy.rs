@@ -166,8 +166,8 @@ impl Node {
             .collect())
     }
 
-    /// Has another node do something with its plugin of this name.
-    async fn order(
+    /// Has another node do something with its plugin or model of this name.
+    pub(super) async fn order(
         &self,
         node: &Provider,
         ask: Ask,

@@ -3,6 +3,7 @@
 mod attempt;
 mod away;
 mod blobs;
+mod bring;
 mod bundles;
 mod decisions;
 mod deploy;
@@ -25,13 +26,16 @@ mod tasks;
 
 pub(crate) use away::Value;
 pub(crate) use blobs::Lent;
+pub use bring::{HeldModel, ModelOn};
 pub(crate) use bundles::{Bundles, run as hand_on};
 pub use decisions::DecisionLog;
 pub use deploy::{DeployedOn, UndeployedOn};
 pub use diagnosis::Diagnosis;
 pub(crate) use dispatch::Calls;
 pub use dispatch::Ran;
-pub use fed::{FedEvent, FedModel, FedStatus, check_run, simulate, stored_model, stored_run, stored_runs};
+pub use fed::{
+    FedEvent, FedModel, FedStatus, check_run, simulate, stored_model, stored_onnx, stored_run, stored_runs,
+};
 pub(crate) use fed::{Federated, go_on};
 pub use flow::{
     Chosen, Example, FlowOrder, FlowState, FlowStatus, MeasureOrder, Measured, StepStatus, Wanted,

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
 /// Before the name of a model.
-const MODEL: &str = "model/";
+pub(super) const MODEL: &str = "model/";
 /// The key of what a model does, in what is known of it.
 const CAPABILITY: &str = "capability";
 /// The deepest nesting of a tensor in JSON.

@@ -25,7 +25,7 @@ const MOST_TENSORS: u64 = 256 << 20;
 const MOST_ORDER: u64 = 512 << 20;
 /// The most bytes that are taken to measure a link.
 const MOST_MEASURE: u64 = 4 << 20;
-/// The most bytes that say which stage is to be made ready: a stage for each layer, and a ticket.
+/// The most bytes that say which stage is to be made ready (a stage for each layer, and a ticket), or what is known of a model.
 const MOST_PREPARE: u64 = 1 << 20;
 
 /// What the node does for members.
@@ -60,7 +60,7 @@ impl Serve for Service {
                 }
             }
             Ask::RunStage | Ask::RunModel => Ok(MOST_TENSORS),
-            Ask::PrepareStage { .. } => Ok(MOST_PREPARE),
+            Ask::PrepareStage { .. } | Ask::AddModel { .. } => Ok(MOST_PREPARE),
             Ask::Deploy { .. } | Ask::ReadBlob { .. } | Ask::ProfileModel { .. } => {
                 Ok(Signed::MAX_BYTES as u64)
             }
@@ -130,6 +130,11 @@ async fn serve(
             tracing::info!(plugin = head.name, by = %from.node, "a member deploys");
             let deployed = node.deploy_from(peer_of(&from)?, &head, request.body).await?;
             Ok((json(&deployed)?, RemoteReport::default()))
+        }
+        Ask::AddModel { .. } => {
+            tracing::info!(model = head.name, by = %from.node, "a member brings a model");
+            let taken = node.take_model(peer_of(&from)?, &head, &request.body).await?;
+            Ok((json(&taken)?, RemoteReport::default()))
         }
         Ask::PrepareStage { .. } => {
             let ready = split::prepare(node, peer_of(&from)?, &head, &request.body);

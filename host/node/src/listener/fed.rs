@@ -17,6 +17,7 @@ pub(crate) fn router() -> Router<Node> {
         .route("/fed", get(list).post(start))
         .route("/fed/{name}", get(one))
         .route("/fed/{name}/model", get(model))
+        .route("/fed/{name}/onnx", get(onnx))
         .route("/fed/{name}/stop", post(stop))
 }
 
@@ -60,6 +61,11 @@ async fn one(
 
 async fn model(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<FedModel>, Refusal> {
     Ok(Json(node.fed_model(&name)?))
+}
+
+/// The file of the model that it began with, with what was learnt.
+async fn onnx(State(node): State<Node>, Path(name): Path<String>) -> Result<Vec<u8>, Refusal> {
+    Ok(node.fed_onnx(&name).await?)
 }
 
 async fn stop(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<()>, Refusal> {

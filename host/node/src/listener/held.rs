@@ -1,6 +1,7 @@
 //! What the node holds besides plugins, for its operator: models, secrets, and grants by identity.
 
 use super::answer::Refusal;
+use crate::drive::{HeldModel, ModelOn};
 use crate::node::Node;
 use crate::services::{blocking, store_error};
 use axum::Router;
@@ -9,40 +10,9 @@ use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::response::Json;
 use axum::routing::{get, post};
 use karman_infer::ModelLimits;
-use karman_store::{Model, ModelInfo, Store, StoreError};
-use karman_types::{Digest, Grant, GrantSet, TaskError};
-use serde::{Deserialize, Serialize};
-
-/// A model as `karman model list` shows it.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct HeldModel {
-    /// By which tasks load it.
-    pub name: String,
-    /// The digest of its file.
-    pub digest: Digest,
-    /// The length of its file in bytes.
-    pub bytes: u64,
-    /// What else is known of it.
-    pub info: ModelInfo,
-}
-
-impl From<Model> for HeldModel {
-    fn from(
-        Model {
-            name,
-            digest,
-            bytes,
-            info,
-        }: Model,
-    ) -> Self {
-        Self {
-            name,
-            digest,
-            bytes,
-            info,
-        }
-    }
-}
+use karman_store::{ModelInfo, Store, StoreError};
+use karman_types::{Grant, GrantSet, TaskError};
+use serde::Deserialize;
 
 /// The operator's routes to them. A model's file is as long as the node's limits let it be.
 pub(crate) fn router(limits: &ModelLimits) -> Router<Node> {
@@ -51,6 +21,7 @@ pub(crate) fn router(limits: &ModelLimits) -> Router<Node> {
         .route("/grants", get(allowed).post(allow).delete(revoke))
         .route("/models", get(models))
         .route("/models/{name}", post(add_model).layer(most))
+        .route("/mesh/models/{name}", post(add_model_on).layer(most))
         .route("/secrets", get(secrets))
         .route("/secrets/{name}", post(set_secret))
 }
@@ -135,19 +106,35 @@ async fn add_model(
     Query(About { info }): Query<About>,
     file: Bytes,
 ) -> Result<Json<HeldModel>, Refusal> {
-    let info: ModelInfo = match info.is_empty() {
-        true => ModelInfo::default(),
-        false => serde_json::from_str(&info).map_err(|error| {
+    let info = read(&info)?;
+    Ok(Json(node.add_model(&name, file, info).await?))
+}
+
+#[derive(Deserialize)]
+struct AboutOn {
+    on: String,
+    #[serde(default)]
+    info: String,
+}
+
+async fn add_model_on(
+    State(node): State<Node>,
+    Path(name): Path<String>,
+    Query(AboutOn { on, info }): Query<AboutOn>,
+    file: Bytes,
+) -> Result<Json<Vec<ModelOn>>, Refusal> {
+    let info = read(&info)?;
+    Ok(Json(node.add_model_on(&on, &name, file, info).await?))
+}
+
+/// What is known of a model, as a JSON object; nothing of nothing.
+fn read(info: &str) -> Result<ModelInfo, TaskError> {
+    match info {
+        "" => Ok(ModelInfo::default()),
+        info => serde_json::from_str(info).map_err(|error| {
             TaskError::invalid(format!("`info` is no JSON object: {error}")).with_field("info")
-        })?,
-    };
-    let added = with(&node, move |store| {
-        store.models().add(&name, &file, None, info).map(HeldModel::from)
-    })
-    .await?;
-    node.runtime().models().changed();
-    node.announce().await;
-    Ok(added)
+        }),
+    }
 }
 
 async fn secrets(State(node): State<Node>) -> Result<Json<Vec<String>>, Refusal> {

@@ -16,7 +16,6 @@ mod tasks;
 
 pub use connections::{Listener, ShutDown};
 pub(crate) use control::serve_control;
-pub use held::HeldModel;
 pub use plugin::serve_plugin;
 pub use public::plugin_path;
 pub(crate) use public::serve_public;

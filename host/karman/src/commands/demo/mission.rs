@@ -186,6 +186,7 @@ pub(super) fn measure(app: &App, continuum: &Continuum) -> Result<Vec<Measured>,
         task: "segment".into(),
         examples,
         cost: BTreeMap::new(),
+        only: None,
     };
     order(continuum, Who::Sat, "/flows/measure", body(&wanted)?)
 }

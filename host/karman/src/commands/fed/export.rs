@@ -14,12 +14,19 @@ pub(super) struct Export {
     /// The file; - is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// As the ONNX model that the run began with, with what was learnt in it
+    #[arg(long)]
+    onnx: bool,
 }
 
 impl Export {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let model = Runs::open(app)?.model(&self.name)?;
-        let bytes = safetensors(&model)?;
+        let runs = Runs::open(app)?;
+        let model = runs.model(&self.name)?;
+        let bytes = match self.onnx {
+            true => runs.onnx(app, &self.name)?,
+            false => safetensors(&model)?,
+        };
         let (arrays, size) = (model.layout.arrays().len(), format_bytes(bytes.len() as u64));
         write_out(
             app,

@@ -10,8 +10,10 @@ use crate::app::App;
 use crate::commands::sign::replace;
 use crate::control::{Control, escape};
 use crate::error::Worded;
+use bytes::Bytes;
 use clap::{Args, Subcommand};
-use karman_node::{FedModel, FedStatus, stored_model, stored_run, stored_runs};
+use http::Method;
+use karman_node::{FedModel, FedStatus, stored_model, stored_onnx, stored_run, stored_runs};
 use karman_store::Store;
 use karman_types::TaskError;
 use serde_json::Value;
@@ -37,9 +39,9 @@ enum Verb {
     /// End a run with the version that it has
     #[command(after_help = "Examples:\n  karman fed stop digits\n  karman fed stop digits --json")]
     Stop(status::Stop),
-    /// Write a run's model as safetensors
+    /// Write a run's model as safetensors, or as the ONNX file that it began with
     #[command(
-        after_help = "Examples:\n  karman fed export digits -o digits.safetensors\n  karman fed export digits -o - | python3 -c 'import sys, safetensors.numpy as st; print(st.load(sys.stdin.buffer.read()).keys())'"
+        after_help = "Examples:\n  karman fed export digits -o digits.safetensors\n  karman fed export water --onnx -o flood-s.onnx\n  karman fed export digits -o - | python3 -c 'import sys, safetensors.numpy as st; print(st.load(sys.stdin.buffer.read()).keys())'"
     )]
     Export(export::Export),
     /// Write what happened in a run as a page
@@ -109,6 +111,17 @@ impl Runs {
         match self {
             Self::Node(control) => control.get(&format!("/fed/{}/model", escape(name))),
             Self::Store(store) => stored_model(store, name),
+        }
+    }
+
+    fn onnx(&self, app: &App, name: &str) -> Result<Vec<u8>, TaskError> {
+        match self {
+            Self::Node(control) => {
+                let path = format!("/fed/{}/onnx", escape(name));
+                let answer = control.send(Method::GET, &path, &[], Bytes::new())?;
+                Ok(answer.into_body().into())
+            }
+            Self::Store(store) => stored_onnx(store, name, &app.config()?.models),
         }
     }
 }

@@ -24,6 +24,9 @@ pub(super) struct Measure {
     /// Money for a call of an implementation; may be given again
     #[arg(long, value_name = "NAME=PRICE", value_parser = price)]
     cost: Vec<(String, f64)>,
+    /// Measure only this implementation, and keep what is known of the others
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
 }
 
 fn price(text: &str) -> Result<(String, f64), String> {
@@ -41,6 +44,7 @@ impl Measure {
             task: self.task.clone(),
             examples: examples(&data.body)?,
             cost: self.cost.iter().cloned().collect(),
+            only: self.only.clone(),
         };
         let body = serde_json::to_vec(&order).map_err(|error| TaskError::internal(error.to_string()))?;
         let measured: Vec<Measured> =

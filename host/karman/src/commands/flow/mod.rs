@@ -42,7 +42,7 @@ enum Verb {
     Cancel(cancel::Cancel),
     /// Measure with labelled examples who can do a task that names a capability, so that runs can choose
     #[command(
-        after_help = "Examples:\n  karman flow measure digits.toml classify --data examples.jsonl\n  karman flow measure digits.toml classify --data examples.jsonl --cost digits-l@9c01d2e7=0.002"
+        after_help = "Examples:\n  karman flow measure digits.toml classify --data examples.jsonl\n  karman flow measure digits.toml classify --data examples.jsonl --cost digits-l@9c01d2e7=0.002\n  karman flow measure digits.toml classify --data examples.jsonl --only digits-s@9c01d2e7"
     )]
     Measure(measure::Measure),
     /// Check a workflow and draw it

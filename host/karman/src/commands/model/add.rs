@@ -1,9 +1,12 @@
 use crate::app::App;
 use crate::cli;
+use crate::control::{Control, escape};
 use crate::error::{self, Worded};
 use crate::held::Held;
 use clap::Args;
+use http::Method;
 use karman_infer::{BackendOptions, Backends, InferError, LoadOptions};
+use karman_node::ModelOn;
 use karman_store::ModelInfo;
 use karman_types::{TaskError, format_bytes};
 use serde_json::json;
@@ -22,6 +25,9 @@ pub(super) struct Add {
     /// What else is known of it; may be given again
     #[arg(long, value_name = "KEY=VALUE", value_parser = cli::pair)]
     info: Vec<(String, String)>,
+    /// On which nodes of the mesh: tier=edge, a node's id, or all [default: this node]
+    #[arg(long, value_name = "SELECTOR")]
+    on: Option<String>,
 }
 
 impl Add {
@@ -37,6 +43,9 @@ impl Add {
                 .map(|accuracy| ("accuracy".to_owned(), accuracy.into())),
         );
         let signature = self.signature(app, &bytes)?;
+        if let Some(selector) = &self.on {
+            return self.run_on(app, selector, bytes, &info);
+        }
         let model = Held::open(app)?.add_model(&self.name, bytes, info)?;
         app.output.result(
             || {
@@ -49,6 +58,43 @@ impl Add {
             },
             || json!(model),
         )
+    }
+
+    /// Adds it on every node that the selector names; done when all of them have it.
+    fn run_on(&self, app: &App, selector: &str, bytes: Vec<u8>, info: &ModelInfo) -> Result<(), TaskError> {
+        let info = json!(info).to_string();
+        let path = format!(
+            "/mesh/models/{}?on={}&info={}",
+            escape(&self.name),
+            escape(selector),
+            escape(&info)
+        );
+        let progress = app.progress(&format!("bringing {} to {selector}", self.name));
+        let added = Control::new(app)?.order::<Vec<ModelOn>>(Method::POST, &path, bytes.into());
+        drop(progress);
+        let mut failed = Vec::new();
+        for ModelOn { node, outcome } in added? {
+            match outcome {
+                Ok(model) => app.output.result(
+                    || {
+                        let size = format_bytes(model.bytes);
+                        format!(
+                            "{}   on {}   {size}   {}",
+                            model.name,
+                            node.short(),
+                            model.digest.short()
+                        )
+                    },
+                    || {
+                        let mut object = json!(model);
+                        object["node"] = json!(node);
+                        object
+                    },
+                )?,
+                Err(error) => failed.push((node, error)),
+            }
+        }
+        app.output.failures(failed)
     }
 
     /// What it takes and gives. A file that is no model is refused here, one that only tract does not run is not.

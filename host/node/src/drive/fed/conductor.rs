@@ -4,7 +4,7 @@ use super::begin::{begun, resumed};
 use super::handle::{Handle, Shown, handle};
 use super::orders::{Clients, NOT_ASKED, Orders};
 use super::record::{FedEvent, Record, words};
-use super::wire::{Answer, Order, Work};
+use super::wire::{Answer, Frames, Order, Work};
 use crate::services::blocking;
 use futures::future::BoxFuture;
 use karman_fed::{Action, Checkpoint, ClientId, Coordinator, Event, Instant};
@@ -24,6 +24,8 @@ pub(super) struct Conductor {
     store: Store,
     clients: Arc<dyn Clients>,
     coordinator: Option<Coordinator>,
+    /// The model to begin with; nothing where a client begins it.
+    first: Option<Frames>,
     /// When the run's clock stood at `Instant(base)`.
     started: std::time::Instant,
     base: u64,
@@ -33,12 +35,14 @@ pub(super) struct Conductor {
 }
 
 impl Conductor {
-    /// Gets ready to drive a run, from its beginning or from where it stands. `inbox` is where clients are announced.
+    /// Gets ready to drive a run, from its beginning or from where it stands. `inbox` is where clients are announced; `first` is the
+    /// model to begin with, where no client is to make it.
     pub(super) fn new(
         record: Record,
         store: Store,
         clients: Arc<dyn Clients>,
         (outbox, inbox): (UnboundedSender<Event>, UnboundedReceiver<Event>),
+        first: Option<Frames>,
     ) -> Result<(Self, Handle), TaskError> {
         let coordinator = record.checkpoint.clone().map(resumed).transpose()?;
         let base = record
@@ -54,6 +58,7 @@ impl Conductor {
             orders: Orders::new(clients.clone(), outbox),
             clients,
             coordinator,
+            first,
             started: std::time::Instant::now(),
             base,
             inbox,
@@ -87,7 +92,10 @@ impl Conductor {
         match &self.coordinator {
             Some(coordinator) if coordinator.status().ended => return Ok(()),
             Some(_) => self.feed(Event::Severed).await?,
-            None => self.begin().await?,
+            None => match self.first.take() {
+                Some(model) => self.coordinator = Some(begun(self.record.run.clone(), &model)?),
+                None => self.begin().await?,
+            },
         }
         if self.record.has_ended() {
             return Ok(());

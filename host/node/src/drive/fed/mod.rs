@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `wire` | what a driver and its clients say to each other |
 //! | `begin` | what a run begins with: its description checked, its coordinator made or resumed |
+//! | `onnx` | the model that a run begins with, and the file that it ends as |
 //! | `conductor` | a run: events into `karman-fed`'s coordinator, what it says done |
 //! | `orders` | the orders of a run that are under way, and what becomes of each |
 //! | `handle` | a run as the rest of the node sees it |
@@ -22,6 +23,7 @@ mod conductor;
 mod handle;
 mod members;
 mod memory;
+mod onnx;
 mod orders;
 mod record;
 mod simulated;
@@ -33,16 +35,19 @@ pub use begin::check_run;
 mod tests;
 
 pub(crate) use members::serve;
+pub use onnx::stored_onnx;
 pub use record::{FedEvent, FedModel, FedStatus, stored_model, stored_run, stored_runs};
 pub use simulated::simulate;
 
 use crate::node::{Inner, Node};
+use crate::services::blocking;
 use conductor::Conductor;
 use handle::Handle;
 use karman_fed::{Event, Run};
 use karman_types::TaskError;
 use members::Members;
 use memory::Memory;
+use onnx::first_frames;
 use parking_lot::Mutex;
 use record::{Record, unknown};
 use simulated::{ended_already, same};
@@ -94,6 +99,10 @@ impl Node {
             (Some(record), None) if !again => return Err(ended_already(&record.run.name)),
             _ => Record::new(run),
         };
+        // A model that is not there is told at once, not when the run goes on.
+        if record.checkpoint.is_none() {
+            first_frames(&store, &record.run, self.runtime().models().limits())?;
+        }
         // On the disk before anybody hears of it: what was begun goes on at the next start.
         record.write(&store)?;
         let handle = self.drive(record)?;
@@ -114,7 +123,11 @@ impl Node {
             channel.0.clone(),
         );
         let store = self.runtime().home().store()?;
-        let (conductor, handle) = Conductor::new(record, store, members, channel)?;
+        let first = match record.checkpoint {
+            Some(_) => None,
+            None => first_frames(&store, &record.run, self.runtime().models().limits())?,
+        };
+        let (conductor, handle) = Conductor::new(record, store, members, channel, first)?;
         tokio::spawn(async move {
             let announcing = tokio::spawn(announcing);
             if let Err(error) = conductor.drive().await {
@@ -170,6 +183,16 @@ impl Node {
     /// `invalid` when there is no such run, `unavailable` when it has not begun; what the disk refuses.
     pub fn fed_model(&self, name: &str) -> Result<FedModel, TaskError> {
         stored_model(&self.runtime().home().store()?, name)
+    }
+
+    /// The same as an ONNX file: the model that the run began with, with what was learnt.
+    ///
+    /// # Errors
+    /// Those of [`Node::fed_model`]; `invalid` when the run did not begin with a model.
+    pub async fn fed_onnx(&self, name: &str) -> Result<Vec<u8>, TaskError> {
+        let (store, name) = (self.runtime().home().store()?, name.to_owned());
+        let limits = self.runtime().models().limits().clone();
+        blocking(move || stored_onnx(&store, &name, &limits)).await
     }
 
     /// Ends a run with the version that it has.

@@ -3,6 +3,7 @@
 use super::begin::check_run;
 use super::conductor::Conductor;
 use super::memory::Memory;
+use super::onnx::first_frames;
 use super::orders::{self, Clients};
 use super::record::{FedEvent, FedStatus, Record};
 use super::wire::{Answer, Order, Work};
@@ -64,6 +65,10 @@ pub async fn simulate(
         Some(record) if !again => return Err(ended_already(&record.run.name)),
         _ => Record::new(run),
     };
+    let first = match record.checkpoint {
+        Some(_) => None,
+        None => first_frames(&store, &record.run, runtime.models().limits())?,
+    };
     let clients = Arc::new(Simulated {
         memory: Arc::new(Memory::in_process(record.clients.clone())),
         places: Arc::new(Semaphore::new(cores())),
@@ -75,7 +80,7 @@ pub async fn simulate(
     let known = introductions(&clients, &record, count).await?;
     known.into_iter().for_each(|event| drop(outbox.send(event)));
     let mut heard = record.log.len();
-    let (conductor, mut handle) = Conductor::new(record, store, clients, channel)?;
+    let (conductor, mut handle) = Conductor::new(record, store, clients, channel, first)?;
     let driven = tokio::spawn(conductor.drive());
     loop {
         handle.more_than(heard).await;

@@ -108,7 +108,7 @@ async fn what_no_honest_node_would_send_is_named_and_does_no_harm() {
     let record = Record::new(Run::from_toml(text).unwrap());
     let channel = unbounded_channel();
     let outbox = channel.0.clone();
-    let (conductor, handle) = Conductor::new(record, store.clone(), Arc::new(Liars), channel).unwrap();
+    let (conductor, handle) = Conductor::new(record, store.clone(), Arc::new(Liars), channel, None).unwrap();
     for number in 0..11 {
         let described = Answer::Described {
             samples: 10,

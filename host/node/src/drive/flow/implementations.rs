@@ -6,8 +6,8 @@ use crate::drive::tasks::{Inner, Tasks};
 use crate::services::{blocking, store_error};
 use karman_mesh::{Ask, CallHead};
 use karman_types::{
-    Binding, CallContext, DataContract, Implementation, OfferedTask, Profile, Side, TaskError, TaskId,
-    TaskRequest, TaskResponse, Workflow,
+    Binding, CallContext, DataContract, Implementation, NodeId, OfferedTask, Profile, Side, TaskError,
+    TaskId, TaskRequest, TaskResponse, Workflow,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,6 +37,9 @@ pub struct MeasureOrder {
     /// Money for a call, by the name of the implementation. Default: 0.
     #[serde(default)]
     pub cost: BTreeMap<String, f64>,
+    /// The only implementation to measure, by its name; what is known of the others stays. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<String>,
 }
 
 /// A labelled example.
@@ -93,7 +96,18 @@ impl Tasks {
             ));
         }
         let inner = self.inner();
-        let found = find(inner, capability).await;
+        let mut found = match &order.only {
+            // Whoever is here is found without asking others, who may be out of reach.
+            Some(only) if here(inner, capability).iter().any(|(name, _)| name == only) => {
+                here(inner, capability)
+            }
+            _ => find(inner, capability).await,
+        };
+        found.retain(|(name, _)| order.only.as_ref().is_none_or(|only| only == name));
+        if let (Some(only), true) = (&order.only, found.is_empty()) {
+            let says = format!("`{only}` does not do `{capability}`, or is out of reach");
+            return Err(TaskError::unavailable(says).with_field("only"));
+        }
         if found.is_empty() {
             return Err(TaskError::unavailable(format!("nobody in reach does `{capability}`")).with_hint(
                 "`karman model add NAME FILE --info capability=…` says what a model does; `karman mesh offers` shows who does what",
@@ -123,45 +137,26 @@ impl Tasks {
                 error,
             });
         }
-        let measured = all.iter().filter_map(|one| one.implementation.clone());
-        remember(inner, capability, measured.collect()).await?;
+        let mut measured: Vec<Implementation> =
+            all.iter().filter_map(|one| one.implementation.clone()).collect();
+        if order.only.is_some() {
+            let others = known(inner, capability).await?.into_iter();
+            measured.extend(others.filter(|known| all.iter().all(|one| one.name != known.name)));
+            measured.sort_by(|one, other| one.name.cmp(&other.name));
+        }
+        remember(inner, capability, measured).await?;
         Ok(all)
     }
 }
 
 /// Who does a capability on this node and in its mesh, by name.
 async fn find(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
-    let is_below = |name: &str| is_below(name, capability);
-    let does = |task: &OfferedTask| is_below(&task.name);
-    let name_at = |task: &str, node: karman_types::NodeId| {
-        let last = task.rsplit('/').next().unwrap_or(task);
-        format!("{last}@{}", node.short())
-    };
-    let here = tasks.runtime.id();
-    let mut found = Vec::new();
-    for (task, model) in model_tasks::offered(&tasks.runtime) {
-        if does(&task) {
-            found.push((name_at(&task.name, here), Binding::Model(model)));
-        }
-    }
-    for plugin in tasks.plugins.all() {
-        let manifest = plugin.manifest();
-        if manifest
-            .task
-            .as_ref()
-            .is_some_and(|task| is_below(&task.capability))
-            || manifest.name == capability
-        {
-            found.push((
-                name_at(&manifest.name, here),
-                Binding::Plugin(manifest.name.clone()),
-            ));
-        }
-    }
+    let mut found = here(tasks, capability);
     if let Some(mesh) = tasks.mesh.get() {
         for provider in mesh.providers(capability).await {
             let node = provider.offer.node;
-            for task in provider.offer.tasks.iter().filter(|task| does(task)) {
+            let below = |task: &&OfferedTask| is_below(&task.name, capability);
+            for task in provider.offer.tasks.iter().filter(below) {
                 let binding = Binding::Remote {
                     node,
                     task: task.name.clone(),
@@ -173,6 +168,36 @@ async fn find(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     found.dedup_by(|(one, _), (other, _)| one == other);
     found
+}
+
+/// Who does it on this node.
+fn here(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
+    let is_below = |name: &str| is_below(name, capability);
+    let here = tasks.runtime.id();
+    let mut found = Vec::new();
+    for (task, model) in model_tasks::offered(&tasks.runtime) {
+        if is_below(&task.name) {
+            found.push((name_at(&task.name, here), Binding::Model(model)));
+        }
+    }
+    for plugin in tasks.plugins.all() {
+        let manifest = plugin.manifest();
+        let does = manifest
+            .task
+            .as_ref()
+            .is_some_and(|task| is_below(&task.capability));
+        if does || manifest.name == capability {
+            let binding = Binding::Plugin(manifest.name.clone());
+            found.push((name_at(&manifest.name, here), binding));
+        }
+    }
+    found
+}
+
+/// What a task on a node is spoken of by.
+fn name_at(task: &str, node: NodeId) -> String {
+    let last = task.rsplit('/').next().unwrap_or(task);
+    format!("{last}@{}", node.short())
 }
 
 /// Whether a name is this capability, or one below it.

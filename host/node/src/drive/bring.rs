@@ -1,0 +1,176 @@
+//! Models that are brought to nodes of the mesh: they are told what it is, fetch the file from this node, and run it from then on.
+
+use super::model_tasks::MODEL;
+use crate::node::Node;
+use crate::services::{blocking, store_error};
+use bytes::Bytes;
+use futures::future::join_all;
+use karman_mesh::{Ask, CallHead, PeerId, Provider, Wanted, pack_tensors, unpack_tensors};
+use karman_store::{Model, ModelInfo};
+use karman_types::{Digest, NodeId, TaskError};
+use serde::{Deserialize, Serialize};
+
+/// A model as `karman model list` shows it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct HeldModel {
+    /// By which tasks load it.
+    pub name: String,
+    /// The digest of its file.
+    pub digest: Digest,
+    /// The length of its file in bytes.
+    pub bytes: u64,
+    /// What else is known of it.
+    pub info: ModelInfo,
+}
+
+impl From<Model> for HeldModel {
+    fn from(
+        Model {
+            name,
+            digest,
+            bytes,
+            info,
+        }: Model,
+    ) -> Self {
+        Self {
+            name,
+            digest,
+            bytes,
+            info,
+        }
+    }
+}
+
+/// What became of a model on one of the nodes that it was for.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct ModelOn {
+    /// The node.
+    pub node: NodeId,
+    /// What it has now, or why not.
+    pub outcome: Result<HeldModel, TaskError>,
+}
+
+/// What a node is told of a model besides its digest.
+#[derive(Debug, Deserialize, Serialize)]
+struct Brought {
+    /// Allows to read the file.
+    #[serde(with = "serde_bytes")]
+    ticket: Vec<u8>,
+    info: ModelInfo,
+}
+
+impl Node {
+    /// Gives this node a model, or replaces the one of this name: requests from now on get the new one.
+    ///
+    /// # Errors
+    /// `invalid` for a name that is none, `limit` for too many bytes; what the disk refuses.
+    pub async fn add_model(&self, name: &str, file: Bytes, info: ModelInfo) -> Result<HeldModel, TaskError> {
+        let (home, name) = (self.runtime().home().clone(), name.to_owned());
+        let added = blocking(move || {
+            let store = home.store()?;
+            store.models().add(&name, &file, None, info).map_err(store_error)
+        });
+        let added = added.await?;
+        self.runtime().models().changed();
+        self.announce().await;
+        Ok(added.into())
+    }
+
+    /// The same on every node that the selector names. A node that cannot run it keeps what it has.
+    ///
+    /// # Errors
+    /// `invalid` when the selector does not read, `unavailable` when it names no node in reach.
+    pub async fn add_model_on(
+        &self,
+        selector: &str,
+        name: &str,
+        file: Bytes,
+        info: ModelInfo,
+    ) -> Result<Vec<ModelOn>, TaskError> {
+        let (here, elsewhere) = match self.met(selector) {
+            Some(node) => (false, vec![node]),
+            None => self.selected(selector).await?,
+        };
+        let mut outcomes = Vec::new();
+        if here {
+            outcomes.push(ModelOn {
+                node: self.runtime().id(),
+                outcome: self.add_model(name, file.clone(), info.clone()).await,
+            });
+        }
+        let loan = &self.lend(format!("{MODEL}{name}"), file).await?;
+        let ask = &Ask::AddModel {
+            digest: loan.digest,
+            size: loan.size,
+        };
+        let info = &info;
+        let elsewhere = elsewhere.iter().map(|node| async move {
+            let added = async {
+                let brought = Brought {
+                    ticket: loan.ticket(node.offer.node)?.to_vec(),
+                    info: info.clone(),
+                };
+                let body = pack_tensors(&brought, &[])
+                    .map_err(|error| TaskError::limit(error.to_string()).with_field("info"))?;
+                let response = self.order(node, ask.clone(), &loan.name, body).await?;
+                serde_json::from_slice(&response.body)
+                    .map_err(|error| TaskError::internal(format!("its answer does not read: {error}")))
+            };
+            ModelOn {
+                node: node.offer.node,
+                outcome: added.await,
+            }
+        });
+        outcomes.extend(join_all(elsewhere).await);
+        Ok(outcomes)
+    }
+
+    /// The node with this very id, where it can be reached now: nobody else has to be asked then.
+    fn met(&self, id: &str) -> Option<Provider> {
+        let peers = self.mesh()?.peers().into_iter();
+        let mut peers = peers.filter(|peer| peer.path.is_some());
+        peers.find_map(|peer| {
+            let (offer, _) = peer.offer?;
+            (offer.node.to_string() == id).then_some(Provider {
+                id: peer.id,
+                offer,
+                busy: peer.busy,
+            })
+        })
+    }
+
+    /// Takes a model that a member brings, with its file from that member.
+    pub(super) async fn take_model(
+        &self,
+        from: PeerId,
+        head: &CallHead,
+        body: &[u8],
+    ) -> Result<HeldModel, TaskError> {
+        let Ask::AddModel { digest, size } = head.ask else {
+            return Err(TaskError::internal("no model is brought"));
+        };
+        let name = head.name.strip_prefix(MODEL).ok_or_else(|| {
+            TaskError::invalid(format!("`{}` is no name of a model", head.name)).with_field("name")
+        })?;
+        let (Brought { ticket, info }, _) =
+            unpack_tensors(body).map_err(|error| TaskError::invalid(error.to_string()).with_field("body"))?;
+        let models = self.runtime().models().clone();
+        let most = models.limits().model.0;
+        if size > most {
+            let says = format!("the model has {size} bytes; `models.model` of this node is {most}");
+            return Err(TaskError::limit(says).with_field("size"));
+        }
+        let wanted = Wanted {
+            digest,
+            size,
+            name: head.name.clone(),
+            ticket: ticket.into(),
+            anywhere: false,
+        };
+        let file = self.fetch(wanted, from).await?;
+        // What does not run here does not take the place of what does.
+        let tried = file.clone();
+        blocking(move || models.load(&tried).map(drop)).await?;
+        self.add_model(name, file, info).await
+    }
+}
