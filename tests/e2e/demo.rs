@@ -76,6 +76,46 @@ fn a_flood_is_found_also_when_nodes_and_links_fail() {
     let sounded = |run: &&Value| run["act"] == gone && run["siren"]["node"].is_string();
     assert!(runs.iter().any(|run| sounded(&run)), "{runs:?}");
 
+    // Two boards have bettered the model on board, which went up by the link that there is, and is measured anew.
+    let round = &report["round"];
+    let number = |field: &str| {
+        round[field]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{field}: {report}"))
+    };
+    assert_eq!(round["clients"].as_array().unwrap().len(), 2, "{round}");
+    assert!(number("after") > number("before"), "{round}");
+    let weights = 881.0 * 4.0;
+    assert!(
+        number("bytes-down") > 2.0 * weights
+            && number("bytes-up") > 2.0 * weights
+            && number("model-bytes") > weights,
+        "{round}"
+    );
+    let anew = &round["measured"]["implementation"]["profile"];
+    assert!(anew["accuracy"].as_f64().unwrap() > LEAST_IOU, "{round}");
+
+    // The gateway's answers say who was chosen for the bounds of a request; what nobody keeps is refused by its name.
+    let asked = list("asked");
+    assert!(asked.len() >= 3, "{asked:?}");
+    for answered in asked.iter().filter(|asked| asked["status"] == 200) {
+        assert_eq!(answered["model"], "flood-l", "{answered}");
+        assert!(
+            answered["decision"].is_string() && answered["why"].is_string(),
+            "{answered}"
+        );
+        assert!(answered["overlap"].as_f64().unwrap() > 0.5, "{answered}");
+    }
+    assert_eq!(
+        (&asked[0]["status"], &asked[0]["act"]),
+        (&json!(200), &json!(0)),
+        "{asked:?}"
+    );
+    let unmet = asked
+        .iter()
+        .find(|asked| asked["bounds"]["karman-accuracy"] == "0.999");
+    assert_eq!(unmet.unwrap()["status"], 412, "{asked:?}");
+
     // The satellite speaks to nobody but the dish, and every decision can be made again.
     let links = list("sent");
     let bytes = |from: &str, to: &str| {
@@ -135,6 +175,7 @@ fn a_demonstration_that_is_ended_leaves_nothing_running() {
             "flood-screen",
             "flood-alert",
             "siren",
+            "fed-flood",
         ] {
             std::fs::write(home.path().join(format!("{name}.wasm")), "").unwrap();
         }

@@ -3,12 +3,13 @@ use crate::{guests, setup};
 use anyhow::Result;
 
 /// The plugins that take part.
-const PLUGINS: [&str; 5] = [
+const PLUGINS: [&str; 6] = [
     "flood-capture",
     "flood-tiles",
     "flood-screen",
     "flood-alert",
     "siren",
+    "fed-flood",
 ];
 
 /// From a fresh checkout to a flood that is found.

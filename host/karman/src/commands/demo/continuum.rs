@@ -4,6 +4,7 @@ pub(super) use super::links::Who;
 use super::process::{Process, run};
 use super::sky::Pass;
 use crate::app::App;
+use crate::control::Control;
 use crate::error;
 use karman_node::{NodeOffer, PeerStatus};
 use karman_types::{NodeId, TaskError};
@@ -136,9 +137,7 @@ impl Continuum {
 
     /// Whether the satellite reaches the dish.
     pub(super) fn sees(&self) -> Result<bool, TaskError> {
-        let dish = self.node(Who::Dish).id();
-        let peers = peers(self.node(Who::Sat))?;
-        Ok(peers.iter().any(|peer| peer.node == dish && peer.path.is_some()))
+        reaches(self.node(Who::Sat).control(), self.node(Who::Dish).id())
     }
 
     /// What each node that is up has sent to each other.
@@ -154,9 +153,12 @@ impl Continuum {
         Ok(sent)
     }
 
-    /// A token for the dashboard.
-    pub(super) fn token(&self) -> Result<String, TaskError> {
-        let arguments = ["token", "issue", "demo", "--right", "admin", "--right", "infer:*"];
+    /// A token for the gateway.
+    pub(super) fn token(&self, rights: &[&str]) -> Result<String, TaskError> {
+        let mut arguments = vec!["token", "issue", "demo"];
+        rights
+            .iter()
+            .for_each(|right| arguments.extend(["--right", right]));
         let issued = run(&self.folder_of(Who::Cloud), &arguments)?;
         Ok(issued["token"].as_str().unwrap_or_default().to_owned())
     }
@@ -234,6 +236,12 @@ const UP: [&str; 4] = ["node", "up", "--listen", "127.0.0.1:0"];
 /// What a node knows of the others.
 pub(super) fn peers(node: &Process) -> Result<Vec<PeerStatus>, TaskError> {
     node.control().get("/mesh/peers")
+}
+
+/// Whether a node has a path to another one now.
+pub(super) fn reaches(control: &Control, other: NodeId) -> Result<bool, TaskError> {
+    let peers: Vec<PeerStatus> = control.get("/mesh/peers")?;
+    Ok(peers.iter().any(|peer| peer.node == other && peer.path.is_some()))
 }
 
 /// Waits.

@@ -1,7 +1,8 @@
 use super::continuum::{Continuum, Who, pause};
+use super::round::CLIENT;
 use super::truth::{Known, Shot, known};
 use crate::app::App;
-use crate::control::escape;
+use crate::control::{Control, escape};
 use bytes::Bytes;
 use http::Method;
 use karman_node::{
@@ -18,9 +19,10 @@ use std::time::{Duration, Instant};
 
 const WORKFLOW: &str = include_str!("../../../../../plugins/flood/flood.toml");
 const SMALL: &[u8] = include_bytes!("../../../../../plugins/flood/models/flood-s.onnx");
-const LARGE: &[u8] = include_bytes!("../../../../../plugins/flood/models/flood-l.onnx");
+/// The large model.
+pub(super) const LARGE: &[u8] = include_bytes!("../../../../../plugins/flood/models/flood-l.onnx");
 /// What the models do: the workflow names it, too.
-const CAPABILITY: &str = "earth/segmentation/water";
+pub(super) const CAPABILITY: &str = "earth/segmentation/water";
 /// Where the pictures are taken: in the part of the terrain that no model was trained on.
 const PLACE: (usize, usize) = (100, 255);
 /// Tiles that implementations are measured with.
@@ -30,8 +32,13 @@ const MAX_ERROR: f64 = 0.004;
 /// How long the satellite may take to hear what the dish offers.
 const FOUND: Duration = Duration::from_secs(20);
 
-/// The plugins' files, each with the node that it is for.
-pub(super) struct Plugins(Vec<(Who, &'static str, Bytes)>);
+/// The plugins' files.
+pub(super) struct Plugins {
+    /// Each with the node that it is for.
+    placed: Vec<(Who, &'static str, Bytes)>,
+    /// The client of the federated round.
+    client: Bytes,
+}
 
 impl Plugins {
     const ALL: [(Who, &'static str); 5] = [
@@ -47,19 +54,26 @@ impl Plugins {
     /// # Errors
     /// `unavailable` for one that is not there.
     pub(super) fn read(folder: &Path) -> Result<Self, TaskError> {
-        let file = |(who, name): (Who, &'static str)| {
+        let file = |name: &str| {
             let path = folder.join(format!("{name}.wasm"));
             let bytes = std::fs::read(&path).map_err(|_| {
                 TaskError::unavailable(format!("{} is not there", path.display()))
                     .with_hint("`cargo xtask demo` in a clone of the repository builds the plugins and starts this; or name their folder with --plugins")
             })?;
-            Ok((who, name, bytes.into()))
+            Ok::<Bytes, TaskError>(bytes.into())
         };
-        Self::ALL
+        let placed = Self::ALL
             .into_iter()
-            .map(file)
-            .collect::<Result<_, _>>()
-            .map(Self)
+            .map(|(who, name)| Ok((who, name, file(name)?)));
+        Ok(Self {
+            placed: placed.collect::<Result<_, TaskError>>()?,
+            client: file(CLIENT)?,
+        })
+    }
+
+    /// The client of the federated round.
+    pub(super) const fn client(&self) -> &Bytes {
+        &self.client
     }
 }
 
@@ -105,12 +119,14 @@ pub(super) fn furnish(continuum: &Continuum, plugins: &Plugins) -> Result<(), Ta
             order::<Deployed>(continuum, *who, &path, file.clone()).map(drop)
         };
         let mut all: Vec<_> = plugins
-            .0
+            .placed
             .iter()
             .map(|plugin| scope.spawn(move || deploy(plugin)))
             .collect();
         all.push(scope.spawn(|| model(Who::Sat, "flood-s", SMALL, does())));
         all.push(scope.spawn(|| model(Who::Dish, "flood-l", LARGE, does())));
+        // On the ground there is a copy of what flies. Nobody is to call that one.
+        all.push(scope.spawn(|| model(Who::Dish, "flood-s", SMALL, json!({}))));
         all.push(scope.spawn(|| model(Who::Cloud, "flood-l", LARGE, json!({}))));
         let panicked = |_| Err(TaskError::internal("a thread panicked"));
         all.into_iter()
@@ -146,21 +162,11 @@ pub(super) fn cut(continuum: &Continuum) -> Result<String, TaskError> {
     Ok(continuum.named(&words))
 }
 
-/// Measures who can look for water, with tiles of other pictures and the truth about them.
+/// Tiles of other pictures with the truth about them, to measure with who can look for water.
 ///
 /// # Errors
-/// `unavailable` when the large model is not found; what the satellite says.
-pub(super) fn measure(app: &App, continuum: &Continuum) -> Result<Vec<Measured>, TaskError> {
-    let started = Instant::now();
-    while !offered(continuum)? {
-        if started.elapsed() > FOUND {
-            return Err(TaskError::unavailable(format!(
-                "the satellite does not hear in {} s what the dish offers",
-                FOUND.as_secs()
-            )));
-        }
-        pause(app, Duration::from_millis(100))?;
-    }
+/// What the satellite says.
+pub(super) fn examples(continuum: &Continuum) -> Result<MeasureOrder, TaskError> {
     let mut examples = Vec::new();
     for number in 0..EXAMPLES {
         let other = Shot {
@@ -181,14 +187,35 @@ pub(super) fn measure(app: &App, continuum: &Continuum) -> Result<Vec<Measured>,
         }
     }
     examples.truncate(EXAMPLES);
-    let wanted = MeasureOrder {
+    Ok(MeasureOrder {
         workflow: WORKFLOW.into(),
         task: "segment".into(),
         examples,
         cost: BTreeMap::new(),
         only: None,
-    };
-    order(continuum, Who::Sat, "/flows/measure", body(&wanted)?)
+    })
+}
+
+/// Measures who can look for water.
+///
+/// # Errors
+/// `unavailable` when the large model is not found; what the satellite says.
+pub(super) fn measure(
+    app: &App,
+    continuum: &Continuum,
+    wanted: &MeasureOrder,
+) -> Result<Vec<Measured>, TaskError> {
+    let started = Instant::now();
+    while !offered(continuum)? {
+        if started.elapsed() > FOUND {
+            return Err(TaskError::unavailable(format!(
+                "the satellite does not hear in {} s what the dish offers",
+                FOUND.as_secs()
+            )));
+        }
+        pause(app, Duration::from_millis(100))?;
+    }
+    order(continuum, Who::Sat, "/flows/measure", body(wanted)?)
 }
 
 fn offered(continuum: &Continuum) -> Result<bool, TaskError> {
@@ -232,14 +259,32 @@ fn order<T: DeserializeOwned>(
     path: &str,
     body: Bytes,
 ) -> Result<T, TaskError> {
-    let ordered = continuum.node(who).control().order(Method::POST, path, body);
-    ordered.map_err(|error| TaskError {
-        message: format!("`{who}`: {}", error.message),
-        ..error
-    })
+    order_at(continuum.node(who).control(), who, path, body)
 }
 
-fn body(order: &impl serde::Serialize) -> Result<Bytes, TaskError> {
+/// Gives a node an order.
+///
+/// # Errors
+/// What it says, with its name.
+pub(super) fn order_at<T: DeserializeOwned>(
+    control: &Control,
+    who: Who,
+    path: &str,
+    body: Bytes,
+) -> Result<T, TaskError> {
+    control
+        .order(Method::POST, path, body)
+        .map_err(|error| TaskError {
+            message: format!("`{who}`: {}", error.message),
+            ..error
+        })
+}
+
+/// An order as it is sent.
+///
+/// # Errors
+/// `internal` for one that cannot be written.
+pub(super) fn body(order: &impl serde::Serialize) -> Result<Bytes, TaskError> {
     let bytes = serde_json::to_vec(order).map_err(|error| TaskError::internal(error.to_string()))?;
     Ok(bytes.into())
 }

@@ -25,17 +25,27 @@
 //! | `mission` | plugins, models and the plan in their places; one capture from its order to its alert |
 //! | `truth` | what is really there, and how much of it was found |
 //! | `alert` | what the dish tells |
+//! | `round` | the boards better the model on board |
+//! | `days` | pictures that it is judged by |
+//! | `office` | what is asked of the gateway, and what it says |
+//! | `beside` | what goes on beside the passes |
 //! | `story` | the acts |
+//! | `spoken` | what is said on the way |
 //! | `report` | what is told in the end |
 
 mod alert;
+mod beside;
 mod continuum;
+mod days;
 mod ending;
 mod links;
 mod mission;
+mod office;
 mod process;
 mod report;
+mod round;
 mod sky;
+mod spoken;
 mod story;
 mod truth;
 
@@ -111,7 +121,10 @@ impl Flood {
 /// Heals everything, and leaves it there until a signal.
 fn keep(app: &App, continuum: &mut Continuum) -> Result<(), TaskError> {
     continuum.heal(app)?;
-    let (url, token) = (continuum.node(Who::Cloud).url(), continuum.token()?);
+    let (url, token) = (
+        continuum.node(Who::Cloud).url(),
+        continuum.token(&["admin", "infer:*"])?,
+    );
     app.output.note(format!(
         "\nThe dashboard: {url}/   token: {token}\nThe nodes are in {}; Ctrl-C ends them.",
         continuum.folder().display()

@@ -82,6 +82,14 @@ impl Process {
         &self.control
     }
 
+    /// Another way to the same, for a thread of its own.
+    ///
+    /// # Errors
+    /// `internal` when the system has no more descriptors.
+    pub(super) fn another_control(&self) -> Result<Control, TaskError> {
+        Control::at(&Home::new(self.folder.join("state")))
+    }
+
     /// Its folder.
     pub(super) fn folder(&self) -> &Path {
         &self.folder

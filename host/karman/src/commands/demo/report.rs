@@ -1,4 +1,6 @@
 use super::continuum::{Sent, Who};
+use super::office::{Asked, Told};
+use super::round::Bettered;
 use super::sky::{BETWEEN, FASTER, Pass};
 use crate::output::table;
 use karman_node::Measured;
@@ -22,6 +24,12 @@ pub(super) struct Report {
     pub(super) measured: Vec<Measured>,
     pub(super) acts: Vec<Act>,
     pub(super) runs: Vec<Run>,
+    /// The federated round.
+    pub(super) round: Option<Bettered>,
+    /// Why there is none.
+    pub(super) round_failed: Option<String>,
+    /// What was asked of the gateway.
+    pub(super) asked: Vec<Asked>,
     /// Bytes on each link since the launch, as its sender has counted.
     #[serde(serialize_with = "links")]
     pub(super) sent: Sent,
@@ -172,9 +180,21 @@ impl fmt::Display for Report {
         for (place, act) in self.acts.iter().enumerate() {
             self.act(f, place, act)?;
         }
+        match (&self.round, &self.round_failed) {
+            (Some(round), _) => writeln!(f, "\n{round}")?,
+            (None, why) => {
+                let why = why.as_deref().unwrap_or("it did not come to its end");
+                writeln!(f, "\nno federated round: {why}")?;
+            }
+        }
+        writeln!(
+            f,
+            "\nasked of the cloud's gateway, for flood-l:\n{}",
+            Told(&self.asked)
+        )?;
         self.bytes(f)?;
         let (kept, all) = self.kept(0..self.runs.len());
-        writeln!(
+        write!(
             f,
             "\n{kept} of {all} captures within their SLO; {} decisions came out the same when made again, {} did not; {} for all, \
              {} of it to set up and to measure",
@@ -182,8 +202,7 @@ impl fmt::Display for Report {
             self.replayed.different.len(),
             seconds(self.took),
             seconds(self.setup)
-        )?;
-        write!(f, "Not shown: a federated round that betters the model on board.")
+        )
     }
 }
 

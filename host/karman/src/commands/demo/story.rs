@@ -1,16 +1,22 @@
 use super::alert::Alert;
+use super::beside::Beside;
 use super::continuum::{Continuum, Sent, Who, pause};
+use super::days::Days;
 use super::mission::{self, Plugins, capture, cut, shot, slo, status, workflow};
+use super::office::Office;
 use super::report::{Act, Report, Run};
+use super::round::{self, Round};
 use super::sky::{self, Pass, passes};
+use super::spoken::{line, words};
 use super::truth::known;
 use crate::app::App;
 use bytes::Bytes;
 use http::Method;
-use karman_node::{DecisionLog, FlowStatus, LogEvent, Measured};
+use karman_node::{DecisionLog, FlowStatus, LogEvent, MeasureOrder};
 use karman_sched::log::{Entry, What, explain, replay};
 use karman_types::{Slo, TaskError, TaskId, Workflow, format_duration};
 use std::collections::BTreeMap;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// So long before a pass the link is there: the dish looks for the satellite before the plan says that it comes.
@@ -55,6 +61,7 @@ struct Ordered {
 struct Story<'a> {
     app: &'a App,
     continuum: &'a mut Continuum,
+    beside: &'a Beside,
     workflow: Workflow,
     ordered: Vec<Ordered>,
     acts: Vec<Act>,
@@ -76,38 +83,34 @@ pub(super) fn tell(
     app.output
         .note("plugins and models are in their places; measuring");
     let plan = mission::plan(continuum)?;
-    let measured = mission::measure(app, continuum)?;
+    let examples = mission::examples(continuum)?;
+    let measured = mission::measure(app, continuum, &examples)?;
     for one in &measured {
         app.output.note(continuum.named(&words(one)));
     }
+    let (days, office) = ready(continuum, plugins, &examples)?;
     let (sat, dish) = (continuum.node(Who::Sat).id(), continuum.node(Who::Dish).id());
     let first = sky::now() + ALONE;
     let passes = passes(ACTS.len(), sat, dish, first)?;
     continuum.launch(&passes)?;
     let sent_at_first = continuum.sent()?;
-    let mut story = Story {
-        app,
-        continuum,
-        workflow: workflow()?,
-        ordered: Vec::new(),
-        acts: Vec::new(),
-        sent_before: Sent::new(),
-    };
     let setup = started.elapsed();
-    // What is left of the connection from before would take an alert with it.
-    while story.continuum.sees()? {
-        pause(app, EARLY / 4)?;
-    }
-    story.order(0, true)?;
-    for (act, pass) in passes.iter().enumerate() {
-        story.act(act, pass)?;
-    }
-    let runs = story.runs()?;
-    let Story {
-        mut acts,
-        sent_before,
-        ..
-    } = story;
+    let beside = Beside::default();
+    let round = Round::new(app, continuum, (&beside, &days), &examples)?;
+    let (told, bettered, asked) = std::thread::scope(|scope| {
+        let round = scope.spawn(|| round.run());
+        let asked = scope.spawn(|| office.run(app, &beside));
+        let told = {
+            let _over = beside.until_dropped();
+            goes_by(app, continuum, &beside, &passes)
+        };
+        (told, joined(round), joined(asked))
+    });
+    let (mut acts, runs, sent_before) = told?;
+    let (round, round_failed) = match bettered {
+        Ok(bettered) => (Some(bettered), None),
+        Err(why) => (None, Some(continuum.named(&why.message))),
+    };
     tell_of_cuts(continuum, &mut acts)?;
     let mut sent = continuum.sent()?;
     sent.extend(sent_before);
@@ -122,10 +125,62 @@ pub(super) fn tell(
         measured,
         acts,
         runs,
+        round,
+        round_failed,
+        asked: asked?.into_iter().map(|asked| asked.named(continuum)).collect(),
         sent,
         replayed: replay(&log),
         took: started.elapsed(),
     })
+}
+
+/// What is judged by, who asks, and who trains: made ready at once, for each is about other nodes.
+fn ready(
+    continuum: &Continuum,
+    plugins: &Plugins,
+    examples: &MeasureOrder,
+) -> Result<(Days, Office), TaskError> {
+    std::thread::scope(|scope| {
+        let days = scope.spawn(|| Days::take(continuum));
+        let deployed = scope.spawn(|| round::deploy(continuum, plugins));
+        let office = Office::open(continuum, examples);
+        joined(deployed)?;
+        Ok((joined(days)?, office?))
+    })
+}
+
+/// What a thread came to.
+fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, TaskError>>) -> Result<T, TaskError> {
+    let panicked = |_| Err(TaskError::internal("a thread panicked"));
+    thread.join().unwrap_or_else(panicked)
+}
+
+/// All passes from the launch on: what was done in them, what became of every capture, and what a node that was killed had sent.
+fn goes_by(
+    app: &App,
+    continuum: &mut Continuum,
+    beside: &Beside,
+    passes: &[Pass],
+) -> Result<(Vec<Act>, Vec<Run>, Sent), TaskError> {
+    let mut story = Story {
+        app,
+        continuum,
+        beside,
+        workflow: workflow()?,
+        ordered: Vec::new(),
+        acts: Vec::new(),
+        sent_before: Sent::new(),
+    };
+    // What is left of the connection from before would take an alert with it.
+    while story.continuum.sees()? {
+        pause(app, EARLY / 4)?;
+    }
+    story.order(0, true)?;
+    for (act, pass) in passes.iter().enumerate() {
+        story.act(act, pass)?;
+    }
+    let runs = story.runs()?;
+    Ok((story.acts, runs, story.sent_before))
 }
 
 impl Story<'_> {
@@ -156,6 +211,7 @@ impl Story<'_> {
             moved: Vec::new(),
             since_ms: wall_ms(),
         });
+        self.beside.enters(act);
         for capture in 0..CAPTURES {
             if !acquired || Instant::now() + LATE > end {
                 break;
@@ -315,36 +371,6 @@ fn tell_of_cuts(continuum: &Continuum, acts: &mut [Act]) -> Result<(), TaskError
         }
     }
     Ok(())
-}
-
-fn words(measured: &Measured) -> String {
-    match (&measured.implementation, &measured.error) {
-        (Some(known), _) => format!(
-            "  {}   IoU {:.3}   p50 {:.0} ms   p95 {:.0} ms",
-            measured.name,
-            known.profile.accuracy.unwrap_or_default(),
-            known.profile.p50.as_secs_f64() * 1e3,
-            known.profile.p95.as_secs_f64() * 1e3
-        ),
-        (None, Some(error)) => format!("  {}   {error}", measured.name),
-        (None, None) => format!("  {}", measured.name),
-    }
-}
-
-/// A capture that has ended or goes on, for those who watch.
-fn line(status: &FlowStatus) -> String {
-    let state = serde_json::to_value(status.state).unwrap_or_default();
-    let state = state.as_str().unwrap_or_default().to_owned();
-    match Alert::of(status.output.clone()) {
-        Some(alert) => {
-            let time = alert.time().map_or_else(
-                || "the siren was not sounded".into(),
-                |time| format!("{:.1} s from the picture to the siren", time.as_secs_f64()),
-            );
-            format!("  {:.1} square kilometres under water, {time}", alert.flooded_km2)
-        }
-        None => format!("  a capture is {state}"),
-    }
 }
 
 fn wall_ms() -> u64 {
