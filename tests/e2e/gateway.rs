@@ -29,7 +29,7 @@ fn gateway(home: Home, open: &[&str]) -> Node {
     node
 }
 
-fn with_model(home: &Home) {
+pub(crate) fn with_model(home: &Home) {
     let file = root().join(format!("tests/models/{MODEL}.onnx"));
     home.run(["model", "add", MODEL, file.to_str().unwrap()]).ok();
 }

@@ -34,5 +34,6 @@ mod streams;
 mod supply_chain;
 mod support;
 mod tasks;
+mod telemetry;
 mod upgrade;
 mod wit;

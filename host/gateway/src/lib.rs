@@ -14,7 +14,7 @@
 //! | `routes`, `openapi` | what there is to ask for, and its description |
 //! | `inference` | the Open Inference Protocol v2 |
 //! | `admin`, `decisions`, `dashboard` | how the mesh is run, and what people see of it |
-//! | `cors`, `refusal`, `metrics`, `guarded` | what every response shares |
+//! | `cors`, `refusal`, `metrics`, `guarded`, `span` | what every response shares |
 //! | `config` | the table `[gateway]` of node.toml |
 //!
 //! ```
@@ -56,6 +56,7 @@ mod openapi;
 mod pipeline;
 mod refusal;
 mod routes;
+mod span;
 mod target;
 
 pub use access::{AccessTerms, AccessToken, CallerLimits, Revoked, Right, RightError, TokenError};

@@ -11,6 +11,7 @@ use crate::guarded::Guarded;
 use crate::inference::{Inference, answer_grpc};
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
+use crate::span;
 use crate::target::Target;
 use axum::Router;
 use axum::body::Body;
@@ -26,6 +27,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 use tower_service::Service;
+use tracing::Instrument;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest name of a request that a caller may give.
@@ -75,8 +77,20 @@ impl Pipeline {
         }
     }
 
-    /// Answers one request.
+    /// Answers one request, as part of the trace that it comes from.
     pub(crate) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        busy: Busy,
+        peer: SocketAddr,
+    ) -> Response {
+        let span = span::of(&request);
+        let answered = self.answer_in(request, busy, peer).instrument(span.clone()).await;
+        span::ends(&span, &answered);
+        answered
+    }
+
+    async fn answer_in(
         self: Arc<Self>,
         request: Request<Incoming>,
         mut busy: Busy,

@@ -1,5 +1,8 @@
 use crate::app::App;
+use crate::telemetry::Telemetry;
+use karman_mesh::trace::SPANS;
 use karman_node::LogRing;
+use karman_types::TaskError;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
@@ -15,9 +18,20 @@ pub(crate) fn start(app: &App) {
 /// Lines that are held while nobody reads them; more are dropped.
 const MOST_HELD: usize = 4096;
 
-/// The same for a node: what happens, with its time, and also into the ring that `karman node logs` shows. Lines are written by a
-/// thread of their own, for as long as the guard lives: a node does not stand still because nobody reads what it says.
-pub(crate) fn start_node(app: &App) -> (LogRing, WorkerGuard) {
+/// What has to live as long as a node does, for what it says to be written and sent.
+pub(crate) struct Guards {
+    _lines: WorkerGuard,
+    _telemetry: Option<Telemetry>,
+}
+
+/// The same for a node: what happens, with its time, and also into the ring that `karman node logs` shows, and to a collector where one
+/// is named. Lines are written by a thread of their own, for as long as the guard lives: a node does not stand still because nobody
+/// reads what it says.
+///
+/// # Errors
+/// `invalid` for a collector that is none.
+pub(crate) fn start_node(app: &App) -> Result<(LogRing, Guards), TaskError> {
+    let telemetry = Telemetry::of(app)?;
     let (writer, guard) = NonBlockingBuilder::default()
         .buffered_lines_limit(MOST_HELD)
         .lossy(true)
@@ -29,8 +43,18 @@ pub(crate) fn start_node(app: &App) -> (LogRing, WorkerGuard) {
     let _ = tracing_subscriber::registry()
         .with(lines(app, LevelFilter::INFO, true, writer))
         .with(kept)
+        .with(telemetry.as_ref().map(Telemetry::spans))
+        .with(
+            telemetry
+                .as_ref()
+                .map(|telemetry| telemetry.events(of_ours(LevelFilter::INFO))),
+        )
         .try_init();
-    (ring, guard)
+    let guards = Guards {
+        _lines: guard,
+        _telemetry: telemetry,
+    };
+    Ok((ring, guards))
 }
 
 fn lines(
@@ -58,7 +82,7 @@ fn lines(
 }
 
 /// Two libraries speak only where details are asked for: to that of the consensus every message that was lost is an error, and
-/// that of the DHT warns that a mesh of one node has no others.
+/// that of the DHT warns that a mesh of one node has no others. Spans are for collectors.
 fn of_ours(level: LevelFilter) -> Targets {
     let library = match level {
         LevelFilter::DEBUG | LevelFilter::TRACE => LevelFilter::INFO,
@@ -68,4 +92,5 @@ fn of_ours(level: LevelFilter) -> Targets {
         .with_default(level)
         .with_target("openraft", library)
         .with_target("libp2p_kad", library)
+        .with_target(SPANS, LevelFilter::OFF)
 }

@@ -19,6 +19,7 @@ mod output;
 mod parent;
 mod places;
 mod source;
+mod telemetry;
 mod watch;
 
 use std::process::ExitCode;

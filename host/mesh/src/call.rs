@@ -5,6 +5,7 @@
 //! guest that serves it.
 
 use crate::body::{Body, Takes};
+use crate::trace::{self, Carried};
 use crate::wire::{Frame, WireError, read_bytes};
 use bytes::Bytes;
 use futures::future::{Either, select};
@@ -15,6 +16,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tracing::{Instrument, Span};
 
 /// The head of a call or an answer: names and metadata, no body.
 const HEAD: u32 = 64 << 10;
@@ -170,6 +172,9 @@ pub struct RemoteReport {
 struct Call {
     head: CallHead,
     body: u64,
+    /// The trace that it is part of, if it is part of one.
+    #[serde(default, skip_serializing_if = "Carried::is_empty")]
+    trace: Carried,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -207,6 +212,7 @@ pub(crate) async fn exchange(
     let call = Call {
         head,
         body: body.len() as u64,
+        trace: trace::along(&Span::current()),
     };
     // The answer may come before the body is through: a refusal does not wait for what it refuses. When writing fails, so
     // does reading, unless the answer is there already.
@@ -277,7 +283,11 @@ pub(crate) async fn answer<F, Room>(
 where
     F: Future<Output = Result<(TaskResponse, RemoteReport), TaskError>>,
 {
-    let Call { mut head, body } = CALL.read(&mut input).await?;
+    let Call {
+        mut head,
+        body,
+        trace: carried,
+    } = CALL.read(&mut input).await?;
     let outcome = match may(&head, body) {
         Err(refused) => Err(refused),
         Ok(()) => {
@@ -287,7 +297,8 @@ where
                 content_type: std::mem::take(&mut head.content_type),
                 metadata: std::mem::take(&mut head.metadata),
             };
-            let mut serving = pin!(serve(head, request));
+            let span = trace::answering(&head, carried);
+            let mut serving = pin!(serve(head, request).instrument(span));
             let mut one = [0];
             let gone = pin!(input.read(&mut one));
             match select(&mut serving, gone).await {
@@ -351,7 +362,8 @@ impl Frame {
 #[cfg(test)]
 pub(crate) fn promise(head: &CallHead, body: u64) -> Vec<u8> {
     let head = head.clone();
-    CALL.encode(&Call { head, body }).unwrap_or_default()
+    let trace = Carried::new();
+    CALL.encode(&Call { head, body, trace }).unwrap_or_default()
 }
 
 #[cfg(test)]

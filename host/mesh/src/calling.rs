@@ -7,6 +7,7 @@ use crate::data::Plane;
 use crate::gate::key_of;
 use crate::mesh::Mesh;
 use crate::taken::{ask_if_taken, take};
+use crate::trace;
 use futures::StreamExt;
 use karman_types::{NodeId, TaskError, TaskResponse};
 use libp2p::{PeerId, Stream, StreamProtocol};
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::split;
 use tokio_util::compat::FuturesAsyncReadCompatExt;
+use tracing::Instrument;
 
 pub(crate) const CALL: StreamProtocol = StreamProtocol::new("/karman/call/1");
 /// How long a node may take to take a stream, or to say what it offers.
@@ -71,6 +73,7 @@ impl Mesh {
         let name = head.name.clone();
         let works = matches!(head.ask, Ask::Call | Ask::Attempt { .. } | Ask::RunModel);
         let _under_way = works.then(|| self.0.peers.calls(node));
+        let span = trace::calling(&head, &node_of(&node).short());
         let asked = async {
             if let Some(plane) = &self.0.plane
                 && let Some(stream) = plane.open(&node).await
@@ -78,7 +81,8 @@ impl Mesh {
                 return call::ask(stream, head, body, most).await;
             }
             self.call_over_swarm(node, head, body, most).await
-        };
+        }
+        .instrument(span);
         match within {
             None => asked.await,
             Some(within) => tokio::time::timeout(within + GRACE, asked)

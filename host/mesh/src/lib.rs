@@ -61,6 +61,7 @@ mod support;
 mod swarm;
 mod taken;
 mod tensors;
+pub mod trace;
 mod wire;
 mod words;
 

@@ -1,10 +1,12 @@
 mod compute;
 mod gpu;
 mod policies;
+mod telemetry;
 
 pub use compute::ComputeProfile;
 pub use gpu::{GpuChoice, GpuConfig};
 pub use policies::PoliciesConfig;
+pub use telemetry::TelemetryConfig;
 
 use crate::contacts::Orbits;
 use crate::drive::KeepersConfig;
@@ -63,6 +65,8 @@ pub struct NodeConfig {
     pub policies: PoliciesConfig,
     /// How it deals with the keepers of kept tasks, and what it keeps where it is one.
     pub keepers: KeepersConfig,
+    /// Where its traces and logs go.
+    pub telemetry: TelemetryConfig,
     /// What its gateway lets in, where it is one. The gateway reads it.
     #[serde(skip_serializing_if = "toml::Table::is_empty")]
     pub gateway: toml::Table,
@@ -201,6 +205,7 @@ impl Default for NodeConfig {
             decisions: 20_000,
             policies: PoliciesConfig::default(),
             keepers: KeepersConfig::default(),
+            telemetry: TelemetryConfig::default(),
             gateway: toml::Table::new(),
         }
     }

@@ -35,7 +35,7 @@ mod services;
 pub use config::MeshConfig;
 pub use config::{
     BackendChoice, Ceiling, ComputeProfile, ConfigError, Foreign, GpuChoice, GpuConfig, NodeConfig,
-    PoliciesConfig, StatedPower, Time,
+    PoliciesConfig, StatedPower, TelemetryConfig, Time,
 };
 pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{

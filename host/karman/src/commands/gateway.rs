@@ -27,7 +27,7 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let (ring, _lines) = logging::start_node(app);
+        let (ring, _lines) = logging::start_node(app)?;
         let config = self.up.config(app)?;
         let gateway = self.config(GatewayConfig::of(&config)?);
         let keys =

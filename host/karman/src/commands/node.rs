@@ -164,7 +164,7 @@ fn compute_profile(file: &Path) -> Result<ComputeProfile, TaskError> {
 
 impl Up {
     fn run(&self, app: &App) -> Result<(), TaskError> {
-        let (ring, _lines) = logging::start_node(app);
+        let (ring, _lines) = logging::start_node(app)?;
         serve::threads()?.block_on(async {
             let node = self.start(app, self.config(app)?, ring).await?;
             let shut_down = serve::stop_by_signal()?;

@@ -1,0 +1,83 @@
+//! The span of a request, for those who collect traces.
+
+use crate::target::Target;
+use axum::response::Response;
+use http::{HeaderMap, Request};
+use karman_mesh::trace::{Carried, HEADERS, SPANS, follow};
+use tracing::field::Empty;
+use tracing::{Span, info_span};
+
+/// The longest header of a trace that is taken.
+const MOST_BYTES: usize = 512;
+
+/// The span of a request: part of the trace that its headers name, or the first of one.
+pub(crate) fn of<B>(request: &Request<B>) -> Span {
+    let target = Target::of(request.uri().path());
+    // What only asks whether the gateway is there would be most of all traces.
+    if target == Target::Health {
+        return Span::none();
+    }
+    let span = info_span!(
+        target: SPANS,
+        "request",
+        otel.name = format!("{} {}", request.method(), target.name()),
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = %request.method(),
+        http.response.status_code = Empty,
+        url.path = request.uri().path(),
+        karman.model = Empty,
+        karman.node = Empty,
+    );
+    if !span.is_disabled() {
+        follow(&span, carried(request.headers()));
+    }
+    span
+}
+
+/// What was answered, and by whom.
+pub(crate) fn ends(span: &Span, response: &Response) {
+    let status = response.status();
+    span.record("http.response.status_code", status.as_u16());
+    if status.is_server_error() {
+        span.record("otel.status_code", "ERROR");
+    }
+    for (field, header) in [("karman.model", "karman-model"), ("karman.node", "karman-node")] {
+        if let Some(value) = response
+            .headers()
+            .get(header)
+            .and_then(|value| value.to_str().ok())
+        {
+            span.record(field, value);
+        }
+    }
+}
+
+/// The headers of the W3C Trace Context, where each is there once and not too long.
+fn carried(headers: &HeaderMap) -> Carried {
+    let of = |name: &str| {
+        let mut values = headers.get_all(name).iter();
+        let (value, None) = (values.next()?, values.next()) else {
+            return None;
+        };
+        let text = value.to_str().ok().filter(|text| text.len() <= MOST_BYTES)?;
+        Some((name.to_owned(), text.to_owned()))
+    };
+    HEADERS.into_iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_headers_that_name_one_trace_are_taken() {
+        let mut headers = HeaderMap::new();
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        headers.append("traceparent", parent.parse().unwrap());
+        headers.append("tracestate", "a=1".repeat(200).parse().unwrap());
+        assert_eq!(carried(&headers), [("traceparent".to_owned(), parent.to_owned())]);
+        headers.append("traceparent", parent.parse().unwrap());
+        assert!(carried(&headers).is_empty());
+    }
+}
