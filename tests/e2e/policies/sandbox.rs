@@ -6,7 +6,7 @@ use karman_engine::{CompileCache, Engine, EngineOptions, LoadError, Plugin};
 use karman_package::{Package, ReadLimits};
 use karman_sched::log::{Entry, Logged, Policy, What, replay_with};
 use karman_sched::select::{
-    Ask, Asked, Brought, Call, Decision, Failure, Guests, Heard, PolicyPlugin, Reason, Selector, Task,
+    Ask, Asked, Brought, Call, Decision, During, Failure, Guests, Heard, PolicyPlugin, Reason, Selector, Task,
 };
 use karman_types::{Binding, ByteSize, GrantSet, Implementation, Limits, Manifest, Profile, Slo, TaskId};
 use std::sync::Arc;
@@ -214,7 +214,10 @@ fn each_way_to_fail_has_its_name() {
             "{task}: {decision:?}"
         );
         let failures = policy.failures();
-        assert!(failures.len() == 1 && is(&failures[0]), "{task}: {failures:?}");
+        assert!(
+            failures.len() == 1 && is(&failures[0].failure) && failures[0].during == During::Choose,
+            "{task}: {failures:?}"
+        );
     }
 }
 
@@ -233,7 +236,12 @@ fn one_that_fails_when_it_is_told_still_decides() {
                 calls: &[],
             })
             .unwrap();
-        assert!(matches!(policy.failures()[..], [Failure::Trapped { .. }]));
+        let failures = policy.failures();
+        let [failed] = &failures[..] else {
+            panic!("{failures:?}")
+        };
+        assert_eq!(failed.during, During::Report);
+        assert!(matches!(failed.failure, Failure::Trapped { .. }), "{failed:?}");
     }
 }
 

@@ -112,7 +112,9 @@ impl Node {
                 };
                 let body = pack_tensors(&brought, &[])
                     .map_err(|error| TaskError::limit(error.to_string()).with_field("info"))?;
-                let response = self.order(node, ask.clone(), &loan.name, body).await?;
+                let response = self
+                    .order(node, ask.clone(), &loan.name, body.into_bytes())
+                    .await?;
                 serde_json::from_slice(&response.body)
                     .map_err(|error| TaskError::internal(format!("its answer does not read: {error}")))
             };
@@ -144,7 +146,7 @@ impl Node {
         &self,
         from: PeerId,
         head: &CallHead,
-        body: &[u8],
+        body: &Bytes,
     ) -> Result<HeldModel, TaskError> {
         let Ask::AddModel { digest, size } = head.ask else {
             return Err(TaskError::internal("no model is brought"));
