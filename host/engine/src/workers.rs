@@ -1,3 +1,4 @@
+use std::panic::catch_unwind;
 use std::sync::OnceLock;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
@@ -23,28 +24,28 @@ impl Workers {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        match self.runtime.get_or_init(|| self.start()) {
+        // tokio panics where it gets no thread at all.
+        let start = || catch_unwind(|| start(self.count)).unwrap_or(None);
+        match self.runtime.get_or_init(start) {
             Some(runtime) => runtime.spawn(future),
             None => tokio::spawn(future),
         }
     }
+}
 
-    fn start(&self) -> Option<Runtime> {
-        let cores = || std::thread::available_parallelism().map_or(2, usize::from);
-        Builder::new_multi_thread()
-            .worker_threads(self.count.unwrap_or_else(cores))
-            .thread_name("karman-guest")
-            // A long call gives way once per epoch tick; without these, its worker would look for other work and for I/O only
-            // every few dozen ticks.
-            .global_queue_interval(1)
-            .event_interval(1)
-            .enable_all()
-            .build()
-            .inspect_err(
-                |error| tracing::warn!(%error, "no threads for long calls: they stay where they came"),
-            )
-            .ok()
-    }
+fn start(count: Option<usize>) -> Option<Runtime> {
+    let cores = || std::thread::available_parallelism().map_or(2, usize::from);
+    Builder::new_multi_thread()
+        .worker_threads(count.unwrap_or_else(cores))
+        .thread_name("karman-guest")
+        // A long call gives way once per epoch tick; without these, its worker would look for other work and for I/O only
+        // every few dozen ticks.
+        .global_queue_interval(1)
+        .event_interval(1)
+        .enable_all()
+        .build()
+        .inspect_err(|error| tracing::warn!(%error, "no threads for long calls: they stay where they came"))
+        .ok()
 }
 
 impl Drop for Workers {

@@ -7,7 +7,7 @@ use karman_mesh::trace::{Carried, HEADERS, SPANS, follow};
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
-/// The longest header of a trace that is taken.
+/// The longest header of a trace that is taken, and the most of a path that is told.
 const MOST_BYTES: usize = 512;
 
 /// The span of a request: part of the trace that its headers name, or the first of one.
@@ -25,7 +25,7 @@ pub(crate) fn of<B>(request: &Request<B>) -> Span {
         otel.status_code = Empty,
         http.request.method = %request.method(),
         http.response.status_code = Empty,
-        url.path = request.uri().path(),
+        url.path = shown(&target, request.uri().path()),
         karman.model = Empty,
         karman.node = Empty,
     );
@@ -33,6 +33,16 @@ pub(crate) fn of<B>(request: &Request<B>) -> Span {
         follow(&span, carried(request.headers()));
     }
     span
+}
+
+/// The path as collectors get it. Those of accepted tasks open them, and those of plugins may be secrets.
+fn shown<'a>(target: &Target, path: &'a str) -> &'a str {
+    match target {
+        Target::Models | Target::Infer | Target::Grpc | Target::GrpcInfer => {
+            &path[..path.floor_char_boundary(MOST_BYTES)]
+        }
+        _ => "",
+    }
 }
 
 /// What was answered, and by whom.

@@ -120,8 +120,15 @@ impl Telemetry {
     where
         S: tracing::Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
     {
-        // What sends them says things, too.
-        let silent = ["hyper", "hyper_util", "reqwest", "rustls", "opentelemetry"];
+        // What sends them says things, too; and the access log has paths that open what they name.
+        let silent = [
+            "access",
+            "hyper",
+            "hyper_util",
+            "reqwest",
+            "rustls",
+            "opentelemetry",
+        ];
         let which = silent
             .into_iter()
             .fold(which, |which, target| which.with_target(target, LevelFilter::OFF));

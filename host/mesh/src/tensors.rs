@@ -1,8 +1,8 @@
 //! Tensors as the body of a call: a small CBOR header, then every tensor's elements, little-endian as they are, or encoded where the
 //! sender finds that they are there sooner.
 //!
-//! Every tensor begins at a multiple of 64 bytes, as it does in memory: elements that go as they are, are not copied on their way,
-//! neither to be sent nor from the buffer that came.
+//! Every tensor begins at a multiple of 64 bytes, as it does in memory: elements that go as they are, are not copied to be asked with,
+//! nor from the buffer that came. Answers are one piece, into which they are copied once.
 
 use crate::body::Body;
 use crate::wire::{ALIGNMENT, Frame, WireError};

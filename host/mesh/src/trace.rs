@@ -13,6 +13,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 /// The target of spans: a collector asks for it, and no log shows it.
 pub const SPANS: &str = "karman_spans";
+/// The longest header that is taken.
+const MOST_BYTES: usize = 512;
 /// The headers by which a trace goes from one side to the other.
 pub const HEADERS: [&str; 2] = ["traceparent", "tracestate"];
 
@@ -34,7 +36,10 @@ pub fn follow(span: &Span, carried: Carried) {
     if span.is_disabled() || carried.is_empty() {
         return;
     }
-    let carried: HashMap<String, String> = carried.into_iter().collect();
+    let carried = carried.into_iter();
+    // It may come from any member, and goes along with what this span has others do.
+    let known = carried.filter(|(name, value)| HEADERS.contains(&name.as_str()) && value.len() <= MOST_BYTES);
+    let carried: HashMap<String, String> = known.collect();
     let from = get_text_map_propagator(|propagator| propagator.extract(&carried));
     // It fails where no collector's layer is there, or the span was asked for its context before: neither is the case here.
     let _ = span.set_parent(from);

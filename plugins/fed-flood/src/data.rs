@@ -12,8 +12,10 @@ pub(crate) const AREA: usize = TILE * TILE;
 pub(crate) const BANDS: usize = 3;
 /// The share of a tile that clouds may hide.
 const MOST_HIDDEN: f32 = 0.4;
-/// The most pictures of a client.
-const MOST_PICTURES: usize = 256;
+/// The most pictures to train on: their tiles take half of the memory that a client has.
+const MOST_PICTURES: usize = 96;
+/// The most pictures to judge by: their pixels are counted, and a run takes 100,000 samples of a client.
+const MOST_HELD: usize = 6;
 /// Seeds of pictures to train on, and of those that are held back. The satellite's own are others.
 const TRAIN_SEED: u32 = 20_000;
 const HELD_SEED: u32 = 60_000;
@@ -67,11 +69,11 @@ impl Wanted {
         });
         let (column, row) =
             place.ok_or_else(|| refused("place", "it is a column and a row, such as 100,255"))?;
-        let number = |name: &str, default: usize| match property(setting, name) {
+        let number = |name: &str, default: usize, most: usize| match property(setting, name) {
             None => Ok(default),
             Some(text) => (text.parse().ok())
-                .filter(|number| (1..=MOST_PICTURES).contains(number))
-                .ok_or_else(|| refused(name, "it is a number from 1 to 256")),
+                .filter(|number| (1..=most).contains(number))
+                .ok_or_else(|| refused(name, &format!("it is a number from 1 to {most}"))),
         };
         let (index, count) = match &setting.share {
             None => (0, 1),
@@ -81,8 +83,8 @@ impl Wanted {
         Ok(Self {
             column,
             row,
-            pictures: number("pictures", 16)?,
-            held: number("held", 4)?,
+            pictures: number("pictures", 16, MOST_PICTURES)?,
+            held: number("held", 4, MOST_HELD)?,
             index,
             count,
         })

@@ -50,7 +50,7 @@ pub enum GateError {
     /// A stranger was led to an issuer over this node.
     #[error("a stranger was led to an issuer, and leaves")]
     Led,
-    /// As many strangers as may be are led to issuers already, or heard over members.
+    /// As many strangers as may be are led to issuers already.
     #[error("too many others are being let in just now: it is tried again")]
     Busy,
     /// It asks for calls, which only members may.

@@ -162,6 +162,7 @@ impl Node {
             let says = format!("the model has {size} bytes; `models.model` of this node is {most}");
             return Err(TaskError::limit(says).with_field("size"));
         }
+        self.is_no_other_model(name, digest).await?;
         let wanted = Wanted {
             digest,
             size,
@@ -170,9 +171,26 @@ impl Node {
             anywhere: false,
         };
         let file = self.fetch(wanted, from).await?;
+        if file.len() as u64 != size {
+            let says = format!("the model has {} bytes, {size} were announced", file.len());
+            return Err(TaskError::invalid(says).with_field("size"));
+        }
         // What does not run here does not take the place of what does.
         let tried = file.clone();
         blocking(move || models.load(&tried).map(drop)).await?;
         self.add_model(name, file, info).await
+    }
+
+    /// A file that is here need not be sent, so whoever knows its digest could have it under a name that is theirs to call.
+    async fn is_no_other_model(&self, name: &str, digest: Digest) -> Result<(), TaskError> {
+        let home = self.runtime().home().clone();
+        let held = blocking(move || home.store()?.models().list().map_err(store_error)).await?;
+        let mut same = held.iter().filter(|model| model.digest == digest).peekable();
+        match same.peek().is_some() && !same.any(|model| model.name == name) {
+            true => Err(TaskError::denied("this node has that model under another name")
+                .with_field("name")
+                .with_hint("call it by that name, or let this node's operator add it under a second one")),
+            false => Ok(()),
+        }
     }
 }

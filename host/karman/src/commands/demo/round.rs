@@ -119,7 +119,7 @@ impl<'a> Round<'a> {
         let model_bytes = file.len() as u64;
         let act = self.bring(&file)?;
         self.app.output.note(format!(
-            "  the dish has brought a model that two boards have bettered: {}",
+            "  the dish has brought a model that two boards have trained: {}",
             format_bytes(model_bytes)
         ));
         // While the two see each other, the captures come first.
@@ -236,7 +236,7 @@ impl fmt::Display for Bettered {
         let names: Vec<&str> = self.clients.iter().map(|who| who.name()).collect();
         writeln!(
             f,
-            "federated round: {} have bettered flood-s in {:.1} s, from {} of models and {} of updates",
+            "federated round: {} have trained flood-s for {:.1} s, by {} of weights down and {} of updates up",
             names.join(" and "),
             self.took.as_secs_f64(),
             format_bytes(self.bytes_down),

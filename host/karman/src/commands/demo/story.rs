@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// How long after a pass nodes may take to notice that it is over.
+const NOTICED: Duration = Duration::from_secs(3);
 /// So long before a pass the link is there: the dish looks for the satellite before the plan says that it comes.
 const EARLY: Duration = Duration::from_millis(400);
 /// Time until the first pass, in which the satellite is alone for the first time.
@@ -197,6 +199,7 @@ impl Story<'_> {
         let end = Instant::now() + pass.end.since(sky::now());
         pause(self.app, pass.start.since(sky::now()).saturating_sub(EARLY))?;
         self.continuum.passes(true)?;
+        self.beside.enters(act);
         self.app
             .output
             .note(format!("\npass {}: {}: {title}", act + 1, pass.words()));
@@ -211,7 +214,6 @@ impl Story<'_> {
             moved: Vec::new(),
             since_ms: wall_ms(),
         });
-        self.beside.enters(act);
         for capture in 0..CAPTURES {
             if !acquired || Instant::now() + LATE > end {
                 break;
@@ -235,9 +237,22 @@ impl Story<'_> {
         self.continuum.passes(false)?;
         if act + 1 < ACTS.len() {
             // Out of reach the satellite goes on by itself.
-            self.order(act, true)?;
+            let alone = self.is_alone()?;
+            self.order(act, alone)?;
         }
         Ok(())
+    }
+
+    /// Whether the satellite is out of reach, once it has had the time to notice.
+    fn is_alone(&self) -> Result<bool, TaskError> {
+        let until = Instant::now() + NOTICED;
+        while self.continuum.sees()? {
+            if Instant::now() > until {
+                return Ok(false);
+            }
+            pause(self.app, EARLY / 4)?;
+        }
+        Ok(true)
     }
 
     /// Kills the fog node in this act.
