@@ -29,7 +29,7 @@ use karman_mesh::membership::{Member, Right};
 use karman_space::Priority;
 use karman_store::{BundleState, Store};
 use karman_tasks::{Answer, Call};
-use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskId};
+use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskId, format_bytes};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -44,6 +44,8 @@ const RECORD: &str = "away";
 const MOST_AWAY: usize = 1_000;
 /// How often one attempt is sent again with what it has missed.
 const MOST_ROUNDS: usize = 8;
+/// The most bytes of keys and values that go along with an attempt: whoever runs it says which.
+const MOST_CARRIED: usize = 16 << 20;
 /// How long an attempt without a deadline may be away.
 const USUAL: Duration = Duration::from_secs(7 * 86_400);
 
@@ -208,7 +210,7 @@ pub(super) async fn run(tasks: &Inner, to: NodeId, call: Call) -> Result<Box<Ans
                 }
                 return Err(error);
             }
-            Reply::Needs(places) => values.extend(looked_up(tasks, &call, places).await?),
+            Reply::Needs(places) => look_up(tasks, &call, places, &mut values).await?,
         }
     }
     Err(TaskError::limit(format!(
@@ -218,30 +220,53 @@ pub(super) async fn run(tasks: &Inner, to: NodeId, call: Call) -> Result<Box<Ans
     .with_field("buckets"))
 }
 
-/// What the buckets here have under these keys.
-async fn looked_up(
+/// Adds what the buckets here have under these keys to what goes along.
+async fn look_up(
     tasks: &Inner,
     call: &Call,
     places: Vec<(Arc<str>, Arc<str>)>,
-) -> Result<Vec<Value>, TaskError> {
+    carried: &mut Vec<Value>,
+) -> Result<(), TaskError> {
     if call.home.is_some_and(|home| home != tasks.runtime.id()) {
         return Err(TaskError::invalid(
             "the task reads buckets of a node that neither its owner has nor the one where it ran reaches",
         )
         .with_field("buckets"));
     }
-    let mut values = Vec::new();
     for (bucket, key) in places {
+        // What is asked for twice is neither read nor sent twice.
+        if carried
+            .iter()
+            .any(|known| known.bucket == bucket && known.key == key)
+        {
+            continue;
+        }
         let home = Origin::Here(tasks.runtime.home().clone());
         let (version, value) = home.read(bucket.clone(), key.clone()).await?;
-        values.push(Value {
+        let value = Value {
             bucket,
             key,
             version,
             value,
-        });
+        };
+        carry(carried, value)?;
     }
-    Ok(values)
+    Ok(())
+}
+
+/// Takes a value along, if there is room for it.
+fn carry(carried: &mut Vec<Value>, value: Value) -> Result<(), TaskError> {
+    let bytes = |of: &Value| of.bucket.len() + of.key.len() + of.value.as_ref().map_or(0, Bytes::len);
+    let all = carried.iter().map(bytes).sum::<usize>() + bytes(&value);
+    if all > MOST_CARRIED {
+        return Err(TaskError::limit(format!(
+            "the task reads over {} of buckets; no more goes along with it to a node out of reach of them",
+            format_bytes(MOST_CARRIED as u64)
+        ))
+        .with_field("buckets"));
+    }
+    carried.push(value);
+    Ok(())
 }
 
 /// Sends the attempt, unless it is on its way already, and waits for what comes of it.
@@ -286,9 +311,15 @@ async fn send(tasks: &Inner, to: NodeId, call: &Call, values: Vec<Value>) -> Res
         priority: Priority::Normal,
     };
     let key = node.key_of(to)?;
+    // Room comes back: the task is tried again.
+    let no_room = |error: TaskError| match error.kind {
+        ErrorKind::Limit => TaskError::unavailable(format!("no room for its bundle: {}", error.message)),
+        _ => error,
+    };
     let bundle = node
         .send((to, key), parcel, write(&order)?, &label, terms)
-        .await?;
+        .await
+        .map_err(no_room)?;
     let sent = Sent {
         to,
         bundle: bundle.digest,

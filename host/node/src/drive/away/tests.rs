@@ -59,6 +59,24 @@ fn a_node_writes_and_reads_only_what_it_may() {
 }
 
 #[test]
+fn what_goes_along_is_bounded_in_bytes() {
+    let value = |key: &str, bytes| Value {
+        bucket: "counts".into(),
+        key: key.into(),
+        version: 1,
+        value: Some(vec![0; bytes].into()),
+    };
+    let mut carried = Vec::new();
+    carry(&mut carried, value("one", MOST_CARRIED / 2)).unwrap();
+    let over = carry(&mut carried, value("two", MOST_CARRIED / 2)).unwrap_err();
+    assert_eq!(
+        (over.kind, over.field.as_deref()),
+        (ErrorKind::Limit, Some("buckets"))
+    );
+    assert_eq!(carried.len(), 1);
+}
+
+#[test]
 fn what_is_on_its_way_is_known_after_a_restart_until_it_is_over() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path()).unwrap();
