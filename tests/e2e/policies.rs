@@ -204,16 +204,18 @@ fn the_simulator_asks_the_same_files() {
     let simulated = |name: &str, more: &[&str]| {
         let file = home.path().join("photos.toml");
         std::fs::write(&file, PHOTOS.replace("pixie", name)).unwrap();
-        home.run([&["sim", "run", file.to_str().unwrap(), "--json"], more].concat())
+        let out = ["sim", "run", file.to_str().unwrap(), "--out", "results"];
+        home.run([&out, more].concat())
     };
     let served = |name: &str| {
         let ran = simulated(name, &["--policy", &path(name)]).ok();
         // It decided itself, every time.
         assert!(!ran.stderr.contains("did not decide"), "{ran:?}");
-        let outcome: Value = serde_json::from_str(&ran.out()).unwrap();
-        let by = &outcome["workloads"][0]["served_by"];
+        let outcome = std::fs::read_to_string(home.path().join("results/outcome.json")).unwrap();
+        let read: Value = serde_json::from_str(&outcome).unwrap();
+        let by = &read["workloads"][0]["served_by"];
         let by = |n: usize| by[n][1].as_u64().unwrap() as f64;
-        (ran.out(), by(0) / (by(0) + by(1)))
+        (outcome, by(0) / (by(0) + by(1)))
     };
     for name in ["prices", "throttle"] {
         let (_, share) = served(name);

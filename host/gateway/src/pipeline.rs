@@ -20,6 +20,7 @@ use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Method, Request};
 use hyper::body::Incoming;
 use karman_mesh::membership::Pattern;
+use karman_mesh::trace::SPANS;
 use karman_node::{Node, plugin_path};
 use karman_types::TaskError;
 use std::net::SocketAddr;
@@ -252,6 +253,17 @@ impl Line {
             took_us = self.started.elapsed().as_micros() as u64,
             caller = caller.map_or("-", Caller::name),
             peer = %self.peer,
+            model = header("karman-model"),
+            node = header("karman-node"),
+            "answered"
+        );
+        // For collectors: without the path, which may open what it names, and without who asked.
+        tracing::info!(
+            target: SPANS,
+            request = self.id.to_str().unwrap_or_default(),
+            route = target.name(),
+            status = response.status().as_u16(),
+            took_us = self.started.elapsed().as_micros() as u64,
             model = header("karman-model"),
             node = header("karman-node"),
             "answered"

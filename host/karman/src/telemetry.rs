@@ -120,7 +120,7 @@ impl Telemetry {
     where
         S: tracing::Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
     {
-        // What sends them says things, too; and the access log has paths that open what they name.
+        // What sends them says things, too; and of the access log they get what is meant for them.
         let silent = [
             "access",
             "hyper",
@@ -131,7 +131,8 @@ impl Telemetry {
         ];
         let which = silent
             .into_iter()
-            .fold(which, |which, target| which.with_target(target, LevelFilter::OFF));
+            .fold(which, |which, target| which.with_target(target, LevelFilter::OFF))
+            .with_target(SPANS, LevelFilter::INFO);
         OpenTelemetryTracingBridge::new(&self.logs)
             .with_filter(which)
             .boxed()
