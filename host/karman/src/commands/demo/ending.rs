@@ -39,6 +39,11 @@ impl Children {
             .for_each(|child| kill(&child));
         all
     }
+
+    /// Waits for the end of the program where a signal has begun it: what fails because its nodes are gone has not failed by itself.
+    pub(super) fn give_way(&self) {
+        drop(lock(&self.0));
+    }
 }
 
 impl Running {

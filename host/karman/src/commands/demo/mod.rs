@@ -107,8 +107,10 @@ impl Flood {
             .note("a satellite, two edge boards, a fog node and a cloud, each a process of its own");
         let (children, complete) = (Children::default(), Arc::new(AtomicBool::new(false)));
         ending::by_signal(app, &children, folder.path(), &complete)?;
-        let mut continuum = Continuum::start(app, folder.path(), children)?;
-        let told = story::tell(app, &mut continuum, &plugins, started)?;
+        let continuum = Continuum::start(app, folder.path(), children.clone());
+        let mut continuum = continuum.inspect_err(|_| children.give_way())?;
+        let told = story::tell(app, &mut continuum, &plugins, started);
+        let told = told.inspect_err(|_| children.give_way())?;
         app.output.result(|| told.to_string(), || json!(told))?;
         complete.store(true, Ordering::Relaxed);
         match self.keep {
