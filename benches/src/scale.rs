@@ -2,9 +2,11 @@
 //!
 //! Keys, `nN` being the number of nodes: `join_ms.nN.p50` and `.p99` (from the start of a node to its membership, eight joining
 //! at once), `lookup_success.nN` (searches of a random node for the one task of another that found it), `lookup_ms.nN.p50` and
-//! `.p99`, `memory_mib.nN` (resident memory that came with each node), `idle_bytes_per_s.nN` (all that passes the loopback
-//! interface while nobody asks for anything, sent and received, per node) and `idle_bytes_per_s.nN.PROTOCOL` (the part of it
-//! on that protocol's streams; the rest is QUIC itself: keep-alives, acknowledgements, headers, encryption).
+//! `.p99`, `lookup_kb.nN` (what passes the loopback interface for a search, with the connections that it begins, sent and
+//! received; a node makes a handful an hour to keep its offers and its routing table fresh), `memory_mib.nN` (resident memory
+//! that came with each node), `connections.nN` (of a node while it idles), `idle_bytes_per_s.nN` (all that passes the interface
+//! while nobody asks for anything, sent and received, per node) and `idle_bytes_per_s.nN.PROTOCOL` (the part of it on that
+//! protocol's streams; the rest is QUIC itself: keep-alives, acknowledgements, headers, encryption).
 
 use anyhow::{Context, Result, ensure};
 use futures::FutureExt;
@@ -31,18 +33,19 @@ const IDLE_BUDGET: f64 = 1000.0;
 pub(crate) fn run(quick: bool) -> Result<Report> {
     let mut report = Report::new("scale");
     let sizes = if quick { &SIZES[..1] } else { &SIZES[..] };
-    let (settle, idle) = match quick {
-        true => (Duration::from_secs(5), Duration::from_secs(10)),
-        false => (Duration::from_secs(30), Duration::from_secs(60)),
+    let (settle, rest, idle) = match quick {
+        true => (5, 5, 10),
+        // It rests for longer than a connection stays that nobody uses.
+        false => (30, 180, 60),
     };
     tokio::runtime::Runtime::new()?.block_on(async {
         let mut world = World::begin().await?;
         for &size in sizes {
             world.grow(size, &mut report).await?;
-            sleep(settle).await;
-            world.look_up(&mut report).await;
-            sleep(settle).await;
-            world.idle(idle, &mut report).await?;
+            sleep(Duration::from_secs(settle)).await;
+            world.look_up(&mut report).await?;
+            sleep(Duration::from_secs(rest)).await;
+            world.idle(Duration::from_secs(idle), &mut report).await?;
         }
         Ok(report)
     })
@@ -125,8 +128,8 @@ impl World {
     }
 
     /// Random nodes look for the task of others.
-    async fn look_up(&self, report: &mut Report) {
-        let size = self.nodes.len();
+    async fn look_up(&self, report: &mut Report) -> Result<()> {
+        let (size, before) = (self.nodes.len(), loopback()?);
         let (mut times, mut found) = (Vec::new(), 0);
         let pairs: Vec<_> = (0..200)
             .map(|_| (fastrand::usize(..size), fastrand::usize(..size)))
@@ -147,6 +150,14 @@ impl World {
             Target::AtLeast(1.0),
         );
         show(report, &format!("lookup_ms.n{size}"), times);
+        let bytes = 2 * (loopback()? - before);
+        report.figure(
+            &format!("lookup_kb.n{size}"),
+            bytes as f64 / pairs.len() as f64 / 1e3,
+            "kB",
+            Target::Shown,
+        );
+        Ok(())
     }
 
     /// What passes while nobody asks for anything.
@@ -159,6 +170,13 @@ impl World {
         let all = per_node(2 * (loopback()? - all));
         let key = format!("idle_bytes_per_s.n{size}");
         report.figure(&key, all, "B/s", Target::AtMost(IDLE_BUDGET));
+        let connections: usize = self.nodes.iter().map(Node::connections).sum();
+        report.figure(
+            &format!("connections.n{size}"),
+            connections as f64 / size as f64,
+            "",
+            Target::Shown,
+        );
         for (protocol, bytes) in self.traffic() {
             let before = streams.get(&protocol).copied().unwrap_or_default();
             report.figure(
@@ -182,6 +200,12 @@ impl World {
 }
 
 impl Node {
+    /// Others that it is connected with.
+    fn connections(&self) -> usize {
+        let peers = self.mesh.peers();
+        peers.iter().filter(|peer| peer.path.is_some()).count()
+    }
+
     fn start(number: usize, invitation: Option<Invitation>, issuer: Option<Issuer>) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let store = Store::open(folder.path())?;

@@ -1,5 +1,6 @@
 //! Whom a node keeps in touch with. One that knows a single other member is lost to it as soon as both have moved, so a node
 //! gets to know a few more, whose addresses survive a restart, and goes on looking for them while it is alone or nearly so.
+//! It listens to these few for good, which keeps their connections; others end when they are idle.
 
 use crate::acquaintances::MOST_ADDRESSES;
 use crate::mesh::{Inner, Mesh};
@@ -17,6 +18,8 @@ use tokio::time::{MissedTickBehavior, interval};
 pub(crate) const ENOUGH: usize = 3;
 /// How often a node looks whether they are there.
 const ROUNDS: Duration = Duration::from_secs(1);
+/// How often it looks whether it listens to as many.
+const LISTENS: Duration = Duration::from_secs(15);
 /// Members that are asked at a time whom they know.
 const ASKED: usize = 2;
 
@@ -148,14 +151,21 @@ impl Looking {
     }
 }
 
-/// Looks for others while there are too few.
+/// Looks for others while there are too few, and listens to some.
 pub(crate) async fn keep_company(mesh: Weak<Inner>) {
-    let mut rounds = interval(ROUNDS);
+    let (mut rounds, mut listens) = (interval(ROUNDS), interval(LISTENS));
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    listens.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        rounds.tick().await;
+        let looks = tokio::select! {
+            _ = rounds.tick() => true,
+            _ = listens.tick() => false,
+        };
         let Some(inner) = mesh.upgrade() else { return };
-        Mesh(inner).look_around().await;
+        match looks {
+            true => Mesh(inner).look_around().await,
+            false => Mesh(inner).listen_to_some().await,
+        }
     }
 }
 
@@ -181,6 +191,14 @@ impl Mesh {
             }
         };
         let _ = self.0.orders.send(Order::Look(most)).await;
+    }
+
+    /// Has some of those that are there say what changes, up to [`ENOUGH`].
+    async fn listen_to_some(&self) {
+        let (mut silent, missing) = self.0.peers.silent(ENOUGH);
+        fastrand::shuffle(&mut silent);
+        silent.truncate(missing);
+        join_all(silent.into_iter().map(|peer| self.ask(peer))).await;
     }
 
     /// Asks some whom they know, and meets these; from then on it knows them, too.

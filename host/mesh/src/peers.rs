@@ -277,11 +277,32 @@ impl Peers {
         }
     }
 
-    /// For how long nobody has asked about the node.
-    pub(crate) fn unused(&self, id: &PeerId) -> Duration {
+    /// Whether the node need tell no more: nobody has asked about it for so long, and enough others tell.
+    pub(crate) fn has_told_enough(&self, id: &PeerId, unused: Duration, enough: usize) -> bool {
+        let mut peers = self.peers.lock();
+        let watched = peers.values().filter(|peer| peer.watched.is_some()).count();
+        let Some(peer) = peers.get_mut(id) else {
+            return true;
+        };
+        let asked = peer.watched.is_some_and(|asked| asked.elapsed() < unused);
+        if asked || watched <= enough {
+            return false;
+        }
+        peer.watched = None;
+        true
+    }
+
+    /// Those that are there and tell nothing yet; and how many more should tell, so that enough do.
+    pub(crate) fn silent(&self, enough: usize) -> (Vec<PeerId>, usize) {
         let peers = self.peers.lock();
-        let unused = peers.get(id).and_then(|peer| peer.watched);
-        unused.map_or(Duration::MAX, |since| since.elapsed())
+        let telling = peers.values().filter(|peer| peer.watched.is_some()).count();
+        let silent = peers
+            .values()
+            .filter(|peer| peer.path.is_some() && peer.watched.is_none());
+        (
+            silent.map(|peer| peer.id).collect(),
+            enough.saturating_sub(telling),
+        )
     }
 
     /// A call of this node has gone to the other, until what is answered is dropped: one that has just been given work is busier
@@ -324,5 +345,52 @@ impl Peers {
         });
         peer.last_seen = Instant::now();
         change(peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody has asked for longer.
+    const UNUSED: Duration = Duration::ZERO;
+
+    /// A book with so many nodes that are there.
+    fn there(nodes: usize) -> (Peers, Vec<PeerId>) {
+        let (peers, ids): (_, Vec<_>) = (Peers::default(), (0..nodes).map(|_| PeerId::random()).collect());
+        for (number, id) in ids.iter().enumerate() {
+            let way = (ConnectionId::new_unchecked(number), Path::Direct);
+            peers.connected(*id, way, None, None);
+        }
+        (peers, ids)
+    }
+
+    #[test]
+    fn some_are_listened_to_for_good_whether_anybody_asks_or_not() {
+        let (peers, ids) = there(4);
+        let silent = || {
+            let (silent, missing) = peers.silent(3);
+            (silent.len(), missing)
+        };
+        assert_eq!(silent(), (4, 3));
+        assert!(ids.iter().all(|id| peers.begins_to_tell(id)));
+        assert_eq!(silent(), (0, 0));
+        let ended = ids.iter().filter(|id| peers.has_told_enough(id, UNUSED, 3));
+        assert_eq!((ended.count(), silent()), (1, (1, 0)));
+    }
+
+    #[test]
+    fn who_is_asked_about_goes_on_telling() {
+        let (peers, ids) = there(5);
+        ids.iter().for_each(|id| assert!(peers.begins_to_tell(id)));
+        let lately = Duration::from_secs(3600);
+        assert!(ids.iter().all(|id| !peers.has_told_enough(id, lately, 3)));
+    }
+
+    #[test]
+    fn one_that_is_gone_is_not_asked_to_tell() {
+        let (peers, ids) = there(1);
+        peers.disconnected(&ids[0], ConnectionId::new_unchecked(0));
+        assert_eq!(peers.silent(3), (Vec::new(), 3));
     }
 }

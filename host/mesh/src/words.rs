@@ -3,6 +3,7 @@
 //! is, so that no third node can send its words again; its own words are numbered, and one from before is refused.
 
 use crate::calling::{MOST_TRIES, PATIENCE, node_of, unreachable};
+use crate::company::ENOUGH;
 use crate::mesh::{Inner, Mesh};
 use crate::offer::{self, Word};
 use crate::peers::{Known, Peers};
@@ -25,7 +26,7 @@ use tokio_util::compat::FuturesAsyncReadCompatExt;
 pub(crate) const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/2");
 /// How often a node looks how busy it is, while somebody wants to know.
 const ROUNDS: Duration = Duration::from_secs(1);
-/// For how long a node is listened to that nobody has asked about: a stream keeps its connection alive.
+/// For how long a node is listened to that nobody has asked about, where others are, too: a stream keeps its connection alive.
 const UNUSED: Duration = Duration::from_secs(120);
 /// Streams on which words are told: in all, and to one node. Who asks on one more is told once.
 const MOST_LISTENERS: usize = 1024;
@@ -243,8 +244,8 @@ impl Heard {
                 Ok((_, Err(_))) => break,
                 Err(_) => {}
             }
-            if self.peers.unused(&self.id) > UNUSED {
-                break;
+            if self.peers.has_told_enough(&self.id, UNUSED, ENOUGH) {
+                return;
             }
         }
         self.peers.tells_no_more(&self.id);
