@@ -1,8 +1,9 @@
-//! Short calls run where they arrive; a call that outlives its first epoch tick moves to the workers.
+//! Short calls run where they arrive; a call that is still there at an epoch tick moves to the workers.
 //!
-//! A hand-over between threads costs more than most calls take, so a call is first polled in place. When the guest sees
-//! an epoch tick it has held the thread for 10 ms: the rest of its future goes to the engine's own threads, where long
-//! calls share the cores among themselves and leave those that serve the network free.
+//! A hand-over between threads costs more than most calls take, so a call is first polled in place. The ticks are those of a
+//! clock, whoever runs: where calls follow each other closely, nearly every tick meets one that has just come, and that one
+//! stays. One that has been there for a while has held the thread: the rest of its future goes to the engine's own threads,
+//! where long calls share the cores among themselves and leave those that serve the network free.
 
 use crate::workers::Workers;
 use std::pin::Pin;

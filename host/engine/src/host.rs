@@ -64,7 +64,7 @@ pub(crate) struct Host {
     /// How long the call may take in all.
     pub(crate) allowed: Duration,
     pub(crate) deadline: Instant,
-    /// Set at the first epoch tick that the guest sees: this is no short call.
+    /// Set at the first epoch tick that the guest sees when it has not just come: this is no short call.
     pub(crate) long: Arc<AtomicBool>,
     pub(crate) limiter: Limiter,
     pub(crate) table: ResourceTable,
@@ -135,10 +135,14 @@ impl Host {
 
     /// At each tick a running guest gives way to its neighbours, until its time is over.
     fn tick(&self) -> wasmtime::Result<UpdateDeadline> {
-        self.long.store(true, Ordering::Relaxed);
-        if Instant::now() >= self.deadline {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             return Err(wasmtime::Error::new(self.time_over()));
         }
+        if has_just_come(self.allowed, left) {
+            return Ok(UpdateDeadline::Continue(1));
+        }
+        self.long.store(true, Ordering::Relaxed);
         Ok(UpdateDeadline::Yield(1))
     }
 
@@ -204,10 +208,27 @@ impl Host {
     }
 }
 
+/// Whether a call is younger than half a tick: that a tick meets it says nothing of how long it takes.
+fn has_just_come(allowed: Duration, left: Duration) -> bool {
+    allowed.saturating_sub(left) < EPOCH_TICK / 2
+}
+
 fn time_allowed(limits: &Limits, call: &CallContext) -> Duration {
     call.within.map_or(limits.time, |within| within.min(limits.time))
 }
 
 fn root_cause(error: &wasmtime::Error) -> String {
     error.chain().last().map(ToString::to_string).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_says_nothing_of_a_call_that_has_just_come() {
+        let allowed = Duration::from_secs(1);
+        let after = |micros| has_just_come(allowed, allowed - Duration::from_micros(micros));
+        assert_eq!([20, 4_999, 5_000, 10_000].map(after), [true, true, false, false]);
+    }
 }
