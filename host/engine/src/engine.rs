@@ -108,8 +108,7 @@ impl Engine {
         let package = Package::read(bytes, &ReadLimits::default())?;
         let manifest = package.manifest.clone().unwrap_or_else(|| foreign(package.world));
         self.check_trust(&package, &manifest)?;
-        let fuel = || policy::over(package.world, &manifest.limits);
-        if let Some((limit, asked, most)) = manifest.limits.over(self.ceiling()).or_else(fuel) {
+        if let Some((limit, asked, most)) = self.over(package.world, &manifest.limits) {
             return Err(LoadError::OverLimit {
                 name: manifest.name,
                 limit,
@@ -197,9 +196,10 @@ impl Engine {
         &self.0.workers
     }
 
-    /// The most that a plugin may ask for.
-    pub(crate) fn ceiling(&self) -> &Limits {
-        &self.0.ceiling
+    /// The first of these limits that lies over what a plugin of this world may ask for: its name, what is asked, what is allowed.
+    pub(crate) fn over(&self, world: World, limits: &Limits) -> Option<(&'static str, String, String)> {
+        let fuel = || policy::over(world, limits);
+        limits.over(&self.0.ceiling).or_else(fuel)
     }
 
     /// Instances of policies that may run at once.

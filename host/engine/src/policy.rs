@@ -87,8 +87,7 @@ impl Guests for Policies {
             fuel: Some(plugin.fuel),
             ..found.info.limits.clone()
         };
-        let fuel = || over(World::PolicySelect, &limits);
-        if let Some((limit, asked, most)) = limits.over(found.engine.ceiling()).or_else(fuel) {
+        if let Some((limit, asked, most)) = found.engine.over(World::PolicySelect, &limits) {
             let limit = limit.into();
             return Err(Failure::OverLimit { limit, asked, most });
         }

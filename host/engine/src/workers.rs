@@ -1,3 +1,5 @@
+//! Threads for calls that take long: apart from those of the network, which such calls would hold up.
+
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
 use tokio::runtime::{Builder, Runtime};
@@ -67,5 +69,15 @@ mod tests {
         assert!(workers.runtime.get().is_none());
         let there = workers.spawn(async { std::thread::current().name().map(str::to_owned) });
         assert_eq!(there.await.unwrap().as_deref(), Some("karman-guest"));
+    }
+
+    #[tokio::test]
+    async fn without_threads_calls_go_on_where_they_came() {
+        // tokio panics at no threads, as it does where the system gives none.
+        let workers = Workers::new(Some(0));
+        let here = std::thread::current().id();
+        let there = workers.spawn(async { std::thread::current().id() });
+        assert_eq!(there.await.unwrap(), here);
+        assert!(workers.runtime.get().is_some_and(Option::is_none));
     }
 }
