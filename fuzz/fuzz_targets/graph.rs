@@ -2,23 +2,12 @@
 //! past the limits.
 #![cfg_attr(fuzzing, no_main)]
 
-use karman_infer::ModelLimits;
 use karman_infer::graph::Graph;
 use karman_infer::inspect::Inspection;
-use karman_types::ByteSize;
 
 fn check(bytes: &[u8]) {
     karman_fuzz::let_models_panic();
-    let limits = ModelLimits {
-        model: ByteSize::mib(1),
-        nodes: 1_000,
-        entries: 10_000,
-        constants: ByteSize::mib(4),
-        tensor: ByteSize::mib(4),
-        run: ByteSize::mib(64),
-        ..ModelLimits::default()
-    };
-    let Ok(graph) = Graph::read(bytes.to_vec(), &limits) else {
+    let Ok(graph) = Graph::read(bytes.to_vec(), &karman_fuzz::small_models()) else {
         return;
     };
     let layers = graph.layers();

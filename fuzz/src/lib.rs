@@ -7,6 +7,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use karman_infer::ModelLimits;
+use karman_types::ByteSize;
 use std::sync::Once;
 
 /// Makes a target of a function that takes any bytes and panics where they break its promise.
@@ -37,4 +39,17 @@ pub fn let_models_panic() {
             }
         }));
     });
+}
+
+/// Limits of models so small that a second sees many of them.
+pub fn small_models() -> ModelLimits {
+    ModelLimits {
+        model: ByteSize::mib(1),
+        nodes: 1_000,
+        entries: 10_000,
+        constants: ByteSize::mib(4),
+        tensor: ByteSize::mib(4),
+        run: ByteSize::mib(64),
+        ..ModelLimits::default()
+    }
 }
