@@ -108,15 +108,17 @@ fn graph_with(graph: &[u8], given: &HashMap<&str, &Weight>) -> Result<Vec<u8>, I
 }
 
 fn tensor_with(tensor: &[u8], values: &[f32]) -> Result<Vec<u8>, InferError> {
+    let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut out = Writer::default();
     for field in spans(tensor) {
-        let (number, _, span) = field?;
-        if !matches!(number, 4 | 9) {
-            out.0.extend_from_slice(span);
+        match field? {
+            // In the field in which the file has them, so that the same numbers give the same file.
+            (number @ (4 | 9), Value::Bytes(numbers), _) if !numbers.is_empty() => {
+                _ = out.bytes(number, &raw)
+            }
+            (_, _, span) => out.0.extend_from_slice(span),
         }
     }
-    let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    out.bytes(9, raw);
     Ok(out.0)
 }
 
@@ -272,6 +274,41 @@ mod tests {
             assert!(!own.is_empty(), "{name}");
             assert!(with_weights(&file, &own, &limits).unwrap() == file, "{name}");
         }
+    }
+
+    /// A message with one of its fields written anew.
+    fn with_field(message: &[u8], wanted: u32, write: impl Fn(&mut Writer, &[u8])) -> Vec<u8> {
+        let mut out = Writer::default();
+        for field in spans(message) {
+            match field.unwrap() {
+                (number, value, _) if number == wanted => write(&mut out, value.bytes().unwrap()),
+                (_, _, span) => out.0.extend_from_slice(span),
+            }
+        }
+        out.0
+    }
+
+    #[test]
+    fn numbers_that_are_not_raw_stay_in_their_field() {
+        let limits = ModelLimits::default();
+        let raw = model(SMALL);
+        let typed = with_field(&raw, 7, |model, graph| {
+            let graph = with_field(graph, 5, |graph, tensor| {
+                let tensor = match Constant::read(tensor).unwrap().code {
+                    FLOAT => with_field(tensor, 9, |tensor, numbers| _ = tensor.bytes(4, numbers)),
+                    _ => tensor.to_vec(),
+                };
+                graph.bytes(5, tensor);
+            });
+            model.bytes(7, graph);
+        });
+        assert!(typed != raw);
+        let mut own = weights(&typed, &limits).unwrap();
+        assert_eq!(own, weights(&raw, &limits).unwrap());
+        assert!(with_weights(&typed, &own, &limits).unwrap() == typed);
+        own[1].values[7] = 0.25;
+        let other = with_weights(&typed, &own, &limits).unwrap();
+        assert_eq!(weights(&other, &limits).unwrap(), own);
     }
 
     #[test]
