@@ -353,6 +353,25 @@ fn wall_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use karman_sched::log::Policy;
+
+    impl Chooser {
+        /// One that has nothing to choose, made from these measurements.
+        pub(in crate::drive::flow) fn of_nothing(measured: u64) -> Self {
+            let fixed = serde_json::json!({ "tasks": [], "chosen": [] });
+            let policy = Policy::Fixed(serde_json::from_value(fixed).unwrap());
+            Self {
+                places: BTreeMap::new(),
+                started: Instant::now(),
+                policy: Mutex::new(Logged::new("nothing", policy, Vec::new(), 0)),
+                turns: Arc::default(),
+                runs: Mutex::default(),
+                away: Mutex::default(),
+                measured,
+                plugin: None,
+            }
+        }
+    }
 
     #[test]
     fn branches_share_their_time_and_tasks_in_a_row_divide_it() {

@@ -29,11 +29,17 @@ impl Choosers {
         self.0.lock().get(of, made_from)
     }
 
-    /// Keeps a new one. Somebody may have been sooner: then that one is used.
+    /// Keeps a new one. Somebody may have been sooner: then that one is used. One that was made from newer measurements stays, and
+    /// the new one serves only who made it.
     pub(super) fn keep(&self, of: Digest, chooser: Chooser) -> Arc<Chooser> {
         let mut kept = self.0.lock();
-        if let Some(known) = kept.get(&of, chooser.made_from()) {
+        let made_from = chooser.made_from();
+        if let Some(known) = kept.get(&of, made_from) {
             return known;
+        }
+        let is_newer = |used: &Used| used.chooser.made_from().0 > made_from.0;
+        if kept.by.get(&of).is_some_and(is_newer) {
+            return Arc::new(chooser);
         }
         let (turn, chooser) = (kept.next_turn(), Arc::new(chooser));
         let used = Used {
@@ -100,5 +106,23 @@ impl Kept {
 impl Used {
     fn is_idle(&self) -> bool {
         Arc::strong_count(&self.chooser) == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_from_older_measurements_takes_the_place_of_none() {
+        let (choosers, of) = (Choosers::default(), Digest::of(b"a workflow"));
+        let first = choosers.keep(of, Chooser::of_nothing(1));
+        let again = choosers.keep(of, Chooser::of_nothing(1));
+        assert!(Arc::ptr_eq(&first, &again));
+        let newer = choosers.keep(of, Chooser::of_nothing(2));
+        let late = choosers.keep(of, Chooser::of_nothing(1));
+        assert_eq!(late.made_from().0, 1);
+        let kept = choosers.get(&of, (2, None));
+        assert!(kept.is_some_and(|kept| Arc::ptr_eq(&kept, &newer)));
     }
 }
