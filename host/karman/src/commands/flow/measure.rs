@@ -21,7 +21,7 @@ pub(super) struct Measure {
     /// Labelled examples, one JSON object per line: {"input": …, "output": {FIELD: VALUE}}; - for standard input
     #[arg(long, value_name = "FILE")]
     data: String,
-    /// Money for a call of an implementation; may be given again
+    /// Money for a call of an implementation, kept until another price is given; may be given again
     #[arg(long, value_name = "NAME=PRICE", value_parser = price)]
     cost: Vec<(String, f64)>,
     /// Measure only this implementation, and keep what is known of the others

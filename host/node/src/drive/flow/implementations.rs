@@ -34,7 +34,7 @@ pub struct MeasureOrder {
     pub task: String,
     /// What to measure with.
     pub examples: Vec<Example>,
-    /// Money for a call, by the name of the implementation. Default: 0.
+    /// Money for a call, by the name of the implementation. Default: what it was before; 0 where nothing was said yet.
     #[serde(default)]
     pub cost: BTreeMap<String, f64>,
     /// The only implementation to measure, by its name; what is known of the others stays. Default: all.
@@ -113,9 +113,10 @@ impl Tasks {
                 "`karman model add NAME FILE --info capability=…` says what a model does; `karman mesh offers` shows who does what",
             ));
         }
+        let before = known(inner, capability).await?;
         let mut all = Vec::new();
         for (name, binding) in found {
-            let cost = order.cost.get(&name).copied().unwrap_or(0.0);
+            let cost = price(&order.cost, &before, &name);
             let profile = profile(inner, &binding, &task.with, &task.outputs, &order.examples, cost).await;
             let of = |profile| Implementation {
                 name: name.clone(),
@@ -147,6 +148,13 @@ impl Tasks {
         remember(inner, capability, measured).await?;
         Ok(all)
     }
+}
+
+/// What a call costs: as it is said now, else as it was said before.
+fn price(said: &BTreeMap<String, f64>, before: &[Implementation], name: &str) -> f64 {
+    let before = before.iter().find(|known| known.name == name);
+    let said = said.get(name).copied();
+    said.or_else(|| Some(before?.profile.cost)).unwrap_or(0.0)
 }
 
 /// Who does a capability on this node and in its mesh, by name.
@@ -334,4 +342,33 @@ async fn remember(tasks: &Inner, capability: &str, measured: Vec<Implementation>
     .await?;
     tasks.flows.measured.fetch_add(1, Ordering::Relaxed);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_stays_until_another_one_is_said() {
+        let time = Duration::from_millis(1);
+        let before = [Implementation {
+            name: "digits-l@9c01d2e7".into(),
+            binding: Binding::Model("digits-l".into()),
+            profile: Profile {
+                accuracy: None,
+                mean: time,
+                p50: time,
+                p95: time,
+                p99: time,
+                cost: 0.002,
+                energy: None,
+                samples: 1,
+            },
+        }];
+        let said = BTreeMap::from([("digits-l@9c01d2e7".to_owned(), 0.5)]);
+        let nothing = BTreeMap::new();
+        assert_eq!(price(&said, &before, "digits-l@9c01d2e7"), 0.5);
+        assert_eq!(price(&nothing, &before, "digits-l@9c01d2e7"), 0.002);
+        assert_eq!(price(&nothing, &before, "digits-s@9c01d2e7"), 0.0);
+    }
 }
