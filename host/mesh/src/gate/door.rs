@@ -35,10 +35,12 @@ pub(crate) const DOOR: StreamProtocol = StreamProtocol::new("/karman/door/1");
 pub(crate) const MOST_LED: usize = 8;
 const MOST_HEARD: usize = 16;
 const MOST_HEARD_BY_ONE: usize = 4;
+/// Strangers beyond these whom an issuer tells at once that they come too early. Who finds no place there either hears nothing.
+const MOST_TURNED_AWAY: usize = 16;
 /// Bytes that a stranger may say on its way, and that it may be told: the list of revocations is long.
 const MOST_SAID: u64 = 64 << 10;
 const MOST_TOLD: u64 = 9 << 20;
-/// How long an issuer may take to take a stream.
+/// How long an issuer may take to take a stream; how long one may take to hear that there is no place for it.
 const WAY_WITHIN: Duration = Duration::from_secs(5);
 
 /// The issuer to which this address leads by way of this member, if it does.
@@ -157,6 +159,7 @@ async fn carry(
 /// Hears strangers that members lead here.
 pub(crate) async fn answer_door(mesh: Weak<Inner>, mut led: IncomingStreams) {
     let places = Arc::new(Semaphore::new(MOST_HEARD));
+    let turned_away = Arc::new(Semaphore::new(MOST_TURNED_AWAY));
     let mut of: HashMap<PeerId, Arc<Semaphore>> = HashMap::new();
     while let Some((by, stream)) = led.next().await {
         let Some(inner) = mesh.upgrade() else { return };
@@ -173,10 +176,17 @@ pub(crate) async fn answer_door(mesh: Weak<Inner>, mut led: IncomingStreams) {
             places.clone().try_acquire_owned(),
             of_this.clone().try_acquire_owned(),
         );
-        let (Ok(place), Ok(of_this)) = place else { continue };
+        let (places, patience) = match place {
+            (Ok(place), Ok(of_this)) => (vec![place, of_this], Some(PATIENCE)),
+            _ => match turned_away.clone().try_acquire_owned() {
+                Ok(place) => (vec![place], None),
+                Err(_) => continue,
+            },
+        };
         tokio::spawn(async move {
-            let _places = (place, of_this);
-            let heard = timeout(PATIENCE, hear(&standing, stream)).await;
+            let _places = places;
+            let heard = hear(&standing, stream, patience.is_some());
+            let heard = timeout(patience.unwrap_or(WAY_WITHIN), heard).await;
             match heard.unwrap_or(Err(GateError::Slow)) {
                 Ok(peer) => tracing::info!(%peer, %by, "a node was let in over a member"),
                 Err(error) => {
@@ -188,8 +198,13 @@ pub(crate) async fn answer_door(mesh: Weak<Inner>, mut led: IncomingStreams) {
     }
 }
 
-/// Goes through the gate's exchange with whoever comes this way. Members have no business here.
-async fn hear(standing: &Standing, stream: Stream) -> Result<PeerId, GateError> {
+/// Goes through the gate's exchange with whoever comes this way, or tells it that there is no place now. Members have no business
+/// here.
+async fn hear(
+    standing: &Standing,
+    stream: impl futures::AsyncRead + futures::AsyncWrite + Send + Unpin + 'static,
+    has_place: bool,
+) -> Result<PeerId, GateError> {
     let (peer, stream) = noise(standing)?
         .upgrade_inbound(stream, "")
         .await
@@ -197,6 +212,9 @@ async fn hear(standing: &Standing, stream: Stream) -> Result<PeerId, GateError> 
     let key = key_of(&peer).ok_or_else(|| GateError::Broken("the peer's key is no Ed25519 key".into()))?;
     let mut stream = stream.compat();
     let hello: Hello = HELLO.read(&mut stream).await?;
+    if !has_place {
+        return Err(turn_away(&mut stream, GateError::Busy).await);
+    }
     let hello = match hello.credential {
         Credential::Invited => judge(standing, &mut stream).await?,
         _ => return Err(turn_away(&mut stream, GateError::NotAdmitted).await),
@@ -223,6 +241,40 @@ fn broken(error: impl std::fmt::Display) -> GateError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membership::{Issuer, RootKey};
+    use crate::support::invite;
+    use karman_store::Store;
+    use karman_types::Tier;
+    use tokio::io::duplex;
+
+    #[tokio::test]
+    async fn who_finds_no_place_at_an_issuer_hears_so_and_may_come_again() {
+        let root = RootKey::generate().unwrap();
+        let folders = [(), ()].map(|()| tempfile::tempdir().unwrap());
+        let [first, second] = folders
+            .each_ref()
+            .map(|folder| Store::open(folder.path()).unwrap());
+        let issuer = Standing::open(first, Tier::Cloud, None, Some(Issuer::root(&root))).unwrap();
+        let at: [Multiaddr; 1] = ["/dns/issuer.example/tcp/7117".parse().unwrap()];
+        let stranger = Standing::open(second, Tier::Edge, Some(invite(&root, &at)), None).unwrap();
+        let peer = peer_of(&issuer.public_key()).unwrap();
+        for has_place in [false, true] {
+            let (newcomer, mut member) = duplex(1 << 20);
+            let hears = async {
+                let _: Hello = HELLO.read(&mut member).await.unwrap();
+                WELCOME.write(&mut member, &Reply::Through).await.unwrap();
+                hear(&issuer, member.compat(), has_place).await
+            };
+            let (went, heard) = tokio::join!(went_through(&stranger, peer, newcomer), hears);
+            match has_place {
+                true => assert!(went.is_ok() && heard.is_ok(), "{went:?} {heard:?}"),
+                false => assert!(
+                    matches!((&went, &heard), (Err(GateError::Busy), Err(GateError::Busy))),
+                    "{went:?} {heard:?}"
+                ),
+            }
+        }
+    }
 
     #[test]
     fn an_issuer_stands_behind_the_member_that_the_address_names() {
