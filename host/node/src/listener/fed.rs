@@ -38,7 +38,7 @@ async fn start(
 ) -> Result<Json<FedStatus>, Refusal> {
     run.check()
         .map_err(|error| TaskError::invalid(error.to_string()))?;
-    Ok(Json(node.start_fed(run, again)?))
+    Ok(Json(node.start_fed(run, again).await?))
 }
 
 /// Which events, and how long to wait for the first of them.

@@ -47,7 +47,7 @@ use karman_fed::{Event, Run};
 use karman_types::TaskError;
 use members::Members;
 use memory::Memory;
-use onnx::first_frames;
+use onnx::{First, first_of};
 use parking_lot::Mutex;
 use record::{Record, unknown};
 use simulated::{ended_already, same};
@@ -80,17 +80,26 @@ impl Node {
     ///
     /// # Errors
     /// A description that cannot be followed; a run of this name that has ended, or has begun otherwise; what the disk refuses.
-    pub fn start_fed(&self, run: Run, again: bool) -> Result<FedStatus, TaskError> {
+    pub async fn start_fed(&self, run: Run, again: bool) -> Result<FedStatus, TaskError> {
         check_run(&run)?;
         if run.clients.simulated > 0 {
             let says = "simulated clients are played by `karman fed run` itself, not by a node";
             return Err(TaskError::invalid(says).with_field("clients.simulated"));
         }
         super::deploy::check_selector(&run.clients.on)?;
+        let node = self.clone();
+        // Models have many megabytes, and the disk takes its time.
+        blocking(move || node.begin_fed(run, again)).await
+    }
+
+    /// Blocks.
+    fn begin_fed(&self, run: Run, again: bool) -> Result<FedStatus, TaskError> {
         let store = self.runtime().home().store()?;
+        // Nobody else waits for this; whether it is needed shows then.
+        let first = first_of(&store, &run, self.runtime().models().limits());
         let mut runs = self.federated().runs.lock();
         let driven = runs.get(&run.name).filter(|handle| handle.is_running());
-        let record = match (Record::read(&store, &run.name)?, driven) {
+        let mut record = match (Record::read(&store, &run.name)?, driven) {
             (Some(record), Some(handle)) => {
                 same(record, &run)?;
                 return Ok(handle.status(usize::MAX));
@@ -100,18 +109,20 @@ impl Node {
             _ => Record::new(run),
         };
         // A model that is not there is told at once, not when the run goes on.
-        if record.checkpoint.is_none() {
-            first_frames(&store, &record.run, self.runtime().models().limits())?;
-        }
+        let first = match record.checkpoint {
+            Some(_) => None,
+            None => first?,
+        };
+        record.begins_with(first.as_ref())?;
         // On the disk before anybody hears of it: what was begun goes on at the next start.
         record.write(&store)?;
-        let handle = self.drive(record)?;
+        let handle = self.drive(record, first)?;
         let status = handle.status(usize::MAX);
         runs.insert(status.name.clone(), handle);
         Ok(status)
     }
 
-    fn drive(&self, record: Record) -> Result<Handle, TaskError> {
+    fn drive(&self, record: Record, first: Option<First>) -> Result<Handle, TaskError> {
         let name = record.run.name.clone();
         let members = Members::new(self, &record.run.clients.plugin, record.members.clone());
         let members = Arc::new(members);
@@ -123,10 +134,7 @@ impl Node {
             channel.0.clone(),
         );
         let store = self.runtime().home().store()?;
-        let first = match record.checkpoint {
-            Some(_) => None,
-            None => first_frames(&store, &record.run, self.runtime().models().limits())?,
-        };
+        let first = first.map(|first| first.frames);
         let (conductor, handle) = Conductor::new(record, store, members, channel, first)?;
         tokio::spawn(async move {
             let announcing = tokio::spawn(announcing);
@@ -230,8 +238,13 @@ impl Node {
         let store = self.runtime().home().store()?;
         // Simulated clients were played by a command, which goes on when it is given again.
         let goes_on = |record: &Record| !record.has_ended() && record.run.clients.simulated == 0;
-        if let Some(record) = Record::read(&store, name)?.filter(goes_on) {
-            let handle = self.drive(record)?;
+        if let Some(mut record) = Record::read(&store, name)?.filter(goes_on) {
+            let first = match record.checkpoint {
+                Some(_) => None,
+                None => first_of(&store, &record.run, self.runtime().models().limits())?,
+            };
+            record.begins_with(first.as_ref())?;
+            let handle = self.drive(record, first)?;
             self.federated().runs.lock().insert(name.to_owned(), handle);
         }
         Ok(())

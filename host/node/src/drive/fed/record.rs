@@ -5,7 +5,7 @@ use super::wire::RunId;
 use crate::services::store_error;
 use karman_fed::{Checkpoint, ClientId, Layout, Loss, RoundReport, Run, Status};
 use karman_store::Store;
-use karman_types::{NodeId, TaskError};
+use karman_types::{Digest, NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -106,6 +106,9 @@ pub struct FedModel {
 pub(super) struct Record {
     pub(super) id: RunId,
     pub(super) run: Run,
+    /// The file of the model that it began with, where it did with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) began_with: Option<Digest>,
     /// Nothing before there is a model.
     pub(super) checkpoint: Option<Checkpoint>,
     pub(super) members: Vec<NodeId>,
@@ -119,6 +122,7 @@ impl Record {
         Self {
             id: RunId(format!("{:032x}", fastrand::u128(..))),
             run,
+            began_with: None,
             checkpoint: None,
             members: Vec::new(),
             clients: BTreeMap::new(),

@@ -3,7 +3,7 @@
 use super::begin::check_run;
 use super::conductor::Conductor;
 use super::memory::Memory;
-use super::onnx::first_frames;
+use super::onnx::first_of;
 use super::orders::{self, Clients};
 use super::record::{FedEvent, FedStatus, Record};
 use super::wire::{Answer, Order, Work};
@@ -60,15 +60,16 @@ pub async fn simulate(
     let count = run.clients.simulated;
     run.start_with = run.start_with.max(count as usize);
     let store = runtime.home().store()?;
-    let record = match Record::read(&store, &run.name)? {
+    let mut record = match Record::read(&store, &run.name)? {
         Some(record) if !record.has_ended() && !again => same(record, &run)?,
         Some(record) if !again => return Err(ended_already(&record.run.name)),
         _ => Record::new(run),
     };
     let first = match record.checkpoint {
         Some(_) => None,
-        None => first_frames(&store, &record.run, runtime.models().limits())?,
+        None => first_of(&store, &record.run, runtime.models().limits())?,
     };
+    record.begins_with(first.as_ref())?;
     let clients = Arc::new(Simulated {
         memory: Arc::new(Memory::in_process(record.clients.clone())),
         places: Arc::new(Semaphore::new(cores())),
@@ -80,7 +81,8 @@ pub async fn simulate(
     let known = introductions(&clients, &record, count).await?;
     known.into_iter().for_each(|event| drop(outbox.send(event)));
     let mut heard = record.log.len();
-    let (conductor, mut handle) = Conductor::new(record, store, clients, channel, first)?;
+    let (conductor, mut handle) =
+        Conductor::new(record, store, clients, channel, first.map(|first| first.frames))?;
     let driven = tokio::spawn(conductor.drive());
     loop {
         handle.more_than(heard).await;
