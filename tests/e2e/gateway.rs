@@ -34,7 +34,7 @@ pub(crate) fn with_model(home: &Home) {
     home.run(["model", "add", MODEL, file.to_str().unwrap()]).ok();
 }
 
-fn token(node: &Node, more: &[&str]) -> String {
+pub(crate) fn token(node: &Node, more: &[&str]) -> String {
     let arguments = [&["token", "issue", "tester"], more].concat();
     format!("Bearer {}", node.run(&arguments).ok().out())
 }

@@ -1,6 +1,6 @@
 //! A collector that takes OTLP over HTTP: what two nodes did for one request is one trace there, and what they say comes with it.
 
-use crate::gateway::{infer, with_model};
+use crate::gateway::{infer, token, with_model};
 use crate::mesh::{FOUND, Node, home};
 use crate::support::Home;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -146,8 +146,12 @@ fn what_two_nodes_did_for_one_request_is_one_trace() {
     let edge = start(edge, &up, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &address)]);
 
     let started = Instant::now();
-    let parent = format!("00-{TRACE}-{PARENT}-01");
-    while infer(&cloud.server, "digits-s", &[("traceparent", &parent)]).status != 200 {
+    let (parent, token) = (
+        format!("00-{TRACE}-{PARENT}-01"),
+        token(&cloud, &["--right", "infer:*"]),
+    );
+    let headers = [("traceparent", &parent[..]), ("authorization", &token[..])];
+    while infer(&cloud.server, "digits-s", &headers).status != 200 {
         assert!(started.elapsed() < FOUND, "nobody has the model");
     }
     let (cloud, edge) = (cloud.id(), edge.id());

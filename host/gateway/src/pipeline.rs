@@ -85,7 +85,7 @@ impl Pipeline {
         busy: Busy,
         peer: SocketAddr,
     ) -> Response {
-        let span = span::of(&request);
+        let span = span::of(&request, || self.access.is_known(request.headers()));
         let answered = self.answer_in(request, busy, peer).instrument(span.clone()).await;
         span::ends(&span, &answered);
         answered

@@ -10,8 +10,9 @@ use tracing::{Span, info_span};
 /// The longest header of a trace that is taken, and the most of a path that is told.
 const MOST_BYTES: usize = 512;
 
-/// The span of a request: part of the trace that its headers name, or the first of one.
-pub(crate) fn of<B>(request: &Request<B>) -> Span {
+/// The span of a request: part of the trace that its headers name, where this gateway knows who sends it, or the first of one. Whose
+/// trace it is decides whether it is recorded, and that is not for just anybody.
+pub(crate) fn of<B>(request: &Request<B>, is_known: impl FnOnce() -> bool) -> Span {
     let target = Target::of(request.uri().path());
     // What only asks whether the gateway is there would be most of all traces.
     if target == Target::Health {
@@ -29,7 +30,7 @@ pub(crate) fn of<B>(request: &Request<B>) -> Span {
         karman.model = Empty,
         karman.node = Empty,
     );
-    if !span.is_disabled() {
+    if !span.is_disabled() && is_known() {
         follow(&span, carried(request.headers()));
     }
     span

@@ -4,12 +4,14 @@
 //! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES`, …). Spans and events wait in bounded queues, and are dropped where
 //! the collector does not keep up: a node does not stand still because nobody takes what it tells.
 
+mod watched;
+
 use crate::app::App;
 use karman_mesh::trace::SPANS;
 use karman_store::NodeKeys;
 use karman_types::TaskError;
-use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider;
+use opentelemetry::{Key, KeyValue};
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
 use opentelemetry_otlp::{LogExporter, Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
@@ -23,6 +25,7 @@ use std::time::Duration;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::registry::LookupSpan;
+use watched::Watched;
 
 /// How long the collector may take to take something.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -63,7 +66,7 @@ impl Telemetry {
             KeyValue::new("service.instance.id", keys.node().id().to_string()),
             KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
         ]);
-        if variable("OTEL_SERVICE_NAME").is_none() {
+        if is_unnamed(&Resource::builder().build()) {
             resource = resource.with_service_name("karman");
         }
         Self::to(endpoint.trim_end_matches('/'), resource.build()).map(Some)
@@ -90,11 +93,11 @@ impl Telemetry {
         opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
         Ok(Self {
             traces: SdkTracerProvider::builder()
-                .with_batch_exporter(spans)
+                .with_batch_exporter(Watched::new("spans", spans))
                 .with_resource(resource.clone())
                 .build(),
             logs: SdkLoggerProvider::builder()
-                .with_batch_exporter(events)
+                .with_batch_exporter(Watched::new("events", events))
                 .with_resource(resource)
                 .build(),
         })
@@ -139,6 +142,12 @@ impl Telemetry {
     }
 }
 
+/// Whether none of the variables that may name the service does.
+fn is_unnamed(found: &Resource) -> bool {
+    let name = found.get(&Key::from_static_str("service.name"));
+    name.is_none_or(|name| name.as_str().starts_with("unknown_service"))
+}
+
 fn client(endpoint: &str) -> Result<Client, TaskError> {
     let uri: http::Uri = endpoint.parse().map_err(|error| wrong(endpoint, &error))?;
     let builder = Client::builder().timeout(PATIENCE).redirect(Policy::none());
@@ -162,6 +171,14 @@ fn wrong(endpoint: &str, why: &dyn Display) -> TaskError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_that_has_a_name_keeps_it() {
+        let named = |name: &'static str| Resource::builder_empty().with_service_name(name).build();
+        assert!(is_unnamed(&named("unknown_service:karman")));
+        assert!(is_unnamed(&Resource::builder_empty().build()));
+        assert!(!is_unnamed(&named("flood-watch")));
+    }
 
     #[test]
     fn what_is_no_collector_is_named() {

@@ -6,6 +6,7 @@
 
 use crate::call::CallHead;
 use opentelemetry::global::get_text_map_propagator;
+use opentelemetry::trace::TraceContextExt;
 use std::collections::HashMap;
 use tracing::span::Id;
 use tracing::{Span, info_span};
@@ -47,7 +48,7 @@ pub fn follow(span: &Span, carried: Carried) {
 
 /// The span of a call to another node, where it is part of a trace.
 pub(crate) fn calling(head: &CallHead, to: &str) -> Span {
-    if Span::current().is_disabled() {
+    if !is_of_a_trace(&Span::current()) {
         return Span::none();
     }
     info_span!(
@@ -58,6 +59,11 @@ pub(crate) fn calling(head: &CallHead, to: &str) -> Span {
         karman.node = to,
         karman.attempt = head.attempt,
     )
+}
+
+/// Whether this is a span of ours. What libraries say of themselves may stand in spans, too, where a log asks for it.
+fn is_of_a_trace(span: &Span) -> bool {
+    !span.is_disabled() && span.context().span().span_context().is_valid()
 }
 
 /// The span of its answer, on the other side.

@@ -96,6 +96,11 @@ impl Access {
         })
     }
 
+    /// Whether these headers have a token that holds.
+    pub(crate) fn is_known(&self, headers: &HeaderMap) -> bool {
+        self.caller(headers).is_ok_and(|caller| caller.token.is_some())
+    }
+
     fn known(&self, text: &str) -> Result<Arc<Caller>, TokenError> {
         let digest = blake3::hash(text.as_bytes());
         let known = self.known.lock().get(&digest).cloned();

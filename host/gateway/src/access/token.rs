@@ -257,6 +257,9 @@ fn malformed(error: impl Into<BiscuitError>) -> TokenError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::{Access, Revoked};
+    use http::header::AUTHORIZATION;
+    use http::{HeaderMap, HeaderValue};
     use std::time::Duration;
 
     const SEED: [u8; 32] = [7; 32];
@@ -288,6 +291,30 @@ mod tests {
         assert_eq!(read.check(NOW), Ok(()));
         let late = NOW.after(Duration::from_secs(61));
         assert_eq!(read.check(late), Err(TokenError::Expired(terms().not_after)));
+    }
+
+    #[test]
+    fn who_has_a_token_that_holds_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let revoked = Revoked::of(folder.path());
+        let access = Access::new(vec![key(&SEED)], Vec::new(), CallerLimits::default(), revoked);
+        let bearing = |token: &str| {
+            HeaderMap::from_iter([(
+                AUTHORIZATION,
+                format!("Bearer {token}").parse::<HeaderValue>().unwrap(),
+            )])
+        };
+        let until = |seconds: u64| {
+            let terms = AccessTerms {
+                not_after: UnixTime::from_seconds(seconds),
+                ..terms()
+            };
+            AccessToken::issue(&SEED, &terms, UnixTime::from_seconds(1_000_000)).unwrap()
+        };
+        assert!(access.is_known(&bearing(&until(4_000_000_000))));
+        assert!(!access.is_known(&bearing(&until(1_000_001))));
+        assert!(!access.is_known(&bearing("nonsense")));
+        assert!(!access.is_known(&HeaderMap::new()));
     }
 
     #[test]
