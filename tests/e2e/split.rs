@@ -148,6 +148,16 @@ fn a_model_runs_in_parts_and_a_part_that_dies_is_run_elsewhere() {
     }
     let after = took_part(&run(&edge, 0));
     assert!(!after.contains(&fog_id), "{after:?}");
+
+    // What has another file by now does not go on with parts of the old one.
+    let other = root().join("tests/models/digits-s.onnx");
+    edge.run(&["model", "add", MODEL, other.to_str().unwrap()]).ok();
+    let (before, after) = (numbers(&whole[0]), numbers(&run(&edge, 0)));
+    let differ = |(one, other): (&f64, &f64)| (one - other).abs() > 0.01;
+    assert!(
+        before.len() != after.len() || before.iter().zip(&after).any(differ),
+        "{after:?}"
+    );
 }
 
 /// What the model says whole, of each picture.

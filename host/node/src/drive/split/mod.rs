@@ -41,7 +41,7 @@ use crate::node::{Inner, Node};
 use crate::runtime::Runtime;
 use crate::services::store_error;
 use karman_engine::capability::nn::Tensors;
-use karman_types::TaskError;
+use karman_types::{Digest, TaskError};
 use parking_lot::Mutex;
 use pilot::{InParts, Pilot};
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ impl Split {
     }
 
     /// Whether this node may lend the file: a model of its own, or one that visits.
-    pub(super) fn has(&self, model: karman_types::Digest) -> Result<bool, TaskError> {
+    pub(super) fn has(&self, model: Digest) -> Result<bool, TaskError> {
         self.stages.has(model)
     }
 }
@@ -146,6 +146,20 @@ impl Node {
         Ok(self.split().pilots.lock().remove(name).is_some())
     }
 
+    /// This node has this file under that name now. Parts of another one run no longer: the model runs here alone until parts of the
+    /// new file are ready, by the same order.
+    pub(super) fn replaced(&self, name: &str, by: Digest) {
+        {
+            let mut pilots = self.split().pilots.lock();
+            if pilots.get(name).is_none_or(|pilot| pilot.digest() == by) {
+                return;
+            }
+            pilots.remove(name);
+        }
+        self.runtime().models().divert(name, None);
+        tokio::spawn(resume(self.downgrade()));
+    }
+
     /// The models of this node that are run in parts, by name.
     pub fn models_in_parts(&self) -> Vec<ModelInParts> {
         let pilots = self.split().pilots.lock().clone();
@@ -216,10 +230,10 @@ impl Node {
 
 /// The record of how models are run.
 const ORDERS: &str = "orders";
-/// How long a model runs here alone, after a start, until its helpers are asked again.
+/// How long a model runs here alone, after a start or with another file, until its helpers are asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// After a start: runs models in parts again that ran so before. Until their helpers answer they run here alone.
+/// After a start, or with another file: runs models in parts again that ran so before. Until their helpers answer they run here alone.
 pub(crate) async fn resume(node: Weak<Inner>) {
     let orders = |node: &Node| node.orders().unwrap_or_default();
     let mut left: Vec<String> = match Node::upgrade(&node) {

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Tensors};
 use karman_sched::partition::{Action, Cause, Event, Link, Plan, Replanner};
-use karman_types::{NodeId, TaskError};
+use karman_types::{Digest, NodeId, TaskError};
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -120,6 +120,11 @@ impl Pilot {
             }
             route.spare.store(true, Ordering::Relaxed);
         });
+    }
+
+    /// The file that it runs parts of.
+    pub(super) const fn digest(&self) -> Digest {
+        self.planned.model.digest
     }
 
     /// The plan of the moment.
