@@ -127,11 +127,6 @@ impl Pilot {
         self.planned.model.digest
     }
 
-    /// The plan of the moment.
-    pub(super) fn plan(&self) -> Arc<Plan> {
-        self.replanner.lock().plan().clone()
-    }
-
     fn tier_of(&self, node: NodeId) -> Option<usize> {
         self.planned
             .profiles
@@ -278,7 +273,7 @@ impl Pilot {
     async fn follow(&self, node: &Node, plan: &Plan, cause: &Cause) -> Result<(), TaskError> {
         let route = self.planned.route(plan);
         self.planned.prepare(node, &route).await?;
-        let cut: Vec<String> = route.tiers.iter().map(|tier| self.part(plan, *tier)).collect();
+        let cut: Vec<String> = route.tiers.iter().map(|tier| self.part(&route, *tier)).collect();
         let model = &self.planned.model.name;
         tracing::info!(model, cut = cut.join(", "), ?cause, "a cut has moved");
         let route = Arc::new(route);
@@ -287,9 +282,9 @@ impl Pilot {
         Ok(())
     }
 
-    /// A tier's part of a plan, for people.
-    pub(super) fn part(&self, plan: &Plan, tier: usize) -> String {
-        let layers = plan.assignment.iter().filter(|of| **of == tier).count();
+    /// A tier's part of a route, for people.
+    fn part(&self, route: &Route, tier: usize) -> String {
+        let layers = route.assignment.iter().filter(|of| **of == tier).count();
         let profile = &self.planned.profiles[tier];
         format!("{} ({}): {layers} layers", profile.node.short(), profile.tier)
     }
@@ -360,13 +355,13 @@ impl Model for InParts {
 }
 
 impl InParts {
-    /// Which node runs how much of it, by the plan of the moment.
+    /// Which node runs how much of it, as requests go now: a plan whose stages cannot be made ready is followed by none.
     pub(super) fn words(&self) -> String {
-        let plan = self.0.plan();
-        let mut tiers = plan.assignment.clone();
+        let route = self.0.route.read().clone();
+        let mut tiers = route.assignment.clone();
         tiers.sort_unstable();
         tiers.dedup();
-        let parts: Vec<String> = tiers.iter().map(|tier| self.0.part(&plan, *tier)).collect();
+        let parts: Vec<String> = tiers.iter().map(|tier| self.0.part(&route, *tier)).collect();
         format!("in parts: {}", parts.join(", "))
     }
 }
