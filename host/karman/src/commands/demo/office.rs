@@ -30,7 +30,7 @@ const WITHIN: &str = "5 s";
 /// How often to look how far the story is.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What is asked for in which act, counted from 0: bounds as the gateway takes them.
+/// What is asked for, and in which act at the earliest, counted from 0: bounds as the gateway takes them.
 const ASKS: [(usize, &[(&str, &str)]); 4] = [
     (0, &[("karman-accuracy", "0.75"), ("karman-p95", "500 ms")]),
     (0, &[("karman-accuracy", "0.75"), ("karman-cost", "0.001")]),
@@ -42,6 +42,7 @@ const ASKS: [(usize, &[(&str, &str)]); 4] = [
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Asked {
+    /// The act that it was when it was asked, counted from 0.
     act: usize,
     /// Its bounds by their headers.
     bounds: BTreeMap<&'static str, &'static str>,
@@ -97,19 +98,20 @@ impl Office {
         })
     }
 
-    /// Asks, each in its act.
+    /// Asks, each as soon as it may.
     ///
     /// # Errors
     /// `internal` when the system has no more descriptors. What the gateway says is told.
     pub(super) fn run(&self, app: &App, beside: &Beside) -> Result<Vec<Asked>, TaskError> {
         let mut asked = Vec::new();
-        for (act, bounds) in ASKS {
-            while beside.act().is_none_or(|now| now < act) {
-                if beside.is_over() {
-                    return Ok(asked);
+        for (earliest, bounds) in ASKS {
+            let act = loop {
+                match beside.act().filter(|act| *act >= earliest) {
+                    Some(act) => break act,
+                    None if beside.is_over() => return Ok(asked),
+                    None => pause(app, LOOK)?,
                 }
-                pause(app, LOOK)?;
-            }
+            };
             asked.push(self.ask(app, act, bounds)?);
         }
         Ok(asked)

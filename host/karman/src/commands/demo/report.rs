@@ -1,6 +1,6 @@
 use super::continuum::{Sent, Who};
 use super::office::{Asked, Told};
-use super::round::Bettered;
+use super::round::Outcome;
 use super::sky::{BETWEEN, FASTER, Pass};
 use crate::output::table;
 use karman_node::Measured;
@@ -25,7 +25,7 @@ pub(super) struct Report {
     pub(super) acts: Vec<Act>,
     pub(super) runs: Vec<Run>,
     /// The federated round.
-    pub(super) round: Option<Bettered>,
+    pub(super) round: Option<Outcome>,
     /// Why there is none.
     pub(super) round_failed: Option<String>,
     /// What was asked of the gateway.

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(150);
 /// What came of it.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct Bettered {
+pub(super) struct Outcome {
     /// Those whose updates are in the new model.
     clients: Vec<Who>,
     /// From the opening of the round to its closing.
@@ -85,6 +85,8 @@ pub(super) fn deploy(continuum: &Continuum, plugins: &Plugins) -> Result<(), Tas
 }
 
 impl<'a> Round<'a> {
+    /// The round of these nodes, with connections of its own to them: it goes on beside the passes.
+    ///
     /// # Errors
     /// `internal` when the system has no more descriptors.
     pub(super) fn new(
@@ -110,7 +112,7 @@ impl<'a> Round<'a> {
     ///
     /// # Errors
     /// What a node says; `unavailable` when no pass is left to bring the new model up.
-    pub(super) fn run(&self) -> Result<Bettered, TaskError> {
+    pub(super) fn run(&self) -> Result<Outcome, TaskError> {
         let (name, told, members) = self.train()?;
         let file = self
             .dish
@@ -131,9 +133,10 @@ impl<'a> Round<'a> {
             only: Some(format!("flood-s@{}", self.ids.1.short())),
             ..self.examples.clone()
         };
+        // A capture may be under way: then the times are those of a satellite that has something else to do as well.
         let measured: Vec<Measured> = order_at(&self.sat, Who::Sat, "/flows/measure", body(&anew)?)?;
         let named = told.clients.iter().filter_map(|client| members.get(*client));
-        Ok(Bettered {
+        Ok(Outcome {
             clients: named.filter_map(|id| self.names.get(id).copied()).collect(),
             took: told.took,
             bytes_down: told.bytes_down,
@@ -231,7 +234,7 @@ impl Told {
     }
 }
 
-impl fmt::Display for Bettered {
+impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.clients.iter().map(|who| who.name()).collect();
         writeln!(

@@ -99,7 +99,7 @@ pub(super) fn tell(
     let setup = started.elapsed();
     let beside = Beside::default();
     let round = Round::new(app, continuum, (&beside, &days), &examples)?;
-    let (told, bettered, asked) = std::thread::scope(|scope| {
+    let (told, trained, asked) = std::thread::scope(|scope| {
         let round = scope.spawn(|| round.run());
         let asked = scope.spawn(|| office.run(app, &beside));
         let told = {
@@ -109,8 +109,8 @@ pub(super) fn tell(
         (told, joined(round), joined(asked))
     });
     let (mut acts, runs, sent_before) = told?;
-    let (round, round_failed) = match bettered {
-        Ok(bettered) => (Some(bettered), None),
+    let (round, round_failed) = match trained {
+        Ok(trained) => (Some(trained), None),
         Err(why) => (None, Some(continuum.named(&why.message))),
     };
     tell_of_cuts(continuum, &mut acts)?;
