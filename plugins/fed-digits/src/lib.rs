@@ -3,6 +3,8 @@
 mod data;
 mod digits;
 mod kept;
+#[path = "../../learner.rs"]
+mod learner;
 mod net;
 mod train;
 
@@ -11,8 +13,8 @@ use exports::karman::federated::learner::{
     Array, Description, Error, Fitted, Guest, Judged, Setting, Training,
 };
 use karman::federated::checkpoint;
-use karman::task::types::InvalidInput;
 use kept::Kept;
+use learner::{arrays, numbers, property, refused};
 use net::Net;
 use train::{Begun, Course};
 
@@ -31,7 +33,7 @@ impl Guest for Client {
 
     fn begin(setting: Setting, seed: u64) -> Result<Vec<Array>, Error> {
         let net = Net::of(&setting)?;
-        Ok(arrays(net, &net.initial(seed)))
+        Ok(arrays(net.arrays(), &net.initial(seed)))
     }
 
     fn fit(setting: Setting, model: Vec<Array>, training: Training, state: Vec<u8>) -> Result<Fitted, Error> {
@@ -39,10 +41,10 @@ impl Guest for Client {
         let kept =
             Kept::read(&state, net.length()).ok_or_else(|| refused("state", "it is not of this model"))?;
         let Train { samples, places } = Train::of(&setting, kept.places)?;
-        let start = numbers(net, "model", &model)?;
+        let start = numbers("model", &model, &net.arrays())?;
         let control = match training.control.is_empty() {
             true => vec![0.0; net.length()],
-            false => numbers(net, "control", &training.control)?,
+            false => numbers("control", &training.control, &net.arrays())?,
         };
         let own_control = match kept.control.is_empty() {
             true => vec![0.0; net.length()],
@@ -69,7 +71,7 @@ impl Guest for Client {
             control: control_kept,
         };
         Ok(Fitted {
-            model: arrays(net, &trained.model),
+            model: arrays(net.arrays(), &trained.model),
             control_change,
             samples: samples.len() as u64,
             steps: trained.steps,
@@ -82,7 +84,7 @@ impl Guest for Client {
     fn evaluate(setting: Setting, model: Vec<Array>) -> Result<Judged, Error> {
         let net = Net::of(&setting)?;
         let held = data::held(&setting)?;
-        let (correct, loss) = net.judge(&numbers(net, "model", &model)?, &held);
+        let (correct, loss) = net.judge(&numbers("model", &model, &net.arrays())?, &held);
         Ok(Judged {
             samples: held.len() as u64,
             correct,
@@ -90,60 +92,6 @@ impl Guest for Client {
             metrics: Vec::new(),
         })
     }
-}
-
-/// What a setting says of this name.
-fn property<'a>(setting: &'a Setting, name: &str) -> Option<&'a str> {
-    let found = setting.properties.iter().find(|(key, _)| key == name);
-    found.map(|(_, value)| value.as_str())
-}
-
-fn refused(field: &str, why: &str) -> Error {
-    Error::Invalid(InvalidInput {
-        message: format!("`{field}`: {why}"),
-        field: Some(field.into()),
-    })
-}
-
-/// The numbers of all arrays in one row.
-fn numbers(net: Net, field: &str, arrays: &[Array]) -> Result<Vec<f32>, Error> {
-    let wanted = net.arrays();
-    let fits = |array: &Array, (name, shape): &(&str, Vec<u32>)| array.name == *name && array.shape == *shape;
-    if arrays.len() != wanted.len() || !arrays.iter().zip(&wanted).all(|(one, other)| fits(one, other)) {
-        let names: Vec<String> = wanted
-            .iter()
-            .map(|(name, shape)| format!("{name} {shape:?}"))
-            .collect();
-        return Err(refused(
-            field,
-            &format!("its arrays are not {}", names.join(", ")),
-        ));
-    }
-    let numbers: Vec<f32> = arrays
-        .iter()
-        .flat_map(|array| array.values.iter().copied())
-        .collect();
-    match numbers.len() == net.length() {
-        true => Ok(numbers),
-        false => Err(refused(
-            field,
-            "an array has not as many numbers as its shape says",
-        )),
-    }
-}
-
-fn arrays(net: Net, numbers: &[f32]) -> Vec<Array> {
-    let mut rest = numbers;
-    let named = net.arrays().into_iter().map(|(name, shape)| {
-        let (values, more) = rest.split_at(shape.iter().product::<u32>() as usize);
-        rest = more;
-        Array {
-            name: name.into(),
-            shape,
-            values: values.to_vec(),
-        }
-    });
-    named.collect()
 }
 
 export!(Client);
