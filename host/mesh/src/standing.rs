@@ -11,9 +11,7 @@ use self::roots::Roots;
 use crate::acquaintances::Acquaintances;
 use crate::gate::door::MOST_LED;
 use crate::gate::{About, Credential, GateError, Knew, Shown};
-use crate::membership::{
-    Invitation, Issuer, Kind, Member, Membership, MeshKey, Right, Rights, Signed, Terms, UnixTime,
-};
+use crate::membership::{Invitation, Issuer, Kind, Member, Membership, MeshKey, Signed, UnixTime};
 use crate::refusals::Refusals;
 use bytes::Bytes;
 use karman_store::{Store, StoreError};
@@ -25,13 +23,11 @@ use serde_bytes::ByteBuf;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Semaphore, watch};
 
 /// How far the newest time seen may lie behind before it is written down again: a write costs a page of flash.
 const FLOOR_STEP: u64 = 600;
-/// How long the node that holds the root key is a member before it renews itself.
-const ROOT_LASTS: Duration = Duration::from_secs(365 * 86_400);
 
 const MESH: &str = "mesh";
 const MEMBERSHIP: &str = "membership";
@@ -141,17 +137,6 @@ impl Standing {
             }
         }
         Ok(())
-    }
-
-    /// The membership of the node that holds the root key.
-    fn admit_itself(&self, issuer: &Issuer) -> Result<(), GateError> {
-        let now = self.now();
-        let terms = Terms {
-            tier: self.tier,
-            rights: everything(),
-            not_after: now.after(ROOT_LASTS),
-        };
-        self.keep(issuer.issue(&self.key, &terms, now)?)
     }
 
     fn issuer(&self) -> Option<Arc<Issuer>> {
@@ -378,22 +363,6 @@ struct Admitted {
     /// Which of its runs it is.
     run: u64,
     knew: Knew,
-}
-
-/// What the holder of the root key may do.
-fn everything() -> Rights {
-    let all = [
-        "bucket-read:*",
-        "bucket-write:*",
-        "call:*",
-        "deploy:*",
-        "drain",
-        "issue",
-        "revoke",
-    ];
-    all.iter()
-        .map(|right| right.parse::<Right>().expect("a right of ours"))
-        .collect()
 }
 
 impl From<StoreError> for GateError {

@@ -1,11 +1,13 @@
 mod compute;
 mod gpu;
 mod policies;
+mod power;
 mod telemetry;
 
 pub use compute::ComputeProfile;
 pub use gpu::{GpuChoice, GpuConfig};
 pub use policies::PoliciesConfig;
+pub use power::StatedPower;
 pub use telemetry::TelemetryConfig;
 
 use crate::contacts::Orbits;
@@ -14,8 +16,7 @@ use karman_package::PublicKey;
 use karman_types::{
     ByteSize, Grant, GrantSet, KeyError, Limits, Manifest, Tier, World, from_toml, serde_duration,
 };
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -70,29 +71,6 @@ pub struct NodeConfig {
     /// What its gateway lets in, where it is one. The gateway reads it.
     #[serde(skip_serializing_if = "toml::Table::is_empty")]
     pub gateway: toml::Table,
-}
-
-/// Watts that an operator states of a node whose kernel counts none: from a data sheet, or a meter at the plug.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct StatedPower {
-    /// While it computes, 0 to 100000.
-    #[serde(deserialize_with = "watts", skip_serializing_if = "Option::is_none")]
-    pub busy: Option<f64>,
-    /// While it does not.
-    #[serde(deserialize_with = "watts", skip_serializing_if = "Option::is_none")]
-    pub idle: Option<f64>,
-    /// On top of the rest, while it sends.
-    #[serde(deserialize_with = "watts", skip_serializing_if = "Option::is_none")]
-    pub transmit: Option<f64>,
-}
-
-fn watts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    let watts = f64::deserialize(deserializer)?;
-    match (0.0..=1e5).contains(&watts) {
-        true => Ok(Some(watts)),
-        false => Err(D::Error::custom(format!("{watts} W is not from 0 to 100000"))),
-    }
 }
 
 /// How a node takes part in its mesh.

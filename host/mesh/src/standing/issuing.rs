@@ -4,11 +4,15 @@ use super::Standing;
 use super::roots::Roots;
 use crate::gate::GateError;
 use crate::membership::{
-    Charter, Invitation, Issuer, Membership, MembershipError, Revocations, RootKey, Terms, UnixTime,
+    Charter, Invitation, Issuer, Membership, MembershipError, Revocations, Right, Rights, RootKey, Terms,
+    UnixTime,
 };
 use karman_store::Store;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long the node that holds the root key is a member before it renews itself.
+const ROOT_LASTS: Duration = Duration::from_secs(365 * 86_400);
 
 /// The root key, where this is the machine that holds it. Where the mesh has got the next one already and the machine was cut off
 /// in between, the next one takes its place.
@@ -27,6 +31,17 @@ pub fn root_of(store: &Store) -> Result<Option<RootKey>, GateError> {
 }
 
 impl Standing {
+    /// The membership of the node that holds the root key.
+    pub(super) fn admit_itself(&self, issuer: &Issuer) -> Result<(), GateError> {
+        let now = self.now();
+        let terms = Terms {
+            tier: self.tier,
+            rights: everything(),
+            not_after: now.after(ROOT_LASTS),
+        };
+        self.keep(issuer.issue(&self.key, &terms, now)?)
+    }
+
     /// Puts a node out of the mesh. Others learn it at their next contact.
     ///
     /// # Errors
@@ -123,4 +138,20 @@ impl Standing {
         };
         Ok(Some(issuer.issue(key, &terms, now)?))
     }
+}
+
+/// What the holder of the root key may do.
+fn everything() -> Rights {
+    let all = [
+        "bucket-read:*",
+        "bucket-write:*",
+        "call:*",
+        "deploy:*",
+        "drain",
+        "issue",
+        "revoke",
+    ];
+    all.iter()
+        .map(|right| right.parse::<Right>().expect("a right of ours"))
+        .collect()
 }
