@@ -28,6 +28,7 @@
 //! | `weights` | what learning changes, out of a file and into one |
 //! | `profile` | times, measured and predicted |
 //! | `inspect` | the table and the drawing |
+//! | `operator` | one operator: its cost, its model, which runner would be done first |
 //! | `zoo` | published networks with random weights |
 //!
 //! ```
@@ -70,6 +71,7 @@ pub mod inspect;
 mod limits;
 mod model;
 mod onnxruntime;
+pub mod operator;
 mod outline;
 mod probe;
 pub mod profile;
