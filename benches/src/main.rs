@@ -9,6 +9,7 @@ mod fed;
 mod gateway;
 mod infer;
 mod mesh;
+mod operators;
 mod partition;
 mod scale;
 mod site;
@@ -43,6 +44,7 @@ enum Study {
     Gateway,
     Infer,
     Mesh,
+    Operators,
     Partition,
     Scale,
 }
@@ -63,6 +65,7 @@ fn main() -> anyhow::Result<()> {
         Study::Gateway => gateway::run(args.quick)?,
         Study::Infer => infer::run(args.quick)?,
         Study::Mesh => mesh::run(args.quick)?,
+        Study::Operators => operators::run(args.quick)?,
         Study::Partition => partition::run(args.quick)?,
         Study::Scale => scale::run(args.quick)?,
     };

@@ -24,7 +24,7 @@ const EVIDENCE: &[&str] = &[
 const WITH_PLUGINS: &[&str] = &["decision-cost", "pixie"];
 
 /// The studies of nodes that compare with nothing that has to be installed but ONNX Runtime.
-const NODES: &[&str] = &["infer", "partition"];
+const NODES: &[&str] = &["infer", "operators", "partition"];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
@@ -69,9 +69,14 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
 
 /// Runs a study of nodes, with the tool beside it.
 fn nodes(study: &str, arguments: &[String]) -> Result<()> {
-    if study == "infer" {
+    let built: &[&str] = match study {
+        "infer" => &["infer", "tiny"],
+        "operators" => &["operators"],
+        _ => &[],
+    };
+    if !built.is_empty() {
         setup::setup(&[setup::DEBIAN, setup::WASM, setup::PYTHON])?;
-        guests::guests(&["infer".to_owned(), "tiny".to_owned()])?;
+        guests::guests(&built.iter().map(|guest| (*guest).to_owned()).collect::<Vec<_>>())?;
     }
     beside_the_tool(&[], arguments)
 }

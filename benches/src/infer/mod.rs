@@ -66,7 +66,7 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
 }
 
 /// ONNX Runtime from `KARMAN_ONNXRUNTIME`, or wherever it lies.
-fn library() -> Result<OnnxRuntime> {
+pub(crate) fn library() -> Result<OnnxRuntime> {
     let named = std::env::var_os("KARMAN_ONNXRUNTIME").map(PathBuf::from);
     let found = named.or_else(|| SearchPlaces::from_env().find().into_iter().next());
     let path = found
