@@ -35,10 +35,9 @@ impl Judged {
         let unknown = || format!("{operator}: no such operator was timed for the profile");
         let choice = profile.choose(&operator, &Runner::ALL).with_context(unknown)?;
         let at = |runner: &Runner| Runner::ALL.iter().position(|one| one == runner);
-        let predicted = Runner::ALL.iter().map(|runner| {
-            let roofline = profile.runners.get(runner)?;
-            roofline.seconds(&operator)
-        });
+        let predicted = Runner::ALL
+            .into_iter()
+            .map(|runner| profile.runners.get(&runner)?.seconds(&operator));
         Ok(Self {
             operator: operator.to_string(),
             chosen: at(&choice.runner).context("a runner that is none")?,

@@ -104,7 +104,7 @@ pub(super) fn measure(runners: &Runners, cases: &[Case], blocks: usize) -> Resul
         .iter()
         .map(|case| Times {
             operator: case.operator,
-            seconds: vec![Vec::with_capacity(blocks); case.ready.len()],
+            seconds: vec![Vec::new(); case.ready.len()],
         })
         .collect();
     for _ in 0..blocks {
