@@ -24,6 +24,7 @@ mod mesh;
 mod models;
 mod nat;
 mod node;
+mod operators;
 mod partition;
 mod policies;
 mod sandbox;

@@ -49,7 +49,7 @@ impl Guest for Operators {
                     .ok_or_else(missing)?
                     .run(numbers)
                     .map_err(|wrong| invalid(wrong, "body"))?;
-                bytemuck::cast_slice(&out).to_vec()
+                bytemuck::cast_slice::<f32, u8>(&out).to_vec()
             }
         };
         Ok(Response {
@@ -63,7 +63,7 @@ impl Guest for Operators {
 /// The numbers of a body, each four bytes, the lowest first.
 fn numbers(body: &[u8]) -> Result<Vec<f32>, Error> {
     match body.len().is_multiple_of(4) {
-        true => Ok(bytemuck::pod_collect_to_vec(body)),
+        true => Ok(bytemuck::pod_collect_to_vec::<u8, f32>(body)),
         false => Err(invalid(
             format!("{} bytes are not numbers of 4", body.len()),
             "body",
