@@ -1,5 +1,6 @@
 //! Kept tasks: three keepers agree on them, they outlive their owner, and no effect happens twice.
 
+mod away;
 mod old;
 mod rotated;
 mod sites;

@@ -85,7 +85,7 @@ impl Node {
         }
     }
 
-    fn has_met(&self, other: &Self) -> bool {
+    pub(crate) fn has_met(&self, other: &Self) -> bool {
         self.home.run(["mesh", "ping", &other.id.to_string()]).code == 0
     }
 

@@ -95,6 +95,11 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// Whether it tells this node what changes in its offer.
+    pub const fn tells(&self) -> bool {
+        self.watched.is_some()
+    }
+
     fn known(&self) -> Option<Known> {
         let (offer, _) = self.offer.as_ref()?;
         Some((offer.clone(), self.busy.max(self.calls)))

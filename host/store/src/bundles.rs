@@ -72,29 +72,59 @@ impl Bundles<'_> {
     /// # Errors
     /// [`StoreError::Limit`] when there is no room for it, else what the disk refused.
     pub fn keep(&self, bundle: &Bundle, bytes: &Bytes) -> Result<bool, StoreError> {
-        let quota = self.0.limits().bundles.0;
+        self.add(bundle, bytes, None)
+    }
+
+    /// Keeps the answer to a bundle that was for this node, in its place: that one is done, and both are on the disk together.
+    ///
+    /// # Errors
+    /// Those of [`keep`](Self::keep).
+    pub fn answer(&self, done: &Digest, bundle: &Bundle, bytes: &Bytes) -> Result<bool, StoreError> {
+        self.add(bundle, bytes, Some(done))
+    }
+
+    fn add(&self, bundle: &Bundle, bytes: &Bytes, done: Option<&Digest>) -> Result<bool, StoreError> {
         self.0.blobs().add(bytes, |txn, digest| {
             let mut table = txn.open_table(BUNDLES)?;
             let name = digest.to_string();
             if get::<Bundle>(&table, BUNDLES, &name)?.is_some() {
                 return Ok((false, Vec::new()));
             }
-            let known = list::<Bundle>(&table, BUNDLES)?;
-            let waiting = known
-                .iter()
-                .filter(|(_, known)| known.state == BundleState::Waiting);
-            let taken: u64 = waiting.map(|(_, known)| known.size).sum();
-            for (field, value, most) in [
-                ("bundles", taken + bytes.len() as u64, quota),
-                ("known bundles", known.len() as u64 + 1, MOST_KNOWN as u64),
-            ] {
-                if value > most {
-                    return Err(StoreError::Limit { field, value, most });
-                }
+            if let Some(done) = done.map(Digest::to_string)
+                && let Some(mut before) = get::<Bundle>(&table, BUNDLES, &done)?
+            {
+                before.state = BundleState::Delivered;
+                put(&mut table, BUNDLES, &done, &before)?;
             }
+            self.room(&list(&table, BUNDLES)?, bytes.len() as u64)?;
             put(&mut table, BUNDLES, &name, bundle)?;
-            Ok((true, Vec::new()))
+            Ok((true, done.copied().into_iter().collect()))
         })
+    }
+
+    /// Whether a bundle of this length would be kept now.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn has_room(&self, bytes: u64) -> Result<bool, StoreError> {
+        let table = self.0.tables().read()?.open_table(BUNDLES)?;
+        Ok(self.room(&list(&table, BUNDLES)?, bytes).is_ok())
+    }
+
+    fn room(&self, known: &[(String, Bundle)], bytes: u64) -> Result<(), StoreError> {
+        let waiting = known
+            .iter()
+            .filter(|(_, known)| known.state == BundleState::Waiting);
+        let taken: u64 = waiting.map(|(_, known)| known.size).sum();
+        for (field, value, most) in [
+            ("bundles", taken.saturating_add(bytes), self.0.limits().bundles.0),
+            ("known bundles", known.len() as u64 + 1, MOST_KNOWN as u64),
+        ] {
+            if value > most {
+                return Err(StoreError::Limit { field, value, most });
+            }
+        }
+        Ok(())
     }
 
     /// The bundle of this digest.
@@ -133,6 +163,25 @@ impl Bundles<'_> {
     /// [`StoreError::Unknown`] when there is none, else what the disk refused.
     pub fn set(&self, digest: &Digest, state: BundleState) -> Result<(), StoreError> {
         self.change(digest, |bundle| bundle.state = state)
+    }
+
+    /// Lets go of a bundle that has not left: its time counts as over. Whether it was still here.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn withdraw(&self, digest: &Digest) -> Result<bool, StoreError> {
+        let waits = |bundle: &Bundle| bundle.state == BundleState::Waiting;
+        if !self.get(digest)?.as_ref().is_some_and(waits) {
+            return Ok(false);
+        }
+        let mut waited = false;
+        self.change(digest, |bundle| {
+            waited = waits(bundle);
+            if waited {
+                bundle.state = BundleState::Expired;
+            }
+        })?;
+        Ok(waited)
     }
 
     /// Remembers that a node does not take it.
@@ -291,5 +340,24 @@ mod tests {
             "{refused}"
         );
         assert_eq!(files(&store), 1);
+        // Nothing has changed; what takes its place fits.
+        let state = || store.bundles().get(&Digest::of(&first)).unwrap().unwrap().state;
+        let long = Bytes::from_static(b"0123456789a");
+        let answered = |bytes| {
+            store
+                .bundles()
+                .answer(&Digest::of(&first), &bundle(bytes, 1, 1_000), bytes)
+        };
+        assert!(answered(&long).is_err());
+        assert_eq!((state(), files(&store)), (BundleState::Waiting, 1));
+        assert!(answered(&second).unwrap());
+        assert_eq!((state(), files(&store)), (BundleState::Delivered, 1));
+        let (first, second) = (second, first);
+        let room = |bytes| store.bundles().has_room(bytes).unwrap();
+        assert_eq!((room(2), room(3)), (true, false));
+        assert!(store.bundles().withdraw(&Digest::of(&first)).unwrap());
+        assert!(!store.bundles().withdraw(&Digest::of(&first)).unwrap());
+        assert!(!store.bundles().withdraw(&Digest::of(&second)).unwrap());
+        assert_eq!((files(&store), room(10), room(11)), (0, true, false));
     }
 }

@@ -25,6 +25,23 @@ impl Mesh<'_> {
         get(&self.0.tables().read()?.open_table(MESH)?, MESH, name)
     }
 
+    /// The names that begin so, in order.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn names(&self, begin: &str) -> Result<Vec<String>, StoreError> {
+        let table = self.0.tables().read()?.open_table(MESH)?;
+        let mut names = Vec::new();
+        for record in table.range(begin..)? {
+            let (name, _) = record?;
+            if !name.value().starts_with(begin) {
+                break;
+            }
+            names.push(name.value().to_owned());
+        }
+        Ok(names)
+    }
+
     /// Writes the record of this name.
     ///
     /// # Errors
@@ -131,6 +148,13 @@ mod tests {
         assert_eq!(
             store.mesh().get::<Vec<u8>>("membership").unwrap(),
             Some(vec![1, 2])
+        );
+        store.mesh().put("members/b", &1u8).unwrap();
+        store.mesh().put("members/a", &2u8).unwrap();
+        store.mesh().put("members0", &3u8).unwrap();
+        assert_eq!(
+            store.mesh().names("members/").unwrap(),
+            ["members/a", "members/b"]
         );
         store.mesh().remove(&["membership"]).unwrap();
         assert_eq!(store.mesh().get::<Vec<u8>>("membership").unwrap(), None);

@@ -101,7 +101,7 @@ pub(crate) struct Attempts {
     pub(crate) started: u32,
     /// How many of them ended in a conflict.
     pub(crate) conflicts: u32,
-    /// How many of them could not reach the home of their buckets.
+    /// How many of them ended for want of something that is nobody's fault.
     pub(crate) excused: u32,
     /// How often in a row no provider was found, or something could not be saved.
     pub(crate) pauses: u32,
@@ -121,8 +121,8 @@ impl Attempts {
         }
     }
 
-    /// Whether the limits allow another one. An attempt that ran into a conflict did its work, so it counts apart; one that did
-    /// not reach its home does not count.
+    /// Whether the limits allow another one. An attempt that ran into a conflict did its work, so it counts apart; one that
+    /// was excused does not count.
     pub(crate) const fn may_start(&self, most: u32) -> bool {
         self.failures() < most
     }
@@ -209,7 +209,7 @@ impl Attempts {
         self.tried.clear();
     }
 
-    /// Runs again once the home is there: not the provider's fault either.
+    /// Runs again once what was missing is there: not the provider's fault either.
     pub(crate) fn excuse(&mut self) {
         self.excused += 1;
         self.tried.clear();

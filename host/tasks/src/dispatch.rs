@@ -132,11 +132,11 @@ impl Machine {
         self.with_live(attempt, |machine, task| machine.failed(task, lost()));
     }
 
-    pub(crate) fn home_away(&mut self, attempt: AttemptId) {
+    pub(crate) fn excused(&mut self, attempt: AttemptId) {
         self.with_live(attempt, |machine, task| {
             task.attempts.excuse();
             if task.attempts.live.is_empty() && task.attempts.next == Next::None {
-                machine.pause_for_home(task);
+                machine.pause_excused(task);
             }
         });
     }
@@ -284,8 +284,8 @@ impl Machine {
         task.attempts.next = Next::At(self.now.after(pause));
     }
 
-    /// Waits for the home. Unlike for want of a provider, an attempt starts in between, so the pauses count on.
-    fn pause_for_home(&mut self, task: &mut Task) {
+    /// Waits for what was missing. Unlike for want of a provider, an attempt starts in between, so the pauses count on.
+    fn pause_excused(&mut self, task: &mut Task) {
         let n = task.attempts.excused;
         let pause = self.limits.backoff().pause(n, &mut self.jitter);
         task.attempts.next = Next::At(self.now.after(pause));

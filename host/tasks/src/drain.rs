@@ -155,3 +155,45 @@ fn take_request(task: &mut Task) -> TaskRequest {
         _ => TaskRequest::default(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Event, Instant, Limits, Reading, Status, Submission};
+
+    #[test]
+    fn a_task_whose_last_attempt_is_let_go_waits_for_the_next_start() {
+        let (task, node) = (TaskId::from_parts(0, 1), NodeId::of_key(b"here"));
+        let limits = Limits {
+            attempts: 1,
+            ..Limits::default()
+        };
+        let time = Reading {
+            trusted: true,
+            ..Reading::default()
+        };
+        let mut machine = Machine::new(node, limits, Instant(0), time, 7);
+        let submission = Box::new(Submission {
+            guarantee: Guarantee::Local,
+            ..Submission::new("classify", TaskRequest::default())
+        });
+        let asked = task;
+        let actions = machine.handle(Instant(0), Event::Submit { asked, submission });
+        let [Action::Persist { ticket, .. }] = actions[..] else {
+            panic!("{actions:?}")
+        };
+        machine.handle(Instant(1), Event::Saved { ticket });
+        let providers = vec![node];
+        let actions = machine.handle(Instant(2), Event::Offered { task, providers });
+        let [Action::Start { ref call, .. }] = actions[..] else {
+            panic!("{actions:?}")
+        };
+        let (attempt, heirs) = (call.attempt, Vec::new());
+        assert_eq!(machine.handle(Instant(3), Event::Drain { heirs }), []);
+        assert_eq!(
+            machine.handle(Instant(4), Event::Excused { attempt }),
+            [Action::Drained]
+        );
+        assert_eq!(machine.status(task), Some(Status::Waiting));
+    }
+}

@@ -50,9 +50,10 @@ pub enum Event {
         /// The attempt.
         attempt: AttemptId,
     },
-    /// The node whose buckets the task works on could not be reached from the attempt, which has ended with that. It does not
-    /// count: the task waits for its home, and is tried again after a pause.
-    HomeAway {
+    /// An attempt has ended for want of something that is neither the task's fault nor its provider's: the node whose buckets it
+    /// works on is out of reach, there is no room for what it would send, or it was called back. It does not count: the task is
+    /// tried again after a pause.
+    Excused {
         /// The attempt.
         attempt: AttemptId,
     },

@@ -28,6 +28,7 @@
 //! | `signs` | which owners the keepers take for lost |
 //! | `clock` | what is known of the time |
 //! | `provide` | the other side of an attempt |
+//! | `away` | what travels for an attempt at a node that is out of reach |
 //!
 //! # What is promised
 //!
@@ -70,6 +71,7 @@
 
 mod accept;
 mod attempt;
+mod away;
 mod clock;
 mod commit;
 mod dedupe;
@@ -88,6 +90,7 @@ mod signs;
 mod table;
 
 pub use attempt::{AttemptId, curable};
+pub use away::{AwayCall, AwayReply, AwayValue, Needs, Place};
 pub use clock::{Clock, Expiry, Instant, Reading, UnixMs};
 pub use commit::{Answer, Batch, Commit, CommitError, Judgement, Operation, Read, Seen, Verdict, judge};
 pub use dedupe::KeyReused;

@@ -155,7 +155,7 @@ impl Machine {
             Event::ProvidersChanged => self.providers_changed(),
             Event::Answered { attempt, answer } => self.answered(attempt, answer.map(|answer| *answer)),
             Event::AttemptLost { attempt } => self.attempt_lost(attempt),
-            Event::HomeAway { attempt } => self.home_away(attempt),
+            Event::Excused { attempt } => self.excused(attempt),
             Event::ProviderLost { provider } => self.provider_lost(provider),
             Event::Committed { attempt, verdict } => self.committed(attempt, verdict),
             Event::CommitLost { attempt } => self.commit_lost(attempt),

@@ -389,7 +389,7 @@ fn a_task_waits_for_its_home_without_losing_an_attempt() {
     submit(&mut machine, TASK, work(Guarantee::Direct));
     for now in (1..5).map(|n| n * 1_000) {
         let (_, attempt) = started(&offer(&mut machine, now, &["a"]));
-        let away = machine.handle(Instant(now + 1), Event::HomeAway { attempt });
+        let away = machine.handle(Instant(now + 1), Event::Excused { attempt });
         assert_eq!(away, [], "it pauses");
         let due = machine.handle(Instant(now + 300), Event::Tick);
         assert!(matches!(&due[..], [Action::Place { .. }]), "{due:?}");

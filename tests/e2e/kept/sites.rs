@@ -34,6 +34,11 @@ pub(super) struct Site {
 impl Sites {
     /// The first one has made the mesh; the first three keep tasks.
     pub(super) fn new(count: u8, internet: Option<Internet>) -> Self {
+        Self::with(count, internet, "")
+    }
+
+    /// The same, with more under `[mesh]`.
+    pub(super) fn with(count: u8, internet: Option<Internet>, more: &str) -> Self {
         let listen: Vec<(Ipv4Addr, u16)> = (1..=count)
             .map(|n| match internet {
                 Some(_) => (Place::Internet(n).address(), 7117),
@@ -54,7 +59,7 @@ impl Sites {
             let folder = home.path().join("config/karman");
             std::fs::create_dir_all(&folder).unwrap();
             let mesh = format!(
-                "[mesh]\nlisten = \"{ip}:{port}\"\nfind-neighbours = false\nentrances = {entrances:?}\n"
+                "[mesh]\nlisten = \"{ip}:{port}\"\nfind-neighbours = false\nentrances = {entrances:?}\n{more}"
             );
             std::fs::write(folder.join("node.toml"), format!("tier = \"fog\"\n{mesh}{HURRY}")).unwrap();
             let word = match sites.sites.first() {

@@ -8,13 +8,15 @@ use serde_bytes::ByteBuf;
 pub(crate) const HELLO: Frame = Frame::new("hello", 16 << 10);
 pub(crate) const WELCOME: Frame = Frame::new("welcome", 8 << 20);
 
-/// Whether these bytes are what one says at the gate who comes, or who answers.
+/// Whether these bytes are what one says at the gate who comes, who answers, or who takes leave.
 ///
 /// # Errors
-/// When they are neither.
+/// When they are none of these.
 pub fn read_greeting(bytes: &[u8]) -> Result<(), WireError> {
     let hello = HELLO.decode::<Hello>(bytes).map(drop);
-    hello.or_else(|_| WELCOME.decode::<Reply>(bytes).map(drop))
+    let reply = || WELCOME.decode::<Reply>(bytes).map(drop);
+    let thanks = || WELCOME.decode::<Thanks>(bytes).map(drop);
+    hello.or_else(|_| reply()).or_else(|_| thanks())
 }
 
 #[derive(Deserialize, Serialize)]

@@ -1,6 +1,5 @@
-//! Attempts at accepted tasks: where one can run, running it here or there, and bringing its effects to their buckets.
+//! Attempts at accepted tasks: running one here or there, and bringing its effects to their buckets.
 
-use super::dispatch::free_first;
 use super::tasks::{Inner, Tasks};
 use super::{away, flow, model_tasks};
 use crate::services::{Effects, Origin, blocking, store_error};
@@ -12,7 +11,7 @@ use karman_tasks::{
     Answer, AttemptId, Batch, Begin, BeginError, Call, Commit, CommitError, Epoch, Event, Handover,
     LimitReached, Operation, Verdict,
 };
-use karman_types::{CallContext, NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
+use karman_types::{CallContext, NodeId, TaskError, TaskRequest, TaskResponse};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -20,51 +19,42 @@ use std::sync::Arc;
 /// The field of an error that says that the home of the buckets is away.
 const HOME: &str = "home";
 
-/// Nodes that could run the task, the best first: this one where it can, else those of the mesh, the nearest with a core free first;
-/// where there is none, those that are out of reach and have a planned contact.
-pub(super) async fn place(tasks: &Inner, task: TaskId, name: &str, avoid: &[NodeId]) -> Vec<NodeId> {
-    let here = tasks.runtime.id();
-    let mut nodes = Vec::new();
-    if flow::is_one(name) {
-        return vec![flow::coordinator(here)];
+/// Why an attempt of this node has no answer.
+pub(super) enum Failure {
+    /// It counts.
+    Failed(TaskError),
+    /// It ended for want of something that is neither the task's fault nor its provider's.
+    Excused(TaskError),
+}
+
+impl From<TaskError> for Failure {
+    fn from(error: TaskError) -> Self {
+        Self::Failed(error)
     }
-    if let Some(there) = tasks.away.is_at(task) {
-        // It is on its way already.
-        return vec![there];
-    }
-    if tasks.plugins.find(name).is_ok() || model_tasks::find(&tasks.runtime, name).is_some() {
-        nodes.push(here);
-    }
-    if let Some(mesh) = tasks.mesh.get()
-        && (nodes.is_empty() || avoid.contains(&here))
-    {
-        for provider in free_first(mesh, mesh.providers(name).await) {
-            nodes.push(provider.offer.node);
-            tasks.providers.lock().insert(provider.offer.node, provider);
-        }
-    }
-    if nodes.is_empty() {
-        nodes = away::reached_later(tasks, name);
-    }
-    nodes.sort_by_key(|node| avoid.contains(node));
-    nodes
 }
 
 /// Runs an attempt of this node's task, here or at another node, and tells what came of it.
 pub(super) async fn run(tasks: &Arc<Inner>, provider: NodeId, call: Call) -> Event {
     let (attempt, elsewhere) = (call.attempt, call.home.is_some());
-    let answer = match provider == tasks.runtime.id() {
-        _ if flow::is_one(&call.name) => flow::coordinate(tasks, call).await,
-        true => run_own(tasks, call).await,
-        false if away::goes_by_bundle(tasks, provider, attempt.task, &call.name) => {
-            away::run(tasks, provider, call).await
-        }
-        false => run_there(tasks, provider, call).await,
+    let of_home = |error: TaskError| match elsewhere && error.field.as_deref() == Some(HOME) {
+        true => Failure::Excused(error),
+        false => Failure::Failed(error),
     };
-    match answer {
-        Err(error) if elsewhere && error.field.as_deref() == Some(HOME) => Event::HomeAway { attempt },
-        answer => Event::Answered { attempt, answer },
-    }
+    let answer = match provider == tasks.runtime.id() {
+        _ if flow::is_one(&call.name) => flow::coordinate(tasks, call).await.map_err(Failure::Failed),
+        true => run_own(tasks, call).await.map_err(of_home),
+        false if tasks.away.goes_by_bundle(attempt.task, provider) => away::run(tasks, provider, call).await,
+        false => run_there(tasks, provider, call).await.map_err(of_home),
+    };
+    let answer = match answer {
+        Ok(answer) => Ok(answer),
+        Err(Failure::Failed(error)) => Err(error),
+        Err(Failure::Excused(why)) => {
+            tracing::info!(task = %attempt.task, %why, "an attempt does not count");
+            return Event::Excused { attempt };
+        }
+    };
+    Event::Answered { attempt, answer }
 }
 
 async fn run_own(tasks: &Inner, call: Call) -> Result<Box<Answer>, TaskError> {
@@ -74,7 +64,7 @@ async fn run_own(tasks: &Inner, call: Call) -> Result<Box<Answer>, TaskError> {
 }
 
 /// The buckets of this home, for an attempt that came with this head; this node's own where it is none or this one.
-async fn origin(tasks: &Inner, home: Option<NodeId>, head: CallHead) -> Result<Origin, TaskError> {
+pub(super) async fn origin(tasks: &Inner, home: Option<NodeId>, head: CallHead) -> Result<Origin, TaskError> {
     Ok(match home.filter(|home| *home != tasks.runtime.id()) {
         None => Origin::Here(tasks.runtime.home().clone()),
         Some(home) => {
@@ -141,7 +131,7 @@ async fn run_there(tasks: &Inner, provider: NodeId, call: Call) -> Result<Box<An
 }
 
 /// The head that an attempt goes out with.
-fn head_of(call: &Call, name: String) -> CallHead {
+pub(super) fn head_of(call: &Call, name: String) -> CallHead {
     CallHead {
         ask: Ask::Attempt {
             run: call.attempt.run,
@@ -226,7 +216,7 @@ pub(super) async fn serve(
 }
 
 /// An attempt of another node, until it has ended or was dropped.
-struct Running<'a>(&'a Inner, AttemptId);
+pub(super) struct Running<'a>(pub(super) &'a Inner, pub(super) AttemptId);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
@@ -236,10 +226,14 @@ impl Drop for Running<'_> {
 
 /// Brings a batch to its home; nothing when nobody knows whether it was applied.
 pub(super) async fn commit(tasks: &Inner, commit: Commit) -> Option<Result<Verdict, CommitError>> {
+    let task = commit.attempt.task;
     let applied = match commit.batch.home == tasks.runtime.id() {
         true => commit_here(tasks, commit).await,
         false => commit_there(tasks, commit).await,
     };
+    if let Ok(Ok(Verdict::Conflict { .. })) = &applied {
+        tasks.away.conflicted(task).await;
+    }
     applied
         .inspect_err(|error| tracing::warn!(%error, "a batch is not applied"))
         .ok()

@@ -4,30 +4,31 @@
 //! telling the next one of it, which then fetches it like any blob: what a contact cuts goes on in the next one. It keeps
 //! its own copy until the next node has it on its disk.
 
-use super::away::{MOST_AT_ONCE, listen};
+use super::away::listen;
+use super::chances::with_chances;
 use super::mesh_of;
 use crate::contacts::{self, Contacts};
 use crate::node::{Inner, Node};
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, Mesh, PeerId};
-use karman_space::{Contact, ContactPlan, Priority, Rate, Time, Waiting, agenda};
+use karman_space::{Contact, ContactPlan, Priority, Time, Waiting, agenda};
 use karman_store::{Bundle, BundleState, Store};
 use karman_types::{Digest, ErrorKind, NodeId, TaskError};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// The longest bundle: the longest component with what goes around it.
 pub(super) const MOST_BUNDLE: u64 = (64 << 20) + (256 << 10);
 /// How long to wait before a node that does not answer is tried again while its contact lasts.
 const AGAIN: Duration = Duration::from_millis(250);
-/// How long a node that is in reach without a planned contact is taken to stay.
-const STAYS: Duration = Duration::from_secs(3600);
-/// How fast such a node is taken to be.
-const USUAL: Rate = Rate(10_000_000);
+/// How long before a bundle is opened again that the disk did not let go of.
+const LATER: Duration = Duration::from_secs(60);
+/// Attempts that came by bundle and run at once; the next ones wait in their bundles.
+const MOST_AT_ONCE: usize = 8;
 /// The longest time until the plan is looked at again, and where it stands in a file, which may change.
 const LOOK: Duration = Duration::from_secs(30);
 const LOOK_AT_FILE: Duration = Duration::from_secs(2);
@@ -48,6 +49,9 @@ pub(crate) struct Bundles {
     busy: Mutex<HashSet<NodeId>>,
     /// Bundles for this node that are being opened, or whose attempts run.
     running: Mutex<HashSet<Digest>>,
+    /// Those with attempts that found no place to run.
+    put_off: Mutex<HashSet<Digest>>,
+    places: Arc<Semaphore>,
     looked: Mutex<Time>,
     changed: Notify,
 }
@@ -59,6 +63,8 @@ impl Bundles {
             offered: Mutex::default(),
             busy: Mutex::default(),
             running: Mutex::default(),
+            put_off: Mutex::default(),
+            places: Arc::new(Semaphore::new(MOST_AT_ONCE)),
             looked: Mutex::new(contacts::now()),
             changed: Notify::new(),
         }
@@ -74,22 +80,36 @@ impl Bundles {
         self.changed.notify_one();
     }
 
-    /// What this bundle asks for is done, or has to wait.
-    pub(super) fn has_run(&self, bundle: &Digest) {
-        self.running.lock().remove(bundle);
-        self.changed();
+    /// The next one that is here for this node. Attempts wait for a place, and all others do not wait for them.
+    fn next(&self, here: NodeId, waiting: &[Waiting<Digest>]) -> Option<Digest> {
+        let (running, put_off) = (self.running.lock(), self.put_off.lock());
+        let free = self.places.available_permits() > 0;
+        let ours = waiting.iter().filter(|bundle| bundle.destination == here);
+        ours.map(|bundle| bundle.key)
+            .find(|key| !running.contains(key) && (free || !put_off.contains(key)))
     }
 
-    /// The next one that is here for this node, if there is room for it; it is being opened then.
-    fn next_for(&self, here: NodeId, waiting: &[Waiting<Digest>]) -> Option<Digest> {
-        let mut running = self.running.lock();
-        if running.len() >= MOST_AT_ONCE {
+    /// The same, to be opened now.
+    fn open_next(self: &Arc<Self>, here: NodeId, waiting: &[Waiting<Digest>]) -> Option<Opening> {
+        let Some(bundle) = self.next(here, waiting) else {
+            let there: HashSet<Digest> = waiting.iter().map(|bundle| bundle.key).collect();
+            self.put_off.lock().retain(|bundle| there.contains(bundle));
             return None;
-        }
-        let ours = waiting.iter().filter(|bundle| bundle.destination == here);
-        let next = ours.map(|bundle| bundle.key).find(|key| !running.contains(key))?;
-        running.insert(next);
-        Some(next)
+        };
+        self.put_off.lock().remove(&bundle);
+        self.running.lock().insert(bundle);
+        let bundles = self.clone();
+        Some(Opening { bundles, bundle })
+    }
+
+    /// A place for an attempt, if one is free.
+    pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        self.places.clone().try_acquire_owned().ok()
+    }
+
+    /// The attempt in this bundle waits for a place.
+    pub(super) fn put_off(&self, bundle: Digest) {
+        self.put_off.lock().insert(bundle);
     }
 
     /// Whether the bundle may be read by this node now, and whether that is news.
@@ -97,6 +117,33 @@ impl Bundles {
         let mut offered = self.offered.lock();
         let asked = offered.get_mut(&(digest, to))?;
         Some(!std::mem::replace(asked, true))
+    }
+}
+
+/// A bundle for this node that is being opened, or whose attempt runs, until this is dropped.
+pub(super) struct Opening {
+    bundles: Arc<Bundles>,
+    bundle: Digest,
+}
+
+impl Opening {
+    pub(super) const fn bundle(&self) -> Digest {
+        self.bundle
+    }
+
+    /// Leaves the bundle alone for a while.
+    pub(super) fn later(self) {
+        tokio::spawn(async move {
+            tokio::time::sleep(LATER).await;
+            drop(self);
+        });
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.bundles.running.lock().remove(&self.bundle);
+        self.bundles.changed();
     }
 }
 
@@ -129,13 +176,10 @@ async fn look(node: &Node) -> Result<Duration, TaskError> {
     let plan = node.bundles().plan(now);
     keep_to(node, mesh, &plan, now).await;
     if node.runtime().config().mesh.plans_contacts() {
-        listen(node, mesh);
+        listen(node, mesh, &plan).await;
     }
     let waiting = waiting(node, now).await?;
-    let ours = |bundle: &Waiting<Digest>| {
-        bundle.destination == here && !node.bundles().running.lock().contains(&bundle.key)
-    };
-    if waiting.iter().any(ours) && node.bundles().busy.lock().insert(here) {
+    if node.bundles().next(here, &waiting).is_some() && node.bundles().busy.lock().insert(here) {
         tokio::spawn(open_all(node.clone()));
     }
     let chances = with_chances(mesh, &plan, here, now);
@@ -191,30 +235,6 @@ async fn keep_to(node: &Node, mesh: &Mesh, plan: &ContactPlan, now: Time) {
     }
 }
 
-/// The plan, with those in reach whom no contact is planned with.
-fn with_chances(mesh: &Mesh, plan: &ContactPlan, here: NodeId, now: Time) -> ContactPlan {
-    let peers = mesh.peers().into_iter().filter(|peer| peer.path.is_some());
-    let planned = |from, to| {
-        plan.contacts_between(from, to)
-            .last()
-            .is_some_and(|last| last.end > now)
-    };
-    let chances = peers
-        .filter_map(|peer| peer.member)
-        .filter(|member| !planned(here, member.node) && !planned(member.node, here));
-    let chances = chances.map(|member| Contact {
-        from: here,
-        to: member.node,
-        start: now,
-        end: now + STAYS,
-        rate: USUAL,
-        delay: Duration::ZERO,
-    });
-    let left = plan.contacts().iter().filter(|contact| contact.end > now);
-    let all = left.copied().chain(chances).collect();
-    ContactPlan::new(all).unwrap_or_else(|_| plan.clone())
-}
-
 /// What waits here, without what has expired.
 async fn waiting(node: &Node, now: Time) -> Result<Vec<Waiting<Digest>>, TaskError> {
     let store = node.runtime().home().store()?;
@@ -253,14 +273,10 @@ pub(super) const fn priority(number: u8) -> Priority {
 async fn open_all(node: Node) {
     let here = node.runtime().id();
     while let Ok(waiting) = waiting(&node, contacts::now()).await {
-        let Some(bundle) = node.bundles().next_for(here, &waiting) else {
+        let Some(opening) = node.bundles().open_next(here, &waiting) else {
             break;
         };
-        if let Err(error) = node.open(bundle).await {
-            tracing::error!(bundle = %bundle.short(), %error, "a bundle cannot be opened");
-            node.bundles().running.lock().remove(&bundle);
-            break;
-        }
+        node.open(opening).await;
     }
     node.bundles().busy.lock().remove(&here);
 }
@@ -362,3 +378,6 @@ pub(super) async fn known(store: &Store, digest: Digest) -> Result<Option<Bundle
     let store = store.clone();
     blocking(move || store.bundles().get(&digest).map_err(store_error)).await
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,22 +1,25 @@
-//! What is in bundles: a deployment for a node that is out of reach, and what became of it.
+//! Bundles of this node: what it leaves for one that is out of reach, and what its operator sees of them.
 
-use super::bundles::{MOST_BUNDLE, Terms, known, priority};
-use super::serve::peer_of;
-use super::{away, mesh_of};
+use super::bundles::{MOST_BUNDLE, Terms, priority};
+use super::mesh_of;
 use crate::contacts;
 use crate::node::Node;
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
-use karman_mesh::membership::{Member, Right, UnixTime};
-use karman_mesh::{BundleHead, Envelope, Parcel, Wanted, open_bundle, write_bundle};
+use karman_mesh::membership::UnixTime;
+use karman_mesh::{BundleHead, Envelope, Parcel, write_bundle};
 use karman_space::{Priority, Time, earliest_arrival};
-use karman_store::{Bundle, BundleState};
-use karman_types::{Digest, NodeId, TaskError};
+use karman_store::{Bundle, BundleState, StoreError};
+use karman_types::{Digest, ErrorKind, NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How long a bundle may wait at most.
-const MOST_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
+pub(super) const MOST_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
+/// The field of an error that says that a bundle is longer than one may be.
+pub(super) const TOO_LONG: &str = "size";
+/// The field of an error that says that there is no room for a bundle now.
+const NO_ROOM: &str = "bundles";
 
 /// A deployment that waits for a contact.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -172,25 +175,35 @@ impl Node {
     /// Signs, seals and keeps; from then on it is on its way.
     pub(super) async fn send(
         &self,
+        to: (NodeId, [u8; 32]),
+        parcel: Parcel,
+        content: Bytes,
+        label: &str,
+        terms: Terms,
+    ) -> Result<Bundle, TaskError> {
+        let sealed = self.seal(to, parcel, content, label, terms).await?;
+        self.keep(sealed, None).await
+    }
+
+    /// Signs and seals: its digest is known, and nothing is on its way.
+    pub(super) async fn seal(
+        &self,
         (to, key): (NodeId, [u8; 32]),
         parcel: Parcel,
         content: Bytes,
         label: &str,
         Terms { lifetime, priority }: Terms,
-    ) -> Result<Bundle, TaskError> {
-        let mesh = mesh_of(self)?;
-        let lifetime = lifetime.min(MOST_LIFETIME);
+    ) -> Result<Sealed, TaskError> {
         let head = BundleHead {
             source: self.runtime().id(),
             destination: to,
             created_ms: (contacts::now().unix_micros() / 1000).max(0) as u64,
-            lifetime,
+            lifetime: lifetime.min(MOST_LIFETIME),
             priority: priority as u8,
         };
         let label = label.to_owned();
-        let standing = mesh.standing().clone();
-        let store = self.runtime().home().store()?;
-        let kept = blocking(move || {
+        let standing = mesh_of(self)?.standing().clone();
+        blocking(move || {
             let envelope = Envelope {
                 to,
                 not_after: UnixTime::from_seconds(head.expires_ms() / 1000),
@@ -199,195 +212,72 @@ impl Node {
                 content: Digest::of(&content),
             };
             let sealed = envelope.seal(&key, &content, &standing)?;
+            drop(content);
             let bytes = write_bundle(&head, &sealed)?;
+            // No node would take it.
+            if bytes.len() as u64 > MOST_BUNDLE {
+                return Err(too_long(bytes.len() as u64));
+            }
             let bundle = Bundle {
                 label,
                 ..record(&head, &bytes)
             };
-            store.bundles().keep(&bundle, &bytes).map_err(store_error)?;
+            Ok(Sealed { bundle, bytes })
+        })
+        .await
+    }
+
+    /// Keeps a bundle until its contact, in the place of one that it answers.
+    pub(super) async fn keep(&self, sealed: Sealed, answered: Option<Digest>) -> Result<Bundle, TaskError> {
+        let store = self.runtime().home().store()?;
+        let bundle = blocking(move || {
+            let Sealed { bundle, bytes } = sealed;
+            kept(match answered {
+                Some(done) => store.bundles().answer(&done, &bundle, &bytes),
+                None => store.bundles().keep(&bundle, &bytes),
+            })?;
             Ok(bundle)
-        });
-        let bundle = kept.await?;
-        tracing::info!(bundle = %bundle.digest.short(), %to, bytes = bundle.size, "a bundle waits");
+        })
+        .await?;
+        tracing::info!(bundle = %bundle.digest.short(), to = %bundle.destination, bytes = bundle.size, "a bundle waits");
         self.bundles().changed();
         Ok(bundle)
     }
-
-    /// Fetches a bundle from the node that tells of it, and keeps it until it has left, or is opened here.
-    pub(super) async fn take_bundle(
-        &self,
-        from: &Member,
-        digest: Digest,
-        size: u64,
-    ) -> Result<(), TaskError> {
-        if size > MOST_BUNDLE {
-            return Err(
-                TaskError::limit(format!("the bundle has {size} bytes; {MOST_BUNDLE} are the most"))
-                    .with_field("size"),
-            );
-        }
-        let store = self.runtime().home().store()?;
-        match known(&store, digest).await?.map(|bundle| bundle.state) {
-            None => {}
-            // It comes back: whoever sent it shall look for another way.
-            Some(BundleState::Passed { .. } | BundleState::Expired) => {
-                return Err(TaskError::invalid("this bundle was here before").with_field("bundle"));
-            }
-            Some(_) => return Ok(()),
-        }
-        let wanted = Wanted {
-            digest,
-            size,
-            name: format!("bundle:{}", digest.short()),
-            ticket: Bytes::new(),
-            anywhere: false,
-        };
-        let bytes = self.fetch(wanted, peer_of(from)?).await?;
-        let kept = blocking(move || {
-            let kept = open_bundle(&bytes)
-                .map_err(TaskError::from)
-                .and_then(|(head, _)| {
-                    if head.lifetime > MOST_LIFETIME {
-                        return Err(
-                            TaskError::limit("the bundle lives longer than 30 days").with_field("lifetime")
-                        );
-                    }
-                    store
-                        .bundles()
-                        .keep(&record(&head, &bytes), &bytes)
-                        .map_err(store_error)
-                });
-            if kept.is_err() {
-                store.blobs().forget_partial(&digest);
-            }
-            kept
-        });
-        kept.await?;
-        tracing::info!(bundle = %digest.short(), from = %from.node, "a bundle has come");
-        self.bundles().changed();
-        Ok(())
-    }
-
-    /// Opens a bundle that is for this node, and does what it asks.
-    pub(super) async fn open(&self, digest: Digest) -> Result<(), TaskError> {
-        let store = self.runtime().home().store()?;
-        let standing = mesh_of(self)?.standing().clone();
-        let from = store.clone();
-        let opened = blocking(move || {
-            let bytes = from.blobs().read(&digest).map_err(store_error)?;
-            let (_, sealed) = open_bundle(&bytes)?;
-            Envelope::open(&sealed, &standing)
-        });
-        let outcome = match opened.await {
-            Ok((sender, envelope, content)) if matches!(envelope.parcel, Parcel::Attempt { .. }) => {
-                // That may take its time, and the next bundle does not wait for it.
-                let node = self.clone();
-                tokio::spawn(async move {
-                    node.run_away(digest, sender, envelope, content).await;
-                    node.bundles().has_run(&digest);
-                });
-                return Ok(());
-            }
-            Ok((sender, envelope, content)) => self.obey(digest, sender, envelope, content).await,
-            Err(error) => Err(error),
-        };
-        let state = match outcome {
-            Ok(()) => BundleState::Delivered,
-            Err(error) => {
-                tracing::warn!(bundle = %digest.short(), %error, "what a bundle asks for is refused");
-                BundleState::Refused {
-                    why: error.to_string(),
-                }
-            }
-        };
-        let set = blocking(move || store.bundles().set(&digest, state).map_err(store_error)).await;
-        self.bundles().has_run(&digest);
-        set
-    }
-
-    async fn obey(
-        &self,
-        bundle: Digest,
-        sender: Member,
-        envelope: Envelope,
-        content: Bytes,
-    ) -> Result<(), TaskError> {
-        match envelope.parcel {
-            Parcel::Deploy { name, downgrade } => {
-                tracing::info!(plugin = name, by = %sender.node, "a member deploys, by bundle");
-                let outcome = self.deploy_by(&sender, &name, content, downgrade).await;
-                self.answer(&sender, bundle, outcome.clone().err()).await;
-                outcome
-            }
-            Parcel::Outcome { bundle, refused } => self.heard(&sender, bundle, refused).await,
-            Parcel::Answer { bundle } => {
-                away::answered(self.tasks().inner(), &sender, bundle, &content).await
-            }
-            Parcel::Attempt { .. } => Err(TaskError::internal("an attempt is run, not obeyed")),
-        }
-    }
-
-    async fn deploy_by(
-        &self,
-        sender: &Member,
-        name: &str,
-        component: Bytes,
-        downgrade: bool,
-    ) -> Result<(), TaskError> {
-        let right = name.parse().map(Right::Deploy);
-        if !right.is_ok_and(|right| sender.rights.allows(&right)) {
-            let node = sender.node.short();
-            return Err(TaskError::denied(format!(
-                "node {node} has no right `deploy:{name}`"
-            )));
-        }
-        self.deploy_as(name, component, downgrade).await.map(drop)
-    }
-
-    /// Lets the sender know what became of its bundle.
-    async fn answer(&self, to: &Member, bundle: Digest, refused: Option<TaskError>) {
-        let parcel = Parcel::Outcome { bundle, refused };
-        let label = format!("outcome of {}", bundle.short());
-        let terms = Terms {
-            lifetime: MOST_LIFETIME / 4,
-            priority: Priority::Expedited,
-        };
-        if let Err(error) = self
-            .send((to.node, to.key), parcel, Bytes::new(), &label, terms)
-            .await
-        {
-            tracing::warn!(to = %to.node, %error, "the sender of a bundle does not hear of its outcome");
-        }
-    }
-
-    /// What became of a bundle of this node, by the word of the node that it was for.
-    async fn heard(
-        &self,
-        sender: &Member,
-        bundle: Digest,
-        refused: Option<TaskError>,
-    ) -> Result<(), TaskError> {
-        let store = self.runtime().home().store()?;
-        let ours = known(&store, bundle).await?;
-        let theirs =
-            ours.is_some_and(|ours| ours.source == self.runtime().id() && ours.destination == sender.node);
-        if !theirs {
-            return Err(TaskError::invalid(
-                "it tells of no bundle of this node to its sender",
-            ));
-        }
-        let state = match refused {
-            None => BundleState::Delivered,
-            Some(error) => BundleState::Refused {
-                why: error.to_string(),
-            },
-        };
-        tracing::info!(bundle = %bundle.short(), by = %sender.node, ?state, "the outcome of a bundle");
-        blocking(move || store.bundles().set(&bundle, state).map_err(store_error)).await
-    }
 }
 
-fn record(head: &BundleHead, bytes: &Bytes) -> Bundle {
+/// A bundle that is not on its way yet.
+pub(super) struct Sealed {
+    pub(super) bundle: Bundle,
+    bytes: Bytes,
+}
+
+/// What became of keeping a bundle; that there is no room for it can be told from all else.
+pub(super) fn kept(kept: Result<bool, StoreError>) -> Result<bool, TaskError> {
+    kept.map_err(|error| {
+        let field = match &error {
+            StoreError::Limit { field, .. } => *field,
+            _ => "",
+        };
+        match field {
+            "bundles" | "known bundles" => store_error(error).with_field(NO_ROOM),
+            _ => store_error(error),
+        }
+    })
+}
+
+/// Whether it says that there is no room for a bundle now.
+pub(super) fn wants_room(error: &TaskError) -> bool {
+    error.kind == ErrorKind::Limit && error.field.as_deref() == Some(NO_ROOM)
+}
+
+pub(super) fn too_long(bytes: u64) -> TaskError {
+    TaskError::limit(format!(
+        "the bundle has {bytes} bytes; {MOST_BUNDLE} are the most"
+    ))
+    .with_field(TOO_LONG)
+}
+
+pub(super) fn record(head: &BundleHead, bytes: &Bytes) -> Bundle {
     Bundle {
         digest: Digest::of(bytes),
         label: String::new(),

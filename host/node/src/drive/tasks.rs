@@ -1,11 +1,13 @@
 //! Drives the machine of accepted tasks (`karman-tasks`): feeds it what happens, does what it says.
 
 use super::attempt;
-use super::away::Away;
+use super::away::{Away, look_for_others};
 use super::decisions::Decisions;
 use super::disk::Disk;
 use super::flow::Flows;
 use super::keepers::Keepers;
+use super::providers::place;
+use super::time::{keep_time, reading, remember};
 use crate::node;
 use crate::plugins::Plugins;
 use crate::runtime::Runtime;
@@ -13,7 +15,7 @@ use crate::services::store_error;
 use futures::FutureExt;
 use karman_mesh::Mesh;
 use karman_tasks::{
-    Action, AttemptId, Event, Guarantee, Handover, Instant, Limits, Machine, Provider, Reading, SaveError,
+    Action, AttemptId, Event, Guarantee, Handover, Instant, Limits, Machine, Provider, SaveError, Status,
     Submission, Ticket, UnixMs,
 };
 use karman_types::{NodeId, TaskError, TaskId};
@@ -21,15 +23,11 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
 
-/// How often the wall clock is read while it is not trusted: a board gets its time some seconds after it has booted.
-const CLOCK_DOUBTED: Duration = Duration::from_secs(5);
-/// How often while it is. Each reading moves the floor on the disk.
-const CLOCK_TRUSTED: Duration = Duration::from_secs(600);
 /// Tasks of which a provider remembers the epoch.
 const MOST_EPOCHS: usize = 100_000;
 /// Attempts of other nodes that run here at once.
@@ -82,7 +80,11 @@ impl Tasks {
         let key_retention = limits.key_retention;
         let machine = Machine::recover(node, limits, Instant(0), reading, fastrand::u64(..), records);
         let wake = Arc::new(Notify::new());
-        let away = Arc::new(Away::open(store.clone())?);
+        let is_open = |task| {
+            use Status::{Ended, Forgotten, Moved};
+            !matches!(machine.status(task), None | Some(Ended(_) | Forgotten | Moved(_)))
+        };
+        let away = Arc::new(Away::open(store.clone(), is_open)?);
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
             machine: Mutex::new(machine),
             provider: Mutex::new(Provider::new(MOST_RUNNING, MOST_EPOCHS)),
@@ -111,6 +113,7 @@ impl Tasks {
     /// From now on nodes of the mesh run tasks too.
     pub(crate) fn join(&self, mesh: Mesh, node: Weak<node::Inner>) {
         self.0.away.join(node);
+        tokio::spawn(look_for_others(Arc::downgrade(&self.0)));
         tokio::spawn(notice_arrivals(Arc::downgrade(&self.0), mesh.arrivals()));
         let _ = self.0.mesh.set(mesh.clone());
         self.0.keepers.join(mesh);
@@ -191,7 +194,7 @@ impl Tasks {
 }
 
 impl Inner {
-    fn now(&self) -> Instant {
+    pub(super) fn now(&self) -> Instant {
         Instant(self.started.elapsed().as_millis() as u64)
     }
 
@@ -212,6 +215,9 @@ impl Inner {
 
     /// Tells the machine what happened, and does what it then wants.
     pub(super) fn feed(self: &Arc<Self>, event: Event) {
+        if matches!(event, Event::ProvidersChanged) {
+            self.away.providers_changed();
+        }
         // Under the lock, so that writes reach the disk in the machine's order; nothing in `perform` waits or feeds.
         let mut machine = self.machine.lock();
         for action in machine.handle(self.now(), event) {
@@ -245,7 +251,7 @@ impl Inner {
             }
             Action::Drained => self.drained.notify_waiters(),
             Action::Place { task, name, avoid } => self.spawn(move |tasks| async move {
-                let providers = attempt::place(&tasks, task, &name, &avoid).await;
+                let providers = place(&tasks, task, &name, &avoid).await;
                 Event::Offered { task, providers }
             }),
             Action::Start { provider, call } => {
@@ -275,7 +281,10 @@ impl Inner {
             Action::HandOver { to, handover } => self.spawn(move |tasks| async move {
                 let task = handover.record.task;
                 match attempt::hand_over(&tasks, to, *handover).await {
-                    Some(true) => Event::HandedOver { task },
+                    Some(true) => {
+                        tasks.away.ended(task, &tasks.threads);
+                        Event::HandedOver { task }
+                    }
                     refused => Event::HandOverFailed {
                         task,
                         refused: refused.is_some(),
@@ -328,69 +337,10 @@ impl Drop for Inner {
     }
 }
 
-/// The wall clock, and what is known of it. It is believed unless it shows a time before one that this node has seen.
-fn reading(runtime: &Runtime) -> Result<Reading, TaskError> {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let store = runtime.home().store()?;
-    let floor = store.mesh().time_floor(0).map_err(store_error)?;
-    Ok(Reading {
-        wall: UnixMs(wall.as_millis() as u64),
-        trusted: wall.as_secs() >= floor,
-        floor: UnixMs(floor * 1000),
-    })
-}
-
-/// Reads the clock and, where it is believed, remembers that it was this late.
-fn remember(runtime: &Runtime) -> Result<Reading, TaskError> {
-    let reading = reading(runtime)?;
-    if reading.trusted {
-        let store = runtime.home().store()?;
-        store
-            .mesh()
-            .time_floor(reading.wall.0 / 1000)
-            .map_err(store_error)?;
-    }
-    Ok(reading)
-}
-
 /// What waits for a provider looks again when a node comes into reach.
 async fn notice_arrivals(tasks: Weak<Inner>, mut arrivals: watch::Receiver<u64>) {
     while arrivals.changed().await.is_ok() {
         let Some(tasks) = tasks.upgrade() else { return };
         tasks.feed(Event::ProvidersChanged);
-    }
-}
-
-/// Wakes the machine when it asked for it, and reads the clock for it.
-async fn keep_time(tasks: Weak<Inner>, wake: Arc<Notify>, mut trusted: bool) {
-    let mut read = tokio::time::Instant::now();
-    loop {
-        let Some(inner) = tasks.upgrade() else { return };
-        let pause = match trusted {
-            true => CLOCK_TRUSTED,
-            false => CLOCK_DOUBTED,
-        };
-        if read.elapsed() >= pause {
-            read = tokio::time::Instant::now();
-            match remember(&inner.runtime) {
-                Ok(reading) => {
-                    trusted = reading.trusted;
-                    inner.feed(Event::Clock(reading));
-                }
-                Err(error) => tracing::warn!(%error, "the time is not remembered"),
-            }
-        }
-        let due = inner.machine.lock().next_timeout();
-        let due = due.map(|due| due.since(inner.now()));
-        if due == Some(Duration::ZERO) {
-            inner.feed(Event::Tick);
-            continue;
-        }
-        drop(inner);
-        let sleep = pause.saturating_sub(read.elapsed()).min(due.unwrap_or(pause));
-        tokio::select! {
-            () = tokio::time::sleep(sleep) => {}
-            () = wake.notified() => {}
-        }
     }
 }

@@ -2,7 +2,6 @@
 //! answered; both go to the buckets' home together, which applies them once.
 
 use super::{blocking, store_error};
-use crate::drive::Value;
 use crate::home::Home;
 use bytes::Bytes;
 use futures::FutureExt;
@@ -10,7 +9,7 @@ use futures::future::BoxFuture;
 use karman_engine::capability::keyvalue::{Buckets, KeyPage};
 use karman_mesh::membership::{Member, Right};
 use karman_mesh::{CallHead, Mesh, PeerId};
-use karman_tasks::{Batch, Operation, Read};
+use karman_tasks::{AwayValue, Batch, Needs, Operation, Place, Read};
 use karman_types::{ErrorKind, NodeId, TaskError};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +55,7 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    pub(crate) fn new(values: Vec<Value>) -> Self {
+    pub(crate) fn new(values: Vec<AwayValue>) -> Self {
         let values = values.into_iter();
         Self {
             values: values
@@ -76,9 +75,10 @@ impl Carried {
             return Ok(value.clone());
         }
         let mut missing = self.missing.lock();
-        if missing.len() >= MOST_KEYS {
+        if missing.len() >= Needs::MOST {
             return Err(TaskError::limit(format!(
-                "an accepted task reads at most {MOST_KEYS} keys of buckets"
+                "a task reads at most {} keys of buckets that are out of reach",
+                Needs::MOST
             ))
             .with_field("buckets"));
         }
@@ -96,8 +96,6 @@ pub(crate) struct Effects {
     asker: Option<Arc<Member>>,
     noted: Arc<Mutex<Noted>>,
 }
-
-type Place = (Arc<str>, Arc<str>);
 
 #[derive(Default)]
 struct Noted {

@@ -152,7 +152,7 @@ impl World {
                 let time = self.rng.u64(5..500);
                 if self.faulty && self.rng.u8(..20) == 0 {
                     self.providers[p].1.finish(attempt);
-                    return self.post(time, event(Event::HomeAway { attempt }));
+                    return self.post(time, event(Event::Excused { attempt }));
                 }
                 let answer = self.work(&call);
                 self.post(time, Message::Finish(n, p, attempt, answer));

@@ -1,90 +1,82 @@
 //! Attempts at nodes that are out of reach now and have a planned contact: what shall run goes as a bundle, and so does what came
 //! of it.
 //!
-//! For the machine of tasks such an attempt is like any other, only that it takes its time. What was sent is on the disk, so that
-//! a node that is started again waits for the answer of what is on its way and sends nothing twice. An attempt that reads buckets of
-//! its home asks for what it misses; it runs again with that, and what it writes is applied at the home in one transaction if what
-//! it has read is unchanged, as with every other attempt.
+//! For the machine of tasks such an attempt is like any other, only that it takes its time. What was sent is written down before it
+//! leaves (`ledger`), and stays known until the task has ended, so that a node that is started again waits for the answer of what is
+//! on its way. An attempt that reads buckets of its home asks for what it misses; it runs again with that, and what it writes is
+//! applied at the home in one transaction if what it has read is unchanged, as with every other attempt. As long as a bundle has not
+//! left, another node that comes into reach takes the task (`others`).
 
+mod ledger;
 mod offers;
+mod others;
 mod serve;
-mod wire;
 
 pub(crate) use offers::listen;
 pub(super) use offers::reached_later;
-pub(super) use serve::MOST_AT_ONCE;
-pub(crate) use wire::Value;
+pub(super) use others::look_for_others;
+pub(super) use serve::{Come, run_away};
 
+use self::ledger::{Ledger, Sent, Stands};
 use self::offers::Offers;
-use self::wire::{MOST_NEEDED, Order, Reply};
-use super::attempt::{may_write, read, write};
+use super::attempt::{Failure, head_of, may_write, origin, write};
 use super::bundles::{Terms, known};
+use super::parcels::wants_room;
 use super::tasks::Inner;
 use crate::contacts;
 use crate::node::{self, Node};
-use crate::services::{Origin, blocking, store_error};
+use crate::services::{blocking, store_error};
 use bytes::Bytes;
 use karman_mesh::Parcel;
 use karman_mesh::membership::{Member, Right};
 use karman_space::Priority;
 use karman_store::{BundleState, Store};
-use karman_tasks::{Answer, Call};
-use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskId, format_bytes};
+use karman_tasks::{Answer, AwayCall, AwayReply, AwayValue, Call, Needs, Place};
+use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
 
-const RECORD: &str = "away";
-/// Tasks that are away at once.
-const MOST_AWAY: usize = 1_000;
-/// How often one attempt is sent again with what it has missed.
-const MOST_ROUNDS: usize = 8;
-/// The most bytes of keys and values that go along with an attempt: whoever runs it says which.
-const MOST_CARRIED: usize = 16 << 20;
 /// How long an attempt without a deadline may be away.
 const USUAL: Duration = Duration::from_secs(7 * 86_400);
+/// How often the clock is looked at while an answer is waited for: it may be set meanwhile.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// The attempts of this node that are away.
 pub(crate) struct Away {
     store: Store,
     node: OnceLock<Weak<node::Inner>>,
     offers: Offers,
-    sent: Mutex<BTreeMap<TaskId, Sent>>,
-    /// Counts answers that have come.
-    heard: watch::Sender<u64>,
+    ledger: Ledger,
+    /// The nodes to which a task goes by bundle: decided once, when it looks for one.
+    by_bundle: Mutex<HashMap<TaskId, Vec<NodeId>>>,
+    /// Another node may be there now that could run what is away.
+    providers_changed: Arc<Notify>,
     /// The node is to stop, and waits for nothing that is away.
     drained: watch::Sender<bool>,
-}
-
-/// An attempt that is on its way.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-struct Sent {
-    to: NodeId,
-    bundle: Digest,
-    expires_ms: u64,
+    /// It was said that there is no room for more.
+    full: AtomicBool,
 }
 
 impl Away {
-    /// What was away when the node was last stopped.
+    /// What was away when the node was last stopped, of the tasks that are still open.
     ///
     /// # Errors
     /// What the disk refuses.
-    pub(super) fn open(store: Store) -> Result<Self, TaskError> {
-        let sent: Option<Vec<(TaskId, Sent)>> = store.mesh().get(RECORD).map_err(store_error)?;
-        let now = now_ms();
-        let still = sent.unwrap_or_default().into_iter();
-        let still = still.filter(|(_, sent)| sent.expires_ms > now);
+    pub(super) fn open(store: Store, is_open: impl Fn(TaskId) -> bool) -> Result<Self, TaskError> {
         Ok(Self {
             offers: Offers::open(store.clone())?,
-            sent: Mutex::new(still.collect()),
+            ledger: Ledger::open(store.clone(), is_open, now_ms())?,
             node: OnceLock::new(),
-            heard: watch::Sender::new(0),
+            by_bundle: Mutex::default(),
+            providers_changed: Arc::default(),
             drained: watch::Sender::new(false),
+            full: AtomicBool::new(false),
             store,
         })
     }
@@ -99,8 +91,22 @@ impl Away {
 
     /// Where an attempt at this task is, if one is on its way.
     pub(super) fn is_at(&self, task: TaskId) -> Option<NodeId> {
-        let sent = self.sent.lock().get(&task).copied();
-        sent.filter(|sent| sent.expires_ms > now_ms()).map(|sent| sent.to)
+        Some(self.ledger.sent(task, now_ms())?.to)
+    }
+
+    /// At these nodes the next attempt at the task goes by bundle, at others it does not.
+    pub(super) fn decide(&self, task: TaskId, by_bundle: Vec<NodeId>) {
+        let mut decided = self.by_bundle.lock();
+        match by_bundle.is_empty() {
+            true => drop(decided.remove(&task)),
+            false => drop(decided.insert(task, by_bundle)),
+        }
+    }
+
+    /// What was decided.
+    pub(super) fn goes_by_bundle(&self, task: TaskId, to: NodeId) -> bool {
+        let decided = self.by_bundle.lock();
+        decided.get(&task).is_some_and(|nodes| nodes.contains(&to))
     }
 
     /// Lets go of attempts that are away: what they answer is heard after the next start.
@@ -108,227 +114,188 @@ impl Away {
         self.drained.send_replace(true);
     }
 
-    /// A task has ended: nobody waits for what is still on its way.
+    /// Providers have changed for the better.
+    pub(super) fn providers_changed(&self) {
+        self.providers_changed.notify_one();
+    }
+
+    /// A task has ended, or has another owner: nobody waits for what is still on its way.
     pub(super) fn ended(self: &Arc<Self>, task: TaskId, threads: &Handle) {
-        if !self.sent.lock().contains_key(&task) {
+        self.by_bundle.lock().remove(&task);
+        if !self.ledger.knows(task) {
             return;
         }
         let away = self.clone();
         threads.spawn(async move {
-            let forgotten = blocking(move || {
-                let Some(sent) = away.forget(task)? else {
-                    return Ok(());
-                };
-                let bundle = away.store.bundles().get(&sent.bundle).map_err(store_error)?;
-                match bundle.is_some_and(|bundle| bundle.state == BundleState::Waiting) {
-                    true => (away.store.bundles())
-                        .set(&sent.bundle, BundleState::Expired)
-                        .map_err(store_error),
-                    false => Ok(()),
-                }
-            });
-            if let Err(error) = forgotten.await {
+            if let Err(error) = blocking(move || away.ledger.forget(task)).await {
                 tracing::warn!(%task, %error, "what was sent for a task that has ended is still there");
             }
         });
     }
 
-    /// Forgets what was sent for a task, and what was answered.
-    fn forget(&self, task: TaskId) -> Result<Option<Sent>, TaskError> {
-        let mut sent = self.sent.lock();
-        let Some(gone) = sent.remove(&task) else {
-            return Ok(None);
-        };
-        self.keep(&sent)?;
-        let name = answer_to(&gone.bundle);
-        self.store.mesh().remove(&[&name]).map_err(store_error)?;
-        Ok(Some(gone))
+    /// What an attempt has read is not so any more: another one follows.
+    pub(super) async fn conflicted(self: &Arc<Self>, task: TaskId) {
+        let conflicted = self.with_ledger(move |ledger| ledger.met(task));
+        if let Err(error) = conflicted.await {
+            tracing::warn!(%task, %error, "what was answered is still there");
+        }
     }
 
-    fn keep(&self, sent: &BTreeMap<TaskId, Sent>) -> Result<(), TaskError> {
-        let all: Vec<(&TaskId, &Sent)> = sent.iter().collect();
-        self.store.mesh().put(RECORD, &all).map_err(store_error)
+    async fn with_ledger<T: Send + 'static>(
+        self: &Arc<Self>,
+        step: impl FnOnce(&Ledger) -> Result<T, TaskError> + Send + 'static,
+    ) -> Result<T, TaskError> {
+        let away = self.clone();
+        blocking(move || step(&away.ledger)).await
     }
-
-    fn remember(&self, task: TaskId, new: Sent) -> Result<(), TaskError> {
-        let mut sent = self.sent.lock();
-        sent.insert(task, new);
-        self.keep(&sent)
-    }
-
-    /// Whether one more may go away. Where none may it waits until others have come back.
-    fn has_room(&self) -> bool {
-        self.sent.lock().len() < MOST_AWAY
-    }
-
-    /// What has come back in answer to this bundle.
-    async fn answer(&self, bundle: Digest) -> Result<Option<Reply>, TaskError> {
-        let store = self.store.clone();
-        let found = blocking(move || {
-            let found: Option<ByteBuf> = store.mesh().get(&answer_to(&bundle)).map_err(store_error)?;
-            found.map(|bytes| read("answer", &bytes)).transpose()
-        });
-        found.await
-    }
-}
-
-fn answer_to(bundle: &Digest) -> String {
-    format!("away/{bundle}")
 }
 
 fn now_ms() -> u64 {
     (contacts::now().unix_micros() / 1000).max(0) as u64
 }
 
-/// Whether an attempt there goes by bundle: one does already, or the node is out of reach and a contact is planned.
-pub(super) fn goes_by_bundle(tasks: &Inner, provider: NodeId, task: TaskId, name: &str) -> bool {
-    tasks.away.is_at(task) == Some(provider) || reached_later(tasks, name).contains(&provider)
-}
-
 /// Runs an attempt at a node that is out of reach.
-pub(super) async fn run(tasks: &Inner, to: NodeId, call: Call) -> Result<Box<Answer>, TaskError> {
-    let mut values: Vec<Value> = Vec::new();
-    for _ in 0..MOST_ROUNDS {
-        let reply = exchange(tasks, to, &call, values.clone()).await?;
-        let ends = matches!(&reply, Reply::Done(answer) if answer.batch.is_none());
-        if !ends {
-            // Whatever comes next is another attempt. What ends the task is remembered until the task has ended.
-            let (away, task) = (tasks.away.clone(), call.attempt.task);
-            blocking(move || away.forget(task)).await?;
-        }
-        match reply {
-            Reply::Done(mut answer) => {
+pub(super) async fn run(tasks: &Inner, to: NodeId, call: Call) -> Result<Box<Answer>, Failure> {
+    let (away, task) = (&tasks.away, call.attempt.task);
+    loop {
+        match exchange(tasks, to, &call).await? {
+            // It is remembered until the task has ended, or has to run again.
+            AwayReply::Done(mut answer) => {
                 if let Some(batch) = &mut answer.batch {
                     // It writes to the buckets of the task's home and no others, whatever it says.
                     batch.home = call.home.unwrap_or_else(|| tasks.runtime.id());
                 }
                 return Ok(answer);
             }
-            Reply::Failed(error) => {
-                if error.kind == ErrorKind::Unavailable {
-                    tasks.away.offers.runs_no_longer(to, &call.name);
+            AwayReply::Failed(error) => {
+                if error.kind == ErrorKind::Unavailable
+                    && error.field.as_deref() == Some("task")
+                    && let Some(name) = away.ledger.there(task)
+                {
+                    away.offers.runs_no_longer(to, &name);
                 }
-                return Err(error);
+                away.with_ledger(move |ledger| ledger.recall(task)).await?;
+                return Err(error.into());
             }
-            Reply::Needs(places) => look_up(tasks, &call, places, &mut values).await?,
+            AwayReply::Needs(places) => {
+                away.with_ledger(move |ledger| ledger.asks(task, places)).await?;
+            }
         }
     }
-    Err(TaskError::limit(format!(
-        "the task read other keys of buckets at each of {MOST_ROUNDS} tries at node {}, out of reach of them",
-        to.short()
-    ))
-    .with_field("buckets"))
-}
-
-/// Adds what the buckets here have under these keys to what goes along.
-async fn look_up(
-    tasks: &Inner,
-    call: &Call,
-    places: Vec<(Arc<str>, Arc<str>)>,
-    carried: &mut Vec<Value>,
-) -> Result<(), TaskError> {
-    if call.home.is_some_and(|home| home != tasks.runtime.id()) {
-        return Err(TaskError::invalid(
-            "the task reads buckets of a node that neither its owner has nor the one where it ran reaches",
-        )
-        .with_field("buckets"));
-    }
-    for (bucket, key) in places {
-        // What is asked for twice is neither read nor sent twice.
-        if carried
-            .iter()
-            .any(|known| known.bucket == bucket && known.key == key)
-        {
-            continue;
-        }
-        let home = Origin::Here(tasks.runtime.home().clone());
-        let (version, value) = home.read(bucket.clone(), key.clone()).await?;
-        let value = Value {
-            bucket,
-            key,
-            version,
-            value,
-        };
-        carry(carried, value)?;
-    }
-    Ok(())
-}
-
-/// Takes a value along, if there is room for it.
-fn carry(carried: &mut Vec<Value>, value: Value) -> Result<(), TaskError> {
-    let bytes = |of: &Value| of.bucket.len() + of.key.len() + of.value.as_ref().map_or(0, Bytes::len);
-    let all = carried.iter().map(bytes).sum::<usize>() + bytes(&value);
-    if all > MOST_CARRIED {
-        return Err(TaskError::limit(format!(
-            "the task reads over {} of buckets; no more goes along with it to a node out of reach of them",
-            format_bytes(MOST_CARRIED as u64)
-        ))
-        .with_field("buckets"));
-    }
-    carried.push(value);
-    Ok(())
 }
 
 /// Sends the attempt, unless it is on its way already, and waits for what comes of it.
-async fn exchange(tasks: &Inner, to: NodeId, call: &Call, values: Vec<Value>) -> Result<Reply, TaskError> {
-    let away = &tasks.away;
-    let (mut heard, mut drained) = (away.heard.subscribe(), away.drained.subscribe());
-    let sent = away.sent.lock().get(&call.attempt.task).copied();
-    let bundle = match sent.filter(|sent| sent.to == to && sent.expires_ms > now_ms()) {
+async fn exchange(tasks: &Inner, to: NodeId, call: &Call) -> Result<AwayReply, Failure> {
+    let (away, task) = (&tasks.away, call.attempt.task);
+    let excused = |why: &str| Failure::Excused(TaskError::unavailable(why));
+    let mut drained = away.drained.subscribe();
+    let bundle = match away.ledger.sent(task, now_ms()).filter(|sent| sent.to == to) {
         Some(sent) => sent.bundle,
-        None => send(tasks, to, call, values).await?,
+        None => {
+            away.with_ledger(move |ledger| ledger.recall(task)).await?;
+            send(tasks, to, call).await?
+        }
     };
     loop {
-        heard.borrow_and_update();
-        if let Some(reply) = away.answer(bundle).await? {
-            return Ok(reply);
-        }
-        let gone =
-            || TaskError::unavailable("the node is about to stop; the answer comes after its next start");
-        tokio::select! {
-            changed = heard.changed() => changed.map_err(|_| gone())?,
-            _ = drained.wait_for(|drained| *drained) => return Err(gone()),
+        match away.ledger.stands(task, &bundle, now_ms()) {
+            Stands::Answered => {
+                let answer = away.with_ledger(move |ledger| ledger.answer_for(task)).await?;
+                return Ok(AwayReply::read(&answer)?);
+            }
+            Stands::Gone => return Err(excused("the task was called back before its bundle had left")),
+            Stands::Waits(left, _) if left.is_zero() => {
+                away.with_ledger(move |ledger| ledger.recall(task)).await?;
+                return Err(TaskError::unavailable(format!(
+                    "node {} has not answered while the bundle was good",
+                    to.short()
+                ))
+                .into());
+            }
+            Stands::Waits(left, told) => tokio::select! {
+                () = told.notified() => {}
+                () = sleep(left.min(LOOK)) => {}
+                _ = drained.wait_for(|drained| *drained) => {
+                    return Err(excused("the node is about to stop; the answer comes after its next start"));
+                }
+            },
         }
     }
 }
 
-async fn send(tasks: &Inner, to: NodeId, call: &Call, values: Vec<Value>) -> Result<Digest, TaskError> {
-    let away = &tasks.away;
+async fn send(tasks: &Inner, to: NodeId, call: &Call) -> Result<Digest, Failure> {
+    let (away, task) = (&tasks.away, call.attempt.task);
     let gone = || TaskError::unavailable("the node is shutting down");
     let node = away.node().ok_or_else(gone)?;
-    let name = away.offers.name_at(to, &call.name);
-    let name = name.unwrap_or_else(|| call.name.to_string());
-    let order = Order {
+    let there = away.offers.name_at(to, &call.name);
+    let there = there.unwrap_or_else(|| call.name.to_string());
+    let content = write(&AwayCall {
         call: Call {
-            name: name.as_str().into(),
+            name: there.as_str().into(),
             ..call.clone()
         },
-        values,
-    };
-    let (label, parcel) = (format!("task {name}"), Parcel::Attempt { name });
+        values: looked_up(tasks, call).await?,
+    })?;
+    let (label, parcel) = (format!("task {there}"), Parcel::Attempt { name: there.clone() });
     let terms = Terms {
         lifetime: call.within.unwrap_or(USUAL),
         priority: Priority::Normal,
     };
     let key = node.key_of(to)?;
-    // Room comes back: the task is tried again.
-    let no_room = |error: TaskError| match error.kind {
-        ErrorKind::Limit => TaskError::unavailable(format!("no room for its bundle: {}", error.message)),
-        _ => error,
-    };
-    let bundle = node
-        .send((to, key), parcel, write(&order)?, &label, terms)
-        .await
-        .map_err(no_room)?;
+    let sealed = node.seal((to, key), parcel, content, &label, terms).await?;
     let sent = Sent {
         to,
-        bundle: bundle.digest,
-        expires_ms: bundle.expires_ms,
+        bundle: sealed.bundle.digest,
+        expires_ms: sealed.bundle.expires_ms,
     };
-    let (remembers, task) = (away.clone(), call.attempt.task);
-    blocking(move || remembers.remember(task, sent)).await?;
-    tracing::info!(%task, %to, bundle = %bundle.digest.short(), "a task goes by bundle");
-    Ok(bundle.digest)
+    let what = (call.name.clone(), there, call.home.is_some());
+    away.with_ledger(move |ledger| ledger.sends(task, what, sent))
+        .await?;
+    if let Err(error) = node.keep(sealed, None).await {
+        away.with_ledger(move |ledger| ledger.recall(task)).await?;
+        return Err(match wants_room(&error) {
+            true => Failure::Excused(error),
+            false => error.into(),
+        });
+    }
+    tracing::info!(%task, %to, bundle = %sent.bundle.short(), "a task goes by bundle");
+    Ok(sent.bundle)
+}
+
+/// What the buckets of the task's home have now under the keys that it has asked for.
+async fn looked_up(tasks: &Inner, call: &Call) -> Result<Vec<AwayValue>, Failure> {
+    let places = tasks.away.ledger.places(call.attempt.task);
+    let (mut values, mut bytes) = (Vec::new(), 0);
+    if places.is_empty() {
+        return Ok(values);
+    }
+    let elsewhere = call.home.is_some_and(|home| home != tasks.runtime.id());
+    let origin = origin(tasks, call.home, head_of(call, call.name.to_string())).await?;
+    for (bucket, key) in places {
+        let found = origin.clone().read(bucket.clone(), key.clone()).await;
+        let (version, value) = match found {
+            // The task waits for its home.
+            Err(error) if elsewhere && error.kind == ErrorKind::Unavailable => {
+                return Err(Failure::Excused(error));
+            }
+            found => found?,
+        };
+        bytes += value.as_ref().map_or(0, Bytes::len);
+        if bytes > Needs::MOST_BYTES {
+            return Err(TaskError::limit(format!(
+                "the task reads more than {} bytes of buckets, out of reach of them",
+                Needs::MOST_BYTES
+            ))
+            .with_field("buckets")
+            .into());
+        }
+        values.push(AwayValue {
+            bucket,
+            key,
+            version,
+            value,
+        });
+    }
+    Ok(values)
 }
 
 /// Takes what came of an attempt, by the word of the node where it ran.
@@ -348,60 +315,68 @@ pub(super) async fn answered(
             "it answers no bundle of this node to its sender",
         ));
     }
-    let waits = tasks.away.sent.lock().values().any(|sent| sent.bundle == bundle);
-    let reply = judged(sender, read("answer", content)?);
-    let (store, bytes) = (tasks.away.store.clone(), ByteBuf::from(write(&reply)?.to_vec()));
-    blocking(move || {
-        if waits {
-            store
-                .mesh()
-                .put(&answer_to(&bundle), &bytes)
-                .map_err(store_error)?;
-        }
-        store
-            .bundles()
-            .set(&bundle, BundleState::Delivered)
-            .map_err(store_error)
-    })
-    .await?;
-    match waits {
-        true => tasks.away.heard.send_modify(|number| *number += 1),
-        false => tracing::info!(bundle = %bundle.short(), "an answer came that nobody waits for any more"),
+    // One that cannot be understood is no answer, and another attempt may bring one.
+    let reply = AwayReply::read(content)
+        .unwrap_or_else(|error| AwayReply::Failed(TaskError::internal(error.to_string())));
+    if !take(tasks, bundle, &judged(sender, reply), BundleState::Delivered).await? {
+        tracing::info!(bundle = %bundle.short(), "an answer came that nobody waits for any more");
     }
     Ok(())
 }
 
-/// What the node that ran the attempt may say and ask for.
-fn judged(sender: &Member, reply: Reply) -> Reply {
-    let refused = match &reply {
-        Reply::Done(answer) => answer
-            .batch
-            .as_ref()
-            .and_then(|batch| may_write(Some(sender), batch).err()),
-        Reply::Needs(places) if places.len() > MOST_NEEDED => Some(TaskError::limit(format!(
-            "it asks for {} keys of buckets; {MOST_NEEDED} are the most",
-            places.len()
-        ))),
-        Reply::Needs(places) => {
-            let may = |bucket: &str| {
-                let right = bucket.parse().map(Right::BucketRead);
-                right.is_ok_and(|right| sender.rights.allows(&right))
-            };
-            places.iter().find(|(bucket, _)| !may(bucket)).map(|(bucket, _)| {
-                TaskError::denied(format!(
-                    "the node that ran the task has no right `bucket-read:{bucket}`"
-                ))
-                .with_hint("`karman mesh invite --right …` gives it with the next membership")
-            })
-        }
-        Reply::Failed(_) => None,
-    };
-    refused.map_or(reply, Reply::Failed)
+/// What a bundle of this node asks for is refused where it was for. If that was an attempt, it has failed.
+pub(super) async fn refused(tasks: &Inner, bundle: Digest, error: TaskError) -> Result<(), TaskError> {
+    let why = error.to_string();
+    let refused = BundleState::Refused { why };
+    take(tasks, bundle, &AwayReply::Failed(error), refused)
+        .await
+        .map(drop)
 }
 
-/// What is written of an order or a reply.
-fn readable(bytes: &Bytes) -> Result<Order, TaskError> {
-    read("attempt", bytes)
+/// Writes down what has become of a bundle of this node; whether a task waited for it.
+async fn take(
+    tasks: &Inner,
+    bundle: Digest,
+    reply: &AwayReply,
+    state: BundleState,
+) -> Result<bool, TaskError> {
+    let (store, bytes) = (tasks.away.store.clone(), write(reply)?);
+    let write_down = move |ledger: &Ledger| {
+        let taken = ledger.answer(&bundle, &bytes)?;
+        store.bundles().set(&bundle, state).map_err(store_error)?;
+        Ok(taken)
+    };
+    tasks.away.with_ledger(write_down).await
+}
+
+/// What the node that ran the attempt may say and ask for.
+fn judged(sender: &Member, reply: AwayReply) -> AwayReply {
+    let judged = match reply {
+        AwayReply::Done(answer) => {
+            let batch = answer.batch.as_ref();
+            let may = batch.map_or(Ok(()), |batch| may_write(Some(sender), batch));
+            may.map(|()| AwayReply::Done(answer))
+        }
+        AwayReply::Needs(places) => may_read(sender, places),
+        AwayReply::Failed(error) => Err(error),
+    };
+    judged.unwrap_or_else(AwayReply::Failed)
+}
+
+fn may_read(sender: &Member, places: Vec<Place>) -> Result<AwayReply, TaskError> {
+    // Each key once.
+    let mut needs = Needs::default();
+    needs.add(places)?;
+    for (bucket, _) in needs.places() {
+        let right = bucket.parse().map(Right::BucketRead);
+        if !right.is_ok_and(|right| sender.rights.allows(&right)) {
+            return Err(TaskError::denied(format!(
+                "the node that ran the task has no right `bucket-read:{bucket}`"
+            ))
+            .with_hint("`karman mesh invite --right …` gives it with the next membership"));
+        }
+    }
+    Ok(AwayReply::Needs(needs.places().iter().cloned().collect()))
 }
 
 #[cfg(test)]

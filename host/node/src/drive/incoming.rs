@@ -1,0 +1,202 @@
+//! Bundles that come: taken from the node that tells of them, and opened where they are for this node.
+
+use super::away::{self, Come, run_away};
+use super::bundles::{MOST_BUNDLE, Opening, Terms, known};
+use super::mesh_of;
+use super::parcels::{MOST_LIFETIME, kept, record, too_long};
+use super::serve::peer_of;
+use crate::node::Node;
+use crate::services::{blocking, store_error};
+use bytes::Bytes;
+use karman_mesh::membership::{Member, Right};
+use karman_mesh::{Envelope, Parcel, Wanted, open_bundle};
+use karman_space::Priority;
+use karman_store::BundleState;
+use karman_types::{Digest, TaskError};
+
+impl Node {
+    /// Fetches a bundle from the node that tells of it, and keeps it until it has left, or is opened here.
+    pub(super) async fn take_bundle(
+        &self,
+        from: &Member,
+        digest: Digest,
+        size: u64,
+    ) -> Result<(), TaskError> {
+        if size > MOST_BUNDLE {
+            return Err(too_long(size));
+        }
+        let store = self.runtime().home().store()?;
+        match known(&store, digest).await?.map(|bundle| bundle.state) {
+            None => {}
+            // It comes back: whoever sent it shall look for another way.
+            Some(BundleState::Passed { .. } | BundleState::Expired) => {
+                return Err(TaskError::invalid("this bundle was here before").with_field("bundle"));
+            }
+            Some(_) => return Ok(()),
+        }
+        let wanted = Wanted {
+            digest,
+            size,
+            name: format!("bundle:{}", digest.short()),
+            ticket: Bytes::new(),
+            anywhere: false,
+        };
+        let bytes = self.fetch(wanted, peer_of(from)?).await?;
+        let taken = blocking(move || {
+            let taken = open_bundle(&bytes)
+                .map_err(TaskError::from)
+                .and_then(|(head, _)| {
+                    if head.lifetime > MOST_LIFETIME {
+                        return Err(
+                            TaskError::limit("the bundle lives longer than 30 days").with_field("lifetime")
+                        );
+                    }
+                    kept(store.bundles().keep(&record(&head, &bytes), &bytes))
+                });
+            if taken.is_err() {
+                store.blobs().forget_partial(&digest);
+            }
+            taken
+        });
+        taken.await?;
+        tracing::info!(bundle = %digest.short(), from = %from.node, "a bundle has come");
+        self.bundles().changed();
+        Ok(())
+    }
+
+    /// Opens a bundle that is for this node, and does what it asks, or begins to.
+    pub(super) async fn open(&self, opening: Opening) {
+        let bundle = opening.bundle();
+        let outcome = match self.unseal(bundle).await {
+            Ok((sender, envelope, content)) if matches!(envelope.parcel, Parcel::Attempt { .. }) => {
+                return self.begin(Come {
+                    opening,
+                    sender,
+                    envelope,
+                    content,
+                });
+            }
+            Ok((sender, envelope, content)) => self.obey(bundle, sender, envelope, content).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = self.opened(bundle, outcome).await {
+            tracing::error!(bundle = %bundle.short(), %error, "a bundle cannot be opened");
+            opening.later();
+        }
+    }
+
+    async fn unseal(&self, bundle: Digest) -> Result<(Member, Envelope, Bytes), TaskError> {
+        let store = self.runtime().home().store()?;
+        let standing = mesh_of(self)?.standing().clone();
+        blocking(move || {
+            let bytes = store.blobs().read(&bundle).map_err(store_error)?;
+            let (_, sealed) = open_bundle(&bytes)?;
+            Envelope::open(&sealed, &standing)
+        })
+        .await
+    }
+
+    async fn opened(&self, bundle: Digest, outcome: Result<(), TaskError>) -> Result<(), TaskError> {
+        let state = match outcome {
+            Ok(()) => BundleState::Delivered,
+            Err(error) => {
+                tracing::warn!(bundle = %bundle.short(), %error, "what a bundle asks for is refused");
+                BundleState::Refused {
+                    why: error.to_string(),
+                }
+            }
+        };
+        let store = self.runtime().home().store()?;
+        blocking(move || store.bundles().set(&bundle, state).map_err(store_error)).await
+    }
+
+    /// Begins an attempt if there is a place for it. That may take its time, and the next bundle does not wait for it; where there
+    /// is no place, it is opened again when there is one.
+    fn begin(&self, come: Come) {
+        match self.bundles().place() {
+            Some(place) => drop(tokio::spawn(run_away(self.downgrade(), come, place))),
+            None => self.bundles().put_off(come.opening.bundle()),
+        }
+    }
+
+    async fn obey(
+        &self,
+        bundle: Digest,
+        sender: Member,
+        envelope: Envelope,
+        content: Bytes,
+    ) -> Result<(), TaskError> {
+        match envelope.parcel {
+            Parcel::Deploy { name, downgrade } => {
+                tracing::info!(plugin = name, by = %sender.node, "a member deploys, by bundle");
+                let outcome = self.deploy_by(&sender, &name, content, downgrade).await;
+                self.answer(&sender, bundle, outcome.clone().err()).await;
+                outcome
+            }
+            Parcel::Outcome { bundle, refused } => self.heard(&sender, bundle, refused).await,
+            Parcel::Answer { bundle } => {
+                away::answered(self.tasks().inner(), &sender, bundle, &content).await
+            }
+            Parcel::Attempt { .. } => Err(TaskError::internal("an attempt is run, not obeyed")),
+        }
+    }
+
+    async fn deploy_by(
+        &self,
+        sender: &Member,
+        name: &str,
+        component: Bytes,
+        downgrade: bool,
+    ) -> Result<(), TaskError> {
+        let right = name.parse().map(Right::Deploy);
+        if !right.is_ok_and(|right| sender.rights.allows(&right)) {
+            let node = sender.node.short();
+            return Err(TaskError::denied(format!(
+                "node {node} has no right `deploy:{name}`"
+            )));
+        }
+        self.deploy_as(name, component, downgrade).await.map(drop)
+    }
+
+    /// Lets the sender know what became of its bundle.
+    async fn answer(&self, to: &Member, bundle: Digest, refused: Option<TaskError>) {
+        let parcel = Parcel::Outcome { bundle, refused };
+        let label = format!("outcome of {}", bundle.short());
+        let terms = Terms {
+            lifetime: MOST_LIFETIME / 4,
+            priority: Priority::Expedited,
+        };
+        if let Err(error) = self
+            .send((to.node, to.key), parcel, Bytes::new(), &label, terms)
+            .await
+        {
+            tracing::warn!(to = %to.node, %error, "the sender of a bundle does not hear of its outcome");
+        }
+    }
+
+    /// What became of a bundle of this node, by the word of the node that it was for.
+    async fn heard(
+        &self,
+        sender: &Member,
+        bundle: Digest,
+        refused: Option<TaskError>,
+    ) -> Result<(), TaskError> {
+        let store = self.runtime().home().store()?;
+        let ours = known(&store, bundle).await?;
+        let theirs =
+            ours.is_some_and(|ours| ours.source == self.runtime().id() && ours.destination == sender.node);
+        if !theirs {
+            return Err(TaskError::invalid(
+                "it tells of no bundle of this node to its sender",
+            ));
+        }
+        tracing::info!(bundle = %bundle.short(), by = %sender.node, ?refused, "the outcome of a bundle");
+        match refused {
+            None => {
+                let done = BundleState::Delivered;
+                blocking(move || store.bundles().set(&bundle, done).map_err(store_error)).await
+            }
+            Some(error) => away::refused(self.tasks().inner(), bundle, error).await,
+        }
+    }
+}

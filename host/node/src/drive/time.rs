@@ -1,0 +1,74 @@
+//! The clock by which accepted tasks go: read, believed or not, and remembered.
+
+use super::tasks::Inner;
+use crate::runtime::Runtime;
+use crate::services::store_error;
+use karman_tasks::{Event, Reading, UnixMs};
+use karman_types::TaskError;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Notify;
+
+/// How often the wall clock is read while it is not trusted: a board gets its time some seconds after it has booted.
+const DOUBTED: Duration = Duration::from_secs(5);
+/// How often while it is. Each reading moves the floor on the disk.
+const TRUSTED: Duration = Duration::from_secs(600);
+
+/// The wall clock, and what is known of it. It is believed unless it shows a time before one that this node has seen.
+pub(super) fn reading(runtime: &Runtime) -> Result<Reading, TaskError> {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let store = runtime.home().store()?;
+    let floor = store.mesh().time_floor(0).map_err(store_error)?;
+    Ok(Reading {
+        wall: UnixMs(wall.as_millis() as u64),
+        trusted: wall.as_secs() >= floor,
+        floor: UnixMs(floor * 1000),
+    })
+}
+
+/// Reads the clock and, where it is believed, remembers that it was this late.
+pub(super) fn remember(runtime: &Runtime) -> Result<Reading, TaskError> {
+    let reading = reading(runtime)?;
+    if reading.trusted {
+        let store = runtime.home().store()?;
+        store
+            .mesh()
+            .time_floor(reading.wall.0 / 1000)
+            .map_err(store_error)?;
+    }
+    Ok(reading)
+}
+
+/// Wakes the machine when it asked for it, and reads the clock for it.
+pub(super) async fn keep_time(tasks: Weak<Inner>, wake: Arc<Notify>, mut trusted: bool) {
+    let mut read = tokio::time::Instant::now();
+    loop {
+        let Some(inner) = tasks.upgrade() else { return };
+        let pause = match trusted {
+            true => TRUSTED,
+            false => DOUBTED,
+        };
+        if read.elapsed() >= pause {
+            read = tokio::time::Instant::now();
+            match remember(&inner.runtime) {
+                Ok(reading) => {
+                    trusted = reading.trusted;
+                    inner.feed(Event::Clock(reading));
+                }
+                Err(error) => tracing::warn!(%error, "the time is not remembered"),
+            }
+        }
+        let due = inner.machine.lock().next_timeout();
+        let due = due.map(|due| due.since(inner.now()));
+        if due == Some(Duration::ZERO) {
+            inner.feed(Event::Tick);
+            continue;
+        }
+        drop(inner);
+        let sleep = pause.saturating_sub(read.elapsed()).min(due.unwrap_or(pause));
+        tokio::select! {
+            () = tokio::time::sleep(sleep) => {}
+            () = wake.notified() => {}
+        }
+    }
+}
