@@ -170,6 +170,14 @@ impl Bundles<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn withdraw(&self, digest: &Digest) -> Result<bool, StoreError> {
+        self.leave(digest, BundleState::Expired)
+    }
+
+    /// Says what has become of a bundle if it still waits: whatever was said of it before stays. Whether it did.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn leave(&self, digest: &Digest, state: BundleState) -> Result<bool, StoreError> {
         let waits = |bundle: &Bundle| bundle.state == BundleState::Waiting;
         if !self.get(digest)?.as_ref().is_some_and(waits) {
             return Ok(false);
@@ -178,7 +186,7 @@ impl Bundles<'_> {
         self.change(digest, |bundle| {
             waited = waits(bundle);
             if waited {
-                bundle.state = BundleState::Expired;
+                bundle.state = state;
             }
         })?;
         Ok(waited)
@@ -319,6 +327,25 @@ mod tests {
         assert_eq!(files(&store), 0);
         store.bundles().expire(900_000_000).unwrap();
         assert_eq!(store.bundles().list().unwrap(), []);
+    }
+
+    #[test]
+    fn what_was_called_back_has_not_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let [one, two] = ["one", "two"].map(Bytes::from);
+        let to = NodeId::of_key(b"c");
+        let passed = BundleState::Passed { to, at_ms: 7 };
+        let state = |bytes: &Bytes| store.bundles().get(&Digest::of(bytes)).unwrap().unwrap().state;
+        for bytes in [&one, &two] {
+            store.bundles().keep(&bundle(bytes, 1, 1_000), bytes).unwrap();
+        }
+        assert!(store.bundles().withdraw(&Digest::of(&one)).unwrap());
+        assert!(!store.bundles().leave(&Digest::of(&one), passed.clone()).unwrap());
+        assert!(store.bundles().leave(&Digest::of(&two), passed.clone()).unwrap());
+        assert!(!store.bundles().withdraw(&Digest::of(&two)).unwrap());
+        assert_eq!((state(&one), state(&two)), (BundleState::Expired, passed));
+        assert_eq!(files(&store), 0);
     }
 
     #[test]

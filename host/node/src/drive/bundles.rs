@@ -4,6 +4,11 @@
 //! telling the next one of it, which then fetches it like any blob: what a contact cuts goes on in the next one. It keeps
 //! its own copy until the next node has it on its disk.
 
+mod under_way;
+
+pub(super) use under_way::Opening;
+
+use self::under_way::Busy;
 use super::away::listen;
 use super::chances::with_chances;
 use super::mesh_of;
@@ -25,8 +30,6 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 pub(super) const MOST_BUNDLE: u64 = (64 << 20) + (256 << 10);
 /// How long to wait before a node that does not answer is tried again while its contact lasts.
 const AGAIN: Duration = Duration::from_millis(250);
-/// How long before a bundle is opened again that the disk did not let go of.
-const LATER: Duration = Duration::from_secs(60);
 /// Attempts that came by bundle and run at once; the next ones wait in their bundles.
 const MOST_AT_ONCE: usize = 8;
 /// The longest time until the plan is looked at again, and where it stands in a file, which may change.
@@ -102,6 +105,15 @@ impl Bundles {
         Some(Opening { bundles, bundle })
     }
 
+    /// Begins to send to a node, or to open what is here for this one; nothing where that goes on already.
+    fn begin(self: &Arc<Self>, node: NodeId) -> Option<Busy> {
+        let begins = self.busy.lock().insert(node);
+        begins.then(|| Busy {
+            bundles: self.clone(),
+            node,
+        })
+    }
+
     /// A place for an attempt, if one is free.
     pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
         self.places.clone().try_acquire_owned().ok()
@@ -117,33 +129,6 @@ impl Bundles {
         let mut offered = self.offered.lock();
         let asked = offered.get_mut(&(digest, to))?;
         Some(!std::mem::replace(asked, true))
-    }
-}
-
-/// A bundle for this node that is being opened, or whose attempt runs, until this is dropped.
-pub(super) struct Opening {
-    bundles: Arc<Bundles>,
-    bundle: Digest,
-}
-
-impl Opening {
-    pub(super) const fn bundle(&self) -> Digest {
-        self.bundle
-    }
-
-    /// Leaves the bundle alone for a while.
-    pub(super) fn later(self) {
-        tokio::spawn(async move {
-            tokio::time::sleep(LATER).await;
-            drop(self);
-        });
-    }
-}
-
-impl Drop for Opening {
-    fn drop(&mut self) {
-        self.bundles.running.lock().remove(&self.bundle);
-        self.bundles.changed();
     }
 }
 
@@ -179,8 +164,10 @@ async fn look(node: &Node) -> Result<Duration, TaskError> {
         listen(node, mesh, &plan).await;
     }
     let waiting = waiting(node, now).await?;
-    if node.bundles().next(here, &waiting).is_some() && node.bundles().busy.lock().insert(here) {
-        tokio::spawn(open_all(node.clone()));
+    if node.bundles().next(here, &waiting).is_some()
+        && let Some(busy) = node.bundles().begin(here)
+    {
+        tokio::spawn(open_all(node.clone(), busy));
     }
     let chances = with_chances(mesh, &plan, here, now);
     let todo = agenda(&chances, here, now, &waiting);
@@ -188,9 +175,9 @@ async fn look(node: &Node) -> Result<Duration, TaskError> {
         tracing::debug!(%none, "a bundle waits for better contacts");
     }
     for (_, contact) in &todo.now {
-        if node.bundles().busy.lock().insert(contact.to) {
+        if let Some(busy) = node.bundles().begin(contact.to) {
             let planned = plan.open(here, contact.to, now).is_some();
-            tokio::spawn(send_all(node.clone(), *contact, planned));
+            tokio::spawn(send_all(node.clone(), *contact, planned, busy));
         }
     }
     let edges = plan
@@ -270,7 +257,7 @@ pub(super) const fn priority(number: u8) -> Priority {
 }
 
 /// Opens what is here for this node.
-async fn open_all(node: Node) {
+async fn open_all(node: Node, _busy: Busy) {
     let here = node.runtime().id();
     while let Ok(waiting) = waiting(&node, contacts::now()).await {
         let Some(opening) = node.bundles().open_next(here, &waiting) else {
@@ -278,11 +265,10 @@ async fn open_all(node: Node) {
         };
         node.open(opening).await;
     }
-    node.bundles().busy.lock().remove(&here);
 }
 
 /// Sends a node all that goes its way while the contact lasts.
-async fn send_all(node: Node, contact: Contact, planned: bool) {
+async fn send_all(node: Node, contact: Contact, planned: bool, _busy: Busy) {
     let left = contact.end.since(contacts::now());
     let sending = async {
         let mesh = mesh_of(&node)?;
@@ -299,13 +285,8 @@ async fn send_all(node: Node, contact: Contact, planned: bool) {
     };
     if let Ok(Err(error)) = tokio::time::timeout(left, sending).await {
         tracing::warn!(to = %contact.to, %error, "nothing can be sent");
+        tokio::time::sleep(AGAIN).await;
     }
-    node.bundles()
-        .offered
-        .lock()
-        .retain(|(_, to), _| *to != contact.to);
-    node.bundles().busy.lock().remove(&contact.to);
-    node.bundles().changed();
 }
 
 /// Waits until the node is in reach; false where there is no reason to wait.
@@ -359,7 +340,10 @@ async fn send(
             tracing::info!(bundle = %digest.short(), %to, bytes = bundle.size, "a bundle has left");
             let at_ms = (contacts::now().unix_micros() / 1000) as u64;
             let passed = BundleState::Passed { to, at_ms };
-            blocking(move || store.bundles().set(&digest, passed).map_err(store_error)).await
+            // One that was called back or answered meanwhile stays so.
+            blocking(move || store.bundles().leave(&digest, passed).map_err(store_error))
+                .await
+                .map(drop)
         }
         Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Deadline) => {
             tracing::info!(bundle = %digest.short(), %to, %error, "a bundle did not get through");

@@ -12,7 +12,7 @@ use karman_mesh::membership::{Member, Right};
 use karman_mesh::{Envelope, Parcel, Wanted, open_bundle};
 use karman_space::Priority;
 use karman_store::BundleState;
-use karman_types::{Digest, TaskError};
+use karman_types::{Digest, ErrorKind, TaskError};
 
 impl Node {
     /// Fetches a bundle from the node that tells of it, and keeps it until it has left, or is opened here.
@@ -64,10 +64,11 @@ impl Node {
         Ok(())
     }
 
-    /// Opens a bundle that is for this node, and does what it asks, or begins to.
+    /// Opens a bundle that is for this node, and does what it asks, or begins to. Where the disk fails it is opened again later; of a
+    /// deployment the sender has heard by then how it went.
     pub(super) async fn open(&self, opening: Opening) {
         let bundle = opening.bundle();
-        let outcome = match self.unseal(bundle).await {
+        let (outcome, deploys) = match self.unseal(bundle).await {
             Ok((sender, envelope, content)) if matches!(envelope.parcel, Parcel::Attempt { .. }) => {
                 return self.begin(Come {
                     opening,
@@ -76,11 +77,18 @@ impl Node {
                     content,
                 });
             }
-            Ok((sender, envelope, content)) => self.obey(bundle, sender, envelope, content).await,
-            Err(error) => Err(error),
+            Ok((sender, envelope, content)) => {
+                let deploys = matches!(envelope.parcel, Parcel::Deploy { .. });
+                (self.obey(bundle, sender, envelope, content).await, deploys)
+            }
+            Err(error) => (Err(error), false),
         };
-        if let Err(error) = self.opened(bundle, outcome).await {
-            tracing::error!(bundle = %bundle.short(), %error, "a bundle cannot be opened");
+        let opened = match outcome {
+            Err(error) if !deploys && error.kind == ErrorKind::Internal => Err(error),
+            outcome => self.opened(bundle, outcome).await,
+        };
+        if let Err(error) = opened {
+            tracing::error!(bundle = %bundle.short(), %error, "a bundle cannot be opened yet");
             opening.later();
         }
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use karman_mesh::membership::UnixTime;
 use karman_mesh::{BundleHead, Envelope, Parcel, write_bundle};
 use karman_space::{Priority, Time, earliest_arrival};
-use karman_store::{Bundle, BundleState, StoreError};
+use karman_store::{Bundle, BundleState, Store, StoreError};
 use karman_types::{Digest, ErrorKind, NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -231,17 +231,18 @@ impl Node {
     pub(super) async fn keep(&self, sealed: Sealed, answered: Option<Digest>) -> Result<Bundle, TaskError> {
         let store = self.runtime().home().store()?;
         let bundle = blocking(move || {
-            let Sealed { bundle, bytes } = sealed;
-            kept(match answered {
-                Some(done) => store.bundles().answer(&done, &bundle, &bytes),
-                None => store.bundles().keep(&bundle, &bytes),
-            })?;
-            Ok(bundle)
+            sealed.keep(&store, answered)?;
+            Ok(sealed.bundle)
         })
         .await?;
+        self.waits(&bundle);
+        Ok(bundle)
+    }
+
+    /// A bundle is on the disk, and leaves when its contact comes.
+    pub(super) fn waits(&self, bundle: &Bundle) {
         tracing::info!(bundle = %bundle.digest.short(), to = %bundle.destination, bytes = bundle.size, "a bundle waits");
         self.bundles().changed();
-        Ok(bundle)
     }
 }
 
@@ -249,6 +250,17 @@ impl Node {
 pub(super) struct Sealed {
     pub(super) bundle: Bundle,
     bytes: Bytes,
+}
+
+impl Sealed {
+    /// Puts it on the disk, in the place of one that it answers.
+    pub(super) fn keep(&self, store: &Store, answered: Option<Digest>) -> Result<bool, TaskError> {
+        let Self { bundle, bytes } = self;
+        kept(match answered {
+            Some(done) => store.bundles().answer(&done, bundle, bytes),
+            None => store.bundles().keep(bundle, bytes),
+        })
+    }
 }
 
 /// What became of keeping a bundle; that there is no room for it can be told from all else.

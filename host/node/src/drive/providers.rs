@@ -3,6 +3,7 @@
 use super::dispatch::free_first;
 use super::tasks::Inner;
 use super::{away, flow, model_tasks};
+use karman_mesh::{Mesh, Provider};
 use karman_types::{NodeId, TaskId};
 
 /// Nodes that could run the task, the best first: this one where it can, else those of the mesh, the nearest with a core free first;
@@ -16,7 +17,7 @@ pub(super) async fn place(tasks: &Inner, task: TaskId, name: &str, avoid: &[Node
     let mut later: Vec<NodeId> = tasks.away.is_at(task).into_iter().collect();
     // One that is on its way already is waited for, unless this is to be a second one beside it.
     if later.iter().any(|there| !avoid.contains(there)) {
-        tasks.away.decide(task, later.clone());
+        decide(tasks, task, &later);
         return later;
     }
     if runs_here(tasks, name) {
@@ -25,18 +26,35 @@ pub(super) async fn place(tasks: &Inner, task: TaskId, name: &str, avoid: &[Node
     if let Some(mesh) = tasks.mesh.get()
         && (nodes.is_empty() || avoid.contains(&here))
     {
-        for provider in free_first(mesh, mesh.providers(name).await) {
+        for provider in free_first(mesh, in_reach(mesh, name).await) {
             nodes.push(provider.offer.node);
             tasks.providers.lock().insert(provider.offer.node, provider);
         }
     }
-    if nodes.is_empty() && later.is_empty() {
+    // One bundle at a time, also where it is just being sealed.
+    if nodes.is_empty() && later.is_empty() && !tasks.away.is_under_way(task) {
         later = away::reached_later(tasks, task, name).await;
     }
-    tasks.away.decide(task, later.clone());
+    decide(tasks, task, &later);
     nodes.extend(later);
     nodes.sort_by_key(|node| avoid.contains(node));
     nodes
+}
+
+/// At these nodes the next attempt goes by bundle.
+fn decide(tasks: &Inner, task: TaskId, later: &[NodeId]) {
+    tasks.away.decide(task, later.to_vec());
+    // It may have ended meanwhile, and nobody else would forget what was decided.
+    if !tasks.is_open(task) {
+        tasks.away.decide(task, Vec::new());
+    }
+}
+
+/// The nodes that offer the task and are there: what one has said a moment ago does not say that it still is.
+pub(super) async fn in_reach(mesh: &Mesh, name: &str) -> Vec<Provider> {
+    let mut providers = mesh.providers(name).await;
+    providers.retain(|provider| mesh.is_connected(&provider.id));
+    providers
 }
 
 /// Whether this node runs the task itself.

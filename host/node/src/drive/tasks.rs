@@ -80,11 +80,7 @@ impl Tasks {
         let key_retention = limits.key_retention;
         let machine = Machine::recover(node, limits, Instant(0), reading, fastrand::u64(..), records);
         let wake = Arc::new(Notify::new());
-        let is_open = |task| {
-            use Status::{Ended, Forgotten, Moved};
-            !matches!(machine.status(task), None | Some(Ended(_) | Forgotten | Moved(_)))
-        };
-        let away = Arc::new(Away::open(store.clone(), is_open)?);
+        let away = Arc::new(Away::open(store.clone(), |task| is_open(&machine, task))?);
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
             machine: Mutex::new(machine),
             provider: Mutex::new(Provider::new(MOST_RUNNING, MOST_EPOCHS)),
@@ -202,6 +198,11 @@ impl Inner {
     pub(super) fn wall(&self) -> Option<UnixMs> {
         let reading = reading(&self.runtime).ok()?;
         reading.trusted.then_some(reading.wall)
+    }
+
+    /// Whether the task is here and has not ended.
+    pub(super) fn is_open(&self, task: TaskId) -> bool {
+        is_open(&self.machine.lock(), task)
     }
 
     /// How many kept tasks it holds.
@@ -335,6 +336,11 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.wake.notify_one();
     }
+}
+
+fn is_open(machine: &Machine, task: TaskId) -> bool {
+    use Status::{Ended, Forgotten, Moved};
+    !matches!(machine.status(task), None | Some(Ended(_) | Forgotten | Moved(_)))
 }
 
 /// What waits for a provider looks again when a node comes into reach.

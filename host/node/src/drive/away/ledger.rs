@@ -2,9 +2,11 @@
 //!
 //! Memory is what the node acts by; the disk is what it knows after a restart. Whoever only asks never waits for the disk.
 
+mod open;
+
 use crate::services::store_error;
 use bytes::Bytes;
-use karman_store::{BundleState, Store};
+use karman_store::Store;
 use karman_tasks::{Needs, Place};
 use karman_types::{Digest, NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
@@ -39,14 +41,25 @@ pub(super) struct Trip {
     pub(super) kept: bool,
     pub(super) sent: Option<Sent>,
     needs: Needs,
-    /// When the last bundle that was sent for it expires.
-    until_ms: u64,
 }
 
 struct Known {
     trip: Trip,
     answered: bool,
     told: Arc<Notify>,
+}
+
+impl Known {
+    /// The bundle whose answer is here or may still come.
+    fn sent(&self, now_ms: u64) -> Option<Sent> {
+        let sent = self.trip.sent;
+        sent.filter(|sent| self.answered || sent.expires_ms > now_ms)
+    }
+
+    /// Whether the answer to this bundle is what is waited for, or was.
+    fn is_for(&self, bundle: &Digest) -> bool {
+        self.trip.sent.is_some_and(|sent| sent.bundle == *bundle)
+    }
 }
 
 /// How it stands with a bundle.
@@ -67,63 +80,6 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// What was away when the node was last stopped, of tasks that have not ended. Of kept tasks the keepers will tell.
-    ///
-    /// # Errors
-    /// What the disk refuses.
-    pub(super) fn open(
-        store: Store,
-        is_open: impl Fn(TaskId) -> bool,
-        now_ms: u64,
-    ) -> Result<Self, TaskError> {
-        let ledger = Self {
-            store,
-            known: Mutex::default(),
-            writing: Mutex::default(),
-        };
-        for row in ledger.store.mesh().names(ROWS).map_err(store_error)? {
-            let task: Option<TaskId> = row[ROWS.len()..].parse().ok();
-            let trip: Option<Trip> = ledger.store.mesh().get(&row).unwrap_or_default();
-            match task.zip(trip) {
-                Some((task, trip)) if trip.until_ms > now_ms && (trip.kept || is_open(task)) => {
-                    ledger.take_up(task, trip)?;
-                }
-                Some((task, trip)) => ledger.erase(task, trip.sent)?,
-                None => {
-                    tracing::warn!(row, "what was sent for a task does not read, and is forgotten");
-                    ledger.store.mesh().remove(&[&row]).map_err(store_error)?;
-                }
-            }
-        }
-        // What was answered to nobody.
-        for answer in ledger.store.mesh().names(ANSWERS).map_err(store_error)? {
-            let task: Option<TaskId> = answer[ANSWERS.len()..].parse().ok();
-            if !task.is_some_and(|task| ledger.known.lock().get(&task).is_some_and(|known| known.answered)) {
-                ledger.store.mesh().remove(&[&answer]).map_err(store_error)?;
-            }
-        }
-        Ok(ledger)
-    }
-
-    fn take_up(&self, task: TaskId, mut trip: Trip) -> Result<(), TaskError> {
-        let answered = !self
-            .store
-            .mesh()
-            .names(&answer_of(task))
-            .map_err(store_error)?
-            .is_empty();
-        if let Some(sent) = trip.sent {
-            let bundle = self.store.bundles().get(&sent.bundle).map_err(store_error)?;
-            // It was written down, and then there was no room for it, or no power; or it was called back.
-            let gone = bundle.is_none_or(|bundle| bundle.state == BundleState::Expired);
-            trip.sent = Some(sent).filter(|_| answered || !gone);
-        }
-        let answered = answered && trip.sent.is_some();
-        let told = Arc::default();
-        self.known.lock().insert(task, Known { trip, answered, told });
-        Ok(())
-    }
-
     /// Whether something was sent for the task.
     pub(super) fn knows(&self, task: TaskId) -> bool {
         self.known.lock().contains_key(&task)
@@ -131,12 +87,12 @@ impl Ledger {
 
     /// The bundle of the task whose answer is here or may still come.
     pub(super) fn sent(&self, task: TaskId, now_ms: u64) -> Option<Sent> {
-        let known = self.known.lock();
-        let known = known.get(&task)?;
-        known
-            .trip
-            .sent
-            .filter(|sent| known.answered || sent.expires_ms > now_ms)
+        self.known.lock().get(&task)?.sent(now_ms)
+    }
+
+    /// Every task of which something is known.
+    pub(super) fn tasks(&self) -> Vec<TaskId> {
+        self.known.lock().keys().copied().collect()
     }
 
     /// Where the task was sent, and what of it runs there.
@@ -171,11 +127,14 @@ impl Ledger {
 
     /// Whether one more task may go away. Where none may it waits until others have come back.
     pub(super) fn has_room(&self, now_ms: u64) -> bool {
+        self.away(now_ms) < MOST_AWAY
+    }
+
+    /// How many tasks are away: not those that were called back, nor those whose bundles are over.
+    pub(super) fn away(&self, now_ms: u64) -> usize {
         let known = self.known.lock();
-        let away = known
-            .values()
-            .filter(|known| known.answered || known.trip.until_ms > now_ms);
-        away.count() < MOST_AWAY
+        let away = known.values().filter(|known| known.sent(now_ms).is_some());
+        away.count()
     }
 
     /// The tasks whose bundles are not answered: what they are found by, and the bundle.
@@ -187,7 +146,34 @@ impl Ledger {
             .collect()
     }
 
-    /// Writes down that a bundle is about to be sent for a task: before it is, so that none is ever sent twice.
+    /// Sends a bundle for a task. That it is sent is written down before `keep` puts it where it waits for its contact, so that none is
+    /// ever sent twice; of a task that has ended meanwhile nothing stays.
+    ///
+    /// # Errors
+    /// What the disk refuses, and `unavailable` where the task has ended; nothing is on its way then.
+    pub(super) fn send(
+        &self,
+        task: TaskId,
+        what: (Arc<str>, String, bool),
+        sent: Sent,
+        keep: impl FnOnce() -> Result<(), TaskError>,
+        is_open: impl FnOnce() -> bool,
+    ) -> Result<(), TaskError> {
+        self.sends(task, what, sent)?;
+        if let Err(error) = keep() {
+            self.recall(task)?;
+            return Err(error);
+        }
+        if is_open() {
+            return Ok(());
+        }
+        self.forget(task)?;
+        // It may have been forgotten before its bundle was there.
+        self.withdraw(Some(sent))?;
+        Err(TaskError::unavailable("the task has ended meanwhile"))
+    }
+
+    /// Writes down that a bundle is about to be sent for a task.
     ///
     /// # Errors
     /// What the disk refuses; nothing is written down then.
@@ -200,7 +186,6 @@ impl Ledger {
         let _order = self.writing.lock();
         let before = self.known.lock().get(&task).map(|known| known.trip.clone());
         let needs = before.map(|trip| trip.needs).unwrap_or_default();
-        let until_ms = sent.expires_ms;
         let sent = Some(sent);
         let trip = Trip {
             name,
@@ -208,7 +193,6 @@ impl Ledger {
             kept,
             sent,
             needs,
-            until_ms,
         };
         self.write(task, &trip)?;
         let (answered, told) = (false, Arc::default());
@@ -222,8 +206,7 @@ impl Ledger {
     /// What the disk refuses.
     pub(super) fn answer(&self, bundle: &Digest, reply: &Bytes) -> Result<bool, TaskError> {
         let _order = self.writing.lock();
-        let waits =
-            |known: &Known| !known.answered && known.trip.sent.is_some_and(|sent| sent.bundle == *bundle);
+        let waits = |known: &Known| !known.answered && known.is_for(bundle);
         let task = {
             let known = self.known.lock();
             known
@@ -235,7 +218,7 @@ impl Ledger {
         let bytes = serde_bytes::Bytes::new(reply);
         self.store
             .mesh()
-            .put(&answer_of(task), &bytes)
+            .put(&answer_of(bundle), &bytes)
             .map_err(store_error)?;
         if let Some(known) = self.known.lock().get_mut(&task) {
             known.answered = true;
@@ -244,12 +227,12 @@ impl Ledger {
         Ok(true)
     }
 
-    /// What was answered for a task.
+    /// What was answered to a bundle.
     ///
     /// # Errors
     /// What the disk refuses; `internal` where there is nothing.
-    pub(super) fn answer_for(&self, task: TaskId) -> Result<ByteBuf, TaskError> {
-        let found = self.store.mesh().get(&answer_of(task)).map_err(store_error)?;
+    pub(super) fn answer_to(&self, bundle: &Digest) -> Result<ByteBuf, TaskError> {
+        let found = self.store.mesh().get(&answer_of(bundle)).map_err(store_error)?;
         found.ok_or_else(|| TaskError::internal("what was answered is not on the disk"))
     }
 
@@ -334,11 +317,9 @@ impl Ledger {
             (over, known.trip.clone(), answered)
         };
         self.write(task, &trip)?;
-        if answered {
-            self.store
-                .mesh()
-                .remove(&[&answer_of(task)])
-                .map_err(store_error)?;
+        if let Some(over) = over.filter(|_| answered) {
+            let answer = answer_of(&over.bundle);
+            self.store.mesh().remove(&[&answer]).map_err(store_error)?;
         }
         self.withdraw(over)
     }
@@ -348,11 +329,10 @@ impl Ledger {
     }
 
     fn erase(&self, task: TaskId, sent: Option<Sent>) -> Result<(), TaskError> {
-        let rows = [row_of(task), answer_of(task)];
-        self.store
-            .mesh()
-            .remove(&rows.each_ref().map(String::as_str))
-            .map_err(store_error)?;
+        let answer = sent.map(|sent| answer_of(&sent.bundle));
+        let row = row_of(task);
+        let rows: Vec<&str> = [&row].into_iter().chain(&answer).map(String::as_str).collect();
+        self.store.mesh().remove(&rows).map_err(store_error)?;
         self.withdraw(sent)
     }
 
@@ -368,6 +348,9 @@ fn row_of(task: TaskId) -> String {
     format!("{ROWS}{task}")
 }
 
-fn answer_of(task: TaskId) -> String {
-    format!("{ANSWERS}{task}")
+fn answer_of(bundle: &Digest) -> String {
+    format!("{ANSWERS}{bundle}")
 }
+
+#[cfg(test)]
+mod tests;

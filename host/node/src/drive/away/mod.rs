@@ -7,11 +7,13 @@
 //! applied at the home in one transaction if what it has read is unchanged, as with every other attempt. As long as a bundle has not
 //! left, another node that comes into reach takes the task (`others`).
 
+mod answers;
 mod ledger;
 mod offers;
 mod others;
 mod serve;
 
+pub(super) use answers::{answered, refused};
 pub(crate) use offers::listen;
 pub(super) use offers::reached_later;
 pub(super) use others::look_for_others;
@@ -19,25 +21,24 @@ pub(super) use serve::{Come, run_away};
 
 use self::ledger::{Ledger, Sent, Stands};
 use self::offers::Offers;
-use super::attempt::{Failure, head_of, may_write, origin, write};
-use super::bundles::{Terms, known};
+use super::attempt::{Failure, head_of, origin, write};
+use super::bundles::Terms;
 use super::parcels::wants_room;
 use super::tasks::Inner;
 use crate::contacts;
 use crate::node::{self, Node};
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use bytes::Bytes;
 use karman_mesh::Parcel;
-use karman_mesh::membership::{Member, Right};
 use karman_space::Priority;
-use karman_store::{BundleState, Store};
-use karman_tasks::{Answer, AwayCall, AwayReply, AwayValue, Call, Needs, Place};
+use karman_store::Store;
+use karman_tasks::{Answer, AttemptId, AwayCall, AwayReply, AwayValue, Call, Needs};
 use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
@@ -55,6 +56,8 @@ pub(crate) struct Away {
     ledger: Ledger,
     /// The nodes to which a task goes by bundle: decided once, when it looks for one.
     by_bundle: Mutex<HashMap<TaskId, Vec<NodeId>>>,
+    /// Attempts that are being sent, or whose answers are waited for.
+    under_way: Mutex<HashSet<AttemptId>>,
     /// Another node may be there now that could run what is away.
     providers_changed: Arc<Notify>,
     /// The node is to stop, and waits for nothing that is away.
@@ -74,6 +77,7 @@ impl Away {
             ledger: Ledger::open(store.clone(), is_open, now_ms())?,
             node: OnceLock::new(),
             by_bundle: Mutex::default(),
+            under_way: Mutex::default(),
             providers_changed: Arc::default(),
             drained: watch::Sender::new(false),
             full: AtomicBool::new(false),
@@ -109,6 +113,11 @@ impl Away {
         decided.get(&task).is_some_and(|nodes| nodes.contains(&to))
     }
 
+    /// Whether an attempt at this task goes by bundle now.
+    pub(super) fn is_under_way(&self, task: TaskId) -> bool {
+        self.under_way.lock().iter().any(|attempt| attempt.task == task)
+    }
+
     /// Lets go of attempts that are away: what they answer is heard after the next start.
     pub(super) fn drain(&self) {
         self.drained.send_replace(true);
@@ -133,6 +142,15 @@ impl Away {
         });
     }
 
+    /// Keeps what is known of these tasks and forgets the others: the keepers have said which this node owns.
+    pub(super) fn keep_open(self: &Arc<Self>, is_open: impl Fn(TaskId) -> bool, threads: &Handle) {
+        for task in self.ledger.tasks() {
+            if !is_open(task) {
+                self.ended(task, threads);
+            }
+        }
+    }
+
     /// What an attempt has read is not so any more: another one follows.
     pub(super) async fn conflicted(self: &Arc<Self>, task: TaskId) {
         let conflicted = self.with_ledger(move |ledger| ledger.met(task));
@@ -150,14 +168,34 @@ impl Away {
     }
 }
 
+/// An attempt that goes by bundle, until this is dropped.
+struct UnderWay<'a>(&'a Away, AttemptId);
+
+impl<'a> UnderWay<'a> {
+    fn new(away: &'a Away, attempt: AttemptId) -> Self {
+        away.under_way.lock().insert(attempt);
+        Self(away, attempt)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.lock().remove(&self.1);
+    }
+}
+
 fn now_ms() -> u64 {
     (contacts::now().unix_micros() / 1000).max(0) as u64
 }
 
 /// Runs an attempt at a node that is out of reach.
-pub(super) async fn run(tasks: &Inner, to: NodeId, call: Call) -> Result<Box<Answer>, Failure> {
+pub(super) async fn run(tasks: &Arc<Inner>, to: NodeId, mut call: Call) -> Result<Box<Answer>, Failure> {
     let (away, task) = (&tasks.away, call.attempt.task);
+    let _under_way = UnderWay::new(away, call.attempt);
+    let (within, started) = (call.within, Instant::now());
     loop {
+        // A round trip more has what the ones before have left of the task's time.
+        call.within = within.map(|within| within.saturating_sub(started.elapsed()));
         match exchange(tasks, to, &call).await? {
             // It is remembered until the task has ended, or has to run again.
             AwayReply::Done(mut answer) => {
@@ -185,7 +223,7 @@ pub(super) async fn run(tasks: &Inner, to: NodeId, call: Call) -> Result<Box<Ans
 }
 
 /// Sends the attempt, unless it is on its way already, and waits for what comes of it.
-async fn exchange(tasks: &Inner, to: NodeId, call: &Call) -> Result<AwayReply, Failure> {
+async fn exchange(tasks: &Arc<Inner>, to: NodeId, call: &Call) -> Result<AwayReply, Failure> {
     let (away, task) = (&tasks.away, call.attempt.task);
     let excused = |why: &str| Failure::Excused(TaskError::unavailable(why));
     let mut drained = away.drained.subscribe();
@@ -199,7 +237,7 @@ async fn exchange(tasks: &Inner, to: NodeId, call: &Call) -> Result<AwayReply, F
     loop {
         match away.ledger.stands(task, &bundle, now_ms()) {
             Stands::Answered => {
-                let answer = away.with_ledger(move |ledger| ledger.answer_for(task)).await?;
+                let answer = away.with_ledger(move |ledger| ledger.answer_to(&bundle)).await?;
                 return Ok(AwayReply::read(&answer)?);
             }
             Stands::Gone => return Err(excused("the task was called back before its bundle had left")),
@@ -222,7 +260,7 @@ async fn exchange(tasks: &Inner, to: NodeId, call: &Call) -> Result<AwayReply, F
     }
 }
 
-async fn send(tasks: &Inner, to: NodeId, call: &Call) -> Result<Digest, Failure> {
+async fn send(tasks: &Arc<Inner>, to: NodeId, call: &Call) -> Result<Digest, Failure> {
     let (away, task) = (&tasks.away, call.attempt.task);
     let gone = || TaskError::unavailable("the node is shutting down");
     let node = away.node().ok_or_else(gone)?;
@@ -242,21 +280,26 @@ async fn send(tasks: &Inner, to: NodeId, call: &Call) -> Result<Digest, Failure>
     };
     let key = node.key_of(to)?;
     let sealed = node.seal((to, key), parcel, content, &label, terms).await?;
+    let bundle = sealed.bundle.clone();
     let sent = Sent {
         to,
-        bundle: sealed.bundle.digest,
-        expires_ms: sealed.bundle.expires_ms,
+        bundle: bundle.digest,
+        expires_ms: bundle.expires_ms,
     };
     let what = (call.name.clone(), there, call.home.is_some());
-    away.with_ledger(move |ledger| ledger.sends(task, what, sent))
-        .await?;
-    if let Err(error) = node.keep(sealed, None).await {
-        away.with_ledger(move |ledger| ledger.recall(task)).await?;
-        return Err(match wants_room(&error) {
+    let (here, store) = (tasks.clone(), away.store.clone());
+    // One step, so that it is not left halfway where this attempt is stopped meanwhile.
+    let sends = move |ledger: &Ledger| {
+        let keep = || sealed.keep(&store, None).map(drop);
+        ledger.send(task, what, sent, keep, || here.is_open(task))
+    };
+    away.with_ledger(sends)
+        .await
+        .map_err(|error| match wants_room(&error) {
             true => Failure::Excused(error),
             false => error.into(),
-        });
-    }
+        })?;
+    node.waits(&bundle);
     tracing::info!(%task, %to, bundle = %sent.bundle.short(), "a task goes by bundle");
     Ok(sent.bundle)
 }
@@ -296,87 +339,6 @@ async fn looked_up(tasks: &Inner, call: &Call) -> Result<Vec<AwayValue>, Failure
         });
     }
     Ok(values)
-}
-
-/// Takes what came of an attempt, by the word of the node where it ran.
-///
-/// # Errors
-/// `invalid` where the bundle was not for that node.
-pub(super) async fn answered(
-    tasks: &Inner,
-    sender: &Member,
-    bundle: Digest,
-    content: &[u8],
-) -> Result<(), TaskError> {
-    let ours = known(&tasks.away.store, bundle).await?;
-    let here = tasks.runtime.id();
-    if !ours.is_some_and(|ours| ours.source == here && ours.destination == sender.node) {
-        return Err(TaskError::invalid(
-            "it answers no bundle of this node to its sender",
-        ));
-    }
-    // One that cannot be understood is no answer, and another attempt may bring one.
-    let reply = AwayReply::read(content)
-        .unwrap_or_else(|error| AwayReply::Failed(TaskError::internal(error.to_string())));
-    if !take(tasks, bundle, &judged(sender, reply), BundleState::Delivered).await? {
-        tracing::info!(bundle = %bundle.short(), "an answer came that nobody waits for any more");
-    }
-    Ok(())
-}
-
-/// What a bundle of this node asks for is refused where it was for. If that was an attempt, it has failed.
-pub(super) async fn refused(tasks: &Inner, bundle: Digest, error: TaskError) -> Result<(), TaskError> {
-    let why = error.to_string();
-    let refused = BundleState::Refused { why };
-    take(tasks, bundle, &AwayReply::Failed(error), refused)
-        .await
-        .map(drop)
-}
-
-/// Writes down what has become of a bundle of this node; whether a task waited for it.
-async fn take(
-    tasks: &Inner,
-    bundle: Digest,
-    reply: &AwayReply,
-    state: BundleState,
-) -> Result<bool, TaskError> {
-    let (store, bytes) = (tasks.away.store.clone(), write(reply)?);
-    let write_down = move |ledger: &Ledger| {
-        let taken = ledger.answer(&bundle, &bytes)?;
-        store.bundles().set(&bundle, state).map_err(store_error)?;
-        Ok(taken)
-    };
-    tasks.away.with_ledger(write_down).await
-}
-
-/// What the node that ran the attempt may say and ask for.
-fn judged(sender: &Member, reply: AwayReply) -> AwayReply {
-    let judged = match reply {
-        AwayReply::Done(answer) => {
-            let batch = answer.batch.as_ref();
-            let may = batch.map_or(Ok(()), |batch| may_write(Some(sender), batch));
-            may.map(|()| AwayReply::Done(answer))
-        }
-        AwayReply::Needs(places) => may_read(sender, places),
-        AwayReply::Failed(error) => Err(error),
-    };
-    judged.unwrap_or_else(AwayReply::Failed)
-}
-
-fn may_read(sender: &Member, places: Vec<Place>) -> Result<AwayReply, TaskError> {
-    // Each key once.
-    let mut needs = Needs::default();
-    needs.add(places)?;
-    for (bucket, _) in needs.places() {
-        let right = bucket.parse().map(Right::BucketRead);
-        if !right.is_ok_and(|right| sender.rights.allows(&right)) {
-            return Err(TaskError::denied(format!(
-                "the node that ran the task has no right `bucket-read:{bucket}`"
-            ))
-            .with_hint("`karman mesh invite --right …` gives it with the next membership"));
-        }
-    }
-    Ok(AwayReply::Needs(needs.places().iter().cloned().collect()))
 }
 
 #[cfg(test)]

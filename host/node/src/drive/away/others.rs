@@ -3,7 +3,7 @@
 
 use crate::contacts;
 use crate::drive::mesh_of;
-use crate::drive::providers::runs_here;
+use crate::drive::providers::{in_reach, runs_here};
 use crate::drive::tasks::Inner;
 use crate::services::{blocking, store_error};
 use karman_store::BundleState;
@@ -45,7 +45,7 @@ async fn call_back(tasks: &Arc<Inner>) -> Result<(), TaskError> {
         .collect();
     for (name, bundles) in waiting {
         let stays = |provider: &karman_mesh::Provider| !planned.contains(&provider.offer.node);
-        if !runs_here(tasks, &name) && !mesh_of(&node)?.providers(&name).await.iter().any(stays) {
+        if !runs_here(tasks, &name) && !in_reach(mesh_of(&node)?, &name).await.iter().any(stays) {
             continue;
         }
         for (task, bundle) in bundles {

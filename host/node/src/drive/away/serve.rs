@@ -47,7 +47,7 @@ pub(in crate::drive) async fn run_away(node: Weak<node::Inner>, come: Come, plac
     let ran = AssertUnwindSafe(ran(&node, bundle, &sender, &envelope, content));
     // A panic in the host is no reason to begin again at once.
     let pause = ran.catch_unwind().await.unwrap_or(Some(MUCH_LATER));
-    drop(place);
+    opening.leaves(place);
     if let Some(pause) = pause {
         sleep(pause).await;
     }

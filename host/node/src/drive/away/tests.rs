@@ -1,11 +1,9 @@
+use super::answers::judged;
 use super::*;
 use crate::services::{Carried, Origin};
-use karman_mesh::membership::{Rights, UnixTime};
-use karman_store::{Bundle, StoreLimits};
-use karman_tasks::{Batch, Operation};
-use karman_types::{ByteSize, TaskResponse, Tier};
-use serde_bytes::ByteBuf;
-use tempfile::TempDir;
+use karman_mesh::membership::{Member, Right, Rights, UnixTime};
+use karman_tasks::{Batch, Operation, Place};
+use karman_types::{TaskResponse, Tier};
 
 const TASK: TaskId = TaskId::from_parts(1, 1);
 const OTHER: TaskId = TaskId::from_parts(1, 2);
@@ -90,229 +88,20 @@ async fn an_attempt_has_what_it_brought_and_asks_for_what_it_missed() {
     assert_eq!(carried.missing(), [place("road")]);
 }
 
-/// A store, and a ledger that is opened again and again.
-struct Disk {
-    store: Store,
-    _folder: TempDir,
-}
-
-impl Disk {
-    fn new(quota: ByteSize) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let limits = StoreLimits {
-            bundles: quota,
-            ..StoreLimits::default()
-        };
-        Self {
-            store: Store::open_with(folder.path(), limits).unwrap(),
-            _folder: folder,
-        }
-    }
-
-    /// As after a restart, with these tasks open.
-    fn ledger(&self, open: &[TaskId]) -> Ledger {
-        Ledger::open(self.store.clone(), |task| open.contains(&task), now_ms()).unwrap()
-    }
-
-    /// A bundle that is about to leave.
-    fn bundle(&self, content: &'static str, left: Duration) -> (Sent, Bytes) {
-        let bytes = Bytes::from_static(content.as_bytes());
-        let sent = Sent {
-            to: NodeId::of_key(b"above"),
-            bundle: Digest::of(&bytes),
-            expires_ms: now_ms() + left.as_millis() as u64,
-        };
-        (sent, bytes)
-    }
-
-    fn keep(&self, sent: Sent, bytes: &Bytes) {
-        let bundle = Bundle {
-            digest: sent.bundle,
-            label: "task tally".into(),
-            source: NodeId::of_key(b"here"),
-            destination: sent.to,
-            size: bytes.len() as u64,
-            priority: 1,
-            created_ms: 0,
-            expires_ms: sent.expires_ms,
-            state: BundleState::Waiting,
-            refused_by: Vec::new(),
-        };
-        assert!(self.store.bundles().keep(&bundle, bytes).unwrap());
-    }
-
-    fn send(&self, ledger: &Ledger, task: TaskId, content: &'static str) -> Sent {
-        let (sent, bytes) = self.bundle(content, Duration::from_secs(3600));
-        ledger.sends(task, tally(false), sent).unwrap();
-        self.keep(sent, &bytes);
-        sent
-    }
-
-    fn state(&self, sent: Sent) -> BundleState {
-        self.store.bundles().get(&sent.bundle).unwrap().unwrap().state
-    }
-
-    fn answers(&self) -> usize {
-        self.store.mesh().names("away-answer/").unwrap().len()
-    }
-}
-
-fn tally(kept: bool) -> (Arc<str>, String, bool) {
-    ("tally".into(), "tally".into(), kept)
-}
-
-fn waits(ledger: &Ledger, task: TaskId, sent: Sent) -> Option<bool> {
-    match ledger.stands(task, &sent.bundle, now_ms()) {
-        Stands::Answered => Some(false),
-        Stands::Waits(..) => Some(true),
-        Stands::Gone => None,
-    }
-}
-
 #[test]
-fn what_is_on_its_way_is_known_after_a_restart_and_what_never_left_is_sent_anew() {
-    let disk = Disk::new(ByteSize::mib(1));
-    let ledger = disk.ledger(&[]);
-    let sent = disk.send(&ledger, TASK, "sealed");
-    // The power is cut between the row and the bundle.
-    let (never, _) = disk.bundle("never kept", Duration::from_secs(3600));
-    ledger.sends(OTHER, tally(false), never).unwrap();
-    let ledger = disk.ledger(&[TASK, OTHER]);
-    assert_eq!(ledger.sent(TASK, now_ms()), Some(sent));
-    assert_eq!(ledger.sent(OTHER, now_ms()), None);
-    assert_eq!(waits(&ledger, OTHER, never), None);
-}
-
-#[test]
-fn what_is_known_of_a_task_goes_when_it_has_ended_however_that_came() {
-    let disk = Disk::new(ByteSize::mib(1));
-    let ledger = disk.ledger(&[]);
-    let (ended, crashed) = (disk.send(&ledger, TASK, "one"), disk.send(&ledger, OTHER, "two"));
-    ledger.forget(TASK).unwrap();
-    assert_eq!(disk.state(ended), BundleState::Expired);
-    assert!(
-        ledger
-            .answer(&crashed.bundle, &Bytes::from_static(b"reply"))
-            .unwrap()
-    );
-    assert_eq!(disk.answers(), 1);
-    // It has ended durably, and the power was cut before the ledger heard so.
-    let ledger = disk.ledger(&[]);
-    assert!(!ledger.knows(OTHER));
-    assert_eq!((disk.answers(), disk.state(crashed)), (0, BundleState::Expired));
-    assert!(
-        !ledger
-            .answer(&crashed.bundle, &Bytes::from_static(b"late"))
-            .unwrap()
-    );
-    assert_eq!(disk.answers(), 0);
-}
-
-#[test]
-fn an_answer_stays_until_the_task_has_ended_or_runs_again() {
-    let disk = Disk::new(ByteSize::mib(1));
-    let ledger = disk.ledger(&[]);
-    let sent = disk.send(&ledger, TASK, "one");
-    assert!(
-        ledger
-            .answer(&sent.bundle, &Bytes::from_static(b"first"))
-            .unwrap()
-    );
-    assert!(
-        !ledger
-            .answer(&sent.bundle, &Bytes::from_static(b"second"))
-            .unwrap()
-    );
-    // Its batch is on the way to its home when the power is cut.
-    let ledger = disk.ledger(&[TASK]);
-    assert_eq!(waits(&ledger, TASK, sent), Some(false));
-    assert_eq!(ledger.answer_for(TASK).unwrap(), ByteBuf::from(*b"first"));
-    ledger.met(TASK).unwrap();
-    assert_eq!((waits(&ledger, TASK, sent), disk.answers()), (None, 0));
-    assert!(ledger.knows(TASK));
-}
-
-#[test]
-fn keys_that_are_asked_for_one_after_the_other_are_all_sent_also_after_restarts() {
-    let disk = Disk::new(ByteSize::mib(1));
-    let mut ledger = disk.ledger(&[]);
-    for (round, key) in ["bridge", "road"].into_iter().enumerate() {
-        let sent = disk.send(&ledger, TASK, ["first", "second"][round]);
-        disk.store
-            .bundles()
-            .set(&sent.bundle, BundleState::Delivered)
-            .unwrap();
-        assert!(
-            ledger
-                .answer(&sent.bundle, &Bytes::from_static(b"needs"))
-                .unwrap()
-        );
-        ledger.asks(TASK, vec![place(key); 3]).unwrap();
-        assert_eq!((waits(&ledger, TASK, sent), disk.answers()), (None, 0));
-        ledger = disk.ledger(&[TASK]);
-    }
-    assert_eq!(ledger.places(TASK), [place("bridge"), place("road")]);
-}
-
-#[test]
-fn a_bundle_that_has_not_left_is_called_back_and_one_that_has_is_not() {
-    let disk = Disk::new(ByteSize::mib(1));
-    let ledger = disk.ledger(&[]);
-    let (waiting, left) = (disk.send(&ledger, TASK, "one"), disk.send(&ledger, OTHER, "two"));
-    let to = left.to;
-    let passed = BundleState::Passed { to, at_ms: 1 };
-    disk.store.bundles().set(&left.bundle, passed.clone()).unwrap();
-    assert!(ledger.call_back(TASK, &waiting.bundle).unwrap());
-    assert!(!ledger.call_back(OTHER, &left.bundle).unwrap());
-    assert_eq!(
-        (waits(&ledger, TASK, waiting), waits(&ledger, OTHER, left)),
-        (None, Some(true))
-    );
-    assert_eq!(
-        (disk.state(waiting), disk.state(left)),
-        (BundleState::Expired, passed)
-    );
-}
-
-#[test]
-fn a_bundle_that_is_over_frees_its_attempt() {
-    let disk = Disk::new(ByteSize::mib(1));
-    let ledger = disk.ledger(&[]);
-    let (over, bytes) = disk.bundle("over", Duration::ZERO);
-    ledger.sends(TASK, tally(true), over).unwrap();
-    disk.keep(over, &bytes);
-    assert_eq!(ledger.sent(TASK, now_ms()), None);
-    let stands = ledger.stands(TASK, &over.bundle, now_ms());
-    assert!(matches!(stands, Stands::Waits(left, _) if left.is_zero()));
-    ledger.recall(TASK).unwrap();
-    assert_eq!(waits(&ledger, TASK, over), None);
-    // Of a kept task nothing is remembered longer than that.
-    assert!(!disk.ledger(&[]).knows(TASK));
-}
-
-#[test]
-fn kept_tasks_are_remembered_until_the_keepers_tell() {
-    let disk = Disk::new(ByteSize::mib(1));
-    let (sent, bytes) = disk.bundle("sealed", Duration::from_secs(3600));
-    disk.ledger(&[]).sends(TASK, tally(true), sent).unwrap();
-    disk.keep(sent, &bytes);
-    assert_eq!(disk.ledger(&[]).sent(TASK, now_ms()), Some(sent));
-}
-
-#[test]
-fn a_full_quota_is_told_from_a_bundle_that_is_too_long() {
-    let disk = Disk::new(ByteSize(8));
-    let (sent, bytes) = disk.bundle("1234567", Duration::from_secs(60));
-    disk.keep(sent, &bytes);
-    let full = disk.store.bundles().has_room(2).unwrap();
-    let error = crate::drive::parcels::kept(disk.store.bundles().keep(
-        &Bundle {
-            digest: Digest::of(b"89"),
-            ..disk.store.bundles().get(&sent.bundle).unwrap().unwrap()
-        },
-        &Bytes::from_static(b"89"),
-    ));
-    assert!(!full && wants_room(&error.unwrap_err()));
-    let too_long = TaskError::limit("too long").with_field(crate::drive::parcels::TOO_LONG);
-    assert!(!wants_room(&too_long));
+fn an_attempt_is_under_way_until_the_last_of_its_task_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let away = Away::open(Store::open(folder.path()).unwrap(), |_| true).unwrap();
+    let attempt = |number| AttemptId {
+        task: TASK,
+        run: 1,
+        number,
+    };
+    let first = UnderWay::new(&away, attempt(1));
+    // The first one is dropped some time after it was stopped.
+    let second = UnderWay::new(&away, attempt(2));
+    drop(first);
+    assert!(away.is_under_way(TASK) && !away.is_under_way(OTHER));
+    drop(second);
+    assert!(!away.is_under_way(TASK));
 }

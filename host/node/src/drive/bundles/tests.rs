@@ -51,3 +51,22 @@ fn a_bundle_is_opened_again_when_what_it_asked_for_has_panicked() {
     assert!(panicked.is_err());
     assert_eq!(bundles.next(here, &all), Some(all[0].key));
 }
+
+#[test]
+fn one_thing_at_a_time_goes_on_with_a_node() {
+    let bundles = Arc::new(Bundles::new(Contacts::new(MeshConfig::default())));
+    let [here, there] = ["here", "there"].map(|name| NodeId::of_key(name.as_bytes()));
+    let busy = bundles.begin(there).unwrap();
+    bundles
+        .offered
+        .lock()
+        .insert((Digest::of(b"bundle"), there), true);
+    assert!(bundles.begin(there).is_none());
+    assert!(bundles.begin(there).is_none());
+    drop(bundles.begin(here).unwrap());
+    // Nobody else may read what was offered to a node whose turn is over.
+    assert_eq!(bundles.offered.lock().len(), 1);
+    drop(busy);
+    assert!(bundles.offered.lock().is_empty());
+    assert!(bundles.begin(there).is_some());
+}

@@ -121,7 +121,12 @@ pub(super) async fn claim(keepers: Weak<Inner>) {
         let knows = tasks.kept();
         if knows > 0 || !asked {
             match inner.claim(&tasks, knows).await {
-                Ok(()) => asked = true,
+                Ok(()) => {
+                    if !asked {
+                        tasks.away.keep_open(|task| tasks.is_open(task), &tasks.threads);
+                    }
+                    asked = true;
+                }
                 Err(error) => tracing::debug!(%error, "a sign of life"),
             }
         }
