@@ -64,6 +64,8 @@ pub struct NodeConfig {
     pub decisions: usize,
     /// By which policies it decides.
     pub policies: PoliciesConfig,
+    /// How much its folder takes.
+    pub store: karman_store::StoreLimits,
     /// How it deals with the keepers of kept tasks, and what it keeps where it is one.
     pub keepers: KeepersConfig,
     /// Where its traces and logs go.
@@ -182,6 +184,7 @@ impl Default for NodeConfig {
             tasks: karman_tasks::Limits::default(),
             decisions: 20_000,
             policies: PoliciesConfig::default(),
+            store: karman_store::StoreLimits::default(),
             keepers: KeepersConfig::default(),
             telemetry: TelemetryConfig::default(),
             gateway: toml::Table::new(),
@@ -282,7 +285,7 @@ impl NodeConfig {
 }
 
 /// The top-level keys that a variable may set; other variables of the same prefix are not configuration.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "tier",
     "listen",
     "signed-only",
@@ -298,6 +301,7 @@ const KEYS: [&str; 17] = [
     "tasks",
     "decisions",
     "policies",
+    "store",
     "keepers",
     "gateway",
 ];
@@ -374,6 +378,16 @@ mod tests {
         .unwrap();
         assert_eq!((config.tier, config.signed_only), (Tier::Space, true));
         assert_eq!(config.ceiling().memory, ByteSize::mib(2));
+    }
+
+    #[test]
+    fn what_the_store_takes_is_a_number_of_the_operator() {
+        let text = "[store]\nbundles = \"16 KiB\"\nquotas = { frames = \"1 GiB\" }";
+        let config = load(text, &[("KARMAN_STORE__BLOB", "3 MiB")]).unwrap();
+        assert_eq!(config.store.bundles, ByteSize::kib(16));
+        assert_eq!(config.store.blob, ByteSize::mib(3));
+        assert_eq!(config.store.quota("frames"), ByteSize::gib(1));
+        assert_eq!(config.store.quota("others"), ByteSize::mib(64));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use karman_store::{OpenError, Store};
+use karman_store::{OpenError, Store, StoreLimits};
 use karman_types::TaskError;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,21 @@ pub struct Home(Arc<Inner>);
 
 struct Inner {
     folder: PathBuf,
+    limits: StoreLimits,
     store: Mutex<Option<Store>>,
 }
 
 impl Home {
     /// The node's folder; it is made when something is first kept there.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self::with_limits(folder, StoreLimits::default())
+    }
+
+    /// The same, with other limits than the usual ones.
+    pub fn with_limits(folder: impl Into<PathBuf>, limits: StoreLimits) -> Self {
         Self(Arc::new(Inner {
             folder: folder.into(),
+            limits,
             store: Mutex::default(),
         }))
     }
@@ -42,7 +49,7 @@ impl Home {
         if let Some(store) = &*store {
             return Ok(store.clone());
         }
-        let opened = Store::open(&self.0.folder).map_err(open_error)?;
+        let opened = Store::open_with(&self.0.folder, self.0.limits.clone()).map_err(open_error)?;
         *store = Some(opened.clone());
         Ok(opened)
     }
@@ -54,5 +61,23 @@ fn open_error(error: OpenError) -> TaskError {
             "a node is running there: ask it with `karman call`, or name another folder with --state",
         ),
         _ => TaskError::internal(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::ByteSize;
+
+    #[test]
+    fn the_store_takes_as_much_as_it_was_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = StoreLimits {
+            bundles: ByteSize(10),
+            ..StoreLimits::default()
+        };
+        let store = Home::with_limits(folder.path(), limits).store().unwrap();
+        assert!(store.bundles().has_room(10).unwrap());
+        assert!(!store.bundles().has_room(11).unwrap());
     }
 }

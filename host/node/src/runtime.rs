@@ -43,7 +43,7 @@ impl Runtime {
         invoke: Option<Arc<dyn Invoke>>,
     ) -> Result<Self, TaskError> {
         let internal = |error: &dyn std::fmt::Display| TaskError::internal(error.to_string());
-        let home = Home::new(options.state);
+        let home = Home::with_limits(options.state, config.store.clone());
         let keys = NodeKeys::open(home.folder()).map_err(|error| internal(&error))?;
         let source = ModelSource {
             backend: config.backend,
