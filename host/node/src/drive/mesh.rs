@@ -287,7 +287,10 @@ impl Node {
         let heirs = match self.mesh() {
             Some(mesh) => {
                 mesh.withdraw().await;
-                let nodes = nearest_first(mesh, mesh.nodes().await);
+                let mut nodes = mesh.nodes().await;
+                // One that is gone keeps a task in doubt until it is back.
+                nodes.retain(|node| mesh.is_connected(&node.id));
+                let nodes = nearest_first(mesh, nodes);
                 nodes.into_iter().map(|node| node.offer.node).collect()
             }
             None => Vec::new(),
