@@ -237,7 +237,7 @@ fn the_models_of_other_nodes_are_run_there() {
         (Some(&id[..]), Some("edge"))
     );
     assert!(
-        header(&answer, "karman-why").is_some_and(|why| why.contains("nearest")),
+        header(&answer, "karman-why").is_some_and(|why| why.contains("only node in reach")),
         "{answer:?}"
     );
     let about = cloud.server.get(&format!("/v2/models/{MODEL}"));

@@ -1,8 +1,10 @@
-//! What changes at a node is heard by those who ask it for work: calls go where a core is free, and not to a node that stops.
+//! What changes at a node is heard by those who ask it for work: calls go where a core is free, not to a node that stops, and not to one
+//! that takes longer than it is nearer.
 
-use crate::mesh::{FOUND, Node, first, path};
-use crate::support::Ran;
-use serde_json::Value;
+use crate::choose::{digits, tract};
+use crate::mesh::{FOUND, Node, first, path, up};
+use crate::support::{Ran, root};
+use serde_json::{Value, json};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Calls of which none may go to the wrong node.
 const CALLS: usize = 10;
+/// Those of which the first ones may find out what a node takes.
+const MEASURED: usize = 6;
 /// What is offered anew, and what is not any more, is heard long before a look-up would tell.
 const HEARD: Duration = Duration::from_secs(30);
 
@@ -140,4 +144,74 @@ fn nobody_asks_a_node_that_is_drained() {
     until(&cloud, "it is not heard what a node has got", || {
         offers(&both[1]) == Some(3)
     });
+}
+
+/// Two nodes with a model: one near and a thousand times slower, the other farther away.
+fn near_and_far(cloud: &Node, model: &str) -> [Node; 2] {
+    let write = |text: &str, file: std::path::PathBuf| {
+        let before = std::fs::read_to_string(&file).unwrap_or_default();
+        std::fs::write(&file, format!("{before}{text}")).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let near = tract("fog");
+    let config = near.path().join("config/karman/node.toml");
+    write("[compute]\nslowdown = 1000\n", config);
+    let near = up(near, &["--join", &cloud.invite(&["--tier", "fog"])]);
+
+    let far = tract("edge");
+    let links = far.path().join("links.toml");
+    let links = write("[[link]]\nto = \"all\"\ndelay = \"20ms\"\n", links);
+    let word = cloud.invite(&["--tier", "edge"]);
+    let far = up(far, &["--join", &word, "--link-profile", &links]);
+    let file = root().join(format!("tests/models/{model}.onnx"));
+    for node in [&near, &far] {
+        node.run(&["model", "add", model, file.to_str().unwrap()]).ok();
+    }
+    [near, far]
+}
+
+#[test]
+fn calls_go_to_whoever_answers_first_and_it_is_told_why() {
+    let cloud = first();
+    let [near, far] = near_and_far(&cloud, "digits-m");
+    let task = "model/digits-m";
+    let offers = |node: &Node| {
+        let offers = cloud.home.control("/mesh/offers");
+        let mut offers = offers.as_array().unwrap().iter().map(Value::to_string);
+        offers.any(|offer| offer.contains(&node.id()) && offer.contains(task))
+    };
+    let started = Instant::now();
+    while ![&near, &far]
+        .into_iter()
+        .all(|node| offers(node) && known(&cloud, node)["round_trip_us"].is_u64())
+    {
+        // Whom a first ping has not reached is pinged again after 30 s.
+        assert!(started.elapsed() < HEARD * 2, "the two are not known");
+    }
+
+    let image = digits()[0].0.to_string();
+    let call = |_| -> Value {
+        let called = ["call", task, "-", "--json"];
+        let ran = cloud.home.run_with(called, image.as_bytes()).ok();
+        serde_json::from_str(&ran.out()).unwrap()
+    };
+    let answers: Vec<Value> = (0..MEASURED).map(call).collect();
+    let by_far = |answer: &&Value| answer["node"] == far.id().as_str();
+    let farther = answers.iter().filter(by_far).count();
+    assert!(farther >= MEASURED - 2, "{answers:?}");
+
+    // Of direct calls the first two in a second are in the log.
+    let mut decisions = answers.iter().filter(by_far).map(|answer| &answer["decision"]);
+    let decision = decisions.find_map(Value::as_str).unwrap();
+    let why = cloud.run(&["why", decision]).ok().out();
+    let (chosen, other) = (far.id(), near.id());
+    let (chosen, other) = (&chosen[..8], &other[..8]);
+    // Because it is expected to be sooner, or since it was not measured yet and may be.
+    let says = format!("who runs `{task}`: {chosen}, rather than {other}, because it");
+    let because = why.contains(" within ") && why.contains("; it took ");
+    assert!(why.starts_with(&says) && because, "{why}");
+    let replayed = cloud.run(&["replay", "--json"]).ok().out();
+    let replayed: Value = serde_json::from_str(&replayed).unwrap();
+    assert!(replayed["same"].as_u64() >= Some(1), "{replayed}");
+    assert_eq!(replayed["repicked"], json!([]));
 }

@@ -14,6 +14,19 @@ pub(crate) struct Answer<'a> {
     pub(crate) memory_peak: u64,
     /// The model and back-end, where it used one: `digits-m (onnxruntime, cpu)`.
     pub(crate) ran_on: Option<&'a str>,
+    /// Who ran it, where that was another node.
+    pub(crate) there: Option<There<'a>>,
+}
+
+/// The other node that ran a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct There<'a> {
+    pub(crate) node: &'a str,
+    pub(crate) tier: &'a str,
+    /// Why that one was asked, where several could be.
+    pub(crate) why: Option<&'a str>,
+    /// Under which `karman why` tells of it, where that was written down.
+    pub(crate) decision: Option<&'a str>,
 }
 
 impl Answer<'_> {
@@ -66,6 +79,12 @@ impl Answer<'_> {
         });
         let (key, value) = body_value(self.content_type, self.body);
         object[key] = value;
+        if let Some(there) = self.there {
+            object["node"] = there.node.into();
+            object["tier"] = there.tier.into();
+            object["why"] = json!(there.why);
+            object["decision"] = json!(there.decision);
+        }
         object
     }
 
@@ -127,6 +146,7 @@ mod tests {
         took: Duration::from_micros(3_120),
         memory_peak: 65_536,
         ran_on: Some("digits-m (onnxruntime, cpu)"),
+        there: None,
     };
 
     #[test]
@@ -158,6 +178,22 @@ mod tests {
         assert_eq!(
             (object["took_ms"].as_f64(), object["memory_peak_bytes"].as_u64()),
             (Some(3.12), Some(65_536))
+        );
+        assert!(object.get("node").is_none());
+        let there = There {
+            node: "9c01d2e7",
+            tier: "edge",
+            why: Some("it is the nearest"),
+            decision: None,
+        };
+        let elsewhere = Answer {
+            there: Some(there),
+            ..SEVEN
+        }
+        .object();
+        assert_eq!(
+            (&elsewhere["node"], &elsewhere["why"], &elsewhere["decision"]),
+            (&json!("9c01d2e7"), &json!("it is the nearest"), &Value::Null)
         );
         let binary = Answer {
             content_type: "image/png",

@@ -84,6 +84,11 @@ impl Mesh {
         providers
     }
 
+    /// The last round trip to a node, and when it last said what it offers: nothing where neither is known.
+    pub fn last_heard(&self, id: &PeerId) -> (Option<Duration>, Option<Instant>) {
+        self.0.peers.last_heard(id)
+    }
+
     fn connected(&self) -> HashSet<PeerId> {
         let peers = self.peers();
         let connected = peers.iter().filter(|peer| peer.path.is_some());

@@ -200,6 +200,16 @@ impl Peers {
         self.peers.lock().get(id)?.round_trip
     }
 
+    /// The last round trip, and when the node last said what it offers.
+    pub(crate) fn last_heard(&self, id: &PeerId) -> (Option<Duration>, Option<Instant>) {
+        let peers = self.peers.lock();
+        let offered = |peer: &Peer| peer.offer.as_ref().map(|(_, when)| *when);
+        match peers.get(id) {
+            Some(peer) => (peer.round_trip, offered(peer)),
+            None => (None, None),
+        }
+    }
+
     pub(crate) fn path(&self, id: &PeerId) -> Option<Path> {
         self.peers.lock().get(id)?.path
     }

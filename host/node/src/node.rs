@@ -93,7 +93,8 @@ impl Node {
         let Some(mesh) = join(self, options)? else {
             return Ok(None);
         };
-        self.0.calls.join(mesh.clone());
+        let routes = Arc::downgrade(self.0.tasks.routes());
+        self.0.calls.join(mesh.clone(), routes);
         self.0.tasks.join(mesh.clone(), self.downgrade());
         let mesh = self.0.mesh.get_or_init(|| mesh);
         mesh.announce().await;

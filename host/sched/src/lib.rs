@@ -8,6 +8,7 @@
 //! | [`select`] | which model serves a task of a request |
 //! | [`partition`] | which cut: which layers of a model run where |
 //! | [`place`] | which node |
+//! | [`call`] | which provider a call goes to |
 //! | [`route`] | which tier serves a request, and how many replicas there are |
 //! | [`serve`] | what runs next on a device that many models share |
 //! | [`flow`] | how far a workflow is, and what its coordinator does next |
@@ -53,6 +54,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod call;
 pub mod flow;
 pub mod log;
 pub mod partition;

@@ -54,9 +54,10 @@ impl Decision {
         let (node, tier) = ran
             .node
             .unwrap_or_else(|| (here.runtime().id(), here.offer().tier));
-        let why = match ran.node {
-            None => "this node has the task",
-            Some(_) => "the nearest node that offers the task and answers",
+        let why = match (&ran.why, ran.node) {
+            (Some(why), _) => why.as_str(),
+            (None, None) => "this node has the task",
+            (None, Some(_)) => "the only node in reach that offers the task",
         };
         Self {
             model: task.to_owned(),
@@ -65,7 +66,7 @@ impl Decision {
             tier,
             legs: Vec::new(),
             why: why.to_owned(),
-            request: None,
+            request: ran.decision,
         }
     }
 

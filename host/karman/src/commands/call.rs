@@ -1,4 +1,4 @@
-use crate::answer::{self, Answer};
+use crate::answer::{self, Answer, There};
 use crate::app::App;
 use crate::control::{Control, escape};
 use crate::input::{CallArgs, Input};
@@ -116,15 +116,25 @@ pub(super) fn show(app: &App, answer: &Response<Bytes>) -> Result<(), TaskError>
             .and_then(|text| text.parse().ok())
             .unwrap_or_default()
     };
+    let there = |(node, tier)| There {
+        node,
+        tier,
+        why: text(heads, "karman-why"),
+        decision: text(heads, "karman-decision"),
+    };
+    let there = text(heads, "karman-node")
+        .zip(text(heads, "karman-tier"))
+        .map(there);
     let answered = Answer {
         content_type: text(heads, header::CONTENT_TYPE.as_str()).unwrap_or_default(),
         body: answer.body(),
         took: Duration::from_micros(number("karman-took-us")),
         memory_peak: number("karman-memory-peak"),
         ran_on: text(heads, "karman-ran-on"),
+        there,
     };
     answered.print(&app.output)?;
-    if let (Some(node), Some(tier)) = (text(heads, "karman-node"), text(heads, "karman-tier")) {
+    if let Some(There { node, tier, .. }) = there {
         let node = node.get(..8).unwrap_or(node);
         app.output.note(format!(
             "ran on {node} ({tier})   {}",

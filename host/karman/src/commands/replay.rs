@@ -69,7 +69,7 @@ fn text(replayed: &Replayed) -> String {
     let mut lines = vec![format!(
         "{} decisions came out the same, {} did not",
         replayed.same,
-        replayed.different.len()
+        replayed.different.len() + replayed.repicked.len()
     )];
     if replayed.without_checkpoint > 0 {
         lines.push(format!(
@@ -83,6 +83,12 @@ fn text(replayed: &Replayed) -> String {
             absent.decisions,
             absent.plugin,
             absent.id.short()
+        ));
+    }
+    for repicked in &replayed.repicked {
+        lines.push(format!(
+            "entry {}, request {}: nodes were asked in the order {:?} then, {:?} now",
+            repicked.entry, repicked.request, repicked.logged, repicked.now
         ));
     }
     for different in &replayed.different {

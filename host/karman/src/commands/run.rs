@@ -107,6 +107,7 @@ impl Once<'_> {
             took: report.took,
             memory_peak: report.memory_peak,
             ran_on: report.ran_on.as_deref(),
+            there: None,
         };
         answer.print(&self.app.output)
     }
@@ -134,6 +135,7 @@ impl Once<'_> {
             took: report.took,
             memory_peak: report.memory_peak,
             ran_on: report.ran_on.as_deref(),
+            there: None,
         };
         answer.print(output)
     }

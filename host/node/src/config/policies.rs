@@ -1,4 +1,5 @@
 use karman_engine::policy::DEFAULT_INSTANCES;
+use karman_sched::call::Route;
 use karman_sched::select::BuiltIn;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
@@ -11,6 +12,9 @@ pub struct PoliciesConfig {
     /// [built-in one](karman_sched::select::BuiltIn), or a plugin of this node that brings one (`karman:policy/select`). Default
     /// `pixie`.
     pub select: String,
+    /// Which node is asked first to run a call or an accepted task that several offer, by the name of a
+    /// [policy](karman_sched::call::Route). Default `soonest`.
+    pub route: Route,
     /// Instances of policies that plugins bring, at once: each has its memory, and decides for one workflow, or for requests with the
     /// same objectives. For one more, whoever was not asked for longest gives its own up until it is asked again. Default 64.
     pub instances: NonZeroU16,
@@ -20,7 +24,26 @@ impl Default for PoliciesConfig {
     fn default() -> Self {
         Self {
             select: BuiltIn::Pixie.name().into(),
+            route: Route::default(),
             instances: NonZeroU16::new(DEFAULT_INSTANCES).unwrap_or(NonZeroU16::MIN),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::from_toml;
+
+    #[test]
+    fn an_order_is_named_and_another_name_is_answered_with_those_there_are() {
+        let read = |text: &str| from_toml::<PoliciesConfig>(text);
+        assert_eq!(read("route = \"la-imr\"").unwrap().route, Route::LaImr);
+        assert_eq!(read("").unwrap().route, Route::Soonest);
+        let error = read("route = \"nearest\"").unwrap_err().to_string();
+        assert!(
+            error.contains("nearest-free") && error.contains("line 1"),
+            "{error}"
+        );
     }
 }

@@ -119,7 +119,10 @@ async fn run_there(tasks: &Inner, provider: NodeId, call: Call) -> Result<Box<An
         metadata: call.request.metadata.clone(),
         ..head_of(&call, name)
     };
-    let (response, _) = mesh.call(known.id, head, call.request.body).await?;
+    let under_way = tasks.routes.under_way(mesh, &call.name, &known);
+    let answered = mesh.call(known.id, head, call.request.body).await;
+    under_way.ended(&answered);
+    let (response, _) = answered?;
     let mut answer: Answer = read("answer", &response.body)?;
     if let Some(batch) = &mut answer.batch {
         // It writes to the buckets of the task's home and no others, whatever it says.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
 /// How long what was decided may wait for the disk.
@@ -143,6 +143,12 @@ impl Decisions {
             entries,
         })
     }
+}
+
+/// The time of day in milliseconds since 1970, as this node has it.
+pub(super) fn wall_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_millis() as u64
 }
 
 impl Inner {

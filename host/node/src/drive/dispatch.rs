@@ -1,15 +1,15 @@
-//! Where a direct call runs: on this node where it has the task, else on the nearest that offers it.
+//! Where a direct call runs: on this node where it has the task, else on one that offers it, in the order of the node's policy.
 
 use super::model_tasks;
+use super::routes::{Answered, Routes};
 use crate::plugins::Plugins;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use karman_engine::capability::invoke::Invoke;
 use karman_mesh::{Ask, CallHead, Mesh, Provider};
-use karman_sched::place::{Taker, nearest_free};
 use karman_types::{
-    CallContext, ErrorKind, MAX_CALL_DEPTH, NodeId, TaskError, TaskRequest, TaskResponse, Tier,
+    CallContext, ErrorKind, MAX_CALL_DEPTH, NodeId, TaskError, TaskId, TaskRequest, TaskResponse, Tier,
 };
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -20,7 +20,14 @@ const MOST_ATTEMPTS: usize = 3;
 /// Direct calls: of this node's own tasks, and of those of the mesh.
 pub(crate) struct Calls {
     plugins: Weak<Plugins>,
-    mesh: OnceLock<Mesh>,
+    others: OnceLock<(Mesh, Weak<Routes>)>,
+}
+
+/// The other nodes, and in which order they are asked.
+#[derive(Clone, Copy)]
+struct Others<'a> {
+    mesh: &'a Mesh,
+    routes: &'a Routes,
 }
 
 /// How a call went, wherever it ran.
@@ -34,22 +41,26 @@ pub struct Ran {
     pub ran_on: Option<String>,
     /// The other node that ran it; nothing when it ran here.
     pub node: Option<(NodeId, Tier)>,
+    /// Why that one was asked, where several could be.
+    pub why: Option<String>,
+    /// Under which `karman why` tells of it, where that is written down: of direct calls, some are.
+    pub decision: Option<TaskId>,
 }
 
 impl Calls {
     pub(crate) fn new(plugins: Weak<Plugins>) -> Self {
         Self {
             plugins,
-            mesh: OnceLock::new(),
+            others: OnceLock::new(),
         }
     }
 
-    pub(crate) fn join(&self, mesh: Mesh) {
-        let _ = self.mesh.set(mesh);
+    pub(crate) fn join(&self, mesh: Mesh, routes: Weak<Routes>) {
+        let _ = self.others.set((mesh, routes));
     }
 
-    /// Runs the task here, or on the nearest node that offers it. A node that cannot be reached is passed over; one that has not
-    /// answered after `hedge_after` is left running beside a second one.
+    /// Runs the task here, or on a node that offers it. A node that cannot be reached is passed over; one that has not answered after
+    /// `hedge_after` is left running beside a second one.
     pub(crate) async fn call(
         &self,
         task: &str,
@@ -57,49 +68,56 @@ impl Calls {
         context: CallContext,
         hedge_after: Option<Duration>,
     ) -> Result<(TaskResponse, Ran), TaskError> {
-        let plugins = self
-            .plugins
-            .upgrade()
-            .ok_or_else(|| TaskError::unavailable("the node is shutting down"))?;
+        let stopping = || TaskError::unavailable("the node is shutting down");
+        let plugins = self.plugins.upgrade().ok_or_else(stopping)?;
         if let Some(model) = model_tasks::find(plugins.runtime(), task) {
             return model_tasks::run(plugins.runtime(), &model, request, context.within).await;
         }
-        match (plugins.find(task), self.mesh.get()) {
+        match (plugins.find(task), self.others.get()) {
             (Ok(slot), _) => {
                 let (response, report) = slot.call(request, context).await?;
                 let ran = Ran {
                     took: report.took,
                     memory_peak: report.memory_peak,
                     ran_on: report.ran_on,
-                    node: None,
+                    ..Ran::default()
                 };
                 Ok((response, ran))
             }
-            (Err(_), Some(mesh)) => elsewhere(mesh, task, request, context, hedge_after).await,
+            (Err(_), Some((mesh, routes))) => {
+                let routes = routes.upgrade().ok_or_else(stopping)?;
+                let others = Others {
+                    mesh,
+                    routes: &routes,
+                };
+                elsewhere(others, task, request, context, hedge_after).await
+            }
             (Err(unknown), None) => Err(unknown),
         }
     }
 }
 
-/// Tries the providers one after the other, the nearest first; where the caller hedges, the second one as soon as the first is
-/// late. The first answer counts, and what still runs then is cancelled.
+/// Tries the providers one after the other; where the caller hedges, the second one as soon as the first is late. The first answer
+/// counts, and what still runs then is cancelled.
 async fn elsewhere(
-    mesh: &Mesh,
+    others: Others<'_>,
     task: &str,
     request: TaskRequest,
     context: CallContext,
     hedge_after: Option<Duration>,
 ) -> Result<(TaskResponse, Ran), TaskError> {
     let started = Instant::now();
-    let providers = free_first(mesh, mesh.providers(task).await);
-    let mut candidates = providers.into_iter().take(MOST_ATTEMPTS).enumerate();
+    let Others { mesh, routes } = others;
+    let found = mesh.providers(task).await;
+    let pick = routes.of_call(mesh, (task, context.task), found);
+    let mut candidates = pick.providers.iter().take(MOST_ATTEMPTS).enumerate();
     let mut start = || {
         let (attempt, provider) = candidates.next()?;
         let left = context
             .within
             .map(|within| within.saturating_sub(started.elapsed()));
         Some(ask(
-            mesh,
+            others,
             task,
             &request,
             &context,
@@ -123,12 +141,16 @@ async fn elsewhere(
         };
         tokio::select! {
             answered = running.next() => match answered {
-                Some(Ok(answer)) => return Ok(answer),
+                Some(Ok((response, ran))) => {
+                    let told = |(node, _)| routes.answered(&pick, node, started.elapsed());
+                    let Answered { why, decision } = ran.node.map(told).unwrap_or_default();
+                    return Ok((response, Ran { why, decision, ..ran }));
+                }
                 // Delivery is at least once: a link that breaks may have swallowed the answer of a call that ran.
                 Some(Err(error)) if error.kind == ErrorKind::Unavailable => {
                     last.message = format!("`{task}` is not answered: {}", error.message);
                     last.hint = error.hint;
-                last.field = error.field.filter(|field| field != "task");
+                    last.field = error.field.filter(|field| field != "task");
                     if running.is_empty() {
                         running.extend(start());
                     }
@@ -146,12 +168,12 @@ async fn elsewhere(
 
 /// One attempt, at one provider.
 async fn ask(
-    mesh: &Mesh,
+    Others { mesh, routes }: Others<'_>,
     task: &str,
     request: &TaskRequest,
     context: &CallContext,
     attempt: u32,
-    provider: Provider,
+    provider: &Provider,
     left: Option<Duration>,
 ) -> Result<(TaskResponse, Ran), TaskError> {
     let node = (provider.offer.node, provider.offer.tier);
@@ -168,12 +190,16 @@ async fn ask(
         content_type: request.content_type.clone(),
         metadata: request.metadata.clone(),
     };
-    let (response, report) = mesh.call(provider.id, head, request.body.clone()).await?;
+    let under_way = routes.under_way(mesh, task, provider);
+    let answered = mesh.call(provider.id, head, request.body.clone()).await;
+    under_way.ended(&answered);
+    let (response, report) = answered?;
     let ran = Ran {
         took: Duration::from_micros(report.took_us),
         memory_peak: report.memory_peak,
         ran_on: report.ran_on,
         node: Some(node),
+        ..Ran::default()
     };
     Ok((response, ran))
 }
@@ -189,26 +215,6 @@ pub(super) fn nearest_first(mesh: &Mesh, mut providers: Vec<Provider>) -> Vec<Pr
     providers
 }
 
-/// Those that take a call next: the nearest with a core free before those that have more to do than cores.
-pub(super) fn free_first(mesh: &Mesh, providers: Vec<Provider>) -> Vec<Provider> {
-    let peers = mesh.peers();
-    let takers: Vec<Taker> = providers
-        .iter()
-        .map(|provider| {
-            let peer = peers.iter().find(|peer| peer.id == provider.id);
-            Taker {
-                node: provider.offer.node,
-                round_trip: peer.and_then(|peer| peer.round_trip),
-                cores: provider.offer.cores,
-                busy: provider.busy,
-            }
-        })
-        .collect();
-    let mut providers: Vec<Option<Provider>> = providers.into_iter().map(Some).collect();
-    let order = nearest_free(&takers).into_iter();
-    order.filter_map(|at| providers[at].take()).collect()
-}
-
 impl Invoke for Calls {
     fn invoke(
         &self,
@@ -218,7 +224,7 @@ impl Invoke for Calls {
     ) -> BoxFuture<'static, Result<TaskResponse, TaskError>> {
         let here = Self {
             plugins: self.plugins.clone(),
-            mesh: self.mesh.clone(),
+            others: self.others.clone(),
         };
         async move { Ok(here.call(&task, request, context, None).await?.0) }.boxed()
     }

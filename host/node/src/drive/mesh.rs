@@ -300,7 +300,7 @@ impl Node {
         heirs
     }
 
-    /// Runs a task here or on the nearest node that offers it.
+    /// Runs a task here or on a node that offers it, in the order of its [policy](karman_sched::call::Route).
     ///
     /// # Errors
     /// What the task ends with; `unavailable` when no node in reach has it.

@@ -22,6 +22,7 @@ mod models;
 mod parcels;
 mod providers;
 mod rotate;
+mod routes;
 mod serve;
 mod split;
 mod status;

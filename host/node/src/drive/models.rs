@@ -1,7 +1,8 @@
-//! Models of the whole mesh: run and described here where this node has them, else on the nearest node that does.
+//! Models of the whole mesh: run and described here where this node has them, else on one that does.
 
 use super::dispatch::nearest_first;
 use super::mesh::mesh_of;
+use super::model_tasks::MODEL;
 use super::split::Leg;
 use crate::inference::datatype;
 use crate::node::Node;
@@ -87,8 +88,8 @@ struct RanThere {
 }
 
 impl Node {
-    /// Runs a model of the mesh once: here where this node has it, in parts where it is planned so, else on the nearest node
-    /// that has it.
+    /// Runs a model of the mesh once: here where this node has it, in parts where it is planned so, else on a node that has it, in the
+    /// order of this node's policy.
     ///
     /// # Errors
     /// Inputs that do not fit; what the back-end says; `unavailable` (field `model`) when no node in reach has it.
@@ -109,24 +110,23 @@ impl Node {
     async fn infer_elsewhere(&self, name: &str, inputs: Tensors) -> Result<Inferred, TaskError> {
         let mesh = mesh_of(self).map_err(|_| unknown(name))?;
         let mut last = unknown(name);
-        let mut passed_over = 0;
-        for provider in self
-            .providers_of_model(name)
-            .await
-            .into_iter()
-            .take(MOST_ATTEMPTS)
-        {
+        let (started, request) = (Instant::now(), self.runtime().context(None).task);
+        let (task, routes) = (format!("{MODEL}{name}"), self.tasks().routes());
+        let found = self.providers_of_model(name).await;
+        let pick = routes.of_call(mesh, (task.as_str(), request), found);
+        for provider in pick.providers.iter().take(MOST_ATTEMPTS) {
             let at = (provider.offer.node, provider.offer.tier);
-            let asked = self.ask_to_infer(mesh, provider.id, at, name, &inputs);
-            match asked.await {
+            let under_way = routes.under_way(mesh, &task, provider);
+            let asked = self.ask_to_infer(mesh, provider.id, at, name, &inputs).await;
+            under_way.ended(&asked);
+            match asked {
                 Ok(inferred) => {
-                    let why = why_there(passed_over);
+                    let answered = routes.answered(&pick, at.0, started.elapsed());
+                    let only = || "the only node in reach that has the model".to_owned();
+                    let why = answered.why.unwrap_or_else(only);
                     return Ok(Inferred { why, ..inferred });
                 }
-                Err(error) if error.kind == ErrorKind::Unavailable => {
-                    passed_over += 1;
-                    last = error;
-                }
+                Err(error) if error.kind == ErrorKind::Unavailable => last = error,
                 Err(error) => return Err(error),
             }
         }
@@ -188,12 +188,8 @@ impl Node {
         }
         let mesh = mesh_of(self).map_err(|_| unknown(name))?;
         let mut last = unknown(name);
-        for provider in self
-            .providers_of_model(name)
-            .await
-            .into_iter()
-            .take(MOST_ATTEMPTS)
-        {
+        let found = nearest_first(mesh, self.providers_of_model(name).await);
+        for provider in found.into_iter().take(MOST_ATTEMPTS) {
             let head = CallHead::new(Ask::DescribeModel, name, self.runtime().context(None).task);
             match mesh.call(provider.id, head, Bytes::new()).await {
                 Ok((response, _)) => {
@@ -250,7 +246,7 @@ impl Node {
         Ok(models)
     }
 
-    /// Who has the model, the nearest first: of the nodes that have said so already, else of all that can be found.
+    /// Who has the model: of the nodes that have said so already, else of all that can be found.
     async fn providers_of_model(&self, name: &str) -> Vec<Provider> {
         let Some(mesh) = self.mesh() else {
             return Vec::new();
@@ -269,19 +265,11 @@ impl Node {
         if providers.is_empty() {
             providers = mesh.nodes().await.into_iter().filter(has).collect();
         }
-        nearest_first(mesh, providers)
+        providers
     }
 
     fn has_model(&self, name: &str) -> Result<bool, TaskError> {
         Ok(self.runtime().models().find(name)?.is_some())
-    }
-}
-
-fn why_there(passed_over: usize) -> String {
-    match passed_over {
-        0 => "the nearest node that has the model".to_owned(),
-        1 => "the nearest node that has the model and answers; 1 was passed over".to_owned(),
-        more => format!("the nearest node that has the model and answers; {more} were passed over"),
     }
 }
 

@@ -1,12 +1,11 @@
 //! Where an attempt at an accepted task can run.
 
-use super::dispatch::free_first;
 use super::tasks::Inner;
 use super::{away, flow, model_tasks};
 use karman_mesh::{Mesh, Provider};
 use karman_types::{NodeId, TaskId};
 
-/// Nodes that could run the task, the best first: this one where it can, else those of the mesh, the nearest with a core free first;
+/// Nodes that could run the task, the best first: this one where it can, else those of the mesh in the order of its policy;
 /// where there is none, those that are out of reach and have a planned contact. Where it goes by bundle is decided here.
 pub(super) async fn place(tasks: &Inner, task: TaskId, name: &str, avoid: &[NodeId]) -> Vec<NodeId> {
     let here = tasks.runtime.id();
@@ -26,7 +25,8 @@ pub(super) async fn place(tasks: &Inner, task: TaskId, name: &str, avoid: &[Node
     if let Some(mesh) = tasks.mesh.get()
         && (nodes.is_empty() || avoid.contains(&here))
     {
-        for provider in free_first(mesh, in_reach(mesh, name).await) {
+        let found = in_reach(mesh, name).await;
+        for provider in tasks.routes.of_task(mesh, (name, task), found).providers {
             nodes.push(provider.offer.node);
             tasks.providers.lock().insert(provider.offer.node, provider);
         }

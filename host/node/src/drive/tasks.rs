@@ -7,6 +7,7 @@ use super::disk::Disk;
 use super::flow::Flows;
 use super::keepers::Keepers;
 use super::providers::place;
+use super::routes::Routes;
 use super::time::{keep_time, reading, remember};
 use crate::node;
 use crate::plugins::Plugins;
@@ -44,6 +45,7 @@ pub(crate) struct Inner {
     pub(super) keepers: Keepers,
     pub(super) machine: Mutex<Machine>,
     pub(super) decisions: Decisions,
+    pub(super) routes: Arc<Routes>,
     /// Workflows that this node coordinates.
     pub(super) flows: Flows,
     /// Attempts of other nodes that run here.
@@ -81,10 +83,13 @@ impl Tasks {
         let machine = Machine::recover(node, limits, Instant(0), reading, fastrand::u64(..), records);
         let wake = Arc::new(Notify::new());
         let away = Arc::new(Away::open(store.clone(), |task| is_open(&machine, task))?);
+        let decisions = Decisions::start(&runtime);
+        let routes = Arc::new(Routes::new(&runtime, decisions.clone()));
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
             machine: Mutex::new(machine),
             provider: Mutex::new(Provider::new(MOST_RUNNING, MOST_EPOCHS)),
-            decisions: Decisions::start(&runtime),
+            decisions,
+            routes,
             flows: Flows::default(),
             running: Mutex::default(),
             providers: Mutex::default(),

@@ -239,6 +239,15 @@ pub(super) fn response_of(response: TaskResponse, report: &Ran) -> Response<Body
             HeaderValue::try_from(tier.to_string()).expect("a word"),
         );
     }
+    if let Some(Ok(why)) = report.why.as_deref().map(HeaderValue::from_str) {
+        headers.insert("karman-why", why);
+    }
+    if let Some(decision) = &report.decision {
+        headers.insert(
+            "karman-decision",
+            HeaderValue::try_from(decision.to_string()).expect("letters and digits"),
+        );
+    }
     answer
 }
 

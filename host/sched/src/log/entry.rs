@@ -1,5 +1,6 @@
+use crate::call::{Picked, Route};
 use crate::select::{
-    Ask, Asked, Brought, Decision, Failed, Failure, Fixed, Greedy, Guests, Heard, NoChoice, Pixie,
+    Ask, Asked, Brought, Call, Decision, Failed, Failure, Fixed, Greedy, Guests, Heard, NoChoice, Pixie,
     PolicyPlugin, ReportError, Selector, Served, Task,
 };
 use karman_types::TaskId;
@@ -10,7 +11,8 @@ use std::time::Duration;
 /// One line of the log.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Entry {
-    /// Which policy it is about: the name of its workflow, say. A later policy of the same name begins with a checkpoint.
+    /// Which policy it is about: the name of its workflow, say, or that of a [`Route`]. A later policy of the same name begins with a
+    /// checkpoint.
     pub policy: String,
     /// Which of several with that name.
     pub instance: u64,
@@ -41,6 +43,48 @@ pub enum What {
         /// What became of it.
         heard: Heard,
     },
+    /// The providers of a call were put in order. That takes no checkpoint: all that it was decided by is here. Once the call has been
+    /// answered, what it took is [`What::Served`], with the place of who answered as the candidate of task 0.
+    Picked {
+        /// The request, or the accepted task.
+        request: TaskId,
+        /// What was decided.
+        picked: Picked,
+    },
+}
+
+impl Entry {
+    /// The providers of a call were put in order.
+    pub fn picked(at_ms: u64, request: TaskId, picked: Picked) -> Self {
+        Self::of_route(at_ms, picked.route, What::Picked { request, picked })
+    }
+
+    /// The provider in this place answered the call, this long after it was made.
+    pub fn answered(at_ms: u64, request: TaskId, (route, place): (Route, usize), took: Duration) -> Self {
+        let call = Call {
+            task: 0,
+            candidate: place,
+            latency: took,
+            cost: 0.0,
+            energy: None,
+            right: None,
+        };
+        let heard = Heard {
+            latency: took,
+            calls: vec![call],
+            ..Heard::default()
+        };
+        Self::of_route(at_ms, route, What::Served { request, heard })
+    }
+
+    fn of_route(at_ms: u64, route: Route, what: What) -> Self {
+        Self {
+            policy: route.name().into(),
+            instance: 0,
+            at_ms,
+            what,
+        }
+    }
 }
 
 /// A policy and what it decides about.

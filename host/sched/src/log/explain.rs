@@ -70,6 +70,18 @@ pub fn explain<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: TaskId
                     told: of_decision,
                 });
             }
+            What::Picked { request: of, picked } if *of == request => told.push(Open {
+                by,
+                task: 0,
+                candidate: picked.order.first().copied().unwrap_or_default(),
+                told: Told {
+                    why: picked.why(),
+                    known: picked.first().and_then(|first| first.heard),
+                    unreachable: Vec::new(),
+                    call: None,
+                    failed: Vec::new(),
+                },
+            }),
             What::Served {
                 request: served,
                 heard,
@@ -114,9 +126,10 @@ impl fmt::Display for Told {
 mod tests {
     use super::super::{Logged, Policy};
     use super::*;
+    use crate::call::{Picked, Route, Taker};
     use crate::select::testing::{candidate, millis, task};
     use crate::select::{Asked, Fixed, Heard};
-    use karman_types::Slo;
+    use karman_types::{NodeId, Slo};
 
     #[test]
     fn a_decision_is_told_with_what_came_of_it() {
@@ -152,5 +165,31 @@ mod tests {
              it took 12.5 ms"
         );
         assert!(explain(&log, TaskId::from_parts(2, 2)).is_empty());
+    }
+
+    #[test]
+    fn who_was_asked_to_run_a_call_is_told_with_what_it_took() {
+        let taker = |name: &str, way: f64| Taker {
+            round_trip: Some(millis(way)),
+            heard: Some(millis(250.0)),
+            ..Taker::new(NodeId::of_key(name.as_bytes()), 4)
+        };
+        let (near, far) = (taker("near", 1.0), taker("far", 40.0));
+        let names = [near.node.short(), far.node.short()];
+        let picked = Picked::by(Route::Soonest, "echo", vec![far, near]);
+        let request = TaskId::from_parts(3, 3);
+        let log = [
+            Entry::picked(1, request, picked),
+            Entry::answered(2, request, (Route::Soonest, 1), millis(3.0)),
+        ];
+        let told = explain(&log, request);
+        let [near, far] = names;
+        assert_eq!(
+            told[0].to_string(),
+            format!(
+                "who runs `echo`: {near}, rather than {far}, because its answer is expected within 1 ms and that of {far} within 40 ms; \
+                 it was last heard of 250 ms before; it took 3 ms"
+            )
+        );
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! A [`Logged`] policy returns an [`Entry`] for everything that it hears or says, and now and then a [`Checkpoint`] of its whole
 //! state. A policy that a plugin brings is in it by the digest of its file: [`replay_with()`] is given the files. Whoever drives it keeps the entries, in a ring: the oldest go, and what is left begins at some checkpoint. [`replay()`] lets
-//! the policy decide everything again, [`explain()`] puts the decisions of one request into words.
+//! the policy decide everything again, [`explain()`] puts the decisions of one request into words. Who is asked to run a call
+//! ([`crate::call`]) is an entry for itself.
 //!
 //! | file | what |
 //! |---|---|
@@ -59,4 +60,4 @@ mod replay;
 pub use entry::{Checkpoint, Chosen, Entry, Policy, What};
 pub use explain::{Told, explain};
 pub use logged::{CHECKPOINT_EVERY, Logged};
-pub use replay::{Absent, Difference, Replay, replay, replay_with};
+pub use replay::{Absent, Difference, Repicked, Replay, replay, replay_with};

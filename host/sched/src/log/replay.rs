@@ -1,4 +1,5 @@
 use super::{Checkpoint, Chosen, Entry, Policy, What};
+use crate::call::Picked;
 use crate::select::{Decision, Failed, Guests, PolicyPlugin, Selector};
 use karman_types::{Digest, TaskId};
 use serde::Serialize;
@@ -14,6 +15,8 @@ pub struct Replay {
     pub different: Vec<Difference>,
     /// Decisions before the first checkpoint of their policy, which the ring has dropped: they cannot be made again.
     pub without_checkpoint: usize,
+    /// Calls whose providers are put in another order now.
+    pub repicked: Vec<Repicked>,
     /// Plugins that are not here, without which decisions cannot be made again.
     pub without_plugin: Vec<Absent>,
 }
@@ -27,6 +30,19 @@ pub struct Absent {
     pub id: Digest,
     /// Its decisions in the log.
     pub decisions: usize,
+}
+
+/// A call whose providers are put in another order now, each order as places among them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Repicked {
+    /// Its place in the log.
+    pub entry: usize,
+    /// The request.
+    pub request: TaskId,
+    /// What was decided.
+    pub logged: Vec<usize>,
+    /// What is decided now.
+    pub now: Vec<usize>,
 }
 
 /// A decision that did not come out the same.
@@ -47,7 +63,7 @@ pub struct Difference {
 impl Replay {
     /// Whether every decision after a checkpoint came out the same.
     pub fn holds(&self) -> bool {
-        self.different.is_empty() && self.without_plugin.is_empty()
+        self.different.is_empty() && self.repicked.is_empty() && self.without_plugin.is_empty()
     }
 
     /// Decides once more what is in these entries of one policy, each with its place in the log.
@@ -64,10 +80,24 @@ impl Replay {
                     again.policy.force(&failed.failure);
                     again.failed_then.push(failed.clone());
                 }
+                (What::Picked { request, picked }, _) => self.pick(*place, *request, picked),
                 (What::Served { .. } | What::PolicyFailed { .. }, None) => {}
                 (What::Chosen(_), None) => self.without_checkpoint += 1,
                 (What::Chosen(chosen), Some(again)) => again.choose(*place, chosen, self),
             }
+        }
+    }
+
+    fn pick(&mut self, entry: usize, request: TaskId, picked: &Picked) {
+        let now = picked.again();
+        match now == picked.order {
+            true => self.same += 1,
+            false => self.repicked.push(Repicked {
+                entry,
+                request,
+                logged: picked.order.clone(),
+                now,
+            }),
         }
     }
 
@@ -109,6 +139,7 @@ fn replay_by<'a>(entries: impl IntoIterator<Item = &'a Entry>, guests: Option<&A
         replay.add(&entries, guests);
     }
     replay.different.sort_by_key(|different| different.entry);
+    replay.repicked.sort_by_key(|repicked| repicked.entry);
     replay
 }
 
@@ -159,9 +190,10 @@ impl Again {
 mod tests {
     use super::super::Logged;
     use super::*;
+    use crate::call::{Route, Taker};
     use crate::select::testing::{candidate, millis, task};
     use crate::select::{Asked, Call, Heard, Pixie, PixieSettings};
-    use karman_types::Slo;
+    use karman_types::{NodeId, Slo};
     use std::time::Duration;
 
     /// A policy under a load that changes in the middle, with a candidate that comes and goes.
@@ -238,6 +270,33 @@ mod tests {
         chosen.decision.chosen = (chosen.decision.chosen + 1) % 3;
         let found = replay(&log);
         assert_eq!((found.different.len(), found.different[0].entry), (1, place));
+    }
+
+    #[test]
+    fn who_is_asked_to_run_a_call_comes_out_the_same_beside_other_decisions() {
+        let taker = |name: &str, way| Taker {
+            round_trip: Some(millis(way)),
+            ..Taker::new(NodeId::of_key(name.as_bytes()), 2)
+        };
+        let picked = Picked::by(Route::Soonest, "echo", vec![taker("a", 9.0), taker("b", 3.0)]);
+        let request = TaskId::from_parts(7, 7);
+        let mut log = recorded(20);
+        log.push(Entry::picked(5, request, picked));
+        log.push(Entry::answered(6, request, (Route::Soonest, 1), millis(4.0)));
+        let replayed = replay(&log);
+        assert_eq!((replayed.same, replayed.holds()), (21, true));
+
+        let place = log.len() - 2;
+        let What::Picked { picked, .. } = &mut log[place].what else {
+            panic!("no pick")
+        };
+        picked.order.reverse();
+        let found = replay(&log);
+        assert!(!found.holds());
+        assert_eq!(
+            (found.repicked[0].entry, &found.repicked[0].now[..]),
+            (place, &[1, 0][..])
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@
 //! | `kubernetes` | what the default scheduler of Kubernetes weighs |
 //! | `round_robin` | each node in turn |
 //!
-//! A single call that nobody has planned goes by a rule of its own ([`nearest_free()`]).
+//! A single call that nobody has planned goes by rules of its own ([`crate::call`]).
 //!
 //! | file | what they share |
 //! |---|---|
@@ -57,7 +57,6 @@ mod job;
 mod kubernetes;
 mod least_loaded;
 mod list;
-mod nearest_free;
 mod residency_first;
 mod round_robin;
 
@@ -75,7 +74,6 @@ pub use job::{Input, Job, State, Task};
 pub use kubernetes::Kubernetes;
 pub use least_loaded::LeastLoaded;
 pub use list::{Binding, Order};
-pub use nearest_free::{Taker, nearest_free};
 pub use residency_first::ResidencyFirst;
 pub use round_robin::RoundRobin;
 

@@ -89,14 +89,15 @@ impl LaImr {
         self.rate = keep * self.rate + (1.0 - keep) * self.arrivals.len() as f64;
         self.smoothed_at = now;
     }
+}
 
-    /// Seconds that one more request would take here: those ahead of it, then itself.
-    fn expected(&self, view: &View) -> f64 {
-        let replicas = f64::from(view.replicas.max(1));
-        // With all replicas busy, the first is free after a share of a service time, and each that waits takes one more.
-        let ahead = (f64::from(view.here) + 1.0 - replicas).max(0.0);
-        self.law.service * (1.0 + ahead / replicas)
-    }
+/// Seconds that one more request takes where so many replicas serve and so many requests wait or are served: those ahead of it, then
+/// itself.
+pub(crate) fn expected(service: f64, replicas: u32, here: u32) -> f64 {
+    let replicas = f64::from(replicas.max(1));
+    // With all replicas busy, the first is free after a share of a service time, and each that waits takes one more.
+    let ahead = (f64::from(here) + 1.0 - replicas).max(0.0);
+    service * (1.0 + ahead / replicas)
 }
 
 impl Router for LaImr {
@@ -107,7 +108,9 @@ impl Router for LaImr {
     fn route(&mut self, view: &View) -> Routed {
         self.smooth(view.now);
         self.arrivals.push_back(view.now);
-        let (expected, limit) = (self.expected(view), self.settings.route_over * self.law.service);
+        let service = self.law.service;
+        let expected = expected(service, view.replicas, view.here);
+        let limit = self.settings.route_over * service;
         Routed {
             above: expected > limit && view.above < self.pool.most_above,
             expected,

@@ -21,6 +21,7 @@ mod law;
 
 pub use constant::Constant;
 pub use hpa::{Hpa, HpaSettings};
+pub(crate) use la_imr::expected;
 pub use la_imr::{LaImr, LaImrSettings};
 pub use latency_triggered::{LatencySettings, LatencyTriggered};
 pub use law::{Calibration, Discipline, LawError, LoadLaw, leave_one_out};

@@ -199,7 +199,7 @@ impl fmt::Display for Report {
             "\n{kept} of {all} captures within their SLO; {} decisions came out the same when made again, {} did not; {} for all, \
              {} of it to set up and to measure",
             self.replayed.same,
-            self.replayed.different.len(),
+            self.replayed.different.len() + self.replayed.repicked.len(),
             seconds(self.took),
             seconds(self.setup)
         )

@@ -4,6 +4,7 @@ use super::implementations::{self, call, reaches, within};
 use super::json;
 use super::policy::{self, Named};
 use super::served::Served;
+use crate::drive::decisions::wall_ms;
 use crate::drive::tasks::Inner;
 use crate::services::blocking;
 use karman_sched::Why;
@@ -16,7 +17,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 /// How long an implementation that did not answer is left out.
@@ -343,11 +344,6 @@ fn longest_way(workflow: &Workflow) -> usize {
         on_the_way[place] = before.unwrap_or(0) + usize::from(task.capability.is_some());
     }
     on_the_way.into_iter().max().unwrap_or(1).max(1)
-}
-
-fn wall_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.as_millis() as u64
 }
 
 #[cfg(test)]

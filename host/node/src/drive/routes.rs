@@ -1,0 +1,222 @@
+//! Who is asked first to run what several nodes offer: in the order of the node's policy, by what it has measured of them.
+
+use super::decisions::{Decisions, wall_ms};
+use super::tasks::Tasks;
+use crate::runtime::Runtime;
+use karman_mesh::{Mesh, Provider};
+use karman_sched::call::{Picked, Route, Seen, Taker};
+use karman_sched::log::Entry;
+use karman_types::{ErrorKind, NodeId, TaskError, TaskId};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Direct calls in one second whose order is written down; of accepted tasks it is for all. A node may make thousands of calls in a
+/// second, and they shall not push other decisions out of the ring.
+const MOST_WRITTEN: u32 = 2;
+
+/// The policy, and what it goes by.
+pub(crate) struct Routes {
+    route: Route,
+    started: Instant,
+    seen: Mutex<Seen>,
+    written: Mutex<Sample>,
+    decisions: Decisions,
+}
+
+/// Providers in the order in which they are tried.
+pub(super) struct Pick {
+    pub(super) providers: Vec<Provider>,
+    request: TaskId,
+    /// Nothing where there was no choice.
+    picked: Option<Picked>,
+    /// Whether it is in the log of decisions.
+    written: bool,
+}
+
+/// Why the node that answered was asked.
+#[derive(Default)]
+pub(super) struct Answered {
+    /// In words; nothing where there was no choice.
+    pub(super) why: Option<String>,
+    /// Under which `karman why` tells of it, where it is in the log.
+    pub(super) decision: Option<TaskId>,
+}
+
+impl Tasks {
+    /// Who is asked first to run what several nodes offer.
+    pub(crate) fn routes(&self) -> &Arc<Routes> {
+        &self.inner().routes
+    }
+}
+
+impl Routes {
+    pub(super) fn new(runtime: &Runtime, decisions: Decisions) -> Self {
+        Self {
+            route: runtime.config().policies.route,
+            started: Instant::now(),
+            seen: Mutex::default(),
+            written: Mutex::default(),
+            decisions,
+        }
+    }
+
+    /// Who is asked to run a direct call.
+    pub(super) fn of_call(&self, mesh: &Mesh, (task, request): (&str, TaskId), found: Vec<Provider>) -> Pick {
+        let second = self.started.elapsed().as_secs();
+        let takes = || self.written.lock().takes(second);
+        self.pick(mesh, (task, request), found, takes)
+    }
+
+    /// Who is asked to run an accepted task.
+    pub(super) fn of_task(&self, mesh: &Mesh, (task, id): (&str, TaskId), found: Vec<Provider>) -> Pick {
+        self.pick(mesh, (task, id), found, || true)
+    }
+
+    fn pick(
+        &self,
+        mesh: &Mesh,
+        (task, request): (&str, TaskId),
+        found: Vec<Provider>,
+        writes: impl FnOnce() -> bool,
+    ) -> Pick {
+        if found.len() < 2 {
+            return Pick {
+                providers: found,
+                request,
+                picked: None,
+                written: false,
+            };
+        }
+        let takers = found.iter().map(|provider| self.taker(mesh, task, provider));
+        let picked = Picked::by(self.route, task, takers.collect());
+        let mut found: Vec<Option<Provider>> = found.into_iter().map(Some).collect();
+        let order = picked.order.iter();
+        let providers = order.filter_map(|place| found[*place].take()).collect();
+        let written = writes();
+        if written {
+            self.decisions
+                .push([Entry::picked(wall_ms(), request, picked.clone())]);
+        }
+        Pick {
+            providers,
+            request,
+            picked: Some(picked),
+            written,
+        }
+    }
+
+    fn taker(&self, mesh: &Mesh, task: &str, provider: &Provider) -> Taker {
+        let offer = &provider.offer;
+        let (round_trip, heard) = mesh.last_heard(&provider.id);
+        let (takes, failed) = self.seen.lock().of(self.started.elapsed(), task, offer.node);
+        Taker {
+            round_trip,
+            busy: provider.busy,
+            takes,
+            failed,
+            heard: heard.map(|when| when.elapsed()),
+            ..Taker::new(offer.node, offer.cores)
+        }
+    }
+
+    /// A call goes to one of them now: what it takes is remembered.
+    pub(super) fn under_way<'a>(&'a self, mesh: &Mesh, task: &'a str, provider: &Provider) -> UnderWay<'a> {
+        let (round_trip, _) = mesh.last_heard(&provider.id);
+        UnderWay {
+            routes: self,
+            task,
+            node: provider.offer.node,
+            way: round_trip.unwrap_or_default(),
+            began: Instant::now(),
+            ended: false,
+        }
+    }
+
+    /// A node has answered, this long after the providers were put in order.
+    pub(super) fn answered(&self, pick: &Pick, node: NodeId, took: Duration) -> Answered {
+        let Some(picked) = &pick.picked else {
+            return Answered::default();
+        };
+        let place = picked.takers.iter().position(|taker| taker.node == node);
+        if let Some(place) = place.filter(|_| pick.written) {
+            let by = (self.route, place);
+            self.decisions
+                .push([Entry::answered(wall_ms(), pick.request, by, took)]);
+        }
+        Answered {
+            why: Some(picked.told(node)),
+            decision: pick.written.then_some(pick.request),
+        }
+    }
+}
+
+/// A call that one of them has not answered yet. Dropped before it has ended, it was given up: nobody waits for it any more.
+pub(super) struct UnderWay<'a> {
+    routes: &'a Routes,
+    task: &'a str,
+    node: NodeId,
+    way: Duration,
+    began: Instant,
+    ended: bool,
+}
+
+impl UnderWay<'_> {
+    /// How it ended. What the task itself says is wrong tells nothing of the node.
+    pub(super) fn ended<T>(mut self, outcome: &Result<T, TaskError>) {
+        self.ended = true;
+        let now = self.routes.started.elapsed();
+        let mut seen = self.routes.seen.lock();
+        match outcome {
+            Ok(_) => seen.answered(now, self.task, self.node, self.took()),
+            Err(error) => match error.kind {
+                ErrorKind::Unavailable => seen.failed(now, self.task, self.node),
+                ErrorKind::Deadline => seen.given_up(now, self.task, self.node, self.took()),
+                _ => {}
+            },
+        }
+    }
+
+    fn took(&self) -> Duration {
+        self.began.elapsed().saturating_sub(self.way)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let now = self.routes.started.elapsed();
+            let mut seen = self.routes.seen.lock();
+            seen.given_up(now, self.task, self.node, self.took());
+        }
+    }
+}
+
+/// Takes the first few of each second.
+#[derive(Default)]
+struct Sample {
+    second: u64,
+    taken: u32,
+}
+
+impl Sample {
+    fn takes(&mut self, second: u64) -> bool {
+        if self.second != second {
+            *self = Self { second, taken: 0 };
+        }
+        self.taken = self.taken.saturating_add(1);
+        self.taken <= MOST_WRITTEN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_direct_calls_the_first_few_of_a_second_are_written_down() {
+        let mut sample = Sample::default();
+        let mut taken = |second| (0..100).filter(|_| sample.takes(second)).count();
+        assert_eq!([taken(0), taken(7), taken(8)], [MOST_WRITTEN as usize; 3]);
+    }
+}

@@ -1,0 +1,102 @@
+use super::route::fastest;
+use super::{Route, Taker};
+use crate::Why;
+use karman_types::{NodeId, format_duration};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The order in which the providers of a call are tried, with all that it was decided by.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Picked {
+    /// The policy.
+    pub route: Route,
+    /// The task, as it was asked for.
+    pub task: String,
+    /// The providers, as they were known.
+    pub takers: Vec<Taker>,
+    /// Their places, in the order in which they are tried.
+    pub order: Vec<usize>,
+}
+
+impl Picked {
+    /// Puts the providers of a task in order.
+    pub fn by(route: Route, task: impl Into<String>, takers: Vec<Taker>) -> Self {
+        Self {
+            route,
+            task: task.into(),
+            order: route.order(&takers),
+            takers,
+        }
+    }
+
+    /// The same order, decided once more.
+    pub fn again(&self) -> Vec<usize> {
+        self.route.order(&self.takers)
+    }
+
+    /// The one that is tried first.
+    pub fn first(&self) -> Option<&Taker> {
+        self.tried().next()
+    }
+
+    /// The decision in plain words.
+    pub fn why(&self) -> Why {
+        let question = format!("who runs `{}`", self.task);
+        let mut tried = self.tried();
+        match (tried.next(), tried.next()) {
+            (None, _) => Why::new(question, "nobody", "nobody offers it"),
+            (Some(first), None) => Why::new(question, first.node.short(), "no other offers it"),
+            (Some(first), Some(second)) => {
+                Why::new(question, first.node.short(), self.because(first, second))
+                    .rather_than(second.node.short())
+            }
+        }
+    }
+
+    /// The same, and who answered, if that was not the first.
+    pub fn told(&self, answered: NodeId) -> String {
+        match self.first() {
+            Some(first) if first.node != answered => {
+                format!("{}; {} answered instead", self.why(), answered.short())
+            }
+            _ => self.why().to_string(),
+        }
+    }
+
+    /// A log from elsewhere may name places that are not there.
+    fn tried(&self) -> impl Iterator<Item = &Taker> {
+        self.order.iter().filter_map(move |place| self.takers.get(*place))
+    }
+
+    fn because(&self, first: &Taker, second: &Taker) -> String {
+        let other = second.node.short();
+        if let (None, Some(ago)) = (first.failed, second.failed) {
+            return format!("{other} did not answer {} before", format_duration(ago));
+        }
+        let fastest = fastest(&self.takers);
+        let (backlog, time) = self.route.rank(first, fastest);
+        let (others_backlog, others_time) = self.route.rank(second, fastest);
+        if backlog != others_backlog {
+            let calls = |taker: &Taker| format!("{} calls on {} cores", taker.busy, taker.cores);
+            return format!("it has {} and {other} has {}", calls(first), calls(second));
+        }
+        let (time, others_time) = (told(time), told(others_time));
+        match self.route {
+            _ if time == others_time => "nothing that is known tells them apart".to_owned(),
+            Route::NearestFree => format!("it is {time} away and {other} is {others_time}"),
+            _ if first.takes.is_none() && fastest.is_some() => {
+                format!(
+                    "it was not measured lately and may answer within {time}, {other} within {others_time}"
+                )
+            }
+            _ => format!("its answer is expected within {time} and that of {other} within {others_time}"),
+        }
+    }
+}
+
+fn told(time: Duration) -> String {
+    match time == Duration::MAX {
+        true => "an unknown time".to_owned(),
+        false => format_duration(time),
+    }
+}

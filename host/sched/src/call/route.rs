@@ -1,0 +1,86 @@
+use super::Taker;
+use crate::route::expected;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// By which policy the providers of a call are tried, as `node.toml` names it.
+///
+/// Whoever did not answer lately is tried last by each of them, and what they cannot tell apart is decided by the backlog, by the round
+/// trip and at last by the id: the same view gives the same order. Sorting is all that it costs.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Route {
+    /// Whoever is expected to answer first, of those with a core free: after the round trip and what calls of this task took there
+    /// lately. Then those without, the one with the fewest calls on each core first: what these calls are nobody knows, and so not how
+    /// long they take. As long as nothing was measured, the nearest.
+    #[default]
+    Soonest,
+    /// The nearest with a core free, whatever calls took; then those without, the one with the fewest calls on each core first.
+    NearestFree,
+    /// Whoever is expected to answer first, those without a core free among them: the calls ahead are taken to be of the same task, and
+    /// to be served one after the other on each core, as [`crate::route::LaImr`] counts. Where nodes do little else.
+    LaImr,
+    /// Whoever has the fewest calls on each core, near or far.
+    LeastLoaded,
+}
+
+impl Route {
+    /// Each of them, the default first.
+    pub const ALL: [Self; 4] = [Self::Soonest, Self::NearestFree, Self::LaImr, Self::LeastLoaded];
+
+    /// By which nodes name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Soonest => "soonest",
+            Self::NearestFree => "nearest-free",
+            Self::LaImr => "la-imr",
+            Self::LeastLoaded => "least-loaded",
+        }
+    }
+
+    /// The order in which they are tried, as places in `takers`; all of them.
+    pub fn order(self, takers: &[Taker]) -> Vec<usize> {
+        let fastest = fastest(takers);
+        let mut order: Vec<usize> = (0..takers.len()).collect();
+        order.sort_by_cached_key(|at| {
+            let taker = &takers[*at];
+            let rank = self.rank(taker, fastest);
+            (
+                taker.failed.is_some(),
+                rank,
+                taker.backlog(),
+                taker.way(),
+                taker.node,
+            )
+        });
+        order
+    }
+
+    /// What it goes by, the least first: a backlog, then a time.
+    pub(super) fn rank(self, taker: &Taker, fastest: Option<Duration>) -> (u64, Duration) {
+        let way = taker.way();
+        match self {
+            Self::Soonest => (taker.backlog(), way.saturating_add(takes(taker, fastest))),
+            Self::NearestFree => (taker.backlog(), way),
+            Self::LaImr => {
+                let service = takes(taker, fastest).as_secs_f64();
+                let answered = expected(service, taker.cores, taker.busy);
+                let answered = Duration::try_from_secs_f64(answered).unwrap_or(Duration::MAX);
+                (0, way.saturating_add(answered))
+            }
+            Self::LeastLoaded => (taker.load(), Duration::ZERO),
+        }
+    }
+}
+
+/// What a call of the task takes on the fastest of them that was measured.
+pub(super) fn fastest(takers: &[Taker]) -> Option<Duration> {
+    takers.iter().filter_map(|taker| taker.takes).min()
+}
+
+/// What a call of the task takes there. Whoever was not measured is taken to be twice as fast as the fastest that was: it is tried where
+/// that would pay, and where it would not, it is left alone.
+fn takes(taker: &Taker, fastest: Option<Duration>) -> Duration {
+    let hoped = || fastest.unwrap_or_default() / 2;
+    taker.takes.unwrap_or_else(hoped)
+}
