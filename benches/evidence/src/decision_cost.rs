@@ -6,6 +6,7 @@
 //! | `select_report_us`, `select_pair_us` | the same of taking in what became of a request, which is where plans are made; and of both together |
 //! | `select_us.PLUGIN` and the like | the same of the policies that `plugins/prices` (Rust) and `plugins/throttle` (Python) bring |
 //! | `select_restart_us.PLUGIN` | the median of those of their choices before which a new instance takes over, one in 200 |
+//! | `route_us.POLICY` | p99 of putting ten providers of a call in order, by each policy, in microseconds |
 //! | `sim_events_per_s` | events that the simulator handles each second |
 //!
 //! Placement puts its rows beside these (`placement_cost`): `place_10_tasks_1000_nodes_ms`.
@@ -15,11 +16,13 @@ use crate::pixie::eleven_candidates;
 use crate::plugins;
 use crate::{events_per_second, placement_cost};
 use anyhow::Result;
+use karman_sched::call::{Route, Taker};
 use karman_sched::log::CHECKPOINT_EVERY;
 use karman_sched::select::{Ask, Call, Pixie, PixieSettings, Selector, Served, Task};
 use karman_study::interval::bootstrap;
 use karman_study::pairs::{median, percentile};
 use karman_study::report::{Report, Target};
+use karman_types::NodeId;
 use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -36,10 +39,12 @@ const RESTART: &str = "select_restart_us";
 pub(crate) fn run(data: &Path, quick: bool) -> Result<()> {
     let mut report = Report::new("decision-cost");
     let own = ["select_us".into(), "sim_events_per_s".into()];
-    report.register(own.into_iter().chain(placement_cost::keys()));
+    let own = own.into_iter().chain(Route::ALL.map(route_key));
+    report.register(own.chain(placement_cost::keys()));
     select(&mut report, data, quick)?;
     #[cfg(feature = "plugins")]
     select_plugins(&mut report, data, quick)?;
+    routes(&mut report, quick);
     placement_cost::rows(&mut report, quick);
     events_per_second::row(&mut report, quick)?;
     report.write_and_print()
@@ -99,6 +104,40 @@ fn select_rows<S: Selector>(
         row(report, &format!("{key}{of}"), &values, target);
     }
     Ok(restarts)
+}
+
+fn route_key(route: Route) -> String {
+    format!("route_us.{}", route.name())
+}
+
+/// Ten providers of a call in order, by each policy: blocks of calls, the p99 of each.
+fn routes(report: &mut Report, quick: bool) {
+    let mut rng = fastrand::Rng::with_seed(10);
+    let mut providers = || -> Vec<Taker> { (0..10).map(|name| taker(&mut rng, name)).collect() };
+    let views: Vec<Vec<Taker>> = (0..64).map(|_| providers()).collect();
+    let blocks = if quick { 3 } else { BLOCKS };
+    for route in Route::ALL {
+        let timed = |call: usize| {
+            let view = black_box(&views[call % views.len()]);
+            let start = Instant::now();
+            black_box(route.order(view));
+            start.elapsed().as_secs_f64() * 1e6
+        };
+        let block = |_| percentile(&(0..REQUESTS).map(timed).collect::<Vec<f64>>(), 0.99);
+        // The first one warms up.
+        let p99: Vec<f64> = (0..=blocks).map(block).skip(1).collect();
+        row(report, &route_key(route), &p99, Target::AtMost(5.0));
+    }
+}
+
+fn taker(rng: &mut fastrand::Rng, name: u8) -> Taker {
+    let mut millis = |most| Duration::from_millis(rng.u64(0..most));
+    Taker {
+        round_trip: Some(millis(80)),
+        takes: Some(millis(400)),
+        busy: rng.u32(0..9),
+        ..Taker::new(NodeId::of_key(&[name]), 4)
+    }
 }
 
 fn row(report: &mut Report, key: &str, values: &[f64], target: Target) {
