@@ -106,8 +106,8 @@ pub use plot::{Curve, Plot};
 pub use queue::{Queue, Queued};
 pub use scenario::{
     Answer, ContactEntry, Event, ExitEntry, FailureEntry, GroupOutcome, ModelEntry, NodeGroup, Outcome,
-    RateStep, Route, Scenario, ScenarioError, SelectBy, ServePolicy, TelemetryEntry, Verdict, Workload,
-    WorkloadOutcome, run_scenario, run_scenario_with,
+    RateStep, Route, Router, Scenario, ScenarioError, SelectBy, ServePolicy, TelemetryEntry, Verdict,
+    Workload, WorkloadOutcome, run_scenario, run_scenario_with,
 };
 pub use servers::Servers;
 pub use shape::{Sampler, Shape, ShapeError, normal};

@@ -1,6 +1,6 @@
 use super::choice::{Choice, SelectBy};
 use super::event::Request;
-use super::{Route, Scenario, ScenarioError, Workload};
+use super::{Router, Scenario, ScenarioError, Workload};
 use crate::{Arrivals, Instant, Streams};
 use karman_types::ByteSize;
 use std::ops::Range;
@@ -12,10 +12,8 @@ pub(super) struct Flow {
     /// Which of them serves, where there are several.
     pub(super) choice: Option<Choice>,
     pub(super) arrivals: Arrivals,
-    route: Route,
+    router: Router,
     candidates: Vec<Range<u32>>,
-    candidate_count: u32,
-    last: u32,
     pub(super) request: ByteSize,
     pub(super) answer: ByteSize,
 }
@@ -51,11 +49,8 @@ impl Flow {
             models: models.collect(),
             choice: Choice::of(scenario, workload, seeds, select)?,
             arrivals: scenario.arrivals(workload)?,
-            route: workload.route,
+            router: Router::new(workload.route, candidate_count),
             candidates,
-            candidate_count,
-            // So that the first turn is the first one's.
-            last: candidate_count - 1,
             request: workload.request,
             answer: workload.answer,
         })
@@ -73,33 +68,24 @@ impl Flow {
 
     /// The node that serves a request of this stream, where each has a load that is known of it.
     pub(super) fn route(&mut self, stream: &mut Stream, load: impl Fn(u32) -> f64) -> u32 {
-        let count = self.candidate_count;
-        self.last = match self.route {
-            Route::Here => return stream.home,
-            Route::Random => stream.random.u32(..count),
-            Route::RoundRobin => (self.last + 1) % count,
-            Route::LeastLoaded => {
-                let order = (1..=count).map(|step| (self.last + step) % count);
-                let loads = order.map(|index| (load(self.candidate(index)), index));
-                loads
-                    .min_by(|a, b| a.0.total_cmp(&b.0))
-                    .map_or(0, |(_, index)| index)
-            }
-        };
-        self.candidate(self.last)
+        let candidates = &self.candidates;
+        let chosen = self
+            .router
+            .choose(&mut stream.random, |place| load(nth(candidates, place)));
+        chosen.map_or(stream.home, |place| nth(candidates, place))
     }
+}
 
-    /// The number of the node that is the `index`th of those that may serve.
-    fn candidate(&self, mut index: u32) -> u32 {
-        for range in &self.candidates {
-            let count = range.end - range.start;
-            if index < count {
-                return range.start + index;
-            }
-            index -= count;
+/// The number of the node that is the `place`th of those that may serve.
+fn nth(candidates: &[Range<u32>], mut place: u32) -> u32 {
+    for range in candidates {
+        let count = range.end - range.start;
+        if place < count {
+            return range.start + place;
         }
-        0
+        place -= count;
     }
+    0
 }
 
 /// Tells who chose the model of a request what became of it.

@@ -6,7 +6,7 @@
 //! | `check` | what must fit together before it runs |
 //! | `event`, `world`, `build` | the model: requests come, are routed, wait, are served by the policy of their node, and are answered |
 //! | `choice` | which of several models serves a request |
-//! | `flow`, `host` | a workload and where its requests go; one simulated node |
+//! | `flow`, `router`, `host` | a workload, and where its requests go; one simulated node |
 //! | `tally`, `outcome`, `files` | what is counted, what came of it, as tables and plots |
 
 mod build;
@@ -18,6 +18,7 @@ mod files;
 mod flow;
 mod host;
 mod outcome;
+mod router;
 mod tally;
 mod world;
 
@@ -29,6 +30,7 @@ pub use describe::{
 };
 pub use event::Event;
 pub use outcome::{Answer, GroupOutcome, Outcome, Verdict, WorkloadOutcome};
+pub use router::Router;
 
 use crate::{Instant, Simulation};
 use karman_sched::select::{NotBuiltIn, Selector, Task};
