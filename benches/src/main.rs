@@ -12,6 +12,7 @@ mod mesh;
 mod operators;
 mod partition;
 mod scale;
+mod sim_to_real;
 mod site;
 mod wrk;
 
@@ -47,6 +48,7 @@ enum Study {
     Operators,
     Partition,
     Scale,
+    SimToReal,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -68,6 +70,7 @@ fn main() -> anyhow::Result<()> {
         Study::Operators => operators::run(args.quick)?,
         Study::Partition => partition::run(args.quick)?,
         Study::Scale => scale::run(args.quick)?,
+        Study::SimToReal => sim_to_real::run(args.quick)?,
     };
     report.write_and_print()
 }

@@ -24,7 +24,7 @@ const EVIDENCE: &[&str] = &[
 const WITH_PLUGINS: &[&str] = &["decision-cost", "pixie"];
 
 /// The studies of nodes that compare with nothing that has to be installed but ONNX Runtime.
-const NODES: &[&str] = &["infer", "operators", "partition"];
+const NODES: &[&str] = &["infer", "operators", "partition", "sim-to-real"];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
