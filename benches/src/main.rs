@@ -4,6 +4,7 @@
 //! a row is a ratio with its 95 % interval. `KEYS` of each study's module documentation say what a row means.
 #![forbid(unsafe_code)]
 
+mod digits;
 mod engine;
 mod fed;
 mod gateway;
@@ -11,6 +12,7 @@ mod infer;
 mod mesh;
 mod operators;
 mod partition;
+mod pixie_live;
 mod scale;
 mod sim_to_real;
 mod site;
@@ -47,6 +49,7 @@ enum Study {
     Mesh,
     Operators,
     Partition,
+    PixieLive,
     Scale,
     SimToReal,
 }
@@ -69,6 +72,7 @@ fn main() -> anyhow::Result<()> {
         Study::Mesh => mesh::run(args.quick)?,
         Study::Operators => operators::run(args.quick)?,
         Study::Partition => partition::run(args.quick)?,
+        Study::PixieLive => pixie_live::run(args.quick)?,
         Study::Scale => scale::run(args.quick)?,
         Study::SimToReal => sim_to_real::run(args.quick)?,
     };

@@ -2,7 +2,8 @@ use crate::run::{cargo, onnxruntime, program, show, target};
 use crate::{guests, setup};
 use anyhow::Result;
 
-/// The studies of decisions: they do not need the tool, and guests only where they are [with plugins](WITH_PLUGINS).
+/// The studies of decisions: they do not need the tool but for their [live](LIVE) part, and guests only where they are [with
+/// plugins](WITH_PLUGINS).
 const EVIDENCE: &[&str] = &[
     "clusterless",
     "decision-cost",
@@ -23,8 +24,11 @@ const EVIDENCE: &[&str] = &[
 /// Those of them with rows of policies that plugins bring.
 const WITH_PLUGINS: &[&str] = &["decision-cost", "pixie"];
 
+/// Those of them with a live part, and that: a study of nodes.
+const LIVE: &[(&str, &str)] = &[("pixie", "pixie-live")];
+
 /// The studies of nodes that compare with nothing that has to be installed but ONNX Runtime.
-const NODES: &[&str] = &["infer", "operators", "partition", "sim-to-real"];
+const NODES: &[&str] = &["infer", "operators", "partition", "pixie-live", "sim-to-real"];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
@@ -41,7 +45,8 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
             false => _ = build.arg("--no-default-features"),
         }
         show(&mut build)?;
-        return show(program(target().join("release/karman-evidence")).args(arguments));
+        show(program(target().join("release/karman-evidence")).args(arguments))?;
+        return live(study, arguments);
     }
     if arguments.first().is_some_and(|study| study == "gpu") {
         setup::setup(&[setup::DEBIAN, setup::PYTHON])?;
@@ -65,6 +70,19 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     }
     guests::guests(&[])?;
     beside_the_tool(&["--features", "karman-benches/peers"], arguments)
+}
+
+/// Runs the live part of a study of decisions, if it has one.
+fn live(study: &str, arguments: &[String]) -> Result<()> {
+    let Some((_, live)) = LIVE.iter().find(|(of, _)| *of == study) else {
+        return Ok(());
+    };
+    let quick = arguments
+        .iter()
+        .filter(|argument| *argument == "--quick")
+        .cloned();
+    let arguments: Vec<String> = std::iter::once((*live).to_owned()).chain(quick).collect();
+    nodes(live, &arguments)
 }
 
 /// Runs a study of nodes, with the tool beside it.

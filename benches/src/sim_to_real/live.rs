@@ -2,6 +2,7 @@
 
 use super::registered::Registered;
 use super::scenario::{MODEL, Plan};
+use crate::digits;
 use crate::site::Site;
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use http::Method;
 use karman_node::inference::InferResponse;
 use karman_sim::{Instant as Virtual, Router};
 use karman_study::machine::{beside_us, processor_time_of};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, interval, sleep_until};
@@ -83,7 +84,7 @@ impl Nodes {
             sites,
             telemetry: registered.telemetry,
             path: format!("/models/{MODEL}/run"),
-            request: request(registered.images)?,
+            request: digits::together(registered.images)?,
         })
     }
 
@@ -156,14 +157,4 @@ impl Nodes {
         let there = self.sites.iter().map(|site| processor_time_of(site.pid()?));
         Ok(processor_time_of(std::process::id())? + there.sum::<Result<f64>>()?)
     }
-}
-
-/// So many digits.
-fn request(images: usize) -> Result<Bytes> {
-    let file = std::fs::read("tests/data/digits.bin")?;
-    let (records, _) = file.as_chunks::<65>();
-    let ink = records.iter().take(images).flat_map(|record| &record[..64]);
-    let pixels: Vec<f32> = ink.map(|ink| f32::from(*ink) / 16.0).collect();
-    let input = json!({ "name": "image", "shape": [images, 1, 8, 8], "datatype": "FP32", "data": pixels });
-    Ok(serde_json::to_vec(&json!({ "inputs": [input] }))?.into())
 }
