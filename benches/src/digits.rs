@@ -57,12 +57,17 @@ fn digit(record: &[u8; RECORD]) -> Result<Digit> {
     })
 }
 
-/// So many of the first digits, as one request in the words of the Open Inference Protocol.
-pub(crate) fn together(images: usize) -> Result<Bytes> {
+/// The first so many digits, pixel by pixel.
+pub(crate) fn pixels(images: usize) -> Result<Vec<f32>> {
     let file = std::fs::read("tests/data/digits.bin")?;
     let (records, _) = file.as_chunks::<RECORD>();
     let ink = records.iter().take(images).flat_map(|record| &record[..64]);
-    let pixels: Vec<f32> = ink.map(|ink| f32::from(*ink) / 16.0).collect();
+    Ok(ink.map(|ink| f32::from(*ink) / 16.0).collect())
+}
+
+/// The same as one request in the words of the Open Inference Protocol.
+pub(crate) fn together(images: usize) -> Result<Bytes> {
+    let pixels = pixels(images)?;
     let input = json!({ "name": "image", "shape": [images, 1, 8, 8], "datatype": "FP32", "data": pixels });
     Ok(serde_json::to_vec(&json!({ "inputs": [input] }))?.into())
 }
@@ -80,18 +85,25 @@ struct TrainedModel {
 
 #[derive(Deserialize)]
 struct TrainedExit {
+    output: String,
     accuracy: f64,
 }
 
-/// The share of digits held back that the last exit of a model gets right, as its training found.
-pub(crate) fn accuracy(model: &str) -> Result<f64> {
+/// The outputs of a model from shallow to deep, each with the share of digits held back that it gets right, as training found.
+pub(crate) fn exits(model: &str) -> Result<Vec<(String, f64)>> {
     let text = std::fs::read_to_string("tests/models/models.json")?;
     let trained: Trained = serde_json::from_str(&text)?;
-    let known = trained.models.iter().find(|known| known.name == model);
-    let last = known.and_then(|known| known.exits.last());
-    Ok(last
-        .with_context(|| format!("models.json does not know {model}"))?
-        .accuracy)
+    let known = trained.models.into_iter().find(|known| known.name == model);
+    let known = known.with_context(|| format!("models.json does not know {model}"))?;
+    let exits = known.exits.into_iter();
+    Ok(exits.map(|exit| (exit.output, exit.accuracy)).collect())
+}
+
+/// That share of its last output.
+pub(crate) fn accuracy(model: &str) -> Result<f64> {
+    let exits = exits(model)?;
+    let (_, accuracy) = exits.last().with_context(|| format!("{model} has no exits"))?;
+    Ok(*accuracy)
 }
 
 #[cfg(test)]

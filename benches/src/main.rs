@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod digits;
+mod edgeserving_live;
 mod engine;
 mod fed;
 mod gateway;
@@ -42,6 +43,7 @@ struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Study {
+    EdgeservingLive,
     Engine,
     Fed,
     Gateway,
@@ -65,6 +67,7 @@ fn main() -> anyhow::Result<()> {
         return gateway::serve_plain(&args.plain, at);
     }
     let report = match args.study {
+        Study::EdgeservingLive => edgeserving_live::run(args.quick)?,
         Study::Engine => engine::run(args.quick)?,
         Study::Fed => fed::run(args.quick)?,
         Study::Gateway => gateway::run(args.quick)?,

@@ -25,10 +25,17 @@ const EVIDENCE: &[&str] = &[
 const WITH_PLUGINS: &[&str] = &["decision-cost", "pixie"];
 
 /// Those of them with a live part, and that: a study of nodes.
-const LIVE: &[(&str, &str)] = &[("pixie", "pixie-live")];
+const LIVE: &[(&str, &str)] = &[("edgeserving", "edgeserving-live"), ("pixie", "pixie-live")];
 
 /// The studies of nodes that compare with nothing that has to be installed but ONNX Runtime.
-const NODES: &[&str] = &["infer", "operators", "partition", "pixie-live", "sim-to-real"];
+const NODES: &[&str] = &[
+    "edgeserving-live",
+    "infer",
+    "operators",
+    "partition",
+    "pixie-live",
+    "sim-to-real",
+];
 
 /// Runs one study, built for speed, the tool beside it.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
