@@ -89,16 +89,22 @@ impl Tiers {
     /// What another tenant does in the cloud, until it is not polled any more: it keeps the processor busy for its share of the time. Ends
     /// with what went wrong only.
     pub(super) async fn tenant(&self) -> Error {
-        let (request, share) = &self.tenant;
-        let path = format!("/models/{CLOUD}{}/run", MODELS[2]);
+        let (_, share) = self.tenant;
         loop {
             let started = Instant::now();
-            let ran: Result<Value> = self.cloud.order(Method::POST, &path, request.clone()).await;
-            if let Err(error) = ran {
+            if let Err(error) = self.tenant_once().await {
                 return error;
             }
             sleep(started.elapsed().mul_f64((1.0 - share) / share)).await;
         }
+    }
+
+    /// One request of that tenant.
+    pub(super) async fn tenant_once(&self) -> Result<()> {
+        let path = format!("/models/{CLOUD}{}/run", MODELS[2]);
+        let request = self.tenant.0.clone();
+        let _: Value = self.cloud.order(Method::POST, &path, request).await?;
+        Ok(())
     }
 
     /// Waits until the last request of a tenant that is gone is over: the cloud's processor takes one after the other.

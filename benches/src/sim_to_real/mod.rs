@@ -28,6 +28,7 @@ mod scenario;
 
 use anyhow::Result;
 use calibrate::Measured;
+use futures::future::try_join_all;
 use karman_study::pairs::{median, percentile};
 use karman_study::report::{Report, Target};
 use live::{Answered, Nodes};
@@ -65,9 +66,7 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
     };
     Runtime::new()?.block_on(async {
         let nodes = Nodes::start(&registered, folder.path()).await?;
-        for node in (0..nodes.count()).cycle().take(WARM_UP * nodes.count()) {
-            nodes.ask(node).await?;
-        }
+        try_join_all((0..nodes.count()).map(|node| warm_up(&nodes, node))).await?;
         let (used, started) = (nodes.processor_time()?, Instant::now());
         let (mut runs, mut late_ms) = (Vec::new(), Vec::new());
         for seed in passes.seeds() {
@@ -95,6 +94,14 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
         report.keep_raw("runs", &runs);
         Ok(report)
     })
+}
+
+/// The first run of a model is planned for its size, which takes longer.
+async fn warm_up(nodes: &Nodes, node: usize) -> Result<()> {
+    for _ in 0..WARM_UP {
+        nodes.ask(node).await?;
+    }
+    Ok(())
 }
 
 /// Every cell once, in random order, with parameters that are measured before.

@@ -11,7 +11,8 @@
 //! them. All see the same requests, the same exits (those no other exit beats) and plan with the 95th percentile. For each family of
 //! cells, violations, accuracy and 95th percentile of every policy are rows as well; every cell's are in the raw file.
 //!
-//! Cells, seeds and perturbations are in `registered.toml`.
+//! Cells, seeds and perturbations are in `registered.toml`. The live part is the study `edgeserving-live`, which `cargo xtask bench
+//! edgeserving` runs as well.
 
 mod cells;
 mod contenders;

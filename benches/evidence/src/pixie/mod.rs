@@ -1,5 +1,6 @@
 //! Model selection on the recorded profiles of PLAIground: 869 questions of ARC, eleven language models. All rows are replayed:
-//! choices are real, latencies and answers are drawn from the profiles.
+//! choices are real, latencies and answers are drawn from the profiles. The live part is the study `pixie-live`, which `cargo xtask bench
+//! pixie` runs as well.
 //!
 //! | key | what |
 //! |---|---|
