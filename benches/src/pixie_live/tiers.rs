@@ -89,7 +89,7 @@ impl Tiers {
     /// What another tenant does in the cloud, until it is not polled any more: it keeps the processor busy for its share of the time. Ends
     /// with what went wrong only.
     pub(super) async fn tenant(&self) -> Error {
-        let (_, share) = self.tenant;
+        let share = self.tenant.1;
         loop {
             let started = Instant::now();
             if let Err(error) = self.tenant_once().await {
