@@ -207,6 +207,8 @@ fn a_description_that_cannot_be_followed_is_refused() {
     };
     says("name = 'x'\nruonds = 3\n").fails(2, "did you mean `rounds`");
     says("name = 'x'\nrounds = 3\n[clients]\nsimulated = 3\n").fails(2, "plugin");
+    says("name = 'x'\nrounds = 3\n[secure-sum]\n[clients]\nplugin = 'y'\nsimulated = 9\n")
+        .fails(2, "clients on nodes");
     says("name = '../x'\nrounds = 3\n[clients]\nplugin = 'y'\n").fails(2, "a run's name");
     says("name = 'x'\nrounds = 3\n[clients]\nplugin = 'y'\n").fails(4, "no node runs");
     let guest = path("tiny");
@@ -315,4 +317,38 @@ fn a_driver_and_two_clients_are_killed_and_the_run_gets_there() {
     let seen = log(&status);
     assert_eq!(status["status"]["version"], 24, "{status}");
     assert!(accuracy(&seen) >= 0.95, "{}", troubles(&seen));
+}
+
+#[test]
+fn updates_that_nobody_sees_make_the_same_model_and_a_client_may_be_killed() {
+    let mut nodes = five();
+    let plain = describe(&nodes[0].home, &digits("", "shares = 5"));
+    nodes[0].run(&["fed", "run", &plain]).ok();
+    let model = export(&nodes[0].home);
+    let secret = digits("", "shares = 5") + "[secure-sum]\n";
+    let file = describe(&nodes[0].home, &secret);
+    let seen = events(&nodes[0].run(&["fed", "run", &file, "--again", "--json"]).ok());
+    assert_eq!(troubles(&seen), "");
+    assert_eq!(export(&nodes[0].home), model);
+
+    // One that is killed in the middle has dropped out of that round, and is in a later one.
+    let longer = describe(&nodes[0].home, &secret.replace("rounds = 12", "rounds = 24"));
+    nodes[0].run(&["fed", "run", &longer, "--again", "--detach"]).ok();
+    wait_for(&nodes[0], |status| {
+        status["status"]["version"].as_u64() >= Some(3)
+    });
+    let node = nodes.remove(2);
+    node.server.kill();
+    nodes.push(up(node.home, &[]));
+    let status = wait_for(&nodes[0], |status| status["running"] == false);
+    let seen = log(&status);
+    assert_eq!(status["status"]["version"], 24, "{}", troubles(&seen));
+    assert!(accuracy(&seen) >= 0.95, "{}", troubles(&seen));
+    let sizes: Vec<usize> = seen
+        .iter()
+        .filter_map(|event| Some(event["clients"].as_array()?.len()))
+        .collect();
+    assert!(sizes.iter().all(|size| (4..=5).contains(size)), "{sizes:?}");
+    let without = sizes.iter().position(|size| *size == 4);
+    assert!(without.is_none_or(|at| sizes[at..].contains(&5)), "{sizes:?}");
 }

@@ -2,15 +2,18 @@ mod clients;
 mod pace;
 mod parts;
 mod privacy;
+mod secure_sum;
 
 pub use clients::Clients;
 pub use pace::Pace;
 pub use parts::{EncodingPolicy, Evaluation, Limits, Training};
 pub use privacy::Privacy;
+pub use secure_sum::SecureSum;
 
 use crate::privacy::CentralError;
 use crate::select::{Eligibility, SelectionChoice};
 use crate::strategy::{Gather, StrategyChoice, WeightPolicy};
+use karman_tensor::arithmetic::Grid;
 use karman_tensor::encode::Encoding;
 use karman_types::{KeyError, from_toml};
 use serde::{Deserialize, Serialize};
@@ -80,6 +83,9 @@ pub struct Run {
     /// Differential privacy of the clients. Default: none.
     #[serde(default)]
     pub privacy: Option<Privacy>,
+    /// Whether updates are summed so that nobody sees one. Default: not.
+    #[serde(default)]
+    pub secure_sum: Option<SecureSum>,
     /// Whether and when clients judge the model.
     #[serde(default)]
     pub evaluation: Evaluation,
@@ -113,6 +119,12 @@ pub enum RunError {
     /// What is promised would not hold.
     #[error("`[privacy]` needs {needs}")]
     NotPrivate {
+        /// What is missing.
+        needs: &'static str,
+    },
+    /// What a secure sum does not go with.
+    #[error("`[secure-sum]` needs {needs}")]
+    NotSecure {
         /// What is missing.
         needs: &'static str,
     },
@@ -230,7 +242,23 @@ impl Run {
             )?;
             privacy.check(self)?;
         }
+        if let Some(secure) = &self.secure_sum {
+            secure.check(self)?;
+        }
         self.check_robust()
+    }
+
+    /// The grid on which every sum of this run fits: as many terms as a version can have, each at most the largest weight times the
+    /// largest number.
+    ///
+    /// # Panics
+    /// When the description was not checked: its limits are positive and finite.
+    pub fn grid(&self) -> Grid {
+        let terms = self.pace.cohort().max(self.pace.minimum()) as u32;
+        let largest =
+            self.weights.largest(self.limits.samples).max(1) as f64 * f64::from(self.limits.magnitude);
+        Grid::new(largest, terms.max(1))
+            .expect("the description was checked: its limits are positive and finite")
     }
 
     /// Robust rules compare updates of one version, and need a round large enough for the liars they are to stand.
@@ -318,6 +346,14 @@ mod tests {
             (
                 "weights = 'uniform'\n[privacy]\nrate = 0.5\nnoise-multiplier = 1\nclipping = { kind = 'fixed', norm = 1 }\n",
                 "start-with",
+            ),
+            ("[secure-sum]\nleast = 1\n", "secure-sum.least"),
+            ("[secure-sum]\n[strategy]\nname = 'median'\n", "steps by a mean"),
+            ("[secure-sum]\n[encoding]\nfixed = 'int8'\n", "`[encoding]`"),
+            ("[secure-sum]\n[clients]\nsimulated = 9\n", "clients on nodes"),
+            (
+                "[secure-sum]\n[selection]\nname = 'bandit'\n",
+                "another selection",
             ),
             (
                 "[privacy]\nnoise-multiplier = 1\nclipping = { kind = 'fixed', norm = 1 }\n",

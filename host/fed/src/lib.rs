@@ -70,11 +70,14 @@ pub mod swarm;
 
 pub use arithmetic::{Arithmetic, ArithmeticError, Processor, RunningSum};
 pub use client::{ClientId, Profile, ProfileError, Window};
-pub use description::{Clients, EncodingPolicy, Evaluation, Limits, Pace, Privacy, Run, RunError, Training};
+pub use description::{
+    Clients, EncodingPolicy, Evaluation, Limits, Pace, Privacy, Run, RunError, SecureSum, Training,
+};
 pub use instant::Instant;
 pub use layout::{Array, Layout, LayoutError};
 pub use round::{
     Action, AssignmentId, Checkpoint, Coordinator, EvaluationReport, Event, Failure, Judgement, Loss, Order,
-    Refusal, ResumeError, RoundFailure, RoundReport, StartError, Status, Ticket, Train, Update, Work,
+    Part, Refusal, ResumeError, RoundFailure, RoundReport, StartError, Status, Summed, Ticket, Train, Update,
+    Work,
 };
 pub use state::StateError;

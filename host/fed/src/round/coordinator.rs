@@ -137,7 +137,7 @@ impl Coordinator {
         arithmetic: Arc<dyn Arithmetic>,
         core: Core,
     ) -> Self {
-        let grid = grid(&run);
+        let grid = run.grid();
         let gathering = Gathering::new(&*strategy, layout.length() * strategy.rows(), grid);
         let saved_version = core.version;
         Self {
@@ -177,6 +177,8 @@ impl Coordinator {
                 assignment,
                 reason,
             } => self.gave_up(client, assignment, reason),
+            Event::Summed { sum } => self.summed(*sum),
+            Event::Unsummed { assignments, reason } => self.unsummed(&assignments, reason),
             Event::Saved { ticket } => self.saved(ticket),
             Event::Unsaved { ticket, reason } => self.unsaved(ticket, reason),
             Event::Severed => self.sever(),
@@ -361,14 +363,6 @@ impl Coordinator {
             }
         }
     }
-}
-
-/// The grid on which every sum of this run fits: as many terms as a version can have, each at most the largest weight times the
-/// largest number.
-fn grid(run: &Run) -> Grid {
-    let terms = run.pace.cohort().max(run.pace.minimum()) as u32;
-    let largest = run.weights.largest(run.limits.samples).max(1) as f64 * f64::from(run.limits.magnitude);
-    Grid::new(largest, terms.max(1)).expect("the description was checked: its limits are positive and finite")
 }
 
 impl fmt::Debug for Coordinator {

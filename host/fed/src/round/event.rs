@@ -45,6 +45,18 @@ pub enum Event {
         /// What came of it.
         update: Box<Update>,
     },
+    /// In a run with `[secure-sum]`, the updates of a round have been added up, and nobody has seen them one by one.
+    Summed {
+        /// What came out.
+        sum: Box<Summed>,
+    },
+    /// There will be no sum of the updates of these orders.
+    Unsummed {
+        /// Those whose updates were to be in it.
+        assignments: Vec<AssignmentId>,
+        /// Why.
+        reason: String,
+    },
     /// A client has judged the model.
     Judged {
         /// Who.
@@ -213,6 +225,34 @@ pub struct Update {
     pub loss: f32,
 }
 
+/// The sum of a round's updates.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Summed {
+    /// Whose updates are in it.
+    pub parts: Vec<Part>,
+    /// The sum in steps of the run's grid ([`crate::Run::grid`]), each update multiplied by its weight; as long as the model.
+    pub elements: Vec<i64>,
+    /// The sum of the weights, which was as secret as the updates.
+    pub weight: u64,
+    /// Bytes that clients sent for it.
+    pub bytes: u64,
+}
+
+/// What a client says in the open of its part of a sum.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Part {
+    /// Whose it is.
+    pub client: ClientId,
+    /// What it answers.
+    pub assignment: AssignmentId,
+    /// Samples that it trained on.
+    pub samples: u64,
+    /// Steps that it took.
+    pub steps: u32,
+    /// The mean loss on the way.
+    pub loss: f32,
+}
+
 /// Why an order will not be answered.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Loss {
@@ -266,6 +306,9 @@ pub enum RoundFailure {
     /// The strategy gave no result.
     #[error("{0}")]
     Strategy(String),
+    /// The updates could not be summed in secret.
+    #[error("there is no sum of its updates: {0}")]
+    NoSum(String),
     /// No noise could be added.
     #[error("its mean cannot be made private: {0}")]
     Privacy(String),

@@ -77,6 +77,18 @@ impl Gathering {
         }
     }
 
+    /// Takes in all updates of a round at once, already summed.
+    pub(crate) fn add_sum(
+        &mut self,
+        facts: Vec<Facts>,
+        sum: FixedSum,
+        arithmetic: &dyn Arithmetic,
+    ) -> Result<(), ArithmeticError> {
+        self.sum = Some(arithmetic.sum(sum)?);
+        self.facts = facts;
+        Ok(())
+    }
+
     /// Takes in an update of a private run. Integers are added: their order has no influence.
     pub(crate) fn add_clipped(&mut self, facts: Facts, update: &Clipped) -> Result<(), CentralError> {
         let length = self.length;

@@ -7,6 +7,7 @@
 //! | `core` | its state |
 //! | `open` | whom a round asks, and when orders go out |
 //! | `receive` | what comes back, or does not |
+//! | `summed` | the same, where updates are summed in secret |
 //! | `screen` | why an update is refused |
 //! | `gather` | updates until they are one |
 //! | `close` | from the updates to the next version |
@@ -29,6 +30,7 @@ mod receive;
 mod roster;
 mod screen;
 mod sketch;
+mod summed;
 
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,7 @@ pub use checkpoint::{Checkpoint, ResumeError};
 pub use coordinator::{Coordinator, StartError, Status};
 pub use evaluate::{EvaluationReport, Judgement};
 pub use event::{
-    Action, AssignmentId, Event, Failure, Loss, Order, RoundFailure, RoundReport, Ticket, Train, Update, Work,
+    Action, AssignmentId, Event, Failure, Loss, Order, Part, RoundFailure, RoundReport, Summed, Ticket,
+    Train, Update, Work,
 };
 pub use screen::Refusal;

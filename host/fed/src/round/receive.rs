@@ -38,6 +38,11 @@ impl Coordinator {
     pub(super) fn updated(&mut self, client: ClientId, id: AssignmentId, update: &Update) {
         let bytes = update.frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
         self.core.tally.bytes_up += bytes;
+        // Where updates are summed in secret, nobody is asked for one.
+        if self.run.secure_sum.is_some() {
+            self.refuse(client, Refusal::NotAsked);
+            return;
+        }
         if self.judges(client, id) {
             self.refuse(client, Refusal::NotAsked);
             self.evaluation_given_up(client, id);
@@ -110,18 +115,7 @@ impl Coordinator {
                 .sketches
                 .push(Sketch::of(&numbers[..self.layout.length()]));
         }
-        let sent = self
-            .core
-            .assignments
-            .remove(&id)
-            .and_then(|assignment| assignment.sent);
-        if let Some(member) = self.core.roster.get_mut(&client) {
-            member.busy = None;
-            member.answered = Some(id);
-            member.loss = Some(update.loss.into());
-            let seconds = sent.map_or(0.0, |sent| self.core.now.since(sent).as_secs_f64());
-            member.measured(seconds, update.steps);
-        }
+        self.answered(client, id, update.steps, update.loss);
         let added = match &self.core.privacy {
             Some(privacy) => privacy
                 .clip(&numbers)
@@ -137,6 +131,22 @@ impl Coordinator {
             self.fail_round(failure);
         }
         Ok(())
+    }
+
+    /// An order that was answered by a training.
+    pub(super) fn answered(&mut self, client: ClientId, id: AssignmentId, steps: u32, loss: f32) {
+        let sent = self
+            .core
+            .assignments
+            .remove(&id)
+            .and_then(|assignment| assignment.sent);
+        if let Some(member) = self.core.roster.get_mut(&client) {
+            member.busy = None;
+            member.answered = Some(id);
+            member.loss = Some(loss.into());
+            let seconds = sent.map_or(0.0, |sent| self.core.now.since(sent).as_secs_f64());
+            member.measured(seconds, steps);
+        }
     }
 
     /// Names what was refused. Whoever has sent too much of it is not asked any more.

@@ -92,6 +92,24 @@ impl Refusal {
     }
 }
 
+/// Why what a client declares of its training cannot be, if it cannot.
+pub(crate) fn declared(samples: u64, steps: u32, loss: f32, limits: &Limits) -> Result<(), Refusal> {
+    let most = limits.samples;
+    if !(1..=most).contains(&samples) {
+        return Err(Refusal::Samples { samples, most });
+    }
+    if steps == 0 {
+        return Err(Refusal::NoSteps);
+    }
+    match loss.is_finite() {
+        true => Ok(()),
+        false => Err(Refusal::Metric {
+            field: "loss",
+            value: loss.into(),
+        }),
+    }
+}
+
 /// The numbers of an update, row by row; or why it does not count.
 pub(crate) fn read(
     update: &Update,
@@ -99,18 +117,7 @@ pub(crate) fn read(
     rows: usize,
     limits: &Limits,
 ) -> Result<Vec<f32>, Refusal> {
-    let most = limits.samples;
-    if !(1..=most).contains(&update.samples) {
-        let samples = update.samples;
-        return Err(Refusal::Samples { samples, most });
-    }
-    if update.steps == 0 {
-        return Err(Refusal::NoSteps);
-    }
-    if !update.loss.is_finite() {
-        let value = update.loss.into();
-        return Err(Refusal::Metric { field: "loss", value });
-    }
+    declared(update.samples, update.steps, update.loss, limits)?;
     let expected = layout.arrays().len() * rows;
     if update.frames.len() != expected {
         let given = update.frames.len();

@@ -32,6 +32,19 @@ impl Standing {
         })
     }
 
+    /// Who holds this membership, in its encoded form, with this key; nobody where it is not of this mesh, or does not hold now.
+    ///
+    /// # Errors
+    /// Those of [`Membership::decode`] and [`Membership::verify`].
+    pub fn member_by(&self, membership: &[u8], key: &[u8; 32]) -> Result<Member, MembershipError> {
+        self.verify(&Membership::decode(membership)?, key)
+    }
+
+    /// This node's own membership, encoded, for others to look at: it is no secret. Nothing before it has one.
+    pub fn shown(&self) -> Option<Vec<u8>> {
+        Some(self.membership()?.encode())
+    }
+
     /// Who states something.
     pub(crate) fn judge(&self, kind: Kind, signed: &Signed) -> Result<Member, MembershipError> {
         let now = self.now();

@@ -37,6 +37,14 @@ pub enum SumError {
         /// What the array has.
         given: usize,
     },
+    /// A number that so many terms never come to.
+    #[error("number {place} of the sum is more than {terms} terms can come to")]
+    Range {
+        /// Which.
+        place: usize,
+        /// How many there are said to be.
+        terms: u32,
+    },
 }
 
 /// The bits of one term: adding 1.5 · 2⁵² to a double leaves its nearest whole number in the low bits of the sum.
@@ -96,6 +104,23 @@ impl FixedSum {
             grid,
             terms: 0,
             parts: vec![0; length],
+        }
+    }
+
+    /// A sum that was made elsewhere, on the same grid: of so many arrays, these numbers in steps of it.
+    ///
+    /// # Errors
+    /// When there are too many for the grid, or a number is more than so many can come to.
+    pub fn of_parts(grid: Grid, terms: u32, parts: Vec<i64>) -> Result<Self, SumError> {
+        let most = grid.most_terms;
+        if terms > most {
+            return Err(SumError::Terms { most });
+        }
+        let largest = u128::from(terms) << TERM_BITS;
+        let beyond = |part: &i64| u128::from(part.unsigned_abs()) > largest;
+        match parts.iter().position(beyond) {
+            Some(place) => Err(SumError::Range { place, terms }),
+            None => Ok(Self { grid, terms, parts }),
         }
     }
 
@@ -239,6 +264,22 @@ mod tests {
         .unwrap();
         let mean = sum.divided_by(1.0);
         assert!(mean.iter().all(|x| x.is_finite() && x.abs() <= 4.0), "{mean:?}");
+    }
+
+    #[test]
+    fn a_sum_made_elsewhere_is_taken_as_far_as_it_can_be_one() {
+        let grid = Grid::new(1.0, 2).unwrap();
+        let mut sum = FixedSum::new(2, grid);
+        let values = &[1.0, -0.25];
+        sum.add(&[Term { values, factor: 1.0 }]).unwrap();
+        assert_eq!(FixedSum::of_parts(grid, 1, sum.parts().to_vec()), Ok(sum));
+        let place = 1;
+        let wild = FixedSum::of_parts(grid, 2, vec![0, i64::MIN]);
+        assert_eq!(wild, Err(SumError::Range { place, terms: 2 }));
+        assert_eq!(
+            FixedSum::of_parts(grid, 3, vec![0]),
+            Err(SumError::Terms { most: 2 })
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 mod behaviour;
 mod laws;
 mod private;
+mod summed;
 
 use super::*;
 use crate::{ClientId, Instant, Layout, Processor, Profile, Run};

@@ -1,6 +1,7 @@
 //! Whole rounds: all drop-out patterns, and what a party that lies gets.
 
 mod attack;
+mod changed;
 mod dropout;
 
 use super::*;

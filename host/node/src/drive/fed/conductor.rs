@@ -2,9 +2,9 @@
 
 use super::begin::{begun, resumed};
 use super::handle::{Handle, Shown, handle};
-use super::orders::{Clients, NOT_ASKED, Orders};
+use super::orders::{Clients, Orders};
 use super::record::{FedEvent, Record, words};
-use super::wire::{Answer, Frames, Order, Work};
+use super::wire::{Answer, Frames, NOT_ASKED, Order, Work};
 use crate::services::blocking;
 use futures::future::BoxFuture;
 use karman_fed::{Action, Checkpoint, ClientId, Coordinator, Event, Instant};
@@ -215,9 +215,14 @@ impl Conductor {
             })
             .await?;
             self.coordinator = Some(coordinator);
+            let mut to_sum = Vec::new();
             for action in actions {
-                events.extend(self.act(action).await?);
+                match action {
+                    Action::Send { client, order } if self.is_summed(&order) => to_sum.push((client, *order)),
+                    action => events.extend(self.act(action).await?),
+                }
             }
+            self.sum(to_sum)?;
         }
         self.show();
         Ok(())
@@ -276,6 +281,19 @@ impl Conductor {
         let coordinator = coordinator.ok_or_else(|| TaskError::internal("an order without a model"))?;
         let run = (&self.record.id, &self.record.run);
         self.orders.send(run, coordinator.layout(), client, order)
+    }
+
+    /// Whether nobody is to see the update of this order.
+    fn is_summed(&self, order: &karman_fed::Order) -> bool {
+        self.record.run.secure_sum.is_some() && matches!(order.work, karman_fed::Work::Train(_))
+    }
+
+    /// Has the updates of these orders summed: they are those of a whole round, for they go out together.
+    fn sum(&mut self, orders: Vec<(ClientId, karman_fed::Order)>) -> Result<(), TaskError> {
+        let coordinator = self.coordinator.as_ref();
+        let coordinator = coordinator.ok_or_else(|| TaskError::internal("an order without a model"))?;
+        let run = (&self.record.id, &self.record.run);
+        self.orders.sum(run, coordinator.layout(), orders)
     }
 
     async fn save(&mut self, checkpoint: Checkpoint) -> Result<(), TaskError> {

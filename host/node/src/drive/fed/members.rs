@@ -1,8 +1,9 @@
 //! Clients on nodes of the mesh, and on this one.
 
 use super::orders::{self, Clients};
+use super::sum::Identity;
 use super::wire::{self, Answer, Order, RunId, Work};
-use super::worker::carry_out;
+use super::worker;
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
 use futures::future::BoxFuture;
@@ -90,8 +91,16 @@ async fn here(
     time: Option<Duration>,
 ) -> Result<Answer, TaskError> {
     let plugin = node.plugins().find(plugin)?.current();
-    let memory = node.federated().memory(node)?;
-    carry_out(&plugin, &memory, driver, order, node.runtime().context(time)).await
+    let federated = node.federated();
+    let memory = federated.memory(node)?;
+    let context = node.runtime().context(time);
+    match order.work {
+        Work::Sum { .. } => {
+            let client = (node as &dyn Identity, &federated.sums);
+            worker::take_part(client, &plugin, &memory, driver, order, context).await
+        }
+        _ => worker::carry_out(&plugin, &memory, driver, order, context).await,
+    }
 }
 
 async fn far(

@@ -33,6 +33,9 @@ pub(super) struct Remembered {
     pub(super) state: Vec<u8>,
     /// For each array of an update.
     pub(super) feedback: Vec<Feedback>,
+    /// The last order whose update went into a secure sum. The driver has no other way to updates of this run any more.
+    #[serde(default)]
+    pub(super) summed: Option<AssignmentId>,
 }
 
 /// Where clients keep it.

@@ -11,6 +11,7 @@
 //! | `members` | clients on nodes of the mesh: who there is, orders to them, orders from others |
 //! | `simulated` | clients that one process plays |
 //! | `worker` | an order carried out: the plugin trains, what has changed is encoded |
+//! | `sum/` | rounds whose updates nobody sees one by one |
 //! | `memory` | what a client keeps of a run on its node |
 //! | `record` | a run on the disk, and as people see it |
 //!
@@ -27,6 +28,7 @@ mod onnx;
 mod orders;
 mod record;
 mod simulated;
+mod sum;
 mod wire;
 mod worker;
 
@@ -54,6 +56,7 @@ use simulated::{ended_already, same};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+use sum::Sums;
 use tokio::sync::mpsc::unbounded_channel;
 
 /// The runs that this node drives, and what it keeps as a client.
@@ -61,6 +64,7 @@ use tokio::sync::mpsc::unbounded_channel;
 pub(crate) struct Federated {
     runs: Mutex<BTreeMap<String, Handle>>,
     memory: OnceLock<Arc<Memory>>,
+    sums: Sums,
 }
 
 impl Federated {

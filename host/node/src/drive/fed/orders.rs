@@ -1,7 +1,8 @@
 //! The orders of a run that are under way: what becomes of each is an event of the run.
 
 use super::memory::Memory;
-use super::wire::{self, Answer, Course, Frames, Order, RunId, Work};
+use super::sum::Sum;
+use super::wire::{self, Answer, Course, Frames, NOT_ASKED, Order, RunId, Work};
 use futures::future::BoxFuture;
 use karman_fed::{AssignmentId, ClientId, Event, Layout, Profile, Run};
 use karman_types::{ErrorKind, NodeId, TaskError};
@@ -15,8 +16,6 @@ use tokio::task::AbortHandle;
 const LOST_AFTER: Duration = Duration::from_secs(30);
 /// How long between two tries.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Said of a client whose answer is of another kind than the order.
-pub(super) const NOT_ASKED: &str = "it answers what it was not asked";
 
 /// The clients of a run, wherever they are.
 pub(super) trait Clients: Send + Sync {
@@ -90,7 +89,7 @@ impl Orders {
         let order = Order::new(id, run, client, self.work(layout, sent)?);
         let (clients, outbox) = (self.clients.clone(), self.outbox.clone());
         let task = tokio::spawn(async move {
-            let answer = ask_patiently(&*clients, order, time).await;
+            let answer = ask_patiently(&*clients, order, time, LOST_AFTER).await;
             if matches!(&answer, Err(error) if error.kind == ErrorKind::Unavailable) {
                 clients.lost(client);
             }
@@ -101,12 +100,48 @@ impl Orders {
         Ok(())
     }
 
-    fn work(&mut self, layout: &Layout, sent: karman_fed::Order) -> Result<Work, TaskError> {
+    /// Has the updates of all orders of a round summed in secret.
+    ///
+    /// # Errors
+    /// A model that cannot be written for the way.
+    pub(super) fn sum(
+        &mut self,
+        (id, run): (&RunId, &Run),
+        layout: &Layout,
+        sent: Vec<(ClientId, karman_fed::Order)>,
+    ) -> Result<(), TaskError> {
+        let Some((_, first)) = sent.first() else {
+            return Ok(());
+        };
+        let assignments: Vec<AssignmentId> = sent.iter().map(|(_, order)| order.assignment).collect();
+        let sum = Sum {
+            clients: self.clients.clone(),
+            outbox: self.outbox.clone(),
+            id: id.clone(),
+            run: run.clone(),
+            length: layout.length(),
+            model: self.model(layout, first)?,
+            orders: sent,
+        };
+        let task = tokio::spawn(sum.make());
+        for assignment in assignments {
+            self.under_way.insert(assignment, task.abort_handle());
+        }
+        Ok(())
+    }
+
+    /// The model of an order as it travels.
+    fn model(&mut self, layout: &Layout, sent: &karman_fed::Order) -> Result<Arc<Frames>, TaskError> {
         let model = match &self.frames {
             Some((version, frames)) if *version == sent.version => frames.clone(),
             _ => Arc::new(wire::frames(layout, &sent.model)?),
         };
         self.frames = Some((sent.version, model.clone()));
+        Ok(model)
+    }
+
+    fn work(&mut self, layout: &Layout, sent: karman_fed::Order) -> Result<Work, TaskError> {
+        let model = self.model(layout, &sent)?;
         Ok(match sent.work {
             karman_fed::Work::Evaluate => Work::Evaluate { model },
             karman_fed::Work::Train(train) => Work::Train {
@@ -127,8 +162,21 @@ impl Orders {
             Event::Updated { assignment, .. }
             | Event::Judged { assignment, .. }
             | Event::GaveUp { assignment, .. } => self.under_way.remove(assignment).is_some(),
+            Event::Summed { sum } => {
+                // All of them or none: a sum cannot be taken in parts.
+                let ended = self.ended(sum.parts.iter().map(|part| part.assignment));
+                ended > 0 && ended == sum.parts.len()
+            }
+            Event::Unsummed { assignments, .. } => self.ended(assignments.iter().copied()) > 0,
             _ => true,
         }
+    }
+
+    /// These are under way no more; how many of them were.
+    fn ended(&mut self, assignments: impl Iterator<Item = AssignmentId>) -> usize {
+        assignments
+            .filter(|assignment| self.under_way.remove(assignment).is_some())
+            .count()
     }
 
     /// Whether an order's answer has yet to be taken in.
@@ -173,14 +221,17 @@ fn outcome(client: ClientId, assignment: AssignmentId, answer: Result<Answer, Ta
 }
 
 /// Who cannot be reached may be starting again: it is asked again for a while.
-async fn ask_patiently(clients: &dyn Clients, order: Order, time: Duration) -> Result<Answer, TaskError> {
+pub(super) async fn ask_patiently(
+    clients: &dyn Clients,
+    order: Order,
+    time: Duration,
+    patience: Duration,
+) -> Result<Answer, TaskError> {
     let started = Instant::now();
     loop {
         let left = time.saturating_sub(started.elapsed());
         match clients.ask(order.clone(), Some(left)).await {
-            Err(error)
-                if error.kind == ErrorKind::Unavailable && started.elapsed() < LOST_AFTER.min(time) =>
-            {
+            Err(error) if error.kind == ErrorKind::Unavailable && started.elapsed() < patience.min(time) => {
                 tracing::debug!(client = order.client.0, %error, "asked again");
                 tokio::time::sleep(AGAIN).await;
             }

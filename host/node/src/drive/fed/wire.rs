@@ -1,5 +1,6 @@
 //! What a run's driver and its clients say to each other, in CBOR.
 
+use super::sum;
 use bytes::Bytes;
 use karman_engine::learn::Array;
 use karman_fed::{AssignmentId, ClientId, Judgement, Layout, Run, Train, Update};
@@ -10,6 +11,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+/// Said of a client whose answer is of another kind than the order.
+pub(super) const NOT_ASKED: &str = "it answers what it was not asked";
 /// The most arrays of a model.
 const MOST_ARRAYS: usize = 4096;
 
@@ -47,6 +50,11 @@ pub(super) enum Work {
     },
     Evaluate {
         model: Arc<Frames>,
+    },
+    /// A step of the secure sum that the update of an order goes into.
+    Sum {
+        assignment: AssignmentId,
+        step: Box<sum::Step>,
     },
 }
 
@@ -93,6 +101,7 @@ pub(super) enum Answer {
     },
     Trained(Box<Update>),
     Judged(Judgement),
+    Sum(Box<sum::Answered>),
 }
 
 /// Arrays with their names.

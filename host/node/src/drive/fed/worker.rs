@@ -1,10 +1,12 @@
 //! The client's side: an order is carried out by the plugin, and what training has changed is encoded.
 
-use super::memory::{Memory, Remembered};
+use super::memory::{Key, Memory, Remembered};
+use super::sum::{self, Identity, Sums, Taker, Trained};
 use super::wire::{self, Answer, Course, Frames, Order, Work};
+use futures::FutureExt;
 use karman_engine::Plugin;
 use karman_engine::learn::{Array, Fitted, Learnt, Lesson, Setting, Share, Training};
-use karman_fed::{Judgement, Update};
+use karman_fed::{AssignmentId, Judgement, Update};
 use karman_tensor::encode::Feedback;
 use karman_types::{CallContext, NodeId, TaskError};
 use std::sync::Arc;
@@ -59,37 +61,169 @@ pub(super) async fn carry_out(
             {
                 return Ok(Answer::Trained(answer.clone()));
             }
-            tracing::debug!(assignment = assignment.0, version, "training");
-            let lesson = Lesson::Fit {
-                model: wire::arrays(&model)?,
-                training: training(version, &course, &control)?,
-                state: remembered.state.clone(),
+            if remembered.summed.is_some() {
+                return Err(TaskError::denied(
+                    "the updates of this run go into secure sums, and nowhere else",
+                )
+                .with_field("work"));
+            }
+            let exercise = Exercise {
+                of: (assignment, version),
+                course,
+                model,
+                control,
             };
-            let progress = memory.progress(&key, assignment, version);
-            let fitted = match plugin.learn(setting, lesson, context, Some(progress)).await?.0 {
-                Learnt::Fitted(fitted) => fitted,
-                other => return Err(not_asked(&other)),
-            };
-            let update = Box::new(update(plugin, &course, &model, fitted, &mut remembered)?);
-            remembered.answered = Some(((assignment, version), update.clone()));
+            let fitted = exercise.fit(plugin, memory, &key, setting, context).await?;
+            let update = Box::new(exercise.update(plugin, fitted, &mut remembered)?);
+            remembered.answered = Some((exercise.of, update.clone()));
             memory.put(&key, remembered)?;
             Ok(Answer::Trained(update))
         }
+        Work::Sum { .. } => Err(TaskError::denied(
+            "clients that one process plays take part in no secure sum",
+        )
+        .with_field("work")),
     }
 }
 
-fn training(version: u64, course: &Course, control: &Frames) -> Result<Training, TaskError> {
-    Ok(Training {
-        version,
-        epochs: course.epochs,
-        batch: course.batch,
-        learning_rate: course.learning_rate,
-        most_steps: course.most_steps,
-        proximal: course.proximal,
-        wants_control: course.rows > 1,
-        control: wire::arrays(control)?,
-        seed: course.seed,
-    })
+/// Does what a driver asks for a secure sum.
+pub(super) async fn take_part(
+    (who, sums): (&dyn Identity, &Sums),
+    plugin: &Arc<Plugin>,
+    memory: &Memory,
+    driver: NodeId,
+    order: Order,
+    context: CallContext,
+) -> Result<Answer, TaskError> {
+    let key = Memory::key(driver, &order);
+    let _one_at_a_time = memory.turn(&key).await;
+    let setting = setting(&order);
+    let Work::Sum { assignment, step } = order.work else {
+        return Err(TaskError::internal("this is no step of a secure sum"));
+    };
+    let taker = Taker {
+        sums,
+        memory,
+        who,
+        key: &key,
+    };
+    let key = &key;
+    let train = |lesson: sum::Lesson| {
+        async move {
+            let exercise = Exercise {
+                of: (assignment, lesson.version),
+                course: lesson.course,
+                model: lesson.model,
+                control: Frames::new(),
+            };
+            let fitted = exercise.fit(plugin, memory, key, setting, context).await?;
+            let mut remembered = memory.get(key)?;
+            let (samples, steps, loss) = (fitted.samples, fitted.steps, fitted.loss);
+            let (changes, state) = exercise.changes(plugin, fitted)?;
+            remembered.state = state;
+            memory.put(key, remembered)?;
+            let numbers = changes.into_iter().flat_map(|array| array.values);
+            Ok(Trained {
+                numbers: numbers.collect(),
+                samples,
+                steps,
+                loss,
+            })
+        }
+        .boxed()
+    };
+    let answered = sum::carry_out(taker, assignment, *step, train).await?;
+    Ok(Answer::Sum(Box::new(answered)))
+}
+
+/// A training that was ordered.
+struct Exercise {
+    of: (AssignmentId, u64),
+    course: Course,
+    model: Arc<Frames>,
+    /// Empty where it is zero.
+    control: Frames,
+}
+
+impl Exercise {
+    async fn fit(
+        &self,
+        plugin: &Arc<Plugin>,
+        memory: &Memory,
+        key: &Key,
+        setting: Setting,
+        context: CallContext,
+    ) -> Result<Fitted, TaskError> {
+        let (assignment, version) = self.of;
+        tracing::debug!(assignment = assignment.0, version, "training");
+        let lesson = Lesson::Fit {
+            model: wire::arrays(&self.model)?,
+            training: self.training()?,
+            state: memory.get(key)?.state,
+        };
+        let progress = memory.progress(key, assignment, version);
+        match plugin.learn(setting, lesson, context, Some(progress)).await?.0 {
+            Learnt::Fitted(fitted) => Ok(fitted),
+            other => Err(not_asked(&other)),
+        }
+    }
+
+    fn training(&self) -> Result<Training, TaskError> {
+        let course = &self.course;
+        Ok(Training {
+            version: self.of.1,
+            epochs: course.epochs,
+            batch: course.batch,
+            learning_rate: course.learning_rate,
+            most_steps: course.most_steps,
+            proximal: course.proximal,
+            wants_control: course.rows > 1,
+            control: wire::arrays(&self.control)?,
+            seed: course.seed,
+        })
+    }
+
+    /// What training has changed, all rows, and what the plugin wants to have again.
+    fn changes(&self, plugin: &Plugin, fitted: Fitted) -> Result<(Vec<Array>, Vec<u8>), TaskError> {
+        let before = wire::arrays(&self.model)?;
+        let mut changes = fitted.model;
+        same_arrays(plugin, "model", &before, &changes)?;
+        for (after, before) in changes.iter_mut().zip(&before) {
+            let pairs = after.values.iter_mut().zip(&before.values);
+            pairs.for_each(|(after, before)| *after -= before);
+        }
+        if self.course.rows > 1 {
+            same_arrays(plugin, "control-change", &before, &fitted.control_change)?;
+            changes.extend(fitted.control_change);
+        }
+        Ok((changes, fitted.state))
+    }
+
+    /// The same, encoded as the order says.
+    fn update(
+        &self,
+        plugin: &Plugin,
+        fitted: Fitted,
+        remembered: &mut Remembered,
+    ) -> Result<Update, TaskError> {
+        let (samples, steps, loss) = (fitted.samples, fitted.steps, fitted.loss);
+        let (changes, state) = self.changes(plugin, fitted)?;
+        let course = &self.course;
+        remembered.feedback.resize_with(changes.len(), Feedback::default);
+        let mut frames = Vec::with_capacity(changes.len());
+        for (array, feedback) in changes.iter().zip(&mut remembered.feedback) {
+            let encoded = feedback.encode(wire::shape_of(array)?, &array.values, course.encoding);
+            let encoded = encoded.map_err(|error| gave(plugin, &format!("`{}`: {error}", array.name)))?;
+            frames.push(if course.pack { encoded.pack() } else { encoded }.to_bytes());
+        }
+        remembered.state = state;
+        Ok(Update {
+            frames,
+            samples,
+            steps,
+            loss,
+        })
+    }
 }
 
 async fn learn(
@@ -111,41 +245,6 @@ fn setting(order: &Order) -> Setting {
         share: order.share.map(|(index, count)| Share { index, count }),
         properties: order.properties.clone(),
     }
-}
-
-/// What training has changed, encoded as the order says.
-fn update(
-    plugin: &Plugin,
-    course: &Course,
-    model: &Frames,
-    fitted: Fitted,
-    remembered: &mut Remembered,
-) -> Result<Update, TaskError> {
-    let before = wire::arrays(model)?;
-    let mut changes = fitted.model;
-    same_arrays(plugin, "model", &before, &changes)?;
-    for (after, before) in changes.iter_mut().zip(&before) {
-        let pairs = after.values.iter_mut().zip(&before.values);
-        pairs.for_each(|(after, before)| *after -= before);
-    }
-    if course.rows > 1 {
-        same_arrays(plugin, "control-change", &before, &fitted.control_change)?;
-        changes.extend(fitted.control_change);
-    }
-    remembered.feedback.resize_with(changes.len(), Feedback::default);
-    let mut frames = Vec::with_capacity(changes.len());
-    for (array, feedback) in changes.iter().zip(&mut remembered.feedback) {
-        let encoded = feedback.encode(wire::shape_of(array)?, &array.values, course.encoding);
-        let encoded = encoded.map_err(|error| gave(plugin, &format!("`{}`: {error}", array.name)))?;
-        frames.push(if course.pack { encoded.pack() } else { encoded }.to_bytes());
-    }
-    remembered.state = fitted.state;
-    Ok(Update {
-        frames,
-        samples: fitted.samples,
-        steps: fitted.steps,
-        loss: fitted.loss,
-    })
 }
 
 fn same_arrays(plugin: &Plugin, what: &str, before: &[Array], after: &[Array]) -> Result<(), TaskError> {

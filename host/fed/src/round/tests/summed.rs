@@ -1,0 +1,150 @@
+//! Runs with `[secure-sum]`.
+
+use super::*;
+use karman_tensor::arithmetic::{FixedSum, Term};
+
+const CLIENTS: u64 = 5;
+
+fn described(more: &str) -> Run {
+    run(&format!(
+        "rounds = 4\nstart-with = {CLIENTS}\n[pace]\nmode = 'synchronous'\nclients = {CLIENTS}\n\
+         [strategy]\nname = 'fed-avg-m'\n{more}"
+    ))
+}
+
+/// The sum of what these come to, as secret sums have it.
+fn sum(run: &Run, orders: &[(ClientId, Order)]) -> Summed {
+    let mut sum = FixedSum::new(LENGTH, run.grid());
+    let mut summed = Summed {
+        parts: Vec::new(),
+        elements: Vec::new(),
+        weight: 0,
+        bytes: 100,
+    };
+    for (client, order) in orders {
+        let update = train(*client, order);
+        let frames = update.frames.iter();
+        let values: Vec<f32> = frames
+            .flat_map(|frame| Encoded::from_bytes(frame).unwrap().decode().unwrap())
+            .collect();
+        let factor = run.weights.weight(update.samples);
+        let values = &values;
+        sum.add(&[Term {
+            values,
+            factor: factor as f64,
+        }])
+        .unwrap();
+        summed.weight += factor;
+        summed.parts.push(Part {
+            client: *client,
+            assignment: order.assignment,
+            samples: update.samples,
+            steps: update.steps,
+            loss: update.loss,
+        });
+    }
+    summed.elements = sum.parts().to_vec();
+    summed
+}
+
+/// Drives a run to its end; a client is lost in the second round. `change` is what happens to the sum of the third.
+fn drive(run: Run, change: impl Fn(&mut Summed)) -> World {
+    let mut world = World::new(coordinator(run.clone()), CLIENTS, 1);
+    let mut round = 0;
+    loop {
+        if let Some(event) = world.events.pop_front() {
+            world.feed(event);
+            continue;
+        }
+        let orders = std::mem::take(&mut world.orders);
+        let trains = |(_, order): &(ClientId, Order)| matches!(order.work, Work::Train(_));
+        let (mut training, judging): (Vec<_>, Vec<_>) = orders.into_iter().partition(trains);
+        for (client, order) in &judging {
+            world.feed(answer(*client, order));
+        }
+        if training.is_empty() {
+            match world.events.is_empty() {
+                true => return world,
+                false => continue,
+            }
+        }
+        round += 1;
+        if round == 2 {
+            let client = ClientId(3);
+            training.retain(|(trains, _)| *trains != client);
+            world.feed(Event::Gone { client });
+        }
+        if run.secure_sum.is_none() {
+            training
+                .iter()
+                .for_each(|(client, order)| world.feed(answer(*client, order)));
+            continue;
+        }
+        let mut sum = sum(&run, &training);
+        if round == 3 {
+            change(&mut sum);
+        }
+        let sum = Box::new(sum);
+        world.feed(Event::Summed { sum });
+    }
+}
+
+fn failures(world: &World) -> Vec<String> {
+    let failure = |action: &Action| match action {
+        Action::Failed { failure, .. } => Some(failure.to_string()),
+        _ => None,
+    };
+    world.seen.iter().filter_map(failure).collect()
+}
+
+#[test]
+fn a_run_whose_updates_nobody_sees_comes_to_the_same_bits() {
+    let plain = drive(described(""), |_| {});
+    let secret = drive(described("[secure-sum]\n"), |_| {});
+    assert_eq!(secret.bits(), plain.bits());
+    assert_eq!(failures(&secret), [""; 0]);
+    assert_eq!(secret.coordinator.status().version, 4);
+}
+
+#[test]
+fn a_sum_that_cannot_be_one_fails_its_round_and_only_that() {
+    type Change = fn(&mut Summed);
+    let cases: [(Change, &str); 4] = [
+        (|sum| sum.weight += 1, "the weights in it come to"),
+        (|sum| sum.elements[0] = i64::MIN, "number 0 of the sum"),
+        (|sum| sum.elements.truncate(3), "3 numbers instead of 11"),
+        (|sum| sum.parts[0].loss = f32::NAN, "declare what cannot be"),
+    ];
+    for (change, says) in cases {
+        let world = drive(described("[secure-sum]\n"), change);
+        let failures = failures(&world);
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        assert!(failures[0].contains(says), "{failures:?}");
+        assert_eq!(world.coordinator.status().version, 4);
+    }
+}
+
+#[test]
+fn sums_of_other_orders_and_single_updates_are_not_taken() {
+    let run = described("[secure-sum]\n");
+    let mut world = World::new(coordinator(run.clone()), CLIENTS, 1);
+    while let Some(event) = world.events.pop_front() {
+        world.feed(event);
+    }
+    let orders = std::mem::take(&mut world.orders);
+    assert_eq!(orders.len(), 5);
+    let mut of_others = sum(&run, &orders);
+    of_others.parts[0].assignment.0 += 100;
+    let of_others = Box::new(of_others);
+    world.feed(Event::Summed { sum: of_others });
+    world.feed(answer(orders[0].0, &orders[0].1));
+    assert_eq!(world.refusals(), [Refusal::NotAsked]);
+    assert_eq!(world.coordinator.status().gathered, 0);
+    let reason = "only 2 are left".to_owned();
+    let assignments = orders.iter().map(|(_, order)| order.assignment).collect();
+    world.feed(Event::Unsummed { assignments, reason });
+    assert_eq!(
+        failures(&world),
+        ["there is no sum of its updates: only 2 are left"]
+    );
+}
