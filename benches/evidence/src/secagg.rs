@@ -21,7 +21,7 @@ use anyhow::{Context, bail};
 use ed25519_compact::{KeyPair, Seed};
 use karman_fed::secure::margin::{Situation, least_degree, margin};
 use karman_fed::secure::{
-    Client, Closed, Degree, FixedPoint, Graph, Member, Ring, SecureSum, Server, Session, Settings, Step,
+    Client, Closed, Degree, FixedPoint, Graph, Member, Pass, Ring, SecureSum, Server, Session, Settings, Step,
 };
 use karman_study::interval::bootstrap;
 use karman_study::pairs::median;
@@ -201,6 +201,7 @@ fn measure(clients: usize, graph: Graph, round: u64) -> anyhow::Result<Measured>
     let member = |identity: &KeyPair| Member {
         node: NodeId::of_key(&*identity.pk),
         key: *identity.pk,
+        once: *identity.pk,
     };
     let settings = Settings {
         round: Digest::of(&round.to_le_bytes()),
@@ -219,7 +220,10 @@ fn measure(clients: usize, graph: Graph, round: u64) -> anyhow::Result<Measured>
         let node = NodeId::of_key(&*identity.pk);
         let numbers: Vec<f32> = (0..NUMBERS).map(|_| random.f32() * 2.0 - 1.0).collect();
         let entropy = std::array::from_fn(|_| random.u8(..));
-        let (joined, time) = timed(|| Client::join(session.clone(), node, identity, entropy));
+        // What is measured is one round: its number need not be fresh.
+        let once = *identity.pk;
+        let (joined, time) =
+            timed(|| Client::join(session.clone(), node, identity, Pass::new(once), entropy));
         let (client, keys) = joined?;
         let mut seat = Seat {
             client,

@@ -1,5 +1,7 @@
 use super::keys::{self, Channel, Statement};
 use super::message::{Keys, Revealed, Shares, Step, ToClient, ToServer, UnmaskRequest};
+use super::pass::Pass;
+use super::refusal::Refusal;
 use super::roster::{Members, Position};
 use super::session::Session;
 use super::shamir::{self, Secret};
@@ -42,104 +44,29 @@ pub struct Client {
     survivors: Members,
 }
 
-/// Why a client does not do what it is told.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The node is not invited.
-    #[error("{0} is not on the roster")]
-    NotInvited(NodeId),
-    /// The key pair is not the one on the roster.
-    #[error("the key of {0} is another one on the roster")]
-    NotMyKey(NodeId),
-    /// A message of another step, or a second one of the same.
-    #[error("the coordinator speaks of {said}, this client is at {at}")]
-    OutOfTurn {
-        /// What the message is of.
-        said: Step,
-        /// Where the client is.
-        at: Step,
-    },
-    /// A set of members that does not fit the roster, or holds somebody who was not there before.
-    #[error("the members named with {0} are not those of the step before")]
-    Members(Step),
-    /// The client is not among those who take part, although it did what was asked.
-    #[error("the coordinator has left this client out of {0}")]
-    LeftOut(Step),
-    /// Too few take part for the sum to be secret, or for it to be unmasked.
-    #[error("only {have} take part in {step}, {need} are needed")]
-    TooFew {
-        /// At which step.
-        step: Step,
-        /// How many there are.
-        have: usize,
-        /// How many there have to be.
-        need: usize,
-    },
-    /// A list that is not as long as there are neighbours.
-    #[error("{have} {what} came for {need} neighbours")]
-    Count {
-        /// Of what.
-        what: Step,
-        /// How many there are.
-        have: usize,
-        /// How many there have to be.
-        need: usize,
-    },
-    /// A signature that is none.
-    #[error("the {what} of {node} are not signed by it")]
-    Signature {
-        /// What should be signed.
-        what: Step,
-        /// By whom.
-        node: NodeId,
-    },
-    /// A key that would give a mask everybody knows.
-    #[error("a key of {0} is of low order")]
-    WeakKey(NodeId),
-    /// The vector has another length.
-    #[error("the vector has {have} elements instead of {need}")]
-    Length {
-        /// Its length.
-        have: usize,
-        /// What was agreed on.
-        need: usize,
-    },
-    /// An element does not fit.
-    #[error("element {0} is outside the ring")]
-    OutsideRing(usize),
-    /// Somebody is said to have both survived and dropped out: with the shares for both, its vector would be laid open.
-    #[error("{0} cannot have survived and dropped out")]
-    Overlap(NodeId),
-    /// The lists leave somebody out, or name others.
-    #[error("those who survived and those who dropped out are not all who shared secrets")]
-    NotAll,
-    /// The survivors are not those whose list this client signed.
-    #[error("the survivors are not those that were signed")]
-    OtherSurvivors,
-    /// It has revealed what it reveals in a round.
-    #[error("the shares of this round are revealed already")]
-    Revealed,
-}
-
 impl Client {
-    /// Joins a round. The second part of the result is the first message.
+    /// Joins a round. The second part of the result is the first message. The pass is used up: a client is in one round with it,
+    /// and nothing that it says there can be taken for part of another.
     ///
     /// `entropy` has to be fresh from the operating system: whoever knows it knows the vector. The same entropy gives the same
     /// messages, for tests and the simulator.
     ///
     /// # Errors
     ///
-    /// The node is not on the roster, or under another key.
+    /// The node is not on the roster, or under another key, or with another number than that of its pass.
     pub fn join(
         session: Arc<Session>,
         node: NodeId,
         identity: KeyPair,
+        pass: Pass,
         entropy: [u8; 32],
     ) -> Result<(Self, ToServer), Refusal> {
         let me = session.roster().position(node).ok_or(Refusal::NotInvited(node))?;
         if session.roster().key(me) != identity.pk {
             return Err(Refusal::NotMyKey(node));
+        }
+        if *session.roster().once(me) != pass.use_up() {
+            return Err(Refusal::NotMyPass(node));
         }
         let mut random = ChaCha20Rng::from_seed(entropy);
         let channel = StaticSecret::random_from_rng(&mut random);
@@ -343,7 +270,12 @@ impl Client {
     fn sign(&mut self, survivors: Members) -> Result<ToServer, Refusal> {
         self.check(Step::Mask, &survivors, Some(&self.sharers))?;
         self.check_holders(Step::Mask, &survivors)?;
-        let signature = Statement::Survivors(&survivors).sign(&self.session, &self.identity);
+        let channel = PublicKey::from(&self.channel).to_bytes();
+        let statement = Statement::Survivors {
+            members: &survivors,
+            channel: &channel,
+        };
+        let signature = statement.sign(&self.session, &self.identity);
         self.survivors = survivors;
         self.step = Step::Consistency;
         Ok(ToServer::Consistent(signature.into()))
@@ -398,14 +330,10 @@ impl Client {
             if !self.holders.contains(position) || !survivors.contains(*position) {
                 return Err(Refusal::Members(Step::Consistency));
             }
-            let key = self.session.roster().key(*position);
-            if *position != self.me
-                && !Statement::Survivors(survivors).verify(&self.session, &key, **signature)
-            {
-                let node = self.session.node(*position);
+            if *position != self.me && !self.has_signed(*position, survivors, **signature) {
                 return Err(Refusal::Signature {
                     what: Step::Consistency,
-                    node,
+                    node: self.session.node(*position),
                 });
             }
             signers.insert(*position);
@@ -419,6 +347,18 @@ impl Client {
                 need,
             }),
         }
+    }
+
+    /// Whether a neighbour has signed these survivors in this very round: with the key of the channel that it has opened to us.
+    fn has_signed(&self, neighbour: Position, survivors: &Members, signature: [u8; 64]) -> bool {
+        self.neighbours.get(&neighbour).is_some_and(|keys| {
+            let statement = Statement::Survivors {
+                members: survivors,
+                channel: &keys.channel,
+            };
+            let key = self.session.roster().key(neighbour);
+            statement.verify(&self.session, &key, signature)
+        })
     }
 
     /// A set of members fits the roster, is among those `of` the step before, has this client in it and is not too small.

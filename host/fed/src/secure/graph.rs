@@ -34,6 +34,15 @@ impl Graph {
         }
     }
 
+    /// A number that no other graph has.
+    pub(crate) fn number(self) -> usize {
+        match self {
+            Self::Complete => 0,
+            Self::Ring(Degree::Logarithmic) => 1,
+            Self::Ring(Degree::Of(degree)) => 2 + usize::from(degree),
+        }
+    }
+
     /// Who holds shares of the secrets of the client at `position`, ascending: its neighbours and itself.
     ///
     /// The ring is a Harary graph: each client is the neighbour of the next half on either side. Its order is that of hashes

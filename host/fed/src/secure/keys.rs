@@ -143,8 +143,11 @@ pub(crate) enum Statement<'a> {
         channel: &'a [u8; 32],
         mask: &'a [u8; 32],
     },
-    /// These are all whose vectors arrived.
-    Survivors(&'a Members),
+    /// These are all whose vectors arrived, in the round in which I have opened this channel.
+    Survivors {
+        members: &'a Members,
+        channel: &'a [u8; 32],
+    },
 }
 
 impl Statement<'_> {
@@ -156,8 +159,9 @@ impl Statement<'_> {
                 text.extend_from_slice(*channel);
                 text.extend_from_slice(*mask);
             }
-            Self::Survivors(members) => {
+            Self::Survivors { members, channel } => {
                 text.push(2);
+                text.extend_from_slice(*channel);
                 text.extend_from_slice(members.as_bytes());
             }
         }

@@ -8,6 +8,7 @@
 //!
 //! | step | a client sends | the coordinator answers with |
 //! |---|---|---|
+//! | before it | a number that it uses for this round only ([`Pass`]) | settings, and the roster with all keys and numbers |
 //! | keys | two X25519 keys of this round, signed (Ed25519) | who takes part, the neighbours' keys |
 //! | shares | two Shamir shares for each neighbour, sealed; what each hashes to | the shares for it |
 //! | masked vectors | its vector, masked by ChaCha20 | who survived |
@@ -15,7 +16,8 @@
 //! | unmasking | for each neighbour one share, of either kind | |
 //!
 //! A [`Client`] refuses lists that overlap, lists that are not those it signed, lists that more than two thirds of its holders have
-//! not signed, and any second request. A [`Server`] takes nothing that is not signed, in turn and of the right length; a share that
+//! not signed, and any second request. Its [`Pass`] admits it to one round, and every key and signature is bound to the passes of all
+//! its members. A [`Server`] takes nothing that is not signed, in turn and of the right length; a share that
 //! was changed on the way is named ([`Fault`]) and does without; a round that cannot be finished ends with its reason ([`Failure`]).
 //! What no secure sum can tell is whether a vector is an honest one: bound what one client can do by [`FixedPoint`]'s clip.
 //!
@@ -29,17 +31,24 @@
 //! | `ring`, `fixed` | integers to sum in, numbers as such integers |
 //! | `keys`, `shamir` | derived keys, sealed messages, signatures; secrets in shares |
 //! | `message` | what is sent |
-//! | `client`, `server`, `unmask` | the two sides |
+//! | `pass`, `time` | what admits a client to one round; how long each step may take |
+//! | `client`, `refusal`, `server`, `unmask` | the two sides |
 //!
 //! ```
 //! use ed25519_compact::{KeyPair, Seed};
-//! use karman_fed::secure::{Client, Closed, Graph, Member, Ring, Server, Session, Settings};
+//! use karman_fed::secure::{Client, Closed, Graph, Member, Pass, Ring, Server, Session, Settings};
 //! use karman_types::{Digest, NodeId};
 //! use std::sync::Arc;
 //!
 //! let identities = [1, 2, 3].map(|n| KeyPair::from_seed(Seed::new([n; 32])));
 //! let nodes = [1, 2, 3].map(|n| NodeId::of_key(&[n]));
-//! let members = nodes.iter().zip(&identities).map(|(node, identity)| Member { node: *node, key: *identity.pk });
+//! // Numbers that each draws for this round, and shows before it begins: from the operating system, in earnest.
+//! let passes = [1, 2, 3].map(|n| Pass::new([n; 32]));
+//! let members = nodes.iter().zip(&identities).zip(&passes).map(|((node, identity), pass)| Member {
+//!     node: *node,
+//!     key: *identity.pk,
+//!     once: pass.shown(),
+//! });
 //! let settings = Settings {
 //!     round: Digest::of(b"a run, round 1"),
 //!     graph: Graph::Complete,
@@ -51,9 +60,9 @@
 //! let session = Arc::new(Session::new(settings, members.collect())?);
 //! let mut server = Server::new(session.clone());
 //! let mut clients = Vec::new();
-//! for (number, (node, identity)) in nodes.into_iter().zip(identities).enumerate() {
+//! for (number, ((node, identity), pass)) in nodes.into_iter().zip(identities).zip(passes).enumerate() {
 //!     let entropy = [number as u8; 32]; // From the operating system, in earnest.
-//!     let (client, keys) = Client::join(session.clone(), node, identity, entropy)?;
+//!     let (client, keys) = Client::join(session.clone(), node, identity, pass, entropy)?;
 //!     server.receive(node, keys)?;
 //!     clients.push((node, client, [number as u64, 10]));
 //! }
@@ -80,6 +89,8 @@ mod graph;
 mod keys;
 pub mod margin;
 mod message;
+mod pass;
+mod refusal;
 mod ring;
 mod roster;
 mod server;
@@ -87,12 +98,15 @@ mod session;
 mod shamir;
 #[cfg(test)]
 mod tests;
+mod time;
 mod unmask;
 
-pub use client::{Client, Refusal};
+pub use client::Client;
 pub use fixed::{FixedPoint, FixedPointError, WeightedMean};
 pub use graph::{Degree, Graph, threshold};
 pub use message::{Keys, Revealed, Shares, Step, ToClient, ToServer, UnmaskRequest};
+pub use pass::Pass;
+pub use refusal::Refusal;
 pub use ring::{Ring, WidthError};
 pub use roster::{Member, Members, Position, Roster, RosterError};
 pub use server::{Closed, Failure, Fault, FaultKind, Rejected, SecureSum, Server};

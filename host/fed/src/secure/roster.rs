@@ -18,6 +18,9 @@ pub struct Member {
     /// Its Ed25519 key.
     #[serde(with = "serde_bytes")]
     pub key: [u8; 32],
+    /// The number that it uses for this round only: that of its [`super::Pass`].
+    #[serde(with = "serde_bytes")]
+    pub once: [u8; 32],
 }
 
 /// A roster that is none.
@@ -86,6 +89,11 @@ impl Roster {
     /// The key of whoever stands there.
     pub(crate) fn key(&self, position: Position) -> PublicKey {
         PublicKey::new(self.0[usize::from(position)].key)
+    }
+
+    /// The number that whoever stands there uses for this round only.
+    pub(crate) fn once(&self, position: Position) -> &[u8; 32] {
+        &self.0[usize::from(position)].once
     }
 }
 
@@ -187,6 +195,7 @@ mod tests {
         Member {
             node: NodeId::of_key(name.as_bytes()),
             key,
+            once: [0; 32],
         }
     }
 

@@ -247,7 +247,11 @@ impl Server {
 
     fn receive_signature(&mut self, from: Position, signature: ByteArray<64>) -> Result<(), Rejected> {
         let key = self.session.roster().key(from);
-        if !Statement::Survivors(&self.survivors).verify(&self.session, &key, *signature) {
+        let statement = Statement::Survivors {
+            members: &self.survivors,
+            channel: &self.keys[&from].channel,
+        };
+        if !statement.verify(&self.session, &key, *signature) {
             return Err(Rejected::Signature(self.session.node(from)));
         }
         self.signatures.insert(from, signature);

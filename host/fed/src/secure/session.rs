@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
-    /// Names the round; no two rounds of a run have the same. It goes into every key and every signature.
+    /// What the round is about, as a digest: a client makes its vector of nothing else. It goes into every key and every signature.
+    /// What tells the round from any other are the numbers on its roster ([`Member::once`]).
     pub round: Digest,
     /// Who shares secrets with whom.
     pub graph: Graph,
@@ -131,12 +132,11 @@ impl Session {
 }
 
 fn digest(settings: &Settings, roster: &Roster) -> Digest {
-    let mut text = b"karman secure sum 1".to_vec();
+    let mut text = b"karman secure sum 2".to_vec();
     text.extend_from_slice(settings.round.as_bytes());
     text.extend_from_slice(settings.seed.as_bytes());
-    let degree = settings.graph.degree(Roster::MOST);
     for number in [
-        degree,
+        settings.graph.number(),
         settings.length,
         settings.ring.width(),
         settings.least,
@@ -147,6 +147,7 @@ fn digest(settings: &Settings, roster: &Roster) -> Digest {
     for member in roster.members() {
         text.extend_from_slice(member.node.to_string().as_bytes());
         text.extend_from_slice(&member.key);
+        text.extend_from_slice(&member.once);
     }
     Digest::of(&text)
 }

@@ -257,7 +257,8 @@ fn bad_messages_of_clients_change_nothing() {
         .map(|member| member.node)
         .collect();
     let mut server = Server::new(session.clone());
-    let (_, keys) = Client::join(session.clone(), nodes[0], identities[0].clone(), [1; 32]).unwrap();
+    let pass = || Pass::new(session.roster().members()[0].once);
+    let (_, keys) = Client::join(session.clone(), nodes[0], identities[0].clone(), pass(), [1; 32]).unwrap();
     let stranger = NodeId::of_key(b"stranger");
     assert_eq!(
         server.receive(stranger, keys.clone()),
@@ -272,7 +273,7 @@ fn bad_messages_of_clients_change_nothing() {
     server.receive(nodes[0], keys.clone()).unwrap();
     assert_eq!(server.receive(nodes[0], keys), Err(Rejected::Repeated(nodes[0])));
     assert_eq!(server.waiting(), nodes[1..]);
-    let wrong = Client::join(session.clone(), nodes[0], identities[1].clone(), [1; 32]);
+    let wrong = Client::join(session.clone(), nodes[0], identities[1].clone(), pass(), [1; 32]);
     assert_eq!(wrong.unwrap_err(), Refusal::NotMyKey(nodes[0]));
 
     let mut world = World::up_to(4, Graph::Complete, Step::Mask);

@@ -3,6 +3,7 @@
 mod attack;
 mod changed;
 mod dropout;
+mod instance;
 
 use super::*;
 use ed25519_compact::{KeyPair, Seed};
@@ -12,18 +13,7 @@ use std::sync::Arc;
 
 /// A round and the identities of its members, in the roster's order.
 pub(super) fn session(members: usize, graph: Graph, length: usize) -> (Arc<Session>, Vec<KeyPair>) {
-    let mut all: Vec<_> = (0..members)
-        .map(|number| {
-            let identity = KeyPair::from_seed(Seed::new(*Digest::of(&number.to_le_bytes()).as_bytes()));
-            (NodeId::of_key(&*identity.pk), identity)
-        })
-        .collect();
-    all.sort_by_key(|(node, _)| *node);
-    let roster = all.iter().map(|(node, identity)| Member {
-        node: *node,
-        key: *identity.pk,
-    });
-    let settings = Settings {
+    let first = Settings {
         round: Digest::of(b"round 1"),
         graph,
         seed: Digest::of(b"seed"),
@@ -31,6 +21,27 @@ pub(super) fn session(members: usize, graph: Graph, length: usize) -> (Arc<Sessi
         ring: Ring::BITS_32,
         least: 2,
     };
+    session_of(members, first, |_| [0; 32])
+}
+
+/// The same with these settings, and the numbers that members use for it.
+fn session_of(
+    members: usize,
+    settings: Settings,
+    once: impl Fn(usize) -> [u8; 32],
+) -> (Arc<Session>, Vec<KeyPair>) {
+    let mut all: Vec<_> = (0..members)
+        .map(|number| {
+            let identity = KeyPair::from_seed(Seed::new(*Digest::of(&number.to_le_bytes()).as_bytes()));
+            (NodeId::of_key(&*identity.pk), identity)
+        })
+        .collect();
+    all.sort_by_key(|(node, _)| *node);
+    let roster = all.iter().enumerate().map(|(place, (node, identity))| Member {
+        node: *node,
+        key: *identity.pk,
+        once: once(place),
+    });
     let session = Session::new(settings, roster.collect()).unwrap();
     (
         Arc::new(session),
@@ -51,7 +62,15 @@ struct World {
 impl World {
     /// All keys have arrived, of those who answer at all.
     fn new(members: usize, graph: Graph, seed: u64, joins: impl Fn(Position) -> bool) -> Self {
-        let (session, identities) = session(members, graph, 5);
+        Self::of(session(members, graph, 5), seed, joins)
+    }
+
+    /// The same in this round.
+    fn of(
+        (session, identities): (Arc<Session>, Vec<KeyPair>),
+        seed: u64,
+        joins: impl Fn(Position) -> bool,
+    ) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut world = Self {
             server: Server::new(session.clone()),
@@ -61,9 +80,10 @@ impl World {
             session: session.clone(),
         };
         for (position, identity) in identities.into_iter().enumerate() {
-            let node = session.roster().members()[position].node;
+            let Member { node, once, .. } = session.roster().members()[position];
             let entropy = std::array::from_fn(|_| random.u8(..));
-            let (client, keys) = Client::join(session.clone(), node, identity, entropy).unwrap();
+            let pass = Pass::new(once);
+            let (client, keys) = Client::join(session.clone(), node, identity, pass, entropy).unwrap();
             world.clients.insert(node, client);
             world
                 .vectors
@@ -77,14 +97,18 @@ impl World {
 
     /// Closes steps up to this one, everybody answering.
     fn up_to(members: usize, graph: Graph, step: Step) -> Self {
-        let mut world = Self::new(members, graph, 1, |_| true);
-        while world.server.step() < step {
-            world.close().unwrap();
-            if world.server.step() < step {
-                world.deliver(|_, _| true);
+        Self::new(members, graph, 1, |_| true).go_to(step)
+    }
+
+    /// Goes on to this step, everybody answering.
+    fn go_to(mut self, step: Step) -> Self {
+        while self.server.step() < step {
+            self.close().unwrap();
+            if self.server.step() < step {
+                self.deliver(|_, _| true);
             }
         }
-        world
+        self
     }
 
     fn close(&mut self) -> Result<Option<SecureSum>, Failure> {
