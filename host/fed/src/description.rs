@@ -348,6 +348,10 @@ mod tests {
                 "start-with",
             ),
             ("[secure-sum]\nleast = 1\n", "secure-sum.least"),
+            (
+                "[secure-sum]\n[pace]\nmode = 'synchronous'\nclients = 1001\n",
+                "pace.clients",
+            ),
             ("[secure-sum]\n[strategy]\nname = 'median'\n", "steps by a mean"),
             ("[secure-sum]\n[encoding]\nfixed = 'int8'\n", "`[encoding]`"),
             ("[secure-sum]\n[clients]\nsimulated = 9\n", "clients on nodes"),

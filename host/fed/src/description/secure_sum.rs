@@ -26,6 +26,9 @@ impl Default for SecureSum {
 }
 
 impl SecureSum {
+    /// The most clients of a sum: each of them looks at the memberships of all.
+    pub const MOST_CLIENTS: usize = 1_000;
+
     /// Whether the rest of the description goes with it: what can be made of a sum alone, exact and from nodes that can be told
     /// apart.
     pub(super) fn check(&self, run: &Run) -> Result<(), RunError> {
@@ -40,6 +43,10 @@ impl SecureSum {
                 cohort as f64,
             ))),
         };
+        if cohort > Self::MOST_CLIENTS {
+            let most = Self::MOST_CLIENTS as f64;
+            return Err(RunError::number(("pace.clients", cohort as f64, 3.0, most)));
+        }
         bounds("secure-sum.least", self.least, 2)?;
         let mean = matches!(
             run.strategy,

@@ -1,5 +1,5 @@
-use super::{Checkpoint, EvaluationReport, Judgement, Refusal};
-use crate::{ClientId, Profile};
+use super::{Checkpoint, EvaluationReport, Judgement, Refusal, screen};
+use crate::{ClientId, Limits, Profile};
 use bytes::Bytes;
 use karman_tensor::encode::{Encoding, Measured};
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,11 @@ pub enum Event {
     Summed {
         /// What came out.
         sum: Box<Summed>,
+    },
+    /// What a client declares of its part of a sum cannot be ([`Part::check`]): its update is not in it.
+    Misdeclared {
+        /// What it declares.
+        part: Part,
     },
     /// There will be no sum of the updates of these orders.
     Unsummed {
@@ -251,6 +256,18 @@ pub struct Part {
     pub steps: u32,
     /// The mean loss on the way.
     pub loss: f32,
+    /// From its order to train until its masked update was here.
+    pub took: Duration,
+}
+
+impl Part {
+    /// Whether there can be such a training. It is asked before its update goes into a sum, for nothing can be taken out of that.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn check(&self, limits: &Limits) -> Result<(), Refusal> {
+        screen::declared(self.samples, self.steps, self.loss, limits)
+    }
 }
 
 /// Why an order will not be answered.

@@ -4,6 +4,7 @@ use super::{Action, AssignmentId, Coordinator, Loss, Refusal, RoundFailure, Upda
 use crate::privacy::CentralError;
 use crate::strategy::Facts;
 use crate::{ClientId, Pace, Profile};
+use std::time::Duration;
 
 impl Coordinator {
     pub(super) fn here(&mut self, client: ClientId, profile: Profile) {
@@ -115,7 +116,7 @@ impl Coordinator {
                 .sketches
                 .push(Sketch::of(&numbers[..self.layout.length()]));
         }
-        self.answered(client, id, update.steps, update.loss);
+        self.answered(client, id, update.steps, update.loss, None);
         let added = match &self.core.privacy {
             Some(privacy) => privacy
                 .clip(&numbers)
@@ -133,8 +134,15 @@ impl Coordinator {
         Ok(())
     }
 
-    /// An order that was answered by a training.
-    pub(super) fn answered(&mut self, client: ClientId, id: AssignmentId, steps: u32, loss: f32) {
+    /// An order that was answered by a training. It `took` the time until now, where nothing else is known.
+    pub(super) fn answered(
+        &mut self,
+        client: ClientId,
+        id: AssignmentId,
+        steps: u32,
+        loss: f32,
+        took: Option<Duration>,
+    ) {
         let sent = self
             .core
             .assignments
@@ -144,8 +152,8 @@ impl Coordinator {
             member.busy = None;
             member.answered = Some(id);
             member.loss = Some(loss.into());
-            let seconds = sent.map_or(0.0, |sent| self.core.now.since(sent).as_secs_f64());
-            member.measured(seconds, steps);
+            let took = took.or_else(|| Some(self.core.now.since(sent?)));
+            member.measured(took.unwrap_or_default().as_secs_f64(), steps);
         }
     }
 

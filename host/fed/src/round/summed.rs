@@ -1,5 +1,6 @@
 use super::event::{Part, Summed};
-use super::{AssignmentId, Coordinator, RoundFailure, screen};
+use super::{AssignmentId, Coordinator, Loss, RoundFailure};
+use crate::ClientId;
 use crate::strategy::Facts;
 use karman_tensor::arithmetic::FixedSum;
 
@@ -8,17 +9,39 @@ impl Coordinator {
     /// against all of it: the round fails, and whoever is to blame is named where that can be told.
     pub(super) fn summed(&mut self, sum: Summed) {
         self.core.tally.bytes_up += sum.bytes;
-        let awaited = |part: &Part| {
-            let known = self.core.assignments.get(&part.assignment);
-            known.is_some_and(|known| known.client == part.client)
-        };
-        if self.run.secure_sum.is_none() || !sum.parts.iter().all(awaited) {
+        let lost: Vec<ClientId> = sum
+            .parts
+            .iter()
+            .filter(|part| !self.is_awaited(part))
+            .map(|part| part.client)
+            .collect();
+        if self.run.secure_sum.is_none() || lost.len() == sum.parts.len() {
             // It is of a round that is over.
             return;
         }
-        if let Err(why) = self.take_sum(sum) {
+        let taken = match lost.first() {
+            Some(client) => Err(format!("{client} is in it, and was given up meanwhile")),
+            None => self.take_sum(sum),
+        };
+        if let Err(why) = taken {
             self.fail_round(RoundFailure::NoSum(why));
         }
+    }
+
+    fn is_awaited(&self, part: &Part) -> bool {
+        let known = self.core.assignments.get(&part.assignment);
+        known.is_some_and(|known| known.client == part.client)
+    }
+
+    /// Does without a client whose part cannot be, before its update is in a sum.
+    pub(super) fn misdeclared(&mut self, part: &Part) {
+        if !self.is_awaited(part) {
+            return;
+        }
+        if let Err(refusal) = part.check(&self.run.limits) {
+            self.refuse(part.client, refusal);
+        }
+        self.lose(part.assignment, Loss::Refused);
     }
 
     fn take_sum(&mut self, sum: Summed) -> Result<(), String> {
@@ -30,7 +53,7 @@ impl Coordinator {
         } = sum;
         let mut impossible = 0;
         for part in &parts {
-            if let Err(refusal) = screen::declared(part.samples, part.steps, part.loss, &self.run.limits) {
+            if let Err(refusal) = part.check(&self.run.limits) {
                 self.refuse(part.client, refusal);
                 impossible += 1;
             }
@@ -52,7 +75,8 @@ impl Coordinator {
         let sum = FixedSum::of_parts(self.grid, parts.len() as u32, elements);
         let sum = sum.map_err(|error| error.to_string())?;
         for part in &parts {
-            self.answered(part.client, part.assignment, part.steps, part.loss);
+            let took = Some(part.took);
+            self.answered(part.client, part.assignment, part.steps, part.loss, took);
         }
         let added = self.gathering.add_sum(facts, sum, &*self.arithmetic);
         added.map_err(|error| error.to_string())

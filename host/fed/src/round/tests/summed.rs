@@ -2,6 +2,7 @@
 
 use super::*;
 use karman_tensor::arithmetic::{FixedSum, Term};
+use std::time::Duration;
 
 const CLIENTS: u64 = 5;
 
@@ -41,6 +42,7 @@ fn sum(run: &Run, orders: &[(ClientId, Order)]) -> Summed {
             samples: update.samples,
             steps: update.steps,
             loss: update.loss,
+            took: Duration::from_secs(client.0),
         });
     }
     summed.elements = sum.parts().to_vec();
@@ -79,6 +81,10 @@ fn drive(run: Run, change: impl Fn(&mut Summed)) -> World {
                 .iter()
                 .for_each(|(client, order)| world.feed(answer(*client, order)));
             continue;
+        }
+        for (_, order) in &training {
+            let bounded = matches!(&order.work, Work::Train(train) if train.most_steps.is_some());
+            assert!(!bounded, "clients of one sum all do the same");
         }
         let mut sum = sum(&run, &training);
         if round == 3 {
@@ -124,22 +130,32 @@ fn a_sum_that_cannot_be_one_fails_its_round_and_only_that() {
     }
 }
 
-#[test]
-fn sums_of_other_orders_and_single_updates_are_not_taken() {
-    let run = described("[secure-sum]\n");
+/// The first round's orders are out.
+fn begun(run: &Run) -> (World, Vec<(ClientId, Order)>) {
     let mut world = World::new(coordinator(run.clone()), CLIENTS, 1);
     while let Some(event) = world.events.pop_front() {
         world.feed(event);
     }
     let orders = std::mem::take(&mut world.orders);
     assert_eq!(orders.len(), 5);
+    (world, orders)
+}
+
+#[test]
+fn sums_of_other_orders_and_single_updates_are_not_taken() {
+    let run = described("[secure-sum]\n");
+    let (mut world, orders) = begun(&run);
     let mut of_others = sum(&run, &orders);
-    of_others.parts[0].assignment.0 += 100;
+    of_others
+        .parts
+        .iter_mut()
+        .for_each(|part| part.assignment.0 += 100);
     let of_others = Box::new(of_others);
     world.feed(Event::Summed { sum: of_others });
     world.feed(answer(orders[0].0, &orders[0].1));
     assert_eq!(world.refusals(), [Refusal::NotAsked]);
     assert_eq!(world.coordinator.status().gathered, 0);
+    assert_eq!(failures(&world), [""; 0]);
     let reason = "only 2 are left".to_owned();
     let assignments = orders.iter().map(|(_, order)| order.assignment).collect();
     world.feed(Event::Unsummed { assignments, reason });
@@ -147,4 +163,58 @@ fn sums_of_other_orders_and_single_updates_are_not_taken() {
         failures(&world),
         ["there is no sum of its updates: only 2 are left"]
     );
+}
+
+#[test]
+fn a_sum_with_somebody_who_was_given_up_fails_its_round_at_once() {
+    let run = described("[secure-sum]\n");
+    let (mut world, orders) = begun(&run);
+    let everybody = Box::new(sum(&run, &orders));
+    let client = orders[3].0;
+    world.feed(Event::Gone { client });
+    assert_eq!(failures(&world), [""; 0]);
+    world.feed(Event::Summed { sum: everybody });
+    let failures = failures(&world);
+    let expected = format!("{client} is in it, and was given up meanwhile");
+    assert!(
+        failures.len() == 1 && failures[0].contains(&expected),
+        "{failures:?}"
+    );
+}
+
+#[test]
+fn whoever_declares_what_cannot_be_is_refused_and_the_others_are_summed() {
+    let run = described("[secure-sum]\n");
+    let (mut world, orders) = begun(&run);
+    let Summed { parts, .. } = sum(&run, &orders);
+    let part = Part {
+        samples: 0,
+        ..parts[2]
+    };
+    assert!(part.check(&run.limits).is_err());
+    assert_eq!(parts[2].check(&run.limits), Ok(()));
+    world.feed(Event::Misdeclared { part });
+    let most = run.limits.samples;
+    assert_eq!(world.refusals(), [Refusal::Samples { samples: 0, most }]);
+    let others: Vec<_> = orders
+        .iter()
+        .filter(|(client, _)| *client != part.client)
+        .cloned()
+        .collect();
+    let sum = Box::new(sum(&run, &others));
+    world.feed(Event::Summed { sum });
+    assert_eq!(failures(&world), [""; 0]);
+    assert_eq!(world.coordinator.status().version, 1);
+}
+
+#[test]
+fn clients_of_a_sum_are_measured_by_their_own_time() {
+    let run = described("[secure-sum]\n");
+    let (mut world, orders) = begun(&run);
+    let sum = Box::new(sum(&run, &orders));
+    world.feed(Event::Summed { sum });
+    for (client, _) in &orders {
+        let member = &world.coordinator.core.roster[client];
+        assert_eq!(member.seconds, Some(client.0 as f64), "{client}");
+    }
 }
