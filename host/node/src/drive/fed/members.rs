@@ -1,7 +1,7 @@
 //! Clients on nodes of the mesh, and on this one.
 
 use super::orders::{self, Clients};
-use super::sum::Identity;
+use super::sum::{Credential, Identity};
 use super::wire::{self, Answer, Order, RunId, Work};
 use super::worker;
 use crate::drive::mesh_of;
@@ -80,6 +80,10 @@ impl Clients for Members {
     fn members(&self) -> Vec<NodeId> {
         self.known.lock().nodes.clone()
     }
+
+    fn identify(&self, credential: &Credential) -> Result<NodeId, TaskError> {
+        Identity::check(&self.node()?, credential)
+    }
 }
 
 /// An order of this driver for this node's own client.
@@ -90,16 +94,17 @@ async fn here(
     order: Order,
     time: Option<Duration>,
 ) -> Result<Answer, TaskError> {
-    let plugin = node.plugins().find(plugin)?.current();
+    let found = node.plugins().find(plugin)?.current();
     let federated = node.federated();
     let memory = federated.memory(node)?;
     let context = node.runtime().context(time);
     match order.work {
         Work::Sum { .. } => {
-            let client = (node as &dyn Identity, &federated.sums);
-            worker::take_part(client, &plugin, &memory, driver, order, context).await
+            let who: Arc<dyn Identity> = Arc::new(node.clone());
+            let client = (who, federated.sums.clone());
+            worker::take_part(client, (plugin, &found), &memory, driver, order, context).await
         }
-        _ => worker::carry_out(&plugin, &memory, driver, order, context).await,
+        _ => worker::carry_out(&found, &memory, driver, order, context).await,
     }
 }
 

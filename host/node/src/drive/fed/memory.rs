@@ -1,5 +1,6 @@
 //! What a client keeps of a run on its node: its last answer, what its plugin wants to have again, what encodings have lost.
 
+use super::given::{self, Given};
 use super::wire::{Order, RunId};
 use crate::services::store_error;
 use karman_engine::capability::checkpoint::Progress;
@@ -23,6 +24,12 @@ pub(super) struct Key {
     client: ClientId,
 }
 
+impl Key {
+    pub(super) const fn driver(&self) -> NodeId {
+        self.driver
+    }
+}
+
 /// What a client keeps.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Remembered {
@@ -33,15 +40,14 @@ pub(super) struct Remembered {
     pub(super) state: Vec<u8>,
     /// For each array of an update.
     pub(super) feedback: Vec<Feedback>,
-    /// The last order whose update went into a secure sum. The driver has no other way to updates of this run any more.
-    #[serde(default)]
-    pub(super) summed: Option<AssignmentId>,
 }
 
 /// Where clients keep it.
 pub(super) struct Memory {
     place: Place,
     turns: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<()>>>>,
+    /// What went into secure sums, where that is not on the disk; one at a time looks and adds to it, there too.
+    given: Mutex<HashMap<(NodeId, RunId), Given>>,
 }
 
 enum Place {
@@ -69,8 +75,11 @@ impl Memory {
     }
 
     fn new(place: Place) -> Self {
-        let turns = Mutex::default();
-        Self { place, turns }
+        Self {
+            place,
+            turns: Mutex::default(),
+            given: Mutex::default(),
+        }
     }
 
     /// Whose memory an order of this driver is about.
@@ -82,12 +91,21 @@ impl Memory {
         }
     }
 
-    /// Waits until no other order of this client is carried out: one that was sent again may meet the first.
+    /// Waits until no other order of this client is carried out: one that was sent again may meet the first. A node is one client
+    /// of a run, whatever numbers its driver has for it.
     pub(super) async fn turn(&self, key: &Key) -> OwnedMutexGuard<()> {
+        let client = match self.place {
+            Place::Disk(_) => ClientId(0),
+            Place::Process(_) => key.client,
+        };
         let turn = {
             let mut turns = self.turns.lock();
             turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-            turns.entry(key.clone()).or_default().clone()
+            let key = Key {
+                client,
+                ..key.clone()
+            };
+            turns.entry(key).or_default().clone()
         };
         turn.lock_owned().await
     }
@@ -109,6 +127,40 @@ impl Memory {
                 kept.lock().insert(key.client, remembered);
                 Ok(())
             }
+        }
+    }
+
+    /// What this node gave to secure sums of the run, whichever of its clients that was.
+    pub(super) fn given(&self, key: &Key) -> Result<Option<Given>, TaskError> {
+        self.given_before(&self.given.lock(), key)
+    }
+
+    /// Whether the update of an order may go into a secure sum.
+    pub(super) fn may_give(&self, key: &Key, assignment: AssignmentId) -> Result<(), TaskError> {
+        Given::next(self.given(key)?, key.client, assignment).map(|_| ())
+    }
+
+    /// Puts down, for good, that the update of an order goes into a secure sum; an error where it must not.
+    pub(super) fn give(&self, key: &Key, assignment: AssignmentId) -> Result<(), TaskError> {
+        let mut all = self.given.lock();
+        let given = Given::next(self.given_before(&all, key)?, key.client, assignment)?;
+        match &self.place {
+            Place::Disk(disk) => disk.give(key, &given),
+            Place::Process(_) => {
+                all.insert((key.driver, key.run.clone()), given);
+                Ok(())
+            }
+        }
+    }
+
+    fn given_before(
+        &self,
+        all: &HashMap<(NodeId, RunId), Given>,
+        key: &Key,
+    ) -> Result<Option<Given>, TaskError> {
+        match &self.place {
+            Place::Disk(disk) => disk.given(key),
+            Place::Process(_) => Ok(all.get(&(key.driver, key.run.clone())).copied()),
         }
     }
 
@@ -160,6 +212,23 @@ impl Disk {
         self.store.runs().remove(&name(what, key)).map_err(store_error)
     }
 
+    fn given(&self, key: &Key) -> Result<Option<Given>, TaskError> {
+        self.store.runs().get(&given_name(key)).map_err(store_error)
+    }
+
+    /// No room is made for these: what a node forgets to have given it could give again.
+    fn give(&self, key: &Key, given: &Given) -> Result<(), TaskError> {
+        let of_driver = given_names(key.driver);
+        if self.given(key)?.is_none() {
+            let known = self.store.runs().names(&of_driver).map_err(store_error)?;
+            given::check_room(known.len())?;
+        }
+        self.store
+            .runs()
+            .put(&given_name(key), given)
+            .map_err(store_error)
+    }
+
     /// Whoever may call a client could fill its disk with runs, and with clients of one.
     fn make_room(&self, key: &Key) -> Result<(), TaskError> {
         let _one_at_a_time = self.making_room.lock();
@@ -180,6 +249,14 @@ impl Disk {
 
 fn name(what: &str, key: &Key) -> String {
     format!("{what}/{}/{}/{}", key.driver, key.run.0, key.client.0)
+}
+
+fn given_names(driver: NodeId) -> String {
+    format!("given/{driver}/")
+}
+
+fn given_name(key: &Key) -> String {
+    given_names(key.driver) + &key.run.0
 }
 
 /// How far one order is.
@@ -228,6 +305,7 @@ impl Progress for OrderProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt;
 
     fn key(driver: &[u8], client: u64) -> Key {
         Key {
@@ -272,5 +350,37 @@ mod tests {
         assert!(progress(0).load().is_none());
         assert_eq!(memory.get(&key(b"driver", 1)).unwrap().state, b"");
         assert!(progress(2).load().is_some() && progress(101).load().is_some());
+    }
+
+    #[test]
+    fn what_was_given_to_a_sum_is_known_after_a_restart_and_makes_room_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Memory::on_disk(Store::open(folder.path()).unwrap());
+        let mine = key(b"driver", 7);
+        memory.give(&mine, AssignmentId(3)).unwrap();
+        for client in 100..101 + MOST_CLIENTS as u64 {
+            memory.put(&key(b"driver", client), remembered(b"x")).unwrap();
+        }
+        drop(memory);
+        let memory = Memory::on_disk(Store::open(folder.path()).unwrap());
+        assert!(memory.given(&mine).unwrap().is_some());
+        assert!(memory.given(&key(b"other", 7)).unwrap().is_none());
+        let again = memory.give(&mine, AssignmentId(3)).unwrap_err();
+        assert!(again.message.contains("is in a sum already"), "{again}");
+        // Nor does the driver get a second client of the run out of one node by another number.
+        let other = memory.give(&key(b"driver", 8), AssignmentId(4)).unwrap_err();
+        assert_eq!(other.field.as_deref(), Some("client"), "{other}");
+        memory.give(&mine, AssignmentId(4)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_node_does_one_thing_of_a_run_after_the_other_whatever_number_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Memory::on_disk(Store::open(folder.path()).unwrap());
+        let turn = memory.turn(&key(b"driver", 7)).await;
+        assert!(memory.turn(&key(b"driver", 8)).now_or_never().is_none());
+        assert!(memory.turn(&key(b"other", 8)).now_or_never().is_some());
+        drop(turn);
+        assert!(memory.turn(&key(b"driver", 8)).now_or_never().is_some());
     }
 }

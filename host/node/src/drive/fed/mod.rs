@@ -12,7 +12,7 @@
 //! | `simulated` | clients that one process plays |
 //! | `worker` | an order carried out: the plugin trains, what has changed is encoded |
 //! | `sum/` | rounds whose updates nobody sees one by one |
-//! | `memory` | what a client keeps of a run on its node |
+//! | `memory`, `given` | what a client keeps of a run on its node; what it gave to secure sums, and may still give |
 //! | `record` | a run on the disk, and as people see it |
 //!
 //! A run is on the disk before its first order goes out, and whenever it has made a version. A driver that was killed sends the
@@ -21,6 +21,7 @@
 
 mod begin;
 mod conductor;
+mod given;
 mod handle;
 mod members;
 mod memory;
@@ -64,7 +65,7 @@ use tokio::sync::mpsc::unbounded_channel;
 pub(crate) struct Federated {
     runs: Mutex<BTreeMap<String, Handle>>,
     memory: OnceLock<Arc<Memory>>,
-    sums: Sums,
+    sums: Arc<Sums>,
 }
 
 impl Federated {

@@ -1,7 +1,7 @@
 //! The orders of a run that are under way: what becomes of each is an event of the run.
 
 use super::memory::Memory;
-use super::sum::Sum;
+use super::sum::{Credential, Sum};
 use super::wire::{self, Answer, Course, Frames, NOT_ASKED, Order, RunId, Work};
 use futures::future::BoxFuture;
 use karman_fed::{AssignmentId, ClientId, Event, Layout, Profile, Run};
@@ -28,6 +28,11 @@ pub(super) trait Clients: Send + Sync {
     /// The nodes of clients, client 0 first.
     fn members(&self) -> Vec<NodeId> {
         Vec::new()
+    }
+
+    /// Whose credential this is, if it is that of a member.
+    fn identify(&self, _credential: &Credential) -> Result<NodeId, TaskError> {
+        Err(TaskError::denied("these clients are no members of a mesh").with_field("invited"))
     }
 
     /// What clients keep that this process plays.
@@ -162,11 +167,9 @@ impl Orders {
             Event::Updated { assignment, .. }
             | Event::Judged { assignment, .. }
             | Event::GaveUp { assignment, .. } => self.under_way.remove(assignment).is_some(),
-            Event::Summed { sum } => {
-                // All of them or none: a sum cannot be taken in parts.
-                let ended = self.ended(sum.parts.iter().map(|part| part.assignment));
-                ended > 0 && ended == sum.parts.len()
-            }
+            Event::Misdeclared { part } => self.under_way.remove(&part.assignment).is_some(),
+            // Whether all of them still count is for the run to say: a sum cannot be taken in parts.
+            Event::Summed { sum } => self.ended(sum.parts.iter().map(|part| part.assignment)) > 0,
             Event::Unsummed { assignments, .. } => self.ended(assignments.iter().copied()) > 0,
             _ => true,
         }

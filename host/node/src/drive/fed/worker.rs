@@ -1,7 +1,7 @@
 //! The client's side: an order is carried out by the plugin, and what training has changed is encoded.
 
 use super::memory::{Key, Memory, Remembered};
-use super::sum::{self, Identity, Sums, Taker, Trained};
+use super::sum::{self, Common, Identity, Sums, Taker, Trained};
 use super::wire::{self, Answer, Course, Frames, Order, Work};
 use futures::FutureExt;
 use karman_engine::Plugin;
@@ -55,17 +55,17 @@ pub(super) async fn carry_out(
             model,
             control,
         } => {
+            if memory.given(&key)?.is_some() {
+                return Err(TaskError::denied(
+                    "the updates of this run go into secure sums, and nowhere else",
+                )
+                .with_field("work"));
+            }
             let mut remembered = memory.get(&key)?;
             if let Some((of, answer)) = &remembered.answered
                 && *of == (assignment, version)
             {
                 return Ok(Answer::Trained(answer.clone()));
-            }
-            if remembered.summed.is_some() {
-                return Err(TaskError::denied(
-                    "the updates of this run go into secure sums, and nowhere else",
-                )
-                .with_field("work"));
             }
             let exercise = Exercise {
                 of: (assignment, version),
@@ -88,24 +88,24 @@ pub(super) async fn carry_out(
 
 /// Does what a driver asks for a secure sum.
 pub(super) async fn take_part(
-    (who, sums): (&dyn Identity, &Sums),
-    plugin: &Arc<Plugin>,
-    memory: &Memory,
+    (who, sums): (Arc<dyn Identity>, Arc<Sums>),
+    (name, plugin): (&str, &Arc<Plugin>),
+    memory: &Arc<Memory>,
     driver: NodeId,
     order: Order,
     context: CallContext,
 ) -> Result<Answer, TaskError> {
     let key = Memory::key(driver, &order);
-    let _one_at_a_time = memory.turn(&key).await;
+    let common = Common::of(name, &order);
     let setting = setting(&order);
     let Work::Sum { assignment, step } = order.work else {
         return Err(TaskError::internal("this is no step of a secure sum"));
     };
     let taker = Taker {
         sums,
-        memory,
+        memory: memory.clone(),
         who,
-        key: &key,
+        key: key.clone(),
     };
     let key = &key;
     let train = |lesson: sum::Lesson| {
@@ -132,7 +132,7 @@ pub(super) async fn take_part(
         }
         .boxed()
     };
-    let answered = sum::carry_out(taker, assignment, *step, train).await?;
+    let answered = sum::carry_out(&taker, common, assignment, *step, train).await?;
     Ok(Answer::Sum(Box::new(answered)))
 }
 

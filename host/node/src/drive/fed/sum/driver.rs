@@ -1,7 +1,7 @@
 //! The driver's side: one sum, from the first question to the event of the run.
 
 use super::identity::Credential;
-use super::message::{Answered, Lesson, Step};
+use super::message::{Answered, Common, Lesson, Step};
 use crate::drive::fed::orders::{Clients, ask_patiently};
 use crate::drive::fed::wire::{self, Answer, Course, Frames, NOT_ASKED, Order, RunId, Work};
 use crate::services::blocking;
@@ -17,14 +17,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// How long a client may take for a step that is no training.
-const STEP: Duration = Duration::from_secs(20);
+/// How long a client may take to say who it is, at most; never more than a quarter of the round.
+const MEETING: Duration = Duration::from_secs(50);
 /// How long one that cannot be reached is tried before it joins, when it may be starting again; and afterwards, when only its link may
 /// come back.
 const BEFORE: Duration = Duration::from_secs(30);
 const AFTERWARDS: Duration = Duration::from_secs(5);
-/// The share of a round's time that is left for what follows the trainings.
-const RESERVE: u32 = 4;
 
 /// A sum that is to be made.
 pub(in crate::drive::fed) struct Sum {
@@ -85,20 +83,19 @@ impl Sum {
 impl Summing {
     async fn run(&mut self) -> Result<Summed, String> {
         self.meet().await;
-        let (session, settings) = self.session().map_err(|error| error.message)?;
+        let about = self.about().await.map_err(|error| error.message)?;
+        let (session, settings) = self.session(about).map_err(|error| error.message)?;
         let mut server = Server::new(Arc::new(session));
-        let invited: Vec<Credential> = self
-            .takers
-            .values()
-            .map(|taker| taker.credential.clone())
-            .collect();
+        let all = self.takers.values().map(|taker| taker.credential.clone());
+        let invited: Arc<Vec<Credential>> = Arc::new(all.collect());
         let join = |node: &NodeId| {
             let (settings, invited) = (settings.clone(), invited.clone());
             (*node, Step::Join { settings, invited })
         };
         let mut asked: Vec<(NodeId, Step)> = self.takers.keys().map(join).collect();
         loop {
-            self.ask_all(&mut server, asked).await;
+            let asking = self.ask_all(server, asked).await;
+            server = asking.map_err(|error| error.message)?;
             let closed = blocking(move || {
                 let closed = server.close();
                 Ok((server, closed))
@@ -115,25 +112,22 @@ impl Summing {
         }
     }
 
-    /// Hears from every client which node it is.
+    /// Hears from every client which node it is. One that is no member is left out: all others would refuse to join with it.
     async fn meet(&mut self) {
         let orders = std::mem::take(&mut self.sum.orders);
+        let left = self.ends.saturating_duration_since(Instant::now());
+        let time = MEETING.min(left / 4);
         let mut answers: FuturesUnordered<_> = orders
             .into_iter()
             .map(|(client, order)| {
-                let asked = self.ask(client, order.assignment, Step::Who, STEP + BEFORE, BEFORE);
-                async move { (client, order, asked.await) }
+                let asked = self.ask(client, order.assignment, Step::Who, time, BEFORE);
+                let who = identified(self.sum.clients.clone(), asked);
+                async move { (client, order, who.await) }
             })
             .collect();
         let members = self.sum.clients.members();
-        while let Some((client, order, answer)) = answers.next().await {
-            let who = match answer {
-                Ok(Answered::Who(credential)) => Ok(credential),
-                Ok(_) => Err(TaskError::failed(NOT_ASKED)),
-                Err(error) => Err(error),
-            };
-            let taker = who.and_then(|credential| {
-                let node = NodeId::of_key(&credential.key);
+        while let Some((client, order, who)) = answers.next().await {
+            let taker = who.and_then(|(node, credential)| {
                 let karman_fed::Work::Train(train) = &order.work else {
                     return Err(TaskError::internal("only trainings are summed"));
                 };
@@ -159,15 +153,24 @@ impl Summing {
         }
     }
 
-    fn session(&self) -> Result<(Session, Settings), TaskError> {
+    /// What the sum is about: the lesson, as every client will look at it.
+    async fn about(&self) -> Result<Digest, TaskError> {
+        let none = || TaskError::failed("none of its clients has said who it is");
+        let taker = self.takers.values().next().ok_or_else(none)?;
+        let order = Order::new(&self.sum.id, &self.sum.run, taker.client, Work::Describe);
+        let common = Common::of(&self.sum.run.clients.plugin, &order);
+        let lesson = self.lesson(taker);
+        blocking(move || lesson.digest(&common)).await
+    }
+
+    fn session(&self, about: Digest) -> Result<(Session, Settings), TaskError> {
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|error| TaskError::internal(error.to_string()))?;
         let secure = self.sum.run.secure_sum.unwrap_or_default();
         let settings = Settings {
-            // A name that no other round has: its number alone comes again when a driver is started again.
-            round: Digest::of(&[self.sum.id.0.as_bytes(), &random[..16]].concat()),
+            round: about,
             graph: secure.graph,
-            seed: Digest::of(&random[16..]),
+            seed: Digest::from_bytes(random),
             // The weight is summed with the rest.
             length: self.sum.length + 1,
             ring: Ring::BITS_64,
@@ -176,6 +179,7 @@ impl Summing {
         let members = self.takers.iter().map(|(node, taker)| Member {
             node: *node,
             key: taker.credential.key,
+            once: taker.credential.once,
         });
         let session = Session::new(settings.clone(), members.collect());
         let session = session.map_err(|error| TaskError::failed(error.to_string()))?;
@@ -188,41 +192,60 @@ impl Summing {
         Some(match said {
             ToClient::Shares { .. } => Step::Train {
                 said,
-                lesson: Box::new(Lesson {
-                    version: taker.version,
-                    course: taker.course.clone(),
-                    model: self.sum.model.clone(),
-                    grid: self.sum.run.grid(),
-                    weights: self.sum.run.weights,
-                    limits: self.sum.run.limits.clone(),
-                }),
+                lesson: Box::new(self.lesson(taker)),
             },
             said => Step::Said(said),
         })
     }
 
+    fn lesson(&self, taker: &Taker) -> Lesson {
+        Lesson {
+            version: taker.version,
+            course: taker.course.clone(),
+            model: self.sum.model.clone(),
+            grid: self.sum.run.grid(),
+            weights: self.sum.run.weights,
+            limits: self.sum.run.limits.clone(),
+        }
+    }
+
     /// Asks all of them at once, and takes in what they answer.
-    async fn ask_all(&mut self, server: &mut Server, asked: Vec<(NodeId, Step)>) {
-        let trains = server.step() == secure::Step::Mask;
-        let left = self.ends.saturating_duration_since(Instant::now());
-        let time = match trains {
-            true => left.saturating_sub(left / RESERVE),
-            false => left.min(STEP),
-        };
+    async fn ask_all(&mut self, mut server: Server, asked: Vec<(NodeId, Step)>) -> Result<Server, TaskError> {
+        let step = server.step();
+        let time = step.time(self.ends.saturating_duration_since(Instant::now()));
         let mut answers: FuturesUnordered<_> = asked
             .into_iter()
-            .filter_map(|(node, step)| {
+            .filter_map(|(node, said)| {
                 let taker = self.takers.get(&node)?;
-                let asked = self.ask(taker.client, taker.assignment, step, time, AFTERWARDS);
-                Some(async move { (node, asked.await) })
+                let asked = self.ask(taker.client, taker.assignment, said, time, AFTERWARDS);
+                let begun = Instant::now();
+                Some(async move { (node, asked.await, begun.elapsed()) })
             })
             .collect();
-        while let Some((node, answer)) = answers.next().await {
-            let taken = answer.and_then(|answer| self.take(server, node, answer));
-            if let Err(error) = taken {
-                self.drop_out(server.step(), node, &error);
+        while let Some((node, answer, took)) = answers.next().await {
+            let read = answer.and_then(|answer| self.read(step, node, answer, took));
+            let (says, part) = match read {
+                Ok(Some(read)) => read,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.drop_out(step, node, &error);
+                    continue;
+                }
+            };
+            let receiving = blocking(move || {
+                let received = server.receive(node, says);
+                Ok((server, received))
+            });
+            let (still, received) = receiving.await?;
+            server = still;
+            if let Err(rejected) = received {
+                let error = TaskError::failed(rejected.to_string());
+                self.drop_out(step, node, &error);
+            } else if let (Some(part), Some(taker)) = (part, self.takers.get_mut(&node)) {
+                taker.part = Some(part);
             }
         }
+        Ok(server)
     }
 
     fn ask(
@@ -248,32 +271,49 @@ impl Summing {
         }
     }
 
-    fn take(&mut self, server: &mut Server, node: NodeId, answer: Answered) -> Result<(), TaskError> {
-        let trains = server.step() == secure::Step::Mask;
-        let (says, declared) = match answer {
+    /// What an answer says, and of a training what it declares; nothing where that cannot be, and its client is left out.
+    fn read(
+        &mut self,
+        step: secure::Step,
+        node: NodeId,
+        answer: Answered,
+        took: Duration,
+    ) -> Result<Option<(ToServer, Option<Part>)>, TaskError> {
+        let trains = step == secure::Step::Mask;
+        let (says, part) = match answer {
             Answered::Says(says) if !trains => (says, None),
             Answered::Trained {
                 says,
                 samples,
                 steps,
                 loss,
-            } if trains => (says, Some((samples, steps, loss))),
+            } if trains => {
+                let Some(taker) = self.takers.get(&node) else {
+                    return Ok(None);
+                };
+                let part = Part {
+                    client: taker.client,
+                    assignment: taker.assignment,
+                    samples,
+                    steps,
+                    loss,
+                    took,
+                };
+                (says, Some(part))
+            }
             _ => return Err(TaskError::failed(NOT_ASKED)),
         };
         self.bytes += bytes_of(&says);
-        server
-            .receive(node, says)
-            .map_err(|rejected| TaskError::failed(rejected.to_string()))?;
-        if let (Some((samples, steps, loss)), Some(taker)) = (declared, self.takers.get_mut(&node)) {
-            taker.part = Some(Part {
-                client: taker.client,
-                assignment: taker.assignment,
-                samples,
-                steps,
-                loss,
-            });
+        match part {
+            // Before its vector is in the sum: nothing can be taken out of that.
+            Some(part) if part.check(&self.sum.run.limits).is_err() => {
+                self.takers.remove(&node);
+                // The run may be over.
+                let _ = self.sum.outbox.send(Event::Misdeclared { part });
+                Ok(None)
+            }
+            part => Ok(Some((says, part))),
         }
-        Ok(())
     }
 
     /// Somebody does not go on. Whose masked update is here is in the sum all the same.
@@ -321,6 +361,21 @@ impl Summing {
             bytes: self.bytes,
         })
     }
+}
+
+/// The node that shows itself, and what it shows.
+async fn identified(
+    clients: Arc<dyn Clients>,
+    asked: impl Future<Output = Result<Answered, TaskError>>,
+) -> Result<(NodeId, Credential), TaskError> {
+    let Answered::Who(credential) = asked.await? else {
+        return Err(TaskError::failed(NOT_ASKED));
+    };
+    blocking(move || {
+        let node = clients.identify(&credential)?;
+        Ok((node, credential))
+    })
+    .await
 }
 
 /// What it takes on its way, but for a few bytes of frame.

@@ -7,7 +7,7 @@ use ed25519_compact::{KeyPair, Seed};
 use karman_types::{NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 
-/// What a client shows.
+/// What a client shows. The number tells this sum from all others: whoever shows it has drawn it for this one, and joins once with it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(in crate::drive::fed) struct Credential {
     /// Its Ed25519 key.
@@ -16,12 +16,15 @@ pub(in crate::drive::fed) struct Credential {
     /// Its membership of the mesh, which is bound to that key.
     #[serde(with = "serde_bytes")]
     pub(super) membership: Vec<u8>,
+    /// A number that it uses for one sum only.
+    #[serde(with = "serde_bytes")]
+    pub(super) once: [u8; 32],
 }
 
 /// A node, as far as a sum needs one.
 pub(in crate::drive::fed) trait Identity: Send + Sync {
-    /// What it shows.
-    fn credential(&self) -> Result<Credential, TaskError>;
+    /// What it shows, with this number.
+    fn credential(&self, once: [u8; 32]) -> Result<Credential, TaskError>;
 
     /// What it signs with.
     fn pair(&self) -> Result<KeyPair, TaskError>;
@@ -31,12 +34,13 @@ pub(in crate::drive::fed) trait Identity: Send + Sync {
 }
 
 impl Identity for Node {
-    fn credential(&self) -> Result<Credential, TaskError> {
+    fn credential(&self, once: [u8; 32]) -> Result<Credential, TaskError> {
         let standing = mesh_of(self)?.standing();
         let none = || TaskError::unavailable("this node is no member of its mesh yet");
         Ok(Credential {
             key: standing.public_key(),
             membership: standing.shown().ok_or_else(none)?,
+            once,
         })
     }
 

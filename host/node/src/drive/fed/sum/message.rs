@@ -1,11 +1,13 @@
 //! What a driver and its clients say to each other over a secure sum.
 
 use super::identity::Credential;
-use crate::drive::fed::wire::{Course, Frames};
+use crate::drive::fed::wire::{self, Course, Frames, Order, RunId};
+use bytes::Bytes;
 use karman_fed::Limits;
 use karman_fed::secure::{Settings, ToClient, ToServer};
 use karman_fed::strategy::WeightPolicy;
 use karman_tensor::arithmetic::Grid;
+use karman_types::{Digest, TaskError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -14,10 +16,10 @@ use std::sync::Arc;
 pub(in crate::drive::fed) enum Step {
     /// Who it is.
     Who,
-    /// To join a sum.
+    /// To join a sum. Its settings name the lesson by [`Lesson::digest`].
     Join {
         settings: Settings,
-        invited: Vec<Credential>,
+        invited: Arc<Vec<Credential>>,
     },
     /// To go on.
     Said(ToClient),
@@ -35,6 +37,62 @@ pub(in crate::drive::fed) struct Lesson {
     pub(in crate::drive::fed) grid: Grid,
     pub(in crate::drive::fed) weights: WeightPolicy,
     pub(in crate::drive::fed) limits: Limits,
+}
+
+/// What an order says beside the lesson, that is the same for all clients of a sum.
+#[derive(Clone, Debug, Serialize)]
+pub(in crate::drive::fed) struct Common {
+    run: RunId,
+    name: String,
+    plugin: String,
+    /// How many shares there are of data that lie at every client.
+    shares: Option<u32>,
+    properties: Vec<(String, String)>,
+}
+
+impl Common {
+    /// That of an order to this plugin.
+    pub(in crate::drive::fed) fn of(plugin: &str, order: &Order) -> Self {
+        Self {
+            run: order.run.clone(),
+            name: order.name.clone(),
+            plugin: plugin.to_owned(),
+            shares: order.share.map(|(_, count)| count),
+            properties: order.properties.clone(),
+        }
+    }
+}
+
+impl Lesson {
+    /// What the clients of a sum agree on before they join: all of the training but what decides the order of a client's samples. Else a
+    /// driver could give all clients but one a lesson that changes nothing, and the sum would be that one's update.
+    pub(in crate::drive::fed) fn digest(&self, common: &Common) -> Result<Digest, TaskError> {
+        let course = Course {
+            seed: 0,
+            ..self.course.clone()
+        };
+        let array = |(name, frame): &(String, Bytes)| (name.clone(), Digest::of(frame));
+        let model: Vec<(String, Digest)> = self.model.iter().map(array).collect();
+        let rules = (self.grid, self.weights, &self.limits);
+        let whole = ("karman lesson 1", common, self.version, course, model, rules);
+        Ok(Digest::of(&wire::write(&whole)?))
+    }
+
+    /// Whether it is one of those that are summed.
+    ///
+    /// # Errors
+    /// The field that is none.
+    pub(super) fn check(&self) -> Result<(), TaskError> {
+        let refused = |field: &str, says: &str| Err(TaskError::invalid(says).with_field(field));
+        if self.course.rows != 1 {
+            return refused("course.rows", "a secure sum is of updates with one row");
+        }
+        if self.course.most_steps.is_some() {
+            let says = "the clients of a secure sum train alike: no bound on the steps of one of them";
+            return refused("course.most-steps", says);
+        }
+        Ok(())
+    }
 }
 
 /// What it answers.

@@ -1,0 +1,120 @@
+//! The sums that the clients of a node are in. None of it is ever written down: a node that is started again has dropped out of them,
+//! and cannot be made to reveal anything.
+
+use super::joined::Joined;
+use crate::drive::fed::memory::Key;
+use karman_fed::AssignmentId;
+use karman_fed::secure::Pass;
+use karman_types::TaskError;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The sums that a node is in at once, and those of one driver; which was begun first is left first.
+const MOST_SUMS: usize = 64;
+const MOST_OF_A_DRIVER: usize = 8;
+
+/// The sums that the clients of a node are in.
+#[derive(Default)]
+pub(in crate::drive::fed) struct Sums(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    seats: HashMap<Key, Seat>,
+    count: u64,
+}
+
+struct Seat {
+    /// Which one was begun first.
+    number: u64,
+    assignment: AssignmentId,
+    stage: Stage,
+}
+
+enum Stage {
+    /// It has shown this number, and may join with it.
+    Shown(Pass),
+    Joined(Arc<Mutex<Joined>>),
+}
+
+impl Sums {
+    /// The number that a client shows for the sum of an order: a new one, but while it has not joined with the last. With that it
+    /// leaves whatever it was in.
+    pub(super) fn show(&self, key: &Key, assignment: AssignmentId) -> Result<[u8; 32], TaskError> {
+        let mut table = self.0.lock();
+        if let Some(seat) = table.seats.get(key)
+            && seat.assignment == assignment
+            && let Stage::Shown(pass) = &seat.stage
+        {
+            return Ok(pass.shown());
+        }
+        let mut number = [0; 32];
+        getrandom::fill(&mut number).map_err(|error| TaskError::internal(error.to_string()))?;
+        table.put(key, assignment, Stage::Shown(Pass::new(number)));
+        Ok(number)
+    }
+
+    /// Takes the pass away with which a client joins.
+    pub(super) fn take(&self, key: &Key, assignment: AssignmentId) -> Result<Pass, TaskError> {
+        let mut table = self.0.lock();
+        let waits = |seat: &Seat| seat.assignment == assignment && matches!(seat.stage, Stage::Shown(_));
+        let seat = match table.seats.get(key).is_some_and(waits) {
+            true => table.seats.remove(key),
+            false => None,
+        };
+        match seat.map(|seat| seat.stage) {
+            Some(Stage::Shown(pass)) => Ok(pass),
+            _ => Err(TaskError::denied(
+                "this client has shown no number for that sum, or has joined with it: ask it first who it is",
+            )
+            .with_field("invited")),
+        }
+    }
+
+    pub(super) fn put(&self, key: &Key, assignment: AssignmentId, joined: Joined) {
+        let joined = Arc::new(Mutex::new(joined));
+        self.0.lock().put(key, assignment, Stage::Joined(joined));
+    }
+
+    /// The sum of an order, which this client has joined.
+    pub(super) fn joined(
+        &self,
+        key: &Key,
+        assignment: AssignmentId,
+    ) -> Result<Arc<Mutex<Joined>>, TaskError> {
+        let table = self.0.lock();
+        let seat = table.seats.get(key).filter(|seat| seat.assignment == assignment);
+        match seat.map(|seat| &seat.stage) {
+            Some(Stage::Joined(joined)) => Ok(joined.clone()),
+            _ => Err(TaskError::failed(
+                "this client takes no part in that sum: it was started again, or has left",
+            )),
+        }
+    }
+}
+
+impl Table {
+    fn put(&mut self, key: &Key, assignment: AssignmentId, stage: Stage) {
+        self.count += 1;
+        let seat = Seat {
+            number: self.count,
+            assignment,
+            stage,
+        };
+        self.seats.insert(key.clone(), seat);
+        self.leave(|other| other.driver() == key.driver(), MOST_OF_A_DRIVER);
+        self.leave(|_| true, MOST_SUMS);
+    }
+
+    /// Leaves the oldest until there are no more of these than that.
+    fn leave(&mut self, counts: impl Fn(&Key) -> bool, most: usize) {
+        while self.seats.keys().filter(|key| counts(key)).count() > most {
+            let of_these = self.seats.iter().filter(|(key, _)| counts(key));
+            let oldest = of_these.min_by_key(|(_, seat)| seat.number);
+            let Some(key) = oldest.map(|(key, _)| key.clone()) else {
+                return;
+            };
+            self.seats.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+use super::*;
+use crate::drive::fed::conductor::Conductor;
+use crate::drive::fed::orders::{self, Clients};
+use crate::drive::fed::record::{FedEvent, Record};
+use crate::drive::fed::wire::{Answer, Frames};
+use futures::future::BoxFuture;
+use karman_fed::secure::ToClient;
+use karman_fed::{Judgement, Run, Update};
+use karman_store::Store;
+use parking_lot::Mutex;
+use std::time::Duration;
+use tokio::sync::mpsc::unbounded_channel;
+
+const CLIENTS: u64 = 5;
+
+/// What client 2 does.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Does {
+    Well,
+    /// In the second round it ceases to answer, before its update is there or afterwards.
+    LeaveBefore,
+    LeaveAfter,
+    /// It declares a loss that cannot be.
+    Misdeclare,
+}
+
+struct People {
+    all: Vec<Person>,
+    does: Does,
+    /// The version that each trained last.
+    versions: Mutex<BTreeMap<ClientId, u64>>,
+}
+
+impl People {
+    fn answer_train(
+        &self,
+        client: ClientId,
+        version: u64,
+        course: &Course,
+        model: &Frames,
+    ) -> Result<Answer, TaskError> {
+        if client.0 == 2 && version == 1 && self.does == Does::LeaveBefore {
+            return Err(TaskError::failed("it has left"));
+        }
+        let model = wire::arrays(model)?;
+        let (numbers, samples) = trained(client, course, &model[0].values);
+        Ok(Answer::Trained(Box::new(Update {
+            frames: vec![frame(&numbers)],
+            samples,
+            steps: 3,
+            loss: 0.5,
+        })))
+    }
+
+    async fn answer_step(&self, order: &Order, step: Step) -> Result<Answer, TaskError> {
+        let client = order.client;
+        let second = match &step {
+            Step::Train { lesson, .. } => {
+                self.versions.lock().insert(client, lesson.version);
+                lesson.version == 1
+            }
+            _ => self.versions.lock().get(&client) == Some(&1),
+        };
+        let leaves = match &step {
+            Step::Train { .. } => self.does == Does::LeaveBefore,
+            Step::Said(ToClient::Survivors(_)) => self.does == Does::LeaveAfter,
+            _ => false,
+        };
+        if client.0 == 2 && second && leaves {
+            return Err(TaskError::failed("it has left"));
+        }
+        let mut answered = self.all[client.0 as usize].step(order, step).await?;
+        if client.0 == 2
+            && self.does == Does::Misdeclare
+            && let Answered::Trained { loss, .. } = &mut answered
+        {
+            *loss = f32::NAN;
+        }
+        Ok(Answer::Sum(Box::new(answered)))
+    }
+}
+
+struct Meeting(Arc<People>);
+
+impl Clients for Meeting {
+    fn ask(&self, order: Order, _: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>> {
+        let people = self.0.clone();
+        async move {
+            let client = order.client;
+            match &order.work {
+                Work::Describe => panic!("they were announced"),
+                Work::Begin { .. } => Ok(Answer::Begun {
+                    model: vec![("weight".into(), frame(&[0.0, 0.5, -0.5]))],
+                }),
+                Work::Train {
+                    version,
+                    course,
+                    model,
+                    ..
+                } => people.answer_train(client, *version, course, model),
+                Work::Evaluate { .. } => Ok(Answer::Judged(Judgement {
+                    samples: 4,
+                    correct: 3,
+                    loss: 0.1,
+                })),
+                Work::Sum { step, .. } => people.answer_step(&order, (**step).clone()).await,
+            }
+        }
+        .boxed()
+    }
+
+    fn members(&self) -> Vec<NodeId> {
+        self.0.all.iter().map(Person::node).collect()
+    }
+
+    fn identify(&self, credential: &Credential) -> Result<NodeId, TaskError> {
+        member(credential)
+    }
+}
+
+/// The bits of the model after four rounds, and the log.
+async fn learn(more: &str, does: Does) -> (Vec<u32>, Vec<FedEvent>) {
+    learn_with((0..CLIENTS).map(Person::new).collect(), more, does).await
+}
+
+async fn learn_with(all: Vec<Person>, more: &str, does: Does) -> (Vec<u32>, Vec<FedEvent>) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let text = format!(
+        "name = 'x'\nrounds = 4\nstart-with = 5\n[clients]\nplugin = '{PLUGIN}'\n\
+         [pace]\nmode = 'synchronous'\nclients = {CLIENTS}\n[evaluation]\nevery = 0\n{more}"
+    );
+    let record = Record::new(Run::from_toml(&text).unwrap());
+    let channel = unbounded_channel();
+    let outbox = channel.0.clone();
+    let people = People {
+        all,
+        does,
+        versions: Mutex::default(),
+    };
+    let clients = Arc::new(Meeting(Arc::new(people)));
+    let (conductor, handle) = Conductor::new(record, store.clone(), clients, channel, None).unwrap();
+    for number in 0..CLIENTS {
+        let described = Answer::Described {
+            samples: 10,
+            label_entropy: None,
+        };
+        outbox
+            .send(orders::here(ClientId(number), &described).unwrap())
+            .unwrap();
+    }
+    conductor.drive().await.unwrap();
+    let model = Record::read(&store, "x").unwrap().unwrap().model().unwrap();
+    let bits = model.numbers.iter().map(|number| number.to_bits()).collect();
+    (bits, handle.status(0).log)
+}
+
+fn rounds(log: &[FedEvent]) -> Vec<Vec<u64>> {
+    let clients = |event: &FedEvent| match event {
+        FedEvent::Round { clients, .. } => Some(clients.iter().map(|client| client.0).collect()),
+        _ => None,
+    };
+    log.iter().filter_map(clients).collect()
+}
+
+/// What is said of client 2.
+fn troubles(log: &[FedEvent]) -> Vec<String> {
+    let trouble = |event: &FedEvent| match event {
+        FedEvent::Trouble { client, what } if client.0 == 2 => Some(what.clone()),
+        _ => None,
+    };
+    log.iter().filter_map(trouble).collect()
+}
+
+#[tokio::test]
+async fn the_model_is_the_one_that_updates_in_the_open_make() {
+    let all = vec![0, 1, 2, 3, 4];
+    for (does, second) in [
+        (Does::Well, all.clone()),
+        (Does::LeaveBefore, vec![0, 1, 3, 4]),
+        // What is masked already is in the sum, whoever masked it.
+        (Does::LeaveAfter, all.clone()),
+    ] {
+        let (plain, seen) = learn("", does).await;
+        let (secret, log) = learn("[secure-sum]\n", does).await;
+        let rounds_were = [all.clone(), second, all.clone(), all.clone()];
+        assert_eq!(rounds(&seen), rounds_were, "{seen:?}");
+        assert_eq!(rounds(&log), rounds_were, "{log:?}");
+        assert_eq!(secret, plain);
+        let named = troubles(&log).iter().any(|what| what.contains("it has left"));
+        assert_eq!(named, does == Does::LeaveBefore, "{log:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_sum_of_too_few_fails_its_round_with_the_reason() {
+    let (_, log) = learn(
+        "[secure-sum]\nleast = 5\n[limits]\nfailed-rounds = 9\n",
+        Does::LeaveBefore,
+    )
+    .await;
+    let failed = log.iter().find_map(|event| match event {
+        FedEvent::Failed { why, .. } => Some(why.clone()),
+        _ => None,
+    });
+    let failed = failed.unwrap_or_else(|| panic!("{log:?}"));
+    assert!(
+        failed.contains("only 4 clients sent masked vectors, 5 are needed"),
+        "{failed}"
+    );
+}
+
+#[tokio::test]
+async fn one_that_shows_no_membership_keeps_nobody_from_summing() {
+    let shows = |number| match number {
+        2 => Person::shows(number, b"forged"),
+        _ => Person::new(number),
+    };
+    let people = (0..CLIENTS).map(shows).collect();
+    let (_, log) = learn_with(people, "[secure-sum]\n", Does::Well).await;
+    let others = vec![0, 1, 3, 4];
+    assert_eq!(rounds(&log), vec![others; 4], "{log:?}");
+    let troubles = troubles(&log);
+    assert!(
+        troubles.iter().any(|what| what.contains("no member")),
+        "{troubles:?}"
+    );
+}
+
+#[tokio::test]
+async fn one_whose_training_comes_to_nonsense_keeps_nobody_from_summing() {
+    let mut people: Vec<Person> = (0..CLIENTS).map(Person::new).collect();
+    people[2].trains = |trained| trained.loss = f32::NAN;
+    let (_, log) = learn_with(people, "[secure-sum]\n", Does::Well).await;
+    let others = vec![0, 1, 3, 4];
+    assert_eq!(rounds(&log), vec![others; 4], "{log:?}");
+    let troubles = troubles(&log);
+    assert!(
+        troubles.iter().any(|what| what.contains("a loss of NaN")),
+        "{troubles:?}"
+    );
+}
+
+#[tokio::test]
+async fn one_that_declares_nonsense_is_named_and_the_others_are_summed() {
+    let (_, log) = learn("[secure-sum]\n", Does::Misdeclare).await;
+    let others = vec![0, 1, 3, 4];
+    assert_eq!(rounds(&log), vec![others; 4], "{log:?}");
+    let troubles = troubles(&log);
+    let refused = "refused: its `loss` is NaN";
+    assert!(troubles.iter().any(|what| what == refused), "{troubles:?}");
+}
