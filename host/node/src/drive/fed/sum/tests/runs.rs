@@ -1,5 +1,6 @@
 use super::*;
 use crate::drive::fed::conductor::Conductor;
+use crate::drive::fed::handle::Handle;
 use crate::drive::fed::orders::{self, Clients};
 use crate::drive::fed::record::{FedEvent, Record};
 use crate::drive::fed::wire::{Answer, Frames};
@@ -8,7 +9,9 @@ use karman_fed::secure::ToClient;
 use karman_fed::{Judgement, Run, Update};
 use karman_store::Store;
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 
 const CLIENTS: u64 = 5;
@@ -29,6 +32,9 @@ struct People {
     does: Does,
     /// The version that each trained last.
     versions: Mutex<BTreeMap<ClientId, u64>>,
+    /// Whether nobody answers in the second round once all updates are given, which is told here.
+    hangs: AtomicBool,
+    hung: Notify,
 }
 
 impl People {
@@ -68,6 +74,11 @@ impl People {
         };
         if client.0 == 2 && second && leaves {
             return Err(TaskError::failed("it has left"));
+        }
+        let given = second && matches!(step, Step::Said(ToClient::Survivors(_)));
+        if given && self.hangs.load(Ordering::Relaxed) {
+            self.hung.notify_one();
+            std::future::pending::<()>().await;
         }
         let mut answered = self.all[client.0 as usize].step(order, step).await?;
         if client.0 == 2
@@ -126,20 +137,37 @@ async fn learn(more: &str, does: Does) -> (Vec<u32>, Vec<FedEvent>) {
 async fn learn_with(all: Vec<Person>, more: &str, does: Does) -> (Vec<u32>, Vec<FedEvent>) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path()).unwrap();
+    let (conductor, handle) = conducted(described(more), &store, &meeting(all, does));
+    conductor.drive().await.unwrap();
+    let model = Record::read(&store, "x").unwrap().unwrap().model().unwrap();
+    let bits = model.numbers.iter().map(|number| number.to_bits()).collect();
+    (bits, handle.status(0).log)
+}
+
+fn described(more: &str) -> Record {
     let text = format!(
         "name = 'x'\nrounds = 4\nstart-with = 5\n[clients]\nplugin = '{PLUGIN}'\n\
          [pace]\nmode = 'synchronous'\nclients = {CLIENTS}\n[evaluation]\nevery = 0\n{more}"
     );
-    let record = Record::new(Run::from_toml(&text).unwrap());
-    let channel = unbounded_channel();
-    let outbox = channel.0.clone();
+    Record::new(Run::from_toml(&text).unwrap())
+}
+
+fn meeting(all: Vec<Person>, does: Does) -> Arc<Meeting> {
     let people = People {
         all,
         does,
         versions: Mutex::default(),
+        hangs: AtomicBool::new(false),
+        hung: Notify::new(),
     };
-    let clients = Arc::new(Meeting(Arc::new(people)));
-    let (conductor, handle) = Conductor::new(record, store.clone(), clients, channel, None).unwrap();
+    Arc::new(Meeting(Arc::new(people)))
+}
+
+/// A driver of this run, to whom everybody has introduced itself.
+fn conducted(record: Record, store: &Store, clients: &Arc<Meeting>) -> (Conductor, Handle) {
+    let channel = unbounded_channel();
+    let outbox = channel.0.clone();
+    let conducted = Conductor::new(record, store.clone(), clients.clone(), channel, None).unwrap();
     for number in 0..CLIENTS {
         let described = Answer::Described {
             samples: 10,
@@ -149,10 +177,7 @@ async fn learn_with(all: Vec<Person>, more: &str, does: Does) -> (Vec<u32>, Vec<
             .send(orders::here(ClientId(number), &described).unwrap())
             .unwrap();
     }
-    conductor.drive().await.unwrap();
-    let model = Record::read(&store, "x").unwrap().unwrap().model().unwrap();
-    let bits = model.numbers.iter().map(|number| number.to_bits()).collect();
-    (bits, handle.status(0).log)
+    conducted
 }
 
 fn rounds(log: &[FedEvent]) -> Vec<Vec<u64>> {
@@ -249,4 +274,37 @@ async fn one_that_declares_nonsense_is_named_and_the_others_are_summed() {
     let troubles = troubles(&log);
     let refused = "refused: its `loss` is NaN";
     assert!(troubles.iter().any(|what| what == refused), "{troubles:?}");
+}
+
+#[tokio::test]
+async fn a_driver_that_is_started_again_gets_no_update_a_second_time_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let people = (0..CLIENTS).map(Person::new).collect();
+    let clients = meeting(people, Does::Well);
+    clients.0.hangs.store(true, Ordering::Relaxed);
+    let (conductor, _handle) = conducted(described("[secure-sum]\n"), &store, &clients);
+    let driving = tokio::spawn(conductor.drive());
+    // All updates of the second round are given, and nothing is unmasked yet.
+    clients.0.hung.notified().await;
+    driving.abort();
+    assert!(driving.await.unwrap_err().is_cancelled());
+    clients.0.hangs.store(false, Ordering::Relaxed);
+    let record = Record::read(&store, "x").unwrap().unwrap();
+    let (conductor, handle) = conducted(record, &store, &clients);
+    conductor.drive().await.unwrap();
+    let log = handle.status(0).log;
+    let finished = matches!(
+        log.last(),
+        Some(FedEvent::Finished {
+            version: 4,
+            failure: None
+        })
+    );
+    assert!(finished, "{log:?}");
+    let troubles = troubles(&log);
+    assert!(
+        troubles.iter().any(|what| what.contains("is in a sum already")),
+        "{troubles:?}"
+    );
 }
