@@ -46,6 +46,43 @@ fn clients_reach_it_over_tls_with_a_token() {
     );
 }
 
+/// The certificate that whoever connects is shown, as PEM without white space.
+fn shown(node: &Node) -> String {
+    let (host, port) = node.server.address.split_once(':').unwrap();
+    let asks = format!("import ssl; print(ssl.get_server_certificate(('{host}', {port})))");
+    let python = root().join("target/tools/clients/bin/python");
+    let output = Command::new(python).args(["-c", &asks]).output().unwrap();
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{wrong}");
+    String::from_utf8_lossy(&output.stdout)
+        .split_whitespace()
+        .collect()
+}
+
+#[test]
+fn a_renewed_certificate_is_shown_without_a_restart() {
+    let (home, other) = (home("cloud"), Home::new());
+    let (certificate, key) = certificate(&home);
+    let read = |file: &str| -> String {
+        let text = std::fs::read_to_string(file).unwrap();
+        text.split_whitespace().collect()
+    };
+    let first = read(&certificate);
+    let arguments = ["gateway", "--listen", "127.0.0.1:0"];
+    let tls = ["--tls-certificate", &certificate, "--tls-key", &key];
+    let server = home.start([&arguments[..], &tls[..]].concat());
+    let node = Node { home, server };
+    assert_eq!(shown(&node), first);
+
+    let (renewed, its_key) = self::certificate(&other);
+    std::fs::copy(&renewed, &certificate).unwrap();
+    std::fs::copy(&its_key, &key).unwrap();
+    let started = Instant::now();
+    while shown(&node) != read(&renewed) {
+        assert!(started.elapsed() < FOUND, "it shows the one before");
+    }
+}
+
 #[test]
 fn a_key_of_another_certificate_is_refused_by_name() {
     let (ours, other) = (home("cloud"), Home::new());

@@ -19,11 +19,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use table::{Seated, Table};
+use tls::Shown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{sleep_until, timeout};
-use tokio_rustls::TlsAcceptor;
 
 /// How long connections may take to finish once the gateway shuts down.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ const OTHER_DESCRIPTORS: usize = 256;
 /// An address on which requests come in.
 pub(crate) struct Door {
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Shown>,
     idle: Duration,
     table: Arc<Table>,
 }
@@ -69,7 +69,7 @@ impl Door {
         })?;
         Ok(Self {
             listener,
-            tls: config.tls.as_ref().map(tls::acceptor).transpose()?,
+            tls: config.tls.as_ref().map(Shown::open).transpose()?,
             idle: config.limits.idle.0,
             table: Table::new(most_connections(&config.limits)),
         })
@@ -90,7 +90,7 @@ impl Door {
     }
 
     /// Answers requests until the shutdown, each connection in a task of its own.
-    pub(crate) async fn serve<S, F, B>(self, service: S, shut_down: &ShutDown)
+    pub(crate) async fn serve<S, F, B>(mut self, service: S, shut_down: &ShutDown)
     where
         S: Fn(Request<Incoming>, Busy, SocketAddr) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
@@ -107,7 +107,12 @@ impl Door {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 () = &mut stop => break,
-                _ = heartbeat.tick() => continue,
+                _ = heartbeat.tick() => {
+                    if let Some(shown) = &mut self.tls {
+                        shown.look();
+                    }
+                    continue;
+                }
             };
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
@@ -125,16 +130,23 @@ impl Door {
             prepare(&stream);
             let (service, busy) = (service.clone(), seat.seat());
             let answer = move |request| service(request, Busy::new(busy.clone()), peer);
-            let (tls, idle) = (self.tls.clone(), self.idle);
+            let (tls, idle) = (self.tls.as_ref().map(Shown::acceptor), self.idle);
             let (stopped, alive) = (farewell.stop.subscribe(), farewell.alive.subscribe());
             tokio::spawn(async move {
                 match tls {
                     None => attend(stream, answer, seat, idle, stopped).await,
-                    Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
-                        Ok(Ok(stream)) => attend(stream, answer, seat, idle, stopped).await,
-                        Ok(Err(error)) => tracing::debug!(%error, %peer, "a handshake failed"),
-                        Err(_) => tracing::debug!(%peer, "a handshake took too long"),
-                    },
+                    Some(tls) => {
+                        let shaken = tokio::select! {
+                            shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
+                            // Its place is another's: it may not keep its descriptor.
+                            () = seat.must_leave() => return,
+                        };
+                        match shaken {
+                            Ok(Ok(stream)) => attend(stream, answer, seat, idle, stopped).await,
+                            Ok(Err(error)) => tracing::debug!(%error, %peer, "a handshake failed"),
+                            Err(_) => tracing::debug!(%peer, "a handshake took too long"),
+                        }
+                    }
                 }
                 drop(alive);
             });
@@ -225,4 +237,44 @@ async fn attend<I, S, F, B>(
     }
     connection.as_mut().graceful_shutdown();
     let _ = timeout(LAST_WORDS, connection).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use http_body_util::Full;
+    use tokio::io::AsyncReadExt;
+
+    #[tokio::test]
+    async fn a_handshake_that_does_not_end_makes_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = GatewayConfig {
+            tls: Some(tls::tests::certificate(folder.path()).0),
+            limits: GatewayLimits {
+                connections: 1,
+                ..GatewayLimits::default()
+            },
+            ..GatewayConfig::default()
+        };
+        let door = Door::open(([127, 0, 0, 1], 0).into(), &config).await.unwrap();
+        let address = door.listener.local_addr().unwrap();
+        let shut_down = ShutDown::default();
+        let service =
+            |_: Request<Incoming>, _: Busy, _: SocketAddr| async { Response::new(Full::<Bytes>::default()) };
+        let callers = async {
+            let started = Instant::now();
+            let mut first = TcpStream::connect(address).await.unwrap();
+            let _second = TcpStream::connect(address).await.unwrap();
+            // Closed, in whatever way.
+            let read = first.read(&mut [0]).await;
+            assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+            assert!(
+                started.elapsed() < HANDSHAKE,
+                "only the time of handshakes ended it"
+            );
+            shut_down.now();
+        };
+        tokio::join!(door.serve(service, &shut_down), callers);
+    }
 }
