@@ -19,7 +19,8 @@ pub struct Revoked {
 #[derive(Debug, Default)]
 struct Known {
     ids: HashSet<String>,
-    changed: Option<SystemTime>,
+    /// When the file was written last, and how long it was: clocks of file systems are coarse, but each id makes it longer.
+    changed: Option<(SystemTime, u64)>,
     looked: Duration,
 }
 
@@ -56,7 +57,8 @@ impl Revoked {
     }
 
     fn read(&self, known: &mut Known) {
-        let Ok(changed) = std::fs::metadata(&self.path).and_then(|about| about.modified()) else {
+        let about = std::fs::metadata(&self.path);
+        let Ok(changed) = about.and_then(|about| Ok((about.modified()?, about.len()))) else {
             return;
         };
         if known.changed == Some(changed) {
@@ -86,5 +88,18 @@ mod tests {
         Revoked::of(folder.path()).add("ab").unwrap();
         assert!(!revoked.has("ab", second));
         assert!(revoked.has("ab", 2 * second) && !revoked.has("abc", 2 * second));
+    }
+
+    #[test]
+    fn two_that_are_revoked_in_one_tick_of_the_clock_are_both_revoked() {
+        let folder = tempfile::tempdir().unwrap();
+        let (revoked, second) = (Revoked::of(folder.path()), Duration::from_secs(1));
+        revoked.add("ab").unwrap();
+        assert!(revoked.has("ab", second));
+        let written = std::fs::metadata(&revoked.path).unwrap().modified().unwrap();
+        revoked.add("cd").unwrap();
+        let file = OpenOptions::new().append(true).open(&revoked.path).unwrap();
+        file.set_modified(written).unwrap();
+        assert!(revoked.has("cd", 2 * second) && revoked.has("ab", 2 * second));
     }
 }
