@@ -21,7 +21,7 @@ use http::{HeaderName, HeaderValue, Method, Request};
 use hyper::body::Incoming;
 use karman_mesh::membership::Pattern;
 use karman_mesh::trace::SPANS;
-use karman_node::{Node, plugin_path};
+use karman_node::{FlowOrder, Node, plugin_path};
 use karman_types::TaskError;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -153,6 +153,9 @@ impl Pipeline {
         let (mut head, body) = request.into_parts();
         let body = body::read(body, most, &self.limits, &self.admission).await?;
         busy.is_whole();
+        if target == Target::Flow && head.method == Method::POST {
+            may_submit(&caller, &body.bytes)?;
+        }
         let admitted = match target.is_work() {
             true => Some(self.admission.enter().await?),
             false => None,
@@ -216,6 +219,14 @@ fn judge(target: Target, request: &Request<Incoming>, caller: &Caller) -> Result
     }
 }
 
+/// Whether the caller may submit the workflow that a body describes. What does not read is refused where it is read.
+fn may_submit(caller: &Caller, body: &[u8]) -> Result<(), Refusal> {
+    match serde_json::from_slice::<FlowOrder>(body) {
+        Ok(order) => caller.must(&Right::Flow(pattern(order.workflow.name())?)),
+        Err(_) => Ok(()),
+    }
+}
+
 /// A name as it stands in a path. What is written with `%` is none: below it would be another one, and names need no escapes.
 fn pattern(name: &str) -> Result<Pattern, TaskError> {
     let read: Result<Pattern, &'static str> = name.parse();
@@ -268,5 +279,29 @@ impl Line {
             node = header("karman-node"),
             "answered"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{CallerLimits, Revoked};
+    use http::HeaderMap;
+
+    #[test]
+    fn a_right_to_one_workflow_is_none_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = vec!["flow:flood-*".parse().unwrap()];
+        let revoked = Revoked::of(folder.path());
+        let access = Access::new(Vec::new(), open, CallerLimits::default(), revoked);
+        let caller = access.caller(&HeaderMap::new()).unwrap();
+        let may = |name: &str| {
+            let body = format!(r#"{{ "workflow": "name = '{name}'\n[task.tiny]", "input": 1 }}"#);
+            may_submit(&caller, body.as_bytes())
+        };
+        assert_eq!(may("flood-response"), Ok(()));
+        let refused = may("other").unwrap_err();
+        assert!(refused.error.message.contains("flow:other"), "{refused:?}");
+        assert_eq!(may_submit(&caller, b"no workflow"), Ok(()));
     }
 }
