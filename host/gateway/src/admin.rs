@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::Json;
 use axum::routing::{get, post};
 use karman_node::{LogEvent, ModelInParts, Node, NodeStatus, PeerStatus, TaskStatus};
-use karman_types::{NodeId, Offer};
+use karman_types::{NodeId, Offer, TaskError};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,6 +109,10 @@ async fn load(State(admin): State<Admin>) -> Json<Load> {
 }
 
 /// Takes the node out of service; answers when nothing runs any more.
-async fn drain(State(admin): State<Admin>) -> Json<Vec<NodeId>> {
-    Json(admin.node.drain().await)
+async fn drain(State(admin): State<Admin>) -> Result<Json<Vec<NodeId>>, Refusal> {
+    // It goes on when the caller goes away: a node that takes nothing new, and hands nothing on either, would help nobody.
+    let drained = tokio::spawn(async move { admin.node.drain().await }).await;
+    let failed =
+        |error: tokio::task::JoinError| TaskError::internal(format!("the node is not drained: {error}"));
+    Ok(Json(drained.map_err(failed)?))
 }
