@@ -254,13 +254,16 @@ fn the_routes_are_described() {
     let document = node.server.get("/openapi.json").json();
     assert_eq!(document["info"]["title"], "Karman gateway");
     let paths = document["paths"].as_object().unwrap();
-    assert!(paths.contains_key("/v2/models/{model}/infer"), "{document}");
+    for path in ["/v2/models/{model}/infer", "/flows/{run}", "/admin/contacts"] {
+        assert!(paths.contains_key(path), "{path}: {document}");
+    }
     // What is described is there: no answer says that there is no such path.
     for (path, methods) in paths {
         let path = path
             .replace("{model}", MODEL)
             .replace("{name}", "tiny")
-            .replace("{task}", "01JD7W2Z0Q8V5M3N9K4T6B1XAC");
+            .replace("{task}", "01JD7W2Z0Q8V5M3N9K4T6B1XAC")
+            .replace("{run}", "01JD7W2Z0Q8V5M3N9K4T6B1XAC");
         for method in methods.as_object().unwrap().keys() {
             let answer = node.server.send(&method.to_uppercase(), &path, &[], b"");
             assert!(

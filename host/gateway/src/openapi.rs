@@ -1,6 +1,6 @@
 //! The description of the routes, made from the code that answers them.
 
-use crate::inference;
+use crate::{admin, inference};
 use utoipa::openapi::OpenApi as Document;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi, ToSchema};
@@ -20,6 +20,20 @@ use utoipa::{Modify, OpenApi, ToSchema};
         accepted,
         withdraw,
         result,
+        run_flow,
+        flow,
+        withdraw_flow,
+        why,
+        admin::nodes,
+        admin::models,
+        admin::tasks,
+        admin::flows,
+        admin::rounds,
+        admin::contacts,
+        admin::decided,
+        admin::errors,
+        admin::load,
+        admin::drain,
         healthz,
         readyz,
         metrics,
@@ -49,7 +63,7 @@ impl Modify for Bearer {
     dead_code,
     reason = "only its schema is used: the one that writes it is `Refusal`"
 )]
-struct PlainError {
+pub(crate) struct PlainError {
     /// `failed`, `invalid`, `denied`, `unavailable`, `deadline`, `limit`, `cancelled` or `internal`.
     code: String,
     /// What failed, with the value that did.
@@ -104,6 +118,41 @@ fn withdraw() {}
     (status = 422, body = PlainError), (status = 503, body = PlainError), (status = 504, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn result() {}
+
+/// Runs a workflow: it is accepted, and goes on when this node does. Takes a right to workflows of its name.
+#[utoipa::path(post, path = "/flows", tag = "workflows",
+    params(("karman-accept" = Option<String>, Header, description = "`local` or `kept`: answer when it is on the disk"),
+        ("karman-idempotency-key" = Option<String>, Header, description = "Equal for requests that ask for the same effect")),
+    request_body(content = Vec<u8>, content_type = "application/json",
+        description = "`{\"workflow\": …, \"input\": …}`; the workflow as the text of a flow.toml, or the same keys in JSON"),
+    responses(
+    (status = 202, description = "Accepted; `location` says where it can be looked at"),
+    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
+    (status = 413, body = PlainError), (status = 429, body = PlainError), (status = 503, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn run_flow() {}
+
+/// How far a run of a workflow is, and what came out of it.
+#[utoipa::path(get, path = "/flows/{run}", tag = "workflows",
+    params(("run" = String, Path), ("wait" = Option<String>, Query, description = "How long to wait for its end, as `10 s`")), responses(
+    (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
+    (status = 403, body = PlainError), (status = 503, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn flow() {}
+
+/// Withdraws a run that has not ended, and forgets the result of one that has.
+#[utoipa::path(delete, path = "/flows/{run}", tag = "workflows", params(("run" = String, Path)), responses(
+    (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
+    (status = 403, body = PlainError), (status = 503, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn withdraw_flow() {}
+
+/// Who did each task of a run that names a capability, and why.
+#[utoipa::path(get, path = "/flows/{run}/why", tag = "workflows", params(("run" = String, Path)), responses(
+    (status = 200, description = "What was decided"), (status = 400, body = PlainError), (status = 401, body = PlainError),
+    (status = 403, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn why() {}
 
 /// Whether the process runs.
 #[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, description = "It runs")))]

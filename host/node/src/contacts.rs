@@ -1,6 +1,8 @@
 //! When this node can reach which others: what an operator has written down, and what follows from orbits.
 
 use crate::config::MeshConfig;
+use crate::node::Node;
+use crate::services::blocking;
 use karman_space::{
     Contact, ContactPlan, Geodetic, GroundLink, PlanError, Rate, Satellite, Span, Station, Time, Track,
     read_elements,
@@ -10,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use utoipa::ToSchema;
 
 /// How far ahead contacts are computed.
 const AHEAD: Duration = Duration::from_secs(2 * 86_400);
@@ -50,6 +53,94 @@ pub struct GroundStation {
 
 const fn mask() -> f64 {
     10.0
+}
+
+/// The contacts that are open or to come, as an operator sees them.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct ContactsAhead {
+    /// When this was so, in milliseconds since 1970 by the clock of the node.
+    pub now_ms: i64,
+    /// Contacts that begin later are left out.
+    pub until_ms: i64,
+    /// Whether the node's configuration names contacts or orbits at all.
+    pub planned: bool,
+    /// The nodes in orbit.
+    pub satellites: Vec<SatelliteNode>,
+    /// What begins first, first; each direction counts.
+    pub contacts: Vec<ContactStatus>,
+    /// How many more there are until then.
+    pub more: usize,
+}
+
+/// A node in orbit.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct SatelliteNode {
+    /// The node.
+    #[schema(value_type = String)]
+    pub node: NodeId,
+    /// The name of its satellite in the file of elements.
+    pub name: String,
+}
+
+/// A contact as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct ContactStatus {
+    /// The node that sends.
+    #[schema(value_type = String)]
+    pub from: NodeId,
+    /// The node that receives.
+    #[schema(value_type = String)]
+    pub to: NodeId,
+    /// From when on, in milliseconds since 1970.
+    pub start_ms: i64,
+    /// Until when, in milliseconds since 1970.
+    pub end_ms: i64,
+    /// How fast it sends, as `2 Mbit/s`.
+    #[schema(value_type = String)]
+    pub rate: Rate,
+}
+
+impl ContactsAhead {
+    fn of(plan: &ContactPlan, config: &MeshConfig, now: Time, ahead: Duration, most: usize) -> Self {
+        let ms = |time: Time| time.unix_micros() / 1000;
+        let until = now + ahead;
+        let near = |contact: &&Contact| contact.end > now && contact.start < until;
+        let mut near: Vec<&Contact> = plan.contacts().iter().filter(near).collect();
+        near.sort_by_key(|contact| contact.start);
+        let contacts = near.iter().take(most).map(|contact| ContactStatus {
+            from: contact.from,
+            to: contact.to,
+            start_ms: ms(contact.start),
+            end_ms: ms(contact.end),
+            rate: contact.rate,
+        });
+        let satellites = config.orbits.iter().flat_map(|orbits| &orbits.satellites);
+        let satellites = satellites.map(|(name, node)| SatelliteNode {
+            node: *node,
+            name: name.clone(),
+        });
+        Self {
+            now_ms: ms(now),
+            until_ms: ms(until),
+            planned: config.plans_contacts(),
+            satellites: satellites.collect(),
+            contacts: contacts.collect(),
+            more: near.len().saturating_sub(most),
+        }
+    }
+}
+
+impl Node {
+    /// The contacts that are open now or begin within this time, by the plan that this node keeps to; `most` of them, those that
+    /// begin first. It knows a day ahead at least.
+    ///
+    /// # Errors
+    /// `internal` when the host cannot compute them.
+    pub async fn contacts_ahead(&self, ahead: Duration, most: usize) -> Result<ContactsAhead, TaskError> {
+        let bundles = self.bundles().clone();
+        // Orbits take a while to compute.
+        blocking(move || Ok(bundles.contacts_ahead(now(), ahead, most))).await
+    }
 }
 
 /// The contacts of a configuration that touch this stretch of time: those of the file `contacts` and those of `[mesh.orbits]`.
@@ -157,6 +248,12 @@ impl Contacts {
         }
         &self.plan
     }
+
+    /// What an operator sees of it.
+    pub(crate) fn ahead(&mut self, now: Time, ahead: Duration, most: usize) -> ContactsAhead {
+        self.plan(now);
+        ContactsAhead::of(&self.plan, &self.config, now, ahead, most)
+    }
 }
 
 #[cfg(test)]
@@ -207,6 +304,50 @@ mod tests {
         )
         .unwrap();
         assert!(late.contacts_between(station, other).is_empty());
+    }
+
+    #[test]
+    fn an_operator_sees_what_is_open_and_what_comes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let contact = |to: &str, start: &str, end: &str| {
+            format!(
+                "[[contact]]\nfrom = \"00000000000000bb\"\nto = \"{to}\"\nstart = \"2008-09-20T{start}Z\"\n\
+                 end = \"2008-09-20T{end}Z\"\nrate = \"1 Mbit/s\"\n"
+            )
+        };
+        let plan = [
+            contact("00000000000000cc", "13:00:00", "13:10:00"),
+            contact("00000000000000cc", "11:50:00", "12:05:00"),
+            contact("00000000000000dd", "11:00:00", "11:30:00"),
+            contact("00000000000000dd", "23:00:00", "23:30:00"),
+        ];
+        let mut config = config(folder.path(), &plan.concat());
+        let now: Time = "2008-09-20T12:00:00Z".parse().unwrap();
+        let hour = Duration::from_secs(3600);
+        let satellites = [SatelliteNode {
+            node: "00000000000000aa".parse().unwrap(),
+            name: "ISS (ZARYA)".into(),
+        }];
+        let with_orbits = Contacts::new(config.clone()).ahead(now, hour, 10);
+        assert_eq!(with_orbits.satellites, satellites);
+
+        config.orbits = None;
+        let mut contacts = Contacts::new(config);
+        let seen = contacts.ahead(now, 2 * hour, 10);
+        let starts: Vec<i64> = seen
+            .contacts
+            .iter()
+            .map(|contact| (contact.start_ms - seen.now_ms) / 60_000)
+            .collect();
+        assert_eq!(
+            (starts, seen.more, seen.planned, seen.until_ms - seen.now_ms),
+            (vec![-10, 60], 0, true, 7_200_000)
+        );
+        let first = contacts.ahead(now, 12 * hour, 1);
+        assert_eq!((first.contacts.len(), first.more), (1, 2));
+        assert_eq!(first.contacts, seen.contacts[..1]);
+        let none = Contacts::new(MeshConfig::default()).ahead(now, hour, 10);
+        assert!(!none.planned && none.contacts.is_empty());
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub use config::{
     BackendChoice, Ceiling, ComputeProfile, ConfigError, Foreign, GpuChoice, GpuConfig, NodeConfig,
     PoliciesConfig, StatedPower, TelemetryConfig, Time,
 };
-pub use contacts::{GroundStation, Orbits, contact_plan};
+pub use contacts::{ContactStatus, ContactsAhead, GroundStation, Orbits, SatelliteNode, contact_plan};
 pub use drive::{
     BundleStatus, Chosen, CutBy, DecisionLog, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedStatus,
     FlowOrder, FlowState, FlowStatus, HeldModel, Inferred, JoinOptions, KeeperStatus, KeepersConfig,

@@ -12,7 +12,7 @@ use self::under_way::Busy;
 use super::away::listen;
 use super::chances::with_chances;
 use super::mesh_of;
-use crate::contacts::{self, Contacts};
+use crate::contacts::{self, Contacts, ContactsAhead};
 use crate::node::{Inner, Node};
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
@@ -76,6 +76,11 @@ impl Bundles {
     /// The contact plan from now on.
     pub(crate) fn plan(&self, now: Time) -> ContactPlan {
         self.contacts.lock().plan(now).clone()
+    }
+
+    /// What an operator sees of it.
+    pub(crate) fn contacts_ahead(&self, now: Time, ahead: Duration, most: usize) -> ContactsAhead {
+        self.contacts.lock().ahead(now, ahead, most)
     }
 
     /// Something waits that did not.

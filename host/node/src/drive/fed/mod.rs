@@ -47,6 +47,7 @@ use crate::services::blocking;
 use conductor::Conductor;
 use handle::Handle;
 use karman_fed::{Event, Run};
+use karman_store::Store;
 use karman_types::TaskError;
 use members::Members;
 use memory::Memory;
@@ -64,6 +65,8 @@ use tokio::sync::mpsc::unbounded_channel;
 #[derive(Default)]
 pub(crate) struct Federated {
     runs: Mutex<BTreeMap<String, Handle>>,
+    /// Runs that nobody drives, with their events, as they were read: nothing changes them while this node holds its folder.
+    at_rest: Mutex<BTreeMap<String, FedStatus>>,
     memory: OnceLock<Arc<Memory>>,
     sums: Arc<Sums>,
 }
@@ -170,6 +173,34 @@ impl Node {
             return Ok(handle.status(after));
         }
         stored_run(&self.runtime().home().store()?, name, after)
+    }
+
+    /// Every federated run of this node with all of its events.
+    ///
+    /// # Errors
+    /// What the disk refuses.
+    pub async fn fed_logs(&self) -> Result<Vec<FedStatus>, TaskError> {
+        let node = self.clone();
+        blocking(move || {
+            let store = node.runtime().home().store()?;
+            let names = Record::names(&store)?;
+            names.iter().map(|name| node.fed_log(&store, name)).collect()
+        })
+        .await
+    }
+
+    fn fed_log(&self, store: &Store, name: &str) -> Result<FedStatus, TaskError> {
+        let federated = self.federated();
+        if let Some(handle) = federated.runs.lock().get(name) {
+            return Ok(handle.status(0));
+        }
+        if let Some(run) = federated.at_rest.lock().get(name) {
+            return Ok(run.clone());
+        }
+        // Its record holds a whole model, which takes a while to read.
+        let run = stored_run(store, name, 0)?;
+        federated.at_rest.lock().insert(name.to_owned(), run.clone());
+        Ok(run)
     }
 
     /// [`Node::fed_run`], as soon as there are such events, the run is over, or so much time has passed.

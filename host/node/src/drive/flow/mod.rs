@@ -46,9 +46,11 @@ pub use request::{Chosen, Wanted};
 pub use status::{FlowState, FlowStatus, StepStatus};
 
 use super::tasks::{Inner, Tasks};
+use crate::node::Node;
 use crate::plugins::Plugins;
 use crate::services::{blocking, store_error};
 use choosers::Choosers;
+use futures::future::join_all;
 use karman_sched::flow::Phase;
 use karman_tasks::{Event, Guarantee, Submission};
 use karman_types::{Digest, NodeId, TaskError, TaskId, TaskRequest};
@@ -65,6 +67,8 @@ use tokio::time::timeout;
 const FLOW: &str = "flow/";
 /// How long somebody who withdraws a run waits until that is durable.
 const WITHDRAWN: Duration = Duration::from_secs(20);
+/// How long a look at all runs waits for keepers to tell how far one of theirs is.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Whether a task is a run of a workflow.
 pub(super) fn is_one(task: &str) -> bool {
@@ -160,6 +164,24 @@ impl Tasks {
         Ok(flows)
     }
 
+    /// The last runs that this node holds, the newest first, without what came out of them. Where nobody can say just now how far one
+    /// is, its tasks are left out.
+    async fn last_flows(&self, most: usize) -> Vec<FlowStatus> {
+        let runs = self.list().into_iter().rev();
+        let runs = runs.filter(|status| is_one(&status.name)).take(most);
+        let looks = runs.map(|status| async move {
+            let known = timeout(LOOK, self.progress(status.task)).await;
+            let progress = known.unwrap_or(Ok(None)).unwrap_or_else(|error| {
+                tracing::debug!(run = %status.task, %error, "how far a workflow is cannot be told");
+                None
+            });
+            let mut flow = FlowStatus::of(&status, progress);
+            flow.output = None;
+            flow
+        });
+        join_all(looks).await
+    }
+
     /// How far a run is.
     ///
     /// # Errors
@@ -230,6 +252,14 @@ impl Tasks {
             here => here,
         };
         bytes.map(|bytes| Progress::read(&bytes)).transpose()
+    }
+}
+
+impl Node {
+    /// The last runs of workflows that this node holds, the newest first, without what came out of them. A run whose progress
+    /// nobody can tell just now is there without its tasks.
+    pub async fn last_flows(&self, most: usize) -> Vec<FlowStatus> {
+        self.tasks().last_flows(most).await
     }
 }
 

@@ -1,0 +1,190 @@
+//! How the mesh is run, for those with the right `admin`: nodes, models, tasks, workflows, federated rounds, contacts, what was
+//! decided lately, what went wrong. Also what the dashboard shows.
+
+mod rounds;
+
+use crate::decisions::{Decided, Decisions};
+use crate::metrics::{Load, Metrics};
+use crate::openapi::PlainError;
+use crate::refusal::Refusal;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Json;
+use axum::routing::{get, post};
+use karman_node::{
+    ContactsAhead, FlowStatus, LogEvent, ModelInParts, Node, NodeStatus, PeerStatus, TaskStatus,
+};
+use karman_types::{NodeId, Offer, TaskError};
+use rounds::RunRounds;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Events that are shown at most.
+const MOST_EVENTS: usize = 200;
+/// Runs of workflows that are shown at most.
+const MOST_FLOWS: usize = 50;
+/// Federated runs that are shown at most.
+const MOST_RUNS: usize = 50;
+/// Contacts that are shown at most.
+const MOST_CONTACTS: usize = 500;
+/// How far ahead contacts are shown.
+const AHEAD: Duration = Duration::from_secs(12 * 3600);
+
+/// What the routes work with.
+#[derive(Clone)]
+struct Admin {
+    node: Node,
+    decisions: Arc<Decisions>,
+    metrics: Arc<Metrics>,
+}
+
+/// The nodes of the mesh as this one sees them.
+#[derive(Serialize)]
+struct Nodes {
+    /// This node.
+    here: NodeStatus,
+    /// What it offers.
+    offer: Offer,
+    /// The others that it has met.
+    peers: Vec<PeerStatus>,
+}
+
+/// The models of the nodes in reach.
+#[derive(Serialize)]
+struct Models {
+    /// Who has each, this node first, then by distance.
+    held: BTreeMap<String, Vec<NodeId>>,
+    /// Those of this node that are run in parts.
+    in_parts: Vec<ModelInParts>,
+}
+
+/// The routes.
+pub(crate) fn router(node: Node, decisions: Arc<Decisions>, metrics: Arc<Metrics>) -> Router {
+    Router::new()
+        .route("/admin/nodes", get(nodes))
+        .route("/admin/models", get(models))
+        .route("/admin/tasks", get(tasks))
+        .route("/admin/flows", get(flows))
+        .route("/admin/rounds", get(rounds))
+        .route("/admin/contacts", get(contacts))
+        .route("/admin/decisions", get(decided))
+        .route("/admin/errors", get(errors))
+        .route("/admin/load", get(load))
+        .route("/admin/drain", post(drain))
+        .with_state(Admin {
+            node,
+            decisions,
+            metrics,
+        })
+}
+
+/// The nodes of the mesh.
+#[utoipa::path(get, path = "/admin/nodes", tag = "administration", responses(
+    (status = 200, description = "This node, what it offers, and those that it has met"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
+    (status = 503, body = PlainError)))]
+async fn nodes(State(admin): State<Admin>) -> Result<Json<Nodes>, Refusal> {
+    let node = &admin.node;
+    let peers = match node.mesh() {
+        Some(_) => node.peers()?,
+        None => Vec::new(),
+    };
+    Ok(Json(Nodes {
+        here: node.status(),
+        offer: node.offer(),
+        peers,
+    }))
+}
+
+/// The models of the mesh, and which run in parts.
+#[utoipa::path(get, path = "/admin/models", tag = "administration", responses(
+    (status = 200, description = "Who holds each model, and which are run in parts"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
+    (status = 503, body = PlainError)))]
+async fn models(State(admin): State<Admin>) -> Result<Json<Models>, Refusal> {
+    Ok(Json(Models {
+        held: admin.node.models_of_mesh().await?,
+        in_parts: admin.node.models_in_parts(),
+    }))
+}
+
+/// Accepted tasks.
+#[utoipa::path(get, path = "/admin/tasks", tag = "administration", responses(
+    (status = 200, description = "How far each is"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+async fn tasks(State(admin): State<Admin>) -> Json<Vec<TaskStatus>> {
+    Json(admin.node.accepted_tasks())
+}
+
+/// The last runs of workflows, the newest first, without what came out of them.
+#[utoipa::path(get, path = "/admin/flows", tag = "administration", responses(
+    (status = 200, description = "How far each run and each of its tasks is"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+async fn flows(State(admin): State<Admin>) -> Json<Vec<FlowStatus>> {
+    Json(admin.node.last_flows(MOST_FLOWS).await)
+}
+
+/// Federated runs that this node drives, or has driven: those that go on first.
+#[utoipa::path(get, path = "/admin/rounds", tag = "administration", responses(
+    (status = 200, body = Vec<RunRounds>),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
+    (status = 500, body = PlainError)))]
+async fn rounds(State(admin): State<Admin>) -> Result<Json<Vec<RunRounds>>, Refusal> {
+    let mut runs = admin.node.fed_logs().await?;
+    // The sort is stable: by name otherwise.
+    runs.sort_by_key(|run| !run.running);
+    runs.truncate(MOST_RUNS);
+    Ok(Json(runs.into_iter().map(RunRounds::from).collect()))
+}
+
+/// Contacts of the next twelve hours, by the plan that this node keeps to.
+#[utoipa::path(get, path = "/admin/contacts", tag = "administration", responses(
+    (status = 200, body = ContactsAhead),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
+    (status = 500, body = PlainError)))]
+async fn contacts(State(admin): State<Admin>) -> Result<Json<ContactsAhead>, Refusal> {
+    Ok(Json(admin.node.contacts_ahead(AHEAD, MOST_CONTACTS).await?))
+}
+
+/// What was decided lately, the last first.
+#[utoipa::path(get, path = "/admin/decisions", tag = "administration", responses(
+    (status = 200, description = "What was asked, who answered, and why"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+async fn decided(State(admin): State<Admin>) -> Json<Vec<Decided>> {
+    Json(admin.decisions.last())
+}
+
+/// What went wrong lately, the last first.
+#[utoipa::path(get, path = "/admin/errors", tag = "administration", responses(
+    (status = 200, description = "Warnings and errors of the log"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+async fn errors(State(admin): State<Admin>) -> Json<Vec<LogEvent>> {
+    let mut events = admin.node.logs().after(0, None);
+    events.retain(|event| matches!(event.level.as_str(), "warn" | "error"));
+    events.reverse();
+    events.truncate(MOST_EVENTS);
+    Json(events)
+}
+
+/// What runs, waits and is held.
+#[utoipa::path(get, path = "/admin/load", tag = "administration", responses(
+    (status = 200, description = "Counts"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+async fn load(State(admin): State<Admin>) -> Json<Load> {
+    Json(admin.metrics.load())
+}
+
+/// Takes the node out of service; answers when nothing runs any more.
+#[utoipa::path(post, path = "/admin/drain", tag = "administration", responses(
+    (status = 200, description = "The nodes that it handed its work over to"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
+    (status = 500, body = PlainError)))]
+async fn drain(State(admin): State<Admin>) -> Result<Json<Vec<NodeId>>, Refusal> {
+    // It goes on when the caller goes away: a node that takes nothing new, and hands nothing on either, would help nobody.
+    let drained = tokio::spawn(async move { admin.node.drain().await }).await;
+    let failed =
+        |error: tokio::task::JoinError| TaskError::internal(format!("the node is not drained: {error}"));
+    Ok(Json(drained.map_err(failed)?))
+}
