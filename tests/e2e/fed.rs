@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const OVER: Duration = Duration::from_secs(240);
 
 /// Five clients whose labels are dealt by a Dirichlet distribution of 0.5.
-fn digits(more: &str, clients: &str) -> String {
+pub(crate) fn digits(more: &str, clients: &str) -> String {
     format!(
         "name = 'digits'\nrounds = 12\nstart-with = 5\n{more}\n[clients]\nplugin = '{}'\n{clients}\n\
          [clients.properties]\nmodel = 'convolution'\nalpha = '0.5'\n\
@@ -23,7 +23,7 @@ fn digits(more: &str, clients: &str) -> String {
     )
 }
 
-fn describe(home: &Home, description: &str) -> String {
+pub(crate) fn describe(home: &Home, description: &str) -> String {
     let file = home.path().join("fed.toml");
     std::fs::write(&file, description).unwrap();
     file.to_str().unwrap().to_owned()

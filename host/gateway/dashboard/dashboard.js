@@ -1,52 +1,17 @@
-"use strict";
+// Shows what the admin routes say, again and again.
 
-// Shows what the admin routes say, again and again. Everything that comes from there is put in as text, never as markup.
+import { contacts, curve, nodeName } from "./drawings.js";
+import { at, bytes, duration, element, ids, none, short, table, time } from "./page.js";
 
 const EVERY_MS = 2000;
 const TIERS = ["space", "edge", "fog", "cloud"];
 const KEY = "karman-token";
-const at = (id) => document.getElementById(id);
+const VERSIONS = 10;
 let timer = null;
+// Which look counts: one that is answered when the reader has left, or looks again, is passed over.
+let turn = 0;
 
-async function ask(path) {
-  const token = sessionStorage.getItem(KEY);
-  const headers = token ? { authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(path, { headers, cache: "no-store" });
-  if (answer.ok) return answer.json();
-  const body = await answer.json().catch(() => ({}));
-  const error = new Error(body.message || answer.statusText);
-  error.status = answer.status;
-  throw error;
-}
-
-function element(name, content, attributes = {}) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  for (const part of [content].flat()) made.append(part ?? "");
-  return made;
-}
-
-const short = (id) => element("code", String(id).slice(0, 8), { title: id });
-const time = (ms) => new Date(ms).toLocaleTimeString();
-const duration = (us) => (us < 1000 ? `${us} µs` : us < 1e6 ? `${(us / 1000).toFixed(1)} ms` : `${(us / 1e6).toFixed(1)} s`);
-function bytes(count) {
-  for (const unit of ["B", "KiB", "MiB"]) {
-    if (count < 1024) return `${Number(count.toFixed(1))} ${unit}`;
-    count /= 1024;
-  }
-  return `${count.toFixed(1)} GiB`;
-}
-
-// Columns are [name, what a row has there, whether it is a number].
-function table(id, rows, columns, none) {
-  const place = at(id);
-  if (rows.length === 0) return place.replaceChildren(element("p", none, { class: "none" }));
-  const kind = (number) => (number ? { class: "number" } : {});
-  const head = element("tr", columns.map(([name, , number]) => element("th", name, { scope: "col", ...kind(number) })));
-  const line = (row) =>
-    element("tr", columns.map(([name, of, number]) => element("td", of(row), { "data-name": name, ...kind(number) })));
-  place.replaceChildren(element("table", [element("thead", head), element("tbody", rows.map(line))]));
-}
+const put = (id, ...parts) => at(id).replaceChildren(...parts);
 
 function nodeCard({ id, offer, words, sent, kind }) {
   // A plugin is also found by what it does, and a model is a task, too; once is enough.
@@ -62,7 +27,7 @@ function nodeCard({ id, offer, words, sent, kind }) {
   return element("div", [short(id), ...lines.map((line) => element("p", line))], { class: `node ${kind}` });
 }
 
-function map({ here, offer, peers }) {
+function showNodes({ here, offer, peers }) {
   at("here").textContent = `node ${here.node.slice(0, 8)} (${here.tier})${here.mesh ? `, mesh ${here.mesh}` : ", in no mesh"}`;
   const nodes = [{ id: here.node, tier: offer.tier, offer, words: "this node", kind: "here" }];
   for (const peer of peers) {
@@ -72,86 +37,214 @@ function map({ here, offer, peers }) {
     nodes.push({ id: peer.node, tier: peer.tier, offer: peer.offer, words, sent: peer.sent_bytes, kind: peer.path ? "" : "away" });
   }
   const tiers = TIERS.filter((tier) => nodes.some((node) => node.tier === tier));
-  at("map").replaceChildren(
-    ...tiers.map((tier) => {
-      const cards = nodes.filter((node) => node.tier === tier).map(nodeCard);
-      return element("div", [element("h3", tier), ...cards], { class: "tier" });
-    }),
-  );
+  const column = (tier) => {
+    const cards = nodes.filter((node) => node.tier === tier).map(nodeCard);
+    return element("div", [element("h3", tier), ...cards], { class: "tier" });
+  };
+  put("map", ...tiers.map(column));
+  put("plugins", table(here.plugins, [
+    ["Plugin", (plugin) => `${plugin.name} ${plugin.version}`],
+    ["World", (plugin) => plugin.world],
+    ["Calls", (plugin) => String(plugin.calls), "number"],
+    ["Running", (plugin) => String(plugin.running), "number"],
+    ["Errors", (plugin) => String(plugin.errors), "number"],
+    ["Most memory", (plugin) => bytes(plugin.memory_peak), "number"],
+  ], "This node has no plugins. Deploy one: karman deploy FILE"));
 }
 
-function show([nodes, models, tasks, decisions, errors, load]) {
-  map(nodes);
+function showLoad(load) {
   const items = [
     ["run", load.running], ["wait", load.waiting], ["connections", load.connections], ["bodies held", bytes(load.bodies)],
   ];
-  at("load").replaceChildren(...items.map(([name, value]) => element("div", [element("dt", name), element("dd", String(value))])));
-  const parts = new Map(models.in_parts.map((model) => [model.model, model.runs]));
-  table("models", Object.entries(models.held), [
+  put("load", ...items.map(([name, value]) => element("div", [element("dt", name), element("dd", String(value))])));
+}
+
+function showContacts(ahead) {
+  const names = new Map(ahead.satellites.map(({ node, name }) => [node, name]));
+  put("contacts", ...contacts(ahead, nodeName(names)));
+}
+
+function showModels({ held, in_parts }) {
+  const parts = new Map(in_parts.map((model) => [model.model, model.runs]));
+  put("models", table(Object.entries(held), [
     ["Model", ([name]) => name],
-    ["Held by", ([, held]) => held.flatMap((id) => [short(id), " "])],
+    ["Held by", ([, nodes]) => ids(nodes)],
     ["Runs", ([name]) => parts.get(name) || "whole, where it is held"],
-  ], "No node in reach has a model. Add one: karman model add NAME FILE.onnx");
-  table("plugins", nodes.here.plugins, [
-    ["Plugin", (plugin) => `${plugin.name} ${plugin.version}`],
-    ["World", (plugin) => plugin.world],
-    ["Calls", (plugin) => String(plugin.calls), true],
-    ["Running", (plugin) => String(plugin.running), true],
-    ["Errors", (plugin) => String(plugin.errors), true],
-    ["Most memory", (plugin) => bytes(plugin.memory_peak), true],
-  ], "This node has no plugins. Deploy one: karman deploy FILE");
-  table("decisions", decisions.slice(0, 50), [
+  ], "No node in reach has a model. Add one: karman model add NAME FILE.onnx"));
+}
+
+// The first ten characters of an id are the milliseconds since 1970, in Crockford's base 32.
+const begun = (id) => [...id.slice(0, 10)].reduce((ms, c) => 32 * ms + "0123456789ABCDEFGHJKMNPQRSTVWXYZ".indexOf(c), 0);
+
+function steps({ flow, steps }) {
+  const all = steps.reduce((sum, step) => sum + Math.max(step.runs, 1), 0);
+  const done = steps.reduce((sum, step) => sum + (step.state === "skipped" ? Math.max(step.runs, 1) : step.done), 0);
+  const bar = element("progress", [], { max: all, value: done, "aria-label": `Tasks of ${flow.slice(0, 8)} that are done` });
+  const line = (step) => {
+    const count = step.runs > 1 ? ` (${step.done} of ${step.runs})` : "";
+    const why = step.error ? `: ${step.error.message}` : "";
+    return element("p", `${step.task} ${step.state}${count}${why}`, { class: "step" });
+  };
+  return all ? [bar, ...steps.map(line)] : "–";
+}
+
+function showFlows(flows) {
+  const ended = (flow) => {
+    const where = flow.failed ? ` in ${flow.failed}` : "";
+    return flow.state + where + (flow.error ? `: ${flow.error.message}` : "");
+  };
+  put("flows", table(flows, [
+    ["Run", (flow) => short(flow.flow)],
+    ["At", (flow) => time(begun(flow.flow))],
+    ["Workflow", (flow) => flow.name],
+    ["Promise", (flow) => flow.promise],
+    ["State", ended],
+    ["Tasks", steps],
+  ], "No workflow was run. Run one: karman flow run FLOW.toml"));
+}
+
+function federatedRun(run) {
+  const share = (value) => (value == null ? "–" : value.toFixed(3));
+  const rounds = run.rounds == null ? "not begun" : `version ${run.version} of ${run.rounds}`;
+  const says = [`${run.state}, ${rounds}`];
+  if (run.state === "running") says.push(`${run.clients} clients in reach, ${run.training} train`);
+  if (run.accuracy != null) says.push(`accuracy ${share(run.accuracy)}`);
+  if (run.troubles) says.push(`${run.troubles} troubles`);
+  if (run.failure) says.push(run.failure);
+  const last = run.versions.slice(-VERSIONS).reverse();
+  const columns = [
+    ["Version", (made) => String(made.version), "number"],
+    ["Accuracy", (made) => share(made.accuracy), "number"],
+    ["Loss", (made) => share(made.loss), "number"],
+    ["Clients", (made) => String(made.clients), "number"],
+    ["Not answered", (made) => String(made.lost), "number"],
+    ["Updates", (made) => bytes(made.bytes_up), "number"],
+    ["Took", (made) => duration(made.ms * 1000), "number"],
+  ];
+  if (last.some((made) => made.epsilon != null)) columns.push(["ε spent", (made) => share(made.epsilon), "number"]);
+  const made = table(last, columns, "No version yet.");
+  return element("article", [element("h3", run.name), element("p", says.join("; ")), curve(run.versions), made]);
+}
+
+function showRounds(runs) {
+  put("rounds", ...(runs.length ? runs.map(federatedRun) : [none("This node has driven no federated run. Begin one: karman fed run FED.toml")]));
+}
+
+function showDecisions(decisions) {
+  const command = (id) => element("code", `karman why ${id}`, { class: "command" });
+  put("decisions", table(decisions.slice(0, 50), [
     ["At", (one) => time(one.unix_ms)],
     ["Model", (one) => one.model],
     ["Ran on", (one) => [short(one.node), ` ${one.tier}${one.ran_on ? `, ${one.ran_on}` : ""}`]],
     ["Cut", (one) => one.cut || "–"],
-    ["Why", (one) => [one.why, ...(one.decision ? [element("code", `karman why ${one.decision}`, { class: "command" })] : [])]],
-    ["Took", (one) => duration(one.took_us), true],
-  ], "Nothing was decided yet.");
-  table("tasks", tasks.slice(-100).reverse(), [
+    ["Why", (one) => [one.why, ...(one.decision ? [command(one.decision)] : [])]],
+    ["Took", (one) => duration(one.took_us), "number"],
+  ], "Nothing was decided yet."));
+}
+
+function showTasks(tasks) {
+  put("tasks", table(tasks.slice(-100).reverse(), [
     ["Task", (task) => short(task.task)],
     ["Name", (task) => task.name],
     ["Promise", (task) => task.guarantee],
     ["State", (task) => task.state + (task.error ? `: ${task.error.message}` : "")],
-    ["Where", (task) => (task.nodes || []).flatMap((id) => [short(id), " "])],
-  ], "No task was accepted.");
-  table("errors", errors, [
+    ["Where", (task) => ids(task.nodes || [])],
+  ], "No task was accepted."));
+}
+
+function showErrors(errors) {
+  put("errors", table(errors, [
     ["At", (event) => time(event.unix_ms)],
     ["Level", (event) => element("span", event.level, { class: `level ${event.level}` })],
     ["Plugin", (event) => event.plugin || "–"],
     ["What", (event) => event.message],
-  ], "Nothing went wrong.");
+  ], "Nothing went wrong."));
+}
+
+// Each part of the page: what it asks for, what shows the answer, and how often; what changes seldom is asked for at every fifth look.
+const PARTS = [
+  { path: "load", show: showLoad, every: 1 },
+  { path: "nodes", show: showNodes, every: 1 },
+  { path: "contacts", show: showContacts, every: 5 },
+  { path: "models", show: showModels, every: 1 },
+  { path: "flows", show: showFlows, every: 1 },
+  { path: "rounds", show: showRounds, every: 2 },
+  { path: "decisions", show: showDecisions, every: 1 },
+  { path: "tasks", show: showTasks, every: 1 },
+  { path: "errors", show: showErrors, every: 1 },
+].map((part) => ({ ...part, wait: 0, shown: null }));
+
+async function ask(path) {
+  const token = sessionStorage.getItem(KEY);
+  const headers = token ? { authorization: `Bearer ${token}` } : {};
+  const answer = await fetch(path, { headers, cache: "no-store" });
+  if (answer.ok) return answer.text();
+  const body = await answer.json().catch(() => ({}));
+  const error = new Error(body.message || answer.statusText);
+  error.status = answer.status;
+  throw error;
+}
+
+// Shows what an answer brings that is new: what stays as it was keeps what the reader has marked in it.
+function take(part, text) {
+  if (text !== part.shown) part.show(JSON.parse(text));
+  part.shown = text;
+  part.wait = part.every;
+}
+
+function say(words) {
+  if (at("state").textContent !== words) at("state").textContent = words;
 }
 
 function enter(why) {
+  turn += 1;
   clearTimeout(timer);
+  for (const part of PARTS) Object.assign(part, { wait: 0, shown: null });
+  // Whoever forgets the token forgets what it showed.
+  for (const place of document.querySelectorAll("#contents section > :not(h2)")) place.replaceChildren();
+  at("here").textContent = "not connected";
   at("contents").hidden = true;
   at("leave").hidden = true;
   at("enter").hidden = false;
   at("refused").textContent = why;
-  at("state").textContent = "";
+  say("");
   at("token").focus();
 }
 
+function opened() {
+  const entered = !at("enter").hidden;
+  at("enter").hidden = true;
+  at("contents").hidden = false;
+  // Whoever came by keyboard goes on where the contents begin.
+  if (entered) at("main").focus();
+  at("leave").hidden = !sessionStorage.getItem(KEY);
+}
+
 async function look() {
-  try {
-    const paths = ["nodes", "models", "tasks", "decisions", "errors", "load"];
-    show(await Promise.all(paths.map((path) => ask(`/admin/${path}`))));
-    const entered = !at("enter").hidden;
-    at("enter").hidden = true;
-    at("contents").hidden = false;
-    // Whoever came by keyboard goes on where the contents begin.
-    if (entered) at("main").focus();
-    at("leave").hidden = !sessionStorage.getItem(KEY);
-    at("state").textContent = "";
-  } catch (error) {
-    if (error.status === 401 || error.status === 403) {
-      const given = sessionStorage.getItem(KEY);
-      sessionStorage.removeItem(KEY);
-      return enter(given ? error.message : "");
-    }
-    at("state").textContent = `not answering (${error.message}); what is below is of before`;
+  clearTimeout(timer);
+  const mine = (turn += 1);
+  const due = PARTS.filter((part) => (part.wait -= 1) <= 0);
+  const answers = await Promise.allSettled(due.map((part) => ask(`/admin/${part.path}`)));
+  if (mine !== turn) return;
+  const refused = answers.find(({ reason }) => reason?.status === 401 || reason?.status === 403);
+  if (refused) {
+    const given = sessionStorage.getItem(KEY);
+    sessionStorage.removeItem(KEY);
+    enter(given ? refused.reason.message : "");
+    return;
   }
+  const missing = [];
+  due.forEach((part, number) => {
+    const { value, reason } = answers[number];
+    try {
+      if (reason) throw reason;
+      take(part, value);
+    } catch (error) {
+      missing.push(`${part.path}: ${error.message}`);
+    }
+  });
+  if (missing.length < due.length) opened();
+  say(missing.length ? `not answered (${missing.join("; ")}); what is below of that is of before` : "");
   timer = setTimeout(look, EVERY_MS);
 }
 
@@ -166,6 +259,7 @@ at("leave").addEventListener("click", () => {
   enter("");
 });
 document.addEventListener("visibilitychange", () => {
+  turn += 1;
   clearTimeout(timer);
   if (!document.hidden && at("enter").hidden) look();
 });

@@ -1,4 +1,4 @@
-//! Pages for people: three files that are part of the program. They fetch nothing from elsewhere, and what they show they ask of
+//! Pages for people: a few files that are part of the program. They fetch nothing from elsewhere, and what they show they ask of
 //! the admin routes, with the reader's token.
 
 use axum::Router;
@@ -8,7 +8,14 @@ use http::{HeaderValue, header};
 
 const PAGE: &str = include_str!("../dashboard/index.html");
 const STYLE: &str = include_str!("../dashboard/style.css");
-const SCRIPT: &str = include_str!("../dashboard/dashboard.js");
+const SCRIPTS: [(&str, &str); 3] = [
+    (
+        "/dashboard/dashboard.js",
+        include_str!("../dashboard/dashboard.js"),
+    ),
+    ("/dashboard/drawings.js", include_str!("../dashboard/drawings.js")),
+    ("/dashboard/page.js", include_str!("../dashboard/page.js")),
+];
 
 /// Only what this gateway serves is run, shown or asked; no other page may hold it in a frame.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -19,15 +26,14 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 /// The routes.
 pub(crate) fn router() -> Router {
     let file = |kind: &'static str, text: &'static str| get(move || async move { served(kind, text) });
-    Router::new()
+    let pages = Router::new()
         .route("/", get(|| async { Redirect::temporary("/dashboard/") }))
         .route("/dashboard", get(|| async { Redirect::temporary("/dashboard/") }))
         .route("/dashboard/", file("text/html; charset=utf-8", PAGE))
-        .route("/dashboard/style.css", file("text/css; charset=utf-8", STYLE))
-        .route(
-            "/dashboard/dashboard.js",
-            file("text/javascript; charset=utf-8", SCRIPT),
-        )
+        .route("/dashboard/style.css", file("text/css; charset=utf-8", STYLE));
+    SCRIPTS.into_iter().fold(pages, |pages, (path, text)| {
+        pages.route(path, file("text/javascript; charset=utf-8", text))
+    })
 }
 
 fn served(kind: &'static str, text: &'static str) -> Response {
