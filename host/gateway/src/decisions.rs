@@ -31,7 +31,8 @@ pub(crate) struct Decisions(Mutex<VecDeque<Decided>>);
 impl Decisions {
     /// Keeps what a response says of itself; one without a decision says nothing.
     pub(crate) fn keep(&self, headers: &HeaderMap, request: &str, took: Duration) {
-        let text = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
+        // Policies may say why in any language, and headers take it.
+        let text = |name: &str| String::from_utf8(headers.get(name)?.as_bytes().to_vec()).ok();
         let (Some(model), Some(node), Some(why)) =
             (text("karman-model"), text("karman-node"), text("karman-why"))
         else {
@@ -85,5 +86,16 @@ mod tests {
             (MOST, "200", 1000)
         );
         assert_eq!(last[MOST - 1].model, "1");
+    }
+
+    #[test]
+    fn a_reason_may_be_in_any_language() {
+        let decisions = Decisions::default();
+        let mut headers = HeaderMap::new();
+        for name in ["karman-model", "karman-node", "karman-why"] {
+            headers.insert(name, "weil es nächst ist".parse().unwrap());
+        }
+        decisions.keep(&headers, "r", Duration::ZERO);
+        assert_eq!(decisions.last()[0].why, "weil es nächst ist");
     }
 }

@@ -57,8 +57,8 @@ pub(super) fn read_one(input: InferTensor, bytes: Option<Bytes>) -> Result<(Stri
         };
         return Ok((name, Value::Tensor(tensor)));
     }
-    let elements: u64 = input.shape.iter().map(|size| u64::from(*size)).product();
-    if elements != 1 {
+    let mut sizes = input.shape.iter().map(|size| u64::from(*size));
+    if sizes.try_fold(1, u64::checked_mul) != Some(1) {
         return Err(input.wrong("a task takes one element of BYTES"));
     }
     let element = match (bytes, &input.data) {
@@ -162,6 +162,13 @@ mod tests {
                 "does not fit its bytes",
             ),
             (vec![input(8, "BYTES", &[2])], vec![0; 8], "one element"),
+            // 2^66 elements, and so many that they are one modulo 2^64.
+            (vec![input(4, "BYTES", &[1 << 22; 3])], vec![0; 4], "one element"),
+            (
+                vec![input(4, "BYTES", &[[641, 6_700_417, u32::MAX]; 2].concat())],
+                vec![0; 4],
+                "one element",
+            ),
         ] {
             let error = read(inputs, behind.into()).unwrap_err();
             assert!(error.message.contains(says), "{error}");
