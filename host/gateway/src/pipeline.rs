@@ -156,7 +156,7 @@ impl Pipeline {
         if target == Target::Flow && head.method == Method::POST {
             may_submit(&caller, &body.bytes)?;
         }
-        let admitted = match target.is_work() {
+        let admitted = match target.is_work(&head.method) {
             true => Some(self.admission.enter().await?),
             false => None,
         };

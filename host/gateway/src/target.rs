@@ -1,6 +1,7 @@
 //! What a request is for: how it is answered, counted and admitted.
 
 use crate::refusal::Speaks;
+use http::Method;
 
 /// The service of gRPC, as its path names it.
 pub(crate) const GRPC_SERVICE: &str = "/inference.GRPCInferenceService/";
@@ -84,9 +85,14 @@ impl Target {
         }
     }
 
-    /// Whether it is work, which takes a place among what runs at once.
-    pub(crate) const fn is_work(self) -> bool {
-        matches!(self, Self::Infer | Self::GrpcInfer | Self::Task | Self::Flow)
+    /// Whether it is work, which takes a place among what runs at once. Who waits for a workflow to end takes none from what it
+    /// waits for.
+    pub(crate) fn is_work(self, method: &Method) -> bool {
+        match self {
+            Self::Infer | Self::GrpcInfer | Self::Task => true,
+            Self::Flow => method == Method::POST,
+            _ => false,
+        }
     }
 
     /// How refusals are said.
@@ -121,5 +127,11 @@ mod tests {
         ] {
             assert_eq!(Target::of(path), target, "{path}");
         }
+    }
+
+    #[test]
+    fn waiting_for_a_workflow_is_no_work() {
+        assert!(Target::Flow.is_work(&Method::POST) && Target::Task.is_work(&Method::POST));
+        assert!(!Target::Flow.is_work(&Method::GET) && !Target::Accepted.is_work(&Method::GET));
     }
 }
