@@ -24,6 +24,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// How long connections may take to finish once the gateway shuts down.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -103,6 +105,7 @@ impl Door {
         };
         let mut stop = pin!(shut_down.started());
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        let mut refused = false;
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
@@ -115,10 +118,15 @@ impl Door {
                 }
             };
             let (stream, peer) = match accepted {
-                Ok(accepted) => accepted,
+                Ok(accepted) => {
+                    refused = false;
+                    accepted
+                }
                 Err(error) => {
-                    // Out of descriptors, say: it passes when connections end.
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Out of descriptors, say: it passes when connections end. Until then it is told once.
+                    if !std::mem::replace(&mut refused, true) {
+                        tracing::warn!(%error, "connections cannot be accepted");
+                    }
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
                 }
@@ -136,15 +144,9 @@ impl Door {
                 match tls {
                     None => attend(stream, answer, seat, idle, stopped).await,
                     Some(tls) => {
-                        let shaken = tokio::select! {
-                            shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
-                            // Its place is another's: it may not keep its descriptor.
-                            () = seat.must_leave() => return,
-                        };
-                        match shaken {
-                            Ok(Ok(stream)) => attend(stream, answer, seat, idle, stopped).await,
-                            Ok(Err(error)) => tracing::debug!(%error, %peer, "a handshake failed"),
-                            Err(_) => tracing::debug!(%peer, "a handshake took too long"),
+                        let shaken = shake_hands(&tls, stream, &seat, peer).await;
+                        if let Some(stream) = shaken {
+                            attend(stream, answer, seat, idle, stopped).await;
                         }
                     }
                 }
@@ -180,6 +182,25 @@ fn most_connections(limits: &GatewayLimits) -> usize {
     limits
         .connections
         .min(have.saturating_sub(OTHER_DESCRIPTORS).max(16))
+}
+
+/// The stream that is encrypted; nothing when the handshake failed, took too long, or the connection must make room.
+async fn shake_hands(
+    tls: &TlsAcceptor,
+    stream: TcpStream,
+    seat: &Seated,
+    peer: SocketAddr,
+) -> Option<TlsStream<TcpStream>> {
+    let shaken = tokio::select! {
+        shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
+        () = seat.must_leave() => return None,
+    };
+    match shaken {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => tracing::debug!(%error, %peer, "a handshake failed"),
+        Err(_) => tracing::debug!(%peer, "a handshake took too long"),
+    }
+    None
 }
 
 /// Answers on one connection until it ends, is idle for too long, must make room, or the gateway stops.
