@@ -1,6 +1,6 @@
 // Shows what the admin routes say, again and again.
 
-import { contacts, curve, nodeName } from "./drawings.js";
+import { contacts, curve, nodeName, world } from "./drawings.js";
 import { at, bytes, duration, element, ids, none, short, table, time } from "./page.js";
 
 const EVERY_MS = 2000;
@@ -61,7 +61,7 @@ function showLoad(load) {
 
 function showContacts(ahead) {
   const names = new Map(ahead.satellites.map(({ node, name }) => [node, name]));
-  put("contacts", ...contacts(ahead, nodeName(names)));
+  put("contacts", world(ahead, names), ...contacts(ahead, nodeName(names)));
 }
 
 function showModels({ held, in_parts }) {

@@ -77,6 +77,41 @@ export function contacts({ now_ms: now, planned, contacts: all, more }, nameOf) 
   return more ? [rows, none(`${more} more are left out.`)] : [rows];
 }
 
+const degrees = (value, plus, minus) => `${Math.abs(value).toFixed(0)}° ${value < 0 ? minus : plus}`;
+const spot = ({ latitude, longitude }) => `${degrees(latitude, "N", "S")}, ${degrees(longitude, "E", "W")}`;
+
+// The parts of a way that do not cross the edge of the map.
+function parts(track) {
+  const all = [[]];
+  track.forEach((place, number) => {
+    const before = track[number - 1];
+    if (before && Math.abs(place.longitude - before.longitude) > 180) all.push([]);
+    all.at(-1).push(`${place.longitude.toFixed(1)},${(-place.latitude).toFixed(1)}`);
+  });
+  return all.map((part) => part.join(" "));
+}
+
+// Satellites and their way for one round, over a net of meridians and parallels; `names` are what people call nodes.
+export function world({ satellites, stations }, names) {
+  const above = satellites.filter(({ track }) => track.length);
+  if (above.length === 0) return "";
+  const called = (node) => names.get(node) ?? node.slice(0, 8);
+  const net = [-120, -60, 0, 60, 120].map((x) => shape("line", { class: "tick", x1: x, x2: x, y1: -90, y2: 90 }));
+  net.push(...[-60, -30, 0, 30, 60].map((y) => shape("line", { class: "tick", x1: -180, x2: 180, y1: y, y2: y })));
+  const ways = above.flatMap(({ track }) => parts(track).map((points) => shape("polyline", { points })));
+  const point = (kind, node, place) =>
+    shape("circle", { class: kind, cx: place.longitude, cy: -place.latitude, r: 4 }, [shape("title", {}, [`${called(node)}: ${spot(place)}`])]);
+  const points = [
+    ...stations.map(({ node, place }) => point("station", node, place)),
+    ...above.map(({ node, track: [place] }) => point("open", node, place)),
+  ];
+  const says = above.slice(0, NAMED).map(({ node, track: [place] }) => `${called(node)} is above ${spot(place)}`);
+  says.push(...stations.slice(0, NAMED).map(({ node, place }) => `station ${called(node)} is at ${spot(place)}`));
+  const label = says.join("; ");
+  const box = { class: "world", role: "img", "aria-label": label, viewBox: "-180 -90 360 180" };
+  return element("figure", [shape("svg", box, [...net, ...ways, ...points]), element("figcaption", label)]);
+}
+
 // Accuracy from the version that was judged first to the last, between the tenths that it lies within.
 export function curve(versions) {
   const judged = versions.filter((made) => made.accuracy != null);

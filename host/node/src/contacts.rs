@@ -1,8 +1,7 @@
 //! When this node can reach which others: what an operator has written down, and what follows from orbits.
 
+use crate::ahead::ContactsAhead;
 use crate::config::MeshConfig;
-use crate::node::Node;
-use crate::services::blocking;
 use karman_space::{
     Contact, ContactPlan, Geodetic, GroundLink, PlanError, Rate, Satellite, Span, Station, Time, Track,
     read_elements,
@@ -12,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use utoipa::ToSchema;
 
 /// How far ahead contacts are computed.
 const AHEAD: Duration = Duration::from_secs(2 * 86_400);
@@ -55,94 +53,6 @@ const fn mask() -> f64 {
     10.0
 }
 
-/// The contacts that are open or to come, as an operator sees them.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct ContactsAhead {
-    /// When this was so, in milliseconds since 1970 by the clock of the node.
-    pub now_ms: i64,
-    /// Contacts that begin later are left out.
-    pub until_ms: i64,
-    /// Whether the node's configuration names contacts or orbits at all.
-    pub planned: bool,
-    /// The nodes in orbit.
-    pub satellites: Vec<SatelliteNode>,
-    /// What begins first, first; each direction counts.
-    pub contacts: Vec<ContactStatus>,
-    /// How many more there are until then.
-    pub more: usize,
-}
-
-/// A node in orbit.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct SatelliteNode {
-    /// The node.
-    #[schema(value_type = String)]
-    pub node: NodeId,
-    /// The name of its satellite in the file of elements.
-    pub name: String,
-}
-
-/// A contact as an operator sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct ContactStatus {
-    /// The node that sends.
-    #[schema(value_type = String)]
-    pub from: NodeId,
-    /// The node that receives.
-    #[schema(value_type = String)]
-    pub to: NodeId,
-    /// From when on, in milliseconds since 1970.
-    pub start_ms: i64,
-    /// Until when, in milliseconds since 1970.
-    pub end_ms: i64,
-    /// How fast it sends, as `2 Mbit/s`.
-    #[schema(value_type = String)]
-    pub rate: Rate,
-}
-
-impl ContactsAhead {
-    fn of(plan: &ContactPlan, config: &MeshConfig, now: Time, ahead: Duration, most: usize) -> Self {
-        let ms = |time: Time| time.unix_micros() / 1000;
-        let until = now + ahead;
-        let near = |contact: &&Contact| contact.end > now && contact.start < until;
-        let mut near: Vec<&Contact> = plan.contacts().iter().filter(near).collect();
-        near.sort_by_key(|contact| contact.start);
-        let contacts = near.iter().take(most).map(|contact| ContactStatus {
-            from: contact.from,
-            to: contact.to,
-            start_ms: ms(contact.start),
-            end_ms: ms(contact.end),
-            rate: contact.rate,
-        });
-        let satellites = config.orbits.iter().flat_map(|orbits| &orbits.satellites);
-        let satellites = satellites.map(|(name, node)| SatelliteNode {
-            node: *node,
-            name: name.clone(),
-        });
-        Self {
-            now_ms: ms(now),
-            until_ms: ms(until),
-            planned: config.plans_contacts(),
-            satellites: satellites.collect(),
-            contacts: contacts.collect(),
-            more: near.len().saturating_sub(most),
-        }
-    }
-}
-
-impl Node {
-    /// The contacts that are open now or begin within this time, by the plan that this node keeps to; `most` of them, those that
-    /// begin first. It knows a day ahead at least.
-    ///
-    /// # Errors
-    /// `internal` when the host cannot compute them.
-    pub async fn contacts_ahead(&self, ahead: Duration, most: usize) -> Result<ContactsAhead, TaskError> {
-        let bundles = self.bundles().clone();
-        // Orbits take a while to compute.
-        blocking(move || Ok(bundles.contacts_ahead(now(), ahead, most))).await
-    }
-}
-
 /// The contacts of a configuration that touch this stretch of time: those of the file `contacts` and those of `[mesh.orbits]`.
 /// Reads both files.
 ///
@@ -165,19 +75,13 @@ pub fn contact_plan(config: &MeshConfig, from: Time, ahead: Duration) -> Result<
 
 fn computed(orbits: &Orbits, from: Time, until: Time) -> Result<Vec<Contact>, TaskError> {
     let path = &orbits.elements;
-    let known = read_elements(&read(path)?).map_err(|error| wrong(path, &error))?;
     let span = Span::new(from, until, Span::STEP).map_err(|error| wrong(path, &error))?;
     let link = GroundLink {
         up: orbits.up,
         down: orbits.down,
     };
     let mut contacts = Vec::new();
-    for (name, node) in &orbits.satellites {
-        let named = |satellite: &&Satellite| satellite.name() == name;
-        let satellite = known
-            .iter()
-            .find(named)
-            .ok_or_else(|| wrong(path, &format!("there is no satellite `{name}`")))?;
+    for (node, satellite) in &in_orbit(orbits)? {
         let track = Track::new(*node, satellite, span).map_err(|error| wrong(path, &error))?;
         for station in &orbits.stations {
             let station = on_the_ground(station)?;
@@ -189,6 +93,18 @@ fn computed(orbits: &Orbits, from: Time, until: Time) -> Result<Vec<Contact>, Ta
         }
     }
     Ok(contacts)
+}
+
+/// The nodes in orbit, with the orbits of their satellites.
+fn in_orbit(orbits: &Orbits) -> Result<Vec<(NodeId, Satellite)>, TaskError> {
+    let path = &orbits.elements;
+    let known = read_elements(&read(path)?).map_err(|error| wrong(path, &error))?;
+    let find = |(name, node): (&String, &NodeId)| {
+        let satellite = known.iter().find(|satellite| satellite.name() == name);
+        let found = satellite.map(|satellite| (*node, satellite.clone()));
+        found.ok_or_else(|| wrong(path, &format!("there is no satellite `{name}`")))
+    };
+    orbits.satellites.iter().map(find).collect()
 }
 
 fn on_the_ground(station: &GroundStation) -> Result<Station, TaskError> {
@@ -218,6 +134,7 @@ pub(crate) fn now() -> Time {
 pub(crate) struct Contacts {
     config: MeshConfig,
     plan: ContactPlan,
+    in_orbit: Vec<(NodeId, Satellite)>,
     computed: Option<Time>,
     changed: Option<SystemTime>,
 }
@@ -227,6 +144,7 @@ impl Contacts {
         Self {
             config,
             plan: ContactPlan::default(),
+            in_orbit: Vec::new(),
             computed: None,
             changed: None,
         }
@@ -245,6 +163,10 @@ impl Contacts {
                 Ok(plan) => self.plan = plan,
                 Err(error) => tracing::error!(%error, "the contact plan stays as it was"),
             }
+            // What is wrong with them was told just now.
+            if let Some(Ok(satellites)) = self.config.orbits.as_ref().map(in_orbit) {
+                self.in_orbit = satellites;
+            }
         }
         &self.plan
     }
@@ -252,13 +174,19 @@ impl Contacts {
     /// What an operator sees of it.
     pub(crate) fn ahead(&mut self, now: Time, ahead: Duration, most: usize) -> ContactsAhead {
         self.plan(now);
-        ContactsAhead::of(&self.plan, &self.config, now, ahead, most)
+        let mut seen = ContactsAhead::of(&self.plan, now, ahead, most);
+        seen.planned = self.config.plans_contacts();
+        if let Some(orbits) = &self.config.orbits {
+            seen.place(&self.in_orbit, &orbits.stations, now);
+        }
+        seen
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ahead::Place;
 
     const ISS: &str = "ISS (ZARYA)\n\
         1 25544U 98067A   08264.51782528 -.00002182  00000-0 -11606-4 0  2927\n\
@@ -324,12 +252,26 @@ mod tests {
         let mut config = config(folder.path(), &plan.concat());
         let now: Time = "2008-09-20T12:00:00Z".parse().unwrap();
         let hour = Duration::from_secs(3600);
-        let satellites = [SatelliteNode {
-            node: "00000000000000aa".parse().unwrap(),
-            name: "ISS (ZARYA)".into(),
-        }];
         let with_orbits = Contacts::new(config.clone()).ahead(now, hour, 10);
-        assert_eq!(with_orbits.satellites, satellites);
+        let [above] = &with_orbits.satellites[..] else {
+            panic!("{with_orbits:?}")
+        };
+        assert_eq!(
+            (above.node.to_string(), &above.name[..]),
+            ("00000000000000aa".to_owned(), "ISS (ZARYA)")
+        );
+        // Its orbit is inclined by 51.6 degrees: in one round it comes as far north as south, and not farther.
+        let north = |most: f64, place: &Place| most.max(place.latitude);
+        let south = |least: f64, place: &Place| least.min(place.latitude);
+        let (north, south) = (
+            above.track.iter().fold(0.0, north),
+            above.track.iter().fold(0.0, south),
+        );
+        assert!(
+            (50.0..53.0).contains(&north) && (-53.0..-50.0).contains(&south),
+            "{north} {south}"
+        );
+        assert_eq!(with_orbits.stations[0].place.latitude, 47.07);
 
         config.orbits = None;
         let mut contacts = Contacts::new(config);

@@ -19,6 +19,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod config;
 mod contacts;
 mod drive;
@@ -32,12 +33,13 @@ mod power;
 mod runtime;
 mod services;
 
+pub use ahead::{ContactStatus, ContactsAhead, Place, SatelliteNode, StationNode};
 pub use config::MeshConfig;
 pub use config::{
     BackendChoice, Ceiling, ComputeProfile, ConfigError, Foreign, GpuChoice, GpuConfig, NodeConfig,
     PoliciesConfig, StatedPower, TelemetryConfig, Time,
 };
-pub use contacts::{ContactStatus, ContactsAhead, GroundStation, Orbits, SatelliteNode, contact_plan};
+pub use contacts::{GroundStation, Orbits, contact_plan};
 pub use drive::{
     BundleStatus, Chosen, CutBy, DecisionLog, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedStatus,
     FlowOrder, FlowState, FlowStatus, HeldModel, Inferred, JoinOptions, KeeperStatus, KeepersConfig,
