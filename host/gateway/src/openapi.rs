@@ -74,6 +74,19 @@ pub(crate) struct PlainError {
     field: Option<String>,
 }
 
+/// A workflow that is to run.
+#[derive(ToSchema)]
+#[allow(
+    dead_code,
+    reason = "only its schema is used: the one that reads it is the node"
+)]
+struct FlowRequest {
+    /// What runs: a `flow.toml` in a text; an object with the same keys is taken, too.
+    workflow: String,
+    /// What goes into its first tasks.
+    input: Option<serde_json::Value>,
+}
+
 /// The description.
 pub(crate) fn document() -> Document {
     Api::openapi()
@@ -123,9 +136,7 @@ fn result() {}
 #[utoipa::path(post, path = "/flows", tag = "workflows",
     params(("karman-accept" = Option<String>, Header, description = "`local` or `kept`: answer when it is on the disk"),
         ("karman-idempotency-key" = Option<String>, Header, description = "Equal for requests that ask for the same effect")),
-    request_body(content = Vec<u8>, content_type = "application/json",
-        description = "`{\"workflow\": …, \"input\": …}`; the workflow as the text of a flow.toml, or the same keys in JSON"),
-    responses(
+    request_body = FlowRequest, responses(
     (status = 202, description = "Accepted; `location` says where it can be looked at"),
     (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
     (status = 413, body = PlainError), (status = 429, body = PlainError), (status = 503, body = PlainError)))]
