@@ -54,6 +54,7 @@ mod offer;
 mod peers;
 mod refusals;
 mod renewal;
+mod sealed;
 mod standing;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
@@ -76,6 +77,7 @@ pub use libp2p::{Multiaddr, PeerId};
 pub use members::read_members;
 pub use mesh::{Mesh, MeshOptions, Serve};
 pub use peers::{Path, Peer};
+pub use sealed::Mailbox;
 pub use standing::{Standing, root_of};
 pub use swarm::{Situation, Traffic};
 pub use tensors::{pack_encoded_tensors, pack_tensors, unpack_tensors};
