@@ -27,6 +27,7 @@
 //! | `coordinator`, `board`, `schedule` | spray and warm-up: the machine, what it knows, how it chooses |
 //! | `peer`, `exchange` | a client: its own rules; the swarm after the warm-up |
 //! | `mean` | what comes out |
+//! | `message` | what nodes say to each other |
 //! | `audit` | whether the coordinator kept to its word |
 //!
 //! ```
@@ -55,6 +56,7 @@ mod coordinator;
 mod exchange;
 mod inventory;
 mod mean;
+mod message;
 mod overlay;
 mod peer;
 mod schedule;
@@ -69,6 +71,7 @@ pub use coordinator::{Coordinator, Phase};
 pub use exchange::{Exchange, ExchangeError};
 pub use inventory::Inventory;
 pub use mean::{Mean, MeanError};
+pub use message::{Answer, Beginning, Letter, Message, MessageError, Neighbourhood, Opening, Place};
 pub use overlay::{Client, Overlay};
 pub use peer::{Peer, PeerError};
 pub use settings::{Cover, Gate, Link, Scheduler, SwarmError, SwarmSettings};

@@ -168,7 +168,7 @@ impl SwarmSettings {
 
     /// How many chunks of its own a client may have on offer that holds so many of others', among this many clients.
     pub(crate) fn on_offer(&self, others: u32, clients: usize) -> u32 {
-        let hidden = others + self.on_offer >= self.cover(clients);
+        let hidden = others.saturating_add(self.on_offer) >= self.cover(clients);
         match self.gate {
             Gate::Strict | Gate::Fallback if hidden => self.on_offer,
             Gate::Strict | Gate::Fallback | Gate::Open => 0,
