@@ -114,6 +114,7 @@ impl Answers {
             | Ask::RunStage
             | Ask::RunModel
             | Ask::Learn
+            | Ask::Swarm
             | Ask::DescribeModel => Right::Call(name),
             Ask::ReadBucket => Right::BucketRead(name),
             Ask::Deploy { .. }

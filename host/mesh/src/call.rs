@@ -97,6 +97,8 @@ pub enum Ask {
     },
     /// Have the client of this name carry out the order in the body, for a federated run of the node that asks.
     Learn,
+    /// Take the letter in the body, in a round of this name whose updates go from node to node.
+    Swarm,
     /// Take the body and forget it: how long that takes tells how fast the link is.
     Measure,
     /// Send groups of a blob with the hashes that prove them. The body is the ticket that allows to read it.

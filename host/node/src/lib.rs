@@ -45,8 +45,8 @@ pub use drive::{
     FlowOrder, FlowState, FlowStatus, HeldModel, Inferred, JoinOptions, KeeperStatus, KeepersConfig,
     KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts, ModelOn,
     NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent, SplitOrder, SplitPlan,
-    StepStatus, TaskState, TaskStatus, TensorDescription, UndeployedOn, Wanted, check_run, simulate,
-    stored_model, stored_onnx, stored_run, stored_runs,
+    StepStatus, SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan, TaskState, TaskStatus, TensorDescription,
+    UndeployedOn, Wanted, check_run, simulate, stored_model, stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::select::Bounds;

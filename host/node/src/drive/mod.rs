@@ -26,6 +26,7 @@ mod routes;
 mod serve;
 mod split;
 mod status;
+mod swarm;
 mod tasks;
 mod time;
 
@@ -53,4 +54,5 @@ pub use rotate::Rotated;
 pub use split::{CutBy, Leg, LinkMeasure, ModelInParts, NodeProfile, RanInParts, SplitOrder, SplitPlan};
 pub(crate) use split::{Split, resume};
 pub use status::{TaskState, TaskStatus};
+pub use swarm::{SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan};
 pub(crate) use tasks::Tasks;

@@ -2,10 +2,11 @@
 
 use super::attempt;
 use super::dispatch::chain;
-use super::{fed, model_tasks, models, split};
+use super::{fed, model_tasks, models, split, swarm};
 use crate::node::Node;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use karman_fed::swarm::Letter;
 use karman_mesh::membership::{Member, Signed};
 use karman_mesh::{Ask, CallHead, PeerId, RemoteReport, Serve};
 use karman_types::{CallContext, Limits, Offer, TaskError, TaskRequest, TaskResponse};
@@ -66,6 +67,7 @@ impl Serve for Service {
             }
             Ask::Measure => Ok(MOST_MEASURE),
             Ask::Learn => Ok(MOST_ORDER),
+            Ask::Swarm => Ok(Letter::MOST as u64),
             Ask::Undeploy | Ask::TakeBundle { .. } | Ask::DescribeModel => Ok(0),
         }
     }
@@ -142,6 +144,7 @@ async fn serve(
         }
         Ask::Measure => Ok((TaskResponse::default(), RemoteReport::default())),
         Ask::Learn => fed::serve(node, &from, &head, &request.body).await,
+        Ask::Swarm => swarm::serve(node, &from, &head, request.body).await,
         Ask::RunStage => split::run(node, &head.name, &request.body).await,
         Ask::RunModel => models::run(node, &head.name, &request.body).await,
         Ask::DescribeModel => {

@@ -42,6 +42,7 @@ pub use onnx::stored_onnx;
 pub use record::{FedEvent, FedModel, FedStatus, stored_model, stored_run, stored_runs};
 pub use simulated::simulate;
 
+use super::swarm::Swarms;
 use crate::node::{Inner, Node};
 use crate::services::blocking;
 use conductor::Conductor;
@@ -69,9 +70,15 @@ pub(crate) struct Federated {
     at_rest: Mutex<BTreeMap<String, FedStatus>>,
     memory: OnceLock<Arc<Memory>>,
     sums: Arc<Sums>,
+    swarms: Swarms,
 }
 
 impl Federated {
+    /// The rounds in which it takes part whose updates go from node to node.
+    pub(crate) const fn swarms(&self) -> &Swarms {
+        &self.swarms
+    }
+
     fn memory(&self, node: &Node) -> Result<Arc<Memory>, TaskError> {
         if let Some(memory) = self.memory.get() {
             return Ok(memory.clone());

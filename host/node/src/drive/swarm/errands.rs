@@ -1,0 +1,89 @@
+//! What a client sends to others: chunks that it was told to send or is asked for, and what it has and wants.
+
+use super::seat::Seat;
+use super::talk::{invalid, is_gone, say};
+use crate::services::blocking;
+use karman_fed::swarm::{Answer, Chunk, Client, Message};
+use karman_mesh::{Mailbox, Mesh};
+use karman_types::{Digest, TaskError};
+
+pub(super) struct Errand {
+    pub(super) to: Client,
+    pub(super) what: What,
+}
+
+pub(super) enum What {
+    Chunk(Chunk),
+    /// A chunk of its own, to a client that shall not know from whom.
+    Spray(Chunk),
+    Want(Vec<Chunk>),
+    Has(Vec<Chunk>),
+}
+
+impl Seat {
+    /// Runs an errand. What does not arrive is asked for elsewhere or told again; whoever does not answer is left alone.
+    pub(super) async fn run(&self, mesh: &Mesh, round: Digest, errand: Errand) {
+        let Errand { to, what } = errand;
+        let sprays = matches!(what, What::Spray(_));
+        let Err(error) = self.send(mesh, round, to, what).await else {
+            return;
+        };
+        tracing::debug!(client = to, %error, "a letter of a swarm round did not arrive");
+        // A sprayed chunk may have been lost half-way, with the one that it was given to.
+        if is_gone(&error) && !sprays {
+            let _ = self.playing(round, |playing| {
+                playing.left(to);
+                Ok(())
+            });
+        }
+    }
+
+    async fn send(&self, mesh: &Mesh, round: Digest, to: Client, what: What) -> Result<(), TaskError> {
+        let message = match what {
+            What::Spray(chunk) => return self.spray(mesh, round, to, chunk).await,
+            What::Chunk(chunk) => Message::Chunk {
+                chunk,
+                bytes: self.bytes(round, chunk).await?.into(),
+            },
+            What::Want(chunks) => Message::Want(chunks),
+            What::Has(chunks) => Message::Has(chunks),
+        };
+        let at = self.playing(round, |playing| playing.place(to))?;
+        match say(mesh, self.name(), round, at.node, message).await? {
+            Answer::NotHere(chunks) => self.playing(round, |playing| {
+                playing.refused(to, &chunks);
+                Ok(())
+            }),
+            Answer::Here { .. } | Answer::Held(_) | Answer::Done => Ok(()),
+        }
+    }
+
+    /// By way of a third client, sealed. Between two there is nothing to hide: what is not one's own is the other's.
+    async fn spray(&self, mesh: &Mesh, round: Digest, to: Client, chunk: Chunk) -> Result<(), TaskError> {
+        let bytes = self.bytes(round, chunk).await?;
+        let (place, between) = self.playing(round, |playing| {
+            let between = playing.between(to).map(|client| playing.place(client));
+            Ok((playing.place(to)?, between.transpose()?))
+        })?;
+        let Some(between) = between else {
+            let bytes = bytes.into();
+            let message = Message::Chunk { chunk, bytes };
+            return say(mesh, self.name(), round, place.node, message).await.map(drop);
+        };
+        let plain = [&chunk.to_le_bytes()[..], &bytes].concat();
+        let sealed = blocking(move || {
+            let sealed = Mailbox::seal(&place.mailbox, round.as_bytes(), &plain);
+            sealed.ok_or_else(|| invalid(&format!("client {to} has no mailbox that could be sealed to")))
+        });
+        let sealed = sealed.await?.into();
+        let message = Message::Relay { to, sealed };
+        say(mesh, self.name(), round, between.node, message)
+            .await
+            .map(drop)
+    }
+
+    async fn bytes(&self, round: Digest, chunk: Chunk) -> Result<Vec<u8>, TaskError> {
+        let shelf = self.playing(round, |playing| Ok(playing.shelf()))?;
+        blocking(move || shelf.get(chunk)).await
+    }
+}

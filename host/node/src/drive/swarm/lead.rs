@@ -1,0 +1,374 @@
+//! The coordinator of a round: it asks `karman-fed`'s machine what each slot brings, and tells the clients.
+
+use super::talk::{invalid, is_gone, say};
+use futures::future::join_all;
+use karman_fed::swarm::{
+    Answer, Beginning, Chunk, Client, Coordinator, Descriptor, Inventory, Link, Message, Neighbourhood,
+    Opening, Phase, Place, Record, Slot, SwarmSettings, Transfer,
+};
+use karman_mesh::Mesh;
+use karman_types::{Digest, NodeId, TaskError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// The most chunks that a client's link is taken to carry in a slot.
+const MOST_IN_A_SLOT: u32 = 4096;
+/// How often in a row all have to hold the same: a chunk may have been on its way at the first time.
+const STEADY: u32 = 2;
+
+/// A round that is to be led.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwarmPlan {
+    /// What the clients wait for.
+    pub name: String,
+    /// How it goes.
+    pub settings: SwarmSettings,
+    /// The numbers of each update.
+    pub numbers: u32,
+    /// How long a slot takes at least. Where the links carry less than was said, it takes longer.
+    pub slot: Duration,
+    /// How long the exchange may take after the warm-up.
+    pub patience: Duration,
+}
+
+/// What came of a round, as its coordinator saw it. It tells whose update is whose: it is for whoever checks the coordinator, not for
+/// the clients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwarmLed {
+    /// What was agreed on.
+    pub settings: SwarmSettings,
+    /// What it was bound to before it saw an update.
+    pub commitment: Digest,
+    /// The seed behind that.
+    pub seed: [u8; 32],
+    /// The clients by their numbers.
+    pub clients: Vec<NodeId>,
+    /// Their links.
+    pub links: Vec<Link>,
+    /// The digests of their descriptors.
+    pub descriptors: Vec<Digest>,
+    /// Spray and warm-up.
+    pub slots: Vec<Slot>,
+    /// Whether everybody had its cover at the end of the warm-up.
+    pub covered: bool,
+    /// Clients that left before the end.
+    pub gone: Vec<NodeId>,
+    /// Nodes that took no part, and why.
+    pub refused: Vec<(NodeId, String)>,
+}
+
+impl SwarmLed {
+    /// What [`karman_fed::swarm::audit()`] goes through.
+    pub fn record(&self) -> Record<'_> {
+        Record {
+            settings: &self.settings,
+            links: &self.links,
+            descriptors: &self.descriptors,
+            commitment: self.commitment,
+            seed: self.seed,
+            slots: &self.slots,
+        }
+    }
+}
+
+/// Leads a round among these nodes.
+pub(super) async fn lead(
+    mesh: &Mesh,
+    plan: &SwarmPlan,
+    nodes: &[NodeId],
+    seed: [u8; 32],
+) -> Result<SwarmLed, TaskError> {
+    if plan.slot.is_zero() {
+        return Err(invalid(&"a slot takes some time").with_field("slot"));
+    }
+    let round = Coordinator::commitment(&seed);
+    let (clients, refused) = open(mesh, plan, round, nodes).await;
+    if clients.len() < 2 {
+        let why: Vec<String> = refused
+            .iter()
+            .map(|(node, why)| format!("{}: {why}", node.short()))
+            .collect();
+        let says = format!(
+            "{} of {} nodes take part in `{}`",
+            clients.len(),
+            nodes.len(),
+            plan.name
+        );
+        return Err(TaskError::unavailable(says).with_hint(match why.is_empty() {
+            true => String::from("a round has at least 2 clients"),
+            false => why.join("; "),
+        }));
+    }
+    let links: Vec<Link> = clients.iter().map(|client| client.link).collect();
+    let digests: Vec<Digest> = clients.iter().map(|client| client.descriptor.digest()).collect();
+    let coordinator = Coordinator::new(plan.settings, &links, &digests, seed)
+        .map_err(|error| invalid(&error).with_field("settings"))?;
+    let mut leading = Leading {
+        mesh,
+        plan,
+        round,
+        clients,
+        coordinator,
+        gone: BTreeSet::new(),
+        leaving: Vec::new(),
+        slots: Vec::new(),
+    };
+    leading.begin().await;
+    let covered = leading.warm_up().await;
+    leading.exchange(covered).await;
+    let name = |client: &Client| leading.clients[usize::from(*client)].place.node;
+    Ok(SwarmLed {
+        settings: plan.settings,
+        commitment: round,
+        seed,
+        clients: leading.clients.iter().map(|client| client.place.node).collect(),
+        links,
+        descriptors: digests,
+        covered,
+        gone: leading.gone.iter().map(name).collect(),
+        slots: leading.slots,
+        refused,
+    })
+}
+
+/// A node that takes part.
+struct Entered {
+    place: Place,
+    descriptor: Descriptor,
+    link: Link,
+}
+
+/// Asks the nodes to take part. One that does not, or whose answer fits no round, does not keep the others from it.
+async fn open(
+    mesh: &Mesh,
+    plan: &SwarmPlan,
+    round: Digest,
+    nodes: &[NodeId],
+) -> (Vec<Entered>, Vec<(NodeId, String)>) {
+    let opening = Opening {
+        settings: plan.settings,
+        numbers: plan.numbers,
+    };
+    let asked = nodes.iter().map(|node| async move {
+        let answer = say(mesh, &plan.name, round, *node, Message::Open(opening)).await;
+        (*node, answer)
+    });
+    let (mut entered, mut refused) = (Vec::new(), Vec::new());
+    let mut seen = BTreeSet::new();
+    for (node, answer) in join_all(asked).await {
+        match enter(&plan.settings, node, answer) {
+            Ok(client) if seen.insert(client.descriptor.digest()) => entered.push(client),
+            Ok(_) => refused.push((node, "it brings the update of another".to_owned())),
+            Err(error) => refused.push((node, error.to_string())),
+        }
+    }
+    (entered, refused)
+}
+
+fn enter(
+    settings: &SwarmSettings,
+    node: NodeId,
+    answer: Result<Answer, TaskError>,
+) -> Result<Entered, TaskError> {
+    let Answer::Here {
+        descriptor,
+        mailbox,
+        link,
+    } = answer?
+    else {
+        return Err(invalid(&"it answers what it was not asked"));
+    };
+    let fits = descriptor.check(&settings.layout, settings.most_weight);
+    fits.map_err(|error| invalid(&error))?;
+    if link.up == 0 || link.down == 0 {
+        return Err(invalid(&"its link carries no chunk in a slot"));
+    }
+    Ok(Entered {
+        place: Place { node, mailbox },
+        descriptor,
+        link: Link {
+            up: link.up.min(MOST_IN_A_SLOT),
+            down: link.down.min(MOST_IN_A_SLOT),
+        },
+    })
+}
+
+struct Leading<'a> {
+    mesh: &'a Mesh,
+    plan: &'a SwarmPlan,
+    round: Digest,
+    clients: Vec<Entered>,
+    coordinator: Coordinator,
+    gone: BTreeSet<Client>,
+    /// Of those, the ones that the coordinator has not been told of: it is told at the end of a slot, as whoever checks it later will be.
+    leaving: Vec<Client>,
+    slots: Vec<Slot>,
+}
+
+impl Leading<'_> {
+    /// Those that are still there.
+    fn there(&self) -> Vec<Client> {
+        let all = 0..self.clients.len() as Client;
+        all.filter(|client| !self.gone.contains(client)).collect()
+    }
+
+    /// Says something to several clients at once; who does not answer has left.
+    async fn tell(&mut self, letters: Vec<(Client, Message)>) -> Vec<(Client, Answer)> {
+        let (mesh, plan, round, clients) = (self.mesh, self.plan, self.round, &self.clients);
+        let asked = letters.into_iter().map(|(client, message)| {
+            let node = clients[usize::from(client)].place.node;
+            async move { (client, say(mesh, &plan.name, round, node, message).await) }
+        });
+        let answers = join_all(asked).await;
+        let mut good = Vec::new();
+        for (client, answer) in answers {
+            match answer {
+                Ok(answer) => good.push((client, answer)),
+                Err(error) => {
+                    tracing::warn!(client, %error, gone = is_gone(&error), "a client of a swarm round is left out");
+                    if self.gone.insert(client) {
+                        self.leaving.push(client);
+                    }
+                }
+            }
+        }
+        good
+    }
+
+    async fn tell_all(&mut self, message: &Message) -> Vec<(Client, Answer)> {
+        let there = self.there();
+        let letters = there.into_iter().map(|client| (client, message.clone()));
+        self.tell(letters.collect()).await
+    }
+
+    /// What all hold that are still there.
+    async fn reports(&mut self) -> Vec<(Client, Inventory)> {
+        let gone = self.gone.iter().copied().collect();
+        let answers = self.tell_all(&Message::Report { gone }).await;
+        let held = answers.into_iter().filter_map(|(client, answer)| match answer {
+            Answer::Held(held) => Some((client, held)),
+            Answer::Here { .. } | Answer::NotHere(_) | Answer::Done => None,
+        });
+        held.collect()
+    }
+
+    async fn begin(&mut self) {
+        let mut descriptors: Vec<Descriptor> = self
+            .clients
+            .iter()
+            .map(|client| client.descriptor.clone())
+            .collect();
+        descriptors.sort_by_cached_key(Descriptor::digest);
+        let clients: Vec<Place> = self.clients.iter().map(|client| client.place).collect();
+        let letter = |me: Client| {
+            let beginning = Beginning {
+                me,
+                clients: clients.clone(),
+                descriptors: descriptors.clone(),
+            };
+            (me, Message::Begin(beginning))
+        };
+        let letters = (0..clients.len() as Client).map(letter).collect();
+        self.tell(letters).await;
+    }
+
+    /// Spray and warm-up; whether everybody had its cover at the end.
+    async fn warm_up(&mut self) -> bool {
+        let mut slots = slots(self.plan.slot);
+        loop {
+            slots.tick().await;
+            let told = self.coordinator.next_slot();
+            match self.coordinator.phase() {
+                Phase::Swarming { covered } => return covered,
+                Phase::Spray | Phase::WarmUp => {}
+            }
+            if self.there().len() < 2 {
+                return false;
+            }
+            self.send(&told).await;
+            let arrived = self.collect().await;
+            let left = std::mem::take(&mut self.leaving);
+            left.iter().for_each(|client| self.coordinator.left(*client));
+            self.slots.push(Slot { told, arrived, left });
+        }
+    }
+
+    async fn send(&mut self, told: &[Transfer]) {
+        let mut by_sender: BTreeMap<Client, Vec<Transfer>> = BTreeMap::new();
+        for transfer in told {
+            by_sender.entry(transfer.from).or_default().push(*transfer);
+        }
+        let there = by_sender
+            .into_iter()
+            .filter(|(client, _)| !self.gone.contains(client));
+        let letters: Vec<_> = there
+            .map(|(client, transfers)| (client, Message::Slot(transfers)))
+            .collect();
+        self.tell(letters).await;
+    }
+
+    /// What has arrived, by the word of those who got it: a sender might say anything.
+    async fn collect(&mut self) -> Vec<(Client, Chunk)> {
+        let all = self.clients.len() as u32 * self.plan.settings.layout.chunks;
+        let mut arrived = Vec::new();
+        for (client, held) in self.reports().await {
+            let Some(known) = self.coordinator.held(client) else {
+                continue;
+            };
+            let new = held.missing_in(known).filter(|chunk| *chunk < all);
+            arrived.extend(new.map(|chunk| (client, chunk)));
+        }
+        for (client, chunk) in &arrived {
+            self.coordinator.delivered(*client, *chunk);
+        }
+        arrived
+    }
+
+    /// The clients by themselves, until all that are there hold the same, nothing moves any more, or the time is over.
+    async fn exchange(&mut self, covered: bool) {
+        let letters = self
+            .there()
+            .into_iter()
+            .map(|client| (client, self.neighbourhood(client, covered)));
+        let letters = letters.collect();
+        self.tell(letters).await;
+        let go = Message::Go {
+            slot_ms: self.plan.slot.as_millis() as u64,
+            within_ms: self.plan.patience.as_millis() as u64,
+        };
+        self.tell_all(&go).await;
+        let (started, mut slots) = (Instant::now(), slots(self.plan.slot));
+        let (mut before, mut quiet, mut same) = (0, 0, 0);
+        while started.elapsed() < self.plan.patience {
+            slots.tick().await;
+            let held = self.reports().await;
+            let alike = held.windows(2).all(|pair| pair[0].1 == pair[1].1);
+            let moved: u64 = held.iter().map(|(_, held)| u64::from(held.len())).sum();
+            same = if alike { same + 1 } else { 0 };
+            quiet = if moved == before { quiet + 1 } else { 0 };
+            before = moved;
+            if same >= STEADY || quiet >= self.plan.settings.silence {
+                break;
+            }
+        }
+        self.tell_all(&Message::End).await;
+    }
+
+    fn neighbourhood(&self, client: Client, covered: bool) -> Message {
+        let held = |client: Client| self.coordinator.held(client).cloned().unwrap_or_default();
+        let neighbours = self.coordinator.overlay().neighbours(client).iter();
+        let there = neighbours.filter(|neighbour| !self.gone.contains(neighbour));
+        Message::Swarm(Neighbourhood {
+            neighbours: there.map(|neighbour| (*neighbour, held(*neighbour))).collect(),
+            known: held(client),
+            covered,
+        })
+    }
+}
+
+fn slots(length: Duration) -> Interval {
+    let mut slots = interval(length);
+    slots.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    slots
+}

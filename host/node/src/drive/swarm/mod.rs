@@ -1,0 +1,145 @@
+//! Rounds whose updates go from node to node, without one that aggregates: FLTorrent over the mesh.
+//!
+//! A coordinator opens a round among nodes that wait for it, and tells them slot by slot who sends what to whom, as
+//! [`karman_fed::swarm`] decides; it sees no chunk. Then the nodes go on by themselves, until all that are still there hold the same. Each
+//! takes the mean of the updates that it could rebuild, and those with the same updates get the same mean, bit by bit.
+//!
+//! | file | what |
+//! |---|---|
+//! | `lead` | the coordinator: spray, warm-up, and when the round is over |
+//! | `seat` | a client: what it is told and by whom, into `karman-fed`'s peer |
+//! | `stage` | how far a client is: it waits, it has been asked, it takes part |
+//! | `errands` | what a client sends: chunks it was told to, and those it is asked for |
+//! | `shelf` | the chunks, on the disk |
+//! | `talk` | a letter and its answer, on a call of the mesh |
+//!
+//! Neighbours see which node sends them a chunk, and by design not whose it is. A sprayed chunk is its sender's own, so it goes by way of a
+//! third client, sealed: that one knows the sender and not the chunk, the receiver the chunk and not the sender.
+
+mod errands;
+mod lead;
+mod seat;
+mod shelf;
+mod stage;
+mod talk;
+#[cfg(test)]
+mod tests;
+
+pub use lead::{SwarmLed, SwarmPlan};
+pub use seat::{SwarmEntry, SwarmOutcome};
+
+use super::mesh_of;
+use crate::node::Node;
+use bytes::Bytes;
+use karman_fed::swarm::Letter;
+use karman_mesh::membership::Member;
+use karman_mesh::{CallHead, Mesh, RemoteReport};
+use karman_types::{NodeId, TaskError, TaskResponse, format_duration};
+use parking_lot::Mutex;
+use seat::Seat;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// The rounds in which a node takes part, or waits for one to open.
+#[derive(Clone, Default)]
+pub(crate) struct Swarms(Arc<Mutex<BTreeMap<String, Arc<Seat>>>>);
+
+/// Takes the seat away when nobody waits for its outcome any more.
+struct Taken<'a> {
+    swarms: &'a Swarms,
+    name: String,
+    seat: Arc<Seat>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.seat.leave();
+        self.swarms.0.lock().remove(&self.name);
+    }
+}
+
+impl Swarms {
+    /// Takes part in the next round of this name, until it is over. Dropping the future leaves it.
+    async fn join(&self, entry: SwarmEntry, folder: &Path) -> Result<SwarmOutcome, TaskError> {
+        let (tell, told) = oneshot::channel();
+        let (name, patience) = (entry.name.clone(), entry.patience);
+        let seat = Arc::new(Seat::new(entry, folder, tell)?);
+        {
+            let mut seats = self.0.lock();
+            if seats.contains_key(&name) {
+                let says = format!("this node takes part in a round `{name}` already");
+                return Err(TaskError::invalid(says).with_field("name"));
+            }
+            seats.insert(name.clone(), seat.clone());
+        }
+        let _taken = Taken {
+            swarms: self,
+            name,
+            seat,
+        };
+        match tokio::time::timeout(patience, told).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(TaskError::cancelled("the round ended without an outcome")),
+            Err(_) => {
+                let says = format!("no outcome within {}", format_duration(patience));
+                Err(TaskError::deadline(says).with_hint("does its coordinator lead the round?"))
+            }
+        }
+    }
+
+    /// Answers a letter.
+    async fn take(
+        &self,
+        mesh: &Mesh,
+        from: NodeId,
+        name: &str,
+        body: &[u8],
+    ) -> Result<TaskResponse, TaskError> {
+        let letter = Letter::read(body).map_err(talk::wrong)?;
+        let seat = self.0.lock().get(name).cloned();
+        let none = || TaskError::unavailable(format!("this node waits for no round `{name}`"));
+        let answer = seat.ok_or_else(none)?.take(mesh, from, letter).await?;
+        Ok(TaskResponse {
+            body: answer.write().map_err(talk::wrong)?.into(),
+            ..TaskResponse::default()
+        })
+    }
+}
+
+impl Node {
+    /// Takes part in a round whose updates go from node to node, when its coordinator opens it, until it is over. Dropping the future
+    /// leaves the round; the others go on.
+    ///
+    /// # Errors
+    /// `invalid` when it takes part in one of this name already, or the update has no mean; `unavailable` when the node belongs to no
+    /// mesh; `deadline` when there is no outcome in time; what the disk refuses.
+    pub async fn join_swarm(&self, entry: SwarmEntry) -> Result<SwarmOutcome, TaskError> {
+        mesh_of(self)?;
+        let folder = self.runtime().home().folder().join("swarm");
+        self.federated().swarms().join(entry, &folder).await
+    }
+
+    /// Leads such a round among nodes that wait for it. This node sees who holds which chunk and whose it was, and no chunk.
+    ///
+    /// # Errors
+    /// `invalid` when the plan makes no round; `unavailable` when fewer than two nodes take part, or the node belongs to no mesh.
+    pub async fn lead_swarm(&self, plan: &SwarmPlan, nodes: &[NodeId]) -> Result<SwarmLed, TaskError> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| TaskError::internal(error.to_string()))?;
+        lead::lead(mesh_of(self)?, plan, nodes, seed).await
+    }
+}
+
+/// A letter of another node.
+pub(crate) async fn serve(
+    node: &Node,
+    from: &Member,
+    head: &CallHead,
+    body: Bytes,
+) -> Result<(TaskResponse, RemoteReport), TaskError> {
+    let swarms = node.federated().swarms();
+    let answer = swarms.take(mesh_of(node)?, from.node, &head.name, &body);
+    Ok((answer.await?, RemoteReport::default()))
+}

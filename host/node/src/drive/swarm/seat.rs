@@ -1,0 +1,282 @@
+//! A client's place in a round: who may say what to it, and what it does then.
+
+use super::stage::{Open, Playing, Stage};
+use super::talk::{invalid, say};
+use crate::services::blocking;
+use futures::future::join_all;
+use karman_fed::swarm::{Answer, Beginning, Letter, Link, Message, Opening};
+use karman_mesh::Mesh;
+use karman_types::{Digest, NodeId, TaskError};
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// The longest slot of the exchange, and the longest exchange, that a coordinator can ask for.
+const LONGEST_SLOT: Duration = Duration::from_secs(60);
+const LONGEST_EXCHANGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a node brings into a round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwarmEntry {
+    /// The round.
+    pub name: String,
+    /// The node that leads it: it learns whose update is whose, and must not share the clients' interests.
+    pub lead: NodeId,
+    /// The update.
+    pub update: Vec<f32>,
+    /// What it counts in the mean, at least 1.
+    pub weight: u32,
+    /// The chunks that this node's link carries in a slot.
+    pub link: Link,
+    /// How long to wait for the outcome.
+    pub patience: Duration,
+}
+
+/// What a round comes to for one client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwarmOutcome {
+    /// The weighted mean of the updates that it could rebuild: of the same ones everybody has the same, bit by bit.
+    pub mean: Vec<f32>,
+    /// The pseudonyms of those updates.
+    pub rebuilt: Vec<Digest>,
+    /// How many updates there were.
+    pub of: usize,
+    /// Updates that were rebuilt and are no numbers to take a mean of, and why.
+    pub left_out: Vec<(Digest, String)>,
+    /// Whether every client had its cover before the exchange began. If not, neighbours may have seen whose update is whose.
+    pub covered: bool,
+    /// Chunks of its own that this client sent outside of any cover.
+    pub unprotected: u32,
+}
+
+/// A client in a round, or one that waits for it.
+pub(super) struct Seat {
+    entry: SwarmEntry,
+    folder: PathBuf,
+    stage: Mutex<Stage>,
+    tell: Mutex<Option<oneshot::Sender<Result<SwarmOutcome, TaskError>>>>,
+    /// The exchange, once it has begun.
+    swarming: Mutex<Option<AbortHandle>>,
+}
+
+impl Seat {
+    pub(super) fn new(
+        entry: SwarmEntry,
+        folder: &Path,
+        tell: oneshot::Sender<Result<SwarmOutcome, TaskError>>,
+    ) -> Result<Self, TaskError> {
+        if let Some(place) = entry.update.iter().position(|number| !number.is_finite()) {
+            let says = format!("number {place} of the update is {}", entry.update[place]);
+            return Err(TaskError::invalid(says).with_field("update"));
+        }
+        Ok(Self {
+            entry,
+            folder: folder.into(),
+            stage: Mutex::new(Stage::Waiting),
+            tell: Mutex::new(Some(tell)),
+            swarming: Mutex::default(),
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.entry.name
+    }
+
+    /// Takes no part any more.
+    pub(super) fn leave(&self) {
+        if let Some(swarming) = self.swarming.lock().take() {
+            swarming.abort();
+        }
+        *self.stage.lock() = Stage::Over;
+    }
+
+    /// Does something in the round that it takes part in, if that is this one.
+    pub(super) fn playing<T>(
+        &self,
+        round: Digest,
+        does: impl FnOnce(&mut Playing) -> Result<T, TaskError>,
+    ) -> Result<T, TaskError> {
+        match &mut *self.stage.lock() {
+            Stage::Playing(playing) if playing.round == round => does(playing),
+            Stage::Waiting | Stage::Open(_) | Stage::Playing(_) | Stage::Over => {
+                let says = format!(
+                    "this node takes no part in round {} of `{}`",
+                    round.short(),
+                    self.name()
+                );
+                Err(TaskError::unavailable(says))
+            }
+        }
+    }
+
+    /// Takes a letter.
+    pub(super) async fn take(
+        self: &Arc<Self>,
+        mesh: &Mesh,
+        from: NodeId,
+        letter: Letter,
+    ) -> Result<Answer, TaskError> {
+        let Letter { round, message } = letter;
+        match message {
+            Message::Chunk { chunk, bytes } => {
+                // Hashing and writing are no work for a thread that others wait for.
+                let received = self.clone().apart(round, move |playing| {
+                    let client = playing.client_at(from)?;
+                    playing.received(client, chunk, &bytes)
+                });
+                received.await
+            }
+            Message::Sealed(sealed) => {
+                let received = self.clone().apart(round, move |playing| {
+                    playing.client_at(from)?;
+                    playing.unseal(&sealed)
+                });
+                received.await
+            }
+            Message::Relay { to, sealed } => {
+                let node = self.playing(round, |playing| playing.relay(from, to, &sealed))?;
+                say(mesh, self.name(), round, node, Message::Sealed(sealed)).await
+            }
+            Message::Want(chunks) => self.playing(round, |playing| playing.wanted(from, &chunks)),
+            Message::Has(chunks) => {
+                self.playing(round, |playing| playing.has(from, &chunks))?;
+                Ok(Answer::Done)
+            }
+            order if from == self.entry.lead => self.obey(mesh, round, order).await,
+            _ => Err(TaskError::denied(format!(
+                "node {} does not lead `{}`",
+                from.short(),
+                self.name()
+            ))),
+        }
+    }
+
+    async fn apart(
+        self: Arc<Self>,
+        round: Digest,
+        does: impl FnOnce(&mut Playing) -> Result<(), TaskError> + Send + 'static,
+    ) -> Result<Answer, TaskError> {
+        blocking(move || self.playing(round, does)).await?;
+        Ok(Answer::Done)
+    }
+
+    /// What the coordinator says.
+    async fn obey(self: &Arc<Self>, mesh: &Mesh, round: Digest, order: Message) -> Result<Answer, TaskError> {
+        match order {
+            Message::Open(opening) => {
+                let seat = self.clone();
+                return blocking(move || seat.open(round, opening)).await;
+            }
+            Message::Begin(beginning) => {
+                let seat = self.clone();
+                blocking(move || seat.begin(round, beginning)).await?;
+            }
+            Message::Slot(transfers) => {
+                let errands = self.playing(round, |playing| Ok(playing.told(&transfers)))?;
+                join_all(errands.into_iter().map(|errand| self.run(mesh, round, errand))).await;
+            }
+            Message::Swarm(hood) => self.playing(round, |playing| playing.swarm(hood))?,
+            Message::Go { slot_ms, within_ms } => {
+                self.playing(round, |_| Ok(()))?;
+                let slot = Duration::from_millis(slot_ms.max(1)).min(LONGEST_SLOT);
+                let within = Duration::from_millis(within_ms).min(LONGEST_EXCHANGE);
+                let mut swarming = self.swarming.lock();
+                if swarming.is_none() {
+                    let task = tokio::spawn(self.clone().swarm(mesh.clone(), round, slot, within));
+                    *swarming = Some(task.abort_handle());
+                }
+            }
+            Message::Report { gone } => {
+                return self.playing(round, |playing| Ok(playing.report(&gone)));
+            }
+            // It may be said twice. Nobody waits for the sum of many numbers.
+            Message::End => {
+                if self.playing(round, |_| Ok(())).is_ok() {
+                    let seat = self.clone();
+                    tokio::spawn(async move { seat.finish().await });
+                }
+            }
+            Message::Chunk { .. }
+            | Message::Relay { .. }
+            | Message::Sealed(_)
+            | Message::Want(_)
+            | Message::Has(_) => return Err(invalid(&"this is nothing that a coordinator says")),
+        }
+        Ok(Answer::Done)
+    }
+
+    fn open(&self, round: Digest, opening: Opening) -> Result<Answer, TaskError> {
+        let mut stage = self.stage.lock();
+        match &*stage {
+            Stage::Open(open) if open.round == round => return Ok(open.answer(self.entry.link)),
+            Stage::Waiting | Stage::Open(_) => {}
+            Stage::Playing(_) | Stage::Over => {
+                let says = format!("this node is in another round of `{}`", self.name());
+                return Err(TaskError::unavailable(says));
+            }
+        }
+        let open = Open::new(round, opening, &self.entry.update, self.entry.weight)?;
+        let answer = open.answer(self.entry.link);
+        *stage = Stage::Open(Box::new(open));
+        Ok(answer)
+    }
+
+    fn begin(&self, round: Digest, beginning: Beginning) -> Result<(), TaskError> {
+        let mut stage = self.stage.lock();
+        let playing = match &*stage {
+            Stage::Playing(playing) if playing.round == round => return Ok(()),
+            Stage::Open(open) if open.round == round => open.begin(beginning, &self.folder)?,
+            Stage::Waiting | Stage::Open(_) | Stage::Playing(_) | Stage::Over => {
+                return Err(invalid(&"a round begins that did not open here"));
+            }
+        };
+        *stage = Stage::Playing(Box::new(playing));
+        Ok(())
+    }
+
+    /// The exchange, slot by slot, until the coordinator ends the round or the time is over.
+    async fn swarm(self: Arc<Self>, mesh: Mesh, round: Digest, slot: Duration, within: Duration) {
+        let started = Instant::now();
+        let mut slots = interval(slot);
+        slots.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while started.elapsed() < within {
+            slots.tick().await;
+            let Ok(errands) = self.playing(round, |playing| playing.step(self.entry.link)) else {
+                return;
+            };
+            // The next slot waits until this one's chunks have arrived: a link that carries less sets the pace.
+            join_all(errands.into_iter().map(|errand| self.run(&mesh, round, errand))).await;
+        }
+        tracing::warn!(
+            name = self.name(),
+            "the coordinator does not end the round: this client takes what it has"
+        );
+        self.finish().await;
+    }
+
+    async fn finish(&self) {
+        let before = std::mem::replace(&mut *self.stage.lock(), Stage::Over);
+        let Stage::Playing(playing) = before else {
+            return;
+        };
+        let outcome = blocking(move || playing.outcome()).await;
+        let tell = self.tell.lock().take();
+        if let Some(tell) = tell {
+            // Nobody may wait for it any more.
+            let _ = tell.send(outcome);
+        }
+    }
+
+    /// How many chunks are here.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> u32 {
+        match &*self.stage.lock() {
+            Stage::Playing(playing) => playing.held(),
+            Stage::Waiting | Stage::Open(_) | Stage::Over => 0,
+        }
+    }
+}

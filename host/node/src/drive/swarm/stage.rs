@@ -1,0 +1,338 @@
+//! How far a client is in its round. Nothing here waits for anybody; what is to be sent comes back as [`Errand`]s.
+
+use super::errands::{Errand, What};
+use super::seat::SwarmOutcome;
+use super::shelf::Shelf;
+use super::talk::invalid;
+use karman_fed::swarm::{
+    Answer, Beginning, Chunk, Client, Descriptor, ExchangeError, Ground, Layout, Letter, Link, Mean,
+    Neighbourhood, Opening, Peer, Place, Transfer,
+};
+use karman_mesh::Mailbox;
+use karman_types::{Digest, NodeId, TaskError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+pub(super) enum Stage {
+    /// No round has opened.
+    Waiting,
+    /// It has said what everybody may know of its update.
+    Open(Box<Open>),
+    Playing(Box<Playing>),
+    Over,
+}
+
+/// A round that has opened.
+pub(super) struct Open {
+    pub(super) round: Digest,
+    opening: Opening,
+    chunks: Vec<Vec<u8>>,
+    descriptor: Descriptor,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Open {
+    pub(super) fn new(
+        round: Digest,
+        opening: Opening,
+        update: &[f32],
+        weight: u32,
+    ) -> Result<Self, TaskError> {
+        if update.len() != opening.numbers as usize {
+            let (have, need) = (update.len(), opening.numbers);
+            return Err(invalid(&format!(
+                "the update here has {have} numbers instead of {need}"
+            )));
+        }
+        let layout = opening.settings.layout;
+        // Padding costs memory and the disk of everybody.
+        let most = (2 * size_of_val(update)).max(layout.chunk as usize);
+        if layout.room() > most {
+            let says = format!(
+                "{} bytes for an update here; at most {most} are filled up",
+                layout.room()
+            );
+            return Err(TaskError::limit(says).with_field("settings.layout"));
+        }
+        let bytes: Vec<u8> = update.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let chunks = layout.cut(&bytes).map_err(|error| invalid(&error))?;
+        let mut pseudonym = [0; 32];
+        getrandom::fill(&mut pseudonym).map_err(|error| TaskError::internal(error.to_string()))?;
+        let descriptor = Descriptor::of(Digest::from_bytes(pseudonym), weight, &chunks);
+        descriptor
+            .check(&layout, opening.settings.most_weight)
+            .map_err(|error| invalid(&error))?;
+        Ok(Self {
+            round,
+            opening,
+            chunks,
+            descriptor,
+            mailbox: Arc::new(Mailbox::fresh()),
+        })
+    }
+
+    pub(super) fn answer(&self, link: Link) -> Answer {
+        Answer::Here {
+            descriptor: self.descriptor.clone(),
+            mailbox: (*self.mailbox.address()).into(),
+            link,
+        }
+    }
+
+    /// The others are known: its own chunks go on the shelf.
+    pub(super) fn begin(&self, beginning: Beginning, folder: &Path) -> Result<Playing, TaskError> {
+        let settings = &self.opening.settings;
+        let pseudonyms = beginning.descriptors.iter().map(|one| one.pseudonym).collect();
+        let own = self.descriptor.digest();
+        let peer = Peer::new(settings, beginning.me, &own, beginning.descriptors)
+            .map_err(|error| invalid(&error))?;
+        let shelf = Shelf::new(folder, settings.layout.chunk)?;
+        for (chunk, bytes) in peer.held().iter().zip(&self.chunks) {
+            shelf.put(chunk, bytes)?;
+        }
+        Ok(Playing {
+            round: self.round,
+            numbers: self.opening.numbers as usize,
+            layout: settings.layout,
+            me: beginning.me,
+            clients: beginning.clients,
+            pseudonyms,
+            peer,
+            mailbox: self.mailbox.clone(),
+            shelf: Arc::new(shelf),
+            fresh: Vec::new(),
+            neighbours: Vec::new(),
+            gone: BTreeSet::new(),
+            covered: false,
+        })
+    }
+}
+
+/// A round in which it takes part.
+pub(super) struct Playing {
+    pub(super) round: Digest,
+    numbers: usize,
+    layout: Layout,
+    me: Client,
+    clients: Vec<Place>,
+    /// Of the updates, in their order.
+    pseudonyms: Vec<Digest>,
+    peer: Peer,
+    mailbox: Arc<Mailbox>,
+    shelf: Arc<Shelf>,
+    /// What its neighbours have not been told of.
+    fresh: Vec<Chunk>,
+    /// Those that it exchanges chunks with.
+    neighbours: Vec<Client>,
+    gone: BTreeSet<Client>,
+    covered: bool,
+}
+
+impl Playing {
+    /// The number of the client on this node.
+    pub(super) fn client_at(&self, node: NodeId) -> Result<Client, TaskError> {
+        let place = self.clients.iter().position(|place| place.node == node);
+        let stranger = || TaskError::denied(format!("node {} is not in the round", node.short()));
+        place.map(|place| place as Client).ok_or_else(stranger)
+    }
+
+    pub(super) fn place(&self, client: Client) -> Result<Place, TaskError> {
+        let place = self.clients.get(usize::from(client)).copied();
+        place.ok_or_else(|| invalid(&format!("there is no client {client}")))
+    }
+
+    pub(super) fn shelf(&self) -> Arc<Shelf> {
+        self.shelf.clone()
+    }
+
+    /// Somebody to pass a sealed chunk on to that client: drawn among all others that are there. Nobody where there are but two.
+    pub(super) fn between(&self, to: Client) -> Option<Client> {
+        let other = |client: &Client| *client != self.me && *client != to && !self.gone.contains(client);
+        let others: Vec<Client> = (0..self.clients.len() as Client).filter(other).collect();
+        fastrand::choice(&others).copied()
+    }
+
+    /// What the coordinator says to send in a slot, as far as this client's own rules go.
+    pub(super) fn told(&mut self, transfers: &[Transfer]) -> Vec<Errand> {
+        self.peer.begin_slot();
+        let mut errands = Vec::new();
+        for transfer in transfers {
+            let what = match transfer.ground {
+                Ground::Spray => What::Spray(transfer.chunk),
+                Ground::Cover | Ground::Offered | Ground::Unprotected => What::Chunk(transfer.chunk),
+            };
+            match self.peer.told(transfer) {
+                Ok(()) => errands.push(Errand {
+                    to: transfer.to,
+                    what,
+                }),
+                Err(error) => tracing::warn!(%error, "the coordinator says what this client does not do"),
+            }
+        }
+        errands
+    }
+
+    /// Bytes that are said to be a chunk. They are on the shelf before anybody hears that they are here; what lies there already is not
+    /// touched.
+    pub(super) fn received(&mut self, from: Client, chunk: Chunk, bytes: &[u8]) -> Result<(), TaskError> {
+        let all = self.clients.len() as u32 * self.layout.chunks;
+        let fits = chunk < all && bytes.len() == self.layout.chunk as usize;
+        if fits && !self.peer.held().contains(chunk) {
+            self.shelf.put(chunk, bytes)?;
+        }
+        let new = self.peer.received(from, chunk, bytes);
+        if new.map_err(|error| invalid(&error))? && self.peer.exchange().is_ok() {
+            self.fresh.push(chunk);
+        }
+        Ok(())
+    }
+
+    /// A chunk that was sprayed to this client. Who passed it on says nothing of who has it.
+    pub(super) fn unseal(&mut self, sealed: &[u8]) -> Result<(), TaskError> {
+        let plain = self.mailbox.open(self.round.as_bytes(), sealed);
+        let plain = plain.ok_or_else(|| invalid(&"a sprayed chunk was not sealed to this client"))?;
+        let (chunk, bytes) = plain
+            .split_first_chunk::<4>()
+            .ok_or_else(|| invalid(&"a sprayed chunk is cut off"))?;
+        self.received(self.me, Chunk::from_le_bytes(*chunk), bytes)
+    }
+
+    /// Where to pass on what one client has sealed to another.
+    pub(super) fn relay(&self, from: NodeId, to: Client, sealed: &[u8]) -> Result<NodeId, TaskError> {
+        self.client_at(from)?;
+        let most = size_of::<Chunk>() + self.layout.chunk as usize + Mailbox::OVERHEAD;
+        if sealed.len() > most {
+            let says = format!("{} bytes to pass on; at most {most} are taken", sealed.len());
+            return Err(TaskError::limit(says).with_field("sealed"));
+        }
+        Ok(self.place(to)?.node)
+    }
+
+    /// The warm-up is over.
+    pub(super) fn swarm(&mut self, hood: Neighbourhood) -> Result<(), TaskError> {
+        if self.peer.exchange().is_ok() {
+            return Ok(());
+        }
+        self.covered = hood.covered;
+        self.fresh = self.peer.held().missing_in(&hood.known).collect();
+        self.neighbours = hood.neighbours.iter().map(|(client, _)| *client).collect();
+        let begun = self.peer.swarm(hood.neighbours, fastrand::u64(..));
+        begun.map_err(|error| invalid(&error))
+    }
+
+    /// A slot of the exchange begins.
+    pub(super) fn step(&mut self, link: Link) -> Result<Vec<Errand>, TaskError> {
+        let fresh = std::mem::take(&mut self.fresh);
+        let exchange = self.peer.exchange().map_err(|error| invalid(&error))?;
+        let mut wanted: BTreeMap<Client, Vec<Chunk>> = BTreeMap::new();
+        for (to, chunk) in exchange.ask(link.down) {
+            wanted.entry(to).or_default().push(chunk);
+        }
+        let mut errands = Vec::new();
+        for _ in 0..link.up {
+            let Some((to, chunk)) = exchange.serve(|_| true) else {
+                break;
+            };
+            let what = What::Chunk(chunk);
+            errands.push(Errand { to, what });
+        }
+        for (to, chunks) in wanted {
+            let what = What::Want(chunks);
+            errands.push(Errand { to, what });
+        }
+        for chunks in fresh.chunks(Letter::MOST_CHUNKS) {
+            errands.extend(self.neighbours.iter().map(|to| Errand {
+                to: *to,
+                what: What::Has(chunks.to_vec()),
+            }));
+        }
+        Ok(errands)
+    }
+
+    /// A neighbour asks for chunks.
+    pub(super) fn wanted(&mut self, from: NodeId, chunks: &[Chunk]) -> Result<Answer, TaskError> {
+        let client = self.client_at(from)?;
+        let exchange = self.peer.exchange().map_err(|error| invalid(&error))?;
+        let mut absent = Vec::new();
+        for chunk in chunks {
+            match exchange.asked(client, *chunk) {
+                // Of too many at a time the last ones are not answered: it will ask again.
+                Ok(()) | Err(ExchangeError::TooMuch(_)) => {}
+                Err(ExchangeError::NotHeld(chunk)) => absent.push(chunk),
+                Err(error) => return Err(invalid(&error)),
+            }
+        }
+        Ok(match absent.is_empty() {
+            true => Answer::Done,
+            false => Answer::NotHere(absent),
+        })
+    }
+
+    /// A neighbour has got chunks.
+    pub(super) fn has(&mut self, from: NodeId, chunks: &[Chunk]) -> Result<(), TaskError> {
+        let client = self.client_at(from)?;
+        let exchange = self.peer.exchange().map_err(|error| invalid(&error))?;
+        let mut known = chunks.iter().map(|chunk| exchange.has(client, *chunk));
+        known.try_for_each(|known| known.map_err(|error| invalid(&error)))
+    }
+
+    /// A neighbour does not have what it was asked for.
+    pub(super) fn refused(&mut self, by: Client, chunks: &[Chunk]) {
+        if let Ok(exchange) = self.peer.exchange() {
+            chunks.iter().for_each(|chunk| exchange.refused(by, *chunk));
+        }
+    }
+
+    /// A client does not answer any more, or the coordinator says that it has left.
+    pub(super) fn left(&mut self, client: Client) {
+        self.gone.insert(client);
+        self.neighbours.retain(|neighbour| *neighbour != client);
+        if let Ok(exchange) = self.peer.exchange() {
+            exchange.left(client);
+        }
+    }
+
+    pub(super) fn report(&mut self, gone: &[Client]) -> Answer {
+        gone.iter().for_each(|client| self.left(*client));
+        Answer::Held(self.peer.held().clone())
+    }
+
+    /// What comes out, from all that is here: everybody adds in the order of the descriptors.
+    pub(super) fn outcome(&self) -> Result<SwarmOutcome, TaskError> {
+        let mut mean = Mean::of_length(self.numbers);
+        let (mut rebuilt, mut left_out) = (Vec::new(), Vec::new());
+        for (update, weight) in self.peer.rebuilt() {
+            let pseudonym = self.pseudonyms[update as usize];
+            match mean.add(&self.update(update)?, weight) {
+                Ok(()) => rebuilt.push(pseudonym),
+                Err(error) => left_out.push((pseudonym, error.to_string())),
+            }
+        }
+        Ok(SwarmOutcome {
+            mean: mean.finish().map_err(|error| invalid(&error))?,
+            rebuilt,
+            of: self.pseudonyms.len(),
+            left_out,
+            covered: self.covered,
+            unprotected: self.peer.unprotected(),
+        })
+    }
+
+    fn update(&self, update: u32) -> Result<Vec<f32>, TaskError> {
+        let chunks = self.layout.chunks;
+        let mut bytes = Vec::with_capacity(self.layout.room());
+        for chunk in update * chunks..(update + 1) * chunks {
+            bytes.extend(self.shelf.get(chunk)?);
+        }
+        let (numbers, _) = bytes.as_chunks::<4>();
+        let numbers = numbers.iter().take(self.numbers);
+        Ok(numbers.map(|number| f32::from_le_bytes(*number)).collect())
+    }
+
+    /// How many chunks are here.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> u32 {
+        self.peer.held().len()
+    }
+}
