@@ -102,11 +102,11 @@ mod tests {
     fn ran(operator: &Operator, weights: &[f32], inputs: &[&[f32]]) -> Vec<f32> {
         let given = operator
             .inputs()
-            .iter()
+            .into_iter()
             .zip(inputs)
             .enumerate()
             .map(|(at, (dims, numbers))| {
-                let tensor = Tensor::from_slice(Shape::new(dims).unwrap(), numbers).unwrap();
+                let tensor = Tensor::from_slice(Shape::new(&dims).unwrap(), numbers).unwrap();
                 (format!("x{at}"), tensor)
             });
         let outputs = loaded(operator, weights).run(given.collect()).unwrap();

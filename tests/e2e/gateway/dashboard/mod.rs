@@ -177,7 +177,7 @@ fn fits_a_phone(browser: &Browser) {
             .map((element) => element.id)",
     );
     assert_eq!(small, json!([]));
-    is_readable(&browser);
+    is_readable(browser);
 }
 
 #[test]

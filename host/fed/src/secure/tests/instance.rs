@@ -86,13 +86,16 @@ fn keys_of_another_instance_are_refused() {
     client.handle(keys).unwrap();
 }
 
+/// Makes other settings of some.
+type Change = fn(&mut Settings);
+
 #[test]
 fn everything_that_is_agreed_on_is_in_what_keys_are_bound_to() {
     let digest = |settings: Settings, once: u8| *session_of(5, settings, |_| [once; 32]).0.digest();
     let plain = digest(settings(), 7);
     assert_eq!(digest(settings(), 7), plain);
     assert_ne!(digest(settings(), 8), plain, "the numbers of its members");
-    let changes: [(&str, fn(&mut Settings)); 7] = [
+    let changes: [(&str, Change); 7] = [
         ("what it is about", |settings| {
             settings.round = Digest::of(b"other")
         }),
