@@ -1,6 +1,6 @@
 use super::{Run, RunError};
 use crate::Pace;
-use crate::secure::Graph;
+use crate::secure::{Graph, Roster};
 use crate::select::SelectionChoice;
 use crate::strategy::StrategyChoice;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,11 @@ impl Default for SecureSum {
 impl SecureSum {
     /// The most clients of a sum: each of them looks at the memberships of all.
     pub const MOST_CLIENTS: usize = 1_000;
+
+    /// The fewest clients that a sum is begun with: of fewer, nothing may become known.
+    pub(crate) fn fewest(&self) -> usize {
+        self.least.max(Roster::FEWEST)
+    }
 
     /// Whether the rest of the description goes with it: what can be made of a sum alone, exact and from nodes that can be told
     /// apart.

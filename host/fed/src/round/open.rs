@@ -31,6 +31,8 @@ impl Coordinator {
         } else {
             least
         };
+        // A round of fewer trains for a sum that nobody may know.
+        let least = least.max(self.run.secure_sum.map_or(0, |secure| secure.fewest()));
         // Who still works on an earlier version may yet make up the minimum.
         if candidates.len() + self.core.assignments.len() < least {
             return false;

@@ -27,7 +27,7 @@ pub struct Member {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RosterError {
     /// Too few or too many members.
-    #[error("a roster has from 3 to {most} members, not {0}", most = Roster::MOST)]
+    #[error("a roster has from {fewest} to {most} members, not {0}", fewest = Roster::FEWEST, most = Roster::MOST)]
     Size(usize),
     /// A node is there twice.
     #[error("{0} is on the roster twice")]
@@ -38,6 +38,8 @@ pub enum RosterError {
 }
 
 impl Roster {
+    /// The fewest members: of two, each takes its own off the sum and knows the other's.
+    pub const FEWEST: usize = 3;
     /// The most members. A round of more is a hierarchy of rounds.
     pub const MOST: usize = 10_000;
 
@@ -47,7 +49,7 @@ impl Roster {
     ///
     /// Fewer than three or more than [`Roster::MOST`] members, a node twice, a key that is none.
     pub fn new(mut members: Vec<Member>) -> Result<Self, RosterError> {
-        if !(3..=Self::MOST).contains(&members.len()) {
+        if !(Self::FEWEST..=Self::MOST).contains(&members.len()) {
             return Err(RosterError::Size(members.len()));
         }
         members.sort_by_key(|member| member.node);

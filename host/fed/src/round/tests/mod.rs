@@ -166,6 +166,13 @@ impl World {
         self.seen.extend(actions);
     }
 
+    /// Everything that has happened, and what follows from it; orders wait.
+    fn feed_all(&mut self) {
+        while let Some(event) = self.events.pop_front() {
+            self.feed(event);
+        }
+    }
+
     fn step(&mut self) -> bool {
         if let Some(event) = self.events.pop_front() {
             self.feed(event);

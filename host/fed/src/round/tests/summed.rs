@@ -133,9 +133,7 @@ fn a_sum_that_cannot_be_one_fails_its_round_and_only_that() {
 /// The first round's orders are out.
 fn begun(run: &Run) -> (World, Vec<(ClientId, Order)>) {
     let mut world = World::new(coordinator(run.clone()), CLIENTS, 1);
-    while let Some(event) = world.events.pop_front() {
-        world.feed(event);
-    }
+    world.feed_all();
     let orders = std::mem::take(&mut world.orders);
     assert_eq!(orders.len(), 5);
     (world, orders)
@@ -205,6 +203,21 @@ fn whoever_declares_what_cannot_be_is_refused_and_the_others_are_summed() {
     world.feed(Event::Summed { sum });
     assert_eq!(failures(&world), [""; 0]);
     assert_eq!(world.coordinator.status().version, 1);
+}
+
+#[test]
+fn a_round_waits_for_as_many_as_a_sum_is_made_of() {
+    for (least, needed) in [(2, 3), (4, 4)] {
+        let run = run(&format!(
+            "rounds = 1\nstart-with = 1\n[pace]\nmode = 'synchronous'\nclients = 5\n[secure-sum]\nleast = {least}\n"
+        ));
+        let mut world = World::new(coordinator(run), needed - 1, 1);
+        world.feed_all();
+        assert!(world.orders.is_empty(), "{least}");
+        world.feed(here(needed - 1));
+        world.feed_all();
+        assert_eq!(world.orders.len() as u64, needed, "{least}");
+    }
 }
 
 #[test]
