@@ -39,14 +39,14 @@ impl Coordinator {
     pub(super) fn updated(&mut self, client: ClientId, id: AssignmentId, update: &Update) {
         let bytes = update.frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
         self.core.tally.bytes_up += bytes;
-        // Where updates are summed in secret, nobody is asked for one.
-        if self.run.secure_sum.is_some() {
-            self.refuse(client, Refusal::NotAsked);
-            return;
-        }
         if self.judges(client, id) {
             self.refuse(client, Refusal::NotAsked);
             self.evaluation_given_up(client, id);
+            return;
+        }
+        // Where updates are summed in secret, nobody is asked for one.
+        if self.run.secure_sum.is_some() {
+            self.refuse(client, Refusal::NotAsked);
             return;
         }
         let taken = self

@@ -164,6 +164,31 @@ fn sums_of_other_orders_and_single_updates_are_not_taken() {
 }
 
 #[test]
+fn a_client_that_sends_an_update_in_place_of_a_judgement_is_not_waited_for() {
+    let run = described("[secure-sum]\n[evaluation]\nclients = 1\n");
+    let (mut world, orders) = begun(&run);
+    let sum = Box::new(sum(&run, &orders));
+    world.feed(Event::Summed { sum });
+    world.feed_all();
+    let judges = |(_, order): &&(ClientId, Order)| order.work == Work::Evaluate;
+    let (client, assignment) = world
+        .orders
+        .iter()
+        .find(judges)
+        .map(|(client, order)| (*client, order.assignment))
+        .unwrap();
+    assert!(world.coordinator.judges(client, assignment));
+    let update = Box::new(train(orders[0].0, &orders[0].1));
+    world.feed(Event::Updated {
+        client,
+        assignment,
+        update,
+    });
+    assert_eq!(world.refusals(), [Refusal::NotAsked]);
+    assert!(!world.coordinator.judges(client, assignment));
+}
+
+#[test]
 fn a_sum_with_somebody_who_was_given_up_fails_its_round_at_once() {
     let run = described("[secure-sum]\n");
     let (mut world, orders) = begun(&run);
