@@ -324,6 +324,14 @@ impl Client {
         survivors: &Members,
         signatures: &[(Position, ByteArray<64>)],
     ) -> Result<(), Refusal> {
+        // Each takes its time to be looked at.
+        if signatures.len() > self.holders.len() {
+            return Err(Refusal::Count {
+                what: Step::Consistency,
+                have: signatures.len(),
+                need: self.holders.len(),
+            });
+        }
         let mut signers = Members::none(self.session.members());
         signers.insert(self.me);
         for (position, signature) in signatures {

@@ -81,13 +81,22 @@ fn survivors_that_others_did_not_sign_are_refused() {
             need: 4
         }
     );
-    let repeated = refused(|_, request| request.signatures = vec![request.signatures[1]; 9]);
+    let repeated = refused(|_, request| request.signatures = vec![request.signatures[1]; 5]);
     assert_eq!(
         repeated,
         Refusal::TooFew {
             step: Step::Consistency,
             have: 2,
             need: 4
+        }
+    );
+    let endless = refused(|_, request| request.signatures = vec![request.signatures[1]; 6]);
+    assert_eq!(
+        endless,
+        Refusal::Count {
+            what: Step::Consistency,
+            have: 6,
+            need: 5
         }
     );
     let forged = refused(|_, request| request.signatures[2].1 = ByteArray::new([9; 64]));
