@@ -130,9 +130,12 @@ impl Memory {
         }
     }
 
-    /// What this node gave to secure sums of the run, whichever of its clients that was.
+    /// What this node gave to secure sums of the run, whichever of its clients that was. It does not wait for what is being put down.
     pub(super) fn given(&self, key: &Key) -> Result<Option<Given>, TaskError> {
-        self.given_before(&self.given.lock(), key)
+        match &self.place {
+            Place::Disk(disk) => disk.given(key),
+            Place::Process(_) => Ok(self.given.lock().get(&run_of(key)).copied()),
+        }
     }
 
     /// Whether the update of an order may go into a secure sum.
@@ -143,24 +146,14 @@ impl Memory {
     /// Puts down, for good, that the update of an order goes into a secure sum; an error where it must not.
     pub(super) fn give(&self, key: &Key, assignment: AssignmentId) -> Result<(), TaskError> {
         let mut all = self.given.lock();
-        let given = Given::next(self.given_before(&all, key)?, key.client, assignment)?;
+        let next = |before| Given::next(before, key.client, assignment);
         match &self.place {
-            Place::Disk(disk) => disk.give(key, &given),
+            Place::Disk(disk) => disk.give(key, &next(disk.given(key)?)?),
             Place::Process(_) => {
-                all.insert((key.driver, key.run.clone()), given);
+                let given = next(all.get(&run_of(key)).copied())?;
+                all.insert(run_of(key), given);
                 Ok(())
             }
-        }
-    }
-
-    fn given_before(
-        &self,
-        all: &HashMap<(NodeId, RunId), Given>,
-        key: &Key,
-    ) -> Result<Option<Given>, TaskError> {
-        match &self.place {
-            Place::Disk(disk) => disk.given(key),
-            Place::Process(_) => Ok(all.get(&(key.driver, key.run.clone())).copied()),
         }
     }
 
@@ -245,6 +238,10 @@ impl Disk {
         }
         runs.put(CLIENTS, &known).map_err(store_error)
     }
+}
+
+fn run_of(key: &Key) -> (NodeId, RunId) {
+    (key.driver, key.run.clone())
 }
 
 fn name(what: &str, key: &Key) -> String {
