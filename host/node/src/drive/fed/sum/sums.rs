@@ -118,3 +118,45 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::fed::memory::Memory;
+    use crate::drive::fed::wire::{Order, RunId, Work};
+    use karman_fed::{ClientId, Run};
+    use karman_types::NodeId;
+
+    const FIRST: AssignmentId = AssignmentId(1);
+
+    /// A client of a run of this driver.
+    fn key(driver: usize, run: usize) -> Key {
+        let described = Run::from_toml("name = 'x'\nrounds = 1\n").unwrap();
+        let id = RunId(format!("{run:x}"));
+        let order = Order::new(&id, &described, ClientId(0), Work::Describe);
+        Memory::key(NodeId::of_key(&driver.to_le_bytes()), &order)
+    }
+
+    #[test]
+    fn a_driver_of_many_runs_takes_no_room_but_its_own() {
+        let sums = Sums::default();
+        sums.show(&key(0, 0), FIRST).unwrap();
+        for run in 0..=MOST_OF_A_DRIVER {
+            sums.show(&key(1, run), FIRST).unwrap();
+        }
+        assert!(sums.take(&key(1, 0), FIRST).is_err(), "it was begun first");
+        assert!(sums.take(&key(1, 1), FIRST).is_ok());
+        assert!(sums.take(&key(0, 0), FIRST).is_ok());
+    }
+
+    #[test]
+    fn many_drivers_do_not_fill_a_node() {
+        let sums = Sums::default();
+        for driver in 0..=MOST_SUMS {
+            sums.show(&key(driver, 0), FIRST).unwrap();
+        }
+        assert_eq!(sums.0.lock().seats.len(), MOST_SUMS);
+        assert!(sums.take(&key(0, 0), FIRST).is_err(), "it was begun first");
+        assert!(sums.take(&key(1, 0), FIRST).is_ok());
+    }
+}
