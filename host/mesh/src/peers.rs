@@ -100,9 +100,14 @@ impl Peer {
         self.watched.is_some()
     }
 
+    /// Calls under way there, as far as is known here: what it last said, and those of this node, which are more until it says so.
+    pub fn under_way(&self) -> u32 {
+        self.busy.max(self.calls)
+    }
+
     fn known(&self) -> Option<Known> {
         let (offer, _) = self.offer.as_ref()?;
-        Some((offer.clone(), self.busy.max(self.calls)))
+        Some((offer.clone(), self.under_way()))
     }
 
     /// Of all ways the best is the path.
@@ -400,6 +405,17 @@ mod tests {
         ids.iter().for_each(|id| assert!(peers.begins_to_tell(id)));
         let lately = Duration::from_secs(3600);
         assert!(ids.iter().all(|id| !peers.has_told_enough(id, lately, 3)));
+    }
+
+    #[test]
+    fn calls_of_this_node_count_before_the_other_has_said_so() {
+        let (peers, ids) = there(1);
+        let peers = Arc::new(peers);
+        let under_way = || peers.list()[0].under_way();
+        let calls = [peers.calls(ids[0]), peers.calls(ids[0])];
+        assert_eq!(under_way(), 2);
+        drop(calls);
+        assert_eq!(under_way(), 0);
     }
 
     #[test]

@@ -254,11 +254,12 @@ impl Node {
         let has = |provider: &Provider| provider.offer.models.iter().any(|model| model == name);
         let known = mesh.peers().into_iter().filter(|peer| peer.path.is_some());
         let known = known.filter_map(|peer| {
+            let busy = peer.under_way();
             let (offer, _) = peer.offer?;
             Some(Provider {
                 id: peer.id,
                 offer,
-                busy: peer.busy,
+                busy,
             })
         });
         let mut providers: Vec<Provider> = known.filter(has).collect();
