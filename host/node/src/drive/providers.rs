@@ -26,7 +26,7 @@ pub(super) async fn place(tasks: &Inner, task: TaskId, name: &str, avoid: &[Node
         && (nodes.is_empty() || avoid.contains(&here))
     {
         let found = in_reach(mesh, name).await;
-        for provider in tasks.routes.of_task(mesh, (name, task), found).providers {
+        for provider in tasks.routes.of_task(mesh, (name, task), found, avoid) {
             nodes.push(provider.offer.node);
             tasks.providers.lock().insert(provider.offer.node, provider);
         }

@@ -11,16 +11,19 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Direct calls in one second whose order is written down; of accepted tasks it is for all. A node may make thousands of calls in a
-/// second, and they shall not push other decisions out of the ring.
-const MOST_WRITTEN: u32 = 2;
+/// Direct calls in one second whose order is written down. A node may make thousands of calls in a second, and they shall not push other
+/// decisions out of the ring.
+const MOST_CALLS: u32 = 2;
+/// The same of accepted tasks: while all providers are busy, each that waits asks again and again.
+const MOST_TASKS: u32 = 20;
 
 /// The policy, and what it goes by.
 pub(crate) struct Routes {
     route: Route,
     started: Instant,
     seen: Mutex<Seen>,
-    written: Mutex<Sample>,
+    calls: Mutex<Sample>,
+    tasks: Mutex<Sample>,
     decisions: Decisions,
 }
 
@@ -56,21 +59,35 @@ impl Routes {
             route: runtime.config().policies.route,
             started: Instant::now(),
             seen: Mutex::default(),
-            written: Mutex::default(),
+            calls: Mutex::new(Sample::of(MOST_CALLS)),
+            tasks: Mutex::new(Sample::of(MOST_TASKS)),
             decisions,
         }
     }
 
     /// Who is asked to run a direct call.
-    pub(super) fn of_call(&self, mesh: &Mesh, (task, request): (&str, TaskId), found: Vec<Provider>) -> Pick {
-        let second = self.started.elapsed().as_secs();
-        let takes = || self.written.lock().takes(second);
-        self.pick(mesh, (task, request), found, takes)
+    pub(super) fn of_call(&self, mesh: &Mesh, of: (&str, TaskId), found: Vec<Provider>) -> Pick {
+        self.pick(mesh, of, found, Some(&self.calls))
     }
 
-    /// Who is asked to run an accepted task.
-    pub(super) fn of_task(&self, mesh: &Mesh, (task, id): (&str, TaskId), found: Vec<Provider>) -> Pick {
-        self.pick(mesh, (task, id), found, || true)
+    /// Who is asked to run an accepted task: those that it is better to avoid, because they run it or failed it, after the others.
+    pub(super) fn of_task(
+        &self,
+        mesh: &Mesh,
+        of: (&str, TaskId),
+        found: Vec<Provider>,
+        avoid: &[NodeId],
+    ) -> Vec<Provider> {
+        let is_tried = |provider: &Provider| avoid.contains(&provider.offer.node);
+        let (tried, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_tried);
+        // It is between the others, unless there are none.
+        let (first, last) = match others.is_empty() {
+            true => (None, Some(&self.tasks)),
+            false => (Some(&self.tasks), None),
+        };
+        let mut order = self.pick(mesh, of, others, first).providers;
+        order.extend(self.pick(mesh, of, tried, last).providers);
+        order
     }
 
     fn pick(
@@ -78,7 +95,7 @@ impl Routes {
         mesh: &Mesh,
         (task, request): (&str, TaskId),
         found: Vec<Provider>,
-        writes: impl FnOnce() -> bool,
+        sample: Option<&Mutex<Sample>>,
     ) -> Pick {
         if found.len() < 2 {
             return Pick {
@@ -93,7 +110,8 @@ impl Routes {
         let mut found: Vec<Option<Provider>> = found.into_iter().map(Some).collect();
         let order = picked.order.iter();
         let providers = order.filter_map(|place| found[*place].take()).collect();
-        let written = writes();
+        let second = self.started.elapsed().as_secs();
+        let written = sample.is_some_and(|sample| sample.lock().takes(second));
         if written {
             self.decisions
                 .push([Entry::picked(wall_ms(), request, picked.clone())]);
@@ -193,19 +211,24 @@ impl Drop for UnderWay<'_> {
 }
 
 /// Takes the first few of each second.
-#[derive(Default)]
 struct Sample {
+    most: u32,
     second: u64,
     taken: u32,
 }
 
 impl Sample {
+    const fn of(most: u32) -> Self {
+        let (second, taken) = (0, 0);
+        Self { most, second, taken }
+    }
+
     fn takes(&mut self, second: u64) -> bool {
         if self.second != second {
-            *self = Self { second, taken: 0 };
+            (self.second, self.taken) = (second, 0);
         }
         self.taken = self.taken.saturating_add(1);
-        self.taken <= MOST_WRITTEN
+        self.taken <= self.most
     }
 }
 
@@ -214,9 +237,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_direct_calls_the_first_few_of_a_second_are_written_down() {
-        let mut sample = Sample::default();
-        let mut taken = |second| (0..100).filter(|_| sample.takes(second)).count();
-        assert_eq!([taken(0), taken(7), taken(8)], [MOST_WRITTEN as usize; 3]);
+    fn the_first_few_of_a_second_are_written_down() {
+        for most in [MOST_CALLS, MOST_TASKS] {
+            let mut sample = Sample::of(most);
+            let mut taken = |second| (0..100).filter(|_| sample.takes(second)).count();
+            assert_eq!([taken(0), taken(7), taken(8)], [most as usize; 3]);
+        }
     }
 }
