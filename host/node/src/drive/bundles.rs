@@ -4,14 +4,17 @@
 //! telling the next one of it, which then fetches it like any blob: what a contact cuts goes on in the next one. It keeps
 //! its own copy until the next node has it on its disk.
 
+mod not_now;
 mod under_way;
 
 pub(super) use under_way::Opening;
 
+use self::not_now::NotNow;
 use self::under_way::Busy;
 use super::away::listen;
 use super::chances::with_chances;
 use super::mesh_of;
+use super::parcels::wants_room;
 use crate::ahead::ContactsAhead;
 use crate::contacts::{self, Contacts};
 use crate::node::{Inner, Node};
@@ -24,7 +27,7 @@ use karman_types::{Digest, ErrorKind, NodeId, TaskError};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// The longest bundle: the longest component with what goes around it.
@@ -51,6 +54,7 @@ pub(crate) struct Bundles {
     offered: Mutex<HashMap<(Digest, NodeId), bool>>,
     /// Nodes that something is being sent to, this one where something is being opened.
     busy: Mutex<HashSet<NodeId>>,
+    not_now: NotNow,
     /// Bundles for this node that are being opened, or whose attempts run.
     running: Mutex<HashSet<Digest>>,
     /// Those with attempts that found no place to run.
@@ -66,6 +70,7 @@ impl Bundles {
             contacts: Mutex::new(contacts),
             offered: Mutex::default(),
             busy: Mutex::default(),
+            not_now: NotNow::default(),
             running: Mutex::default(),
             put_off: Mutex::default(),
             places: Arc::new(Semaphore::new(MOST_AT_ONCE)),
@@ -242,6 +247,11 @@ async fn waiting(node: &Node, now: Time) -> Result<Vec<Waiting<Digest>>, TaskErr
         .await?
         .into_iter()
         .filter(|bundle| bundle.state == BundleState::Waiting);
+    let not_now = node.bundles().not_now.nodes(Instant::now());
+    let refused_by = |bundle: &Bundle| -> Vec<NodeId> {
+        let not_now = not_now.get(&bundle.digest).into_iter().flatten();
+        bundle.refused_by.iter().chain(not_now).copied().collect()
+    };
     Ok(waiting
         .map(|bundle| Waiting {
             key: bundle.digest,
@@ -249,7 +259,7 @@ async fn waiting(node: &Node, now: Time) -> Result<Vec<Waiting<Digest>>, TaskErr
             bytes: bundle.size,
             priority: priority(bundle.priority),
             expires: Time::from_unix_ms(i64::try_from(bundle.expires_ms).unwrap_or(i64::MAX)),
-            refused_by: bundle.refused_by,
+            refused_by: refused_by(&bundle),
         })
         .collect())
 }
@@ -354,6 +364,12 @@ async fn send(
         Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Deadline) => {
             tracing::info!(bundle = %digest.short(), %to, %error, "a bundle did not get through");
             tokio::time::sleep(AGAIN).await;
+            Ok(())
+        }
+        // That passes: for good it would be lost where there is no other way.
+        Err(error) if wants_room(&error) || error.kind == ErrorKind::Internal => {
+            tracing::warn!(bundle = %digest.short(), %to, %error, "a node does not take a bundle yet");
+            node.bundles().not_now.note(digest, to, Instant::now());
             Ok(())
         }
         Err(error) => {

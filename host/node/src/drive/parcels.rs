@@ -277,6 +277,21 @@ pub(super) fn kept(kept: Result<bool, StoreError>) -> Result<bool, TaskError> {
     })
 }
 
+/// Whether a bundle of this length would be kept: said before its bytes take the time of a contact.
+///
+/// # Errors
+/// `limit` where there is no room for it now, else what the disk refuses.
+pub(super) async fn has_room(store: &Store, bytes: u64) -> Result<(), TaskError> {
+    let store = store.clone();
+    let room = blocking(move || store.bundles().has_room(bytes).map_err(store_error));
+    match room.await? {
+        true => Ok(()),
+        false => Err(
+            TaskError::limit(format!("there is no room for a bundle of {bytes} bytes")).with_field(NO_ROOM),
+        ),
+    }
+}
+
 /// Whether it says that there is no room for a bundle now.
 pub(super) fn wants_room(error: &TaskError) -> bool {
     error.kind == ErrorKind::Limit && error.field.as_deref() == Some(NO_ROOM)
