@@ -36,11 +36,13 @@ impl Seen {
         }
     }
 
-    /// A call was given up that had not been answered after this time: it takes no less.
+    /// A call was given up that had not been answered after this time: it takes no less. Where that is known, nothing was learned, and
+    /// what is known gets no younger.
     pub fn given_up(&mut self, now: Duration, task: &str, node: NodeId, after: Duration) {
-        if let Some(last) = self.last(now, task, node) {
-            let takes = last.takes(now).map_or(after, |before| before.max(after));
-            last.took = Some((takes, now));
+        if let Some(last) = self.last(now, task, node)
+            && last.takes(now).is_none_or(|takes| takes < after)
+        {
+            last.took = Some((after, now));
         }
     }
 
@@ -134,6 +136,10 @@ mod tests {
         assert_eq!(of(&seen), Some(seconds(2)));
         seen.given_up(seconds(3), "echo", node("a"), seconds(5));
         assert_eq!(of(&seen), Some(seconds(5)));
+        // A node is tried again however often calls to it are given up early.
+        seen.given_up(seconds(40), "echo", node("a"), seconds(1));
+        let later = |now| seen.of(seconds(now), "echo", node("a")).0;
+        assert_eq!((later(62), later(63)), (Some(seconds(5)), None));
     }
 
     #[test]
