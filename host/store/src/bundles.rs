@@ -220,15 +220,20 @@ impl Bundles<'_> {
         })
     }
 
-    /// Lets go of those whose time is over: the ones that wait are expired, the ones that have left are forgotten a day later.
-    /// What is expired now.
+    /// Lets go of those whose time is over: the ones that wait are expired, the ones that have left are forgotten a day later, and those
+    /// that were [withdrawn](Self::withdraw) an hour after they were made. What is expired now.
     ///
     /// # Errors
     /// What the disk refused.
     pub fn expire(&self, now_ms: u64) -> Result<Vec<Digest>, StoreError> {
         const REMEMBERED_MS: u64 = 86_400_000;
+        const WITHDRAWN_MS: u64 = 3_600_000;
         let over = |bundle: &Bundle| match bundle.state {
             BundleState::Waiting => bundle.expires_ms < now_ms,
+            // It has never left, so nobody brings it again, and it need not take the room of others.
+            BundleState::Expired if bundle.expires_ms >= now_ms => {
+                bundle.created_ms.saturating_add(WITHDRAWN_MS) < now_ms
+            }
             _ => bundle.expires_ms.saturating_add(REMEMBERED_MS) < now_ms,
         };
         // Most of the time there is nothing to do, and nothing is written.
@@ -256,135 +261,4 @@ impl Bundles<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::StoreLimits;
-    use karman_types::ByteSize;
-
-    fn bundle(bytes: &Bytes, priority: u8, expires_ms: u64) -> Bundle {
-        Bundle {
-            digest: Digest::of(bytes),
-            label: String::new(),
-            source: NodeId::of_key(b"a"),
-            destination: NodeId::of_key(b"b"),
-            size: bytes.len() as u64,
-            priority,
-            created_ms: 0,
-            expires_ms,
-            state: BundleState::Waiting,
-            refused_by: Vec::new(),
-        }
-    }
-
-    fn files(store: &Store) -> usize {
-        std::fs::read_dir(store.dir().join("blobs")).unwrap().count()
-    }
-
-    #[test]
-    fn a_bundle_stays_until_it_has_left_and_is_not_taken_twice() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).unwrap();
-        let bytes = Bytes::from_static(b"sealed");
-        let kept = bundle(&bytes, 1, 1_000);
-        assert!(store.bundles().keep(&kept, &bytes).unwrap());
-        drop(store);
-        let store = Store::open(dir.path()).unwrap();
-        assert_eq!(store.bundles().list().unwrap(), std::slice::from_ref(&kept));
-        assert_eq!(store.blobs().read(&kept.digest).unwrap(), bytes);
-        let to = NodeId::of_key(b"c");
-        store.bundles().refused(&kept.digest, to).unwrap();
-        assert_eq!(files(&store), 1);
-        let passed = BundleState::Passed { to, at_ms: 7 };
-        store.bundles().set(&kept.digest, passed.clone()).unwrap();
-        assert_eq!(files(&store), 0);
-        assert!(!store.bundles().keep(&kept, &bytes).unwrap());
-        assert_eq!(store.bundles().get(&kept.digest).unwrap().unwrap().state, passed);
-        assert_eq!(files(&store), 0);
-    }
-
-    #[test]
-    fn the_urgent_comes_first_and_the_late_goes() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).unwrap();
-        let [late, urgent, soon] = ["late", "urgent", "soon"].map(Bytes::from);
-        store.bundles().keep(&bundle(&late, 1, 9_000), &late).unwrap();
-        store.bundles().keep(&bundle(&soon, 1, 1_000), &soon).unwrap();
-        store.bundles().keep(&bundle(&urgent, 2, 9_000), &urgent).unwrap();
-        let order: Vec<Digest> = store
-            .bundles()
-            .list()
-            .unwrap()
-            .iter()
-            .map(|bundle| bundle.digest)
-            .collect();
-        assert_eq!(order, [&urgent, &soon, &late].map(|bytes| Digest::of(bytes)));
-        assert_eq!(store.bundles().expire(1_000).unwrap(), []);
-        assert_eq!(store.bundles().expire(1_001).unwrap(), [Digest::of(&soon)]);
-        assert_eq!(files(&store), 2);
-        // Known for another day, so that it is not taken again.
-        assert!(!store.bundles().keep(&bundle(&soon, 1, 1_000), &soon).unwrap());
-        store.bundles().expire(90_000_000).unwrap();
-        assert_eq!(files(&store), 0);
-        store.bundles().expire(900_000_000).unwrap();
-        assert_eq!(store.bundles().list().unwrap(), []);
-    }
-
-    #[test]
-    fn what_was_called_back_has_not_left() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).unwrap();
-        let [one, two] = ["one", "two"].map(Bytes::from);
-        let to = NodeId::of_key(b"c");
-        let passed = BundleState::Passed { to, at_ms: 7 };
-        let state = |bytes: &Bytes| store.bundles().get(&Digest::of(bytes)).unwrap().unwrap().state;
-        for bytes in [&one, &two] {
-            store.bundles().keep(&bundle(bytes, 1, 1_000), bytes).unwrap();
-        }
-        assert!(store.bundles().withdraw(&Digest::of(&one)).unwrap());
-        assert!(!store.bundles().leave(&Digest::of(&one), passed.clone()).unwrap());
-        assert!(store.bundles().leave(&Digest::of(&two), passed.clone()).unwrap());
-        assert!(!store.bundles().withdraw(&Digest::of(&two)).unwrap());
-        assert_eq!((state(&one), state(&two)), (BundleState::Expired, passed));
-        assert_eq!(files(&store), 0);
-    }
-
-    #[test]
-    fn what_goes_over_the_quota_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let limits = StoreLimits {
-            bundles: ByteSize(10),
-            ..StoreLimits::default()
-        };
-        let store = Store::open_with(dir.path(), limits).unwrap();
-        let [first, second] = ["1234567", "89abcdef"].map(Bytes::from);
-        store.bundles().keep(&bundle(&first, 1, 1_000), &first).unwrap();
-        let refused = store
-            .bundles()
-            .keep(&bundle(&second, 2, 1_000), &second)
-            .unwrap_err();
-        assert!(
-            matches!(refused, StoreError::Limit { field: "bundles", .. }),
-            "{refused}"
-        );
-        assert_eq!(files(&store), 1);
-        // Nothing has changed; what takes its place fits.
-        let state = || store.bundles().get(&Digest::of(&first)).unwrap().unwrap().state;
-        let long = Bytes::from_static(b"0123456789a");
-        let answered = |bytes| {
-            store
-                .bundles()
-                .answer(&Digest::of(&first), &bundle(bytes, 1, 1_000), bytes)
-        };
-        assert!(answered(&long).is_err());
-        assert_eq!((state(), files(&store)), (BundleState::Waiting, 1));
-        assert!(answered(&second).unwrap());
-        assert_eq!((state(), files(&store)), (BundleState::Delivered, 1));
-        let (first, second) = (second, first);
-        let room = |bytes| store.bundles().has_room(bytes).unwrap();
-        assert_eq!((room(2), room(3)), (true, false));
-        assert!(store.bundles().withdraw(&Digest::of(&first)).unwrap());
-        assert!(!store.bundles().withdraw(&Digest::of(&first)).unwrap());
-        assert!(!store.bundles().withdraw(&Digest::of(&second)).unwrap());
-        assert_eq!((files(&store), room(10), room(11)), (0, true, false));
-    }
-}
+mod tests;

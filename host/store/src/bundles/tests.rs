@@ -1,0 +1,154 @@
+use super::*;
+use crate::StoreLimits;
+use karman_types::ByteSize;
+
+fn bundle(bytes: &Bytes, priority: u8, expires_ms: u64) -> Bundle {
+    Bundle {
+        digest: Digest::of(bytes),
+        label: String::new(),
+        source: NodeId::of_key(b"a"),
+        destination: NodeId::of_key(b"b"),
+        size: bytes.len() as u64,
+        priority,
+        created_ms: 0,
+        expires_ms,
+        state: BundleState::Waiting,
+        refused_by: Vec::new(),
+    }
+}
+
+fn files(store: &Store) -> usize {
+    std::fs::read_dir(store.dir().join("blobs")).unwrap().count()
+}
+
+#[test]
+fn a_bundle_stays_until_it_has_left_and_is_not_taken_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let bytes = Bytes::from_static(b"sealed");
+    let kept = bundle(&bytes, 1, 1_000);
+    assert!(store.bundles().keep(&kept, &bytes).unwrap());
+    drop(store);
+    let store = Store::open(dir.path()).unwrap();
+    assert_eq!(store.bundles().list().unwrap(), std::slice::from_ref(&kept));
+    assert_eq!(store.blobs().read(&kept.digest).unwrap(), bytes);
+    let to = NodeId::of_key(b"c");
+    store.bundles().refused(&kept.digest, to).unwrap();
+    assert_eq!(files(&store), 1);
+    let passed = BundleState::Passed { to, at_ms: 7 };
+    store.bundles().set(&kept.digest, passed.clone()).unwrap();
+    assert_eq!(files(&store), 0);
+    assert!(!store.bundles().keep(&kept, &bytes).unwrap());
+    assert_eq!(store.bundles().get(&kept.digest).unwrap().unwrap().state, passed);
+    assert_eq!(files(&store), 0);
+}
+
+#[test]
+fn the_urgent_comes_first_and_the_late_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let [late, urgent, soon] = ["late", "urgent", "soon"].map(Bytes::from);
+    store.bundles().keep(&bundle(&late, 1, 9_000), &late).unwrap();
+    store.bundles().keep(&bundle(&soon, 1, 1_000), &soon).unwrap();
+    store.bundles().keep(&bundle(&urgent, 2, 9_000), &urgent).unwrap();
+    let order: Vec<Digest> = store
+        .bundles()
+        .list()
+        .unwrap()
+        .iter()
+        .map(|bundle| bundle.digest)
+        .collect();
+    assert_eq!(order, [&urgent, &soon, &late].map(|bytes| Digest::of(bytes)));
+    assert_eq!(store.bundles().expire(1_000).unwrap(), []);
+    assert_eq!(store.bundles().expire(1_001).unwrap(), [Digest::of(&soon)]);
+    assert_eq!(files(&store), 2);
+    // Known for another day, so that it is not taken again.
+    assert!(!store.bundles().keep(&bundle(&soon, 1, 1_000), &soon).unwrap());
+    store.bundles().expire(90_000_000).unwrap();
+    assert_eq!(files(&store), 0);
+    store.bundles().expire(900_000_000).unwrap();
+    assert_eq!(store.bundles().list().unwrap(), []);
+}
+
+#[test]
+fn what_was_called_back_has_not_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let [one, two] = ["one", "two"].map(Bytes::from);
+    let to = NodeId::of_key(b"c");
+    let passed = BundleState::Passed { to, at_ms: 7 };
+    let state = |bytes: &Bytes| store.bundles().get(&Digest::of(bytes)).unwrap().unwrap().state;
+    for bytes in [&one, &two] {
+        store.bundles().keep(&bundle(bytes, 1, 1_000), bytes).unwrap();
+    }
+    assert!(store.bundles().withdraw(&Digest::of(&one)).unwrap());
+    assert!(!store.bundles().leave(&Digest::of(&one), passed.clone()).unwrap());
+    assert!(store.bundles().leave(&Digest::of(&two), passed.clone()).unwrap());
+    assert!(!store.bundles().withdraw(&Digest::of(&two)).unwrap());
+    assert_eq!((state(&one), state(&two)), (BundleState::Expired, passed));
+    assert_eq!(files(&store), 0);
+}
+
+#[test]
+fn what_has_never_left_is_forgotten_before_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let [back, left] = ["back", "left"].map(Bytes::from);
+    let (to, at_ms) = (NodeId::of_key(b"c"), 7);
+    for bytes in [&back, &left] {
+        store
+            .bundles()
+            .keep(&bundle(bytes, 1, 90_000_000), bytes)
+            .unwrap();
+    }
+    assert!(store.bundles().withdraw(&Digest::of(&back)).unwrap());
+    let passed = BundleState::Passed { to, at_ms };
+    assert!(store.bundles().leave(&Digest::of(&left), passed).unwrap());
+    let known = |now_ms| {
+        assert_eq!(store.bundles().expire(now_ms).unwrap(), []);
+        let known = store.bundles().list().unwrap();
+        known.iter().map(|bundle| bundle.digest).collect::<Vec<_>>()
+    };
+    assert_eq!(known(3_600_000).len(), 2);
+    assert_eq!(known(3_600_001), [Digest::of(&left)]);
+}
+
+#[test]
+fn what_goes_over_the_quota_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = StoreLimits {
+        bundles: ByteSize(10),
+        ..StoreLimits::default()
+    };
+    let store = Store::open_with(dir.path(), limits).unwrap();
+    let [first, second] = ["1234567", "89abcdef"].map(Bytes::from);
+    store.bundles().keep(&bundle(&first, 1, 1_000), &first).unwrap();
+    let refused = store
+        .bundles()
+        .keep(&bundle(&second, 2, 1_000), &second)
+        .unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Limit { field: "bundles", .. }),
+        "{refused}"
+    );
+    assert_eq!(files(&store), 1);
+    // Nothing has changed; what takes its place fits.
+    let state = || store.bundles().get(&Digest::of(&first)).unwrap().unwrap().state;
+    let long = Bytes::from_static(b"0123456789a");
+    let answered = |bytes| {
+        store
+            .bundles()
+            .answer(&Digest::of(&first), &bundle(bytes, 1, 1_000), bytes)
+    };
+    assert!(answered(&long).is_err());
+    assert_eq!((state(), files(&store)), (BundleState::Waiting, 1));
+    assert!(answered(&second).unwrap());
+    assert_eq!((state(), files(&store)), (BundleState::Delivered, 1));
+    let (first, second) = (second, first);
+    let room = |bytes| store.bundles().has_room(bytes).unwrap();
+    assert_eq!((room(2), room(3)), (true, false));
+    assert!(store.bundles().withdraw(&Digest::of(&first)).unwrap());
+    assert!(!store.bundles().withdraw(&Digest::of(&first)).unwrap());
+    assert!(!store.bundles().withdraw(&Digest::of(&second)).unwrap());
+    assert_eq!((files(&store), room(10), room(11)), (0, true, false));
+}
