@@ -233,14 +233,18 @@ impl Exchange {
 
     /// What a neighbour sent was not what its descriptor says, or it does not have it: it is not asked for that again.
     pub fn refused(&mut self, from: Client, chunk: Chunk) {
-        if let Some(place) = self.place(from) {
-            let known = &mut self.neighbours[place];
-            known.asked.retain(|(_, asked)| *asked != chunk);
-            if known.held.remove(chunk) {
-                self.holders[chunk as usize] -= 1;
-            }
+        let Some(place) = self.place(from) else {
+            return;
+        };
+        let known = &mut self.neighbours[place];
+        let before = known.asked.len();
+        known.asked.retain(|(_, asked)| *asked != chunk);
+        let was_asked = known.asked.len() < before;
+        if known.held.remove(chunk) {
+            self.holders[chunk as usize] -= 1;
         }
-        if !self.held.contains(chunk) {
+        // Whoever was not asked takes no request away that is under way elsewhere.
+        if was_asked && !self.held.contains(chunk) {
             self.promised.remove(chunk);
         }
     }

@@ -415,6 +415,8 @@ fn lies_about_what_one_holds_cost_one_request() {
     };
     exchange.refused(liar, 7);
     assert_eq!(exchange.ask(5), [(3 - liar, 7)]);
+    // Whoever was not asked takes no request away.
+    exchange.refused(liar, 7);
     // Nobody answers: it asks again later, once.
     let later = (0..super::exchange::LOST_AFTER + 2).flat_map(|_| exchange.ask(5));
     assert_eq!(later.count(), 1);
