@@ -132,19 +132,31 @@ impl Peer {
         }
     }
 
+    /// What a chunk of the round hashes to.
+    pub fn digest(&self, chunk: Chunk) -> Option<Digest> {
+        let (update, place) = (chunk / self.layout.chunks, chunk % self.layout.chunks);
+        let descriptor = self.descriptors.get(update as usize)?;
+        descriptor.chunks.get(place as usize).copied()
+    }
+
     /// Bytes have come that are said to be this chunk. Whether it is new: then it is to be kept, and told of.
     ///
     /// # Errors
     ///
     /// They are not that chunk; the exchange does not ask the sender for it again.
     pub fn received(&mut self, from: Client, chunk: Chunk, bytes: &[u8]) -> Result<bool, PeerError> {
-        let (update, place) = (chunk / self.layout.chunks, chunk % self.layout.chunks);
-        let descriptor = self
-            .descriptors
-            .get(update as usize)
-            .ok_or(ChunkError::Unknown(chunk))?;
-        if bytes.len() != self.layout.chunk as usize || Digest::of(bytes) != descriptor.chunks[place as usize]
-        {
+        let fits = bytes.len() == self.layout.chunk as usize;
+        self.hashed(from, chunk, fits.then(|| Digest::of(bytes)))
+    }
+
+    /// As [`Peer::received`], where somebody else has hashed the bytes; nothing where they are too few or too many.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn hashed(&mut self, from: Client, chunk: Chunk, digest: Option<Digest>) -> Result<bool, PeerError> {
+        let right = self.digest(chunk).ok_or(ChunkError::Unknown(chunk))?;
+        if digest != Some(right) {
             if let Some(exchange) = &mut self.exchange {
                 exchange.refused(from, chunk);
             }

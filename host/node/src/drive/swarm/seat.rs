@@ -4,7 +4,7 @@ use super::stage::{Open, Playing, Stage};
 use super::talk::{invalid, say};
 use crate::services::blocking;
 use futures::future::join_all;
-use karman_fed::swarm::{Answer, Beginning, Letter, Link, Message, Opening};
+use karman_fed::swarm::{Answer, Beginning, Chunk, Client, Letter, Link, Message, Opening};
 use karman_mesh::Mesh;
 use karman_types::{Digest, NodeId, TaskError};
 use parking_lot::Mutex;
@@ -123,19 +123,16 @@ impl Seat {
         let Letter { round, message } = letter;
         match message {
             Message::Chunk { chunk, bytes } => {
-                // Hashing and writing are no work for a thread that others wait for.
-                let received = self.clone().apart(round, move |playing| {
-                    let client = playing.client_at(from)?;
-                    playing.received(client, chunk, &bytes)
-                });
-                received.await
+                let client = self.playing(round, |playing| playing.client_at(from))?;
+                let seat = self.clone();
+                blocking(move || seat.keep(round, client, chunk, &bytes)).await?;
+                Ok(Answer::Done)
             }
             Message::Sealed(sealed) => {
-                let received = self.clone().apart(round, move |playing| {
-                    playing.client_at(from)?;
-                    playing.unseal(&sealed)
-                });
-                received.await
+                self.playing(round, |playing| playing.client_at(from))?;
+                let seat = self.clone();
+                blocking(move || seat.unseal(round, &sealed)).await?;
+                Ok(Answer::Done)
             }
             Message::Relay { to, sealed } => {
                 let node = self.playing(round, |playing| playing.relay(from, to, &sealed))?;
@@ -155,13 +152,27 @@ impl Seat {
         }
     }
 
-    async fn apart(
-        self: Arc<Self>,
-        round: Digest,
-        does: impl FnOnce(&mut Playing) -> Result<(), TaskError> + Send + 'static,
-    ) -> Result<Answer, TaskError> {
-        blocking(move || self.playing(round, does)).await?;
-        Ok(Answer::Done)
+    /// Keeps bytes that are said to be a chunk: on the shelf before anybody hears that they are here, and only where they are what they
+    /// should be. Neither the hash nor the disk is waited for with the stage locked, which others need meanwhile.
+    fn keep(&self, round: Digest, from: Client, chunk: Chunk, bytes: &[u8]) -> Result<(), TaskError> {
+        let about = |playing: &mut Playing| Ok((playing.size(), playing.lacks(chunk), playing.shelf()));
+        let (size, lacks, shelf) = self.playing(round, about)?;
+        let digest = (bytes.len() == size).then(|| Digest::of(bytes));
+        if lacks.is_some() && lacks == digest {
+            shelf.put(chunk, bytes)?;
+        }
+        self.playing(round, |playing| playing.received(from, chunk, digest))
+    }
+
+    /// Keeps a chunk that was sprayed to this client. Who passed it on says nothing of who has it.
+    fn unseal(&self, round: Digest, sealed: &[u8]) -> Result<(), TaskError> {
+        let (me, mailbox) = self.playing(round, |playing| Ok(playing.mailbox()))?;
+        let plain = mailbox.open(round.as_bytes(), sealed);
+        let plain = plain.ok_or_else(|| invalid(&"a sprayed chunk was not sealed to this client"))?;
+        let (chunk, bytes) = plain
+            .split_first_chunk::<4>()
+            .ok_or_else(|| invalid(&"a sprayed chunk is cut off"))?;
+        self.keep(round, me, Chunk::from_le_bytes(*chunk), bytes)
     }
 
     /// What the coordinator says.
@@ -278,5 +289,109 @@ impl Seat {
             Stage::Playing(playing) => playing.held(),
             Stage::Waiting | Stage::Open(_) | Stage::Over => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_fed::swarm::{Descriptor, Layout, Place, SwarmSettings};
+    use karman_mesh::Mailbox;
+    use karman_types::ErrorKind;
+    use tempfile::TempDir;
+
+    const LAYOUT: Layout = Layout { chunk: 4, chunks: 2 };
+
+    fn node(client: u8) -> NodeId {
+        NodeId::of_key(&[client])
+    }
+
+    /// A client that has begun a round with another one, the chunks of the other, and the number of the first of them.
+    fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
+        let entry = SwarmEntry {
+            name: "flood".into(),
+            lead: node(9),
+            update: vec![0.5; 2],
+            weight: 1,
+            link: Link { up: 1, down: 1 },
+            patience: Duration::ZERO,
+        };
+        let seat = Seat::new(entry, folder.path(), oneshot::channel().0).unwrap();
+        let round = Digest::of(b"round");
+        let settings = SwarmSettings {
+            layout: LAYOUT,
+            ..SwarmSettings::default()
+        };
+        let opened = seat.open(round, Opening { settings, numbers: 2 }).unwrap();
+        let Answer::Here {
+            descriptor: own,
+            mailbox,
+            ..
+        } = opened
+        else {
+            panic!("it takes no part")
+        };
+        let chunks = LAYOUT.cut(&[7; 8]).unwrap();
+        let other = Descriptor::of(Digest::of(b"other"), 1, &chunks);
+        let place = |client: u8| Place {
+            node: node(client),
+            mailbox,
+        };
+        let mut descriptors = vec![own, other.clone()];
+        descriptors.sort_by_cached_key(Descriptor::digest);
+        let first = descriptors.iter().position(|one| *one == other).unwrap() as Chunk * LAYOUT.chunks;
+        let beginning = Beginning {
+            me: 0,
+            clients: vec![place(0), place(1)],
+            descriptors,
+        };
+        seat.begin(round, beginning).unwrap();
+        (seat, round, chunks, first)
+    }
+
+    #[test]
+    fn only_what_is_right_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let (seat, round, chunks, first) = begun(&folder);
+        let shelf = seat.playing(round, |playing| Ok(playing.shelf())).unwrap();
+        for wrong in [&b"evil"[..], b"", b"longer"] {
+            let error = seat.keep(round, 1, first, wrong).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+        }
+        assert_ne!(
+            shelf.get(first).ok().as_deref(),
+            Some(&b"evil"[..]),
+            "it was written"
+        );
+        assert_eq!(seat.held(), LAYOUT.chunks);
+        assert!(
+            seat.keep(round, 1, 2 * LAYOUT.chunks, &chunks[0]).is_err(),
+            "there is no such chunk"
+        );
+        for _ in 0..2 {
+            seat.keep(round, 1, first, &chunks[0]).unwrap();
+            assert_eq!(shelf.get(first).unwrap(), chunks[0]);
+            assert_eq!(seat.held(), LAYOUT.chunks + 1);
+        }
+        // Sealed, it is the same.
+        let (_, mailbox) = seat.playing(round, |playing| Ok(playing.mailbox())).unwrap();
+        let seal = |plain: &[u8]| Mailbox::seal(mailbox.address(), round.as_bytes(), plain).unwrap();
+        let plain = [&(first + 1).to_le_bytes()[..], &chunks[1]].concat();
+        for wrong in [seal(&plain[..3]), seal(&plain[..7]), plain.clone()] {
+            assert!(seat.unseal(round, &wrong).is_err(), "{wrong:?}");
+        }
+        seat.unseal(round, &seal(&plain)).unwrap();
+        assert_eq!(seat.held(), LAYOUT.chunks + 2);
+    }
+
+    #[test]
+    fn nothing_is_passed_on_to_oneself_or_from_strangers() {
+        let folder = tempfile::tempdir().unwrap();
+        let (seat, round, ..) = begun(&folder);
+        let relay = |from, to| seat.playing(round, |playing| playing.relay(from, to, b"sealed"));
+        assert_eq!(relay(node(1), 1), Ok(node(1)));
+        assert_eq!(relay(node(1), 0).unwrap_err().kind, ErrorKind::Invalid);
+        assert_eq!(relay(node(1), 2).unwrap_err().kind, ErrorKind::Invalid);
+        assert_eq!(relay(node(5), 1).unwrap_err().kind, ErrorKind::Denied);
     }
 }

@@ -173,34 +173,42 @@ impl Playing {
         errands
     }
 
-    /// Bytes that are said to be a chunk. They are on the shelf before anybody hears that they are here; what lies there already is not
-    /// touched.
-    pub(super) fn received(&mut self, from: Client, chunk: Chunk, bytes: &[u8]) -> Result<(), TaskError> {
-        let all = self.clients.len() as u32 * self.layout.chunks;
-        let fits = chunk < all && bytes.len() == self.layout.chunk as usize;
-        if fits && !self.peer.held().contains(chunk) {
-            self.shelf.put(chunk, bytes)?;
-        }
-        let new = self.peer.received(from, chunk, bytes);
+    /// Bytes of a chunk.
+    pub(super) const fn size(&self) -> usize {
+        self.layout.chunk as usize
+    }
+
+    /// What a chunk hashes to that is not here.
+    pub(super) fn lacks(&self, chunk: Chunk) -> Option<Digest> {
+        let here = self.peer.held().contains(chunk);
+        self.peer.digest(chunk).filter(|_| !here)
+    }
+
+    /// Bytes have come that are said to be a chunk, and hash to this; nothing where they are too few or too many.
+    pub(super) fn received(
+        &mut self,
+        from: Client,
+        chunk: Chunk,
+        digest: Option<Digest>,
+    ) -> Result<(), TaskError> {
+        let new = self.peer.hashed(from, chunk, digest);
         if new.map_err(|error| invalid(&error))? && self.peer.exchange().is_ok() {
             self.fresh.push(chunk);
         }
         Ok(())
     }
 
-    /// A chunk that was sprayed to this client. Who passed it on says nothing of who has it.
-    pub(super) fn unseal(&mut self, sealed: &[u8]) -> Result<(), TaskError> {
-        let plain = self.mailbox.open(self.round.as_bytes(), sealed);
-        let plain = plain.ok_or_else(|| invalid(&"a sprayed chunk was not sealed to this client"))?;
-        let (chunk, bytes) = plain
-            .split_first_chunk::<4>()
-            .ok_or_else(|| invalid(&"a sprayed chunk is cut off"))?;
-        self.received(self.me, Chunk::from_le_bytes(*chunk), bytes)
+    /// Its own number, and what opens chunks that were sprayed to it.
+    pub(super) fn mailbox(&self) -> (Client, Arc<Mailbox>) {
+        (self.me, self.mailbox.clone())
     }
 
     /// Where to pass on what one client has sealed to another.
     pub(super) fn relay(&self, from: NodeId, to: Client, sealed: &[u8]) -> Result<NodeId, TaskError> {
         self.client_at(from)?;
+        if to == self.me {
+            return Err(invalid(&"nobody passes on what is sealed to itself"));
+        }
         let most = size_of::<Chunk>() + self.layout.chunk as usize + Mailbox::OVERHEAD;
         if sealed.len() > most {
             let says = format!("{} bytes to pass on; at most {most} are taken", sealed.len());
