@@ -62,7 +62,10 @@ impl Mesh {
     }
 
     /// [`call`](Self::call) that takes an answer of at most this many bytes.
-    pub(crate) async fn call_for(
+    ///
+    /// # Errors
+    /// As there; `limit` when the answer is longer.
+    pub async fn call_for(
         &self,
         node: PeerId,
         head: CallHead,

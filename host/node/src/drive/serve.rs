@@ -6,7 +6,6 @@ use super::{fed, model_tasks, models, split, swarm};
 use crate::node::Node;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use karman_fed::swarm::Letter;
 use karman_mesh::membership::{Member, Signed};
 use karman_mesh::{Ask, CallHead, PeerId, RemoteReport, Serve};
 use karman_types::{CallContext, Limits, Offer, TaskError, TaskRequest, TaskResponse};
@@ -67,7 +66,7 @@ impl Serve for Service {
             }
             Ask::Measure => Ok(MOST_MEASURE),
             Ask::Learn => Ok(MOST_ORDER),
-            Ask::Swarm => Ok(Letter::MOST as u64),
+            Ask::Swarm => self.node()?.federated().swarms().most_input(&head.name),
             Ask::Undeploy | Ask::TakeBundle { .. } | Ask::DescribeModel => Ok(0),
         }
     }

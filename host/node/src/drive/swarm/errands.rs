@@ -3,6 +3,7 @@
 use super::seat::Seat;
 use super::talk::{invalid, is_gone, say};
 use crate::services::blocking;
+use futures::stream::{self, StreamExt};
 use karman_fed::swarm::{Answer, Chunk, Client, Message};
 use karman_mesh::{Mailbox, Mesh};
 use karman_types::{Digest, TaskError};
@@ -21,10 +22,25 @@ pub(super) enum What {
 }
 
 impl Seat {
+    /// Runs errands, no more at a time than have room in memory; it ends when each has arrived, or has not.
+    pub(super) async fn run_all(&self, mesh: &Mesh, round: Digest, errands: Vec<Errand>) {
+        let Ok(at_once) = self.playing(round, |playing| Ok(playing.at_once())) else {
+            return;
+        };
+        let errands = stream::iter(errands);
+        errands
+            .for_each_concurrent(at_once, |errand| self.run(mesh, round, errand))
+            .await;
+    }
+
     /// Runs an errand. What does not arrive is asked for elsewhere or told again; whoever does not answer is left alone.
-    pub(super) async fn run(&self, mesh: &Mesh, round: Digest, errand: Errand) {
+    async fn run(&self, mesh: &Mesh, round: Digest, errand: Errand) {
         let Errand { to, what } = errand;
         let sprays = matches!(what, What::Spray(_));
+        // It may have left since this was decided. To whom something is sprayed, the one between may have a way.
+        if !sprays && self.playing(round, |playing| Ok(playing.has_left(to))) != Ok(false) {
+            return;
+        }
         let Err(error) = self.send(mesh, round, to, what).await else {
             return;
         };

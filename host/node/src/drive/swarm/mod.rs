@@ -89,6 +89,19 @@ impl Swarms {
         }
     }
 
+    fn seat(&self, name: &str) -> Result<Arc<Seat>, TaskError> {
+        let none = || TaskError::unavailable(format!("this node waits for no round `{name}`"));
+        self.0.lock().get(name).cloned().ok_or_else(none)
+    }
+
+    /// The longest letter that is taken in a round of this name.
+    ///
+    /// # Errors
+    /// `unavailable` when this node waits for none.
+    pub(crate) fn most_input(&self, name: &str) -> Result<u64, TaskError> {
+        self.seat(name).map(|_| Letter::MOST as u64)
+    }
+
     /// Answers a letter.
     async fn take(
         &self,
@@ -97,10 +110,14 @@ impl Swarms {
         name: &str,
         body: &[u8],
     ) -> Result<TaskResponse, TaskError> {
+        let seat = self.seat(name)?;
+        let most = seat.longest(from);
+        if body.len() > most {
+            let says = format!("a letter of {} bytes; at most {most} are taken now", body.len());
+            return Err(TaskError::limit(says).with_field("body"));
+        }
         let letter = Letter::read(body).map_err(talk::wrong)?;
-        let seat = self.0.lock().get(name).cloned();
-        let none = || TaskError::unavailable(format!("this node waits for no round `{name}`"));
-        let answer = seat.ok_or_else(none)?.take(mesh, from, letter).await?;
+        let answer = seat.take(mesh, from, letter).await?;
         Ok(TaskResponse {
             body: answer.write().map_err(talk::wrong)?.into(),
             ..TaskResponse::default()

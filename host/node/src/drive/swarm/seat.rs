@@ -1,9 +1,8 @@
 //! A client's place in a round: who may say what to it, and what it does then.
 
 use super::stage::{Open, Playing, Stage};
-use super::talk::{invalid, say};
+use super::talk::{ENVELOPE, LONGEST_LIST, invalid, say};
 use crate::services::blocking;
-use futures::future::join_all;
 use karman_fed::swarm::{Answer, Beginning, Chunk, Client, Letter, Link, Message, Opening};
 use karman_mesh::Mesh;
 use karman_types::{Digest, NodeId, TaskError};
@@ -113,6 +112,16 @@ impl Seat {
         }
     }
 
+    /// The longest letter that is taken from this node. It is looked at before a letter is read: what a few bytes are in one may be many in
+    /// memory.
+    pub(super) fn longest(&self, from: NodeId) -> usize {
+        match &*self.stage.lock() {
+            _ if from == self.entry.lead => Letter::MOST,
+            Stage::Playing(playing) => playing.longest(),
+            Stage::Waiting | Stage::Open(_) | Stage::Over => LONGEST_LIST + ENVELOPE,
+        }
+    }
+
     /// Takes a letter.
     pub(super) async fn take(
         self: &Arc<Self>,
@@ -188,7 +197,7 @@ impl Seat {
             }
             Message::Slot(transfers) => {
                 let errands = self.playing(round, |playing| Ok(playing.told(&transfers)))?;
-                join_all(errands.into_iter().map(|errand| self.run(mesh, round, errand))).await;
+                self.run_all(mesh, round, errands).await;
             }
             Message::Swarm(hood) => self.playing(round, |playing| playing.swarm(hood))?,
             Message::Go { slot_ms, within_ms } => {
@@ -260,7 +269,7 @@ impl Seat {
                 return;
             };
             // The next slot waits until this one's chunks have arrived: a link that carries less sets the pace.
-            join_all(errands.into_iter().map(|errand| self.run(&mesh, round, errand))).await;
+            self.run_all(&mesh, round, errands).await;
         }
         tracing::warn!(
             name = self.name(),
@@ -293,105 +302,4 @@ impl Seat {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use karman_fed::swarm::{Descriptor, Layout, Place, SwarmSettings};
-    use karman_mesh::Mailbox;
-    use karman_types::ErrorKind;
-    use tempfile::TempDir;
-
-    const LAYOUT: Layout = Layout { chunk: 4, chunks: 2 };
-
-    fn node(client: u8) -> NodeId {
-        NodeId::of_key(&[client])
-    }
-
-    /// A client that has begun a round with another one, the chunks of the other, and the number of the first of them.
-    fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
-        let entry = SwarmEntry {
-            name: "flood".into(),
-            lead: node(9),
-            update: vec![0.5; 2],
-            weight: 1,
-            link: Link { up: 1, down: 1 },
-            patience: Duration::ZERO,
-        };
-        let seat = Seat::new(entry, folder.path(), oneshot::channel().0).unwrap();
-        let round = Digest::of(b"round");
-        let settings = SwarmSettings {
-            layout: LAYOUT,
-            ..SwarmSettings::default()
-        };
-        let opened = seat.open(round, Opening { settings, numbers: 2 }).unwrap();
-        let Answer::Here {
-            descriptor: own,
-            mailbox,
-            ..
-        } = opened
-        else {
-            panic!("it takes no part")
-        };
-        let chunks = LAYOUT.cut(&[7; 8]).unwrap();
-        let other = Descriptor::of(Digest::of(b"other"), 1, &chunks);
-        let place = |client: u8| Place {
-            node: node(client),
-            mailbox,
-        };
-        let mut descriptors = vec![own, other.clone()];
-        descriptors.sort_by_cached_key(Descriptor::digest);
-        let first = descriptors.iter().position(|one| *one == other).unwrap() as Chunk * LAYOUT.chunks;
-        let beginning = Beginning {
-            me: 0,
-            clients: vec![place(0), place(1)],
-            descriptors,
-        };
-        seat.begin(round, beginning).unwrap();
-        (seat, round, chunks, first)
-    }
-
-    #[test]
-    fn only_what_is_right_is_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let (seat, round, chunks, first) = begun(&folder);
-        let shelf = seat.playing(round, |playing| Ok(playing.shelf())).unwrap();
-        for wrong in [&b"evil"[..], b"", b"longer"] {
-            let error = seat.keep(round, 1, first, wrong).unwrap_err();
-            assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
-        }
-        assert_ne!(
-            shelf.get(first).ok().as_deref(),
-            Some(&b"evil"[..]),
-            "it was written"
-        );
-        assert_eq!(seat.held(), LAYOUT.chunks);
-        assert!(
-            seat.keep(round, 1, 2 * LAYOUT.chunks, &chunks[0]).is_err(),
-            "there is no such chunk"
-        );
-        for _ in 0..2 {
-            seat.keep(round, 1, first, &chunks[0]).unwrap();
-            assert_eq!(shelf.get(first).unwrap(), chunks[0]);
-            assert_eq!(seat.held(), LAYOUT.chunks + 1);
-        }
-        // Sealed, it is the same.
-        let (_, mailbox) = seat.playing(round, |playing| Ok(playing.mailbox())).unwrap();
-        let seal = |plain: &[u8]| Mailbox::seal(mailbox.address(), round.as_bytes(), plain).unwrap();
-        let plain = [&(first + 1).to_le_bytes()[..], &chunks[1]].concat();
-        for wrong in [seal(&plain[..3]), seal(&plain[..7]), plain.clone()] {
-            assert!(seat.unseal(round, &wrong).is_err(), "{wrong:?}");
-        }
-        seat.unseal(round, &seal(&plain)).unwrap();
-        assert_eq!(seat.held(), LAYOUT.chunks + 2);
-    }
-
-    #[test]
-    fn nothing_is_passed_on_to_oneself_or_from_strangers() {
-        let folder = tempfile::tempdir().unwrap();
-        let (seat, round, ..) = begun(&folder);
-        let relay = |from, to| seat.playing(round, |playing| playing.relay(from, to, b"sealed"));
-        assert_eq!(relay(node(1), 1), Ok(node(1)));
-        assert_eq!(relay(node(1), 0).unwrap_err().kind, ErrorKind::Invalid);
-        assert_eq!(relay(node(1), 2).unwrap_err().kind, ErrorKind::Invalid);
-        assert_eq!(relay(node(5), 1).unwrap_err().kind, ErrorKind::Denied);
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 use super::errands::{Errand, What};
 use super::seat::SwarmOutcome;
 use super::shelf::Shelf;
-use super::talk::invalid;
+use super::talk::{ENVELOPE, LONGEST_LIST, invalid};
 use karman_fed::swarm::{
     Answer, Beginning, Chunk, Client, Descriptor, ExchangeError, Ground, Layout, Letter, Link, Mean,
     Neighbourhood, Opening, Peer, Place, Transfer,
@@ -13,6 +13,13 @@ use karman_types::{Digest, NodeId, TaskError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Bytes of chunks that are on their way from here at a time; one chunk is in any case.
+const UNDER_WAY: usize = 16 << 20;
+/// Letters that are on their way from here at a time, however short they are.
+const MOST_AT_ONCE: usize = 64;
+/// The most chunks that a neighbour asks for at a time, with much to spare: it asks for a few in each slot.
+const MOST_WANTED: usize = 256;
 
 pub(super) enum Stage {
     /// No round has opened.
@@ -178,6 +185,21 @@ impl Playing {
         self.layout.chunk as usize
     }
 
+    /// How many errands run at once.
+    pub(super) fn at_once(&self) -> usize {
+        (UNDER_WAY / self.size()).clamp(1, MOST_AT_ONCE)
+    }
+
+    /// The longest letter that a client has to say: a chunk that is sealed, or which chunks it has.
+    pub(super) fn longest(&self) -> usize {
+        self.size().max(LONGEST_LIST) + ENVELOPE
+    }
+
+    /// Whether a client is known to have left.
+    pub(super) fn has_left(&self, client: Client) -> bool {
+        self.gone.contains(&client)
+    }
+
     /// What a chunk hashes to that is not here.
     pub(super) fn lacks(&self, chunk: Chunk) -> Option<Digest> {
         let here = self.peer.held().contains(chunk);
@@ -237,14 +259,8 @@ impl Playing {
         for (to, chunk) in exchange.ask(link.down) {
             wanted.entry(to).or_default().push(chunk);
         }
+        // What is short first: the others can go on with it.
         let mut errands = Vec::new();
-        for _ in 0..link.up {
-            let Some((to, chunk)) = exchange.serve(|_| true) else {
-                break;
-            };
-            let what = What::Chunk(chunk);
-            errands.push(Errand { to, what });
-        }
         for (to, chunks) in wanted {
             let what = What::Want(chunks);
             errands.push(Errand { to, what });
@@ -255,12 +271,26 @@ impl Playing {
                 what: What::Has(chunks.to_vec()),
             }));
         }
+        for _ in 0..link.up {
+            let Some((to, chunk)) = exchange.serve(|_| true) else {
+                break;
+            };
+            let what = What::Chunk(chunk);
+            errands.push(Errand { to, what });
+        }
         Ok(errands)
     }
 
     /// A neighbour asks for chunks.
     pub(super) fn wanted(&mut self, from: NodeId, chunks: &[Chunk]) -> Result<Answer, TaskError> {
         let client = self.client_at(from)?;
+        if chunks.len() > MOST_WANTED {
+            let says = format!(
+                "{} chunks are asked for; at most {MOST_WANTED} are at a time",
+                chunks.len()
+            );
+            return Err(TaskError::limit(says).with_field("want"));
+        }
         let exchange = self.peer.exchange().map_err(|error| invalid(&error))?;
         let mut absent = Vec::new();
         for chunk in chunks {

@@ -1,0 +1,123 @@
+//! What a client takes from whom, without a network.
+
+use super::*;
+use karman_fed::swarm::{Descriptor, Inventory, Layout, Neighbourhood, Place, SwarmSettings};
+use karman_mesh::Mailbox;
+use karman_types::ErrorKind;
+use tempfile::TempDir;
+
+const LAYOUT: Layout = Layout { chunk: 4, chunks: 2 };
+
+fn node(client: u8) -> NodeId {
+    NodeId::of_key(&[client])
+}
+
+/// A client that has begun a round with another one, the chunks of the other, and the number of the first of them.
+fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
+    let entry = SwarmEntry {
+        name: "flood".into(),
+        lead: node(9),
+        update: vec![0.5; 2],
+        weight: 1,
+        link: Link { up: 1, down: 1 },
+        patience: Duration::ZERO,
+    };
+    let seat = Seat::new(entry, folder.path(), oneshot::channel().0).unwrap();
+    let round = Digest::of(b"round");
+    let settings = SwarmSettings {
+        layout: LAYOUT,
+        ..SwarmSettings::default()
+    };
+    let opened = seat.open(round, Opening { settings, numbers: 2 }).unwrap();
+    let Answer::Here {
+        descriptor: own,
+        mailbox,
+        ..
+    } = opened
+    else {
+        panic!("it takes no part")
+    };
+    let chunks = LAYOUT.cut(&[7; 8]).unwrap();
+    let other = Descriptor::of(Digest::of(b"other"), 1, &chunks);
+    let place = |client: u8| Place {
+        node: node(client),
+        mailbox,
+    };
+    let mut descriptors = vec![own, other.clone()];
+    descriptors.sort_by_cached_key(Descriptor::digest);
+    let first = descriptors.iter().position(|one| *one == other).unwrap() as Chunk * LAYOUT.chunks;
+    let beginning = Beginning {
+        me: 0,
+        clients: vec![place(0), place(1)],
+        descriptors,
+    };
+    seat.begin(round, beginning).unwrap();
+    (seat, round, chunks, first)
+}
+
+#[test]
+fn only_what_is_right_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (seat, round, chunks, first) = begun(&folder);
+    let shelf = seat.playing(round, |playing| Ok(playing.shelf())).unwrap();
+    for wrong in [&b"evil"[..], b"", b"longer"] {
+        let error = seat.keep(round, 1, first, wrong).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+    }
+    assert_ne!(
+        shelf.get(first).ok().as_deref(),
+        Some(&b"evil"[..]),
+        "it was written"
+    );
+    assert_eq!(seat.held(), LAYOUT.chunks);
+    assert!(
+        seat.keep(round, 1, 2 * LAYOUT.chunks, &chunks[0]).is_err(),
+        "there is no such chunk"
+    );
+    for _ in 0..2 {
+        seat.keep(round, 1, first, &chunks[0]).unwrap();
+        assert_eq!(shelf.get(first).unwrap(), chunks[0]);
+        assert_eq!(seat.held(), LAYOUT.chunks + 1);
+    }
+    // Sealed, it is the same.
+    let (_, mailbox) = seat.playing(round, |playing| Ok(playing.mailbox())).unwrap();
+    let seal = |plain: &[u8]| Mailbox::seal(mailbox.address(), round.as_bytes(), plain).unwrap();
+    let plain = [&(first + 1).to_le_bytes()[..], &chunks[1]].concat();
+    for wrong in [seal(&plain[..3]), seal(&plain[..7]), plain.clone()] {
+        assert!(seat.unseal(round, &wrong).is_err(), "{wrong:?}");
+    }
+    seat.unseal(round, &seal(&plain)).unwrap();
+    assert_eq!(seat.held(), LAYOUT.chunks + 2);
+}
+
+#[test]
+fn who_does_not_lead_says_little_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (seat, round, _, first) = begun(&folder);
+    assert_eq!(seat.longest(node(9)), Letter::MOST);
+    let message = Message::Has(vec![Chunk::MAX; Letter::MOST_CHUNKS]);
+    let list = Letter { round, message }.write().unwrap().len();
+    let longest = seat.longest(node(1));
+    assert!((list..2 * list).contains(&longest), "{list} {longest}");
+    let hood = Neighbourhood {
+        neighbours: vec![(1, Inventory::none(2 * LAYOUT.chunks))],
+        known: Inventory::none(2 * LAYOUT.chunks),
+        covered: true,
+    };
+    seat.playing(round, |playing| playing.swarm(hood)).unwrap();
+    let own = LAYOUT.chunks - first;
+    let want = |count| seat.playing(round, |playing| playing.wanted(node(1), &vec![own; count]));
+    assert_eq!(want(4), Ok(Answer::Done));
+    assert_eq!(want(100_000).unwrap_err().kind, ErrorKind::Limit);
+}
+
+#[test]
+fn nothing_is_passed_on_to_oneself_or_from_strangers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (seat, round, ..) = begun(&folder);
+    let relay = |from, to| seat.playing(round, |playing| playing.relay(from, to, b"sealed"));
+    assert_eq!(relay(node(1), 1), Ok(node(1)));
+    assert_eq!(relay(node(1), 0).unwrap_err().kind, ErrorKind::Invalid);
+    assert_eq!(relay(node(1), 2).unwrap_err().kind, ErrorKind::Invalid);
+    assert_eq!(relay(node(5), 1).unwrap_err().kind, ErrorKind::Denied);
+}
