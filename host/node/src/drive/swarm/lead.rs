@@ -14,6 +14,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// The most chunks that a client's link is taken to carry in a slot.
 const MOST_IN_A_SLOT: u32 = 4096;
+/// Clients that are told at a time who takes part: the descriptors of all go to each of them.
+const BEGIN_AT_ONCE: usize = 32;
 /// How often in a row all have to hold the same: a chunk may have been on its way at the first time.
 const STEADY: u32 = 2;
 
@@ -28,7 +30,7 @@ pub struct SwarmPlan {
     pub numbers: u32,
     /// How long a slot takes at least. Where the links carry less than was said, it takes longer.
     pub slot: Duration,
-    /// How long the exchange may take after the warm-up.
+    /// How long spray and warm-up may take, and after them the exchange: whoever answers late holds nobody up for longer.
     pub patience: Duration,
 }
 
@@ -269,13 +271,15 @@ impl Leading<'_> {
             };
             (me, Message::Begin(beginning))
         };
-        let letters = (0..clients.len() as Client).map(letter).collect();
-        self.tell(letters).await;
+        let all: Vec<Client> = (0..clients.len() as Client).collect();
+        for some in all.chunks(BEGIN_AT_ONCE) {
+            self.tell(some.iter().copied().map(letter).collect()).await;
+        }
     }
 
     /// Spray and warm-up; whether everybody had its cover at the end.
     async fn warm_up(&mut self) -> bool {
-        let mut slots = slots(self.plan.slot);
+        let (started, mut slots) = (Instant::now(), slots(self.plan.slot));
         loop {
             slots.tick().await;
             let told = self.coordinator.next_slot();
@@ -283,7 +287,7 @@ impl Leading<'_> {
                 Phase::Swarming { covered } => return covered,
                 Phase::Spray | Phase::WarmUp => {}
             }
-            if self.there().len() < 2 {
+            if self.there().len() < 2 || started.elapsed() >= self.plan.patience {
                 return false;
             }
             self.send(&told).await;
