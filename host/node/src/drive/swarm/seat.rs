@@ -33,6 +33,8 @@ pub struct SwarmEntry {
     pub link: Link,
     /// How long to wait for the outcome.
     pub patience: Duration,
+    /// The most bytes that the updates of all may take together on the disk of this node, for as long as the round goes on.
+    pub disk: u64,
 }
 
 /// What a round comes to for one client.
@@ -249,7 +251,9 @@ impl Seat {
         let mut stage = self.stage.lock();
         let playing = match &*stage {
             Stage::Playing(playing) if playing.round == round => return Ok(()),
-            Stage::Open(open) if open.round == round => open.begin(beginning, &self.folder)?,
+            Stage::Open(open) if open.round == round => {
+                open.begin(beginning, &self.folder, self.entry.disk)?
+            }
             Stage::Waiting | Stage::Open(_) | Stage::Playing(_) | Stage::Over => {
                 return Err(invalid(&"a round begins that did not open here"));
             }

@@ -87,9 +87,15 @@ impl Open {
         }
     }
 
-    /// The others are known: its own chunks go on the shelf.
-    pub(super) fn begin(&self, beginning: Beginning, folder: &Path) -> Result<Playing, TaskError> {
+    /// The others are known: its own chunks go on the shelf, which has room for so many bytes.
+    pub(super) fn begin(&self, beginning: Beginning, folder: &Path, disk: u64) -> Result<Playing, TaskError> {
         let settings = &self.opening.settings;
+        let need = beginning.descriptors.len() as u64 * settings.layout.room() as u64;
+        if need > disk {
+            let says = format!("the updates of all take {need} bytes on the disk; at most {disk} are given");
+            tracing::warn!("{says}: this node takes no part in the round");
+            return Err(TaskError::limit(says).with_field("disk"));
+        }
         let pseudonyms = beginning.descriptors.iter().map(|one| one.pseudonym).collect();
         let own = self.descriptor.digest();
         let peer = Peer::new(settings, beginning.me, &own, beginning.descriptors)

@@ -117,6 +117,7 @@ impl Node {
             weight: 1,
             link,
             patience: LONG,
+            disk: 1 << 30,
         };
         let (swarms, folder) = (self.host.swarms.clone(), self.folder.path().join("swarm"));
         tokio::spawn(async move { swarms.join(entry, &folder).await })

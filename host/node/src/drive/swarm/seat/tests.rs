@@ -21,6 +21,7 @@ fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
         weight: 1,
         link: Link { up: 1, down: 1 },
         patience: Duration::ZERO,
+        disk: 16,
     };
     let seat = Seat::new(entry, folder.path(), oneshot::channel().0).unwrap();
     let round = Digest::of(b"round");
@@ -49,8 +50,15 @@ fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
     let beginning = Beginning {
         me: 0,
         clients: vec![place(0), place(1)],
-        descriptors,
+        descriptors: descriptors.clone(),
     };
+    let more = Beginning {
+        clients: vec![place(0), place(1), place(2)],
+        descriptors: [&descriptors[..], &descriptors[..1]].concat(),
+        ..beginning.clone()
+    };
+    let full = seat.begin(round, more).unwrap_err();
+    assert_eq!(full.kind, ErrorKind::Limit, "{full}");
     seat.begin(round, beginning).unwrap();
     (seat, round, chunks, first)
 }
