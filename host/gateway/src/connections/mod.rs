@@ -23,7 +23,7 @@ use tls::Shown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{MissedTickBehavior, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -31,6 +31,8 @@ use tokio_rustls::server::TlsStream;
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How long a handshake of TLS may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How often the files of the certificate are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long a connection that must go may take to say so.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How long sent bytes may stay without an answer of the other side's system, before the connection is given up.
@@ -103,6 +105,11 @@ impl Door {
             stop: watch::Sender::new(false),
             alive: watch::Sender::new(()),
         };
+        let shown = self.tls.take().map(|shown| {
+            let (tell, shows) = watch::channel(shown.acceptor());
+            tokio::spawn(renew(shown, tell));
+            shows
+        });
         let mut stop = pin!(shut_down.started());
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         let mut refused = false;
@@ -110,12 +117,7 @@ impl Door {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 () = &mut stop => break,
-                _ = heartbeat.tick() => {
-                    if let Some(shown) = &mut self.tls {
-                        shown.look();
-                    }
-                    continue;
-                }
+                _ = heartbeat.tick() => continue,
             };
             let (stream, peer) = match accepted {
                 Ok(accepted) => {
@@ -138,7 +140,7 @@ impl Door {
             prepare(&stream);
             let (service, busy) = (service.clone(), seat.seat());
             let answer = move |request| service(request, Busy::new(busy.clone()), peer);
-            let (tls, idle) = (self.tls.as_ref().map(Shown::acceptor), self.idle);
+            let (tls, idle) = (shown.as_ref().map(|shown| shown.borrow().clone()), self.idle);
             let (stopped, alive) = (farewell.stop.subscribe(), farewell.alive.subscribe());
             tokio::spawn(async move {
                 match tls {
@@ -156,6 +158,33 @@ impl Door {
         drop(self.listener);
         farewell.stop.send_replace(true);
         let _ = timeout(FAREWELL, farewell.alive.closed()).await;
+    }
+}
+
+/// Looks for a renewed certificate, until nobody shows it any more. The disk that it lies on may take its time: nobody waits for it.
+async fn renew(mut shown: Shown, tell: watch::Sender<TlsAcceptor>) {
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = looks.tick() => {}
+            () = tell.closed() => return,
+        }
+        let looking = tokio::task::spawn_blocking(move || {
+            let renewed = shown.look();
+            (shown, renewed)
+        });
+        let (looked, renewed) = match looking.await {
+            Ok(looked) => looked,
+            Err(error) => {
+                tracing::error!(%error, "nobody looks for a renewed certificate any more: restart the gateway");
+                return;
+            }
+        };
+        shown = looked;
+        if renewed {
+            tell.send_replace(shown.acceptor());
+        }
     }
 }
 
