@@ -20,6 +20,8 @@ pub struct Peer {
     held: Inventory,
     /// Own chunks that it was told to send in this slot.
     offered: Inventory,
+    /// Own chunks that it was told to give away: no more than was agreed on.
+    sprayed: Inventory,
     unprotected: u32,
     exchange: Option<Exchange>,
 }
@@ -83,6 +85,7 @@ impl Peer {
             own,
             held,
             offered: Inventory::none(all),
+            sprayed: Inventory::none(all),
             unprotected: 0,
             exchange: None,
         })
@@ -113,7 +116,16 @@ impl Peer {
         if transfer.from != self.me || !self.held().contains(chunk) {
             return Err(PeerError::NotMine(chunk));
         }
-        if chunk / self.layout.chunks != self.own || transfer.ground == Ground::Spray {
+        if chunk / self.layout.chunks != self.own {
+            return Ok(());
+        }
+        if transfer.ground == Ground::Spray {
+            // It may be told twice.
+            let room = self.sprayed.contains(chunk) || self.sprayed.len() < self.settings.sprayed();
+            if !room {
+                return Err(PeerError::Uncovered(chunk));
+            }
+            self.sprayed.insert(chunk);
             return Ok(());
         }
         let others = self.held.len() - self.layout.chunks;

@@ -367,6 +367,7 @@ fn a_peer_keeps_to_its_own_rules() {
         chunk,
         ground,
     };
+    let sprayed = world.settings.sprayed();
     let peer = &mut world.peers[0];
     assert_eq!(
         peer.told(&tell(0, own, Ground::Offered)),
@@ -377,7 +378,15 @@ fn a_peer_keeps_to_its_own_rules() {
         Err(PeerError::Uncovered(own)),
         "a false ground"
     );
-    assert_eq!(peer.told(&tell(0, own, Ground::Spray)), Ok(()));
+    // As much is sprayed as was agreed on, and each chunk may be told twice.
+    for chunk in (own..own + sprayed).chain([own]) {
+        assert_eq!(peer.told(&tell(0, chunk, Ground::Spray)), Ok(()));
+    }
+    let beyond = own + sprayed;
+    assert_eq!(
+        peer.told(&tell(0, beyond, Ground::Spray)),
+        Err(PeerError::Uncovered(beyond))
+    );
     assert_eq!(
         peer.told(&tell(2, own, Ground::Cover)),
         Err(PeerError::NotMine(own))
