@@ -74,6 +74,7 @@ impl Mesh {
     ) -> Result<(TaskResponse, RemoteReport), TaskError> {
         let within = head.within();
         let name = head.name.clone();
+        self.0.peers.is_calling(&node);
         let works = matches!(head.ask, Ask::Call | Ask::Attempt { .. } | Ask::RunModel);
         let _under_way = works.then(|| self.0.peers.calls(node));
         let span = trace::calling(&head, &node_of(&node).short());

@@ -1,10 +1,12 @@
 //! Whom a node keeps in touch with. One that knows a single other member is lost to it as soon as both have moved, so a node
 //! gets to know a few more, whose addresses survive a restart, and goes on looking for them while it is alone or nearly so.
-//! It listens to these few for good, which keeps their connections; others end when they are idle.
+//! It listens to these few for good, and to those that it calls as long as it does, which keeps their connections; others end when
+//! they are idle.
 
 use crate::acquaintances::MOST_ADDRESSES;
 use crate::mesh::{Inner, Mesh};
 use crate::swarm::Order;
+use crate::words::UNUSED;
 use futures::future::join_all;
 use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
@@ -151,21 +153,25 @@ impl Looking {
     }
 }
 
-/// Looks for others while there are too few, and listens to some.
+/// Looks for others while there are too few.
 pub(crate) async fn keep_company(mesh: Weak<Inner>) {
-    let (mut rounds, mut listens) = (interval(ROUNDS), interval(LISTENS));
+    let mut rounds = interval(ROUNDS);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    listens.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let looks = tokio::select! {
-            _ = rounds.tick() => true,
-            _ = listens.tick() => false,
-        };
+        rounds.tick().await;
         let Some(inner) = mesh.upgrade() else { return };
-        match looks {
-            true => Mesh(inner).look_around().await,
-            false => Mesh(inner).listen_to_some().await,
-        }
+        Mesh(inner).look_around().await;
+    }
+}
+
+/// Listens to some of those that are there. Apart from the search for others, which does not wait for one that says nothing.
+pub(crate) async fn keep_listening(mesh: Weak<Inner>) {
+    let mut rounds = interval(LISTENS);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        let Some(inner) = mesh.upgrade() else { return };
+        Mesh(inner).listen_to_some().await;
     }
 }
 
@@ -193,12 +199,15 @@ impl Mesh {
         let _ = self.0.orders.send(Order::Look(most)).await;
     }
 
-    /// Has some of those that are there say what changes, up to [`ENOUGH`].
+    /// Has some of those that are there say what changes: those that this node calls, and others, up to [`ENOUGH`].
     async fn listen_to_some(&self) {
+        let mut asked = self.0.peers.called(UNUSED);
         let (mut silent, missing) = self.0.peers.silent(ENOUGH);
+        silent.retain(|peer| !asked.contains(peer));
         fastrand::shuffle(&mut silent);
-        silent.truncate(missing);
-        join_all(silent.into_iter().map(|peer| self.ask(peer))).await;
+        silent.truncate(missing.saturating_sub(asked.len()));
+        asked.extend(silent);
+        join_all(asked.into_iter().map(|peer| self.ask(peer))).await;
     }
 
     /// Asks some whom they know, and meets these; from then on it knows them, too.

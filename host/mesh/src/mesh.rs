@@ -1,7 +1,7 @@
 use crate::answers::Answers;
 use crate::call::{CallHead, RemoteReport};
 use crate::calling::{CALL, answer_calls};
-use crate::company::{Looking, SharedLooking, keep_company};
+use crate::company::{Looking, SharedLooking, keep_company, keep_listening};
 use crate::data::Plane;
 use crate::discovery::Found;
 use crate::emulate::Lines;
@@ -180,6 +180,7 @@ impl Mesh {
         threads.spawn(tell_members(Arc::downgrade(&mesh.0), whom));
         threads.spawn(keep_up(Arc::downgrade(&mesh.0)));
         threads.spawn(keep_company(Arc::downgrade(&mesh.0)));
+        threads.spawn(keep_listening(Arc::downgrade(&mesh.0)));
         Ok(mesh)
     }
 

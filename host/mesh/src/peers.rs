@@ -92,6 +92,8 @@ pub struct Peer {
     watched: Option<Instant>,
     /// Calls of this node that it has not answered yet.
     calls: u32,
+    /// When this node last called it, whatever for.
+    called: Option<Instant>,
 }
 
 impl Peer {
@@ -103,6 +105,12 @@ impl Peer {
     /// Calls under way there, as far as is known here: what it last said, and those of this node, which are more until it says so.
     pub fn under_way(&self) -> u32 {
         self.busy.max(self.calls)
+    }
+
+    /// Whether this node calls it, or has done so within this time. Calls have a connection of their own, so that the swarm's looks
+    /// unused meanwhile.
+    fn is_called(&self, lately: Duration) -> bool {
+        self.calls > 0 || self.called.is_some_and(|when| when.elapsed() < lately)
     }
 
     fn known(&self) -> Option<Known> {
@@ -297,7 +305,7 @@ impl Peers {
         }
     }
 
-    /// Whether the node need tell no more: nobody has asked about it for so long, and enough others tell.
+    /// Whether the node need tell no more: nobody has asked about it or called it for so long, and enough others tell.
     pub(crate) fn has_told_enough(&self, id: &PeerId, unused: Duration, enough: usize) -> bool {
         let mut peers = self.peers.lock();
         let watched = peers.values().filter(|peer| peer.watched.is_some()).count();
@@ -305,7 +313,7 @@ impl Peers {
             return true;
         };
         let asked = peer.watched.is_some_and(|asked| asked.elapsed() < unused);
-        if asked || watched <= enough {
+        if asked || peer.is_called(unused) || watched <= enough {
             return false;
         }
         peer.watched = None;
@@ -323,6 +331,24 @@ impl Peers {
             silent.map(|peer| peer.id).collect(),
             enough.saturating_sub(telling),
         )
+    }
+
+    /// Those that are there and tell nothing yet though this node calls them, or has done so within this time; as many as may tell.
+    pub(crate) fn called(&self, lately: Duration) -> Vec<PeerId> {
+        let peers = self.peers.lock();
+        let telling = peers.values().filter(|peer| peer.watched.is_some()).count();
+        let called = peers
+            .values()
+            .filter(|peer| peer.path.is_some() && peer.watched.is_none() && peer.is_called(lately));
+        let most = MOST_WATCHED.saturating_sub(telling);
+        called.map(|peer| peer.id).take(most).collect()
+    }
+
+    /// This node calls the other, whatever for.
+    pub(crate) fn is_calling(&self, id: &PeerId) {
+        if let Some(peer) = self.peers.lock().get_mut(id) {
+            peer.called = Some(Instant::now());
+        }
     }
 
     /// A call of this node has gone to the other, until what is answered is dropped: one that has just been given work is busier
@@ -362,6 +388,7 @@ impl Peers {
             word: 0,
             watched: None,
             calls: 0,
+            called: None,
         });
         peer.last_seen = Instant::now();
         change(peer);
@@ -416,6 +443,24 @@ mod tests {
         assert_eq!(under_way(), 2);
         drop(calls);
         assert_eq!(under_way(), 0);
+    }
+
+    #[test]
+    fn who_is_called_tells_and_goes_on_telling() {
+        let (peers, ids) = there(5);
+        let lately = Duration::from_secs(3600);
+        assert!(peers.called(lately).is_empty());
+        peers.is_calling(&ids[1]);
+        assert_eq!(peers.called(lately), [ids[1]]);
+        assert!(peers.called(UNUSED).is_empty());
+        let peers = Arc::new(peers);
+        let under_way = peers.calls(ids[2]);
+        assert_eq!(peers.called(UNUSED), [ids[2]]);
+        assert!(ids.iter().all(|id| peers.begins_to_tell(id)));
+        assert!(peers.called(lately).is_empty());
+        assert!(!peers.has_told_enough(&ids[2], UNUSED, 3));
+        drop(under_way);
+        assert!(peers.has_told_enough(&ids[2], UNUSED, 3));
     }
 
     #[test]

@@ -26,8 +26,9 @@ use tokio_util::compat::FuturesAsyncReadCompatExt;
 pub(crate) const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/2");
 /// How often a node looks how busy it is, while somebody wants to know.
 const ROUNDS: Duration = Duration::from_secs(1);
-/// For how long a node is listened to that nobody has asked about, where others are, too: a stream keeps its connection alive.
-const UNUSED: Duration = Duration::from_secs(120);
+/// For how long a node is listened to that nobody has asked about or called, where others are, too: a stream keeps its connection
+/// alive.
+pub(crate) const UNUSED: Duration = Duration::from_secs(120);
 /// Streams on which words are told: in all, and to one node. Who asks on one more is told once.
 const MOST_LISTENERS: usize = 1024;
 const MOST_OF_ONE: usize = 4;
