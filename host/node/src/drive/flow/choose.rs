@@ -1,7 +1,8 @@
 //! Who does a task that names a capability: chosen anew for every run, within what the user wants of the workflow.
 
-use super::implementations::{self, call, reaches, within};
+use super::implementations::{self, call, within};
 use super::json;
+use super::lost::Lost;
 use super::policy::{self, Named};
 use super::served::Served;
 use crate::drive::decisions::wall_ms;
@@ -37,6 +38,7 @@ pub(super) struct Chooser {
     runs: Mutex<HashSet<TaskId>>,
     /// By task and candidate; apart from the policy, which may take its time.
     away: Mutex<HashMap<(usize, usize), Instant>>,
+    lost: Lost,
     /// The measurements that it was made from.
     measured: u64,
     /// The file of the plugin that brings its policy, if one does.
@@ -115,6 +117,7 @@ impl Chooser {
             turns: Arc::default(),
             runs: Mutex::default(),
             away: Mutex::default(),
+            lost: Lost::default(),
             measured,
             plugin,
         })
@@ -156,15 +159,29 @@ impl Chooser {
         }
     }
 
-    /// Who serves the next call of a task.
+    /// Who serves the next call of a task that is over within this time. Where nobody is there, those who are out of sight are
+    /// looked for first, for half of it at most.
     ///
     /// # Errors
     /// `unavailable` when nobody who may can be reached.
     pub(super) async fn choose(
         self: &Arc<Self>,
         tasks: &Arc<Inner>,
-        run: TaskId,
-        task: usize,
+        of: (TaskId, usize),
+        within: Option<Duration>,
+    ) -> Result<Choice, TaskError> {
+        let until = within.and_then(|within| Instant::now().checked_add(within / 2));
+        let mut chosen = self.choose_now(tasks, of).await;
+        while chosen.is_err() && self.lost.may_be_back(tasks, until).await {
+            chosen = self.choose_now(tasks, of).await;
+        }
+        chosen
+    }
+
+    async fn choose_now(
+        self: &Arc<Self>,
+        tasks: &Arc<Inner>,
+        (run, task): (TaskId, usize),
     ) -> Result<Choice, TaskError> {
         let Some(plugin) = self.plugin else {
             return Ok(self.choose_here(tasks, run, task)?.0);
@@ -193,7 +210,7 @@ impl Chooser {
         let mut policy = self.policy.lock();
         let candidates = &policy.tasks()[task].candidates;
         let unreachable = candidates.iter().enumerate().filter(|(candidate, known)| {
-            away.contains(&(task, *candidate)) || !reaches(tasks, &known.binding)
+            away.contains(&(task, *candidate)) || self.lost.has(tasks, &known.binding)
         });
         let asked = Asked {
             now: self.started.elapsed(),
@@ -242,8 +259,13 @@ impl Chooser {
         let (run, begun) = (served.run(), Instant::now());
         served.chosen_by(self);
         for tried in 1.. {
+            let left = || {
+                attempt
+                    .within
+                    .map(|within| within.saturating_sub(begun.elapsed()))
+            };
             let chosen = tokio::select! {
-                chosen = self.choose(tasks, run, task) => chosen,
+                chosen = self.choose(tasks, (run, task), left()) => chosen,
                 // Nobody was called, so nobody is late.
                 _ = stopped.wait_for(|stopped| *stopped) => return None,
             };
@@ -257,12 +279,9 @@ impl Chooser {
                 implementation,
                 ..
             } = chosen;
-            let left = attempt
-                .within
-                .map(|within| within.saturating_sub(begun.elapsed()));
             let started = Instant::now();
             let answered = tokio::select! {
-                answered = call(tasks, &implementation.binding, request, run, left) => Some(answered),
+                answered = call(tasks, &implementation.binding, request, run, left()) => Some(answered),
                 _ = stopped.wait_for(|stopped| *stopped) => None,
             };
             let call = Call {
@@ -363,6 +382,7 @@ mod tests {
                 turns: Arc::default(),
                 runs: Mutex::default(),
                 away: Mutex::default(),
+                lost: Lost::default(),
                 measured,
                 plugin: None,
             }

@@ -31,6 +31,7 @@ mod fit;
 mod implementations;
 mod json;
 mod labels;
+mod lost;
 mod order;
 mod policy;
 mod progress;

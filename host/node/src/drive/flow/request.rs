@@ -183,7 +183,8 @@ impl<'a> Asking<'a> {
 
     /// Who is to answer, while there is time for it.
     async fn choose(&self) -> Result<Choice, TaskError> {
-        let choosing = self.chooser.choose(self.node.tasks().inner(), self.run, 0);
+        let (tasks, of) = (self.node.tasks().inner(), (self.run, 0));
+        let choosing = self.chooser.choose(tasks, of, Some(self.left()));
         match timeout(self.left(), choosing).await {
             Ok(Err(error)) => Err(error),
             Ok(Ok(choice)) if !self.left().is_zero() => Ok(choice),

@@ -1,0 +1,99 @@
+//! Nodes out of sight. A connection that nobody uses ends, and whoever chooses leaves out those that are not there: so they are looked
+//! for, beside what goes on, and before anybody hears that nobody is there.
+
+use super::implementations::reaches;
+use crate::drive::tasks::Inner;
+use karman_mesh::Mesh;
+use karman_types::{Binding, NodeId};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+/// How long one that was looked for is left alone: it may be gone.
+const AGAIN: Duration = Duration::from_secs(30);
+/// How long after it was looked for it is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often to see whether it is there, where nobody tells.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Those whom a policy may choose and who were not there: when each was last looked for.
+#[derive(Default)]
+pub(super) struct Lost(Mutex<HashMap<NodeId, Instant>>);
+
+impl Lost {
+    /// Whether an implementation cannot be called now. If that is because its node is out of sight, it is looked for.
+    pub(super) fn has(&self, tasks: &Inner, binding: &Binding) -> bool {
+        if reaches(tasks, binding) {
+            return false;
+        }
+        if let (Binding::Remote { node, .. }, Some(mesh)) = (binding, tasks.mesh.get())
+            && self.begins(*node, Instant::now())
+        {
+            tasks.threads.spawn(meet(mesh.clone(), *node));
+        }
+        true
+    }
+
+    /// Waits until one of them may be there, no longer than until then. False where none was looked for lately.
+    pub(super) async fn may_be_back(&self, tasks: &Inner, until: Option<Instant>) -> bool {
+        let now = Instant::now();
+        let most = until.map_or(LOOK, |until| until.saturating_duration_since(now).min(LOOK));
+        let (Some(mesh), Some(left)) = (tasks.mesh.get(), self.left(now)) else {
+            return false;
+        };
+        let mut arrivals = mesh.arrivals();
+        // Whoever came before this began to listen is seen in any case.
+        let _ = timeout(left.min(most), arrivals.changed()).await;
+        !most.is_zero()
+    }
+
+    fn begins(&self, node: NodeId, now: Instant) -> bool {
+        let mut sought = self.0.lock();
+        sought.retain(|_, when| now.duration_since(*when) < AGAIN);
+        match sought.entry(node) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(now);
+                true
+            }
+        }
+    }
+
+    /// How long the last of them is still waited for.
+    fn left(&self, now: Instant) -> Option<Duration> {
+        let last = self.0.lock().values().max().copied()?;
+        let left = PATIENCE.saturating_sub(now.duration_since(last));
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+async fn meet(mesh: Mesh, node: NodeId) {
+    let met = match mesh.node(node).await {
+        Some(peer) => {
+            // Wherever it ever was: it may have moved since.
+            mesh.meet(peer).await;
+            mesh.reach(peer).await.is_ok()
+        }
+        None => false,
+    };
+    tracing::debug!(%node, met, "a node out of sight was looked for");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_looked_for_is_waited_for_and_then_left_alone_for_a_while() {
+        let (lost, node) = (Lost::default(), NodeId::of_key(b"other"));
+        let now = Instant::now();
+        assert_eq!(lost.left(now), None);
+        assert!(lost.begins(node, now));
+        assert_eq!(lost.left(now), Some(PATIENCE));
+        assert_eq!(lost.left(now + PATIENCE), None);
+        assert!(!lost.begins(node, now + AGAIN / 2));
+        assert!(lost.begins(node, now + AGAIN));
+    }
+}
