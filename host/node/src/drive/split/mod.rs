@@ -117,6 +117,10 @@ impl Node {
             let model = Arc::new(InParts(pilot.clone()));
             self.runtime().models().divert(name, Some(model));
             self.split().pilots.lock().insert(name.to_owned(), pilot);
+            // It may have another file since its parts were made ready.
+            if let Ok(model) = plan::model_of(self, name) {
+                self.replaced(name, model.digest);
+            }
         }
         Ok(answer)
     }
