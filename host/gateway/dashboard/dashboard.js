@@ -31,7 +31,7 @@ function showNodes({ here, offer, peers }) {
   at("here").textContent = `node ${here.node.slice(0, 8)} (${here.tier})${here.mesh ? `, mesh ${here.mesh}` : ", in no mesh"}`;
   const nodes = [{ id: here.node, tier: offer.tier, offer, words: "this node", kind: "here" }];
   for (const peer of peers) {
-    const link = peer.path ? `in reach: ${peer.path}` : `out of reach, last seen ${duration(peer.last_seen_ms * 1000)} ago`;
+    const link = peer.path ? `connected: ${peer.path}` : `not connected, last seen ${duration(peer.last_seen_ms * 1000)} ago`;
     const trip = peer.path && peer.round_trip_us != null ? `, ${duration(peer.round_trip_us)} there and back` : "";
     const words = link + trip;
     nodes.push({ id: peer.node, tier: peer.tier, offer: peer.offer, words, sent: peer.sent_bytes, kind: peer.path ? "" : "away" });

@@ -48,7 +48,7 @@ impl Collector for Network {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         use MetricType::{Counter, Gauge};
         let Self(mesh) = self;
-        let help = "Nodes in reach, by the path to them";
+        let help = "Nodes that this one is connected with, by the path to them";
         let mut peers = encoder.encode_descriptor("karman_mesh_peers", help, None, Gauge)?;
         let known = mesh.peers();
         for path in [Path::Direct, Path::Tcp, Path::Relayed] {
