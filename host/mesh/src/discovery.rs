@@ -6,7 +6,7 @@ use crate::offer::{self, TIERS};
 use crate::peers::{Known, Peer};
 use crate::swarm::Order;
 use futures::StreamExt;
-use futures::future::join_all;
+use futures::future::{join_all, ready};
 use futures::stream::FuturesUnordered;
 use karman_types::{NodeId, Offer};
 use libp2p::PeerId;
@@ -18,8 +18,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
-/// How long an answer of the DHT is used again: a search takes several round trips, a call should not.
-const LATELY: Duration = Duration::from_secs(5);
+/// How long an answer of the DHT is used again. A search takes several round trips and, in a large mesh, a megabyte; a call should not.
+const LATELY: Duration = Duration::from_secs(30);
+/// How often it is completed by those that are there and have said meanwhile that they offer the task.
+const COMPLETED: Duration = Duration::from_secs(1);
 /// How much longer than the first one other providers may take to say what they offer.
 const OTHERS: Duration = Duration::from_millis(250);
 /// Tasks of which the answer is remembered.
@@ -44,23 +46,42 @@ impl Provider {
 
 /// Providers that the DHT has named lately, by task. An empty answer is not remembered: the next may have one.
 #[derive(Default)]
-pub(crate) struct Found(Mutex<HashMap<String, (HashSet<PeerId>, Instant)>>);
+pub(crate) struct Found(Mutex<HashMap<String, Answer>>);
+
+struct Answer {
+    providers: HashSet<PeerId>,
+    searched: Instant,
+    completed: Instant,
+}
 
 impl Found {
-    fn lately(&self, task: &str) -> Option<HashSet<PeerId>> {
-        let found = self.0.lock();
-        let (providers, when) = found.get(task)?;
-        (when.elapsed() < LATELY).then(|| providers.clone())
+    /// What was found lately, and whoever has begun to offer the task since.
+    fn lately(&self, task: &str, offering: impl FnOnce() -> Vec<PeerId>) -> Option<HashSet<PeerId>> {
+        let mut found = self.0.lock();
+        let answer = found.get_mut(task)?;
+        if answer.searched.elapsed() >= LATELY {
+            return None;
+        }
+        if answer.completed.elapsed() >= COMPLETED {
+            answer.providers.extend(offering());
+            answer.completed = Instant::now();
+        }
+        Some(answer.providers.clone())
     }
 
     fn remember(&self, task: &str, providers: &[Provider]) {
         let mut found = self.0.lock();
         if found.len() >= MOST_FOUND {
-            found.retain(|_, (_, when)| when.elapsed() < LATELY);
+            found.retain(|_, answer| answer.searched.elapsed() < LATELY);
         }
         if !providers.is_empty() && found.len() < MOST_FOUND {
-            let providers = providers.iter().map(|provider| provider.id).collect();
-            found.insert(task.to_owned(), (providers, Instant::now()));
+            let now = Instant::now();
+            let answer = Answer {
+                providers: providers.iter().map(|provider| provider.id).collect(),
+                searched: now,
+                completed: now,
+            };
+            found.insert(task.to_owned(), answer);
         }
     }
 }
@@ -69,7 +90,7 @@ impl Mesh {
     /// Who offers this task, this node left out.
     pub async fn providers(&self, task: &str) -> Vec<Provider> {
         let mut providers = Vec::new();
-        if let Some(found) = self.0.found.lately(task) {
+        if let Some(found) = self.0.found.lately(task, || self.0.peers.offering(task)) {
             providers = self.that_run(task, found).await;
         }
         if providers.is_empty() {
@@ -127,11 +148,12 @@ impl Mesh {
     }
 
     /// Those of the nodes that offer the task. Once there is one, the others have little time left to say so: a node that is
-    /// gone holds nobody up.
+    /// gone holds nobody up. What they say later is heard all the same.
     async fn that_run(&self, task: &str, nodes: HashSet<PeerId>) -> Vec<Provider> {
-        let asked = nodes
-            .into_iter()
-            .map(|id| async move { Some(Provider::of(id, self.known(id).await?)) });
+        let asked = nodes.into_iter().map(|id| {
+            let mesh = self.clone();
+            async move { Some(Provider::of(id, mesh.known(id).await?)) }
+        });
         let mut asked: FuturesUnordered<_> = asked.collect();
         let mut found = Vec::new();
         let mut until = Instant::now() + PATIENCE;
@@ -142,6 +164,9 @@ impl Mesh {
                 }
                 found.push(provider);
             }
+        }
+        if !found.is_empty() && !asked.is_empty() {
+            tokio::spawn(asked.for_each(|_| ready(())));
         }
         found
     }
@@ -162,5 +187,36 @@ impl Mesh {
             .await
             .inspect_err(|error| tracing::debug!(%error, "an offer is not known"))
             .ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::Tier;
+
+    #[test]
+    fn who_offers_a_task_since_it_was_searched_for_is_found_too() {
+        let (found, task) = (Found::default(), "vision/segmentation");
+        let (first, second) = (PeerId::random(), PeerId::random());
+        let lately = || found.lately(task, || vec![second]);
+        assert_eq!(lately(), None);
+        let offer = Offer {
+            node: NodeId::of_key(b"first"),
+            tier: Tier::Edge,
+            cores: 1,
+            memory: 1,
+            tasks: Vec::new(),
+            models: Vec::new(),
+        };
+        found.remember(task, &[]);
+        assert_eq!(lately(), None);
+        found.remember(task, &[Provider::of(first, (Arc::new(offer), 0))]);
+        assert_eq!(lately(), Some(HashSet::from([first])));
+        let ago = |age| Instant::now().checked_sub(age).unwrap();
+        found.0.lock().get_mut(task).unwrap().completed = ago(COMPLETED);
+        assert_eq!(lately(), Some(HashSet::from([first, second])));
+        found.0.lock().get_mut(task).unwrap().searched = ago(LATELY);
+        assert_eq!(lately(), None);
     }
 }

@@ -223,6 +223,16 @@ impl Peers {
         }
     }
 
+    /// Those that are there and have said that they offer the task.
+    pub(crate) fn offering(&self, task: &str) -> Vec<PeerId> {
+        let peers = self.peers.lock();
+        let offers = |peer: &&Peer| {
+            let offer = peer.offer.as_ref().filter(|_| peer.path.is_some());
+            offer.is_some_and(|(offer, _)| offer.runs(task).is_some())
+        };
+        peers.values().filter(offers).map(|peer| peer.id).collect()
+    }
+
     pub(crate) fn path(&self, id: &PeerId) -> Option<Path> {
         self.peers.lock().get(id)?.path
     }
