@@ -6,6 +6,7 @@ use super::punch::Punching;
 use super::reach::{Reach, ip_of};
 use super::relays::{Relays, is_circuit};
 use super::situation::{Failures, Situation};
+use super::telling::Telling;
 use super::transport::{Wires, gated};
 use crate::gate::GateError;
 use crate::peers::Peers;
@@ -70,8 +71,8 @@ pub(crate) struct Driver {
     /// Where others were met, to come back to after a restart; and whether that is news.
     pub(super) met: BTreeMap<PeerId, Multiaddr>,
     met_others: bool,
-    /// Since the offers were announced they have changed, the routing table has grown, or this node is elsewhere.
-    pub(super) tell_again: bool,
+    /// When the offers are announced anew.
+    pub(super) telling: Telling,
     /// It listens on every address of the machine: the loopback is nothing to announce.
     pub(super) everywhere: bool,
     pub(super) reach: Reach,
@@ -119,7 +120,7 @@ impl Driver {
             entrances: [entrances, remembered].concat(),
             met: BTreeMap::new(),
             met_others: false,
-            tell_again: false,
+            telling: Telling::new(),
             everywhere: false,
             reach: Reach::default(),
             relays: Relays::default(),
@@ -203,8 +204,10 @@ impl Driver {
         for gone in self.announced.difference(&keys) {
             kad.stop_providing(gone);
         }
-        self.tell_again |= self.announced != keys;
-        self.announced = keys;
+        if self.announced != keys {
+            self.telling.changed(Instant::now());
+            self.announced = keys;
+        }
     }
 
     fn tell(&mut self) {
@@ -265,8 +268,7 @@ impl Driver {
         }
         self.settle();
         self.punch_again();
-        if self.tell_again && self.knows_its_way() {
-            self.tell_again = false;
+        if self.knows_its_way() && self.telling.is_due(Instant::now()) {
             self.tell();
         }
     }
@@ -286,7 +288,7 @@ impl Driver {
                 }
             }
             SwarmEvent::ExternalAddrConfirmed { .. } | SwarmEvent::ExternalAddrExpired { .. } => {
-                self.tell_again = true;
+                self.telling.changed(Instant::now());
             }
             SwarmEvent::ConnectionEstablished {
                 peer_id,
@@ -361,7 +363,7 @@ impl Driver {
             }
             BehaviourEvent::Kad(kad::Event::RoutingUpdated {
                 is_new_peer: true, ..
-            }) => self.tell_again = true,
+            }) => self.telling.grown(Instant::now()),
             BehaviourEvent::Kad(kad::Event::OutboundQueryProgressed { id, result, step, .. }) => {
                 if let QueryResult::GetProviders(Ok(GetProvidersOk::FoundProviders { providers, .. })) =
                     &result

@@ -44,7 +44,7 @@ impl Driver {
         tracing::info!(%address, "the mesh can reach this node at");
         // Without it, records of what this node provides would not say where it is.
         self.swarm.add_external_address(address);
-        self.tell_again = true;
+        self.telling.changed(Instant::now());
     }
 
     pub(super) fn not_listening(&mut self, address: &Multiaddr) {
@@ -52,7 +52,7 @@ impl Driver {
         if !is_circuit(address) {
             self.reach.left(address);
         }
-        self.tell_again = true;
+        self.telling.changed(Instant::now());
     }
 
     pub(super) fn connected(
