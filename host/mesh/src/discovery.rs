@@ -3,7 +3,7 @@
 use crate::calling::PATIENCE;
 use crate::mesh::Mesh;
 use crate::offer::{self, TIERS};
-use crate::peers::{Known, Peer};
+use crate::peers::Known;
 use crate::swarm::Order;
 use futures::StreamExt;
 use futures::future::{join_all, ready};
@@ -111,9 +111,7 @@ impl Mesh {
     }
 
     fn connected(&self) -> HashSet<PeerId> {
-        let peers = self.peers();
-        let connected = peers.iter().filter(|peer| peer.path.is_some());
-        connected.map(|peer| peer.id).collect()
+        self.0.peers.there().into_iter().collect()
     }
 
     /// Every node that announced itself, this one left out.
@@ -125,9 +123,8 @@ impl Mesh {
 
     /// The node of this id, if it is in reach.
     pub async fn node(&self, id: NodeId) -> Option<PeerId> {
-        let known = |peer: &Peer| peer.member.as_ref().is_some_and(|member| member.node == id);
-        if let Some(peer) = self.peers().into_iter().find(known) {
-            return Some(peer.id);
+        if let Some(met) = self.0.peers.of_node(id) {
+            return Some(met);
         }
         let nodes = self.nodes().await;
         nodes

@@ -2,7 +2,7 @@
 
 use crate::membership::Member;
 use crate::offer::Word;
-use karman_types::Offer;
+use karman_types::{NodeId, Offer};
 use libp2p::PeerId;
 use libp2p::core::ConnectedPoint;
 use libp2p::multiaddr::Protocol;
@@ -221,6 +221,13 @@ impl Peers {
             Some(peer) => (peer.round_trip, offered(peer)),
             None => (None, None),
         }
+    }
+
+    /// The node of this id, if it was met.
+    pub(crate) fn of_node(&self, node: NodeId) -> Option<PeerId> {
+        let peers = self.peers.lock();
+        let is_it = |peer: &&Peer| peer.member.as_ref().is_some_and(|member| member.node == node);
+        peers.values().find(is_it).map(|peer| peer.id)
     }
 
     /// Those that are there and have said that they offer the task.
