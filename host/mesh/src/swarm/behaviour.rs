@@ -23,10 +23,10 @@ pub(crate) const MOST_ANNOUNCED: usize = 4096;
 /// How long others remember that we provide something, and how often we tell them again. Whoever joins is told at once; telling
 /// takes a connection with each of the twenty nodes next to a key: some hundred kilobytes.
 const PROVIDED_FOR: Duration = Duration::from_secs(24 * 3600);
-const TOLD_EVERY: Duration = Duration::from_secs(6 * 3600);
+const TOLD_EVERY: Duration = Duration::from_secs(12 * 3600);
 /// How often the routing table is gone through: a dozen searches. Whoever calls keeps it fresh, and a table that is nearly empty is
 /// gone through whenever a node comes into it.
-const REFRESHED_EVERY: Duration = Duration::from_secs(6 * 3600);
+const REFRESHED_EVERY: Duration = Duration::from_secs(12 * 3600);
 const QUERY_PATIENCE: Duration = Duration::from_secs(8);
 /// A round trip costs about 400 bytes on QUIC, on every connection.
 const PING_EVERY: Duration = Duration::from_secs(30);
