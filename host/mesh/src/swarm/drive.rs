@@ -219,6 +219,12 @@ impl Driver {
         }
     }
 
+    /// Nodes in the routing table.
+    fn known(&mut self) -> usize {
+        let kad = &mut self.swarm.behaviour_mut().kad;
+        kad.kbuckets().map(|bucket| bucket.num_entries()).sum()
+    }
+
     /// Meets the nodes at these addresses; those of one node are tried together. What somebody has just said is tried even while
     /// other addresses of the node are.
     pub(super) fn dial(&mut self, addresses: Vec<Multiaddr>, condition: PeerCondition) {
@@ -270,6 +276,8 @@ impl Driver {
         self.punch_again();
         if self.knows_its_way() && self.telling.is_due(Instant::now()) {
             self.tell();
+            let known = self.known();
+            self.telling.told(known);
         }
     }
 
@@ -363,7 +371,10 @@ impl Driver {
             }
             BehaviourEvent::Kad(kad::Event::RoutingUpdated {
                 is_new_peer: true, ..
-            }) => self.telling.grown(Instant::now()),
+            }) => {
+                let known = self.known();
+                self.telling.grown(Instant::now(), known);
+            }
             BehaviourEvent::Kad(kad::Event::OutboundQueryProgressed { id, result, step, .. }) => {
                 if let QueryResult::GetProviders(Ok(GetProvidersOk::FoundProviders { providers, .. })) =
                     &result

@@ -1,25 +1,21 @@
-//! When the offers of this node are announced anew. Those next to a key may change with every node that comes into the routing
-//! table; but announcing meets others, who come into the table then: each time has to wait for longer than the one before.
+//! When the offers of this node are announced anew. Those next to a key change as the routing table grows, most while it is small; and
+//! announcing meets others, who come into the table then. So it is when the table has doubled.
 
 use std::time::{Duration, Instant};
 
-/// The first pause after the table has grown.
-const FIRST: Duration = Duration::from_secs(1);
-/// The longest. What is announced is remembered for far longer.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// Who comes into the table seldom comes alone.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Pure: time is an argument.
 pub(super) struct Telling {
     due: Option<Instant>,
-    pause: Duration,
+    /// Nodes in the table when the offers were announced last.
+    known: usize,
 }
 
 impl Telling {
     pub(super) const fn new() -> Self {
-        Self {
-            due: None,
-            pause: FIRST,
-        }
+        Self { due: None, known: 0 }
     }
 
     /// The offers are others, or this node is elsewhere: that is told at once.
@@ -27,21 +23,20 @@ impl Telling {
         self.due = Some(now);
     }
 
-    /// The routing table has grown.
-    pub(super) fn grown(&mut self, now: Instant) {
-        if self.due.is_none() {
-            self.due = Some(now + self.pause);
-            self.pause = (self.pause * 2).min(LONGEST);
+    /// So many nodes are in the routing table now.
+    pub(super) fn grown(&mut self, now: Instant, known: usize) {
+        if known >= 2 * self.known {
+            self.due.get_or_insert(now + PAUSE);
         }
     }
 
-    /// Whether to tell now; once.
-    pub(super) fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.due.is_some_and(|due| due <= now);
-        if due {
-            self.due = None;
-        }
-        due
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+
+    /// The offers have been announced, with so many nodes in the table.
+    pub(super) const fn told(&mut self, known: usize) {
+        (self.due, self.known) = (None, known);
     }
 }
 
@@ -49,33 +44,35 @@ impl Telling {
 mod tests {
     use super::*;
 
-    /// At which seconds a node tells whose routing table grows all the time.
-    fn tells(telling: &mut Telling, start: Instant, seconds: u64) -> Vec<u64> {
-        let at = |second: &u64| {
-            let now = start + Duration::from_secs(*second);
-            telling.grown(now);
-            telling.is_due(now)
-        };
-        (0..seconds).filter(at).collect()
-    }
+    const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_table_that_grows_all_the_time_is_followed_more_and_more_seldom() {
-        let start = Instant::now();
-        let mut telling = Telling::new();
-        let at = tells(&mut telling, start, 8 * 3600);
-        assert_eq!(at[..4], [1, 4, 9, 18]);
-        assert!(at.windows(2).last().unwrap()[1] - at.windows(2).last().unwrap()[0] >= 3600);
+    fn a_table_that_grows_is_followed_as_it_doubles() {
+        let (start, mut telling) = (Instant::now(), Telling::new());
+        let mut told = Vec::new();
+        for known in 1..=200 {
+            let now = start + SECOND * known;
+            telling.grown(now, known as usize);
+            if telling.is_due(now) {
+                telling.told(known as usize);
+                told.push(known);
+            }
+        }
+        assert_eq!(told, [2, 5, 11, 23, 47, 95, 191]);
     }
 
     #[test]
     fn what_changes_is_told_at_once_and_once() {
-        let start = Instant::now();
-        let mut telling = Telling::new();
-        tells(&mut telling, start, 3600);
-        let later = start + 2 * LONGEST;
-        telling.is_due(later);
-        telling.changed(later);
-        assert_eq!((telling.is_due(later), telling.is_due(later)), (true, false));
+        let (start, mut telling) = (Instant::now(), Telling::new());
+        assert!(!telling.is_due(start));
+        telling.changed(start);
+        assert!(telling.is_due(start));
+        telling.told(100);
+        assert!(!telling.is_due(start + 1000 * SECOND));
+        telling.grown(start, 199);
+        assert!(!telling.is_due(start + 1000 * SECOND));
+        telling.grown(start, 200);
+        assert!(!telling.is_due(start));
+        assert!(telling.is_due(start + PAUSE));
     }
 }
