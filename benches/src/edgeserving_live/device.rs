@@ -1,13 +1,12 @@
 //! One run: requests come in real time, and this thread runs what a policy says.
 
-use super::contender::Contender;
 use super::network::Network;
 use super::registered::{Blocks, Cell, Registered};
 use anyhow::Result;
 use karman_sched::serve::{Action, Device, ServedModel};
 use karman_sim::{Arrivals, Instant as Virtual, Shape, Streams};
 use karman_study::pairs::percentile;
-use serde::Serialize;
+use karman_study::serving::{Contender, Run};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,18 +15,6 @@ use std::time::{Duration, Instant};
 struct Request {
     came: Duration,
     instance: usize,
-}
-
-/// What came of one run, over the requests that count.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Run {
-    pub(super) requests: f64,
-    /// Late, refused and unfinished.
-    pub(super) violations: f64,
-    pub(super) answered: f64,
-    pub(super) accuracy: f64,
-    pub(super) on_time_accuracy: f64,
-    pub(super) p95_ms: f64,
 }
 
 /// An answer: the instance, when its request came and when it was there, in seconds, and its exit.

@@ -16,20 +16,18 @@
 //! Accuracy is that of an exit on the digits held back, as its training found it: the accuracy that was paid. In a block everybody
 //! meets the same requests, in random order. Raw rows hold every answer: its instance, when its request came, when it was there, its exit.
 
-mod contender;
 mod device;
 mod network;
 mod registered;
 mod rows;
 
 use anyhow::Result;
-use contender::Contender;
-use device::{Bench, Row, Run};
+use device::{Bench, Row};
 use karman_study::machine::processor_time_of;
 use karman_study::report::{Report, Target};
+use karman_study::serving::{Contender, Judged, Run};
 use network::Network;
 use registered::Registered;
-use rows::{Entry, on_time_accuracy};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -65,16 +63,18 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
     let mut kept = Vec::new();
     for cell in cells {
         let bench = Bench::new(&network, &registered, blocks, cell)?;
-        let margins = [
-            tuned(&bench, |margin| Contender::Deferred { margin })?,
-            tuned(&bench, |margin| Contender::DeferredExits { margin })?,
-        ];
-        let mut entered: Vec<Entry> = Contender::all(margins[0], margins[1])
-            .into_iter()
-            .map(|contender| (contender, Vec::new()))
-            .collect();
+        let on_tuning_seeds = |contender| {
+            let seeds = blocks.tuning_seeds.iter();
+            seeds.map(|seed| Ok(bench.play(contender, *seed)?.0)).collect()
+        };
+        let mut judged = Judged {
+            cell: cell.name(),
+            runs: Contender::tuned(&registered.margins, on_tuning_seeds)?
+                .map(|contender| (contender, Vec::new()))
+                .into(),
+        };
         for seed in blocks.seeds() {
-            let mut order: Vec<&mut Entry> = entered.iter_mut().collect();
+            let mut order: Vec<&mut (Contender, Vec<Run>)> = judged.runs.iter_mut().collect();
             fastrand::Rng::with_seed(seed).shuffle(&mut order);
             for (contender, runs) in order {
                 let (run, answers) = bench.play(*contender, seed)?;
@@ -89,25 +89,11 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
                 });
             }
         }
-        rows::put(&mut report, &cell.name(), &entered);
+        rows::put(&mut report, &judged);
     }
     let cores = (processor_time_of(std::process::id())? - used) / started.elapsed().as_secs_f64();
     report.figure("cpu_demand", cores, "cores", Target::AtMost(1.6));
     report.keep_raw("exits", &network.exits());
     report.keep_raw("runs", &kept);
     Ok(report)
-}
-
-/// The margin with the best on-time accuracy on the tuning seeds.
-fn tuned(bench: &Bench<'_>, make: fn(f64) -> Contender) -> Result<f64> {
-    let mut best = (f64::NEG_INFINITY, 0.0);
-    for margin in &bench.registered.margins {
-        let seeds = bench.blocks.tuning_seeds.iter();
-        let runs = seeds.map(|seed| Ok(bench.play(make(*margin), *seed)?.0));
-        let on_time = on_time_accuracy(&runs.collect::<Result<Vec<Run>>>()?);
-        if on_time > best.0 {
-            best = (on_time, *margin);
-        }
-    }
-    Ok(best.1)
 }

@@ -1,13 +1,15 @@
 //! The rows of the study.
 
 use super::batch::Run;
-use super::policies::POLICIES;
+use super::policies::policies;
 use super::profiles::{Cell, Profiles};
 use super::registered::Place;
+use karman_study::choosing;
 use karman_study::interval::bootstrap;
 use karman_study::report::{Report, Target};
 use std::collections::BTreeMap;
 
+const OURS: &str = choosing::POLICIES[0];
 const KEYS: [&str; 2] = ["ours_compliant_share", "accuracy_gap_to_oracle_points"];
 
 /// What is written down before anything is run.
@@ -20,7 +22,7 @@ pub(super) fn keys(cells: &[Place]) -> Vec<String> {
 /// Puts everything that is told of the runs.
 pub(super) fn put(report: &mut Report, cells: &[Cell], profiles: &Profiles, runs: &[Run]) {
     for (place, cell) in cells.iter().enumerate() {
-        let ours = |run: &&Run| run.cell == place && run.policy == POLICIES[0];
+        let ours = |run: &&Run| run.cell == place && run.policy == OURS;
         let ours: Vec<&Run> = runs.iter().filter(ours).collect();
         let [share, gap] = KEYS.map(|key| format!("{key}.{}", cell.name));
         let compliant = bootstrap(&ours, |runs| {
@@ -32,7 +34,7 @@ pub(super) fn put(report: &mut Report, cells: &[Cell], profiles: &Profiles, runs
         });
         report.estimate(&gap, points, "points", Target::AtMost(1.0));
     }
-    for policy in POLICIES {
+    for policy in policies() {
         let of: Vec<&Run> = runs.iter().filter(|run| run.policy == policy).collect();
         match of.is_empty() {
             true => report.void(

@@ -2,7 +2,8 @@
 //!
 //! A study measures its cells and puts them as rows into a [`report::Report`], which is written to `target/bench/NAME.json` and
 //! printed. Contenders are measured in [`pairs`]: alternated in random order, judged by the ratio's 95 % [`interval`].
-//! [`machine`] says where it ran. Studies of cuts that move share their [`trace`]s and what they make of a [`contest`].
+//! [`machine`] says where it ran. Studies of cuts that move share their [`trace`]s and what they make of a [`contest`]; a
+//! simulated study and its live part share who is entered and how it is judged ([`serving`], [`choosing`]).
 //!
 //! ```
 //! use karman_study::pairs;
@@ -13,9 +14,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod choosing;
 pub mod contest;
 pub mod interval;
 pub mod machine;
 pub mod pairs;
 pub mod report;
+pub mod serving;
 pub mod trace;

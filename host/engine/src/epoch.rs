@@ -24,6 +24,7 @@ impl EpochClock {
         let thread = std::thread::Builder::new()
             .name("karman-epoch".into())
             .spawn(move || {
+                never_preempt();
                 while running(&stopped) {
                     #[expect(clippy::disallowed_methods, reason = "this thread does nothing but keep time")]
                     std::thread::sleep(EPOCH_TICK);
@@ -45,6 +46,22 @@ impl EpochClock {
         self.engines.lock().push(engine.weak());
     }
 }
+
+/// Tells the kernel that this thread is no interactive one: a tick then waits for the end of a time slice and does not interrupt the
+/// guest that happens to run, a hundred times a second. It is a hint: where the kernel does not take it, ticks are as before.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "no safe crate of ours reaches sched_setscheduler(2)")]
+fn never_preempt() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: thread 0 is the calling one, and the kernel only reads the parameters, which outlive the call.
+    let taken = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
+    if taken != 0 {
+        tracing::debug!(error = %std::io::Error::last_os_error(), "the clock of the engine stays an ordinary thread");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn never_preempt() {}
 
 fn running(stop: &Weak<AtomicBool>) -> bool {
     stop.upgrade().is_some_and(|stop| !stop.load(Ordering::Relaxed))

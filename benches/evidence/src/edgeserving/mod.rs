@@ -20,9 +20,9 @@ mod judge;
 
 use anyhow::Result;
 use cells::{Cell, Network, Registered};
-use contenders::Contender;
-use judge::Judged;
+use judge::Played;
 use karman_study::report::{Kind, Report};
+use karman_study::serving::Judged;
 use std::path::Path;
 
 const QUICK: u64 = 4;
@@ -40,38 +40,41 @@ pub(crate) fn run(data: &Path, quick: bool) -> Result<()> {
     let violations = violations.map(|cell| format!("violations_vs_best_comparator.{cell}"));
     report.register(accuracies.chain(violations));
     let seeds: Vec<u64> = (1..=if quick { QUICK } else { registered.seeds }).collect();
-    let mut judged = Vec::new();
+    let mut played = Vec::new();
     for cell in &cells {
         let cell = play(cell, &registered, &seeds)?;
-        report.keep_raw(&cell.cell, &cell.runs);
-        cell.on_time_accuracy(&mut report);
-        if registered.violations.contains(&cell.cell) {
-            cell.violations(&mut report);
+        let judged = &cell.judged;
+        report.keep_raw(&judged.cell, &judged.runs);
+        judged.on_time_accuracy(&mut report);
+        if registered.violations.contains(&judged.cell) {
+            judged.violations(&mut report);
         }
-        judged.push(cell);
+        played.push(cell);
     }
-    judge::geometric_mean(&judged, &registered.violations, &mut report);
-    judge::context(&judged, &mut report);
+    judge::geometric_mean(&played, &registered.violations, &mut report);
+    judge::context(&played, &mut report);
     report.write_and_print()
 }
 
 /// Everybody in one cell, over these seeds.
-fn play(cell: &Cell, registered: &Registered, seeds: &[u64]) -> Result<Judged> {
-    let contenders = Contender::all(cell, registered)?;
-    let runs = contenders
+fn play(cell: &Cell, registered: &Registered, seeds: &[u64]) -> Result<Played> {
+    let runs = contenders::all(cell, registered)?
         .into_iter()
-        .map(|of| Ok((of, of.runs(cell, seeds.iter().copied())?)));
-    Ok(Judged {
-        cell: cell.name.clone(),
+        .map(|of| Ok((of, contenders::runs(of, cell, seeds.iter().copied())?)));
+    Ok(Played {
         family: cell.family.clone(),
-        runs: runs.collect::<Result<_>>()?,
+        judged: Judged {
+            cell: cell.name.clone(),
+            runs: runs.collect::<Result<_>>()?,
+        },
     })
 }
 
 /// Says which cells belong under `violations` in `registered.toml`: that is found on the tuning seeds, before the study runs.
 fn list_meaningful(registered: &Registered, cells: &[Cell]) -> Result<()> {
     for cell in cells {
-        if play(cell, registered, &registered.tuning_seeds)?.is_meaningful() {
+        let played = play(cell, registered, &registered.tuning_seeds)?;
+        if played.judged.is_meaningful() {
             println!("    \"{}\",", cell.name);
         }
     }

@@ -22,18 +22,19 @@
 #[cfg(feature = "plugins")]
 mod brought;
 mod cells;
-mod policies;
+mod fixed;
 mod profiles;
 mod replay;
 
 use anyhow::{Result, ensure};
 use cells::{Cell, Grid, registered};
+use fixed::best_fixed;
 use karman_sched::select::{LatencyLaw, Selector, Task, mix_within};
+use karman_study::choosing::{POLICIES, policy};
 use karman_study::interval::{Estimate, bootstrap};
 use karman_study::pairs::median;
 use karman_study::report::{Kind, Report, Target};
 use karman_types::Slo;
-use policies::{POLICIES, best_fixed, policy};
 use profiles::{QUESTIONS, Recorded, load};
 use replay::{Draws, Perturbation, Run, replay};
 use serde::Serialize;
@@ -169,7 +170,7 @@ fn run_all(
                 Ok(())
             };
             for name in policies {
-                enter(name, policy(name, &workload.tasks, &slo)?.as_mut())?;
+                enter(name, policy(name, workload.tasks.clone(), &slo)?.as_mut())?;
             }
             if let Some((mut fixed, _)) = best_fixed(&workload, &slo)? {
                 enter("fixed", &mut fixed)?;

@@ -1,36 +1,9 @@
-//! The contenders.
+//! The best choice that never changes.
 
 use super::profiles::Workload;
 use anyhow::Result;
-use karman_sched::select::{
-    Aim, Compass, Fixed, Greedy, Oracle, Pixie, PixiePrototype, PixieSettings, Selector, Task,
-};
+use karman_sched::select::{Fixed, LatencyLaw, Task};
 use karman_types::Slo;
-
-/// The names of those that choose, ours first.
-pub(super) const POLICIES: [&str; 7] = [
-    "pixie",
-    "pixie_prototype",
-    "compass",
-    "greedy_accuracy",
-    "greedy_cost",
-    "greedy_latency",
-    "oracle",
-];
-
-pub(super) fn policy(name: &str, tasks: &[Task], slo: &Slo) -> Result<Box<dyn Selector>> {
-    let (tasks, slo) = (tasks.to_vec(), slo.clone());
-    Ok(match name {
-        "pixie" => Box::new(Pixie::new(tasks, slo, PixieSettings::default())?),
-        "pixie_prototype" => Box::new(PixiePrototype::new(tasks, slo)?),
-        "compass" => Box::new(Compass::new(tasks, &slo)?),
-        "greedy_accuracy" => Box::new(Greedy::new(tasks, slo, Aim::Accuracy)?),
-        "greedy_cost" => Box::new(Greedy::new(tasks, slo, Aim::Cost)?),
-        "greedy_latency" => Box::new(Greedy::new(tasks, slo, Aim::Latency)?),
-        "oracle" => Box::new(Oracle::new(tasks, &slo)?),
-        _ => anyhow::bail!("there is no policy {name}"),
-    })
-}
 
 /// The most accurate fixed choice whose expected cost and late share are within the limits, with its expected accuracy; nothing when
 /// none is.
@@ -46,10 +19,8 @@ pub(super) fn best_fixed(workload: &Workload, slo: &Slo) -> Result<Option<(Fixed
             chosen().map(|(task, n)| task.visits * of(task, *n)).sum()
         };
         let cost = sum(&|task, n| task.candidates[n].profile.cost);
-        let late = sum(&|task, n| {
-            karman_sched::select::LatencyLaw::of(&task.candidates[n].profile)
-                .share_over(limit_ms * task.within)
-        });
+        let late =
+            sum(&|task, n| LatencyLaw::of(&task.candidates[n].profile).share_over(limit_ms * task.within));
         let accuracy = sum(&|task, n| task.candidates[n].profile.accuracy.unwrap_or_default());
         if cost <= most && late <= 0.05 && best.as_ref().is_none_or(|(_, most)| accuracy > *most) {
             best = Some((choice, accuracy));
