@@ -2,6 +2,7 @@
 
 use super::{Plan, Problem, Suffix};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 
 /// What happened.
@@ -114,6 +115,18 @@ pub enum Cause {
     Weights,
     /// The conditions were stated.
     Stated,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Period => formatter.write_str("the period was over"),
+            Self::Deviation(ratio) => write!(formatter, "measured {ratio:.2} of what was expected"),
+            Self::Topology => formatter.write_str("a tier or a link came or went"),
+            Self::Weights => formatter.write_str("weights arrived"),
+            Self::Stated => formatter.write_str("the conditions were stated"),
+        }
+    }
 }
 
 /// What is left of a request, and how it goes on.

@@ -275,7 +275,7 @@ impl Pilot {
         self.planned.prepare(node, &route).await?;
         let cut: Vec<String> = route.tiers.iter().map(|tier| self.part(&route, *tier)).collect();
         let model = &self.planned.model.name;
-        tracing::info!(model, cut = cut.join(", "), ?cause, "a cut has moved");
+        tracing::info!(model, cut = cut.join(", "), %cause, "a cut has moved");
         let route = Arc::new(route);
         *self.route.write() = route.clone();
         self.spare(node, &route);
