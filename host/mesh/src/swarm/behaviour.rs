@@ -62,6 +62,8 @@ impl Behaviour {
         let mut config = kad::Config::new(KADEMLIA);
         config
             .set_query_timeout(QUERY_PATIENCE)
+            // `Table` says who comes into it.
+            .set_kbucket_inserts(kad::BucketInserts::Manual)
             .set_provider_record_ttl(Some(PROVIDED_FOR))
             .set_provider_publication_interval(Some(TOLD_EVERY))
             .set_periodic_bootstrap_interval(Some(REFRESHED_EVERY));

@@ -6,6 +6,7 @@ use super::punch::Punching;
 use super::reach::{Reach, ip_of};
 use super::relays::{Relays, is_circuit};
 use super::situation::{Failures, Situation};
+use super::table::Table;
 use super::telling::Telling;
 use super::transport::{Wires, gated};
 use crate::gate::GateError;
@@ -73,6 +74,7 @@ pub(crate) struct Driver {
     met_others: bool,
     /// When the offers are announced anew.
     pub(super) telling: Telling,
+    pub(super) table: Table,
     /// It listens on every address of the machine: the loopback is nothing to announce.
     pub(super) everywhere: bool,
     pub(super) reach: Reach,
@@ -121,6 +123,7 @@ impl Driver {
             met: BTreeMap::new(),
             met_others: false,
             telling: Telling::new(),
+            table: Table::default(),
             everywhere: false,
             reach: Reach::default(),
             relays: Relays::default(),

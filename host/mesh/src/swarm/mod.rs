@@ -8,6 +8,7 @@ mod reach;
 mod relays;
 mod situation;
 mod streams;
+mod table;
 mod telling;
 mod traffic;
 mod transport;

@@ -154,6 +154,12 @@ impl Driver {
     ) {
         tracing::debug!(?peer, %error, "a node cannot be reached");
         self.failures.failed(error);
+        if let Some(peer) = peer
+            && matches!(error, DialError::Transport(_) | DialError::NoAddresses)
+            && !self.swarm.is_connected(&peer)
+        {
+            self.table.missed(&mut self.swarm.behaviour_mut().kad, peer);
+        }
         let tried = self.tries.remove(&connection);
         if let Some(peer) = peer
             && let DialError::Transport(failed) = error
@@ -195,9 +201,8 @@ impl Driver {
             {
                 self.meet(peer, address);
             }
-            for address in info.listen_addrs {
-                self.swarm.behaviour_mut().kad.add_address(&peer, address);
-            }
+            let kad = &mut self.swarm.behaviour_mut().kad;
+            self.table.met(kad, peer, info.listen_addrs);
         }
         self.settle();
     }
