@@ -82,11 +82,11 @@ impl Engine {
             metered: OnceLock::new(),
             policies: OnceLock::new(),
             policy_places: Arc::new(Semaphore::new(policy_instances(&options))),
-            clock,
             allocation,
             ceiling: options.ceiling.clone().unwrap_or_else(Limits::ceiling),
             live: Arc::new(Semaphore::new(allocation.slots() as usize)),
-            workers: Arc::new(Workers::new(options.workers)),
+            workers: Arc::new(Workers::new(options.workers, clock.runs().clone())),
+            clock,
             options,
         })))
     }

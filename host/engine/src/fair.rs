@@ -12,15 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::task::JoinHandle;
 
-/// A future that moves away from the polling task once `long` is set. Dropping it cancels the work wherever it is.
+/// A future that moves away from the polling task once `long` is set, and counts as a run of a guest while it is polled, here and
+/// there. Dropping it cancels the work wherever it is.
 pub(crate) struct Fair<T> {
     state: State<T>,
     long: Arc<AtomicBool>,
     workers: Arc<Workers>,
 }
 
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
 enum State<T> {
-    Here(Pin<Box<dyn Future<Output = T> + Send>>),
+    Here(Boxed<T>),
     Moved(JoinHandle<T>),
     Done,
 }
@@ -41,9 +44,14 @@ impl<T: Send + 'static> Fair<T> {
     /// Lets the rest of the work finish on the workers.
     pub(crate) fn detach(mut self) {
         if let State::Here(future) = std::mem::replace(&mut self.state, State::Done) {
-            self.workers.spawn(future);
+            moved(&self.workers, future);
         }
     }
+}
+
+/// Goes on with this on the workers, where the clock sees it as well.
+fn moved<T: Send + 'static>(workers: &Workers, future: Boxed<T>) -> JoinHandle<T> {
+    workers.spawn(workers.runs().counted(future))
 }
 
 impl<T: Send + 'static> Future for Fair<T> {
@@ -52,7 +60,10 @@ impl<T: Send + 'static> Future for Fair<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let this = &mut *self;
         if let State::Here(future) = &mut this.state {
-            if let Poll::Ready(output) = future.as_mut().poll(context) {
+            let running = this.workers.runs().begin();
+            let polled = future.as_mut().poll(context);
+            drop(running);
+            if let Poll::Ready(output) = polled {
                 this.state = State::Done;
                 return Poll::Ready(output);
             }
@@ -60,7 +71,7 @@ impl<T: Send + 'static> Future for Fair<T> {
                 return Poll::Pending;
             }
             if let State::Here(future) = std::mem::replace(&mut this.state, State::Done) {
-                this.state = State::Moved(this.workers.spawn(future));
+                this.state = State::Moved(moved(&this.workers, future));
             }
         }
         match &mut this.state {
@@ -87,6 +98,7 @@ impl<T> Drop for Fair<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::epoch::Runs;
     use std::future::poll_fn;
 
     #[tokio::test]
@@ -100,10 +112,25 @@ mod tests {
             tokio::task::yield_now().await;
             (first, std::thread::current().id())
         };
-        let workers = Arc::new(Workers::new(Some(1)));
+        let workers = Arc::new(Workers::new(Some(1), Arc::default()));
         let (first, second) = Fair::new(future, long, workers).await;
         assert_eq!(first, home);
         assert_ne!(second, home);
+    }
+
+    #[tokio::test]
+    async fn a_future_counts_as_running_wherever_it_is_polled() {
+        let (long, runs) = (Arc::new(AtomicBool::new(false)), Arc::<Runs>::default());
+        let (mark, seen) = (long.clone(), runs.clone());
+        let future = async move {
+            let here = seen.all_ended();
+            mark.store(true, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            (here, seen.all_ended())
+        };
+        let workers = Arc::new(Workers::new(Some(1), runs.clone()));
+        assert_eq!(Fair::new(future, long, workers).await, (None, None));
+        assert_eq!(runs.all_ended(), Some(2));
     }
 
     #[tokio::test]
@@ -123,7 +150,7 @@ mod tests {
         let mut fair = Fair::new(
             future,
             Arc::new(AtomicBool::new(true)),
-            Arc::new(Workers::new(Some(1))),
+            Arc::new(Workers::new(Some(1), Arc::default())),
         );
         let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut fair).poll(context))).await;
         assert!(polled.is_pending());

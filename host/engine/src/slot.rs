@@ -7,6 +7,7 @@ use crate::plugin::{CallReport, Export, Plugin};
 use crate::warm::TaskInstance;
 use karman_types::{CallContext, TaskError, TaskRequest, TaskResponse};
 use parking_lot::RwLock;
+use std::pin::pin;
 use std::sync::Arc;
 use wasmtime::Store;
 
@@ -199,6 +200,8 @@ impl Plugin {
     }
 
     async fn timed<T>(&self, step: impl Future<Output = T>) -> Result<T, String> {
+        let step = pin!(step);
+        let step = self.engine.workers().runs().counted(step);
         tokio::time::timeout(self.info.limits.time, step)
             .await
             .map_err(|_| {

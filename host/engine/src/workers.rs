@@ -1,7 +1,8 @@
 //! Threads for calls that take long: apart from those of the network, which such calls would hold up.
 
+use crate::epoch::Runs;
 use std::panic::catch_unwind;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
@@ -9,16 +10,23 @@ use tokio::task::JoinHandle;
 /// programs that call a plugin need none.
 pub(crate) struct Workers {
     count: Option<usize>,
+    runs: Arc<Runs>,
     runtime: OnceLock<Option<Runtime>>,
 }
 
 impl Workers {
-    /// So many; as many as there are cores where nothing is said.
-    pub(crate) const fn new(count: Option<usize>) -> Self {
+    /// So many; as many as there are cores where nothing is said. Guests are counted in `runs`, wherever they run.
+    pub(crate) const fn new(count: Option<usize>, runs: Arc<Runs>) -> Self {
         Self {
             count,
+            runs,
             runtime: OnceLock::new(),
         }
+    }
+
+    /// Where guests are counted while they run: here, and where they came.
+    pub(crate) const fn runs(&self) -> &Arc<Runs> {
+        &self.runs
     }
 
     /// Runs this on the workers; where the system gives no more threads, on those of the caller.
@@ -65,7 +73,7 @@ mod tests {
 
     #[tokio::test]
     async fn threads_are_started_for_the_first_who_needs_them() {
-        let workers = Workers::new(Some(1));
+        let workers = Workers::new(Some(1), Arc::default());
         assert!(workers.runtime.get().is_none());
         let there = workers.spawn(async { std::thread::current().name().map(str::to_owned) });
         assert_eq!(there.await.unwrap().as_deref(), Some("karman-guest"));
@@ -74,7 +82,7 @@ mod tests {
     #[tokio::test]
     async fn without_threads_calls_go_on_where_they_came() {
         // tokio panics at no threads, as it does where the system gives none.
-        let workers = Workers::new(Some(0));
+        let workers = Workers::new(Some(0), Arc::default());
         let here = std::thread::current().id();
         let there = workers.spawn(async { std::thread::current().id() });
         assert_eq!(there.await.unwrap(), here);
