@@ -3,6 +3,7 @@ mod gpu;
 mod policies;
 mod power;
 mod telemetry;
+mod variables;
 
 pub use compute::ComputeProfile;
 pub use gpu::{GpuChoice, GpuConfig};
@@ -235,12 +236,12 @@ impl NodeConfig {
             source,
         };
         let config: Self = from_toml(&text).map_err(key_error)?;
-        let overrides = overrides(environment);
+        let overrides = variables::overrides(environment);
         if overrides.is_empty() {
             return Ok(config);
         }
         let mut table: toml::Table = from_toml(&text).map_err(key_error)?;
-        overlay(&mut table, overrides);
+        variables::overlay(&mut table, overrides);
         let text = toml::to_string(&table).expect("a table that was read can be written");
         from_toml(&text).map_err(|source| ConfigError::Key {
             path: "the environment (KARMAN_…)".into(),
@@ -282,66 +283,6 @@ impl NodeConfig {
         }
         manifest
     }
-}
-
-/// The top-level keys that a variable may set; other variables of the same prefix are not configuration.
-const KEYS: [&str; 18] = [
-    "tier",
-    "listen",
-    "signed-only",
-    "trusted-keys",
-    "onnxruntime",
-    "backend",
-    "default-grants",
-    "ceiling",
-    "config",
-    "foreign",
-    "gpu",
-    "mesh",
-    "tasks",
-    "decisions",
-    "policies",
-    "store",
-    "keepers",
-    "gateway",
-];
-
-fn overrides(environment: impl Iterator<Item = (String, String)>) -> Vec<(Vec<String>, String)> {
-    environment
-        .filter_map(|(name, value)| {
-            let path = name
-                .strip_prefix("KARMAN_")?
-                .split("__")
-                .map(|part| part.to_lowercase().replace('_', "-"));
-            let path: Vec<String> = path.collect();
-            KEYS.contains(&path[0].as_str()).then_some((path, value))
-        })
-        .collect()
-}
-
-fn overlay(table: &mut toml::Table, overrides: Vec<(Vec<String>, String)>) {
-    for (path, value) in overrides {
-        let (last, parents) = path.split_last().expect("a name has at least one part");
-        let mut table = &mut *table;
-        for parent in parents {
-            let entry = table
-                .entry(parent.clone())
-                .or_insert_with(|| toml::Table::new().into());
-            if !entry.is_table() {
-                *entry = toml::Table::new().into();
-            }
-            table = entry.as_table_mut().expect("made a table above");
-        }
-        table.insert(last.clone(), read_value(value));
-    }
-}
-
-/// `true`, `3`, `["a"]` as TOML has them; anything else is a text.
-fn read_value(text: String) -> toml::Value {
-    toml::from_str::<toml::Table>(&format!("value = {text}"))
-        .ok()
-        .and_then(|mut table| table.remove("value"))
-        .unwrap_or(toml::Value::String(text))
 }
 
 #[cfg(test)]
