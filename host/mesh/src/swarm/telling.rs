@@ -9,7 +9,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Pure: time is an argument.
 pub(super) struct Telling {
     due: Option<Instant>,
-    /// Nodes in the table when the offers were announced last.
+    /// Nodes in the table when the offers were announced last, or the fewest since.
     known: usize,
 }
 
@@ -25,6 +25,8 @@ impl Telling {
 
     /// So many nodes are in the routing table now.
     pub(super) fn grown(&mut self, now: Instant, known: usize) {
+        // Where many have left it, those who come instead have heard nothing.
+        self.known = self.known.min(known);
         if known >= 2 * self.known {
             self.due.get_or_insert(now + PAUSE);
         }
@@ -59,6 +61,17 @@ mod tests {
             }
         }
         assert_eq!(told, [2, 5, 11, 23, 47, 95, 191]);
+    }
+
+    #[test]
+    fn a_table_that_has_shrunk_and_grows_again_is_followed() {
+        let (start, mut telling) = (Instant::now(), Telling::new());
+        telling.told(100);
+        telling.grown(start, 30);
+        telling.grown(start, 59);
+        assert!(!telling.is_due(start + PAUSE));
+        telling.grown(start, 60);
+        assert!(telling.is_due(start + PAUSE));
     }
 
     #[test]
