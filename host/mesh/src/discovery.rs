@@ -69,6 +69,17 @@ impl Found {
         Some(answer.providers.clone())
     }
 
+    /// Leaves those out who did not say in time that they run the task, so that they hold up no other call; they are back when they
+    /// have said so.
+    fn keep(&self, task: &str, providers: &[Provider]) {
+        if let Some(answer) = self.0.lock().get_mut(task)
+            && answer.providers.len() > providers.len()
+        {
+            let said: HashSet<PeerId> = providers.iter().map(|provider| provider.id).collect();
+            answer.providers.retain(|id| said.contains(id));
+        }
+    }
+
     fn remember(&self, task: &str, providers: &[Provider]) {
         let mut found = self.0.lock();
         if found.len() >= MOST_FOUND {
@@ -92,6 +103,7 @@ impl Mesh {
         let mut providers = Vec::new();
         if let Some(found) = self.0.found.lately(task, || self.0.peers.offering(task)) {
             providers = self.that_run(task, found).await;
+            self.0.found.keep(task, &providers);
         }
         if providers.is_empty() {
             let found = self.find(TIERS.map(|tier| offer::task_key(task, tier))).await;
@@ -192,28 +204,46 @@ mod tests {
     use super::*;
     use karman_types::Tier;
 
+    fn offer() -> Offer {
+        Offer {
+            node: NodeId::of_key(b"a node"),
+            tier: Tier::Edge,
+            cores: 1,
+            memory: 1,
+            tasks: Vec::new(),
+            models: Vec::new(),
+        }
+    }
+
     #[test]
     fn who_offers_a_task_since_it_was_searched_for_is_found_too() {
         let (found, task) = (Found::default(), "vision/segmentation");
         let (first, second) = (PeerId::random(), PeerId::random());
         let lately = || found.lately(task, || vec![second]);
         assert_eq!(lately(), None);
-        let offer = Offer {
-            node: NodeId::of_key(b"first"),
-            tier: Tier::Edge,
-            cores: 1,
-            memory: 1,
-            tasks: Vec::new(),
-            models: Vec::new(),
-        };
         found.remember(task, &[]);
         assert_eq!(lately(), None);
-        found.remember(task, &[Provider::of(first, (Arc::new(offer), 0))]);
+        found.remember(task, &[Provider::of(first, (Arc::new(offer()), 0))]);
         assert_eq!(lately(), Some(HashSet::from([first])));
         let ago = |age| Instant::now().checked_sub(age).unwrap();
         found.0.lock().get_mut(task).unwrap().completed = ago(COMPLETED);
         assert_eq!(lately(), Some(HashSet::from([first, second])));
         found.0.lock().get_mut(task).unwrap().searched = ago(LATELY);
         assert_eq!(lately(), None);
+    }
+
+    #[test]
+    fn who_did_not_answer_is_left_out_until_it_has_said_what_it_offers() {
+        let (found, task) = (Found::default(), "vision/segmentation");
+        let [here, gone] = [(); 2].map(|()| PeerId::random());
+        let [said, silent] = [here, gone].map(|id| Provider::of(id, (Arc::new(offer()), 0)));
+        found.remember(task, &[said.clone(), silent]);
+        let lately = || found.lately(task, || vec![gone]);
+        assert_eq!(lately(), Some(HashSet::from([here, gone])));
+        found.keep(task, &[said]);
+        assert_eq!(lately(), Some(HashSet::from([here])));
+        let ago = Instant::now().checked_sub(COMPLETED).unwrap();
+        found.0.lock().get_mut(task).unwrap().completed = ago;
+        assert_eq!(lately(), Some(HashSet::from([here, gone])));
     }
 }
