@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
 /// The field of an error that says that the home of the buckets is away.
-const HOME: &str = "home";
+pub(super) const HOME: &str = "home";
 
 /// Why an attempt of this node has no answer.
 pub(super) enum Failure {

@@ -1,5 +1,6 @@
 //! Who is asked first to run what several nodes offer: in the order of the node's policy, by what it has measured of them.
 
+use super::attempt::HOME;
 use super::decisions::{Decisions, wall_ms};
 use super::tasks::Tasks;
 use crate::runtime::Runtime;
@@ -151,7 +152,7 @@ impl Routes {
         }
     }
 
-    /// A node has answered, this long after the providers were put in order.
+    /// A node has answered, this long after the call was made.
     pub(super) fn answered(&self, pick: &Pick, node: NodeId, took: Duration) -> Answered {
         let Some(picked) = &pick.picked else {
             return Answered::default();
@@ -180,19 +181,17 @@ pub(super) struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    /// How it ended. What the task itself says is wrong tells nothing of the node.
+    /// How it ended.
     pub(super) fn ended<T>(mut self, outcome: &Result<T, TaskError>) {
         self.ended = true;
-        let now = self.routes.started.elapsed();
-        let mut seen = self.routes.seen.lock();
-        match outcome {
-            Ok(_) => seen.answered(now, self.task, self.node, self.took()),
-            Err(error) => match error.kind {
-                ErrorKind::Unavailable => seen.failed(now, self.task, self.node),
-                ErrorKind::Deadline => seen.given_up(now, self.task, self.node, self.took()),
-                _ => {}
-            },
-        }
+        let (now, took) = (self.routes.started.elapsed(), self.took());
+        let outcome = outcome.as_ref().map(|_| ());
+        learn(
+            &mut self.routes.seen.lock(),
+            now,
+            (self.task, self.node),
+            (outcome, took),
+        );
     }
 
     fn took(&self) -> Duration {
@@ -207,6 +206,24 @@ impl Drop for UnderWay<'_> {
             let mut seen = self.routes.seen.lock();
             seen.given_up(now, self.task, self.node, self.took());
         }
+    }
+}
+
+/// Remembers how a call ended, and after what time. What the task itself says is wrong tells nothing of the node, nor does it that
+/// the buckets which the task works on were out of its reach.
+fn learn(
+    seen: &mut Seen,
+    now: Duration,
+    (task, node): (&str, NodeId),
+    (outcome, took): (Result<(), &TaskError>, Duration),
+) {
+    match outcome {
+        Ok(()) => seen.answered(now, task, node, took),
+        Err(error) => match error.kind {
+            ErrorKind::Unavailable if error.field.as_deref() != Some(HOME) => seen.failed(now, task, node),
+            ErrorKind::Deadline => seen.given_up(now, task, node, took),
+            _ => {}
+        },
     }
 }
 
@@ -235,6 +252,23 @@ impl Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_home_out_of_reach_is_not_held_against_the_node_that_looked_for_it() {
+        let (now, node) = (Duration::from_secs(9), NodeId::of_key(b"other"));
+        let away = TaskError::unavailable("node 9c01d2e7 cannot be reached");
+        let of_home = away.clone().with_field(HOME);
+        let known = |ended: &[Result<(), &TaskError>]| {
+            let mut seen = Seen::default();
+            for outcome in ended {
+                learn(&mut seen, now, ("echo", node), (*outcome, now));
+            }
+            seen.of(now, "echo", node)
+        };
+        assert_eq!(known(&[Err(&of_home)]), (None, None));
+        assert_eq!(known(&[Err(&away)]), (None, Some(Duration::ZERO)));
+        assert_eq!(known(&[Err(&away), Ok(())]), (Some(now), None));
+    }
 
     #[test]
     fn the_first_few_of_a_second_are_written_down() {
