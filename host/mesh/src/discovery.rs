@@ -1,6 +1,6 @@
 //! Who offers what: asked of the DHT, and then of the nodes themselves.
 
-use crate::calling::PATIENCE;
+use crate::calling::{PATIENCE, node_of};
 use crate::mesh::Mesh;
 use crate::offer::{self, TIERS};
 use crate::peers::Known;
@@ -128,9 +128,15 @@ impl Mesh {
 
     /// Every node that announced itself, this one left out.
     pub async fn nodes(&self) -> Vec<Provider> {
+        let announced = self.announced().await;
+        self.ask_all(announced).await
+    }
+
+    /// The same, and those that are there, unasked: some may be gone.
+    async fn announced(&self) -> HashSet<PeerId> {
         let mut found = self.find(TIERS.into_iter().flat_map(offer::node_keys)).await;
         found.extend(self.connected());
-        self.ask_all(found).await
+        found
     }
 
     /// The node of this id, if it is in reach.
@@ -138,11 +144,10 @@ impl Mesh {
         if let Some(met) = self.0.peers.of_node(id) {
             return Some(met);
         }
-        let nodes = self.nodes().await;
-        nodes
-            .into_iter()
-            .find(|node| node.offer.node == id)
-            .map(|node| node.id)
+        // Its key says which it is: the others need not be asked.
+        let announced = self.announced().await;
+        let peer = announced.into_iter().find(|peer| node_of(peer) == id)?;
+        self.known(peer).await.map(|_| peer)
     }
 
     pub(crate) async fn find(&self, keys: impl IntoIterator<Item = RecordKey>) -> HashSet<PeerId> {

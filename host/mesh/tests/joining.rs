@@ -45,6 +45,9 @@ async fn a_capability_is_found_under_every_level() {
         }
     }
     assert!(member.mesh.providers("echo").await.is_empty());
+    assert_eq!(member.mesh.node(first.id).await, Some(first.mesh.me()));
+    let nobody = karman_types::NodeId::of_key(b"nobody");
+    assert_eq!(member.mesh.node(nobody).await, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
