@@ -64,8 +64,12 @@ pub(crate) fn each(elements: u64) -> [u32; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::matrix;
     use crate::kernel::Kernel;
     use crate::tune::CANDIDATES;
+    use naga::valid::{Capabilities, ValidationFlags, Validator};
+    use naga::{AddressSpace, StorageAccess};
+    use std::collections::BTreeSet;
 
     /// The longest shapes that are legal, in each dimension that becomes workgroups.
     const LONG: [&str; 9] = [
@@ -89,6 +93,34 @@ mod tests {
             for tile in CANDIDATES {
                 let passes = kernel.passes(tile).unwrap();
                 assert!(passes.iter().all(|pass| pass.check().is_ok()), "{text} {tile:?}");
+            }
+        }
+    }
+
+    /// With a GPU at hand or without: the shaders of all shapes that are checked are WGSL, and each writes its last buffer only.
+    #[test]
+    fn every_shader_is_valid_and_writes_one_buffer() {
+        let passes = matrix()
+            .into_iter()
+            .flat_map(|kernel| kernel.passes(CANDIDATES[0]).unwrap());
+        // Halves are read from words and written to them; no shader computes with them.
+        let capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        let shaders: BTreeSet<_> = passes.map(|pass| (pass.wgsl(), pass.bindings.len())).collect();
+        for (wgsl, last) in shaders {
+            let parsed = naga::front::wgsl::parse_str(&wgsl).map_err(|error| error.message().to_owned());
+            let module = parsed.unwrap_or_else(|why| panic!("{why}:\n{wgsl}"));
+            let valid = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
+            assert!(valid.is_ok(), "{:?}:\n{wgsl}", valid.err());
+            for (_, variable) in module.global_variables.iter() {
+                if let (AddressSpace::Storage { access }, Some(bound)) = (variable.space, &variable.binding) {
+                    let written = access.contains(StorageAccess::STORE);
+                    assert_eq!(
+                        written,
+                        bound.binding as usize == last,
+                        "{:?}:\n{wgsl}",
+                        variable.name
+                    );
+                }
             }
         }
     }
