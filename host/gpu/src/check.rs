@@ -4,7 +4,7 @@ use crate::device::{Device, Work};
 use crate::error::GpuError;
 use crate::kernel::{
     Accumulate, Activation, Attention, Convolution, Decode, Element, Encode, Fold, Format, Gemm, IntegerGemm,
-    Kernel, Map, Mask, Norm, Normalise, Quantised, QuantisedGemm, Reduce, Role, Step, Words, f16_words,
+    Kernel, Map, Mask, Norm, Normalise, Quantised, QuantisedGemm, Reduce, Role, Step, TopK, Words, f16_words,
     f32_words,
 };
 use std::time::Duration;
@@ -85,7 +85,17 @@ pub fn inputs(kernel: &Kernel, seed: u64) -> Result<Vec<Words>, GpuError> {
         inputs[1] = packed.weights;
         inputs[2] = packed.groups;
     }
+    if let Kernel::TopK(_) = kernel {
+        inputs.iter_mut().for_each(|words| coarsen(words));
+    }
     Ok(inputs)
+}
+
+/// Every second number to a quarter: among equals their order decides.
+fn coarsen(words: &mut [u32]) {
+    for word in words.iter_mut().step_by(2) {
+        *word = ((f32::from_bits(*word) * 4.0).round() / 4.0).to_bits();
+    }
 }
 
 /// A small generator (Marsaglia's xorshift64*): what is checked must be the same everywhere.
@@ -318,6 +328,9 @@ fn arrays() -> Vec<Kernel> {
                 columns,
             }));
         }
+    }
+    for (length, keep) in [(1, 1), (300, 300), (1000, 10), (16_385, 16_384), (100_003, 1000)] {
+        all.push(Kernel::TopK(TopK { length, keep }));
     }
     for (length, subtract) in [(1, false), (16, true), (100_003, false)] {
         all.push(Kernel::Mask(Mask { length, subtract }));

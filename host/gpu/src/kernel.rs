@@ -25,6 +25,7 @@ mod pass;
 mod product;
 mod quantised;
 mod reduce;
+mod top_k;
 mod weights;
 
 pub use accumulate::Accumulate;
@@ -41,6 +42,7 @@ pub use pass::Pass;
 pub(crate) use pass::grid;
 pub use quantised::QuantisedGemm;
 pub use reduce::{Fold, Reduce};
+pub use top_k::TopK;
 pub use weights::{Quantised, from_awq, from_gptq};
 
 use crate::device::Cpu;
@@ -75,6 +77,8 @@ pub enum Kernel {
     Encode(Encode),
     /// The way back.
     Decode(Decode),
+    /// The largest numbers of an update, and what is lost.
+    TopK(TopK),
     /// The mask of a secure sum put on integers, or taken off.
     Mask(Mask),
 }
@@ -153,6 +157,7 @@ impl Kernel {
             Self::Accumulate(kernel) => kernel,
             Self::Encode(kernel) => kernel,
             Self::Decode(kernel) => kernel,
+            Self::TopK(kernel) => kernel,
             Self::Mask(kernel) => kernel,
         }
     }
@@ -171,6 +176,7 @@ impl Kernel {
             Self::Accumulate(_) => "accumulate",
             Self::Encode(_) => "encode",
             Self::Decode(_) => "decode",
+            Self::TopK(_) => "top-k",
             Self::Mask(_) => "mask",
         }
     }
@@ -307,6 +313,7 @@ mod tests {
             ("reduce", r#""fold": "sum", "rows": 1, "columns": 0"#),
             ("encode", r#""format": "f16", "rows": 1, "columns": 0"#),
             ("decode", r#""format": "int8", "rows": 1, "columns": 0"#),
+            ("top-k", r#""length": 0, "keep": 1"#),
         ] {
             let text = format!(r#"{{"kernel": "{name}", {fields}}}"#);
             let kernel = |text: &str| serde_json::from_str::<Kernel>(text).unwrap();

@@ -46,7 +46,7 @@ pub use error::GpuError;
 pub use kernel::{
     Accumulate, Activation, Argument, Attention, Convolution, Decode, Element, Encode, Expected, Fold,
     Format, Gemm, IntegerGemm, Kernel, Map, Mask, Norm, Normalise, Pass, Quantised, QuantisedGemm, Reduce,
-    Role, Step, Words, f16_words, f32_words, floats, from_awq, from_gptq, halves,
+    Role, Step, TopK, Words, f16_words, f32_words, floats, from_awq, from_gptq, halves,
 };
 pub use queue::{Answer, Job, Queue};
 pub use shader::{Shader, ShaderLimits};

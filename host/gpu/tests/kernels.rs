@@ -4,7 +4,8 @@
 use karman_gpu::check::{check, matrix};
 use karman_gpu::tune::CANDIDATES;
 use karman_gpu::{
-    Cpu, Device, Fold, Gemm, GpuError, IntegerGemm, Kernel, Reduce, Role, Shader, ShaderLimits, Wgpu, Work,
+    Cpu, Device, Fold, Gemm, GpuError, IntegerGemm, Kernel, Reduce, Role, Shader, ShaderLimits, TopK, Wgpu,
+    Work, f32_words,
 };
 use std::time::Duration;
 
@@ -98,6 +99,35 @@ fn work_leaves_nothing_behind_for_the_next() {
         // Eight words of which the shader writes none.
         let done = device.run(&own(1000, vec![4, 8]), &[&[1, 7]], MOST);
         assert_eq!(done.map(|done| done.outputs), Ok(vec![vec![7; 4], vec![0; 8]]));
+    }
+}
+
+/// More equals than are kept, in more parts than a workgroup has threads: the first of them are taken, after all that are greater,
+/// and running the passes again on the same buffers changes nothing.
+#[test]
+fn the_first_of_many_equals_are_kept_however_often_it_runs() {
+    let Some(mut device) = gpu() else { return };
+    let length = 4_200_001u32;
+    let numbers = |step: u32| {
+        let number = |i: u32| ((i % 1009) * step % 23) as f32 - 11.0;
+        f32_words(&(0..length).map(number).collect::<Vec<_>>())
+    };
+    let (update, lost) = (numbers(7), numbers(5));
+    // Some 183,000 sums have the largest magnitude.
+    for keep in [180_000, 200_000] {
+        let kernel = Kernel::TopK(TopK { length, keep });
+        let expected = kernel.reference(&[&update, &lost]).unwrap();
+        let arguments = kernel.arguments().unwrap();
+        let outputs = arguments.iter().filter(|argument| argument.role == Role::Output);
+        let prepared = device.prepare(&kernel, &[&update, &lost]).unwrap();
+        for times in [1, 2] {
+            device.repeat(&prepared, times, MOST).unwrap();
+            let words = device.read(&prepared, MOST).unwrap();
+            for ((argument, words), expected) in outputs.clone().zip(&words).zip(&expected) {
+                let error = expected.error(&argument.element.numbers(words));
+                assert_eq!(error, 0.0, "{} of {keep} after {times}", argument.name);
+            }
+        }
     }
 }
 

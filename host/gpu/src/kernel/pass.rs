@@ -72,7 +72,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// The longest shapes that are legal, in each dimension that becomes workgroups.
-    const LONG: [&str; 9] = [
+    const LONG: [&str; 10] = [
         r#"{"kernel": "gemm", "m": 1048576, "n": 1, "k": 1}"#,
         r#"{"kernel": "gemm", "m": 5, "n": 1048576, "k": 1}"#,
         r#"{"kernel": "gemm", "m": 1, "n": 1048576, "k": 1}"#,
@@ -84,6 +84,7 @@ mod tests {
             "kernel-width": 3, "padding": 1}"#,
         r#"{"kernel": "convolution", "batch": 1048576, "channels": 1, "height": 1, "width": 1, "filters": 8,
             "kernel-height": 1, "kernel-width": 1}"#,
+        r#"{"kernel": "top-k", "length": 268435456, "keep": 268435456}"#,
     ];
 
     #[test]
