@@ -1,5 +1,5 @@
-// What products of single precision are given: C = activation(A B + bias). `b` may be strided either way, so that transposed
-// weights need no copy.
+// What products of floating point are given: C = activation(A B + bias). `b` may be strided either way, so that transposed weights
+// need no copy. How numbers of both matrices are read is said by the shader after this one, which brings `a_at(i)` and `b_at(i)`.
 
 struct Parameters {
     m: u32,
@@ -13,8 +13,6 @@ struct Parameters {
 }
 
 @group(0) @binding(0) var<uniform> parameters: Parameters;
-@group(0) @binding(1) var<storage, read> a: array<f32>;
-@group(0) @binding(2) var<storage, read> b: array<f32>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
 @group(0) @binding(4) var<storage, read_write> c: array<f32>;
 

@@ -9,7 +9,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) l
     var sum = 0.0;
     if (column < parameters.n) {
         for (var k = local.y; k < parameters.k; k += PARTS) {
-            sum += a[row * parameters.a_row + k] * b[k * parameters.b_k + column];
+            sum += a_at(row * parameters.a_row + k) * b_at(k * parameters.b_k + column);
         }
     }
     partial[local.y * COLUMNS + local.x] = sum;

@@ -168,9 +168,28 @@ fn products() -> Vec<Kernel> {
             ..plain(2, 70, 30)
         },
     ];
+    // Odd lengths and strides, so that rows begin within a word.
+    let half = [
+        plain(1, 1, 1),
+        plain(64, 64, 64),
+        plain(65, 67, 129),
+        plain(1, 500, 777),
+        plain(3, 65, 71),
+        plain(2, 1101, 1001),
+        Gemm {
+            transposed: true,
+            ..plain(2, 1101, 1001)
+        },
+        gemm[7].clone(),
+        gemm[9].clone(),
+        gemm[10].clone(),
+        gemm[11].clone(),
+    ];
+    let half = half.map(|gemm| Gemm { half: true, ..gemm });
     let integer = [(1, 1, 4), (16, 16, 64), (17, 33, 100), (50, 3, 1028)];
     let integer = integer.map(|(m, n, k)| Kernel::IntegerGemm(IntegerGemm { m, n, k }));
-    gemm.map(Kernel::Gemm).into_iter().chain(integer).collect()
+    let gemm = gemm.into_iter().chain(half).map(Kernel::Gemm);
+    gemm.chain(integer).collect()
 }
 
 fn quantised() -> Vec<Kernel> {

@@ -55,7 +55,7 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "kernel", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Kernel {
-    /// Matrix product of `f32`.
+    /// Matrix product of `f32`, or of `f16` with sums in `f32`.
     Gemm(Gemm),
     /// Matrix product with weights of 4 or 8 bits in groups.
     QuantisedGemm(QuantisedGemm),

@@ -269,7 +269,7 @@ impl Describe for Decode {
 }
 
 /// What the bits of half precision say (IEEE 754 binary16): nothing of the library that the processor's path uses.
-fn exactly(half: u32) -> f64 {
+pub(super) fn exactly(half: u32) -> f64 {
     let (sign, exponent, fraction) = (half >> 15, (half >> 10 & 31) as i32, f64::from(half & 0x3ff));
     let size = match exponent {
         0 => fraction * 2f64.powi(-24),

@@ -1,13 +1,17 @@
 use super::argument::floats_mut;
+use super::encode::exactly;
 use super::pass::Pass;
 use super::product::{multiply, view, view_mut};
-use super::{Argument, Describe, Element, Expected, Words, check_shape, floats};
+use super::{Argument, Describe, Element, Expected, Words, check_shape, floats, halves};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use ndarray::s;
 use serde::{Deserialize, Serialize};
 
-/// `C = activation(A B + bias)`: `A` is `m` by `k`, `B` `k` by `n`, all row-major `f32`.
+/// `C = activation(A B + bias)`: `A` is `m` by `k`, `B` `k` by `n`, all row-major `f32`; with [`Gemm::half`] `A` and `B` are `f16`.
 ///
 /// Inputs `a`, `b` and, with [`Gemm::bias`], `bias` of `n`; output `c`. With one row it is a product of a vector and a matrix.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -28,6 +32,10 @@ pub struct Gemm {
     /// Elements from one row of `B`, as it is given, to the next. Default 0: no gap.
     #[serde(default)]
     pub b_stride: u32,
+    /// Whether `A` and `B` are in half precision, two to a word: half the memory to read. Products and sums are taken in `f32` all the
+    /// same, so that no GPU needs arithmetic of half precision.
+    #[serde(default)]
+    pub half: bool,
     /// Whether there is a third input, added to every row.
     #[serde(default)]
     pub bias: bool,
@@ -111,6 +119,13 @@ impl Gemm {
     fn b_length(&self) -> u64 {
         length(self.b_rows(), self.b_row(), self.b_width())
     }
+
+    fn matrix(&self, name: &'static str, length: u64) -> Argument {
+        match self.half {
+            true => Argument::input(name, Element::F16, length.div_ceil(2) as usize),
+            false => Argument::input(name, Element::F32, length as usize),
+        }
+    }
 }
 
 /// Elements of a matrix whose last row has no gap behind it.
@@ -150,8 +165,8 @@ impl Describe for Gemm {
 
     fn arguments(&self) -> Vec<Argument> {
         let mut arguments = vec![
-            Argument::input("a", Element::F32, self.a_length() as usize),
-            Argument::input("b", Element::F32, self.b_length() as usize),
+            self.matrix("a", self.a_length()),
+            self.matrix("b", self.b_length()),
         ];
         if self.bias {
             arguments.push(Argument::input("bias", Element::F32, self.n as usize));
@@ -184,7 +199,10 @@ impl Describe for Gemm {
         if self.m <= MOST_VECTORS && n_step == 1 {
             return vec![Pass {
                 name: "gemv",
-                source: wgsl!("gemm_head", "gemv").into(),
+                source: match self.half {
+                    true => wgsl!("gemm_head", "gemm_half", "gemv").into(),
+                    false => wgsl!("gemm_head", "gemm_single", "gemv").into(),
+                },
                 constants: vec![("COLUMNS", VECTOR_COLUMNS), ("PARTS", VECTOR_PARTS)],
                 parameters,
                 bindings,
@@ -193,7 +211,10 @@ impl Describe for Gemm {
         }
         vec![Pass {
             name: "gemm",
-            source: wgsl!("gemm_head", "gemm", "tile").into(),
+            source: match self.half {
+                true => wgsl!("gemm_head", "gemm_half", "gemm", "tile").into(),
+                false => wgsl!("gemm_head", "gemm_single", "gemm", "tile").into(),
+            },
             constants: tile.constants(),
             parameters,
             bindings,
@@ -202,18 +223,14 @@ impl Describe for Gemm {
     }
 
     fn on_cpu(&self, cpu: &Cpu, inputs: &[&[u32]], outputs: &mut [Words]) {
-        let (m, n, k) = (self.m as usize, self.n as usize, self.k as usize);
-        let (a, b) = (floats(inputs[0]), floats(inputs[1]));
+        let n = self.n as usize;
         let bias = self.bias.then(|| floats(inputs[2]));
         let c = floats_mut(&mut outputs[0]);
-        if self.m <= MOST_VECTORS {
-            for (a, c) in a.chunks(self.a_row() as usize).zip(c.chunks_mut(n)) {
-                self.vector_on_cpu(cpu, &a[..k], b, c);
-            }
+        if self.half {
+            let a = halves(inputs[0])[..self.a_length() as usize].to_f32_vec();
+            self.half_on_cpu(cpu, &a, halves(inputs[1]), c);
         } else {
-            let b = view(b, self.b_rows(), self.b_width(), self.b_row());
-            let b = if self.transposed { b.reversed_axes() } else { b };
-            multiply(cpu, view(a, self.m, self.k, self.a_row()), b, view_mut(c, m, n));
+            self.single_on_cpu(cpu, floats(inputs[0]), floats(inputs[1]), c);
         }
         if bias.is_some() || self.activation != Activation::None {
             cpu.rows(c, n, |_, row| {
@@ -227,15 +244,18 @@ impl Describe for Gemm {
     }
 
     fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected> {
-        let (a, b) = (floats(inputs[0]), floats(inputs[1]));
+        let number = |argument: usize, place: u32| match self.half {
+            true => exactly(inputs[argument][place as usize / 2] >> (place % 2 * 16) & 0xffff),
+            false => f64::from(floats(inputs[argument])[place as usize]),
+        };
         let (k_step, n_step) = self.b_steps();
         let (mut values, mut scale) = (Vec::new(), Vec::new());
         for row in 0..self.m {
             for column in 0..self.n {
                 let (mut sum, mut size) = (0.0, 0.0);
                 for k in 0..self.k {
-                    let left = f64::from(a[(row * self.a_row() + k) as usize]);
-                    let product = left * f64::from(b[(k * k_step + column * n_step) as usize]);
+                    let left = number(0, row * self.a_row() + k);
+                    let product = left * number(1, k * k_step + column * n_step);
                     sum += product;
                     size += product.abs();
                 }
@@ -253,6 +273,60 @@ impl Describe for Gemm {
 
     fn operations(&self) -> u64 {
         2 * u64::from(self.m) * u64::from(self.n) * u64::from(self.k)
+    }
+}
+
+/// The most numbers of `B` that are widened at once.
+const MOST_WIDENED: usize = 1 << 20;
+
+impl Gemm {
+    fn single_on_cpu(&self, cpu: &Cpu, a: &[f32], b: &[f32], c: &mut [f32]) {
+        let (m, n, k) = (self.m as usize, self.n as usize, self.k as usize);
+        if self.m <= MOST_VECTORS {
+            for (a, c) in a.chunks(self.a_row() as usize).zip(c.chunks_mut(n)) {
+                self.vector_on_cpu(cpu, &a[..k], b, c);
+            }
+        } else {
+            let b = view(b, self.b_rows(), self.b_width(), self.b_row());
+            let b = if self.transposed { b.reversed_axes() } else { b };
+            multiply(cpu, view(a, self.m, self.k, self.a_row()), b, view_mut(c, m, n));
+        }
+    }
+
+    /// Half precision is widened some columns of `B` at a time: all of it would take twice its memory once more.
+    fn half_on_cpu(&self, cpu: &Cpu, a: &[f32], b: &[f16], c: &mut [f32]) {
+        let (m, n, k) = (self.m as usize, self.n as usize, self.k as usize);
+        let stride = self.b_row() as usize;
+        let most = (MOST_WIDENED / k).clamp(1, n);
+        let mut block = vec![0.0f32; most * k];
+        for begin in (0..n).step_by(most) {
+            if cpu.is_late() {
+                return;
+            }
+            let columns = most.min(n - begin);
+            let (rows, width) = if self.transposed {
+                (columns, k)
+            } else {
+                (k, columns)
+            };
+            let widened = &mut block[..rows * width];
+            cpu.rows(widened, width, |row, into| {
+                let at = match self.transposed {
+                    true => (begin + row) * stride,
+                    false => row * stride + begin,
+                };
+                b[at..][..width].convert_to_f32_slice(into);
+            });
+            let part = view(widened, rows as u32, width as u32, width as u32);
+            let part = if self.transposed {
+                part.reversed_axes()
+            } else {
+                part
+            };
+            let a = view(a, self.m, self.k, self.a_row());
+            let c = view_mut(c, m, n).slice_move(s![.., begin..begin + columns]);
+            multiply(cpu, a, part, c);
+        }
     }
 }
 
