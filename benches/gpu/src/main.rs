@@ -6,7 +6,7 @@
 //! | `cpu_gemm_vs_onnxruntime.mean`, `.least` | their geometric mean and the least of them |
 //! | `fedavg_vs_copy.cpu.tN` | bytes of updates that the accumulator takes in a second over bytes that a copy writes, N threads each |
 //! | `share_of_two.DEVICE` | of two tenants that always have work, the time of the one that had less over half of all |
-//! | `copy`, `gemm`, `w4a16` `.DEVICE` | what a GPU copies, computes and reads of weights in a second: context |
+//! | `copy`, `gemm`, `w4a16`, `f16` `.DEVICE` | what a GPU copies, computes and reads of weights in a second: context |
 //!
 //! What needs hardware is void without: `wgsl_gemm_vs_burn`, `cuda_gemm_vs_cublas.f16`, `wgsl_gemm_vs_cublas.f32`,
 //! `w4a16_gemv_vs_roofline`, `w4a16_gemv_vs_f16`, `fedavg_vs_copy.gpu`. They are not registered: on a machine without a GPU they are no
@@ -55,7 +55,8 @@ fn main() -> Result<()> {
     {
         let mut opened = Wgpu::open(&device.id, None)?;
         let name = opened.info().name.clone();
-        for (figure, key) in of_gpu(&mut opened)?.into_iter().zip(["copy", "gemm", "w4a16"]) {
+        let keys = ["copy", "gemm", "w4a16", "f16"];
+        for (figure, key) in of_gpu(&mut opened)?.into_iter().zip(keys) {
             eprintln!("{name}: {}", figure.what);
             let unit = if figure.unit == "B/s" { "GB/s" } else { "GFLOP/s" };
             report.figure(

@@ -43,7 +43,7 @@ fn tasks(side: u32, copied: u32) -> Vec<Task> {
         group: 128,
         bits: 4,
     };
-    let weights = f64::from(rows) * f64::from(columns) * 4.25 / 8.0;
+    let all = f64::from(rows) * f64::from(columns);
     vec![
         Task {
             what: format!("copy of {}", karman_types::format_bytes(4 * u64::from(copied))),
@@ -69,7 +69,19 @@ fn tasks(side: u32, copied: u32) -> Vec<Task> {
         Task {
             what: format!("vector by {rows}x{columns}, 4-bit weights"),
             kernel: Kernel::QuantisedGemm(gemv),
-            amount: weights,
+            amount: all * 4.25 / 8.0,
+            unit: "B/s",
+        },
+        Task {
+            what: format!("vector by {rows}x{columns}, f16 weights"),
+            kernel: Kernel::Gemm(Gemm {
+                m: 1,
+                n: rows,
+                k: columns,
+                half: true,
+                ..Gemm::default()
+            }),
+            amount: 2.0 * all,
             unit: "B/s",
         },
     ]
