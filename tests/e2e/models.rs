@@ -71,6 +71,25 @@ fn a_model_that_is_not_there_is_unavailable() {
         .fails(4, "digits-m");
 }
 
+/// A plugin's own model is loaded for the processor where that is granted. A GPU that it asks for is never replaced in silence.
+#[test]
+fn a_model_for_another_target_than_the_processor_is_refused() {
+    let home = Home::new();
+    let (infer, model) = (guest("infer"), root().join("tests/models/digits-s.onnx"));
+    let load = |target: &str, more: &[&str]| {
+        let meta = format!("target={target}");
+        let mut arguments = vec!["run", infer.to_str().unwrap(), model.to_str().unwrap()];
+        arguments.extend(["--meta", &meta]);
+        arguments.extend(more);
+        home.run(arguments)
+    };
+    let granted = ["--grant", "nn-raw:tract"];
+    assert_eq!(load("cpu", &granted).ok().out(), "loaded");
+    load("gpu", &granted).fails(1, "UnsupportedOperation: models run on the processor here");
+    load("tpu", &granted).fails(1, "target `tpu`");
+    load("cpu", &[]).fails(1, "Security");
+}
+
 /// All 450 held-out digits, through the node, on each back-end: at least 97 % right, and the same answers.
 #[test]
 fn held_out_digits_are_right_on_both_back_ends() {

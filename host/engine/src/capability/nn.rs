@@ -44,6 +44,7 @@ pub struct Graph {
 }
 
 /// What a plugin sees when something fails.
+#[derive(Debug)]
 pub struct NnError {
     code: ErrorCode,
     data: String,
@@ -66,13 +67,35 @@ impl From<TaskError> for NnError {
     }
 }
 
+/// Whether a plugin's own model can be had as it wishes. Who asks for another target than the processor is told that there is none:
+/// nothing is run in its place in silence.
+fn check_wish(encoding: GraphEncoding, target: ExecutionTarget) -> Result<(), NnError> {
+    if !matches!(encoding, GraphEncoding::Onnx | GraphEncoding::Autodetect) {
+        return Err(NnError {
+            code: ErrorCode::InvalidEncoding,
+            data: format!("encoding {encoding:?} is not supported; give ONNX"),
+        });
+    }
+    let (target, instead) = match target {
+        ExecutionTarget::Cpu => return Ok(()),
+        ExecutionTarget::Gpu => ("gpu", ", or run kernels through `karman:gpu/compute`"),
+        ExecutionTarget::Tpu => ("tpu", ""),
+    };
+    Err(NnError {
+        code: ErrorCode::UnsupportedOperation,
+        data: format!(
+            "models run on the processor here, not on target `{target}`: load it for `cpu`{instead}"
+        ),
+    })
+}
+
 type Answer<T> = wasmtime::Result<Result<Resource<T>, Resource<NnError>>>;
 
 impl Host {
-    fn nn<T: Send + 'static>(&mut self, answer: Result<T, TaskError>) -> Answer<T> {
+    fn nn<T: Send + 'static>(&mut self, answer: Result<T, NnError>) -> Answer<T> {
         Ok(match answer {
             Ok(value) => Ok(self.table.push(value)?),
-            Err(error) => Err(self.table.push(NnError::from(error))?),
+            Err(error) => Err(self.table.push(error)?),
         })
     }
 
@@ -88,7 +111,7 @@ impl Host {
         mut parts: Vec<Vec<u8>>,
         encoding: GraphEncoding,
         target: ExecutionTarget,
-    ) -> Result<Graph, TaskError> {
+    ) -> Result<Graph, NnError> {
         let native = self.plugin.grants.allows(&Grant::RawModelNative);
         if !native && !self.plugin.grants.allows(&Grant::RawModel) {
             let name = &self.plugin.name;
@@ -97,23 +120,13 @@ impl Host {
             ))
             .with_hint(format!(
                 "load a model by name, or karman node grant {name} nn-raw:tract"
-            )));
+            ))
+            .into());
         }
-        if !matches!(encoding, GraphEncoding::Onnx | GraphEncoding::Autodetect) {
-            return Err(TaskError::invalid(format!(
-                "encoding {encoding:?} is not supported; give ONNX"
-            )));
-        }
-        if target != ExecutionTarget::Cpu {
-            return Err(TaskError::unavailable(format!(
-                "no {target:?} back-end on this node"
-            )));
-        }
+        check_wish(encoding, target)?;
         if parts.len() != 1 {
-            return Err(TaskError::invalid(format!(
-                "an ONNX model is 1 part, not {}",
-                parts.len()
-            )));
+            let parts = parts.len();
+            return Err(TaskError::invalid(format!("an ONNX model is 1 part, not {parts}")).into());
         }
         let model = self.models()?.load_bytes(parts.remove(0), native).await?;
         Ok(Graph {
@@ -149,7 +162,7 @@ impl graph::Host for Host {
 
     async fn load_by_name(&mut self, name: String) -> Answer<Graph> {
         let graph = self.load_named(name).await;
-        self.nn(graph)
+        self.nn(graph.map_err(NnError::from))
     }
 }
 
@@ -266,5 +279,27 @@ impl errors::HostError for Host {
     async fn drop(&mut self, error: Resource<NnError>) -> wasmtime::Result<()> {
         self.table.delete(error)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_processor_runs_models_and_who_wants_another_is_told() {
+        for encoding in [GraphEncoding::Onnx, GraphEncoding::Autodetect] {
+            assert!(check_wish(encoding, ExecutionTarget::Cpu).is_ok());
+            for (target, named) in [(ExecutionTarget::Gpu, "`gpu`"), (ExecutionTarget::Tpu, "`tpu`")] {
+                let refused = check_wish(encoding, target).unwrap_err();
+                assert!(
+                    matches!(refused.code, ErrorCode::UnsupportedOperation),
+                    "{refused:?}"
+                );
+                assert!(refused.data.contains(named), "{refused:?}");
+            }
+        }
+        let refused = check_wish(GraphEncoding::Openvino, ExecutionTarget::Cpu).unwrap_err();
+        assert!(matches!(refused.code, ErrorCode::InvalidEncoding), "{refused:?}");
     }
 }

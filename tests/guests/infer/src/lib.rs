@@ -1,11 +1,12 @@
 //! Gives its body, elements of type f32, to the model that the metadata `model` names, as the input `input` in the `shape` that they
 //! name (`1,3,224,224`), and answers the elements of the model's first output. The metadata `compute-ns` say how long `compute` took.
+//! With the metadata `target` (`cpu`, `gpu`, `tpu`) its body is an ONNX model, which is loaded for that target and not run.
 
 use exports::karman::task::handler::{Error, Guest, Request, Response};
 use karman::task::types::InvalidInput;
 use std::time::Instant;
 use wasi::nn::errors::Error as NnError;
-use wasi::nn::graph::load_by_name;
+use wasi::nn::graph::{ExecutionTarget, GraphEncoding, load, load_by_name};
 use wasi::nn::tensor::{Tensor, TensorType};
 
 wit_bindgen::generate!({
@@ -34,6 +35,9 @@ impl Guest for Infer {
             let missing = || invalid(format!("the metadata do not say `{name}`"), name);
             value.map(|(_, value)| value.as_str()).ok_or_else(missing)
         };
+        if let Ok(target) = told("target") {
+            return own_model(target, &request.body);
+        }
         let shape = told("shape")?;
         let dimensions: Result<Vec<u32>, _> = shape.split(',').map(str::parse).collect();
         let dimensions = dimensions.map_err(|error| invalid(format!("`{shape}`: {error}"), "shape"))?;
@@ -51,6 +55,23 @@ impl Guest for Infer {
             metadata: vec![("compute-ns".into(), took.as_nanos().to_string())],
             body: first.1.data(),
         })
+    }
+}
+
+fn own_model(target: &str, model: &[u8]) -> Result<Response, Error> {
+    let on = match target {
+        "cpu" => ExecutionTarget::Cpu,
+        "gpu" => ExecutionTarget::Gpu,
+        "tpu" => ExecutionTarget::Tpu,
+        _ => return Err(invalid(format!("`{target}` is none of cpu, gpu, tpu"), "target")),
+    };
+    match load(&[model.to_vec()], GraphEncoding::Onnx, on) {
+        Ok(_) => Ok(Response {
+            content_type: "text/plain".into(),
+            metadata: Vec::new(),
+            body: b"loaded".to_vec(),
+        }),
+        Err(error) => Err(Error::Failed(format!("{:?}: {}", error.code(), error.data()))),
     }
 }
 
