@@ -10,7 +10,7 @@ pub(crate) use adapters::{adapters, describe};
 
 use super::{Device, DeviceInfo, Done, Work};
 use crate::error::GpuError;
-use crate::kernel::{Argument, Kernel, Role, Words};
+use crate::kernel::{Argument, Kernel, Pass, Role, Words};
 use crate::shader::Shader;
 use crate::tune::Tile;
 use compile::Compiler;
@@ -32,6 +32,8 @@ pub struct Wgpu {
     pool: Pool,
     compiler: Compiler,
     tile: Tile,
+    /// Whether its driver takes half precision out of words; old ones that compute on the processor do not.
+    halves: bool,
     /// The most memory that this process may take on to read a shader.
     most_reading: Option<u64>,
     /// The first thing that went wrong since it was last asked.
@@ -82,6 +84,7 @@ impl Wgpu {
                 .get_or_insert(error);
         });
         let tile = tile.unwrap_or_else(|| Tile::for_device(&info));
+        let flags = adapter.get_downlevel_capabilities().flags;
         Ok(Self {
             info,
             device,
@@ -89,6 +92,7 @@ impl Wgpu {
             pool: Pool::default(),
             compiler: Compiler::default(),
             tile,
+            halves: flags.contains(wgpu::DownlevelFlags::SHADER_F16_IN_F32),
             most_reading: None,
             failed,
         })
@@ -113,11 +117,18 @@ impl Wgpu {
     /// Puts a kernel's inputs on the device and compiles its shaders.
     ///
     /// # Errors
-    /// When the inputs do not fit the kernel or the device.
+    /// When the inputs do not fit the kernel or the device, [`GpuError::Absent`] where its driver knows no half precision.
     pub fn prepare(&mut self, kernel: &Kernel, inputs: &[&[u32]]) -> Result<Prepared, GpuError> {
         let arguments = kernel.check_inputs(inputs)?;
-        let buffers = self.buffers(&arguments, inputs)?;
         let passes = kernel.passes(self.tile)?;
+        if !self.halves && passes.iter().any(Pass::takes_halves) {
+            return Err(GpuError::Absent(format!(
+                "the driver of {} knows no half precision, which this `{}` takes",
+                self.info.id,
+                kernel.name()
+            )));
+        }
+        let buffers = self.buffers(&arguments, inputs)?;
         let steps = passes
             .iter()
             .map(|pass| self.step(pass, &buffers))
@@ -335,5 +346,38 @@ impl fmt::Debug for Prepared {
         f.debug_struct("Prepared")
             .field("arguments", &self.arguments)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{Gemm, f16_words, f32_words, floats};
+
+    #[test]
+    fn a_driver_without_half_precision_is_told_and_does_the_rest() {
+        let mut device = match Wgpu::open("vulkan-0", None) {
+            Ok(device) => device,
+            Err(error) => return eprintln!("skipped on GPUs: {error}"),
+        };
+        device.halves = false;
+        let mut run = |half, a: &[u32], b: &[u32]| {
+            let (m, n, k) = (1, 2, 2);
+            let shape = Gemm {
+                m,
+                n,
+                k,
+                half,
+                ..Gemm::default()
+            };
+            let work = Work::Kernel(Kernel::Gemm(shape));
+            device.run(&work, &[a, b], Duration::from_secs(60))
+        };
+        let (a, b) = ([1.0, 2.0], [1.0, 2.0, 3.0, 4.0]);
+        let refused = run(true, &f16_words(&a), &f16_words(&b)).unwrap_err();
+        let why = "the driver of vulkan-0 knows no half precision, which this `gemm` takes";
+        assert_eq!(refused, GpuError::Absent(why.into()));
+        let done = run(false, &f32_words(&a), &f32_words(&b)).unwrap();
+        assert_eq!(floats(&done.outputs[0]), [7.0, 10.0]);
     }
 }

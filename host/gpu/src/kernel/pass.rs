@@ -34,6 +34,11 @@ impl Pass {
         }
     }
 
+    /// Whether its shader takes half precision out of words, or puts it into them: that is no matter of course with every driver.
+    pub(crate) fn takes_halves(&self) -> bool {
+        self.source.contains("2x16float")
+    }
+
     /// The shader with its constants.
     pub fn wgsl(&self) -> String {
         let constants = self.constants.iter();
@@ -123,6 +128,34 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_takes_half_precision_is_known() {
+        for (text, takes) in [
+            (r#"{"kernel": "gemm", "m": 9, "n": 9, "k": 9}"#, false),
+            (
+                r#"{"kernel": "gemm", "m": 9, "n": 9, "k": 9, "half": true}"#,
+                true,
+            ),
+            (
+                r#"{"kernel": "gemm", "m": 1, "n": 9, "k": 9, "half": true}"#,
+                true,
+            ),
+            (
+                r#"{"kernel": "quantised-gemm", "m": 1, "n": 8, "k": 8, "group": 8, "bits": 8}"#,
+                true,
+            ),
+            (
+                r#"{"kernel": "encode", "format": "f16", "rows": 1, "columns": 3}"#,
+                true,
+            ),
+            (r#"{"kernel": "top-k", "length": 3, "keep": 1}"#, false),
+        ] {
+            let kernel: Kernel = serde_json::from_str(text).unwrap();
+            let passes = kernel.passes(CANDIDATES[0]).unwrap();
+            assert_eq!(passes.iter().any(Pass::takes_halves), takes, "{text}");
         }
     }
 
