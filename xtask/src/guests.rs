@@ -26,12 +26,14 @@ const VARIANTS: [(&str, &str); 2] = [("warm", "v2"), ("warm", "broken")];
 
 /// Sources outside a guest's own folder that some are built with: as its Cargo.toml or the root of its crate names them, and the
 /// folder or file that they are.
-const SHARED: [(&str, &str); 5] = [
+const SHARED: [(&str, &str); 7] = [
     ("host/tensor", "host/tensor/src"),
     ("flood/scene", "plugins/flood/scene"),
+    ("../../adam.rs", "plugins/adam.rs"),
     ("../../answer.rs", "plugins/answer.rs"),
     ("../../learner.rs", "plugins/learner.rs"),
     ("../../nn.rs", "plugins/nn.rs"),
+    ("../../vectors.rs", "plugins/vectors.rs"),
 ];
 
 /// Builds these guests, or all. A guest in Rust keeps one core busy, and the others the second.
@@ -192,7 +194,13 @@ mod tests {
         let of = |name: &str| shared(&root().join("plugins").join(name));
         assert_eq!(of("flood-capture"), ["plugins/flood/scene", "plugins/answer.rs"]);
         assert_eq!(of("classify"), ["plugins/answer.rs", "plugins/nn.rs"]);
-        assert_eq!(of("fed-flood"), ["plugins/flood/scene", "plugins/learner.rs"]);
+        let of_flood = [
+            "plugins/flood/scene",
+            "plugins/adam.rs",
+            "plugins/learner.rs",
+            "plugins/vectors.rs",
+        ];
+        assert_eq!(of("fed-flood"), of_flood);
         assert!(of("event-screen").is_empty());
         for (_, path) in SHARED {
             assert!(!stage::files(&root().join(path)).unwrap().is_empty(), "{path}");

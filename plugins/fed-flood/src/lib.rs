@@ -1,11 +1,16 @@
 //! A client that learns to see water from what a board knows of its valley.
 
+#[path = "../../adam.rs"]
+mod adam;
 mod data;
 #[path = "../../learner.rs"]
 mod learner;
 mod net;
 mod train;
+#[path = "../../vectors.rs"]
+mod vectors;
 
+use adam::Begun;
 use data::Data;
 use exports::karman::federated::learner::{
     Array, Description, Error, Fitted, Guest, Judged, Setting, Training,
@@ -13,7 +18,7 @@ use exports::karman::federated::learner::{
 use karman::federated::checkpoint;
 use learner::{arrays, numbers, property, refused};
 use net::Way;
-use train::{Begun, Course};
+use train::Course;
 
 wit_bindgen::generate!({ path: "wit", generate_all });
 
@@ -44,7 +49,7 @@ impl Guest for Client {
             samples: &data.train,
             training: &training,
         };
-        let progress = checkpoint::load().and_then(|kept| Begun::read(&kept));
+        let progress = checkpoint::load().and_then(|kept| Begun::read(&kept, net::LENGTH));
         let keep = |begun: &Begun| drop(checkpoint::save(&begun.write()));
         let trained = course.run(&start, progress, keep);
         Ok(Fitted {

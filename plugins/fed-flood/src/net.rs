@@ -2,6 +2,7 @@
 //! each pixel, above 0 where there is water.
 
 use crate::data::{AREA, BANDS, Sample, TILE};
+use crate::vectors::{add, dot};
 
 /// Weights of a kernel from side to side.
 const REACH: usize = 3;
@@ -229,23 +230,6 @@ fn backward(layer: &Layer, own: &[f32], slopes: &[f32], before: &mut [f32]) {
             (row[0], row[WIDE - 1]) = (0.0, 0.0);
         }
     }
-}
-
-/// Adds `share` times a row. Both are of one length, so that the compiler may take vector instructions.
-fn add(sum: &mut [f32], row: &[f32], share: f32) {
-    sum.iter_mut()
-        .zip(row)
-        .for_each(|(sum, value)| *sum += share * value);
-}
-
-/// In lanes, for the same reason.
-fn dot(one: &[f32], other: &[f32]) -> f32 {
-    let mut lanes = [0.0f32; 8];
-    let ((one, _), (other, _)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
-    for (one, other) in one.iter().zip(other) {
-        (0..8).for_each(|lane| lanes[lane] += one[lane] * other[lane]);
-    }
-    lanes.iter().sum()
 }
 
 #[cfg(test)]

@@ -1,14 +1,9 @@
-//! Steps by Adam over the client's tiles, in an order that the seed decides.
+//! Steps by Adam over the client's tiles.
 
 use crate::Training;
+use crate::adam::{Begun, How};
 use crate::data::Sample;
-use crate::net::{LENGTH, Way};
-use fastrand::Rng;
-
-/// How much of the mean of slopes, and of their squares, a step keeps.
-const KEEP: (f32, f32) = (0.9, 0.999);
-/// What keeps a division from one by nothing.
-const LEAST: f32 = 1e-8;
+use crate::net::Way;
 
 /// One training.
 pub(crate) struct Course<'a> {
@@ -16,118 +11,24 @@ pub(crate) struct Course<'a> {
     pub(crate) training: &'a Training,
 }
 
-/// How far it is. It is written down after each pass but the last.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Begun {
-    pub(crate) model: Vec<f32>,
-    mean: Vec<f32>,
-    square: Vec<f32>,
-    passes: u32,
-    pub(crate) steps: u32,
-    /// Of all steps together.
-    losses: f32,
-}
-
-impl Begun {
-    pub(crate) fn with(model: &[f32]) -> Self {
-        Self {
-            model: model.to_vec(),
-            mean: vec![0.0; model.len()],
-            square: vec![0.0; model.len()],
-            passes: 0,
-            steps: 0,
-            losses: 0.0,
-        }
-    }
-
-    /// The mean loss on the way.
-    pub(crate) fn loss(&self) -> f32 {
-        self.losses / self.steps.max(1) as f32
-    }
-
-    /// A step down these slopes.
-    fn step(&mut self, slopes: &[f32], rate: f32) {
-        self.steps += 1;
-        let at = self.steps as i32;
-        let (mean_left, square_left) = (1.0 - KEEP.0.powi(at), 1.0 - KEEP.1.powi(at));
-        let moments = self.mean.iter_mut().zip(&mut self.square);
-        for ((weight, slope), (mean, square)) in self.model.iter_mut().zip(slopes).zip(moments) {
-            *mean = KEEP.0 * *mean + (1.0 - KEEP.0) * slope;
-            *square = KEEP.1 * *square + (1.0 - KEEP.1) * slope * slope;
-            *weight -= rate * (*mean / mean_left) / ((*square / square_left).sqrt() + LEAST);
-        }
-    }
-
-    pub(crate) fn write(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(12 + 12 * self.model.len());
-        bytes.extend(self.passes.to_le_bytes());
-        bytes.extend(self.steps.to_le_bytes());
-        bytes.extend(self.losses.to_le_bytes());
-        for numbers in [&self.model, &self.mean, &self.square] {
-            bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-        }
-        bytes
-    }
-
-    /// Nothing where it is not of this model.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let (words, rest) = bytes.as_chunks::<4>();
-        let ([passes, steps, losses], numbers) = words.split_first_chunk::<3>()?;
-        if !rest.is_empty() || numbers.len() != 3 * LENGTH {
-            return None;
-        }
-        let mut each = numbers.chunks(LENGTH).map(|numbers| {
-            numbers
-                .iter()
-                .map(|word| f32::from_le_bytes(*word))
-                .collect::<Vec<f32>>()
-        });
-        Some(Self {
-            passes: u32::from_le_bytes(*passes),
-            steps: u32::from_le_bytes(*steps),
-            losses: f32::from_le_bytes(*losses),
-            model: each.next()?,
-            mean: each.next()?,
-            square: each.next()?,
-        })
-    }
-}
-
 impl Course<'_> {
     pub(crate) fn run(&self, start: &[f32], progress: Option<Begun>, keep: impl Fn(&Begun)) -> Begun {
-        let mut begun = progress.unwrap_or_else(|| Begun::with(start));
+        let how = How {
+            epochs: self.training.epochs,
+            batch: self.training.batch,
+            rate: self.training.learning_rate,
+            most_steps: self.training.most_steps,
+            proximal: self.training.proximal,
+            seed: self.training.seed,
+        };
         let mut way = Way::default();
-        while begun.passes < self.training.epochs {
-            self.pass(start, &mut begun, &mut way);
-            if begun.passes < self.training.epochs {
-                keep(&begun);
-            }
-        }
-        begun
-    }
-
-    fn pass(&self, start: &[f32], begun: &mut Begun, way: &mut Way) {
-        let training = self.training;
-        let mut order: Vec<&Sample> = self.samples.iter().collect();
-        // A seed for each pass: one that goes on after a power cut takes the same order.
-        Rng::with_seed(training.seed.wrapping_add(begun.passes.into())).shuffle(&mut order);
-        let mut slopes = vec![0.0; LENGTH];
-        for batch in order.chunks(training.batch.max(1) as usize) {
-            if training.most_steps.is_some_and(|most| begun.steps >= most) {
-                break;
-            }
-            slopes.fill(0.0);
-            let share = 1.0 / batch.len() as f32;
-            let each = batch
-                .iter()
-                .map(|sample| way.gradient(&begun.model, sample, share, &mut slopes));
-            begun.losses += share * each.sum::<f32>();
-            for (slope, (weight, start)) in slopes.iter_mut().zip(begun.model.iter().zip(start)) {
-                *slope += training.proximal * (weight - start);
-            }
-            begun.step(&slopes, training.learning_rate);
-        }
-        begun.passes += 1;
+        how.train(
+            self.samples,
+            start,
+            progress,
+            |model, sample, share, sum| way.gradient(model, sample, share, sum),
+            keep,
+        )
     }
 }
 
@@ -136,6 +37,8 @@ mod tests {
     use super::*;
     use crate::Setting;
     use crate::data::Data;
+    use crate::net::LENGTH;
+    use fastrand::Rng;
     use std::cell::RefCell;
 
     fn training(epochs: u32) -> Training {
@@ -195,11 +98,11 @@ mod tests {
         let whole = course.run(&start, None, |begun| kept.borrow_mut().push(begun.write()));
         assert_eq!(kept.borrow().len(), 2);
         for progress in kept.into_inner() {
-            let begun = Begun::read(&progress);
+            let begun = Begun::read(&progress, LENGTH);
             assert!(begun.is_some());
             assert_eq!(course.run(&start, begun, |_| {}), whole);
         }
-        assert_eq!(Begun::read(&[0; 16]), None);
+        assert_eq!(Begun::read(&[0; 16], LENGTH), None);
     }
 
     #[test]
