@@ -161,6 +161,30 @@ fn a_run_begins_with_a_model_and_ends_as_one() {
     home.run(nowhere).fails(2, "did not begin with a model");
 }
 
+/// Vehicles that are not alike train the net of the pothole study: each seed has one model.
+#[test]
+fn vehicles_learn_together_what_lies_on_their_roads() {
+    let learnt = |fleet: u32| {
+        let home = Home::new();
+        let text = format!(
+            "name = 'pothole'\nrounds = 2\nseed = 1\n[clients]\nplugin = '{}'\nsimulated = 3\n\
+             [clients.properties]\nfleet = '{fleet}'\nwindows = '4'\nheld = '3'\n\
+             [pace]\nmode = 'synchronous'\nclients = 3\n\
+             [training]\nepochs = 1\nbatch = 2\nlearning-rate = 0.003\n",
+            path("fed-pothole")
+        );
+        let seen = events(&home.run(["fed", "run", &describe(&home, &text), "--json"]).ok());
+        assert_eq!(troubles(&seen), "");
+        assert!((0.0..=1.0).contains(&accuracy(&seen)), "{seen:?}");
+        home.run(["fed", "export", "pothole", "-o", "-"]).ok().stdout
+    };
+    let model = learnt(1);
+    // 18,798 numbers.
+    assert!(model.len() > 4 * 18_798, "{}", model.len());
+    assert_eq!(model, learnt(1));
+    assert_ne!(model, learnt(2));
+}
+
 #[test]
 fn clients_that_lie_are_named_and_do_no_harm() {
     let home = Home::new();

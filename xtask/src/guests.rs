@@ -24,8 +24,8 @@ struct Guest {
 /// Guests that are built once more with a feature: guest, feature.
 const VARIANTS: [(&str, &str); 2] = [("warm", "v2"), ("warm", "broken")];
 
-/// Sources outside a guest's own folder that some are built with: as its Cargo.toml or the root of its crate names them, and the
-/// folder or file that they are.
+/// Sources outside a guest's own folder that some are built with: as its Cargo.toml or the root of its crate, or of the crate in it,
+/// names them, and the folder or file that they are.
 const SHARED: [(&str, &str); 7] = [
     ("host/tensor", "host/tensor/src"),
     ("flood/scene", "plugins/flood/scene"),
@@ -93,7 +93,7 @@ pub(crate) fn guests(names: &[String]) -> Result<()> {
 
 /// What of [`SHARED`] the guest of this folder is built with.
 fn shared(sources: &Path) -> Vec<&'static str> {
-    let files = ["Cargo.toml", "src/lib.rs"];
+    let files = ["Cargo.toml", "src/lib.rs", "learn/src/lib.rs"];
     let written_with = files.map(|file| fs::read_to_string(sources.join(file)).unwrap_or_default());
     let named = |name: &str| written_with.iter().any(|text| text.contains(name));
     let taken = SHARED.into_iter().filter(|(name, _)| named(name));
@@ -201,6 +201,7 @@ mod tests {
             "plugins/vectors.rs",
         ];
         assert_eq!(of("fed-flood"), of_flood);
+        assert_eq!(of("fed-pothole"), of_flood[1..]);
         assert!(of("event-screen").is_empty());
         for (_, path) in SHARED {
             assert!(!stage::files(&root().join(path)).unwrap().is_empty(), "{path}");

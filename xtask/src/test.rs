@@ -23,7 +23,9 @@ fn plugins() -> Result<()> {
     let mut plugins: Vec<_> = folder.read_dir().into_iter().flatten().flatten().collect();
     plugins.sort_by_key(std::fs::DirEntry::file_name);
     plugins.iter().try_for_each(|plugin| own_tests(&plugin.path()))?;
-    own_tests(&folder.join("flood/scene"))
+    ["flood/scene", "fed-pothole/learn"]
+        .iter()
+        .try_for_each(|part| own_tests(&folder.join(part)))
 }
 
 fn own_tests(plugin: &Path) -> Result<()> {
