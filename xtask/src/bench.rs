@@ -17,12 +17,17 @@ const EVIDENCE: &[&str] = &[
     "partition-tuning",
     "pixie",
     "planning",
+    "pothole",
     "secagg",
     "sim-speed",
 ];
 
-/// Those of them with rows of policies that plugins bring.
-const WITH_PLUGINS: &[&str] = &["decision-cost", "pixie"];
+/// Those of them with rows of what plugins do, and these.
+const WITH_PLUGINS: &[(&str, &[&str])] = &[
+    ("decision-cost", &["prices", "throttle"]),
+    ("pixie", &["prices", "throttle"]),
+    ("pothole", &["event-screen"]),
+];
 
 /// Those of them with a live part, and that: a study of nodes.
 const LIVE: &[(&str, &str)] = &[("edgeserving", "edgeserving-live"), ("pixie", "pixie-live")];
@@ -44,12 +49,17 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         .filter(|study| EVIDENCE.contains(&study.as_str()))
     {
         let mut build = cargo(["build", "--release", "--package", "karman-evidence"]);
-        match WITH_PLUGINS.contains(&study.as_str()) {
-            true => {
+        match WITH_PLUGINS.iter().find(|(with, _)| with == study) {
+            Some((_, plugins)) => {
                 setup::setup(&[setup::WASM, setup::PYTHON])?;
-                guests::guests(&["prices".to_owned(), "throttle".to_owned()])?;
+                guests::guests(
+                    &plugins
+                        .iter()
+                        .map(|plugin| (*plugin).to_owned())
+                        .collect::<Vec<_>>(),
+                )?;
             }
-            false => _ = build.arg("--no-default-features"),
+            None => _ = build.arg("--no-default-features"),
         }
         show(&mut build)?;
         show(program(target().join("release/karman-evidence")).args(arguments))?;

@@ -19,6 +19,7 @@ mod placement_cost;
 mod planning;
 #[cfg(feature = "plugins")]
 mod plugins;
+mod pothole;
 mod secagg;
 
 use clap::{Parser, ValueEnum};
@@ -67,6 +68,8 @@ enum Study {
     Fltorrent,
     /// Bytes and time of secure sums.
     Secagg,
+    /// What a screen finds and saves, and what vehicles learn together.
+    Pothole,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -86,5 +89,6 @@ fn main() -> anyhow::Result<()> {
         Study::Clusterless => clusterless::study(&args.data, args.quick),
         Study::Fltorrent => fltorrent::run(args.quick),
         Study::Secagg => secagg::run(args.quick),
+        Study::Pothole => pothole::run(args.quick),
     }
 }

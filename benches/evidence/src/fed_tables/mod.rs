@@ -69,7 +69,10 @@ pub(crate) fn run(quick: bool) -> Result<()> {
 }
 
 /// One value for each seed, in their order. Nothing is timed, so they are computed side by side.
-fn per_seed<T: Send>(seeds: Range<u64>, value: impl Fn(u64) -> Result<T> + Sync) -> Result<Vec<T>> {
+pub(crate) fn per_seed<T: Send>(
+    seeds: Range<u64>,
+    value: impl Fn(u64) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let seeds: Vec<u64> = seeds.collect();
     let work = |seeds: &[u64]| seeds.iter().map(|seed| value(*seed)).collect::<Result<Vec<T>>>();
@@ -87,7 +90,8 @@ fn per_seed<T: Send>(seeds: Range<u64>, value: impl Fn(u64) -> Result<T> + Sync)
     })
 }
 
-fn mean(values: &[f64]) -> f64 {
+/// Of values, not empty.
+pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 

@@ -61,6 +61,11 @@ impl Habits {
         Self { vehicle, mix, seed }
     }
 
+    /// Whether its roads are of class A; else they are of class B.
+    pub fn is_on_class_a(&self) -> bool {
+        self.vehicle.roughness() <= CLASSES[0]
+    }
+
     /// A drive of so many seconds with a thing in each `every_s` on the average.
     pub fn road(&self, drive: Drive, every_s: f64, seconds: f64) -> Road {
         let mut chance = Chance::new(self.seed.wrapping_add(1 + drive as u64));

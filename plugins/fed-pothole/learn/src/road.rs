@@ -181,6 +181,11 @@ impl Vehicle {
         }
     }
 
+    /// `G_d(0.1 cycles/m)` of its roads, in m³.
+    pub const fn roughness(&self) -> f64 {
+        self.roughness
+    }
+
     fn speed_km_h(&self, time_s: f64) -> f64 {
         self.speed_km_h + self.swing_km_h * (2.0 * PI * time_s / 47.0).sin()
     }
