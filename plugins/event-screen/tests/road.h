@@ -1,4 +1,5 @@
 // A quarter car over a random road with potholes at known times: what the screen is measured on.
+// plugins/fed-pothole/learn/src/road.rs makes the same roads, and is tested on road.csv.
 #pragma once
 
 #include "screen.h"

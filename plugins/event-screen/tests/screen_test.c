@@ -22,7 +22,9 @@ static void put_road(struct text *csv) {
     for (int i = 0; i < 20; i++) road_random(&seed);
     struct road road;
     struct sample sample;
-    road_start(&road, seed, road_vehicle(&seed, 50, 16e-6), potholes, 3);
+    // First the vehicle, then its road: arguments of a call are evaluated in no particular order.
+    struct vehicle vehicle = road_vehicle(&seed, 50, 16e-6);
+    road_start(&road, seed, vehicle, potholes, 3);
     put(csv, "time_s,acceleration_m_s2,speed_km_h\n");
     for (int i = 0; i < 2800; i++) {
         road_next(&road, &sample);
@@ -61,7 +63,8 @@ static struct figures measure(double roughness, double every_s) {
         struct screen screen;
         struct sample sample;
         int count = 0;
-        road_start(&road, seed, road_vehicle(&seed, speed, roughness), potholes, POTHOLES);
+        struct vehicle vehicle = road_vehicle(&seed, speed, roughness);
+        road_start(&road, seed, vehicle, potholes, POTHOLES);
         screen_start(&screen);
         while (road.time_s < time_s + 10) {
             road_next(&road, &sample);
