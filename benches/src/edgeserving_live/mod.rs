@@ -73,7 +73,7 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
                 .map(|contender| (contender, Vec::new()))
                 .into(),
         };
-        for seed in blocks.seeds() {
+        for seed in blocks.seeds.all() {
             let mut order: Vec<&mut (Contender, Vec<Run>)> = judged.runs.iter_mut().collect();
             fastrand::Rng::with_seed(seed).shuffle(&mut order);
             for (contender, runs) in order {

@@ -1,6 +1,7 @@
 //! What was written down before: SLOs, loads, seeds.
 
 use anyhow::Result;
+use karman_study::registered::{Seeds, each_with, read};
 use karman_types::serde_duration;
 use serde::Deserialize;
 use std::time::Duration;
@@ -22,8 +23,7 @@ pub(super) struct Registered {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Blocks {
-    first_seed: u64,
-    blocks: u64,
+    pub(super) seeds: Seeds,
     pub(super) tuning_seeds: Vec<u64>,
     pub(super) profile: usize,
     #[serde(with = "serde_duration")]
@@ -43,23 +43,16 @@ pub(super) struct Cell {
 
 impl Registered {
     pub(super) fn read() -> Result<Self> {
-        Ok(karman_types::from_toml(include_str!("registered.toml"))?)
+        read(include_str!("registered.toml"))
     }
 
     pub(super) fn cells(&self) -> Vec<Cell> {
-        let of_slo = |slo: &f64| {
-            let slo = *slo;
-            self.loads.iter().map(move |load| Cell { slo, load: *load })
-        };
-        self.slos.iter().flat_map(of_slo).collect()
+        let cells = each_with(&self.slos, &self.loads).into_iter();
+        cells.map(|(slo, load)| Cell { slo, load }).collect()
     }
 }
 
 impl Blocks {
-    pub(super) fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
-        self.first_seed..self.first_seed + self.blocks
-    }
-
     /// Whether a request that is due to come then counts.
     pub(super) fn counts(&self, came: Duration) -> bool {
         came >= self.warm_up && came < self.length.saturating_sub(self.cool_down)
@@ -83,8 +76,9 @@ mod tests {
         let names: Vec<String> = registered.cells().iter().map(Cell::name).collect();
         assert_eq!(names.len(), 4);
         assert_eq!(names[3], "live.slo5.4-l1.65");
-        assert!(registered.evaluation.blocks >= 30);
+        let seeds = registered.evaluation.seeds;
+        assert!(seeds.count() >= 30);
         let tuned = &registered.evaluation.tuning_seeds;
-        assert!(registered.evaluation.seeds().all(|seed| !tuned.contains(&seed)));
+        assert!(seeds.all().all(|seed| !tuned.contains(&seed)));
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
         let cells = places.iter().map(|place| profiles.cell(*place, blocks));
         let cells: Vec<Cell> = cells.collect::<Result<_>>()?;
         let mut runs: Vec<Run> = Vec::new();
-        for seed in blocks.seeds() {
+        for seed in blocks.seeds.all() {
             for (place, name) in order(cells.len(), seed) {
                 let cell = &cells[place];
                 let Some(policy) = policy(name, &profiles.before, cell)? else {

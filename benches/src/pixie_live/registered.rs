@@ -1,6 +1,7 @@
 //! What was written down before: tiers, prices, limits, seeds.
 
 use anyhow::Result;
+use karman_study::registered::{Seeds, each_with, read};
 use karman_types::serde_duration;
 use serde::Deserialize;
 use std::time::Duration;
@@ -26,8 +27,7 @@ pub(super) struct Registered {
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Blocks {
-    first_seed: u64,
-    blocks: u64,
+    pub(super) seeds: Seeds,
     pub(super) requests: u64,
     pub(super) profile: usize,
 }
@@ -41,27 +41,16 @@ pub(super) struct Place {
 
 impl Registered {
     pub(super) fn read() -> Result<Self> {
-        Ok(karman_types::from_toml(include_str!("registered.toml"))?)
+        read(include_str!("registered.toml"))
     }
 
     pub(super) fn cells(&self) -> Vec<Place> {
-        let of_limit = |limit: &f64| {
-            let limit = *limit;
-            let budgets = self.budgets.iter();
-            budgets.map(move |budget| Place {
-                limit,
-                budget: *budget,
-            })
-        };
-        self.limits.iter().flat_map(of_limit).collect()
+        let cells = each_with(&self.limits, &self.budgets).into_iter();
+        cells.map(|(limit, budget)| Place { limit, budget }).collect()
     }
 }
 
 impl Blocks {
-    pub(super) fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
-        self.first_seed..self.first_seed + self.blocks
-    }
-
     /// The request from which on the other tenant is there.
     pub(super) const fn step(&self) -> usize {
         self.requests as usize / 3
@@ -87,7 +76,7 @@ mod tests {
             names,
             ["live.l0.5.c3", "live.l0.5.c8", "live.l1.2.c3", "live.l1.2.c8"]
         );
-        assert!(registered.evaluation.blocks >= 30);
+        assert!(registered.evaluation.seeds.count() >= 30);
         // One candidate at least can be paid for with every budget.
         let cheapest = registered.edge_prices[0];
         assert!(registered.budgets.iter().all(|budget| *budget > cheapest));

@@ -69,7 +69,7 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
         try_join_all((0..nodes.count()).map(|node| warm_up(&nodes, node))).await?;
         let (used, started) = (nodes.processor_time()?, Instant::now());
         let (mut runs, mut late_ms) = (Vec::new(), Vec::new());
-        for seed in passes.seeds() {
+        for seed in passes.seeds.all() {
             runs.push(block(&nodes, &registered, &cells, (seed, passes.window()), &mut late_ms).await?);
         }
         let cores = (nodes.processor_time()? - used) / started.elapsed().as_secs_f64();

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use karman_sim::Route;
+use karman_study::registered::{Seeds, each_with, read};
 use karman_types::serde_duration;
 use serde::Deserialize;
 use std::time::Duration;
@@ -42,8 +43,7 @@ pub(super) struct Calibration {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Blocks {
-    first_seed: u64,
-    pub(super) blocks: u64,
+    pub(super) seeds: Seeds,
     #[serde(with = "serde_duration")]
     length: Duration,
     #[serde(with = "serde_duration")]
@@ -69,16 +69,13 @@ pub(super) struct Cell {
 
 impl Registered {
     pub(super) fn read() -> Result<Self> {
-        Ok(karman_types::from_toml(include_str!("registered.toml"))?)
+        read(include_str!("registered.toml"))
     }
 
     /// Every route under every load; those of one load beside each other.
     pub(super) fn cells(&self) -> Vec<Cell> {
-        let of_load = |load: &f64| {
-            let load = *load;
-            self.routes.iter().map(move |route| Cell { route: *route, load })
-        };
-        self.loads.iter().flat_map(of_load).collect()
+        let cells = each_with(&self.loads, &self.routes).into_iter();
+        cells.map(|(load, route)| Cell { route, load }).collect()
     }
 }
 
@@ -93,10 +90,6 @@ impl Calibration {
 }
 
 impl Blocks {
-    pub(super) fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
-        self.first_seed..self.first_seed + self.blocks
-    }
-
     pub(super) const fn window(&self) -> Window {
         Window {
             length: self.length,
@@ -150,6 +143,6 @@ mod tests {
         );
         let (from, until, end) = registered.evaluation.window().seconds();
         assert!(0.0 < from && from < until && until < end);
-        assert!(registered.evaluation.blocks >= 30);
+        assert!(registered.evaluation.seeds.count() >= 30);
     }
 }
