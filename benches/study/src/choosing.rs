@@ -34,3 +34,13 @@ pub fn policy(name: &str, tasks: Vec<Task>, slo: &Slo) -> Result<Box<dyn Selecto
         _ => bail!("there is no policy {name}"),
     })
 }
+
+/// One candidate for each task, in every way.
+pub fn every_choice(tasks: &[Task]) -> Vec<Vec<usize>> {
+    tasks.iter().fold(vec![Vec::new()], |choices, task| {
+        let longer = |choice: Vec<usize>| {
+            (0..task.candidates.len()).map(move |candidate| [choice.clone(), vec![candidate]].concat())
+        };
+        choices.into_iter().flat_map(longer).collect()
+    })
+}

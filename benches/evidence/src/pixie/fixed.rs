@@ -3,6 +3,7 @@
 use super::profiles::Workload;
 use anyhow::Result;
 use karman_sched::select::{Fixed, LatencyLaw, Task};
+use karman_study::choosing::every_choice;
 use karman_types::Slo;
 
 /// The most accurate fixed choice whose expected cost and late share are within the limits, with its expected accuracy; nothing when
@@ -13,7 +14,7 @@ pub(super) fn best_fixed(workload: &Workload, slo: &Slo) -> Result<Option<(Fixed
         .map_or(f64::INFINITY, |limit| limit.as_secs_f64() * 1e3);
     let most = slo.cost.unwrap_or(f64::INFINITY) / slo.requests as f64;
     let mut best: Option<(Vec<usize>, f64)> = None;
-    for choice in choices(&workload.tasks) {
+    for choice in every_choice(&workload.tasks) {
         let chosen = || workload.tasks.iter().zip(&choice);
         let sum = |of: &dyn Fn(&Task, usize) -> f64| -> f64 {
             chosen().map(|(task, n)| task.visits * of(task, *n)).sum()
@@ -28,14 +29,4 @@ pub(super) fn best_fixed(workload: &Workload, slo: &Slo) -> Result<Option<(Fixed
     }
     let fixed = |(choice, accuracy)| Ok((Fixed::new(workload.tasks.clone(), slo, choice)?, accuracy));
     best.map(fixed).transpose()
-}
-
-/// One candidate for each task, in every way.
-fn choices(tasks: &[Task]) -> Vec<Vec<usize>> {
-    tasks.iter().fold(vec![Vec::new()], |choices, task| {
-        let longer = |choice: Vec<usize>| {
-            (0..task.candidates.len()).map(move |candidate| [choice.clone(), vec![candidate]].concat())
-        };
-        choices.into_iter().flat_map(longer).collect()
-    })
 }
