@@ -1,4 +1,4 @@
-//! What was written down before: tiers, prices, limits, seeds.
+//! What was written down before: tiers, workflows, prices, limits, seeds.
 
 use anyhow::Result;
 use karman_study::registered::{Seeds, each_with, read};
@@ -15,12 +15,21 @@ pub(super) struct Registered {
     pub(super) link: Duration,
     pub(super) tenant: f64,
     pub(super) tenant_images: usize,
-    pub(super) edge_prices: [f64; 3],
-    pub(super) cloud_prices: [f64; 3],
-    pub(super) limits: Vec<f64>,
-    pub(super) budgets: Vec<f64>,
-    pub(super) evaluation: Blocks,
-    pub(super) quick: Blocks,
+    pub(super) digits: Grid,
+    pub(super) flood: Grid,
+    pub(super) tiles: Tiles,
+}
+
+/// The cells of a workflow.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Grid {
+    pub(super) edge_prices: Vec<f64>,
+    pub(super) cloud_prices: Vec<f64>,
+    limits: Vec<f64>,
+    budgets: Vec<f64>,
+    evaluation: Blocks,
+    quick: Blocks,
 }
 
 /// How often everything is run, and how long.
@@ -32,9 +41,19 @@ pub(super) struct Blocks {
     pub(super) profile: usize,
 }
 
+/// Which tiles of pictures are asked about.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Tiles {
+    pub(super) seed: u64,
+    pub(super) examples: usize,
+    pub(super) requests: usize,
+}
+
 /// A cell as it was written down: where the limit lies, and the price for each request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
+    pub(super) workflow: &'static str,
     pub(super) limit: f64,
     pub(super) budget: f64,
 }
@@ -43,10 +62,25 @@ impl Registered {
     pub(super) fn read() -> Result<Self> {
         read(include_str!("registered.toml"))
     }
+}
 
-    pub(super) fn cells(&self) -> Vec<Place> {
+impl Grid {
+    /// Its cells, for the workflow of this name.
+    pub(super) fn cells(&self, workflow: &'static str) -> Vec<Place> {
         let cells = each_with(&self.limits, &self.budgets).into_iter();
-        cells.map(|(limit, budget)| Place { limit, budget }).collect()
+        let place = |(limit, budget)| Place {
+            workflow,
+            limit,
+            budget,
+        };
+        cells.map(place).collect()
+    }
+
+    pub(super) const fn blocks(&self, quick: bool) -> Blocks {
+        match quick {
+            true => self.quick,
+            false => self.evaluation,
+        }
     }
 }
 
@@ -60,7 +94,7 @@ impl Blocks {
 impl Place {
     /// `live.l0.5.c3`.
     pub(super) fn name(&self) -> String {
-        format!("live.l{}.c{}", self.limit, self.budget)
+        format!("{}.l{}.c{}", self.workflow, self.limit, self.budget)
     }
 }
 
@@ -69,16 +103,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_cells_are_written_down() {
-        let registered = Registered::read().unwrap();
-        let names: Vec<String> = registered.cells().iter().map(Place::name).collect();
+    fn four_cells_of_each_workflow_are_written_down() {
+        let Registered { digits, flood, .. } = Registered::read().unwrap();
+        let names = |grid: &Grid, workflow| -> Vec<String> {
+            let cells = grid.cells(workflow);
+            cells.iter().map(Place::name).collect()
+        };
         assert_eq!(
-            names,
+            names(&digits, "live"),
             ["live.l0.5.c3", "live.l0.5.c8", "live.l1.2.c3", "live.l1.2.c8"]
         );
-        assert!(registered.evaluation.seeds.count() >= 30);
-        // One candidate at least can be paid for with every budget.
-        let cheapest = registered.edge_prices[0];
-        assert!(registered.budgets.iter().all(|budget| *budget > cheapest));
+        assert_eq!(
+            names(&flood, "flood"),
+            [
+                "flood.l0.5.c2.5",
+                "flood.l0.5.c5",
+                "flood.l1.2.c2.5",
+                "flood.l1.2.c5"
+            ]
+        );
+        // One candidate at least can be paid for with every budget, in each task that a request can come to.
+        for (grid, tasks) in [(digits, 1.0), (flood, 2.0)] {
+            assert!(grid.blocks(false).seeds.count() >= 30);
+            let least = tasks * grid.edge_prices[0];
+            assert!(grid.budgets.iter().all(|budget| *budget > least));
+        }
     }
 }

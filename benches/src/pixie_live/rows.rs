@@ -4,6 +4,8 @@ use super::batch::Run;
 use super::policies::policies;
 use super::profiles::{Cell, Profiles};
 use super::registered::Place;
+use super::workload::Workload;
+use anyhow::Error;
 use karman_study::choosing;
 use karman_study::interval::bootstrap;
 use karman_study::report::{Report, Target};
@@ -14,17 +16,33 @@ const KEYS: [&str; 2] = ["ours_compliant_share", "accuracy_gap_to_oracle_points"
 
 /// What is written down before anything is run.
 pub(super) fn keys(cells: &[Place]) -> Vec<String> {
-    let of = |key: &'static str| cells.iter().map(move |cell| format!("{key}.{}", cell.name()));
-    let judged = KEYS.into_iter().flat_map(of);
+    let judged = cells.iter().flat_map(|cell| of_cell(&cell.name()));
     judged.chain(["cpu_demand".to_owned()]).collect()
 }
 
-/// Puts everything that is told of the runs.
-pub(super) fn put(report: &mut Report, cells: &[Cell], profiles: &Profiles, runs: &[Run]) {
+fn of_cell(name: &str) -> [String; 2] {
+    KEYS.map(|key| format!("{key}.{name}"))
+}
+
+/// A cell that there is not, and why.
+pub(super) fn void(report: &mut Report, cell: Place, error: &Error) {
+    for key in of_cell(&cell.name()) {
+        report.void(&key, format!("{error:#}"));
+    }
+}
+
+/// Puts everything that is told of the runs of a workload.
+pub(super) fn put(
+    report: &mut Report,
+    workload: &Workload,
+    cells: &[Cell],
+    profiles: &Profiles,
+    runs: &[Run],
+) {
     for (place, cell) in cells.iter().enumerate() {
         let ours = |run: &&Run| run.cell == place && run.policy == OURS;
         let ours: Vec<&Run> = runs.iter().filter(ours).collect();
-        let [share, gap] = KEYS.map(|key| format!("{key}.{}", cell.name));
+        let [share, gap] = of_cell(&cell.name);
         let compliant = bootstrap(&ours, |runs| {
             mean(runs, &|run| f64::from(u8::from(run.compliant)))
         });
@@ -34,31 +52,53 @@ pub(super) fn put(report: &mut Report, cells: &[Cell], profiles: &Profiles, runs
         });
         report.estimate(&gap, points, "points", Target::AtMost(1.0));
     }
+    let nobody = match cells.is_empty() {
+        true => "there is no cell",
+        false => "no single choice keeps the limits of any cell",
+    };
     for policy in policies() {
         let of: Vec<&Run> = runs.iter().filter(|run| run.policy == policy).collect();
         match of.is_empty() {
-            true => report.void(
-                &format!("compliant_share.live.{policy}"),
-                "no single candidate keeps the limits of any cell",
-            ),
-            false => of_policy(report, cells, policy, &of),
+            true => report.void(&format!("compliant_share.{}.{policy}", workload.name), nobody),
+            false => of_policy(report, (workload.name, policy), cells, &of),
         }
     }
-    for (when, known) in [("live", &profiles.before), ("live_after_step", &profiles.after)] {
-        for candidate in known {
+    of_profiles(report, workload, profiles);
+}
+
+/// What was measured before.
+fn of_profiles(report: &mut Report, workload: &Workload, profiles: &Profiles) {
+    let name = workload.name;
+    let after = format!("{name}_after_step");
+    for (when, known) in [(name, &profiles.before), (after.as_str(), &profiles.after)] {
+        // The same in every task.
+        for candidate in known.iter().take(1).flatten() {
             let key = format!("p95_ms.{when}.{}", candidate.name);
             let p95_ms = candidate.profile.p95.as_secs_f64() * 1e3;
             report.figure(&key, p95_ms, "ms", Target::Shown);
         }
     }
+    for (task, task_name) in workload.tasks.iter().enumerate() {
+        // The same on every tier.
+        for (model, model_name) in workload.models.iter().enumerate() {
+            let key = format!("known_accuracy.{name}.{task_name}.{model_name}");
+            let points = 100.0 * profiles.accuracy(task, model);
+            report.figure(&key, points, "points", Target::Shown);
+        }
+    }
 }
 
 /// What one policy made of all cells.
-fn of_policy(report: &mut Report, cells: &[Cell], policy: &str, runs: &[&Run]) {
+fn of_policy(report: &mut Report, (workload, policy): (&str, &str), cells: &[Cell], runs: &[&Run]) {
     let mut show = |key: &str, unit, value: &dyn Fn(&Run) -> f64| {
         let blocks = by_block(runs, value);
         let estimate = bootstrap(&blocks, |blocks| blocks.iter().sum::<f64>() / blocks.len() as f64);
-        report.estimate(&format!("{key}.live.{policy}"), estimate, unit, Target::Shown);
+        report.estimate(
+            &format!("{key}.{workload}.{policy}"),
+            estimate,
+            unit,
+            Target::Shown,
+        );
     };
     show("compliant_share", "share", &|run| {
         f64::from(u8::from(run.compliant))
