@@ -5,7 +5,7 @@ use super::decisions::{Decisions, wall_ms};
 use super::tasks::Tasks;
 use crate::runtime::Runtime;
 use karman_mesh::{Mesh, Provider};
-use karman_sched::call::{Picked, Route, Seen, Taker};
+use karman_sched::call::{Lately, Picked, Route, Seen, Taker};
 use karman_sched::log::Entry;
 use karman_types::{ErrorKind, NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
@@ -128,11 +128,16 @@ impl Routes {
     fn taker(&self, mesh: &Mesh, task: &str, provider: &Provider) -> Taker {
         let offer = &provider.offer;
         let (round_trip, heard) = mesh.last_heard(&provider.id);
-        let (takes, failed) = self.seen.lock().of(self.started.elapsed(), task, offer.node);
+        let Lately {
+            takes,
+            outlasted,
+            failed,
+        } = self.seen.lock().of(self.started.elapsed(), task, offer.node);
         Taker {
             round_trip,
             busy: provider.busy,
             takes,
+            outlasted,
             failed,
             heard: heard.map(|when| when.elapsed()),
             ..Taker::new(offer.node, offer.cores)

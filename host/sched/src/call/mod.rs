@@ -39,5 +39,5 @@ mod tests;
 
 pub use picked::Picked;
 pub use route::Route;
-pub use seen::Seen;
+pub use seen::{Lately, Seen};
 pub use taker::Taker;

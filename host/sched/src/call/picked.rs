@@ -1,4 +1,4 @@
-use super::route::fastest;
+use super::route::{fastest, takes};
 use super::{Route, Taker};
 use crate::Why;
 use karman_types::{NodeId, format_duration};
@@ -81,16 +81,29 @@ impl Picked {
             return format!("it has {} and {other} has {}", calls(first), calls(second));
         }
         let (time, others_time) = (told(time), told(others_time));
+        let is_least = |taker: &Taker| taker.outlasted == Some(takes(taker, fastest));
+        let is_hoped = first.takes.is_none() && !is_least(first);
+        let (when, others_when) = (bound(is_least(first)), bound(is_least(second)));
         match self.route {
             _ if time == others_time => "nothing that is known tells them apart".to_owned(),
             Route::NearestFree => format!("it is {time} away and {other} is {others_time}"),
-            _ if first.takes.is_none() && fastest.is_some() => {
+            _ if is_hoped && fastest.is_some() => {
                 format!(
-                    "it was not measured lately and may answer within {time}, {other} within {others_time}"
+                    "it was not measured lately and may answer within {time}, {other} {others_when} {others_time}"
                 )
             }
-            _ => format!("its answer is expected within {time} and that of {other} within {others_time}"),
+            _ => format!(
+                "its answer is expected {when} {time} and that of {other} {others_when} {others_time}"
+            ),
         }
+    }
+}
+
+/// What a time is to an answer that was waited for so long in vain, and to others.
+const fn bound(is_least: bool) -> &'static str {
+    match is_least {
+        true => "not before",
+        false => "within",
     }
 }
 

@@ -73,14 +73,15 @@ impl Route {
     }
 }
 
-/// What a call of the task takes on the fastest of them that was measured.
+/// What a call of the task takes on the fastest of them that was measured. How long one was waited for in vain is no measurement.
 pub(super) fn fastest(takers: &[Taker]) -> Option<Duration> {
     takers.iter().filter_map(|taker| taker.takes).min()
 }
 
 /// What a call of the task takes there. Whoever was not measured is taken to be twice as fast as the fastest that was: it is tried where
-/// that would pay, and where it would not, it is left alone.
-fn takes(taker: &Taker, fastest: Option<Duration>) -> Duration {
+/// that would pay, and where it would not, it is left alone. Nobody is taken to be faster than a call that was waited for in vain.
+pub(super) fn takes(taker: &Taker, fastest: Option<Duration>) -> Duration {
     let hoped = || fastest.unwrap_or_default() / 2;
-    taker.takes.unwrap_or_else(hoped)
+    let takes = taker.takes.unwrap_or_else(hoped);
+    taker.outlasted.map_or(takes, |least| takes.max(least))
 }

@@ -15,6 +15,9 @@ pub struct Taker {
     pub busy: u32,
     /// What calls of this task took lately until they were answered, without the round trip; nothing where none was made.
     pub takes: Option<Duration>,
+    /// How long a call of this task was waited for that was given up, where none was answered since: it takes no less.
+    #[serde(default)]
+    pub outlasted: Option<Duration>,
     /// How long ago it did not answer a call of this task; nothing where that is long past.
     pub failed: Option<Duration>,
     /// How long ago it said what it offers, and how busy it is.
@@ -30,6 +33,7 @@ impl Taker {
             cores,
             busy: 0,
             takes: None,
+            outlasted: None,
             failed: None,
             heard: None,
         }

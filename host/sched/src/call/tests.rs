@@ -68,6 +68,38 @@ fn who_was_not_measured_is_tried_where_that_would_pay() {
 }
 
 #[test]
+fn a_call_that_was_given_up_says_nothing_of_how_fast_others_are() {
+    let given_up = Taker {
+        outlasted: Some(millis(20)),
+        ..taker("near", Some(1), 4, 0)
+    };
+    // Half of 80 ms is hoped for of who was not measured. Of 20 it would be so little that the farther one was tried.
+    let takers = [
+        given_up,
+        measured("far", 30, 80),
+        taker("farther", Some(75), 4, 0),
+    ];
+    assert_eq!(Route::Soonest.order(&takers), [0, 1, 2]);
+    let why = Picked::by(Route::Soonest, "echo", takers.to_vec()).why();
+    assert!(why.to_string().contains("may answer within 41 ms"), "{why}");
+    // It takes no less, whatever it took before.
+    let slow = Taker {
+        outlasted: Some(millis(100)),
+        ..measured("near", 1, 10)
+    };
+    let takers = [slow, measured("far", 30, 60)];
+    assert_eq!(Route::Soonest.order(&takers), [1, 0]);
+    let why = Picked::by(Route::Soonest, "echo", takers.to_vec()).why();
+    let (near, far) = (node("near").short(), node("far").short());
+    assert_eq!(
+        why.to_string(),
+        format!(
+            "who runs `echo`: {far}, rather than {near}, because its answer is expected within 90 ms and that of {near} not before 101 ms"
+        )
+    );
+}
+
+#[test]
 fn who_did_not_answer_lately_comes_last() {
     let mut takers = [
         taker("near", Some(1), 4, 0),
@@ -135,10 +167,12 @@ fn nodes_name_them_as_they_call_themselves() {
 fn any_taker() -> impl Strategy<Value = Taker> {
     let time = || prop::option::of((0u64..200).prop_map(millis));
     let failed = prop::option::weighted(0.2, Just(millis(300)));
-    (time(), 0u32..5, 0u32..12, time(), failed).prop_map(|(round_trip, cores, busy, takes, failed)| Taker {
+    let any = (time(), 0u32..5, 0u32..12, time(), time(), failed);
+    any.prop_map(|(round_trip, cores, busy, takes, outlasted, failed)| Taker {
         round_trip,
         busy,
         takes,
+        outlasted,
         failed,
         ..Taker::new(node(""), cores)
     })
