@@ -1,5 +1,6 @@
 use super::{Entry, What};
 use crate::Why;
+use crate::call::Picked;
 use crate::select::{Call, During, Failed, Task};
 use karman_types::{TaskId, format_duration};
 use serde::{Deserialize, Serialize};
@@ -16,8 +17,11 @@ pub struct Told {
     pub known: Option<Duration>,
     /// Candidates that could not be reached.
     pub unreachable: Vec<String>,
-    /// What came of it, once that was reported.
+    /// What came of it, once that was reported. Of a call that several nodes may run: until one of them had answered.
     pub call: Option<Call>,
+    /// The node that answered such a call, where that is not the one that was asked first: that one could not be reached, or was late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<String>,
     /// What failed in the policy that a plugin brings, when it was asked this and was told what came of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<Failed>,
@@ -29,7 +33,25 @@ struct Open<'a> {
     by: (&'a str, u64),
     task: usize,
     candidate: usize,
+    /// The order in which nodes were asked, where it is one: whoever of them answered, that came of it.
+    picked: Option<&'a Picked>,
     told: Told,
+}
+
+impl Open<'_> {
+    /// Whether a call came of it, as far as that is not known yet.
+    fn is_of(&self, by: (&str, u64), call: &Call) -> bool {
+        let served = self.picked.is_some() || self.candidate == call.candidate;
+        (self.by, self.task) == (by, call.task) && served && self.told.call.is_none()
+    }
+
+    /// Takes in what came of it.
+    fn close(&mut self, call: Call) {
+        self.told.call = Some(call);
+        let other = self.picked.filter(|_| call.candidate != self.candidate);
+        let other = other.and_then(|picked| picked.takers.get(call.candidate));
+        self.told.instead = other.map(|taker| taker.node.short());
+    }
 }
 
 /// The decisions of one request, the oldest first. The log has to reach back to a checkpoint before them for names; else they are
@@ -61,12 +83,14 @@ pub fn explain<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: TaskId
                     known: chosen.known.get(candidate).copied().flatten(),
                     unreachable: chosen.asked.unreachable.iter().map(name).collect(),
                     call: None,
+                    instead: None,
                     failed: failed_before.remove(&by).unwrap_or_default(),
                 };
                 told.push(Open {
                     by,
                     task,
                     candidate,
+                    picked: None,
                     told: of_decision,
                 });
             }
@@ -74,11 +98,13 @@ pub fn explain<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: TaskId
                 by,
                 task: 0,
                 candidate: picked.order.first().copied().unwrap_or_default(),
+                picked: Some(picked),
                 told: Told {
                     why: picked.why(),
                     known: picked.first().and_then(|first| first.heard),
                     unreachable: Vec::new(),
                     call: None,
+                    instead: None,
                     failed: Vec::new(),
                 },
             }),
@@ -87,12 +113,8 @@ pub fn explain<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: TaskId
                 heard,
             } if *served == request => {
                 for call in &heard.calls {
-                    let is_of = |open: &&mut Open<'_>| {
-                        let of = (open.by, open.task, open.candidate);
-                        of == (by, call.task, call.candidate) && open.told.call.is_none()
-                    };
-                    if let Some(open) = told.iter_mut().find(is_of) {
-                        open.told.call = Some(*call);
+                    if let Some(open) = told.iter_mut().find(|open| open.is_of(by, call)) {
+                        open.close(*call);
                     }
                 }
             }
@@ -115,9 +137,13 @@ impl fmt::Display for Told {
         if !self.unreachable.is_empty() {
             write!(f, "; {} could not be reached", self.unreachable.join(", "))?;
         }
-        match &self.call {
-            Some(call) => write!(f, "; it took {}", format_duration(call.latency)),
-            None => Ok(()),
+        let Some(call) = &self.call else {
+            return Ok(());
+        };
+        let took = format_duration(call.latency);
+        match &self.instead {
+            Some(other) => write!(f, "; {other} answered instead, {took} after the call was made"),
+            None => write!(f, "; it took {took}"),
         }
     }
 }
@@ -126,7 +152,7 @@ impl fmt::Display for Told {
 mod tests {
     use super::super::{Logged, Policy};
     use super::*;
-    use crate::call::{Picked, Route, Taker};
+    use crate::call::{Route, Taker};
     use crate::select::testing::{candidate, millis, task};
     use crate::select::{Asked, Fixed, Heard};
     use karman_types::{NodeId, Slo};
@@ -191,5 +217,26 @@ mod tests {
                  it was last heard of 250 ms before; it took 3 ms"
             )
         );
+    }
+
+    #[test]
+    fn who_answered_in_the_place_of_the_first_is_told() {
+        let taker = |name: &str, way: f64| Taker {
+            round_trip: Some(millis(way)),
+            ..Taker::new(NodeId::of_key(name.as_bytes()), 4)
+        };
+        let takers = vec![taker("far", 40.0), taker("near", 1.0)];
+        let far = takers[0].node.short();
+        let request = TaskId::from_parts(3, 3);
+        let log = [
+            Entry::picked(1, request, Picked::by(Route::Soonest, "echo", takers)),
+            // The first was late, and another was asked beside it.
+            Entry::answered(2, request, (Route::Soonest, 0), millis(90.0)),
+        ];
+        let told = explain(&log, request);
+        assert_eq!(told[0].instead.as_ref(), Some(&far));
+        let told = told[0].to_string();
+        let ends = format!("; {far} answered instead, 90 ms after the call was made");
+        assert!(told.ends_with(&ends), "{told}");
     }
 }
