@@ -59,7 +59,11 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
 
 /// The profile of this machine: the one that was kept, or measured now.
 fn profile(runners: &Runners, blocks: usize) -> Result<MachineProfile> {
-    let machine = format!("{}, {}, {blocks} blocks", machine::describe(), runners.versions());
+    let (versions, probes) = (runners.versions(), Operator::probes_digest().short());
+    let machine = format!(
+        "{}, {versions}, probes {probes}, {blocks} blocks",
+        machine::describe()
+    );
     let kept = fs::read(KEPT).ok();
     let kept = kept.and_then(|kept| serde_json::from_slice::<MachineProfile>(&kept).ok());
     if let Some(kept) = kept.filter(|kept| kept.machine == machine) {

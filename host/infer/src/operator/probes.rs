@@ -1,4 +1,5 @@
 use super::{Convolution, Operator};
+use karman_types::Digest;
 
 impl Operator {
     /// What has to be timed on a runner to know it: for each kind, work that grows from next to nothing to more than a layer of a
@@ -54,6 +55,16 @@ impl Operator {
             .chain(elements.map(|elements| Self::Add { elements }))
             .collect()
     }
+
+    /// What tells these probes from those of another version: a profile that was made of others says less, or something else.
+    pub fn probes_digest() -> Digest {
+        digest(&Self::probes())
+    }
+}
+
+fn digest(probes: &[Operator]) -> Digest {
+    let names: Vec<String> = probes.iter().map(ToString::to_string).collect();
+    Digest::of(names.join("\n").as_bytes())
 }
 
 const fn convolution(channels_in: u32, channels_out: u32, side: u32, kernel: u32, groups: u32) -> Operator {
@@ -72,6 +83,27 @@ mod tests {
     use super::super::Kind;
     use super::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn other_probes_have_another_digest() {
+        let probes = Operator::probes();
+        assert_eq!(digest(&probes), Operator::probes_digest());
+        assert_ne!(digest(&probes[1..]), Operator::probes_digest());
+        for at in 0..probes.len() {
+            let mut others = probes.clone();
+            others[at] = match others[at] {
+                Operator::MatMul { rows, inner, columns } => Operator::MatMul {
+                    rows,
+                    inner,
+                    columns: columns + 1,
+                },
+                Operator::Convolution(shape) => Operator::Convolution(Convolution { stride: 2, ..shape }),
+                Operator::Relu { elements } => Operator::Add { elements },
+                Operator::Add { elements } => Operator::Relu { elements },
+            };
+            assert_ne!(digest(&others), Operator::probes_digest(), "{}", probes[at]);
+        }
+    }
 
     #[test]
     fn each_kind_has_a_ladder_that_grows() {

@@ -47,7 +47,7 @@ impl Roofline {
 /// What was measured on one machine.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MachineProfile {
-    /// Where, and with what: times of another machine or another version say nothing here.
+    /// Where, and with what: times of another machine, another version or other [probes](Operator::probes_digest) say nothing here.
     pub machine: String,
     /// The runners that were there.
     pub runners: BTreeMap<Runner, Roofline>,
