@@ -105,13 +105,7 @@ impl Node {
 
     /// What its log says that begins so.
     pub(crate) fn said(&self, begin: &str) -> String {
-        let logs = self.home.control("/logs");
-        let events = logs.as_array().unwrap().iter();
-        let lines = events.filter_map(|event| event["message"].as_str());
-        lines
-            .filter(|line| line.starts_with(begin))
-            .collect::<Vec<_>>()
-            .join("\n")
+        self.home.said(begin)
     }
 
     /// Leaves a plugin for another node, and answers the bundle that it is in.

@@ -80,7 +80,18 @@ impl Home {
         self.ask("GET", path, &[], b"").expect("no node answers").json()
     }
 
-    /// The same for any request; nothing when no node answers.
+    /// Every line that the running node has logged that begins so.
+    pub(crate) fn said(&self, begin: &str) -> String {
+        let logs = self.control("/logs");
+        let events = logs.as_array().unwrap().iter();
+        let lines = events.filter_map(|event| event["message"].as_str());
+        lines
+            .filter(|line| line.starts_with(begin))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    /// What it answers to any request; nothing when no node answers.
     pub(crate) fn ask(
         &self,
         method: &str,

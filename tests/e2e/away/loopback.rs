@@ -26,7 +26,7 @@ impl Pass {
         above.run(&["deploy", &path("tally"), "--grant-asked"]).ok();
         let id = above.id();
         until(&ground, "it does not hear what the other offers", |node| {
-            said(node, "what nodes offer is remembered").contains(&id)
+            node.home.said("what nodes offer is remembered").contains(&id)
         });
         let start = now() + Duration::from_secs(3600);
         let contact = format!(
@@ -108,16 +108,6 @@ fn leaves(ground: &Node, node: Node) -> Home {
     home
 }
 
-fn said(node: &Node, begin: &str) -> String {
-    let logs = node.home.control("/logs");
-    let events = logs.as_array().unwrap().iter();
-    let lines = events.filter_map(|event| event["message"].as_str());
-    lines
-        .filter(|line| line.starts_with(begin))
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
 /// How many bundles with tasks in them are in this state.
 fn bundles(node: &Node, state: &str) -> usize {
     let bundles = node.home.control("/mesh/bundles");
@@ -140,7 +130,7 @@ fn until(node: &Node, what: &str, is: impl Fn(&Node) -> bool) {
             started.elapsed() < PATIENCE,
             "{what}\n{}\n{}",
             node.home.control("/mesh/bundles"),
-            said(node, "")
+            node.home.said("")
         );
     }
 }
@@ -152,7 +142,12 @@ fn what_waits_for_a_contact_goes_when_the_node_is_back_before_and_counts_once() 
     let above = pass.comes_back();
     // It has asked for what it reads, has it, and counts: now its power is cut.
     until(&above, "it does not run", |above| {
-        said(above, "an attempt runs that came by bundle").lines().count() == 2
+        above
+            .home
+            .said("an attempt runs that came by bundle")
+            .lines()
+            .count()
+            == 2
     });
     let Node { home, server } = above;
     server.kill();
@@ -196,7 +191,10 @@ fn a_task_waits_where_there_is_no_room_for_its_bundle() {
     let mut pass = Pass::new("[store]\nbundles = \"16 KiB\"\n");
     let task = pass.accept("bridge", &[]);
     until(&pass.ground, "it does not say that there is no room", |ground| {
-        said(ground, "there is no room for tasks").contains("they wait")
+        ground
+            .home
+            .said("there is no room for tasks")
+            .contains("they wait")
     });
     assert_eq!(state(&pass.ground, &task), "waiting");
     assert_eq!(bundles(&pass.ground, "waiting"), 0);
