@@ -33,7 +33,8 @@ pub(crate) fn add_as(node: &Node, model: &str, capability: &str) {
         .ok();
 }
 
-fn workflow(accuracy: f64) -> String {
+/// A workflow of one task that any digit model may do that is as accurate.
+pub(crate) fn workflow(accuracy: f64) -> String {
     format!(
         r#"
         name = "digits"

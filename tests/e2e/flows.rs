@@ -1,14 +1,17 @@
 //! Workflows over real nodes: tasks anywhere in the mesh, contracts, effects that happen once and are undone, and a coordinator that
 //! is killed in the middle.
 
+use crate::choose::{add, digits, tract, workflow};
 use crate::mesh::{FOUND, Node, first, home, path, up};
-use crate::support::root;
+use crate::support::{Ran, root};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The time within which a run has ended, on a machine with better things to do.
 const ENDED: Duration = Duration::from_secs(120);
+/// Digits by which it is measured who tells them.
+const EXAMPLES: usize = 20;
 const KEYS: usize = 16;
 const KILLS: usize = 4;
 
@@ -243,6 +246,59 @@ fn a_withdrawn_run_is_undone_too() {
     node.run(&["flow", "cancel", &run]).fails(2, "has ended");
     node.run(&["flow", "status", "01JD7W2Z0Q8V5M3N9K4T6B1XAC"])
         .fails(4, "does not know");
+}
+
+#[test]
+fn a_node_out_of_sight_is_looked_for_before_nobody_is_said_to_be_there() {
+    let here = tract("edge");
+    here.run(["mesh", "init"]).ok();
+    let here = up(here, &[]);
+    let word = here.invite(&["--tier", "cloud"]);
+    let far = up(tract("cloud"), &["--join", &word]);
+    add(&far, "digits-s");
+    let digits = digits();
+    let first = digits[0].0.to_string();
+    here.soon(&["call", "model/digits-s", "-"], first.as_bytes());
+    // Nobody else can do it.
+    let file = flow(&here, &workflow(0.5));
+    let known = digits.iter().take(EXAMPLES);
+    let known: Vec<String> = known
+        .map(|(input, label)| json!({ "input": input, "output": { "probabilities": label } }).to_string())
+        .collect();
+    let data = here.home.path().join("examples.jsonl");
+    std::fs::write(&data, known.join("\n")).unwrap();
+    let data = data.to_str().unwrap();
+    here.run(&["flow", "measure", &file, "classify", "--data", data])
+        .ok();
+    let until = |what: &str, is: &dyn Fn(&Ran) -> bool| {
+        let started = Instant::now();
+        loop {
+            let ran = ["flow", "run", &file, "--input", "-"];
+            let ran = here.home.run_with(ran, first.as_bytes());
+            if is(&ran) {
+                return;
+            }
+            assert!(
+                started.elapsed() < ENDED,
+                "{what}: {ran:?}\n{}",
+                here.home.said("")
+            );
+        }
+    };
+    until("it does not run", &|ran| ran.code == 0);
+
+    let node = far.id();
+    let Node { home, server } = far;
+    let (code, said) = server.stop();
+    assert_eq!(code, 0, "{said}");
+    until("nobody is looked for", &|ran| {
+        assert_ne!(ran.code, 0, "{ran:?}");
+        let looked = here.home.said("a node out of sight was looked for");
+        ran.stderr.contains("can be reached") && looked.contains(&node)
+    });
+    let far = up(home, &[]);
+    until("it is not found again", &|ran| ran.code == 0);
+    drop(far);
 }
 
 #[test]

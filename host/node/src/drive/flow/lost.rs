@@ -78,7 +78,8 @@ async fn meet(mesh: Mesh, node: NodeId) {
         }
         None => false,
     };
-    tracing::debug!(%node, met, "a node out of sight was looked for");
+    // Once in half a minute at most: that is why a run waits.
+    tracing::info!(%node, met, "a node out of sight was looked for");
 }
 
 #[cfg(test)]
