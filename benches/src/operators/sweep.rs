@@ -1,6 +1,6 @@
 //! The shapes of the sweep, written down before it ran: layers as small and large networks have them.
 
-use karman_infer::operator::{Convolution, Operator};
+use karman_infer::operator::Operator;
 
 /// Rows, and numbers that go in and out of each.
 const ROWS: [u32; 6] = [1, 2, 5, 16, 64, 197];
@@ -48,25 +48,9 @@ pub(super) fn operators() -> Vec<Operator> {
     let products = LAYERS
         .into_iter()
         .flat_map(|(inner, columns)| ROWS.map(|rows| Operator::MatMul { rows, inner, columns }));
-    let convolutions = CONVOLUTIONS.map(|[channels_in, channels_out, side, kernel, stride]| {
-        Operator::Convolution(Convolution {
-            channels_in,
-            channels_out,
-            side,
-            kernel,
-            stride,
-            groups: 1,
-        })
-    });
+    let convolutions = CONVOLUTIONS.map(|sizes| Operator::convolution(sizes, 1));
     let depthwise = DEPTHWISE.map(|[channels, side, kernel, stride]| {
-        Operator::Convolution(Convolution {
-            channels_in: channels,
-            channels_out: channels,
-            side,
-            kernel,
-            stride,
-            groups: channels,
-        })
+        Operator::convolution([channels, channels, side, kernel, stride], channels)
     });
     products
         .chain(convolutions)

@@ -154,6 +154,19 @@ impl Kind {
 }
 
 impl Operator {
+    /// A convolution: channels in and out, rows of a map, kernel and stride, and its groups.
+    pub const fn convolution(sizes: [u32; 5], groups: u32) -> Self {
+        let [channels_in, channels_out, side, kernel, stride] = sizes;
+        Self::Convolution(Convolution {
+            channels_in,
+            channels_out,
+            side,
+            kernel,
+            stride,
+            groups,
+        })
+    }
+
     /// Which ladder its time goes along.
     pub const fn kind(&self) -> Kind {
         match self {

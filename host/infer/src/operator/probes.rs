@@ -1,4 +1,4 @@
-use super::{Convolution, Operator};
+use super::Operator;
 use karman_types::Digest;
 
 impl Operator {
@@ -12,9 +12,9 @@ impl Operator {
                 columns: size,
             }
         };
-        let pointwise = |(channels, side)| convolution(channels, channels, side, 1, 1);
-        let spatial = |(channels, side)| convolution(channels, channels, side, 3, 1);
-        let depthwise = |(channels, side)| convolution(channels, channels, side, 3, channels);
+        let pointwise = |(channels, side)| Self::convolution([channels, channels, side, 1, 1], 1);
+        let spatial = |(channels, side)| Self::convolution([channels, channels, side, 3, 1], 1);
+        let depthwise = |(channels, side)| Self::convolution([channels, channels, side, 3, 1], channels);
         let vectors = [
             8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
         ];
@@ -67,20 +67,9 @@ fn digest(probes: &[Operator]) -> Digest {
     Digest::of(names.join("\n").as_bytes())
 }
 
-const fn convolution(channels_in: u32, channels_out: u32, side: u32, kernel: u32, groups: u32) -> Operator {
-    Operator::Convolution(Convolution {
-        channels_in,
-        channels_out,
-        side,
-        kernel,
-        stride: 1,
-        groups,
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
+    use super::super::{Convolution, Kind};
     use super::*;
     use std::collections::BTreeMap;
 
@@ -89,9 +78,9 @@ mod tests {
         let probes = Operator::probes();
         assert_eq!(digest(&probes), Operator::probes_digest());
         assert_ne!(digest(&probes[1..]), Operator::probes_digest());
-        for at in 0..probes.len() {
+        for (at, probe) in probes.iter().enumerate() {
             let mut others = probes.clone();
-            others[at] = match others[at] {
+            others[at] = match *probe {
                 Operator::MatMul { rows, inner, columns } => Operator::MatMul {
                     rows,
                     inner,
@@ -101,7 +90,7 @@ mod tests {
                 Operator::Relu { elements } => Operator::Add { elements },
                 Operator::Add { elements } => Operator::Relu { elements },
             };
-            assert_ne!(digest(&others), Operator::probes_digest(), "{}", probes[at]);
+            assert_ne!(digest(&others), Operator::probes_digest(), "{probe}");
         }
     }
 

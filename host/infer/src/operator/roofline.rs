@@ -125,14 +125,7 @@ mod tests {
     fn operator() -> impl Strategy<Value = Operator> {
         let convolution = (1..40_u32, 1..40_u32, 1..30_u32, 1..6_u32, 1..3_u32).prop_map(
             |(channels_in, channels_out, side, kernel, stride)| {
-                Operator::Convolution(Convolution {
-                    channels_in,
-                    channels_out,
-                    side,
-                    kernel,
-                    stride,
-                    groups: 1,
-                })
+                Operator::convolution([channels_in, channels_out, side, kernel, stride], 1)
             },
         );
         prop_oneof![
