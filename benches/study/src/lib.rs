@@ -2,8 +2,9 @@
 //!
 //! A study measures its cells and puts them as rows into a [`report::Report`], which is written to `target/bench/NAME.json` and
 //! printed. Contenders are measured in [`pairs`]: alternated in random order, judged by the ratio's 95 % [`interval`].
-//! [`machine`] says where it ran; [`registered`] reads what was written down before. Studies of cuts that move share their [`trace`]s and what they make of a [`contest`]; a
-//! simulated study and its live part share who is entered and how it is judged ([`serving`], [`choosing`]).
+//! [`machine`] says where it ran; [`registered`] reads what was written down before. Studies of cuts that move share their
+//! [`trace`]s and what they make of a [`contest`]; a simulated study and its live part share who is entered and how it is judged
+//! ([`serving`], [`choosing`]).
 //!
 //! ```
 //! use karman_study::pairs;
