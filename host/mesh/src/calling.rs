@@ -30,6 +30,15 @@ const GRACE: Duration = Duration::from_millis(250);
 
 impl Mesh {
     pub(crate) async fn stream(&self, id: PeerId, protocol: StreamProtocol) -> Result<Stream, TaskError> {
+        self.stream_within(id, protocol, PATIENCE).await
+    }
+
+    pub(crate) async fn stream_within(
+        &self,
+        id: PeerId,
+        protocol: StreamProtocol,
+        patience: Duration,
+    ) -> Result<Stream, TaskError> {
         let mut streams = self.0.streams.clone();
         let opening = async {
             match streams.open_stream(id, protocol.clone()).await {
@@ -40,7 +49,7 @@ impl Mesh {
                 opened => opened,
             }
         };
-        match tokio::time::timeout(PATIENCE, opening).await {
+        match tokio::time::timeout(patience, opening).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => Err(unreachable(id, &error.to_string())),
             Err(_) => Err(unreachable(id, "it does not answer")),
@@ -108,7 +117,7 @@ impl Mesh {
         most: u64,
     ) -> Result<(TaskResponse, RemoteReport), TaskError> {
         for _ in 0..MOST_TRIES {
-            let stream = split(self.stream(node, CALL).await?.compat());
+            let stream = split(self.stream_anywhere(node, CALL).await?.compat());
             // The stream stands, so the other side has let this one in.
             if let Some(plane) = &self.0.plane {
                 plane.want(node);

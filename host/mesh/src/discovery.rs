@@ -139,7 +139,8 @@ impl Mesh {
         found
     }
 
-    /// The node of this id, if it is in reach.
+    /// The node of this id, if this one has met it since its start, or it is in reach. Whether it is where it was, and where it is
+    /// if not, is looked for when it is called.
     pub async fn node(&self, id: NodeId) -> Option<PeerId> {
         if let Some(met) = self.0.peers.of_node(id) {
             return Some(met);
@@ -150,10 +151,20 @@ impl Mesh {
         self.known(peer).await.map(|_| peer)
     }
 
+    /// Who announced one of these keys; all of them are met.
     pub(crate) async fn find(&self, keys: impl IntoIterator<Item = RecordKey>) -> HashSet<PeerId> {
-        let queries = keys.into_iter().map(|key| async {
+        self.find_one(keys, None).await
+    }
+
+    /// The same; where one is wanted, no other is met.
+    pub(crate) async fn find_one(
+        &self,
+        keys: impl IntoIterator<Item = RecordKey>,
+        wanted: Option<PeerId>,
+    ) -> HashSet<PeerId> {
+        let queries = keys.into_iter().map(|key| async move {
             let (tell, told) = oneshot::channel();
-            let _ = self.0.orders.send(Order::Find(key, tell)).await;
+            let _ = self.0.orders.send(Order::Find(key, wanted, tell)).await;
             told.await.unwrap_or_default()
         });
         let mut found: HashSet<PeerId> = join_all(queries).await.into_iter().flatten().collect();

@@ -9,6 +9,7 @@ use crate::gate::GateError;
 use crate::gate::door::{DOOR, answer_door};
 use crate::members::{MEMBERS, tell_members};
 use crate::membership::Member;
+use crate::moved::Searches;
 use crate::offer;
 use crate::peers::{Peer, Peers};
 use crate::renewal::{AGAIN, keep_up, show_again};
@@ -87,6 +88,8 @@ pub(crate) struct Inner {
     pub(crate) found: Found,
     /// When this node looks for others.
     pub(crate) looking: SharedLooking,
+    /// Nodes that were searched for lately.
+    pub(crate) searches: Searches,
     pub(crate) service: Arc<dyn Serve>,
     wires: Wires,
     pub(crate) me: PeerId,
@@ -165,6 +168,7 @@ impl Mesh {
             voice: Arc::default(),
             found: Found::default(),
             looking: SharedLooking::new(Looking::new(Instant::now())),
+            searches: Searches::default(),
             service,
             wires,
             me,

@@ -27,6 +27,11 @@ pub(crate) fn node_keys(tier: Tier) -> impl Iterator<Item = RecordKey> {
     (0..NODE_SHARDS).map(move |shard| node_key(tier, shard))
 }
 
+/// The key under which the node with this public key is found.
+pub(crate) fn key_of_node(tier: Tier, public_key: &[u8; 32]) -> RecordKey {
+    node_key(tier, public_key[0] % NODE_SHARDS)
+}
+
 fn node_key(tier: Tier, shard: u8) -> RecordKey {
     key(&format!("node/{tier}/{shard}"))
 }
@@ -42,7 +47,7 @@ fn key(text: &str) -> RecordKey {
 
 /// Every key that an offer is announced under.
 pub(crate) fn keys_of(offer: &Offer, public_key: &[u8; 32]) -> HashSet<RecordKey> {
-    let mut keys = HashSet::from([node_key(offer.tier, public_key[0] % NODE_SHARDS)]);
+    let mut keys = HashSet::from([key_of_node(offer.tier, public_key)]);
     let levels = offer.tasks.iter().flat_map(|task| capability_levels(&task.name));
     let levels = levels.map(|level| task_key(level, offer.tier));
     let files = offer.tasks.iter().map(|task| blob_key(&task.id));

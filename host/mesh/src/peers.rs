@@ -2,7 +2,7 @@
 
 use crate::membership::Member;
 use crate::offer::Word;
-use karman_types::{NodeId, Offer};
+use karman_types::{NodeId, Offer, Tier};
 use libp2p::PeerId;
 use libp2p::core::ConnectedPoint;
 use libp2p::multiaddr::Protocol;
@@ -221,6 +221,12 @@ impl Peers {
             Some(peer) => (peer.round_trip, offered(peer)),
             None => (None, None),
         }
+    }
+
+    /// The tier that the node is of, if it was met.
+    pub(crate) fn tier(&self, id: &PeerId) -> Option<Tier> {
+        let peers = self.peers.lock();
+        Some(peers.get(id)?.member.as_ref()?.tier)
     }
 
     /// The node of this id, if it was met.

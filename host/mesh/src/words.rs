@@ -161,21 +161,29 @@ async fn tell(
 }
 
 impl Mesh {
-    /// Reaches the node and lets it say what it offers.
+    /// Reaches the node, wherever it is now, and lets it say what it offers.
     ///
     /// # Errors
     /// `unavailable` when it cannot be reached.
     pub async fn reach(&self, id: PeerId) -> Result<Arc<Offer>, TaskError> {
-        Ok(self.ask(id).await?.0)
+        Ok(self.ask_on(id, true).await?.0)
     }
 
-    /// The same; and from then on it tells what changes.
+    /// Lets the node say what it offers, and from then on what changes. One that is not where it was is not searched for.
     pub(crate) async fn ask(&self, id: PeerId) -> Result<Known, TaskError> {
+        self.ask_on(id, false).await
+    }
+
+    async fn ask_on(&self, id: PeerId, anywhere: bool) -> Result<Known, TaskError> {
         let mut last = unreachable(id, "it does not answer");
         for _ in 0..MOST_TRIES {
             let (peers, standing) = (self.0.peers.clone(), self.0.standing.clone());
             let mut heard = Heard::new(peers, standing, id);
-            let mut stream = self.stream(id, OFFER).await?.compat();
+            let stream = match anywhere {
+                true => self.stream_anywhere(id, OFFER).await?,
+                false => self.stream(id, OFFER).await?,
+            };
+            let mut stream = stream.compat();
             match timeout(PATIENCE, offer::hear(&mut stream)).await {
                 Ok(Ok(word)) => {
                     let known = heard.take(word).map_err(|why| unreachable(id, why))?;

@@ -39,8 +39,8 @@ const MOST_TOLD_CIRCUITS: usize = 2;
 pub(crate) enum Order {
     /// Announce these keys and no others.
     Announce(HashSet<RecordKey>),
-    /// Who announced this key.
-    Find(RecordKey, oneshot::Sender<HashSet<PeerId>>),
+    /// Who announced this key; where one of them is wanted, no other is met.
+    Find(RecordKey, Option<PeerId>, oneshot::Sender<HashSet<PeerId>>),
     /// Meet the nodes at these addresses.
     Dial(Vec<Multiaddr>),
     /// Try to reach members, this many of those that were met before; where there is no limit, at every entrance, too.
@@ -57,6 +57,7 @@ pub(crate) enum Order {
 
 struct Finding {
     found: HashSet<PeerId>,
+    wanted: Option<PeerId>,
     tell: oneshot::Sender<HashSet<PeerId>>,
 }
 
@@ -169,10 +170,10 @@ impl Driver {
     fn order(&mut self, order: Order) {
         match order {
             Order::Announce(keys) => self.announce(keys),
-            Order::Find(key, tell) => {
+            Order::Find(key, wanted, tell) => {
                 let query = self.swarm.behaviour_mut().kad.get_providers(key);
                 let found = HashSet::new();
-                self.finding.insert(query, Finding { found, tell });
+                self.finding.insert(query, Finding { found, wanted, tell });
             }
             Order::Dial(addresses) => self.dial(addresses, PeerCondition::Disconnected),
             Order::Look(most) => self.look(most),
@@ -250,18 +251,6 @@ impl Driver {
         for dial in known.chain(unknown) {
             if let Err(error) = self.swarm.dial(dial) {
                 tracing::debug!(%error, "not dialled");
-            }
-        }
-    }
-
-    /// Meets nodes at once: where they are only some protocol knows, as long as a query runs, or a neighbour is heard.
-    pub(super) fn come_to(&mut self, providers: &HashSet<PeerId>) {
-        for provider in providers {
-            let dial = DialOpts::peer_id(*provider).condition(PeerCondition::DisconnectedAndNotDialing);
-            if provider != self.swarm.local_peer_id()
-                && let Err(error) = self.swarm.dial(dial.build())
-            {
-                tracing::trace!(%provider, %error, "not dialled");
             }
         }
     }
@@ -384,7 +373,12 @@ impl Driver {
                     && let Some(finding) = self.finding.get_mut(&id)
                 {
                     finding.found.extend(providers);
-                    self.come_to(providers);
+                    let wanted = finding.wanted;
+                    match wanted {
+                        None => self.come_to(providers),
+                        Some(wanted) if providers.contains(&wanted) => self.follow(wanted),
+                        Some(_) => {}
+                    }
                 }
                 if step.last
                     && let Some(finding) = self.finding.remove(&id)

@@ -13,6 +13,7 @@ use libp2p::swarm::behaviour::{FromSwarm, NewExternalAddrCandidate};
 use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
 use libp2p::swarm::{ConnectionId, DialError, NetworkBehaviour};
 use libp2p::{Multiaddr, PeerId, identify, kad, relay};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// How long a node that is new in the mesh waits to be dialled, or for a place at a relay, before it announces itself.
@@ -99,6 +100,26 @@ impl Driver {
             .build();
         if let Err(error) = self.swarm.dial(dial) {
             tracing::debug!(%peer, %error, "not dialled");
+        }
+    }
+
+    /// Meets nodes at once: where they are only some protocol knows, as long as a query runs, or a neighbour is heard.
+    pub(super) fn come_to(&mut self, providers: &HashSet<PeerId>) {
+        for provider in providers {
+            let dial = DialOpts::peer_id(*provider).condition(PeerCondition::DisconnectedAndNotDialing);
+            if provider != self.swarm.local_peer_id()
+                && let Err(error) = self.swarm.dial(dial.build())
+            {
+                tracing::trace!(%provider, %error, "not dialled");
+            }
+        }
+    }
+
+    /// Meets a node where a query has just said that it is, though it may be dialled still where it was.
+    pub(super) fn follow(&mut self, peer: PeerId) {
+        let dial = DialOpts::peer_id(peer).condition(PeerCondition::Disconnected);
+        if let Err(error) = self.swarm.dial(dial.build()) {
+            tracing::trace!(%peer, %error, "not dialled");
         }
     }
 

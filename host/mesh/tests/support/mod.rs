@@ -132,6 +132,13 @@ impl Stopped {
     pub(crate) fn start(self, root: Option<&RootKey>) -> Node {
         start_in(self.0, None, root, None, None)
     }
+
+    /// Starts it again, at another address; it has forgotten all that it ever met, and is told of these.
+    pub(crate) fn start_among(self, told: Invitation) -> Node {
+        let met = ["acquaintances", "entrances"];
+        opened(&self.0).mesh().remove(&met).unwrap();
+        start_in(self.0, Some(told), None, None, None)
+    }
 }
 
 pub(crate) fn start(invitation: Option<Invitation>, root: Option<&RootKey>) -> Node {
