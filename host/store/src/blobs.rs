@@ -1,5 +1,5 @@
 use crate::tables::{BUNDLES, MODELS, PENDING, PLUGINS, POLICIES, VISITING, list};
-use crate::{Bundle, BundleState, Model, Plugin, Slices, Store, StoreError, Visitor, files, limits};
+use crate::{Model, Plugin, Slices, Store, StoreError, Visitor, files, limits};
 use bytes::Bytes;
 use karman_types::Digest;
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
@@ -147,15 +147,11 @@ impl Blobs<'_> {
         for row in txn.open_table(POLICIES)?.iter()? {
             owned.extend(row?.0.value().parse::<Digest>().ok());
         }
-        for (name, bundle) in list::<Bundle>(&txn.open_table(BUNDLES)?, BUNDLES)? {
-            if bundle.state == BundleState::Waiting {
-                owned.extend(name.parse::<Digest>().ok());
-            }
-        }
+        let bundles = txn.open_table(BUNDLES)?;
         for row in pending.iter()? {
             let digest = Digest::from_bytes(*row?.0.value());
             let path = self.place(&digest);
-            if owned.contains(&digest) {
+            if owned.contains(&digest) || bundles.get(digest.to_string().as_str())?.is_some() {
                 continue;
             }
             match fs::remove_file(&path) {

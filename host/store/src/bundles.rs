@@ -1,13 +1,22 @@
-use crate::tables::{BUNDLES, get, list, put};
+mod rows;
+
+use self::rows::{Ended, Rows, due, find, taken};
+use crate::tables::{BUNDLES, ENDED, FORGET, META, TAKEN, list};
 use crate::{Store, StoreError};
 use bytes::Bytes;
 use karman_types::{Digest, NodeId};
+use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
-/// Bundles that are known, the ones that have left included: none of them is taken again.
-const MOST_KNOWN: usize = 10_000;
+/// Bundles that wait at once.
+const MOST_WAITING: u64 = 10_000;
+/// How long one that has ended is remembered after its time.
+const REMEMBERED_MS: u64 = 86_400_000;
+/// How long one that never left is remembered after it was made.
+const WITHDRAWN_MS: u64 = 3_600_000;
 
-/// A bundle that this node holds or held. What has become of it is remembered until it would have expired.
+/// A bundle that this node holds or held. What has become of it is remembered for a day after it would have expired, where not too
+/// many have [ended](crate::StoreLimits::ended_bundles) meanwhile.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Bundle {
     /// The digest of its file, under which [`Blobs`](crate::Blobs) has it while it is here.
@@ -85,19 +94,19 @@ impl Bundles<'_> {
 
     fn add(&self, bundle: &Bundle, bytes: &Bytes, done: Option<&Digest>) -> Result<bool, StoreError> {
         self.0.blobs().add(bytes, |txn, digest| {
-            let mut table = txn.open_table(BUNDLES)?;
+            let mut rows = self.rows(txn)?;
             let name = digest.to_string();
-            if get::<Bundle>(&table, BUNDLES, &name)?.is_some() {
+            if rows.find(&name)?.is_some() {
                 return Ok((false, Vec::new()));
             }
             if let Some(done) = done.map(Digest::to_string)
-                && let Some(mut before) = get::<Bundle>(&table, BUNDLES, &done)?
+                && let Some(mut before) = rows.find(&done)?
             {
                 before.state = BundleState::Delivered;
-                put(&mut table, BUNDLES, &done, &before)?;
+                rows.put(&done, &before, until_ms(&before))?;
             }
-            self.room(&list(&table, BUNDLES)?, bytes.len() as u64)?;
-            put(&mut table, BUNDLES, &name, bundle)?;
+            self.room(rows.waiting()?, bytes.len() as u64)?;
+            rows.put(&name, bundle, until_ms(bundle))?;
             Ok((true, done.copied().into_iter().collect()))
         })
     }
@@ -107,18 +116,16 @@ impl Bundles<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn has_room(&self, bytes: u64) -> Result<bool, StoreError> {
-        let table = self.0.tables().read()?.open_table(BUNDLES)?;
-        Ok(self.room(&list(&table, BUNDLES)?, bytes).is_ok())
+        let txn = self.0.tables().read()?;
+        let waiting = txn.open_table(BUNDLES)?.len()?;
+        let taken = taken(&txn.open_table(META)?)?;
+        Ok(self.room((waiting, taken), bytes).is_ok())
     }
 
-    fn room(&self, known: &[(String, Bundle)], bytes: u64) -> Result<(), StoreError> {
-        let waiting = known
-            .iter()
-            .filter(|(_, known)| known.state == BundleState::Waiting);
-        let taken: u64 = waiting.map(|(_, known)| known.size).sum();
+    fn room(&self, (waiting, taken): (u64, u64), bytes: u64) -> Result<(), StoreError> {
         for (field, value, most) in [
             ("bundles", taken.saturating_add(bytes), self.0.limits().bundles.0),
-            ("known bundles", known.len() as u64 + 1, MOST_KNOWN as u64),
+            ("waiting bundles", waiting + 1, MOST_WAITING),
         ] {
             if value > most {
                 return Err(StoreError::Limit { field, value, most });
@@ -132,8 +139,9 @@ impl Bundles<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn get(&self, digest: &Digest) -> Result<Option<Bundle>, StoreError> {
-        let table = self.0.tables().read()?.open_table(BUNDLES)?;
-        let bundle = get::<Bundle>(&table, BUNDLES, &digest.to_string())?;
+        let txn = self.0.tables().read()?;
+        let (waiting, ended) = (txn.open_table(BUNDLES)?, txn.open_table(ENDED)?);
+        let bundle = find(&waiting, &ended, &digest.to_string())?;
         Ok(bundle.map(|bundle| Bundle {
             digest: *digest,
             ..bundle
@@ -145,16 +153,20 @@ impl Bundles<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn list(&self) -> Result<Vec<Bundle>, StoreError> {
+        let txn = self.0.tables().read()?;
+        let waiting = list::<Bundle>(&txn.open_table(BUNDLES)?, BUNDLES)?;
+        let ended = list::<Ended>(&txn.open_table(ENDED)?, ENDED)?;
+        let ended = ended.into_iter().map(|(name, ended)| (name, ended.bundle));
+        Ok(in_order(waiting.into_iter().chain(ended)))
+    }
+
+    /// Those that wait, those first that go first.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn waiting(&self) -> Result<Vec<Bundle>, StoreError> {
         let table = self.0.tables().read()?.open_table(BUNDLES)?;
-        let mut all: Vec<Bundle> = list::<Bundle>(&table, BUNDLES)?
-            .into_iter()
-            .filter_map(|(name, bundle)| {
-                let digest = name.parse().ok()?;
-                Some(Bundle { digest, ..bundle })
-            })
-            .collect();
-        all.sort_by_key(|bundle| (std::cmp::Reverse(bundle.priority), bundle.expires_ms));
-        Ok(all)
+        Ok(in_order(list::<Bundle>(&table, BUNDLES)?.into_iter()))
     }
 
     /// Says what has become of a bundle; its file goes unless it still waits.
@@ -207,14 +219,19 @@ impl Bundles<'_> {
     fn change(&self, digest: &Digest, change: impl FnOnce(&mut Bundle)) -> Result<(), StoreError> {
         let name = digest.to_string();
         self.0.blobs().release(|txn| {
-            let mut table = txn.open_table(BUNDLES)?;
-            let bundle = get::<Bundle>(&table, BUNDLES, &name)?;
-            let mut bundle = bundle.ok_or_else(|| StoreError::Unknown {
+            let mut rows = self.rows(txn)?;
+            let mut bundle = rows.find(&name)?.ok_or_else(|| StoreError::Unknown {
                 what: "bundle",
                 name: name.clone(),
             })?;
             change(&mut bundle);
-            put(&mut table, BUNDLES, &name, &bundle)?;
+            // One that was called back has never left: nobody brings it again.
+            let soon = bundle.created_ms.saturating_add(WITHDRAWN_MS);
+            let until_ms = match bundle.state {
+                BundleState::Expired if soon < bundle.expires_ms => soon,
+                _ => until_ms(&bundle),
+            };
+            rows.put(&name, &bundle, until_ms)?;
             let gone = bundle.state != BundleState::Waiting;
             Ok(((), gone.then_some(*digest).into_iter().collect()))
         })
@@ -226,38 +243,56 @@ impl Bundles<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn expire(&self, now_ms: u64) -> Result<Vec<Digest>, StoreError> {
-        const REMEMBERED_MS: u64 = 86_400_000;
-        const WITHDRAWN_MS: u64 = 3_600_000;
-        let over = |bundle: &Bundle| match bundle.state {
-            BundleState::Waiting => bundle.expires_ms < now_ms,
-            // It has never left, so nobody brings it again, and it need not take the room of others.
-            BundleState::Expired if bundle.expires_ms >= now_ms => {
-                bundle.created_ms.saturating_add(WITHDRAWN_MS) < now_ms
-            }
-            _ => bundle.expires_ms.saturating_add(REMEMBERED_MS) < now_ms,
-        };
+        let txn = self.0.tables().read()?;
+        let late = |(_, bundle): &(String, Bundle)| bundle.expires_ms < now_ms;
+        let any_late = list::<Bundle>(&txn.open_table(BUNDLES)?, BUNDLES)?
+            .iter()
+            .any(late);
         // Most of the time there is nothing to do, and nothing is written.
-        if !self.list()?.iter().any(over) {
+        if !any_late && due(&txn.open_table(FORGET)?, now_ms)?.is_empty() {
             return Ok(Vec::new());
         }
         self.0.blobs().release(|txn| {
-            let mut table = txn.open_table(BUNDLES)?;
+            let mut rows = self.rows(txn)?;
+            rows.forget(now_ms)?;
             let mut expired = Vec::new();
-            for (name, mut bundle) in list::<Bundle>(&table, BUNDLES)? {
-                if !over(&bundle) {
-                    continue;
-                }
-                if bundle.state == BundleState::Waiting {
-                    bundle.state = BundleState::Expired;
-                    put(&mut table, BUNDLES, &name, &bundle)?;
-                    expired.extend(name.parse::<Digest>().ok());
-                } else {
-                    table.remove(name.as_str())?;
-                }
+            for (name, mut bundle) in rows.late(now_ms)? {
+                bundle.state = BundleState::Expired;
+                rows.put(&name, &bundle, until_ms(&bundle))?;
+                expired.extend(name.parse::<Digest>().ok());
             }
             Ok((expired.clone(), expired))
         })
     }
+
+    /// Tells those that wait from those that have ended, which were kept together before format 9.
+    pub(crate) fn part(&self) -> Result<(), StoreError> {
+        let meta = self.0.tables().read()?.open_table(META)?;
+        if meta.get(TAKEN)?.is_some() {
+            return Ok(());
+        }
+        self.0.tables().write(|txn| self.rows(txn)?.part(until_ms))
+    }
+
+    fn rows<'txn>(&self, txn: &'txn WriteTransaction) -> Result<Rows<'txn>, StoreError> {
+        let most_ended = u64::from(self.0.limits().ended_bundles);
+        Rows::open(txn, self.0.node_key().id(), most_ended)
+    }
+}
+
+/// The last instant at which a bundle is remembered that has ended, in milliseconds since 1970.
+const fn until_ms(bundle: &Bundle) -> u64 {
+    bundle.expires_ms.saturating_add(REMEMBERED_MS)
+}
+
+fn in_order(rows: impl Iterator<Item = (String, Bundle)>) -> Vec<Bundle> {
+    let all = rows.filter_map(|(name, bundle)| {
+        let digest = name.parse().ok()?;
+        Some(Bundle { digest, ..bundle })
+    });
+    let mut all: Vec<Bundle> = all.collect();
+    all.sort_by_key(|bundle| (std::cmp::Reverse(bundle.priority), bundle.expires_ms));
+    all
 }
 
 #[cfg(test)]

@@ -31,6 +31,9 @@ pub struct StoreLimits {
     pub visiting: ByteSize,
     /// Bytes of all bundles that wait here. Default 1 GiB.
     pub bundles: ByteSize,
+    /// Bundles that have left or ended and are remembered, so that none is taken twice; beyond that those of others are forgotten
+    /// first. Default 10,000.
+    pub ended_bundles: u32,
     /// Memory for pages of the database. Default 16 MiB.
     pub cache: ByteSize,
 }
@@ -50,6 +53,7 @@ impl Default for StoreLimits {
             partial: ByteSize::gib(4),
             visiting: ByteSize::gib(4),
             bundles: ByteSize::gib(1),
+            ended_bundles: 10_000,
             cache: ByteSize::mib(16),
         }
     }

@@ -74,6 +74,7 @@ impl Store {
             sliced: Mutex::default(),
             _lock: lock,
         }));
+        store.bundles().part()?;
         store.blobs().settle()?;
         partial::collect(&store)?;
         Ok(store)

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 /// Records in CBOR, by name.
 pub(crate) type Records = TableDefinition<'static, &'static str, &'static [u8]>;
 
-/// `format`: what the tables look like. `clock`: the newest version of any value; versions never repeat.
+/// `format`: what the tables look like. `clock`: the newest version of any value; versions never repeat. [`TAKEN`].
 pub(crate) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// Bucket to its bytes and entries.
 pub(crate) const BUCKETS: TableDefinition<'_, &str, (u64, u64)> = TableDefinition::new("buckets");
@@ -37,8 +37,14 @@ pub(crate) const TASKS: Records = TableDefinition::new("tasks");
 pub(crate) const PROGRESS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("progress");
 /// Idempotency key to [`karman_tasks::Seen`].
 pub(crate) const EFFECTS: Records = TableDefinition::new("effects");
-/// Digest to [`crate::Bundle`].
+/// Digest to [`crate::Bundle`], of those that wait.
 pub(crate) const BUNDLES: Records = TableDefinition::new("bundles");
+/// Bytes of all bundles that wait, in [`META`].
+pub(crate) const TAKEN: &str = "bundles";
+/// Digest to a bundle that has ended.
+pub(crate) const ENDED: Records = TableDefinition::new("bundles-ended");
+/// Of those: rank, when it is forgotten, and its digest.
+pub(crate) const FORGET: TableDefinition<'_, (u8, u64, &str), ()> = TableDefinition::new("bundles-forget");
 /// Digest to the model of another node.
 pub(crate) const VISITING: Records = TableDefinition::new("visiting");
 /// What was measured of models.
@@ -57,7 +63,7 @@ pub(crate) const KEEPERS_LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition:
 pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
 
 /// What this version writes and reads.
-pub(crate) const FORMAT: u64 = 8;
+pub(crate) const FORMAT: u64 = 9;
 
 pub(crate) struct Tables(redb::Database);
 
@@ -70,16 +76,20 @@ impl Tables {
             let found = meta.get("format")?.map(|format| format.value());
             if found.is_none_or(|found| found < FORMAT) {
                 meta.insert("format", FORMAT)?;
+                if found.is_none() {
+                    meta.insert(TAKEN, 0_u64)?;
+                }
                 // Readers may rely on every table being there.
                 txn.open_table(BUCKETS)?;
                 txn.open_table(VALUES)?;
                 txn.open_table(ORDER)?;
                 for records in [
-                    MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS, KEEPERS, BUNDLES, VISITING,
-                    POLICIES, PROFILES, RUNS,
+                    MODELS, PLUGINS, GRANTS, SECRETS, MESH, TASKS, EFFECTS, KEEPERS, BUNDLES, ENDED,
+                    VISITING, POLICIES, PROFILES, RUNS,
                 ] {
                     txn.open_table(records)?;
                 }
+                txn.open_table(FORGET)?;
                 txn.open_table(PROGRESS)?;
                 txn.open_table(DECISIONS)?;
                 txn.open_table(REDEEMED)?;

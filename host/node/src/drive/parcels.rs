@@ -271,7 +271,7 @@ pub(super) fn kept(kept: Result<bool, StoreError>) -> Result<bool, TaskError> {
             _ => "",
         };
         match field {
-            "bundles" | "known bundles" => store_error(error).with_field(NO_ROOM),
+            "bundles" | "waiting bundles" => store_error(error).with_field(NO_ROOM),
             _ => store_error(error),
         }
     })

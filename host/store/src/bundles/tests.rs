@@ -152,3 +152,68 @@ fn what_goes_over_the_quota_is_refused() {
     assert!(!store.bundles().withdraw(&Digest::of(&second)).unwrap());
     assert_eq!((files(&store), room(10), room(11)), (0, true, false));
 }
+
+#[test]
+fn those_that_have_ended_take_no_room_and_those_of_others_are_forgotten_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = StoreLimits {
+        ended_bundles: 2,
+        ..StoreLimits::default()
+    };
+    let store = Store::open_with(dir.path(), limits).unwrap();
+    let all = ["ours", "soon", "later", "last"].map(Bytes::from);
+    let (to, at_ms) = (NodeId::of_key(b"c"), 7);
+    let known = |bytes: &Bytes| store.bundles().get(&Digest::of(bytes)).unwrap().is_some();
+    for (bytes, expires_ms) in all.iter().zip([1_000, 2_000, 3_000, 4_000]) {
+        let mut kept = bundle(bytes, 1, expires_ms);
+        if bytes == "ours" {
+            kept.source = store.node_key().id();
+        }
+        assert!(store.bundles().keep(&kept, bytes).unwrap());
+        let passed = BundleState::Passed { to, at_ms };
+        assert!(store.bundles().leave(&kept.digest, passed).unwrap());
+    }
+    assert_eq!(all.each_ref().map(known), [true, false, false, true]);
+    assert_eq!((store.bundles().list().unwrap().len(), files(&store)), (2, 0));
+    // An outcome is noted, and what was forgotten would be taken again.
+    store
+        .bundles()
+        .set(&Digest::of(&all[0]), BundleState::Delivered)
+        .unwrap();
+    assert!(store.bundles().keep(&bundle(&all[1], 1, 2_000), &all[1]).unwrap());
+    assert_eq!(store.bundles().waiting().unwrap().len(), 1);
+    assert_eq!(all.each_ref().map(known), [true, true, false, true]);
+}
+
+#[test]
+fn what_an_earlier_version_has_kept_together_is_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = || StoreLimits {
+        bundles: ByteSize(10),
+        ..StoreLimits::default()
+    };
+    let store = Store::open_with(dir.path(), limits()).unwrap();
+    let [waits, left] = ["1234567", "89abcdef"].map(Bytes::from);
+    assert!(store.bundles().keep(&bundle(&waits, 1, 1_000), &waits).unwrap());
+    let gone = Bundle {
+        state: BundleState::Delivered,
+        ..bundle(&left, 1, 1_000)
+    };
+    let before = store.tables().write(|txn| {
+        crate::tables::put(
+            &mut txn.open_table(BUNDLES)?,
+            BUNDLES,
+            &gone.digest.to_string(),
+            &gone,
+        )?;
+        txn.open_table(META)?.remove(TAKEN)?;
+        Ok(())
+    });
+    before.unwrap();
+    drop(store);
+    let store = Store::open_with(dir.path(), limits()).unwrap();
+    assert_eq!(store.bundles().waiting().unwrap(), [bundle(&waits, 1, 1_000)]);
+    assert_eq!(store.bundles().get(&gone.digest).unwrap(), Some(gone));
+    let room = |bytes| store.bundles().has_room(bytes).unwrap();
+    assert_eq!((files(&store), room(3), room(4)), (1, true, false));
+}

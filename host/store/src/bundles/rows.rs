@@ -1,0 +1,170 @@
+//! The rows of bundles within one transaction. Those that wait are apart from those that have ended: however many have, they take no
+//! room from the others, and what is known of one is found without reading all.
+
+use crate::tables::{BUNDLES, ENDED, FORGET, META, TAKEN, get, list, put};
+use crate::{Bundle, BundleState, StoreError};
+use karman_types::NodeId;
+use redb::{ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
+use serde::{Deserialize, Serialize};
+
+type Row<'txn> = Table<'txn, &'static str, &'static [u8]>;
+/// When one that has ended is forgotten: by rank, then by time.
+type Place = (u8, u64, &'static str);
+const RANKS: u8 = 3;
+
+/// A bundle that has ended.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Ended {
+    /// The last instant at which it is remembered, in milliseconds since 1970.
+    until_ms: u64,
+    pub(super) bundle: Bundle,
+}
+
+pub(super) struct Rows<'txn> {
+    here: NodeId,
+    most_ended: u64,
+    waiting: Row<'txn>,
+    ended: Row<'txn>,
+    forget: Table<'txn, Place, ()>,
+    meta: Table<'txn, &'static str, u64>,
+}
+
+impl<'txn> Rows<'txn> {
+    pub(super) fn open(
+        txn: &'txn WriteTransaction,
+        here: NodeId,
+        most_ended: u64,
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            here,
+            most_ended,
+            waiting: txn.open_table(BUNDLES)?,
+            ended: txn.open_table(ENDED)?,
+            forget: txn.open_table(FORGET)?,
+            meta: txn.open_table(META)?,
+        })
+    }
+
+    pub(super) fn find(&self, name: &str) -> Result<Option<Bundle>, StoreError> {
+        find(&self.waiting, &self.ended, name)
+    }
+
+    /// How many wait, and the bytes of all of them.
+    pub(super) fn waiting(&self) -> Result<(u64, u64), StoreError> {
+        Ok((self.waiting.len()?, taken(&self.meta)?))
+    }
+
+    /// Writes the row of a bundle, in the place of the one that there is. One that has ended is remembered for so long, or until there
+    /// are too many of them.
+    pub(super) fn put(&mut self, name: &str, bundle: &Bundle, until_ms: u64) -> Result<(), StoreError> {
+        self.remove(name)?;
+        if bundle.state == BundleState::Waiting {
+            self.weigh(|bytes| bytes.saturating_add(bundle.size))?;
+            return put(&mut self.waiting, BUNDLES, name, bundle);
+        }
+        let ended = Ended {
+            until_ms,
+            bundle: bundle.clone(),
+        };
+        put(&mut self.ended, ENDED, name, &ended)?;
+        let rank = rank(bundle, self.here);
+        self.forget.insert((rank, until_ms, name), ())?;
+        while self.forget.len()? > self.most_ended {
+            let Some((first, _)) = self.forget.pop_first()? else {
+                break;
+            };
+            let (_, _, name) = first.value();
+            self.ended.remove(name)?;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), StoreError> {
+        if let Some(bundle) = get::<Bundle>(&self.waiting, BUNDLES, name)? {
+            self.waiting.remove(name)?;
+            return self.weigh(|bytes| bytes.saturating_sub(bundle.size));
+        }
+        if let Some(Ended { until_ms, bundle }) = get::<Ended>(&self.ended, ENDED, name)? {
+            let rank = rank(&bundle, self.here);
+            self.ended.remove(name)?;
+            self.forget.remove((rank, until_ms, name))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets those that have been remembered for long enough.
+    pub(super) fn forget(&mut self, now_ms: u64) -> Result<(), StoreError> {
+        for (rank, until_ms, name) in due(&self.forget, now_ms)? {
+            self.forget.remove((rank, until_ms, name.as_str()))?;
+            self.ended.remove(name.as_str())?;
+        }
+        Ok(())
+    }
+
+    /// Those that wait and whose time is over, by name.
+    pub(super) fn late(&self, now_ms: u64) -> Result<Vec<(String, Bundle)>, StoreError> {
+        let mut late = list::<Bundle>(&self.waiting, BUNDLES)?;
+        late.retain(|(_, bundle)| bundle.expires_ms < now_ms);
+        Ok(late)
+    }
+
+    /// Tells those that wait from those that have ended, which an earlier version has kept among them.
+    pub(super) fn part(&mut self, until_ms: impl Fn(&Bundle) -> u64) -> Result<(), StoreError> {
+        let all = list::<Bundle>(&self.waiting, BUNDLES)?;
+        let bytes = all.iter().map(|(_, bundle)| bundle.size).sum::<u64>();
+        self.meta.insert(TAKEN, bytes)?;
+        for (name, bundle) in all {
+            self.put(&name, &bundle, until_ms(&bundle))?;
+        }
+        Ok(())
+    }
+
+    fn weigh(&mut self, change: impl FnOnce(u64) -> u64) -> Result<(), StoreError> {
+        let bytes = taken(&self.meta)?;
+        self.meta.insert(TAKEN, change(bytes))?;
+        Ok(())
+    }
+}
+
+/// Those with the least rank are forgotten first where too many have ended: what was for others. Then what this node has opened; an
+/// answer may still come to what it has sent itself.
+fn rank(bundle: &Bundle, here: NodeId) -> u8 {
+    match bundle {
+        Bundle { source, .. } if *source == here => 2,
+        Bundle { destination, .. } if *destination == here => 1,
+        _ => 0,
+    }
+}
+
+pub(super) fn find(
+    waiting: &impl ReadableTable<&'static str, &'static [u8]>,
+    ended: &impl ReadableTable<&'static str, &'static [u8]>,
+    name: &str,
+) -> Result<Option<Bundle>, StoreError> {
+    match get::<Bundle>(waiting, BUNDLES, name)? {
+        Some(waits) => Ok(Some(waits)),
+        None => Ok(get::<Ended>(ended, ENDED, name)?.map(|ended| ended.bundle)),
+    }
+}
+
+/// Bytes of all that wait.
+pub(super) fn taken(meta: &impl ReadableTable<&'static str, u64>) -> Result<u64, StoreError> {
+    let taken = meta.get(TAKEN)?;
+    Ok(taken.map_or(0, |bytes| bytes.value()))
+}
+
+/// Those that have been remembered for long enough.
+pub(super) fn due(
+    forget: &impl ReadableTable<Place, ()>,
+    now_ms: u64,
+) -> Result<Vec<(u8, u64, String)>, StoreError> {
+    let mut due = Vec::new();
+    for rank in 0..RANKS {
+        for row in forget.range((rank, 0, "")..(rank, now_ms, ""))? {
+            let (place, _) = row?;
+            let (rank, until_ms, name) = place.value();
+            due.push((rank, until_ms, name.to_owned()));
+        }
+    }
+    Ok(due)
+}
