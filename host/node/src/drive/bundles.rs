@@ -4,11 +4,14 @@
 //! telling the next one of it, which then fetches it like any blob: what a contact cuts goes on in the next one. It keeps
 //! its own copy until the next node has it on its disk.
 
+mod next;
 mod not_now;
 mod under_way;
 
+pub(super) use next::priority;
 pub(super) use under_way::Opening;
 
+use self::next::{Going, open_all, waiting};
 use self::not_now::NotNow;
 use self::under_way::Busy;
 use super::away::listen;
@@ -36,6 +39,9 @@ pub(super) const MOST_BUNDLE: u64 = (64 << 20) + (256 << 10);
 const AGAIN: Duration = Duration::from_millis(250);
 /// Attempts that came by bundle and run at once; the next ones wait in their bundles.
 const MOST_AT_ONCE: usize = 8;
+/// Looking costs what waits. Where much comes and leaves, that takes a fifth of the time at most; but what begins is noticed by then.
+const RESTS: u32 = 4;
+const LONGEST_REST: Duration = Duration::from_millis(500);
 /// The longest time until the plan is looked at again, and where it stands in a file, which may change.
 const LOOK: Duration = Duration::from_secs(30);
 const LOOK_AT_FILE: Duration = Duration::from_secs(2);
@@ -135,6 +141,11 @@ impl Bundles {
         self.put_off.lock().insert(bundle);
     }
 
+    /// Whether it waits for a place, or did when one was looked for last.
+    fn is_put_off(&self, bundle: &Digest) -> bool {
+        self.put_off.lock().contains(bundle)
+    }
+
     /// Whether the bundle may be read by this node now, and whether that is news.
     pub(super) fn is_offered(&self, digest: Digest, to: NodeId) -> Option<bool> {
         let mut offered = self.offered.lock();
@@ -150,14 +161,17 @@ pub(crate) async fn run(node: Weak<Inner>) {
     loop {
         let Some(here) = Node::upgrade(&node) else { return };
         let bundles = here.bundles().clone();
+        let begun = Instant::now();
         let wait = look(&here)
             .await
             .inspect_err(|error| tracing::error!(%error, "bundles are not handed on"))
             .unwrap_or(LOOK);
         // A node that is asleep here can be shut down.
         drop(here);
+        let rest = LONGEST_REST.min(RESTS * begun.elapsed());
+        tokio::time::sleep(rest.min(wait)).await;
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
+            () = tokio::time::sleep(wait.saturating_sub(rest)) => {}
             () = bundles.changed.notified() => {}
             arrived = arrivals.changed() => if arrived.is_err() { return },
         }
@@ -233,56 +247,6 @@ async fn keep_to(node: &Node, mesh: &Mesh, plan: &ContactPlan, now: Time) {
     }
 }
 
-/// What waits here, without what has expired.
-async fn waiting(node: &Node, now: Time) -> Result<Vec<Waiting<Digest>>, TaskError> {
-    let store = node.runtime().home().store()?;
-    let now_ms = (now.unix_micros() / 1000).max(0) as u64;
-    let all = blocking(move || {
-        for digest in store.bundles().expire(now_ms).map_err(store_error)? {
-            tracing::warn!(bundle = %digest.short(), "a bundle has expired here");
-        }
-        store.bundles().list().map_err(store_error)
-    });
-    let waiting = all
-        .await?
-        .into_iter()
-        .filter(|bundle| bundle.state == BundleState::Waiting);
-    let not_now = node.bundles().not_now.nodes(Instant::now());
-    let refused_by = |bundle: &Bundle| -> Vec<NodeId> {
-        let not_now = not_now.get(&bundle.digest).into_iter().flatten();
-        bundle.refused_by.iter().chain(not_now).copied().collect()
-    };
-    Ok(waiting
-        .map(|bundle| Waiting {
-            key: bundle.digest,
-            destination: bundle.destination,
-            bytes: bundle.size,
-            priority: priority(bundle.priority),
-            expires: Time::from_unix_ms(i64::try_from(bundle.expires_ms).unwrap_or(i64::MAX)),
-            refused_by: refused_by(&bundle),
-        })
-        .collect())
-}
-
-pub(super) const fn priority(number: u8) -> Priority {
-    match number {
-        0 => Priority::Bulk,
-        1 => Priority::Normal,
-        _ => Priority::Expedited,
-    }
-}
-
-/// Opens what is here for this node.
-async fn open_all(node: Node, _busy: Busy) {
-    let here = node.runtime().id();
-    while let Ok(waiting) = waiting(&node, contacts::now()).await {
-        let Some(opening) = node.bundles().open_next(here, &waiting) else {
-            break;
-        };
-        node.open(opening).await;
-    }
-}
-
 /// Sends a node all that goes its way while the contact lasts.
 async fn send_all(node: Node, contact: Contact, planned: bool, _busy: Busy) {
     let left = contact.end.since(contacts::now());
@@ -291,11 +255,14 @@ async fn send_all(node: Node, contact: Contact, planned: bool, _busy: Busy) {
         let unknown = || TaskError::unavailable("its key is not known: the two have never met");
         let id = mesh.key_of(contact.to).and_then(|key| karman_mesh::peer_of(&key));
         let id = id.ok_or_else(unknown)?;
+        let mut going = Going::default();
         while reach(mesh, id, planned).await {
-            let Some(bundle) = next_for(&node, &contact).await? else {
+            let Some(bundle) = going.next(&node, &contact).await? else {
                 break;
             };
-            send(&node, mesh, (id, contact.to), &bundle).await?;
+            if !send(&node, mesh, (id, contact.to), &bundle).await? {
+                going.again();
+            }
         }
         Ok::<(), TaskError>(())
     };
@@ -318,27 +285,19 @@ async fn reach(mesh: &Mesh, id: PeerId, planned: bool) -> bool {
     true
 }
 
-/// The most urgent of the bundles that go this way now.
-async fn next_for(node: &Node, contact: &Contact) -> Result<Option<Digest>, TaskError> {
-    let now = contacts::now();
-    let waiting = waiting(node, now).await?;
-    let plan = with_chances(mesh_of(node)?, &node.bundles().plan(now), contact.from, now);
-    let todo = agenda(&plan, contact.from, now, &waiting).now.into_iter();
-    let ours = todo.filter(|(_, way)| way.to == contact.to);
-    Ok(ours.map(|(digest, _)| digest).next())
-}
-
-/// Tells a node of a bundle, and lets it fetch it.
+/// Tells a node of a bundle, and lets it fetch it; false where it did not get through and is to be tried again.
 async fn send(
     node: &Node,
     mesh: &Mesh,
     (id, to): (PeerId, NodeId),
     digest: &Digest,
-) -> Result<(), TaskError> {
+) -> Result<bool, TaskError> {
     let store = node.runtime().home().store()?;
     let digest = *digest;
-    let Some(bundle) = known(&store, digest).await? else {
-        return Ok(());
+    // It may have been called back a moment ago.
+    let goes = |bundle: &Bundle| bundle.state == BundleState::Waiting && !bundle.refused_by.contains(&to);
+    let Some(bundle) = known(&store, digest).await?.filter(goes) else {
+        return Ok(true);
     };
     let head = CallHead::new(
         Ask::TakeBundle {
@@ -357,24 +316,24 @@ async fn send(
             let at_ms = (contacts::now().unix_micros() / 1000) as u64;
             let passed = BundleState::Passed { to, at_ms };
             // One that was called back or answered meanwhile stays so.
-            blocking(move || store.bundles().leave(&digest, passed).map_err(store_error))
-                .await
-                .map(drop)
+            blocking(move || store.bundles().leave(&digest, passed).map_err(store_error)).await?;
+            Ok(true)
         }
         Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Deadline) => {
             tracing::info!(bundle = %digest.short(), %to, %error, "a bundle did not get through");
             tokio::time::sleep(AGAIN).await;
-            Ok(())
+            Ok(false)
         }
         // That passes: for good it would be lost where there is no other way.
         Err(error) if wants_room(&error) || error.kind == ErrorKind::Internal => {
             tracing::warn!(bundle = %digest.short(), %to, %error, "a node does not take a bundle yet");
             node.bundles().not_now.note(digest, to, Instant::now());
-            Ok(())
+            Ok(true)
         }
         Err(error) => {
             tracing::warn!(bundle = %digest.short(), %to, %error, "a node does not take a bundle");
-            blocking(move || store.bundles().refused(&digest, to).map_err(store_error)).await
+            blocking(move || store.bundles().refused(&digest, to).map_err(store_error)).await?;
+            Ok(true)
         }
     }
 }
