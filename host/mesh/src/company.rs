@@ -1,7 +1,7 @@
 //! Whom a node keeps in touch with. One that knows a single other member is lost to it as soon as both have moved, so a node
 //! gets to know a few more, whose addresses survive a restart, and goes on looking for them while it is alone or nearly so.
-//! It listens to these few for good, and to those that it calls as long as it does, which keeps their connections; others end when
-//! they are idle.
+//! It listens to these few at all times, and to those that it calls as long as it does, which keeps their connections; others end when
+//! they are idle. Who these few are changes now and then: nodes that heard of no others would be lost to the mesh with one another.
 
 use crate::acquaintances::MOST_ADDRESSES;
 use crate::mesh::{Inner, Mesh};
@@ -22,6 +22,9 @@ pub(crate) const ENOUGH: usize = 3;
 const ROUNDS: Duration = Duration::from_secs(1);
 /// How often it looks whether it listens to as many.
 const LISTENS: Duration = Duration::from_secs(15);
+/// How often it listens to another one in the place of the one that it has listened to for longest; from half of that to one and a
+/// half.
+const DRAWN_AGAIN: Duration = Duration::from_secs(3600);
 /// Members that are asked at a time whom they know.
 const ASKED: usize = 2;
 
@@ -153,6 +156,48 @@ impl Looking {
     }
 }
 
+/// What is done so that those change to whom a node listens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Draw {
+    /// Nothing now.
+    Rest,
+    /// Another member is met that was met before.
+    Meet,
+    /// One of those that are there takes another's place.
+    Swap,
+}
+
+/// When a node listens to others. Pure: time and luck are arguments.
+struct Drawing {
+    due: Instant,
+    met: bool,
+}
+
+impl Drawing {
+    fn new(now: Instant, luck: f64) -> Self {
+        let (due, met) = (now + Self::pause(luck), false);
+        Self { due, met }
+    }
+
+    fn pause(luck: f64) -> Duration {
+        DRAWN_AGAIN.mul_f64(0.5 + luck)
+    }
+
+    fn round(&mut self, now: Instant, luck: f64) -> Draw {
+        match (now < self.due, self.met) {
+            (true, _) => Draw::Rest,
+            (false, false) => {
+                self.met = true;
+                Draw::Meet
+            }
+            (false, true) => {
+                *self = Self::new(now, luck);
+                Draw::Swap
+            }
+        }
+    }
+}
+
 /// Looks for others while there are too few.
 pub(crate) async fn keep_company(mesh: Weak<Inner>) {
     let mut rounds = interval(ROUNDS);
@@ -168,10 +213,16 @@ pub(crate) async fn keep_company(mesh: Weak<Inner>) {
 pub(crate) async fn keep_listening(mesh: Weak<Inner>) {
     let mut rounds = interval(LISTENS);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut drawing = Drawing::new(Instant::now(), fastrand::f64());
     loop {
         rounds.tick().await;
         let Some(inner) = mesh.upgrade() else { return };
-        Mesh(inner).listen_to_some().await;
+        let mesh = Mesh(inner);
+        let draw = drawing.round(Instant::now(), fastrand::f64());
+        if draw == Draw::Meet {
+            let _ = mesh.0.orders.send(Order::Look(Some(1))).await;
+        }
+        mesh.listen_to_some(draw == Draw::Swap).await;
     }
 }
 
@@ -199,11 +250,13 @@ impl Mesh {
         let _ = self.0.orders.send(Order::Look(most)).await;
     }
 
-    /// Has some of those that are there say what changes: those that this node calls, and others, up to [`ENOUGH`].
-    async fn listen_to_some(&self) {
+    /// Has some of those that are there say what changes: those that this node calls, and others, up to [`ENOUGH`]. Where another is
+    /// wanted among these, one gives way.
+    async fn listen_to_some(&self, another: bool) {
         let mut asked = self.0.peers.called(UNUSED);
+        let gone = another.then(|| self.0.peers.gives_way(UNUSED)).flatten();
         let (mut silent, missing) = self.0.peers.silent(ENOUGH);
-        silent.retain(|peer| !asked.contains(peer));
+        silent.retain(|peer| !asked.contains(peer) && gone != Some(*peer));
         fastrand::shuffle(&mut silent);
         silent.truncate(missing.saturating_sub(asked.len()));
         asked.extend(silent);
@@ -312,6 +365,17 @@ mod tests {
             Some(Company::Alone),
             "all are gone"
         );
+    }
+
+    #[test]
+    fn another_is_met_and_then_listened_to_once_in_a_while() {
+        let start = Instant::now();
+        let mut drawing = Drawing::new(start, 0.5);
+        let mut draw = |seconds: u32| drawing.round(start + seconds * SECOND, 0.0);
+        assert_eq!([draw(0), draw(3599)], [Draw::Rest; 2]);
+        assert_eq!([draw(3600), draw(3615)], [Draw::Meet, Draw::Swap]);
+        assert_eq!([draw(3630), draw(3615 + 1799)], [Draw::Rest; 2]);
+        assert_eq!(draw(3615 + 1800), Draw::Meet);
     }
 
     #[test]

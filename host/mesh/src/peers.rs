@@ -78,8 +78,12 @@ pub struct Peer {
     ways: Vec<(ConnectionId, Path)>,
     /// Which of its runs these are with.
     run: Option<u64>,
-    /// The last round trip measured.
+    /// Since when there is a connection with it.
+    pub since: Option<Instant>,
+    /// The last round trip measured on the path that there is, or was last.
     pub round_trip: Option<Duration>,
+    /// On which path that was, and when.
+    measured: Option<(Path, Instant)>,
     /// When it was last heard of.
     pub last_seen: Instant,
     /// What it last said that it offers, and when that was.
@@ -102,6 +106,11 @@ impl Peer {
         self.watched.is_some()
     }
 
+    /// How old the last round trip is.
+    pub fn round_trip_age(&self) -> Option<Duration> {
+        self.measured.map(|(_, when)| when.elapsed())
+    }
+
     /// Calls under way there, as far as is known here: what it last said, and those of this node, which are more until it says so.
     pub fn under_way(&self) -> u32 {
         self.busy.max(self.calls)
@@ -121,10 +130,14 @@ impl Peer {
     /// Of all ways the best is the path.
     fn choose(&mut self) {
         let best = self.ways.iter().map(|(_, path)| *path).min();
-        if best != self.path {
-            self.path = best;
-            // Both were measured and found on another path.
-            (self.obstacle, self.round_trip) = (None, None);
+        if best == self.path {
+            return;
+        }
+        self.since = best.and(self.since.or_else(|| Some(Instant::now())));
+        (self.path, self.obstacle) = (best, None);
+        // What was measured says nothing of another path; of a node that has gone it is the best guess there is.
+        if best.is_some() && self.measured.is_some_and(|(on, _)| Some(on) != best) {
+            (self.round_trip, self.measured) = (None, None);
         }
     }
 }
@@ -174,8 +187,9 @@ impl Peers {
         let mut dead = Vec::new();
         self.change(id, |peer| {
             if peer.run != run {
-                // Another run of it counts its words anew.
+                // Another run of it counts its words anew, and may offer something else.
                 peer.word = 0;
+                (peer.path, peer.since) = (None, None);
                 dead = peer.ways.drain(..).map(|(connection, _)| connection).collect();
                 peer.run = run;
             }
@@ -200,11 +214,10 @@ impl Peers {
 
     pub(crate) fn measured(&self, id: &PeerId, connection: ConnectionId, round_trip: Duration) {
         self.change(*id, |peer| {
-            if peer
-                .ways
-                .contains(&(connection, peer.path.unwrap_or(Path::Relayed)))
-            {
+            let path = peer.path.unwrap_or(Path::Relayed);
+            if peer.ways.contains(&(connection, path)) {
                 peer.round_trip = Some(round_trip);
+                peer.measured = Some((path, Instant::now()));
             }
         });
     }
@@ -332,7 +345,7 @@ impl Peers {
     pub(crate) fn has_told_enough(&self, id: &PeerId, unused: Duration, enough: usize) -> bool {
         let mut peers = self.peers.lock();
         let watched = peers.values().filter(|peer| peer.watched.is_some()).count();
-        let Some(peer) = peers.get_mut(id) else {
+        let Some(peer) = peers.get_mut(id).filter(|peer| peer.watched.is_some()) else {
             return true;
         };
         let asked = peer.watched.is_some_and(|asked| asked.elapsed() < unused);
@@ -341,6 +354,23 @@ impl Peers {
         }
         peer.watched = None;
         true
+    }
+
+    /// Has the one tell no more that has told for longest while nobody asked about it or called it, if there is another to tell in its
+    /// place.
+    pub(crate) fn gives_way(&self, unused: Duration) -> Option<PeerId> {
+        let mut peers = self.peers.lock();
+        let is_silent = |peer: &Peer| peer.path.is_some() && peer.watched.is_none();
+        if !peers.values().any(is_silent) {
+            return None;
+        }
+        let told = |peer: &Peer| Some((peer.watched?, peer.id)).filter(|_| !peer.is_called(unused));
+        let (asked, id) = peers.values().filter_map(told).min()?;
+        if asked.elapsed() < unused {
+            return None;
+        }
+        peers.get_mut(&id)?.watched = None;
+        Some(id)
     }
 
     /// Those that are there and tell nothing yet; and how many more should tell, so that enough do.
@@ -404,7 +434,9 @@ impl Peers {
             obstacle: None,
             ways: Vec::new(),
             run: None,
+            since: None,
             round_trip: None,
+            measured: None,
             last_seen: Instant::now(),
             offer: None,
             busy: 0,
@@ -419,77 +451,4 @@ impl Peers {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Nobody has asked for longer.
-    const UNUSED: Duration = Duration::ZERO;
-
-    /// A book with so many nodes that are there.
-    fn there(nodes: usize) -> (Peers, Vec<PeerId>) {
-        let (peers, ids): (_, Vec<_>) = (Peers::default(), (0..nodes).map(|_| PeerId::random()).collect());
-        for (number, id) in ids.iter().enumerate() {
-            let way = (ConnectionId::new_unchecked(number), Path::Direct);
-            peers.connected(*id, way, None, None);
-        }
-        (peers, ids)
-    }
-
-    #[test]
-    fn some_are_listened_to_for_good_whether_anybody_asks_or_not() {
-        let (peers, ids) = there(4);
-        let silent = || {
-            let (silent, missing) = peers.silent(3);
-            (silent.len(), missing)
-        };
-        assert_eq!(silent(), (4, 3));
-        assert!(ids.iter().all(|id| peers.begins_to_tell(id)));
-        assert_eq!(silent(), (0, 0));
-        let ended = ids.iter().filter(|id| peers.has_told_enough(id, UNUSED, 3));
-        assert_eq!((ended.count(), silent()), (1, (1, 0)));
-    }
-
-    #[test]
-    fn who_is_asked_about_goes_on_telling() {
-        let (peers, ids) = there(5);
-        ids.iter().for_each(|id| assert!(peers.begins_to_tell(id)));
-        let lately = Duration::from_secs(3600);
-        assert!(ids.iter().all(|id| !peers.has_told_enough(id, lately, 3)));
-    }
-
-    #[test]
-    fn calls_of_this_node_count_before_the_other_has_said_so() {
-        let (peers, ids) = there(1);
-        let peers = Arc::new(peers);
-        let under_way = || peers.list()[0].under_way();
-        let calls = [peers.calls(ids[0]), peers.calls(ids[0])];
-        assert_eq!(under_way(), 2);
-        drop(calls);
-        assert_eq!(under_way(), 0);
-    }
-
-    #[test]
-    fn who_is_called_tells_and_goes_on_telling() {
-        let (peers, ids) = there(5);
-        let lately = Duration::from_secs(3600);
-        assert!(peers.called(lately).is_empty());
-        peers.is_calling(&ids[1]);
-        assert_eq!(peers.called(lately), [ids[1]]);
-        assert!(peers.called(UNUSED).is_empty());
-        let peers = Arc::new(peers);
-        let under_way = peers.calls(ids[2]);
-        assert_eq!(peers.called(UNUSED), [ids[2]]);
-        assert!(ids.iter().all(|id| peers.begins_to_tell(id)));
-        assert!(peers.called(lately).is_empty());
-        assert!(!peers.has_told_enough(&ids[2], UNUSED, 3));
-        drop(under_way);
-        assert!(peers.has_told_enough(&ids[2], UNUSED, 3));
-    }
-
-    #[test]
-    fn one_that_is_gone_is_not_asked_to_tell() {
-        let (peers, ids) = there(1);
-        peers.disconnected(&ids[0], ConnectionId::new_unchecked(0));
-        assert_eq!(peers.silent(3), (Vec::new(), 3));
-    }
-}
+mod tests;

@@ -32,8 +32,11 @@ pub struct PeerStatus {
     pub tier: Option<Tier>,
     /// How it is reached; nothing while it is not.
     pub path: Option<Path>,
-    /// The last round trip in microseconds.
+    /// The last round trip in microseconds; of a node that is not reached now, when it was.
     pub round_trip_us: Option<u64>,
+    /// How old that is, in milliseconds.
+    #[serde(default)]
+    pub round_trip_age_ms: Option<u64>,
     /// Milliseconds since it was last heard of.
     pub last_seen_ms: u64,
     /// Bytes sent to it since this node was started, whatever for.
@@ -198,12 +201,14 @@ impl Node {
         let mut peers: Vec<PeerStatus> = peers
             .into_iter()
             .filter_map(|peer| {
+                let age = peer.round_trip_age();
                 let offer = peer.offer.map(|(offer, _)| (*offer).clone());
                 Some(PeerStatus {
                     node: peer.member.as_ref()?.node,
                     tier: peer.member.map(|member| member.tier),
                     path: peer.path,
                     round_trip_us: peer.round_trip.map(|time| time.as_micros() as u64),
+                    round_trip_age_ms: age.map(|age| age.as_millis() as u64),
                     last_seen_ms: peer.last_seen.elapsed().as_millis() as u64,
                     sent_bytes: peer.sent,
                     busy: peer.busy,

@@ -21,8 +21,11 @@ const MOST: usize = 256;
 const MOST_TASKS: usize = 256;
 /// Bytes of the name of one.
 const MOST_NAME: usize = 256;
-/// How often a node in reach is asked that does not tell by itself what changes.
+/// How often a node in reach is asked that has not answered yet.
 const ASKED_AGAIN: Duration = Duration::from_secs(30);
+/// How often one with planned contacts is asked that has, and does not tell by itself what changes: longer than a connection stays
+/// that nobody uses. One that is asked again and again stays connected for ever.
+const HEARD_AGAIN: Duration = Duration::from_secs(600);
 /// How often what has changed at nodes that are known goes to the disk: they may change it as often as they like.
 const WRITTEN_AGAIN: Duration = Duration::from_secs(60);
 /// How far ahead a way to a node may begin.
@@ -134,8 +137,12 @@ impl Offers {
         }
     }
 
-    /// Whether to ask the node now.
-    fn asks(&self, node: NodeId) -> bool {
+    /// Whether to ask a node now that is in reach since then, and has last been heard at that time.
+    fn asks(&self, node: NodeId, since: Instant, heard: Option<Instant>, is_planned: bool) -> bool {
+        let is_enough = |heard: Instant| heard >= since && (!is_planned || heard.elapsed() < HEARD_AGAIN);
+        if heard.is_some_and(is_enough) {
+            return false;
+        }
         let mut asked = self.asked.lock();
         asked.retain(|_, when| when.elapsed() < ASKED_AGAIN);
         let lately = asked.contains_key(&node);
@@ -151,18 +158,20 @@ fn name_among<'a>(names: &'a BTreeSet<String>, task: &str) -> Option<&'a String>
     names.get(task).or_else(|| names.iter().find(below))
 }
 
-/// Hears what those offer that are in reach now, for when they are not any more.
+/// Hears what those offer that are in reach now, for when they are not any more. Each is asked when it has come, and tells for a while
+/// what changes; its connection ends when nobody uses it.
 pub(crate) async fn listen(node: &Node, mesh: &Mesh, plan: &ContactPlan) {
     let offers = &node.tasks().inner().away.offers;
     let is_planned = |node| plan.contacts_of(node).next().is_some();
-    for peer in mesh.peers().into_iter().filter(|peer| peer.path.is_some()) {
-        let Some(member) = &peer.member else { continue };
+    for peer in mesh.peers() {
+        let (Some(since), Some(member)) = (peer.since, &peer.member) else {
+            continue;
+        };
         if let Some((offer, _)) = &peer.offer {
             offers.remember(offer, is_planned);
         }
-        let heard = peer.offer.as_ref().map(|(_, when)| when.elapsed());
-        let lately = heard.is_some_and(|ago| ago < ASKED_AGAIN);
-        if !lately && !peer.tells() && offers.asks(member.node) {
+        let heard = peer.offer.as_ref().map(|(_, when)| *when);
+        if !peer.tells() && offers.asks(member.node, since, heard, is_planned(member.node)) {
             let (mesh, id, node) = (mesh.clone(), peer.id, member.node);
             tokio::spawn(async move {
                 // What it says is among what is known of it next time.
@@ -286,6 +295,22 @@ mod tests {
         }
         offers.remember(&offer("other", &["tally"]), |_| true);
         assert_eq!(offers.due().map(|known| known.len()), Some(2));
+    }
+
+    #[test]
+    fn a_node_is_asked_when_it_has_come_and_left_alone_when_it_has_answered() {
+        let (offers, _folder) = offers();
+        let [one, two, three] = ["one", "two", "three"].map(|name| NodeId::of_key(name.as_bytes()));
+        let (came, ago) = (Instant::now(), |age| Instant::now().checked_sub(age).unwrap());
+        assert!(offers.asks(one, came, None, false));
+        assert!(!offers.asks(one, came, None, false), "it was asked a moment ago");
+        let answered = Some(came + Duration::from_millis(1));
+        assert!(!offers.asks(two, came, answered, true));
+        // What it said before it went may have changed since.
+        assert!(offers.asks(two, came, came.checked_sub(Duration::from_secs(1)), false));
+        let (came, answered) = (ago(2 * HEARD_AGAIN), Some(ago(HEARD_AGAIN)));
+        assert!(!offers.asks(three, came, answered, false));
+        assert!(offers.asks(three, came, answered, true), "it may go soon");
     }
 
     #[test]
