@@ -7,6 +7,11 @@ use crate::{
 use karman_types::{ErrorKind, NodeId, TaskError, TaskId};
 use std::time::Duration;
 
+/// Tasks that look for a provider at once when there may be another, and how much later the next ones do: to look takes the mesh some
+/// work, and nodes that come and go are no rarity.
+const LOOK_AT_ONCE: usize = 64;
+const LOOK_LATER: Duration = Duration::from_millis(20);
+
 /// From an open task to its outcome: place, start, retry, hedge, commit.
 impl Machine {
     pub(crate) fn advance_open(&mut self, task: &mut Task) {
@@ -78,8 +83,16 @@ impl Machine {
 
     pub(crate) fn providers_changed(&mut self) {
         let waits = |task: &Task| matches!(task.attempts.next, Next::At(_)) && task.phase == Phase::Open;
-        for id in self.tasks.ids(waits) {
-            self.with(id, |machine, task| task.attempts.next = Next::At(machine.now));
+        let mut at = self.now;
+        for some in self.tasks.ids(waits).chunks(LOOK_AT_ONCE) {
+            for id in some {
+                self.with(*id, |_, task| {
+                    if let Next::At(before) = task.attempts.next {
+                        task.attempts.next = Next::At(before.min(at));
+                    }
+                });
+            }
+            at = at.after(LOOK_LATER);
         }
     }
 

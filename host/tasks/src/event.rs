@@ -36,7 +36,8 @@ pub enum Event {
         /// The nodes.
         providers: Vec<NodeId>,
     },
-    /// Providers, links or contacts have changed for the better: whatever waits tries again at once.
+    /// Providers, links or contacts have changed for the better: whatever waits tries again at once, or the oldest
+    /// first where that is much.
     ProvidersChanged,
     /// An attempt has answered.
     Answered {

@@ -398,3 +398,30 @@ fn a_task_waits_for_its_home_without_losing_an_attempt() {
     let failed = answer(&mut machine, 9_001, attempt, Err(TaskError::internal("a defect")));
     assert!(matches!(&failed[..], [Action::Answer { .. }]), "{failed:?}");
 }
+
+#[test]
+fn tasks_that_wait_look_for_new_providers_some_at_a_time_the_oldest_first() {
+    let mut machine = machine(Limits::default());
+    let tasks: Vec<TaskId> = (1..=100).map(|n| TaskId::from_parts(0, n)).collect();
+    for task in &tasks {
+        submit(&mut machine, *task, work(Guarantee::Direct));
+        let nobody = Event::Offered {
+            task: *task,
+            providers: Vec::new(),
+        };
+        machine.handle(Instant(1), nobody);
+    }
+    let placed = |actions: Vec<Action>| -> Vec<TaskId> {
+        let place = |action| match action {
+            Action::Place { task, .. } => task,
+            other => panic!("{other:?}"),
+        };
+        actions.into_iter().map(place).collect()
+    };
+    assert_eq!(
+        placed(machine.handle(Instant(2), Event::ProvidersChanged)),
+        tasks[..64]
+    );
+    assert_eq!(machine.next_timeout(), Some(Instant(22)));
+    assert_eq!(placed(machine.handle(Instant(22), Event::Tick)), tasks[64..]);
+}
