@@ -20,7 +20,7 @@ const HEAD_START: Duration = Duration::from_millis(500);
 const ROUND_TRIPS: u32 = 6;
 /// Before this time is over a node is not searched for again.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Searches that begin within that time: in a large mesh each costs some ten kilobytes.
+/// Searches that begin within that time: each goes through the DHT, though it meets nobody else that is found.
 const MOST: usize = 16;
 
 /// When nodes were searched for.
@@ -89,13 +89,13 @@ impl Mesh {
         let keys: Vec<_> = tiers.map(|tier| offer::key_of_node(tier, &key)).collect();
         tracing::debug!(peer = %id, "a node does not answer where it was, and is searched for");
         let mut comes = pin!(self.comes(&id));
-        tokio::select! {
-            () = &mut comes => return,
-            found = self.find_one(keys, Some(id)) => if !found.contains(&id) {
-                return;
-            },
+        let found = tokio::select! {
+            () = &mut comes => false,
+            found = self.find_one(keys, Some(id)) => found.contains(&id),
+        };
+        if found {
+            comes.await;
         }
-        comes.await;
     }
 
     /// Waits until a node is in reach.
