@@ -1,8 +1,7 @@
 //! What is next: of the bundles that wait here, which goes to a node now, and which is opened. To find that out all that waits is
 //! read, so that of many small ones not each is looked for anew.
 
-use super::Busy;
-use super::known;
+use super::{Busy, known};
 use crate::contacts;
 use crate::drive::chances::with_chances;
 use crate::drive::mesh_of;
