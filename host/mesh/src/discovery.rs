@@ -1,6 +1,7 @@
 //! Who offers what: asked of the DHT, and then of the nodes themselves.
 
 use crate::calling::{PATIENCE, node_of};
+use crate::gate::peer_of;
 use crate::mesh::Mesh;
 use crate::offer::{self, TIERS};
 use crate::peers::Known;
@@ -139,10 +140,11 @@ impl Mesh {
         found
     }
 
-    /// The node of this id, if this one has met it since its start, or it is in reach. Whether it is where it was, and where it is
-    /// if not, is looked for when it is called.
+    /// The node of this id, if this one has ever met it, or it is in reach. Whether it is where it was, and where it is if not, is
+    /// found out when it is called.
     pub async fn node(&self, id: NodeId) -> Option<PeerId> {
-        if let Some(met) = self.0.peers.of_node(id) {
+        let here = self.0.peers.of_node(id);
+        if let Some(met) = here.or_else(|| peer_of(&self.key_of(id)?)) {
             return Some(met);
         }
         // Its key says which it is: the others need not be asked.

@@ -79,7 +79,7 @@ impl Mesh {
         HEAD_START.max(trips.unwrap_or_default()).min(PATIENCE / 2)
     }
 
-    /// Has the DHT say where a node is, and meets it there; over when it is in reach, or nobody knows of it.
+    /// Meets a node wherever it ever was, and where the DHT says that it is now; over when it is in reach, or nobody knows of it.
     async fn search(&self, id: PeerId) {
         let Some(key) = key_of(&id) else { return };
         let tier = self.0.peers.tier(&id);
@@ -88,13 +88,16 @@ impl Mesh {
             .filter(|one| tier.is_none_or(|tier| tier == *one));
         let keys: Vec<_> = tiers.map(|tier| offer::key_of_node(tier, &key)).collect();
         tracing::debug!(peer = %id, "a node does not answer where it was, and is searched for");
+        self.meet(id).await;
         let mut comes = pin!(self.comes(&id));
         let found = tokio::select! {
-            () = &mut comes => false,
+            () = &mut comes => return,
             found = self.find_one(keys, Some(id)) => found.contains(&id),
         };
-        if found {
-            comes.await;
+        match found {
+            true => comes.await,
+            // Perhaps it is where it was long ago.
+            false => drop(timeout(HEAD_START, comes).await),
         }
     }
 

@@ -57,7 +57,10 @@ async fn who_finds_nobody_says_so_and_goes_on_looking() {
     until("it does not get to know the first", || knows(&member, &first)).await;
     assert_eq!(member.mesh.situation().await.search, None);
 
+    let (id, peer) = (first.id, first.mesh.me());
     let (gone, member) = (first.stop(), member.stop().start(None));
+    // It knows by which key the first is called, though nobody is there to ask.
+    assert_eq!(member.mesh.node(id).await, Some(peer));
     let started = Instant::now();
     let search = loop {
         match member.mesh.situation().await.search {
