@@ -5,7 +5,8 @@
 //! later ones are there to punch a hole, and go.
 //!
 //! Who asks for a stream in the moment in which a connection comes up, finds none yet, and `libp2p-stream` has it wait for the
-//! next one, which may never come: it is told to ask again.
+//! next one, which may never come: it is told to ask again. And it tells all who wait for a node when any dial to it has failed; a
+//! node may be dialled where it was and where it is, so it hears of the last one only.
 
 use crate::peers::Path;
 use libp2p::core::transport::PortUse;
@@ -22,6 +23,8 @@ use std::task::{Context, Poll};
 pub(crate) struct Streams {
     inner: libp2p_stream::Behaviour,
     connections: HashMap<PeerId, Vec<Connection>>,
+    /// Dials that are under way, and to whom.
+    dials: HashMap<ConnectionId, PeerId>,
 }
 
 struct Connection {
@@ -36,6 +39,7 @@ impl Streams {
         Self {
             inner: libp2p_stream::Behaviour::new(),
             connections: HashMap::new(),
+            dials: HashMap::new(),
         }
     }
 
@@ -43,7 +47,16 @@ impl Streams {
         self.inner.new_control()
     }
 
+    fn not_dialled(&mut self, event: DialFailure<'_>) {
+        self.dials.remove(&event.connection_id);
+        let is_dialled = |peer: PeerId| self.dials.values().any(|dialled| *dialled == peer);
+        if !event.peer_id.is_some_and(is_dialled) {
+            self.inner.on_swarm_event(FromSwarm::DialFailure(event));
+        }
+    }
+
     fn established(&mut self, event: ConnectionEstablished<'_>) {
+        self.dials.remove(&event.connection_id);
         self.inner.on_swarm_event(FromSwarm::ConnectionEstablished(event));
         // Those who waited when this connection began have been given to it. Whoever waits now came too late for that.
         self.inner.on_swarm_event(FromSwarm::DialFailure(DialFailure {
@@ -111,6 +124,20 @@ impl NetworkBehaviour for Streams {
     type ConnectionHandler = <libp2p_stream::Behaviour as NetworkBehaviour>::ConnectionHandler;
     type ToSwarm = ();
 
+    fn handle_pending_outbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        peer: Option<PeerId>,
+        addresses: &[Multiaddr],
+        role: Endpoint,
+    ) -> Result<Vec<Multiaddr>, ConnectionDenied> {
+        if let Some(peer) = peer {
+            self.dials.insert(connection, peer);
+        }
+        self.inner
+            .handle_pending_outbound_connection(connection, peer, addresses, role)
+    }
+
     fn handle_established_inbound_connection(
         &mut self,
         connection: ConnectionId,
@@ -138,6 +165,7 @@ impl NetworkBehaviour for Streams {
         match event {
             FromSwarm::ConnectionEstablished(event) => self.established(event),
             FromSwarm::ConnectionClosed(event) => self.closed(event),
+            FromSwarm::DialFailure(event) => self.not_dialled(event),
             event => self.inner.on_swarm_event(event),
         }
     }
@@ -186,6 +214,34 @@ mod tests {
             failed_addresses: &[],
             other_established: 0,
         }));
+        let told = tokio::time::timeout(Duration::from_secs(10), asks).await;
+        assert!(matches!(told.unwrap().unwrap(), Err(OpenStreamError::Io(_))));
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_not_told_of_a_dial_that_failed_while_another_is_under_way() {
+        let (mut streams, peer) = (Streams::new(), PeerId::random());
+        let mut control = streams.new_control();
+        let [first, second] = [1, 2].map(ConnectionId::new_unchecked);
+        for dial in [first, second] {
+            let dialled = streams.handle_pending_outbound_connection(dial, Some(peer), &[], Endpoint::Dialer);
+            assert!(dialled.unwrap().is_empty());
+        }
+        let asks = tokio::spawn(async move { control.open_stream(peer, CALL).await });
+        tokio::task::yield_now().await;
+        let mut fails = |connection_id| {
+            streams.on_swarm_event(FromSwarm::DialFailure(DialFailure {
+                peer_id: Some(peer),
+                connection_id,
+                error: &DialError::NoAddresses,
+            }));
+        };
+        fails(first);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!asks.is_finished());
+        fails(second);
         let told = tokio::time::timeout(Duration::from_secs(10), asks).await;
         assert!(matches!(told.unwrap().unwrap(), Err(OpenStreamError::Io(_))));
     }
