@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, split};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::compat::{FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
 
@@ -35,8 +35,10 @@ pub(crate) const DOOR: StreamProtocol = StreamProtocol::new("/karman/door/1");
 pub(crate) const MOST_LED: usize = 8;
 const MOST_HEARD: usize = 16;
 const MOST_HEARD_BY_ONE: usize = 4;
-/// Strangers beyond these whom an issuer tells at once that they come too early. Who finds no place there either hears nothing.
+/// Strangers beyond these whom an issuer tells at once that they come too early, and those of one member. Who finds no place there
+/// either hears nothing.
 const MOST_TURNED_AWAY: usize = 16;
+const MOST_TURNED_AWAY_BY_ONE: usize = 4;
 /// Bytes that a stranger may say on its way, and that it may be told: the list of revocations is long.
 const MOST_SAID: u64 = 64 << 10;
 const MOST_TOLD: u64 = 9 << 20;
@@ -156,31 +158,49 @@ async fn carry(
     ended.map(drop).map_err(broken)
 }
 
+/// So many at once, and so many of them over one member: no member keeps the strangers of all others out.
+struct Places {
+    all: Arc<Semaphore>,
+    of: HashMap<PeerId, Arc<Semaphore>>,
+    of_one: usize,
+}
+
+impl Places {
+    fn new(all: usize, of_one: usize) -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(all)),
+            of: HashMap::new(),
+            of_one,
+        }
+    }
+
+    /// A place for a stranger that comes over this member, if one is free; it is free again when both halves are dropped.
+    fn take(&mut self, by: PeerId) -> Option<[OwnedSemaphorePermit; 2]> {
+        let of_one = self.of_one;
+        // Whoever leads nobody now needs no entry.
+        self.of.retain(|_, places| places.available_permits() < of_one);
+        let of_this = self.of.entry(by);
+        let of_this = of_this.or_insert_with(|| Arc::new(Semaphore::new(of_one)));
+        let of_this = of_this.clone().try_acquire_owned().ok()?;
+        Some([self.all.clone().try_acquire_owned().ok()?, of_this])
+    }
+}
+
 /// Hears strangers that members lead here.
 pub(crate) async fn answer_door(mesh: Weak<Inner>, mut led: IncomingStreams) {
-    let places = Arc::new(Semaphore::new(MOST_HEARD));
-    let turned_away = Arc::new(Semaphore::new(MOST_TURNED_AWAY));
-    let mut of: HashMap<PeerId, Arc<Semaphore>> = HashMap::new();
+    let mut to_hear = Places::new(MOST_HEARD, MOST_HEARD_BY_ONE);
+    let mut to_turn_away = Places::new(MOST_TURNED_AWAY, MOST_TURNED_AWAY_BY_ONE);
     while let Some((by, stream)) = led.next().await {
         let Some(inner) = mesh.upgrade() else { return };
         let standing = inner.standing.clone();
         if standing.member(&by).is_none() {
             continue;
         }
-        // No member keeps the strangers of all others out.
-        of.retain(|_, places| places.available_permits() < MOST_HEARD_BY_ONE);
-        let of_this = of
-            .entry(by)
-            .or_insert_with(|| Arc::new(Semaphore::new(MOST_HEARD_BY_ONE)));
-        let place = (
-            places.clone().try_acquire_owned(),
-            of_this.clone().try_acquire_owned(),
-        );
-        let (places, patience) = match place {
-            (Ok(place), Ok(of_this)) => (vec![place, of_this], Some(PATIENCE)),
-            _ => match turned_away.clone().try_acquire_owned() {
-                Ok(place) => (vec![place], None),
-                Err(_) => continue,
+        let (places, patience) = match to_hear.take(by) {
+            Some(places) => (places, Some(PATIENCE)),
+            None => match to_turn_away.take(by) {
+                Some(places) => (places, None),
+                None => continue,
             },
         };
         tokio::spawn(async move {
@@ -274,6 +294,26 @@ mod tests {
                 ),
             }
         }
+    }
+
+    #[test]
+    fn one_member_leaves_places_to_the_strangers_of_others() {
+        let [greedy, other] = [(), ()].map(|()| PeerId::random());
+        let mut places = Places::new(5, 4);
+        let mut taken: Vec<_> = (0..4).map(|_| places.take(greedy).unwrap()).collect();
+        assert!(places.take(greedy).is_none());
+        // One is left, for anybody else.
+        let of_other = places.take(other).unwrap();
+        assert!(places.take(PeerId::random()).is_none());
+        taken.pop();
+        assert!(places.take(greedy).is_some());
+        drop((taken, of_other));
+        let all: Vec<_> = (0..5).filter_map(|_| places.take(PeerId::random())).collect();
+        assert_eq!(all.len(), 5);
+        drop(all);
+        // Whose strangers are gone is forgotten.
+        let _last = places.take(other).unwrap();
+        assert_eq!(places.of.len(), 1);
     }
 
     #[test]
