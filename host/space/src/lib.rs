@@ -5,7 +5,8 @@
 //! sampled over a [`Span`] is a [`Track`]; a track and a ground [`Station`], or two tracks, give the [`Contact`]s in
 //! which a link exists. An operator may also write them down as TOML. Together they are a [`ContactPlan`], over which
 //! [`earliest_arrival`] finds the [`Route`] of a [`Bundle`] that waits at nodes until the next contact opens, and [`agenda()`]
-//! what a node sends now. A [`LinkProfile`] says how links behave while they exist: a [`Line`] is one in use.
+//! what a node sends now. A [`LinkProfile`] says how links behave while they exist: a [`Line`] is one in use. A [`Replay`] has
+//! passes that were go by again, faster.
 //!
 //! ```
 //! use karman_space::{Bundle, ContactPlan, Time, earliest_arrival};
@@ -56,6 +57,7 @@ mod link;
 mod orbit;
 mod plan;
 mod rate;
+mod replay;
 mod route;
 mod time;
 mod windows;
@@ -67,6 +69,7 @@ pub use link::{Link, LinkError, LinkProfile, Outage, Toward};
 pub use orbit::{ElementsError, PositionError, Satellite, read_elements};
 pub use plan::{Contact, ContactPlan, PlanError};
 pub use rate::{ParseRateError, Rate};
+pub use replay::{Replay, ReplayError};
 pub use route::{Bundle, Hop, NoRoute, Route, earliest_arrival};
 pub use time::{ParseTimeError, Time};
 pub use windows::{Crosslink, GroundLink, Span, Station, Track, WindowError};
