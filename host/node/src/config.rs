@@ -1,5 +1,6 @@
 mod compute;
 mod gpu;
+mod orbits;
 mod policies;
 mod power;
 mod telemetry;
@@ -7,11 +8,11 @@ mod variables;
 
 pub use compute::ComputeProfile;
 pub use gpu::{GpuChoice, GpuConfig};
+pub use orbits::{GroundStation, Orbits};
 pub use policies::PoliciesConfig;
 pub use power::StatedPower;
 pub use telemetry::TelemetryConfig;
 
-use crate::contacts::Orbits;
 use crate::drive::KeepersConfig;
 use karman_package::PublicKey;
 use karman_types::{

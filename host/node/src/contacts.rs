@@ -1,60 +1,21 @@
 //! When this node can reach which others: what an operator has written down, and what follows from orbits.
 
-use crate::ahead::ContactsAhead;
-use crate::config::MeshConfig;
+use crate::ahead::Outlook;
+use crate::config::{GroundStation, MeshConfig, Orbits};
 use karman_space::{
-    Contact, ContactPlan, Geodetic, GroundLink, PlanError, Rate, Satellite, Span, Station, Time, Track,
+    Contact, ContactPlan, Geodetic, GroundLink, PlanError, Replay, Satellite, Span, Station, Time, Track,
     read_elements,
 };
 use karman_types::{NodeId, TaskError};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How far ahead contacts are computed.
 const AHEAD: Duration = Duration::from_secs(2 * 86_400);
 
-/// Orbits that contacts are computed from: `[mesh.orbits]`.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Orbits {
-    /// A file of two-line element sets with names.
-    pub elements: PathBuf,
-    /// The nodes in orbit, by the names of their satellites in that file.
-    pub satellites: BTreeMap<String, NodeId>,
-    /// The nodes on the ground that reach them.
-    pub stations: Vec<GroundStation>,
-    /// How fast a station sends to a satellite.
-    pub up: Rate,
-    /// How fast a satellite sends to a station.
-    pub down: Rate,
-}
-
-/// A node on the ground.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct GroundStation {
-    /// The node.
-    pub node: NodeId,
-    /// Degrees, north is positive.
-    pub latitude: f64,
-    /// Degrees, east is positive.
-    pub longitude: f64,
-    /// Metres above the ellipsoid. Default 0.
-    #[serde(default)]
-    pub height: f64,
-    /// The elevation in degrees from which it reaches a satellite. Default 10.
-    #[serde(default = "mask")]
-    pub mask: f64,
-}
-
-const fn mask() -> f64 {
-    10.0
-}
-
-/// The contacts of a configuration that touch this stretch of time: those of the file `contacts` and those of `[mesh.orbits]`.
-/// Reads both files.
+/// The contacts of a configuration that touch this stretch of time: those of the file `contacts` and, where no other time is played,
+/// those of `[mesh.orbits]`. Reads both files.
 ///
 /// # Errors
 /// `invalid` with the file and what is wrong with it.
@@ -65,7 +26,9 @@ pub fn contact_plan(config: &MeshConfig, from: Time, ahead: Duration) -> Result<
         let plan = ContactPlan::from_toml(&read(path)?).map_err(|error| wrong(path, &error))?;
         contacts.extend(plan.contacts());
     }
-    if let Some(orbits) = &config.orbits {
+    if let Some(orbits) = &config.orbits
+        && orbits.replay.is_none()
+    {
         contacts.extend(computed(orbits, from, until)?);
     }
     contacts.retain(|contact| contact.end > from && contact.start < until);
@@ -116,6 +79,12 @@ fn on_the_ground(station: &GroundStation) -> Result<Station, TaskError> {
     })
 }
 
+/// The time that is played.
+fn played_from(path: &Path) -> Result<Replay, TaskError> {
+    let replay = Replay::from_toml(&read(path)?);
+    replay.map_err(|error| wrong(path, &error).with_field("orbits.replay"))
+}
+
 fn read(path: &Path) -> Result<String, TaskError> {
     std::fs::read_to_string(path).map_err(|error| wrong(path, &error))
 }
@@ -133,53 +102,78 @@ pub(crate) fn now() -> Time {
 /// The plan of a running node, brought up to date when its file changes and when time has passed.
 pub(crate) struct Contacts {
     config: MeshConfig,
-    plan: ContactPlan,
-    in_orbit: Vec<(NodeId, Satellite)>,
+    plan: Arc<ContactPlan>,
+    in_orbit: Arc<[(NodeId, Satellite)]>,
+    replay: Option<Replay>,
     computed: Option<Time>,
-    changed: Option<SystemTime>,
+    /// When the plan's file and that of the replay were written.
+    changed: [Option<SystemTime>; 2],
+    /// How often it was brought up to date.
+    version: u64,
 }
 
 impl Contacts {
     pub(crate) fn new(config: MeshConfig) -> Self {
         Self {
             config,
-            plan: ContactPlan::default(),
-            in_orbit: Vec::new(),
+            plan: Arc::default(),
+            in_orbit: Arc::default(),
+            replay: None,
             computed: None,
-            changed: None,
+            changed: [None; 2],
+            version: 0,
         }
     }
 
     /// The plan from now on. Where a file cannot be read, the plan before stays.
-    pub(crate) fn plan(&mut self, now: Time) -> &ContactPlan {
+    pub(crate) fn plan(&mut self, now: Time) -> &Arc<ContactPlan> {
         let modified = |path: &PathBuf| std::fs::metadata(path).and_then(|file| file.modified()).ok();
-        let changed = self.config.contacts.as_ref().and_then(modified);
+        let replay = self
+            .config
+            .orbits
+            .as_ref()
+            .and_then(|orbits| orbits.replay.as_ref());
+        let changed = [self.config.contacts.as_ref(), replay].map(|file| file.and_then(modified));
         let old = self
             .computed
             .is_none_or(|computed| now.since(computed) > AHEAD / 2);
         if old || changed != self.changed {
             (self.computed, self.changed) = (Some(now), changed);
+            self.version += 1;
             match contact_plan(&self.config, now, AHEAD) {
-                Ok(plan) => self.plan = plan,
+                Ok(plan) => self.plan = Arc::new(plan),
                 Err(error) => tracing::error!(%error, "the contact plan stays as it was"),
             }
             // What is wrong with them was told just now.
             if let Some(Ok(satellites)) = self.config.orbits.as_ref().map(in_orbit) {
-                self.in_orbit = satellites;
+                self.in_orbit = satellites.into();
+            }
+            match replay.map(|file| played_from(file)) {
+                Some(Ok(replay)) => self.replay = Some(replay),
+                Some(Err(error)) => tracing::error!(%error, "the time that is played stays as it was"),
+                None => {}
             }
         }
         &self.plan
     }
 
-    /// What an operator sees of it.
-    pub(crate) fn ahead(&mut self, now: Time, ahead: Duration, most: usize) -> ContactsAhead {
-        self.plan(now);
-        let mut seen = ContactsAhead::of(&self.plan, now, ahead, most);
-        seen.planned = self.config.plans_contacts();
-        if let Some(orbits) = &self.config.orbits {
-            seen.place(&self.in_orbit, &orbits.stations, now);
+    /// What people may see of it now, to be computed where nobody waits for the plan.
+    pub(crate) fn outlook(&mut self, now: Time) -> Outlook {
+        let plan = self.plan(now).clone();
+        let orbits = self.config.orbits.as_ref();
+        let there = match &self.replay {
+            Some(replay) => replay.was(now),
+            None => orbits.filter(|orbits| orbits.replay.is_none()).map(|_| now),
+        };
+        Outlook {
+            version: self.version,
+            planned: self.config.plans_contacts(),
+            now,
+            there,
+            plan,
+            in_orbit: self.in_orbit.clone(),
+            stations: orbits.map_or_else(Vec::new, |orbits| orbits.stations.clone()),
         }
-        seen
     }
 }
 
@@ -252,7 +246,7 @@ mod tests {
         let mut config = config(folder.path(), &plan.concat());
         let now: Time = "2008-09-20T12:00:00Z".parse().unwrap();
         let hour = Duration::from_secs(3600);
-        let with_orbits = Contacts::new(config.clone()).ahead(now, hour, 10);
+        let with_orbits = Contacts::new(config.clone()).outlook(now).ahead(hour, 10);
         let [above] = &with_orbits.satellites[..] else {
             panic!("{with_orbits:?}")
         };
@@ -275,7 +269,7 @@ mod tests {
 
         config.orbits = None;
         let mut contacts = Contacts::new(config);
-        let seen = contacts.ahead(now, 2 * hour, 10);
+        let seen = contacts.outlook(now).ahead(2 * hour, 10);
         let starts: Vec<i64> = seen
             .contacts
             .iter()
@@ -285,11 +279,52 @@ mod tests {
             (starts, seen.more, seen.planned, seen.until_ms - seen.now_ms),
             (vec![-10, 60], 0, true, 7_200_000)
         );
-        let first = contacts.ahead(now, 12 * hour, 1);
+        let first = contacts.outlook(now).ahead(12 * hour, 1);
         assert_eq!((first.contacts.len(), first.more), (1, 2));
         assert_eq!(first.contacts, seen.contacts[..1]);
-        let none = Contacts::new(MeshConfig::default()).ahead(now, hour, 10);
+        let none = Contacts::new(MeshConfig::default()).outlook(now).ahead(hour, 10);
         assert!(!none.planned && none.contacts.is_empty());
+    }
+
+    #[test]
+    fn a_time_that_is_played_moves_satellites_and_makes_no_contacts() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config(folder.path(), "");
+        let (now, hour): (Time, _) = ("2026-11-21T10:00:00Z".parse().unwrap(), Duration::from_secs(3600));
+        let was: Time = "2008-09-20T12:30:00Z".parse().unwrap();
+        let seen = |contacts: &mut Contacts, now: Time| contacts.outlook(now).ahead(hour, 10);
+        let here = |config: &MeshConfig, now: Time| seen(&mut Contacts::new(config.clone()), now);
+        let then = here(&config, was).satellites.remove(0);
+        assert!(!then.track.is_empty());
+        // Its elements say nothing of a time that far from theirs, until that is played.
+        assert!(here(&config, now).satellites[0].track.is_empty());
+        let file = folder.path().join("replay.toml");
+        std::fs::write(&file, "").unwrap();
+        config.orbits.as_mut().unwrap().replay = Some(file.clone());
+        let mut contacts = Contacts::new(config.clone());
+        assert!(seen(&mut contacts, now).satellites[0].track.is_empty());
+        let moments = "[[moment]]\nat = \"2026-11-21T09:59:00Z\"\nwas = \"2008-09-20T12:00:00Z\"\n\
+            [[moment]]\nat = \"2026-11-21T10:01:00Z\"\nwas = \"2008-09-20T13:00:00Z\"\n";
+        std::fs::write(&file, moments).unwrap();
+        let written = std::fs::File::options().write(true).open(&file).unwrap();
+        written
+            .set_modified(SystemTime::now() + Duration::from_secs(1))
+            .unwrap();
+        let played = seen(&mut contacts, now);
+        assert_eq!(played.satellites[0], then);
+        // The passes of that day are none of this one.
+        assert!(
+            contact_plan(&config, was, 24 * hour)
+                .unwrap()
+                .contacts()
+                .is_empty()
+        );
+        std::fs::write(&file, moments.replace("13:00:00", "11:00:00")).unwrap();
+        let error = played_from(&file).unwrap_err();
+        assert!(
+            error.message.contains("moment 2") && error.field.as_deref() == Some("orbits.replay"),
+            "{error:?}"
+        );
     }
 
     #[test]

@@ -36,17 +36,18 @@ mod services;
 pub use ahead::{ContactStatus, ContactsAhead, Place, SatelliteNode, StationNode};
 pub use config::MeshConfig;
 pub use config::{
-    BackendChoice, Ceiling, ComputeProfile, ConfigError, Foreign, GpuChoice, GpuConfig, NodeConfig,
-    PoliciesConfig, StatedPower, TelemetryConfig, Time,
+    BackendChoice, Ceiling, ComputeProfile, ConfigError, Foreign, GpuChoice, GpuConfig, GroundStation,
+    NodeConfig, Orbits, PoliciesConfig, StatedPower, TelemetryConfig, Time,
 };
-pub use contacts::{GroundStation, Orbits, contact_plan};
+pub use contacts::contact_plan;
 pub use drive::{
-    BundleStatus, Chosen, CutBy, DecisionLog, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedStatus,
-    FlowOrder, FlowState, FlowStatus, HeldModel, Inferred, JoinOptions, KeeperStatus, KeepersConfig,
-    KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts, ModelOn,
-    NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent, SplitOrder, SplitPlan,
-    StepStatus, SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan, TaskState, TaskStatus, TensorDescription,
-    UndeployedOn, Wanted, check_run, simulate, stored_model, stored_onnx, stored_run, stored_runs,
+    BundleStatus, Chosen, CutBy, DecisionLog, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedNews,
+    FedSeen, FedStatus, FlowOrder, FlowState, FlowStatus, HeldModel, Inferred, JoinOptions, KeeperStatus,
+    KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts,
+    ModelOn, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent, SplitOrder,
+    SplitPlan, StepStatus, SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan, TaskState, TaskStatus,
+    TensorDescription, UndeployedOn, Wanted, check_run, simulate, stored_model, stored_onnx, stored_run,
+    stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::select::Bounds;

@@ -15,7 +15,7 @@ use karman_node::{
     ContactsAhead, FlowStatus, LogEvent, ModelInParts, Node, NodeStatus, PeerStatus, TaskStatus,
 };
 use karman_types::{NodeId, Offer, TaskError};
-use rounds::RunRounds;
+use rounds::{Rounds, RunRounds};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,8 +25,6 @@ use std::time::Duration;
 const MOST_EVENTS: usize = 200;
 /// Runs of workflows that are shown at most.
 const MOST_FLOWS: usize = 50;
-/// Federated runs that are shown at most.
-const MOST_RUNS: usize = 50;
 /// Contacts that are shown at most.
 const MOST_CONTACTS: usize = 500;
 /// How far ahead contacts are shown.
@@ -38,6 +36,7 @@ struct Admin {
     node: Node,
     decisions: Arc<Decisions>,
     metrics: Arc<Metrics>,
+    rounds: Arc<Rounds>,
 }
 
 /// The nodes of the mesh as this one sees them.
@@ -77,6 +76,7 @@ pub(crate) fn router(node: Node, decisions: Arc<Decisions>, metrics: Arc<Metrics
             node,
             decisions,
             metrics,
+            rounds: Arc::default(),
         })
 }
 
@@ -132,11 +132,7 @@ async fn flows(State(admin): State<Admin>) -> Json<Vec<FlowStatus>> {
     (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
     (status = 500, body = PlainError)))]
 async fn rounds(State(admin): State<Admin>) -> Result<Json<Vec<RunRounds>>, Refusal> {
-    let mut runs = admin.node.fed_logs().await?;
-    // The sort is stable: by name otherwise.
-    runs.sort_by_key(|run| !run.running);
-    runs.truncate(MOST_RUNS);
-    Ok(Json(runs.into_iter().map(RunRounds::from).collect()))
+    Ok(Json(admin.rounds.look(&admin.node).await?))
 }
 
 /// Contacts of the next twelve hours, by the plan that this node keeps to.
@@ -144,7 +140,7 @@ async fn rounds(State(admin): State<Admin>) -> Result<Json<Vec<RunRounds>>, Refu
     (status = 200, body = ContactsAhead),
     (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
     (status = 500, body = PlainError)))]
-async fn contacts(State(admin): State<Admin>) -> Result<Json<ContactsAhead>, Refusal> {
+async fn contacts(State(admin): State<Admin>) -> Result<Json<Arc<ContactsAhead>>, Refusal> {
     Ok(Json(admin.node.contacts_ahead(AHEAD, MOST_CONTACTS).await?))
 }
 

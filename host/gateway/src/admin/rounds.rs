@@ -1,9 +1,14 @@
 //! Federated runs by their rounds: what each has made, and how right it is.
 
-use karman_node::{FedEvent, FedStatus};
+use karman_node::{FedEvent, FedNews, FedSeen, FedStatus, Node};
+use karman_types::TaskError;
 use serde::Serialize;
+use std::collections::BTreeMap;
+use tokio::sync::Mutex;
 use utoipa::ToSchema;
 
+/// Federated runs that are shown at most.
+const MOST_RUNS: usize = 50;
 /// Versions of one run that are shown, the last ones.
 const MOST_VERSIONS: usize = 200;
 
@@ -55,28 +60,75 @@ pub(crate) struct Version {
     ms: u64,
 }
 
-impl From<FedStatus> for RunRounds {
-    fn from(run: FedStatus) -> Self {
-        let mut made = Self {
-            name: run.name,
-            state: if run.running { "running" } else { "waiting" },
-            version: run.status.as_ref().map_or(0, |status| status.version),
-            rounds: run.status.as_ref().map(|status| status.rounds),
-            clients: run.status.as_ref().map_or(0, |status| status.here),
-            training: run.status.as_ref().map_or(0, |status| status.training),
-            accuracy: run.status.as_ref().and_then(|status| status.accuracy),
-            failure: None,
-            troubles: 0,
-            versions: Vec::new(),
-        };
-        run.log.into_iter().for_each(|event| made.take(event));
-        let old = made.versions.len().saturating_sub(MOST_VERSIONS);
-        made.versions.drain(..old);
-        made
+/// What was told of federated runs before: each look asks for what has happened since, and takes in nothing else.
+#[derive(Default)]
+pub(super) struct Rounds(Mutex<BTreeMap<String, Known>>);
+
+struct Known {
+    seen: FedSeen,
+    run: RunRounds,
+}
+
+impl Rounds {
+    /// Those that this node drives, or has driven, as they are now: those that go on first.
+    ///
+    /// # Errors
+    /// What the disk refuses.
+    pub(super) async fn look(&self, node: &Node) -> Result<Vec<RunRounds>, TaskError> {
+        // Whoever looks at the same time waits, and has less to ask for.
+        let mut known = self.0.lock().await;
+        let seen = known.iter().map(|(name, known)| (name.clone(), known.seen));
+        let news = node.fed_news(seen.collect(), MOST_RUNS).await?;
+        let mut before = std::mem::take(&mut *known);
+        let mut told = Vec::with_capacity(news.len());
+        for FedNews { anew, seen, run } in news {
+            let known_run = before.remove(&run.name).filter(|_| !anew);
+            let mut now = known_run.map_or_else(|| RunRounds::of(run.name.clone()), |known| known.run);
+            now.hear(run);
+            told.push(now.clone());
+            known.insert(now.name.clone(), Known { seen, run: now });
+        }
+        Ok(told)
     }
 }
 
 impl RunRounds {
+    /// One of which nothing is known yet.
+    const fn of(name: String) -> Self {
+        Self {
+            name,
+            state: "waiting",
+            version: 0,
+            rounds: None,
+            clients: 0,
+            training: 0,
+            accuracy: None,
+            failure: None,
+            troubles: 0,
+            versions: Vec::new(),
+        }
+    }
+
+    /// How it is now, and what has happened since.
+    fn hear(&mut self, run: FedStatus) {
+        let status = run.status.as_ref();
+        // How it ended was told, and stays.
+        if !matches!(self.state, "done" | "failed") {
+            self.state = if run.running { "running" } else { "waiting" };
+            self.version = status.map_or(0, |status| status.version);
+        }
+        self.rounds = status.map(|status| status.rounds);
+        self.clients = status.map_or(0, |status| status.here);
+        self.training = status.map_or(0, |status| status.training);
+        // What clients have said of a version comes first.
+        if self.accuracy.is_none() {
+            self.accuracy = status.and_then(|status| status.accuracy);
+        }
+        run.log.into_iter().for_each(|event| self.take(event));
+        let old = self.versions.len().saturating_sub(MOST_VERSIONS);
+        self.versions.drain(..old);
+    }
+
     fn take(&mut self, event: FedEvent) {
         match event {
             FedEvent::Round {
@@ -143,26 +195,63 @@ mod tests {
         }
     }
 
-    fn run(log: Vec<FedEvent>) -> RunRounds {
-        RunRounds::from(FedStatus {
+    fn status(log: Vec<FedEvent>) -> FedStatus {
+        FedStatus {
             name: "digits".into(),
             status: None,
             running: true,
             members: Vec::new(),
             events: log.len(),
             log,
-        })
+        }
+    }
+
+    fn run(log: Vec<FedEvent>) -> RunRounds {
+        let mut made = RunRounds::of("digits".into());
+        made.hear(status(log));
+        made
+    }
+
+    fn judged(version: u64, accuracy: f64) -> FedEvent {
+        FedEvent::Judged {
+            version,
+            clients: 2,
+            accuracy,
+            loss: 0.1,
+        }
+    }
+
+    #[test]
+    fn what_is_heard_in_parts_is_what_is_heard_at_once() {
+        let mut log: Vec<FedEvent> = (1..=MOST_VERSIONS as u64 + 3).map(round).collect();
+        log.insert(150, judged(150, 0.5));
+        log.push(judged(MOST_VERSIONS as u64 + 2, 0.75));
+        log.push(FedEvent::Failed {
+            round: 204,
+            why: "too few".into(),
+        });
+        log.push(FedEvent::Finished {
+            version: 203,
+            failure: None,
+        });
+        let whole = run(log.clone());
+        assert_eq!(
+            (whole.state, whole.accuracy, whole.troubles),
+            ("done", Some(0.75), 1)
+        );
+        for part in 0..=log.len() {
+            let mut parts = run(log[..part].to_vec());
+            parts.hear(status(log[part..].to_vec()));
+            assert_eq!(parts, whole, "after {part}");
+            // Nothing new changes nothing.
+            parts.hear(status(Vec::new()));
+            assert_eq!(parts, whole, "after {part}");
+        }
     }
 
     #[test]
     fn an_accuracy_belongs_to_the_version_that_was_judged() {
-        let judged = FedEvent::Judged {
-            version: 1,
-            clients: 2,
-            accuracy: 0.75,
-            loss: 0.1,
-        };
-        let made = run(vec![round(1), round(2), judged]);
+        let made = run(vec![round(1), round(2), judged(1, 0.75)]);
         let accuracies: Vec<Option<f64>> = made.versions.iter().map(|version| version.accuracy).collect();
         assert_eq!(accuracies, [Some(0.75), None]);
         assert_eq!(

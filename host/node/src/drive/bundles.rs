@@ -18,7 +18,7 @@ use super::away::listen;
 use super::chances::with_chances;
 use super::mesh_of;
 use super::parcels::wants_room;
-use crate::ahead::ContactsAhead;
+use crate::ahead::{ContactsAhead, LastSeen};
 use crate::contacts::{self, Contacts};
 use crate::node::{Inner, Node};
 use crate::services::{blocking, store_error};
@@ -56,6 +56,7 @@ pub(super) struct Terms {
 /// What a node knows of its bundles besides what is on the disk.
 pub(crate) struct Bundles {
     contacts: Mutex<Contacts>,
+    last_seen: LastSeen,
     /// Which bundle is offered to which node: nobody else may read it. Whether it was asked for.
     offered: Mutex<HashMap<(Digest, NodeId), bool>>,
     /// Nodes that something is being sent to, this one where something is being opened.
@@ -74,6 +75,7 @@ impl Bundles {
     pub(crate) fn new(contacts: Contacts) -> Self {
         Self {
             contacts: Mutex::new(contacts),
+            last_seen: LastSeen::default(),
             offered: Mutex::default(),
             busy: Mutex::default(),
             not_now: NotNow::default(),
@@ -86,13 +88,14 @@ impl Bundles {
     }
 
     /// The contact plan from now on.
-    pub(crate) fn plan(&self, now: Time) -> ContactPlan {
+    pub(crate) fn plan(&self, now: Time) -> Arc<ContactPlan> {
         self.contacts.lock().plan(now).clone()
     }
 
-    /// What an operator sees of it.
-    pub(crate) fn contacts_ahead(&self, now: Time, ahead: Duration, most: usize) -> ContactsAhead {
-        self.contacts.lock().ahead(now, ahead, most)
+    /// What an operator sees of it. Whoever needs the plan meanwhile does not wait.
+    pub(crate) fn contacts_ahead(&self, now: Time, ahead: Duration, most: usize) -> Arc<ContactsAhead> {
+        let outlook = self.contacts.lock().outlook(now);
+        self.last_seen.look(&outlook, ahead, most)
     }
 
     /// Something waits that did not.

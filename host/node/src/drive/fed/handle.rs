@@ -1,5 +1,6 @@
 //! A run as the rest of the node sees it: what has happened, and a word to it.
 
+use super::news::{FedNews, FedSeen, Life};
 use super::record::FedStatus;
 use karman_fed::Event;
 use parking_lot::Mutex;
@@ -14,6 +15,7 @@ pub(super) struct Handle {
     seen: Arc<Mutex<FedStatus>>,
     /// The number of events, as it grows.
     events: watch::Receiver<usize>,
+    life: Life,
 }
 
 /// The other end of a [`Handle`]: what the run shows of itself.
@@ -30,6 +32,7 @@ pub(super) fn handle(inbox: UnboundedSender<Event>, status: FedStatus) -> (Handl
         inbox,
         seen: seen.clone(),
         events: watched,
+        life: Life::begins(),
     };
     (handle, Shown { seen, events })
 }
@@ -56,9 +59,12 @@ impl Handle {
 
     /// How far it is, with its events after so many.
     pub(super) fn status(&self, after: usize) -> FedStatus {
-        let mut status = self.seen.lock().clone();
-        status.log = status.log.split_off(after.min(status.log.len()));
-        status
+        self.seen.lock().since(after)
+    }
+
+    /// What there is to know beyond that.
+    pub(super) fn news(&self, seen: Option<FedSeen>) -> FedNews {
+        FedNews::of(&self.seen.lock(), self.life, seen)
     }
 
     pub(super) fn is_running(&self) -> bool {

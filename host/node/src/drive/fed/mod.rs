@@ -8,6 +8,7 @@
 //! | `conductor` | a run: events into `karman-fed`'s coordinator, what it says done |
 //! | `orders` | the orders of a run that are under way, and what becomes of each |
 //! | `handle` | a run as the rest of the node sees it |
+//! | `news` | what has happened in runs since somebody looked last |
 //! | `members` | clients on nodes of the mesh: who there is, orders to them, orders from others |
 //! | `simulated` | clients that one process plays |
 //! | `worker` | an order carried out: the plugin trains, what has changed is encoded |
@@ -25,6 +26,7 @@ mod given;
 mod handle;
 mod members;
 mod memory;
+mod news;
 mod onnx;
 mod orders;
 mod record;
@@ -38,6 +40,7 @@ pub use begin::check_run;
 mod tests;
 
 pub(crate) use members::serve;
+pub use news::{FedNews, FedSeen};
 pub use onnx::stored_onnx;
 pub use record::{FedEvent, FedModel, FedStatus, stored_model, stored_run, stored_runs};
 pub use simulated::simulate;
@@ -48,10 +51,10 @@ use crate::services::blocking;
 use conductor::Conductor;
 use handle::Handle;
 use karman_fed::{Event, Run};
-use karman_store::Store;
 use karman_types::TaskError;
 use members::Members;
 use memory::Memory;
+use news::AtRest;
 use onnx::{First, first_of};
 use parking_lot::Mutex;
 use record::{Record, unknown};
@@ -66,8 +69,7 @@ use tokio::sync::mpsc::unbounded_channel;
 #[derive(Default)]
 pub(crate) struct Federated {
     runs: Mutex<BTreeMap<String, Handle>>,
-    /// Runs that nobody drives, with their events, as they were read: nothing changes them while this node holds its folder.
-    at_rest: Mutex<BTreeMap<String, FedStatus>>,
+    at_rest: AtRest,
     memory: OnceLock<Arc<Memory>>,
     sums: Arc<Sums>,
     swarms: Swarms,
@@ -180,34 +182,6 @@ impl Node {
             return Ok(handle.status(after));
         }
         stored_run(&self.runtime().home().store()?, name, after)
-    }
-
-    /// Every federated run of this node with all of its events.
-    ///
-    /// # Errors
-    /// What the disk refuses.
-    pub async fn fed_logs(&self) -> Result<Vec<FedStatus>, TaskError> {
-        let node = self.clone();
-        blocking(move || {
-            let store = node.runtime().home().store()?;
-            let names = Record::names(&store)?;
-            names.iter().map(|name| node.fed_log(&store, name)).collect()
-        })
-        .await
-    }
-
-    fn fed_log(&self, store: &Store, name: &str) -> Result<FedStatus, TaskError> {
-        let federated = self.federated();
-        if let Some(handle) = federated.runs.lock().get(name) {
-            return Ok(handle.status(0));
-        }
-        if let Some(run) = federated.at_rest.lock().get(name) {
-            return Ok(run.clone());
-        }
-        // Its record holds a whole model, which takes a while to read.
-        let run = stored_run(store, name, 0)?;
-        federated.at_rest.lock().insert(name.to_owned(), run.clone());
-        Ok(run)
     }
 
     /// [`Node::fed_run`], as soon as there are such events, the run is over, or so much time has passed.

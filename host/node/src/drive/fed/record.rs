@@ -88,6 +88,20 @@ pub struct FedStatus {
     pub log: Vec<FedEvent>,
 }
 
+impl FedStatus {
+    /// The same with its events after so many, of one that has all of them.
+    pub(super) fn since(&self, after: usize) -> Self {
+        Self {
+            name: self.name.clone(),
+            status: self.status.clone(),
+            running: self.running,
+            members: self.members.clone(),
+            events: self.events,
+            log: self.log.get(after..).unwrap_or_default().to_vec(),
+        }
+    }
+}
+
 /// A model as it was made.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct FedModel {
