@@ -1,22 +1,123 @@
 //! The demonstration: five processes, shaped links, real passes; a node that is killed, an uplink that is gone, a tighter SLO.
 
-use crate::support::{Home, root};
+use crate::support::{Home, exchange, root};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 /// How right the answers of each model are at least, by the pictures that are made of the part of the terrain that it never saw.
 const LEAST_IOU: f64 = 0.7;
 
+/// A demonstration that stays up; killed when dropped.
+struct Kept {
+    demo: Child,
+    says: BufReader<ChildStdout>,
+}
+
+impl Kept {
+    fn start(home: &Home) -> Self {
+        let plugins = root().join("target/guests");
+        let arguments = ["demo", "flood", "--keep", "--json", "--plugins"];
+        let mut demo = home
+            .command(arguments)
+            .arg(plugins)
+            .env("TMPDIR", home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let says = BufReader::new(demo.stdout.take().unwrap());
+        Self { demo, says }
+    }
+
+    /// The next object that it prints.
+    fn says(&mut self) -> Value {
+        let mut line = String::new();
+        self.says.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: it said `{line}`"))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.demo.kill();
+        let _ = self.demo.wait();
+    }
+}
+
+/// Degrees between two places on the Earth, seen from its middle.
+fn apart(one: &Value, other: &Value) -> f64 {
+    let of = |place: &Value| {
+        let [latitude, longitude] =
+            ["latitude", "longitude"].map(|key| place[key].as_f64().unwrap().to_radians());
+        let level = latitude.cos();
+        [level * longitude.cos(), level * longitude.sin(), latitude.sin()]
+    };
+    let product: f64 = of(one)
+        .iter()
+        .zip(of(other))
+        .map(|(one, other)| one * other)
+        .sum();
+    product.clamp(-1.0, 1.0).acos().to_degrees()
+}
+
+/// The dashboard's map has the satellite on its orbit, the dish, and the contacts of the two that come; while one is open, it is over the
+/// dish.
+fn the_dashboard_shows_the_sky(shown: &Value) {
+    let text = |field: &str| shown[field].as_str().unwrap();
+    let address = text("dashboard")
+        .trim_start_matches("http://")
+        .trim_end_matches('/');
+    let bearer = format!("Bearer {}", text("token"));
+    let ahead = || {
+        let stream = TcpStream::connect(address).unwrap();
+        let told = exchange(
+            stream,
+            "GET",
+            "/admin/contacts",
+            &[("authorization", &bearer[..])],
+            b"",
+        );
+        assert_eq!(told.status, 200, "{told:?}");
+        told.json()
+    };
+    until("a satellite on its orbit with contacts that come", || {
+        let ahead = ahead();
+        let track = ahead["satellites"][0]["track"].as_array();
+        track.is_some_and(|track| track.len() > 1) && ahead["contacts"][0].is_object()
+    });
+    let seen = ahead();
+    let (satellite, station) = (&seen["satellites"][0], &seen["stations"][0]);
+    assert_eq!(satellite["name"], "CBERS 2", "{seen}");
+    for contact in seen["contacts"].as_array().unwrap() {
+        let ends = [&contact["from"], &contact["to"]];
+        assert!(
+            ends.contains(&&satellite["node"]) && ends.contains(&&station["node"]),
+            "{contact}"
+        );
+    }
+    until("a pass", || {
+        let seen = ahead();
+        let now = seen["now_ms"].as_i64();
+        let is_open = seen["contacts"][0]["start_ms"]
+            .as_i64()
+            .is_some_and(|start| Some(start) <= now);
+        let (above, dish) = (&seen["satellites"][0]["track"][0], &seen["stations"][0]["place"]);
+        // 780 km up it is seen from 10 degrees of elevation on where it is nearer than a quarter of a right angle.
+        assert!(!is_open || apart(above, dish) < 22.5, "{seen}");
+        is_open
+    });
+}
+
 #[test]
 fn a_flood_is_found_also_when_nodes_and_links_fail() {
     let home = Home::new();
-    let plugins = root().join("target/guests");
-    let arguments = ["demo", "flood", "--json", "--plugins", plugins.to_str().unwrap()];
-    let ran = home.run(arguments).ok();
-    let report: Value = serde_json::from_str(&ran.out()).unwrap();
+    let mut demo = Kept::start(&home);
+    let report = demo.says();
     let list = |field: &str| report[field].as_array().unwrap().clone();
 
     // Both models are measured where they run, with pictures that neither was trained on.
@@ -132,6 +233,11 @@ fn a_flood_is_found_also_when_nodes_and_links_fail() {
     );
     assert_eq!(report["replayed"]["different"], json!([]), "{report}");
     assert!(report["replayed"]["same"].as_u64().unwrap() > 0, "{report}");
+
+    the_dashboard_shows_the_sky(&demo.says());
+    // All was told: whoever ends it now has seen all of it.
+    kill_process(Pid::from_child(&demo.demo), Signal::TERM).unwrap();
+    assert_eq!(demo.demo.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -2,7 +2,7 @@ use super::ending::Children;
 use super::links::Links;
 pub(super) use super::links::Who;
 use super::process::{Process, run};
-use super::sky::Pass;
+use super::sky::{self, Pass};
 use crate::app::App;
 use crate::control::Control;
 use crate::error;
@@ -44,7 +44,8 @@ impl Continuum {
                 uplink: true,
             },
         };
-        for who in Who::ALL {
+        // The gateway's configuration names others: it comes last.
+        for who in Who::ALL.into_iter().rev() {
             continuum.furnish(who)?;
         }
         run(&continuum.folder_of(Who::Cloud), &["mesh", "init"])?;
@@ -91,12 +92,15 @@ impl Continuum {
         }
     }
 
-    /// From now on the satellite reaches the dish only while it passes.
-    pub(super) fn launch(&mut self, plan: &[Pass]) -> Result<(), TaskError> {
+    /// From now on the satellite reaches the dish only while it passes; those who plan with it are told when that is, and the gateway
+    /// where it is meanwhile, from the end of the pass before on.
+    pub(super) fn launch(&mut self, before: Option<&Pass>, plan: &[Pass]) -> Result<(), TaskError> {
         let text: String = plan.iter().map(Pass::as_contacts).collect();
-        for who in [Who::Sat, Who::Dish] {
+        for who in PLANNING {
             write(&self.folder_of(who).join("contacts.toml"), &text)?;
         }
+        let moments: String = before.into_iter().chain(plan).map(Pass::as_moments).collect();
+        write(&self.folder_of(Who::Cloud).join("replay.toml"), &moments)?;
         (self.links.launched, self.links.passes) = (true, false);
         self.write_links()
     }
@@ -113,14 +117,13 @@ impl Continuum {
         self.write_links()
     }
 
-    /// All is well again.
+    /// On the ground all is well again.
     pub(super) fn heal(&mut self, app: &App) -> Result<(), TaskError> {
         if !self.node(Who::Fog).is_up() {
             let process = Process::start(&self.children, &self.folder_of(Who::Fog), &UP)?;
             self.nodes.insert(Who::Fog, process);
         }
-        self.links.uplink = true;
-        self.passes(true)?;
+        self.uplink(true)?;
         self.until(app, Who::Cloud, 3)
     }
 
@@ -171,18 +174,35 @@ impl Continuum {
     fn furnish(&self, who: Who) -> Result<(), TaskError> {
         let folder = self.folder_of(who);
         std::fs::create_dir_all(&folder).map_err(|why| error::file(&folder, &why))?;
-        let contacts = match who {
-            Who::Sat | Who::Dish => format!("contacts = {:?}\n", folder.join("contacts.toml")),
+        let contacts = match PLANNING.contains(&who) {
+            true => format!("contacts = {:?}\n", folder.join("contacts.toml")),
+            false => String::new(),
+        };
+        let orbits = match who {
+            Who::Cloud => self.orbits(&folder)?,
             _ => String::new(),
         };
         let (tier, slowdown) = (who.tier(), who.slowdown());
         let config = format!(
             "tier = \"{tier}\"\nbackend = \"tract\"\n[compute]\nslowdown = {slowdown}\n[mesh]\nlisten = \"127.0.0.1:0\"\n\
-             find-neighbours = false\n{contacts}"
+             find-neighbours = false\n{contacts}{orbits}"
         );
         write(&folder.join("node.toml"), &config)?;
         write(&folder.join("contacts.toml"), "")?;
         write(&folder.join("links.toml"), "[[link]]\nto = \"all\"\n")
+    }
+
+    /// What the gateway has to know to show where the satellite is.
+    fn orbits(&self, folder: &Path) -> Result<String, TaskError> {
+        let id = |who: Who| {
+            let said = run(&self.folder_of(who), &["node", "id"])?;
+            let id = said["node"].as_str().and_then(|id| id.parse::<NodeId>().ok());
+            id.ok_or_else(|| TaskError::internal(format!("`{who}` does not say who it is: {said}")))
+        };
+        let (elements, replay) = (folder.join("elements.tle"), folder.join("replay.toml"));
+        write(&elements, sky::ELEMENTS)?;
+        write(&replay, "")?;
+        Ok(sky::orbits(id(Who::Sat)?, id(Who::Dish)?, &elements, &replay))
     }
 
     fn process(&self, who: Who) -> Result<Process, TaskError> {
@@ -229,6 +249,8 @@ impl Continuum {
     }
 }
 
+/// Who knows when the satellite passes: the two that meet then, and the gateway, whose dashboard shows it.
+const PLANNING: [Who; 3] = [Who::Sat, Who::Dish, Who::Cloud];
 /// How the gateway is started, and how a node is that has been in the mesh before.
 const GATEWAY: [&str; 3] = ["gateway", "--listen", "127.0.0.1:0"];
 const UP: [&str; 4] = ["node", "up", "--listen", "127.0.0.1:0"];

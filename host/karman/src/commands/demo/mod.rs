@@ -30,6 +30,7 @@
 //! | `office` | what is asked of the gateway, and what it says |
 //! | `beside` | what goes on beside the passes |
 //! | `story` | the acts |
+//! | `kept` | what goes on after them, if it is to stay up |
 //! | `spoken` | what is said on the way |
 //! | `report` | what is told in the end |
 
@@ -38,6 +39,7 @@ mod beside;
 mod continuum;
 mod days;
 mod ending;
+mod kept;
 mod links;
 mod mission;
 mod office;
@@ -52,7 +54,7 @@ mod truth;
 use crate::app::App;
 use crate::error;
 use clap::{Args, Subcommand};
-use continuum::{Continuum, Who};
+use continuum::Continuum;
 use ending::Children;
 use karman_types::TaskError;
 use serde_json::json;
@@ -114,24 +116,8 @@ impl Flood {
         app.output.result(|| told.to_string(), || json!(told))?;
         complete.store(true, Ordering::Relaxed);
         match self.keep {
-            true => keep(app, &mut continuum),
+            true => kept::keep(app, &mut continuum, &told.passes).inspect_err(|_| children.give_way()),
             false => Ok(()),
         }
-    }
-}
-
-/// Heals everything, and leaves it there until a signal.
-fn keep(app: &App, continuum: &mut Continuum) -> Result<(), TaskError> {
-    continuum.heal(app)?;
-    let (url, token) = (
-        continuum.node(Who::Cloud).url(),
-        continuum.token(&["admin", "infer:*"])?,
-    );
-    app.output.note(format!(
-        "\nThe dashboard: {url}/   token: {token}\nThe nodes are in {}; Ctrl-C ends them.",
-        continuum.folder().display()
-    ));
-    loop {
-        std::thread::park();
     }
 }

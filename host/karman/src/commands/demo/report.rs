@@ -1,7 +1,7 @@
 use super::continuum::{Sent, Who};
 use super::office::{Asked, Told};
 use super::round::Outcome;
-use super::sky::{BETWEEN, FASTER, Pass};
+use super::sky::{Pass, STORY};
 use crate::output::table;
 use karman_node::Measured;
 use karman_sched::log::Replay;
@@ -167,9 +167,10 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\nReal passes of CBERS 2, {FASTER} times faster, {} s between them; models slowed down {} times on the \
+            "\nReal passes of CBERS 2, {} times faster, {} s between them; models slowed down {} times on the \
              satellite, {} on the boards, {} on the fog node",
-            BETWEEN.as_secs(),
+            STORY.faster,
+            STORY.between.as_secs(),
             Who::Sat.slowdown(),
             Who::Dish.slowdown(),
             Who::Fog.slowdown()

@@ -6,7 +6,7 @@ use super::mission::{self, Plugins, capture, cut, shot, slo, status, workflow};
 use super::office::Office;
 use super::report::{Act, Report, Run};
 use super::round::{self, Round};
-use super::sky::{self, Pass, passes};
+use super::sky::{self, Pass, STORY, Sky};
 use super::spoken::{line, words};
 use super::truth::known;
 use crate::app::App;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// How long after a pass nodes may take to notice that it is over.
 const NOTICED: Duration = Duration::from_secs(3);
 /// So long before a pass the link is there: the dish looks for the satellite before the plan says that it comes.
-const EARLY: Duration = Duration::from_millis(400);
+pub(super) const EARLY: Duration = Duration::from_millis(400);
 /// Time until the first pass, in which the satellite is alone for the first time.
 const ALONE: Duration = Duration::from_secs(3);
 /// Captures in one pass at most.
@@ -93,8 +93,8 @@ pub(super) fn tell(
     let (days, office) = ready(continuum, plugins, &examples)?;
     let (sat, dish) = (continuum.node(Who::Sat).id(), continuum.node(Who::Dish).id());
     let first = sky::now() + ALONE;
-    let passes = passes(ACTS.len(), sat, dish, first)?;
-    continuum.launch(&passes)?;
+    let passes = Sky::over(sat, dish)?.passes(0, ACTS.len(), first, STORY);
+    continuum.launch(None, &passes)?;
     let sent_at_first = continuum.sent()?;
     let setup = started.elapsed();
     let beside = Beside::default();
