@@ -70,7 +70,7 @@ pub use chunk::{Chunk, ChunkError, Descriptor, Layout};
 pub use coordinator::{Coordinator, Phase};
 pub use exchange::{Exchange, ExchangeError};
 pub use inventory::Inventory;
-pub use mean::{Mean, MeanError};
+pub use mean::{Mean, MeanError, MeanRule};
 pub use message::{Answer, Beginning, Letter, Message, MessageError, Neighbourhood, Opening, Place};
 pub use overlay::{Client, Overlay};
 pub use peer::{Peer, PeerError};
