@@ -189,6 +189,7 @@ impl Coordinator {
             bytes_up: self.core.tally.bytes_up,
             bytes_down: self.core.tally.bytes_down,
             epsilon: self.status().spent.map(|spent| spent.epsilon),
+            swarm: self.core.tally.swarm.take(),
             time,
         };
         self.out.push(Action::Closed(Box::new(report)));

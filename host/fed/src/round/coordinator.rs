@@ -178,6 +178,7 @@ impl Coordinator {
                 reason,
             } => self.gave_up(client, assignment, reason),
             Event::Summed { sum } => self.summed(*sum),
+            Event::Swarmed { swarmed } => self.swarmed(*swarmed),
             Event::Misdeclared { part } => self.misdeclared(&part),
             Event::Unsummed { assignments, reason } => self.unsummed(&assignments, reason),
             Event::Saved { ticket } => self.saved(ticket),

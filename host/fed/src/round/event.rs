@@ -1,4 +1,4 @@
-use super::{Checkpoint, EvaluationReport, Judgement, Refusal, screen};
+use super::{Checkpoint, EvaluationReport, Judgement, Refusal, SwarmReport, Swarmed, screen};
 use crate::{ClientId, Limits, Profile};
 use bytes::Bytes;
 use karman_tensor::encode::{Encoding, Measured};
@@ -50,12 +50,17 @@ pub enum Event {
         /// What came out.
         sum: Box<Summed>,
     },
-    /// What a client declares of its part of a sum cannot be ([`Part::check`]): its update is not in it.
+    /// What a client declares of its part of a sum or a mean cannot be ([`Part::check`]): its update is not in it.
     Misdeclared {
         /// What it declares.
         part: Part,
     },
-    /// There will be no sum of the updates of these orders.
+    /// In a run with `[swarm]`, the updates of a round have gone from client to client, and their mean is known.
+    Swarmed {
+        /// What came out.
+        swarmed: Box<Swarmed>,
+    },
+    /// There will be no sum, or no mean, of the updates of these orders.
     Unsummed {
         /// Those whose updates were to be in it.
         assignments: Vec<AssignmentId>,
@@ -243,7 +248,7 @@ pub struct Summed {
     pub bytes: u64,
 }
 
-/// What a client says in the open of its part of a sum.
+/// What a client says in the open of its part of a sum, or of a mean.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Part {
     /// Whose it is.
@@ -256,7 +261,7 @@ pub struct Part {
     pub steps: u32,
     /// The mean loss on the way.
     pub loss: f32,
-    /// From its order to train until its masked update was here.
+    /// From its order to train until its masked update was here, or it said that it has trained.
     pub took: Duration,
 }
 
@@ -279,6 +284,8 @@ pub enum Loss {
     Late,
     /// It said so.
     GaveUp(String),
+    /// Its update is not in the mean of the others.
+    LeftOut(String),
     /// What it sent was refused.
     Refused,
 }
@@ -304,6 +311,8 @@ pub struct RoundReport {
     pub bytes_down: u64,
     /// In a private run, the ε that the run has spent up to this version.
     pub epsilon: Option<f64>,
+    /// How its updates went from client to client, where they did.
+    pub swarm: Option<SwarmReport>,
     /// From its opening to its closing.
     pub time: Duration,
 }
@@ -326,6 +335,9 @@ pub enum RoundFailure {
     /// The updates could not be summed in secret.
     #[error("there is no sum of its updates: {0}")]
     NoSum(String),
+    /// The updates did not go from client to client.
+    #[error("there is no mean of its updates: {0}")]
+    NoMean(String),
     /// No noise could be added.
     #[error("its mean cannot be made private: {0}")]
     Privacy(String),

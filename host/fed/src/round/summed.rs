@@ -94,11 +94,15 @@ impl Coordinator {
         }
     }
 
-    /// A round whose sum will not come fails.
+    /// A round whose sum, or mean, will not come fails.
     pub(super) fn unsummed(&mut self, assignments: &[AssignmentId], reason: String) {
         let awaited = |id: &AssignmentId| self.core.assignments.contains_key(id);
         if assignments.iter().any(awaited) {
-            self.fail_round(RoundFailure::NoSum(reason));
+            let failure = match self.run.swarm {
+                Some(_) => RoundFailure::NoMean(reason),
+                None => RoundFailure::NoSum(reason),
+            };
+            self.fail_round(failure);
         }
     }
 }

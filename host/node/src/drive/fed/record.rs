@@ -209,6 +209,7 @@ pub(super) fn words(loss: &Loss) -> Option<String> {
         Loss::Gone => Some("gone: it cannot be reached".into()),
         Loss::Late => Some("late: its time is over".into()),
         Loss::GaveUp(why) => Some(format!("gave up: {why}")),
+        Loss::LeftOut(why) => Some(format!("not in the mean: {why}")),
         Loss::Refused => None,
     }
 }
