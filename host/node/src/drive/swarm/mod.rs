@@ -62,7 +62,7 @@ impl Drop for Taken<'_> {
 
 impl Swarms {
     /// Takes part in the next round of this name, until it is over. Dropping the future leaves it.
-    async fn join(&self, entry: SwarmEntry, folder: &Path) -> Result<SwarmOutcome, TaskError> {
+    pub(crate) async fn join(&self, entry: SwarmEntry, folder: &Path) -> Result<SwarmOutcome, TaskError> {
         let (tell, told) = oneshot::channel();
         let (name, patience) = (entry.name.clone(), entry.patience);
         let seat = Arc::new(Seat::new(entry, folder, tell)?);

@@ -3,7 +3,7 @@
 use super::stage::{Open, Playing, Stage};
 use super::talk::{ENVELOPE, LONGEST_LIST, invalid, say};
 use crate::services::blocking;
-use karman_fed::swarm::{Answer, Beginning, Chunk, Client, Letter, Link, Message, Opening};
+use karman_fed::swarm::{Answer, Beginning, Chunk, Client, Letter, Link, MeanRule, Message, Opening};
 use karman_mesh::Mesh;
 use karman_types::{Digest, NodeId, TaskError};
 use parking_lot::Mutex;
@@ -29,6 +29,8 @@ pub struct SwarmEntry {
     pub update: Vec<f32>,
     /// What it counts in the mean, at least 1.
     pub weight: u32,
+    /// How the mean is made; nothing where any finite numbers are added up in double precision.
+    pub rule: Option<MeanRule>,
     /// The chunks that this node's link carries in a slot.
     pub link: Link,
     /// How long to wait for the outcome.
@@ -287,7 +289,8 @@ impl Seat {
         let Stage::Playing(playing) = before else {
             return;
         };
-        let outcome = blocking(move || playing.outcome()).await;
+        let rule = self.entry.rule;
+        let outcome = blocking(move || playing.outcome(rule)).await;
         let tell = self.tell.lock().take();
         if let Some(tell) = tell {
             // Nobody may wait for it any more.

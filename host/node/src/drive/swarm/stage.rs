@@ -6,7 +6,7 @@ use super::shelf::Shelf;
 use super::talk::{ENVELOPE, LONGEST_LIST, invalid};
 use karman_fed::swarm::{
     Answer, Beginning, Chunk, Client, Descriptor, ExchangeError, Ground, Layout, Letter, Link, Mean,
-    Neighbourhood, Opening, Peer, Place, Transfer,
+    MeanRule, Neighbourhood, Opening, Peer, Place, Transfer,
 };
 use karman_mesh::Mailbox;
 use karman_types::{Digest, NodeId, TaskError};
@@ -343,8 +343,10 @@ impl Playing {
     }
 
     /// What comes out, from all that is here: everybody adds in the order of the descriptors.
-    pub(super) fn outcome(&self) -> Result<SwarmOutcome, TaskError> {
-        let mut mean = Mean::of_length(self.numbers);
+    pub(super) fn outcome(&self, rule: Option<MeanRule>) -> Result<SwarmOutcome, TaskError> {
+        let numbers = self.numbers;
+        let plain = || Mean::of_length(numbers);
+        let mut mean = rule.map_or_else(plain, |rule| Mean::by_rule(numbers, rule));
         let (mut rebuilt, mut left_out) = (Vec::new(), Vec::new());
         for (update, weight) in self.peer.rebuilt() {
             let pseudonym = self.pseudonyms[update as usize];

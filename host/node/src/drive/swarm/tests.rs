@@ -115,6 +115,7 @@ impl Node {
             lead,
             update,
             weight: 1,
+            rule: None,
             link,
             patience: LONG,
             disk: 1 << 30,

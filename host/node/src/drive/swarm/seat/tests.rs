@@ -19,6 +19,7 @@ fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
         lead: node(9),
         update: vec![0.5; 2],
         weight: 1,
+        rule: None,
         link: Link { up: 1, down: 1 },
         patience: Duration::ZERO,
         disk: 16,
