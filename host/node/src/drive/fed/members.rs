@@ -1,10 +1,13 @@
 //! Clients on nodes of the mesh, and on this one.
 
+use super::memory::Memory;
 use super::orders::{self, Clients};
+use super::spread::Sharer;
 use super::sum::{Credential, Identity};
 use super::wire::{self, Answer, Order, RunId, Work};
 use super::worker;
 use crate::drive::mesh_of;
+use crate::drive::swarm::{SwarmLed, SwarmPlan};
 use crate::node::{Inner, Node};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -31,6 +34,8 @@ const MOST_ID: usize = 64;
 pub(super) struct Members {
     node: Weak<Inner>,
     plugin: String,
+    /// Whether this node may be a client of the run that it drives.
+    takes_part: bool,
     known: Mutex<Known>,
 }
 
@@ -44,11 +49,13 @@ struct Known {
 
 impl Members {
     /// Those that take part already are taken to be there: who is not shows when it is asked.
-    pub(super) fn new(node: &Node, plugin: &str, nodes: Vec<NodeId>) -> Self {
+    pub(super) fn new(node: &Node, run: &Run, nodes: Vec<NodeId>) -> Self {
         let here = (0..nodes.len() as u64).map(ClientId).collect();
         Self {
             node: node.downgrade(),
-            plugin: plugin.into(),
+            plugin: run.clients.plugin.clone(),
+            // Whoever leads a swarm knows whose update is whose: none of them comes to it.
+            takes_part: run.swarm.is_none(),
             known: Mutex::new(Known { nodes, here }),
         }
     }
@@ -84,6 +91,11 @@ impl Clients for Members {
     fn identify(&self, credential: &Credential) -> Result<NodeId, TaskError> {
         Identity::check(&self.node()?, credential)
     }
+
+    fn lead(&self, plan: SwarmPlan, nodes: Vec<NodeId>) -> BoxFuture<'static, Result<SwarmLed, TaskError>> {
+        let node = self.node();
+        async move { node?.lead_swarm(&plan, &nodes).await }.boxed()
+    }
 }
 
 /// An order of this driver for this node's own client.
@@ -103,6 +115,15 @@ async fn here(
             let who: Arc<dyn Identity> = Arc::new(node.clone());
             let client = (who, federated.sums.clone());
             worker::take_part(client, (plugin, &found), &memory, driver, order, context).await
+        }
+        Work::Spread { .. } => {
+            let sharer = Sharer {
+                swarm: Arc::new(node.clone()),
+                seats: federated.seats.clone(),
+                key: Memory::key(driver, &order),
+                memory,
+            };
+            worker::share(&sharer, &found, order, context).await
         }
         _ => worker::carry_out(&found, &memory, driver, order, context).await,
     }
@@ -198,7 +219,7 @@ impl Members {
         let has = |provider: &Provider| provider.offer.tasks.iter().any(|task| task.name == self.plugin);
         let others = others.iter().filter(|other| has(other));
         let mut nodes: Vec<NodeId> = others.map(|other| other.offer.node).collect();
-        if this && node.plugins().find(&self.plugin).is_ok() {
+        if this && self.takes_part && node.plugins().find(&self.plugin).is_ok() {
             nodes.push(node.runtime().id());
         }
         nodes.sort();

@@ -145,8 +145,20 @@ impl Memory {
 
     /// Puts down, for good, that the update of an order goes into a secure sum; an error where it must not.
     pub(super) fn give(&self, key: &Key, assignment: AssignmentId) -> Result<(), TaskError> {
+        self.put_down(key, |before| Given::next(before, key.client, assignment))
+    }
+
+    /// Puts down, for good, that the update of an order goes to the other clients of the run; an error where it must not.
+    pub(super) fn spread(&self, key: &Key, assignment: AssignmentId) -> Result<(), TaskError> {
+        self.put_down(key, |before| Given::next_spread(before, key.client, assignment))
+    }
+
+    fn put_down(
+        &self,
+        key: &Key,
+        next: impl Fn(Option<Given>) -> Result<Given, TaskError>,
+    ) -> Result<(), TaskError> {
         let mut all = self.given.lock();
-        let next = |before| Given::next(before, key.client, assignment);
         match &self.place {
             Place::Disk(disk) => disk.give(key, &next(disk.given(key)?)?),
             Place::Process(_) => {

@@ -1,8 +1,11 @@
 //! The orders of a run that are under way: what becomes of each is an event of the run.
 
 use super::memory::Memory;
+use super::spread::Spread;
 use super::sum::{Credential, Sum};
 use super::wire::{self, Answer, Course, Frames, NOT_ASKED, Order, RunId, Work};
+use crate::drive::swarm::{SwarmLed, SwarmPlan};
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_fed::{AssignmentId, ClientId, Event, Layout, Profile, Run};
 use karman_types::{ErrorKind, NodeId, TaskError};
@@ -33,6 +36,12 @@ pub(super) trait Clients: Send + Sync {
     /// Whose credential this is, if it is that of a member.
     fn identify(&self, _credential: &Credential) -> Result<NodeId, TaskError> {
         Err(TaskError::denied("these clients are no members of a mesh").with_field("invited"))
+    }
+
+    /// Leads a round in which these nodes wait to spread their updates.
+    fn lead(&self, _plan: SwarmPlan, _nodes: Vec<NodeId>) -> BoxFuture<'static, Result<SwarmLed, TaskError>> {
+        let says = "these clients are on no nodes of a mesh";
+        async move { Err::<SwarmLed, _>(TaskError::unavailable(says)) }.boxed()
     }
 
     /// What clients keep that this process plays.
@@ -128,11 +137,43 @@ impl Orders {
             model: self.model(layout, first)?,
             orders: sent,
         };
-        let task = tokio::spawn(sum.make());
-        for assignment in assignments {
-            self.under_way.insert(assignment, task.abort_handle());
-        }
+        self.together(&assignments, sum.make());
         Ok(())
+    }
+
+    /// Has the updates of all orders of a round go from client to client.
+    ///
+    /// # Errors
+    /// A model that cannot be written for the way.
+    pub(super) fn spread(
+        &mut self,
+        (id, run): (&RunId, &Run),
+        layout: &Layout,
+        sent: Vec<(ClientId, karman_fed::Order)>,
+    ) -> Result<(), TaskError> {
+        let Some((_, first)) = sent.first() else {
+            return Ok(());
+        };
+        let assignments: Vec<AssignmentId> = sent.iter().map(|(_, order)| order.assignment).collect();
+        let spread = Spread {
+            clients: self.clients.clone(),
+            outbox: self.outbox.clone(),
+            id: id.clone(),
+            run: run.clone(),
+            length: layout.length(),
+            model: self.model(layout, first)?,
+            orders: sent,
+        };
+        self.together(&assignments, spread.make());
+        Ok(())
+    }
+
+    /// One task sees to all of these orders.
+    fn together(&mut self, orders: &[AssignmentId], what: impl Future<Output = ()> + Send + 'static) {
+        let task = tokio::spawn(what);
+        for order in orders {
+            self.under_way.insert(*order, task.abort_handle());
+        }
     }
 
     /// The model of an order as it travels.
@@ -170,6 +211,10 @@ impl Orders {
             Event::Misdeclared { part } => self.under_way.remove(&part.assignment).is_some(),
             // Whether all of them still count is for the run to say: a sum cannot be taken in parts.
             Event::Summed { sum } => self.ended(sum.parts.iter().map(|part| part.assignment)) > 0,
+            Event::Swarmed { swarmed } => {
+                let parts = swarmed.parts.iter().map(|(part, _)| part.assignment);
+                self.ended(parts.chain(swarmed.absent.iter().map(|one| one.assignment))) > 0
+            }
             Event::Unsummed { assignments, .. } => self.ended(assignments.iter().copied()) > 0,
             _ => true,
         }

@@ -85,7 +85,7 @@ impl Clients for Liars {
                 Work::Train { .. } if order.client.0 == 10 => Answer::Judged(judgement()),
                 Work::Train { .. } => Answer::Trained(Box::new(update(order.client))),
                 Work::Evaluate { .. } => Answer::Judged(judgement()),
-                Work::Sum { .. } => return Err(TaskError::invalid("nobody sums here")),
+                Work::Sum { .. } | Work::Spread { .. } => return Err(TaskError::invalid("nobody sums here")),
             })
         }
         .boxed()

@@ -1,6 +1,6 @@
 //! What a run's driver and its clients say to each other, in CBOR.
 
-use super::sum;
+use super::{spread, sum};
 use bytes::Bytes;
 use karman_engine::learn::Array;
 use karman_fed::{AssignmentId, ClientId, Judgement, Layout, Run, Train, Update};
@@ -56,6 +56,11 @@ pub(super) enum Work {
         assignment: AssignmentId,
         step: Box<sum::Step>,
     },
+    /// A step of the round in which the update of an order goes from client to client.
+    Spread {
+        assignment: AssignmentId,
+        step: Box<spread::Step>,
+    },
 }
 
 impl Order {
@@ -102,6 +107,7 @@ pub(super) enum Answer {
     Trained(Box<Update>),
     Judged(Judgement),
     Sum(Box<sum::Answered>),
+    Spread(Box<spread::Answered>),
 }
 
 /// Arrays with their names.

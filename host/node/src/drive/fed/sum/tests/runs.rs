@@ -115,6 +115,7 @@ impl Clients for Meeting {
                     loss: 0.1,
                 })),
                 Work::Sum { step, .. } => people.answer_step(&order, (**step).clone()).await,
+                Work::Spread { .. } => panic!("updates are summed here"),
             }
         }
         .boxed()
