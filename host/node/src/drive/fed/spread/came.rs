@@ -87,8 +87,10 @@ impl Spreading {
         (mean, bytes): (Vec<f32>, u64),
     ) -> Swarmed {
         who.sort_unstable();
-        let left_out = who.first().and_then(|client| came.get(client));
-        let left_out = left_out.map_or(&[][..], |came| came.left_out.as_slice());
+        let left_out: &[(Digest, String)] = match who.first().and_then(|client| came.get(client)) {
+            Some(came) => &came.left_out,
+            None => &[],
+        };
         let members = self.spread.clients.members();
         let (mut parts, mut absent) = (Vec::new(), Vec::new());
         for taker in self.takers.values() {
