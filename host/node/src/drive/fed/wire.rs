@@ -1,6 +1,7 @@
 //! What a run's driver and its clients say to each other, in CBOR.
 
 use super::sum;
+use crate::services::blocking;
 use bytes::Bytes;
 use karman_engine::learn::Array;
 use karman_fed::{AssignmentId, ClientId, Judgement, Layout, Run, Train, Update};
@@ -13,6 +14,8 @@ use std::sync::Arc;
 
 /// Said of a client whose answer is of another kind than the order.
 pub(super) const NOT_ASKED: &str = "it answers what it was not asked";
+/// The longest message in bytes that is read where it came in; a longer one would hold up others there.
+const SHORT: usize = 64 << 10;
 /// The most arrays of a model.
 const MOST_ARRAYS: usize = 4096;
 
@@ -200,9 +203,40 @@ pub(super) fn read<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, T
         .map_err(|error| TaskError::invalid(format!("this is no {what}: {error}")).with_field("body"))
 }
 
+/// [`write`], where it may take its time.
+pub(super) async fn write_apart(message: impl Serialize + Send + 'static) -> Result<Bytes, TaskError> {
+    blocking(move || write(&message)).await
+}
+
+/// [`read`], where it may take its time.
+pub(super) async fn read_apart<T: DeserializeOwned + Send + 'static>(
+    what: &'static str,
+    bytes: Bytes,
+) -> Result<T, TaskError> {
+    match bytes.len() <= SHORT {
+        true => read(what, &bytes),
+        false => blocking(move || read(what, &bytes)).await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn long_messages_read_as_short_ones_do() {
+        for length in [1, 2 * SHORT] {
+            let model = vec![("weight".to_owned(), Bytes::from(vec![7; length]))];
+            let written = write_apart(Answer::Begun { model: model.clone() }).await.unwrap();
+            match read_apart("answer", written).await.unwrap() {
+                Answer::Begun { model: read } => assert_eq!(read, model),
+                other => panic!("{other:?}"),
+            }
+            let garbage = Bytes::from(vec![0xff; length]);
+            let error = read_apart::<Answer>("answer", garbage).await.unwrap_err();
+            assert_eq!(error.field.as_deref(), Some("body"), "{error}");
+        }
+    }
 
     #[test]
     fn a_model_takes_no_more_memory_than_its_message() {

@@ -2,10 +2,12 @@
 //! and cannot be made to reveal anything.
 
 use super::joined::Joined;
-use crate::drive::fed::memory::Key;
+use super::message::Step;
+use crate::drive::fed::memory::{Key, Memory};
+use crate::drive::fed::wire::{Order, Work};
 use karman_fed::AssignmentId;
 use karman_fed::secure::Pass;
-use karman_types::TaskError;
+use karman_types::{NodeId, TaskError};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,6 +73,16 @@ impl Sums {
         }
     }
 
+    /// Whether this order of a driver goes on with a sum that its client has joined. Who it is, it is asked for another one.
+    pub(in crate::drive::fed) fn takes_part(&self, driver: NodeId, order: &Order) -> bool {
+        match &order.work {
+            Work::Sum { assignment, step } if !matches!(**step, Step::Who) => {
+                self.joined(&Memory::key(driver, order), *assignment).is_ok()
+            }
+            _ => false,
+        }
+    }
+
     pub(super) fn put(&self, key: &Key, assignment: AssignmentId, joined: Joined) {
         let joined = Arc::new(Mutex::new(joined));
         self.0.lock().put(key, assignment, Stage::Joined(joined));
@@ -122,10 +134,8 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::fed::memory::Memory;
-    use crate::drive::fed::wire::{Order, RunId, Work};
+    use crate::drive::fed::wire::RunId;
     use karman_fed::{ClientId, Run};
-    use karman_types::NodeId;
 
     const FIRST: AssignmentId = AssignmentId(1);
 

@@ -167,6 +167,35 @@ async fn lists_that_overlap_and_a_second_unmasking_are_refused() {
 }
 
 #[tokio::test]
+async fn a_node_that_drains_goes_on_with_the_sums_that_it_has_joined_and_with_no_other() {
+    let table = Table::new();
+    let said = table.before_training(1).await;
+    let lesson = Box::new(Table::lesson());
+    let steps = [
+        (Step::Said(said.clone()), true),
+        (Step::Train { said, lesson }, true),
+        (Step::Who, false),
+    ];
+    let sums = &table.people[0].sums;
+    let driver = NodeId::of_key(b"driver");
+    for (step, goes_on) in steps {
+        let order = |assignment| {
+            let mut order = table.order(0, assignment);
+            let step = Box::new(step.clone());
+            let assignment = karman_fed::AssignmentId(assignment);
+            order.work = Work::Sum { assignment, step };
+            order
+        };
+        assert_eq!(sums.takes_part(driver, &order(1)), goes_on, "{step:?}");
+        assert!(!sums.takes_part(driver, &order(2)), "{step:?}");
+        assert!(!sums.takes_part(NodeId::of_key(b"other"), &order(1)), "{step:?}");
+    }
+    let mut order = table.order(0, 1);
+    order.work = Work::Describe;
+    assert!(!sums.takes_part(driver, &order));
+}
+
+#[tokio::test]
 async fn a_client_that_trains_or_judges_can_still_join() {
     let table = Table::new();
     let order = table.order(0, 1);
