@@ -3,6 +3,7 @@
 
 use super::keys::SEALED;
 use super::roster::{Members, Position};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteArray;
 
@@ -15,8 +16,7 @@ pub enum ToServer {
     /// Shares of its secrets.
     Shares(Shares),
     /// Its masked vector.
-    #[serde(with = "serde_bytes")]
-    Masked(Vec<u8>),
+    Masked(Bytes),
     /// It has seen the list of those whose vectors arrived, and signs it.
     Consistent(ByteArray<64>),
     /// Shares of others' secrets.

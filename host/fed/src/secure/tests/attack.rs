@@ -277,7 +277,7 @@ fn bad_messages_of_clients_change_nothing() {
         server.receive(nodes[1], keys.clone()),
         Err(Rejected::Signature(nodes[1]))
     );
-    let early = server.receive(nodes[0], ToServer::Masked(vec![0; 20]));
+    let early = server.receive(nodes[0], ToServer::Masked(vec![0; 20].into()));
     assert!(matches!(early, Err(Rejected::OutOfTurn { .. })), "{early:?}");
     server.receive(nodes[0], keys.clone()).unwrap();
     assert_eq!(server.receive(nodes[0], keys), Err(Rejected::Repeated(nodes[0])));
@@ -286,7 +286,9 @@ fn bad_messages_of_clients_change_nothing() {
     assert_eq!(wrong.unwrap_err(), Refusal::NotMyKey(nodes[0]));
 
     let mut world = World::up_to(4, Graph::Complete, Step::Mask);
-    let short = world.server.receive(nodes[0], ToServer::Masked(vec![0; 19]));
+    let short = world
+        .server
+        .receive(nodes[0], ToServer::Masked(vec![0; 19].into()));
     assert!(matches!(
         short,
         Err(Rejected::Length {

@@ -85,7 +85,8 @@ impl Taker {
     ) -> Result<Answered, TaskError> {
         let asked = mark(&(&settings, invited))?;
         let before = self.sums.joined(&self.key, assignment).ok();
-        if let Some(answered) = before.and_then(|joined| joined.lock().answered(asked)) {
+        let answered = before.map(|joined| joined.lock().answered(asked)).transpose()?;
+        if let Some(answered) = answered.flatten() {
             return Ok(answered);
         }
         self.memory.may_give(&self.key, assignment)?;
@@ -165,7 +166,9 @@ impl Taker {
         let declared = (trained.samples, trained.steps, trained.loss);
         let joined = self.sums.joined(&self.key, assignment)?;
         let counts = || self.memory.give(&self.key, assignment);
-        joined.lock().give(asked, &vector, declared, counts)
+        let answered = joined.lock().give(asked, &vector, declared, counts)?;
+        self.sums.keep(&joined, asked);
+        Ok(answered)
     }
 }
 

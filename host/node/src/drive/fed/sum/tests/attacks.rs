@@ -167,6 +167,44 @@ async fn lists_that_overlap_and_a_second_unmasking_are_refused() {
 }
 
 #[tokio::test]
+async fn a_masked_update_that_nobody_asks_for_again_takes_no_room() {
+    let mut table = Table::new();
+    let mut train = Vec::new();
+    for run in ["0a", "0b"] {
+        table.run = run;
+        table.settings.round = table.about(&Table::lesson());
+        let said = table.before_training(1).await;
+        let lesson = Box::new(Table::lesson());
+        train.push(Step::Train { said, lesson });
+        table.says(0, 1, train[train.len() - 1].clone()).await.unwrap();
+    }
+    // Both have room; then the one that was begun last is kept, whatever room there is.
+    let sums = &table.people[0].sums;
+    sums.keep_within(1 << 20);
+    let newest = table.says(0, 1, train[1].clone()).await.unwrap();
+    table.run = "0a";
+    table.says(0, 1, train[0].clone()).await.unwrap();
+    sums.keep_within(0);
+    let error = table.says(0, 1, train[0].clone()).await.unwrap_err();
+    assert!(error.message.contains("not here any more"), "{error}");
+    table.run = "0b";
+    assert_eq!(table.says(0, 1, train[1].clone()).await.unwrap(), newest);
+    // After its time, too.
+    let order = table.order(0, 1);
+    let joined = sums
+        .joined(&table.people[0].taker(&order).key, karman_fed::AssignmentId(1))
+        .unwrap();
+    let Step::Train { said, .. } = &train[1] else {
+        panic!()
+    };
+    let asked = crate::drive::fed::sum::joined::mark(said).unwrap();
+    joined.lock().forget(karman_types::Digest::of(b"something else"));
+    table.says(0, 1, train[1].clone()).await.unwrap();
+    joined.lock().forget(asked);
+    assert!(table.says(0, 1, train[1].clone()).await.is_err());
+}
+
+#[tokio::test]
 async fn a_node_that_drains_goes_on_with_the_sums_that_it_has_joined_and_with_no_other() {
     let table = Table::new();
     let said = table.before_training(1).await;
