@@ -179,7 +179,11 @@ impl Coordinator {
             } => self.gave_up(client, assignment, reason),
             Event::Summed { sum } => self.summed(*sum),
             Event::Misdeclared { part } => self.misdeclared(&part),
-            Event::Unsummed { assignments, reason } => self.unsummed(&assignments, reason),
+            Event::Unsummed {
+                assignments,
+                liar,
+                reason,
+            } => self.unsummed(&assignments, liar, reason),
             Event::Saved { ticket } => self.saved(ticket),
             Event::Unsaved { ticket, reason } => self.unsaved(ticket, reason),
             Event::Severed => self.sever(),

@@ -59,6 +59,8 @@ pub enum Event {
     Unsummed {
         /// Those whose updates were to be in it.
         assignments: Vec<AssignmentId>,
+        /// Whose lie is the reason, where it is one: the run goes on without that client.
+        liar: Option<ClientId>,
         /// Why.
         reason: String,
     },
@@ -133,7 +135,7 @@ pub enum Action {
         /// Why.
         refusal: Refusal,
     },
-    /// A client has sent too much that was refused: it is not asked any more.
+    /// A client has sent too much that was refused, or has lied in a secure sum: it is not asked any more.
     Excluded {
         /// Who.
         client: ClientId,

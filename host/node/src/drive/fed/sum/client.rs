@@ -41,7 +41,10 @@ pub(in crate::drive::fed) async fn carry_out<'t>(
     train: impl FnOnce(Lesson) -> BoxFuture<'t, Result<Trained, TaskError>>,
 ) -> Result<Answered, TaskError> {
     match step {
-        Step::Who => taker.apart(move |taker| taker.show(assignment)).await,
+        Step::Who => {
+            let file = common.file();
+            taker.apart(move |taker| taker.show(assignment, file)).await
+        }
         Step::Join { settings, invited } => {
             let joins = move |taker: &Taker| taker.join(assignment, settings, &invited);
             taker.apart(joins).await
@@ -71,10 +74,11 @@ impl Taker {
         blocking(move || what(&taker)).await
     }
 
-    fn show(&self, assignment: AssignmentId) -> Result<Answered, TaskError> {
+    fn show(&self, assignment: AssignmentId, plugin: Digest) -> Result<Answered, TaskError> {
         self.memory.may_give(&self.key, assignment)?;
         let once = self.sums.show(&self.key, assignment)?;
-        Ok(Answered::Who(self.who.credential(once)?))
+        let credential = self.who.credential(once)?;
+        Ok(Answered::Who { credential, plugin })
     }
 
     fn join(

@@ -29,7 +29,7 @@ async fn a_node_joins_once_with_what_it_has_shown() {
     table.says(0, 1, table.join(&invited)).await.unwrap();
     // A second instance of the same round, in which it would draw other masks.
     let again = "ask it first who it is";
-    table.settings.seed = karman_types::Digest::of(b"other");
+    table.settings.seed = Digest::of(b"other");
     denied(table.says(0, 1, table.join(&invited)).await, again);
     // It shows another number then: those who joined with the first are in a sum that it is not in.
     let shown = table.shows(0, 1).await.unwrap();
@@ -96,6 +96,20 @@ async fn a_lesson_that_not_all_have_is_not_learnt() {
         .says(0, 1, train(|lesson| lesson.course.seed = 8))
         .await
         .unwrap();
+}
+
+#[tokio::test]
+async fn a_client_with_another_file_of_the_plugin_learns_nothing_of_the_lesson() {
+    let mut table = Table::new();
+    // It shows one file, and has another one when it is to train.
+    let said = table.before_training(1).await;
+    table.people[0].plugin = Digest::of(b"another file of that name");
+    let lesson = Box::new(Table::lesson());
+    let answer = table.says(0, 1, Step::Train { said, lesson }).await;
+    denied(
+        answer,
+        "not the training that the clients of this sum have agreed on",
+    );
 }
 
 #[tokio::test]
@@ -198,7 +212,7 @@ async fn a_masked_update_that_nobody_asks_for_again_takes_no_room() {
         panic!()
     };
     let asked = crate::drive::fed::sum::joined::mark(said).unwrap();
-    joined.lock().forget(karman_types::Digest::of(b"something else"));
+    joined.lock().forget(Digest::of(b"something else"));
     table.says(0, 1, train[1].clone()).await.unwrap();
     joined.lock().forget(asked);
     assert!(table.says(0, 1, train[1].clone()).await.is_err());

@@ -253,6 +253,18 @@ async fn one_that_shows_no_membership_keeps_nobody_from_summing() {
 }
 
 #[tokio::test]
+async fn one_with_another_file_of_the_plugin_is_named_and_the_others_are_summed() {
+    let mut people: Vec<Person> = (0..CLIENTS).map(Person::new).collect();
+    people[2].plugin = Digest::of(b"another file of that name");
+    let (_, log) = learn_with(people, "[secure-sum]\n", Does::Well).await;
+    let others = vec![0, 1, 3, 4];
+    assert_eq!(rounds(&log), vec![others; 4], "{log:?}");
+    let troubles = troubles(&log);
+    let names = |what: &String| what.contains("its `learner` is the file");
+    assert!(troubles.iter().any(names), "{troubles:?}");
+}
+
+#[tokio::test]
 async fn one_whose_training_comes_to_nonsense_keeps_nobody_from_summing() {
     let mut people: Vec<Person> = (0..CLIENTS).map(Person::new).collect();
     people[2].trains = |trained| trained.loss = f32::NAN;
