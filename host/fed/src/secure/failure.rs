@@ -108,7 +108,7 @@ pub enum Failure {
 
 impl Failure {
     /// Whose lie this is, where it is one: a round without that client may come to a sum. What a client has committed to in false convicts it;
-    /// where holders say that it sent garbage, a third of them would have to lie.
+    /// where holders say that it sent garbage, more than a third of them would have to lie.
     pub const fn liar(&self) -> Option<NodeId> {
         match self {
             Self::FalseSecret(owner) | Self::Garbage { owner, .. } => Some(*owner),

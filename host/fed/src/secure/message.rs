@@ -140,3 +140,35 @@ impl std::fmt::Display for Step {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_a_vector_takes_its_bytes() {
+        let keys = Keys {
+            channel: [1; 32].into(),
+            mask: [2; 32].into(),
+            signature: [3; 64].into(),
+        };
+        let vector = ToServer::Masked(vec![200; 1 << 12].into());
+        for says in [
+            ToServer::Keys(keys),
+            vector.clone(),
+            ToServer::Consistent([4; 64].into()),
+            ToServer::Unmask(Revealed(vec![None, Some([5; 32].into())])),
+        ] {
+            let written = cbor4ii::serde::to_vec(Vec::new(), &says).unwrap();
+            assert_eq!(cbor4ii::serde::from_slice::<ToServer>(&written).unwrap(), says);
+        }
+        let written = cbor4ii::serde::to_vec(Vec::new(), &vector).unwrap();
+        assert!(written.len() < (1 << 12) + 16, "{}", written.len());
+        let said = ToClient::Keys {
+            members: Members::of(3, [0, 2]),
+            keys: vec![keys],
+        };
+        let written = cbor4ii::serde::to_vec(Vec::new(), &said).unwrap();
+        assert_eq!(cbor4ii::serde::from_slice::<ToClient>(&written).unwrap(), said);
+    }
+}

@@ -228,7 +228,8 @@ impl Server {
         let need = self.session.threshold(self.members.len());
         let position = self.session.roster().position(owner);
         let all = position.and_then(|position| self.holders.get(&position));
-        match all.is_some_and(|all| all.len() < need + holders) {
+        // Of fewer holders each might lie.
+        match all.is_some_and(|all| all.len() < need + holders && all.len() < 3 * holders) {
             true => Failure::Garbage { owner, holders },
             false => failure,
         }

@@ -104,7 +104,19 @@ fn garbage_for_too_many_holders_fails_the_round_and_names_who_shared_it() {
     };
     assert_eq!(failure, Failure::Garbage { owner, holders: 2 });
     assert_eq!(failure.liar(), Some(owner));
-    // Who is gone is no liar.
+    // Who is gone is no liar, and who is said to be one by one of three holders may be none.
+    let mut world = World::up_to(3, Graph::Complete, Step::Unmask);
+    let liar = world.node(1);
+    for node in world.pending.iter().map(|(to, _)| *to).collect::<Vec<_>>() {
+        let mut answer = world.answer(node).unwrap();
+        if let ToServer::Unmask(Revealed(shares)) = &mut answer
+            && node == liar
+        {
+            shares[0] = None;
+        }
+        world.server.receive(node, answer).unwrap();
+    }
+    assert_eq!(world.close().unwrap_err().liar(), None);
     let gone = Failure::TooFewShares {
         owner,
         have: 3,
