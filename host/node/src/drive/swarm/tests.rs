@@ -43,7 +43,7 @@ impl Serve for Host {
         let (swarms, mesh) = (self.swarms.clone(), self.mesh.lock().clone());
         async move {
             let mesh = mesh.ok_or_else(|| TaskError::unavailable("this node is not there"))?;
-            let answer = swarms.take(&mesh, from.node, &head.name, &request.body).await?;
+            let answer = swarms.take(&mesh, from.node, &head.name, request.body).await?;
             Ok((answer, RemoteReport::default()))
         }
         .boxed()
@@ -117,6 +117,7 @@ impl Node {
             weight: 1,
             link,
             patience: LONG,
+            protection: 0.0,
             disk: 1 << 30,
         };
         let (swarms, folder) = (self.host.swarms.clone(), self.folder.path().join("swarm"));
