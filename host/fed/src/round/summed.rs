@@ -109,7 +109,7 @@ impl Coordinator {
         }
     }
 
-    /// Asks a client nothing more, for one lie is enough; whether it was asked until now.
+    /// Asks a client of the run nothing more, for one lie is enough; whether it is one.
     fn shut_out(&mut self, client: ClientId) -> bool {
         self.refuse(client, Refusal::FalseSecret);
         let Some(member) = self.core.roster.get_mut(&client) else {
