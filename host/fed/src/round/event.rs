@@ -2,7 +2,8 @@ use super::{Checkpoint, EvaluationReport, Judgement, Refusal, screen};
 use crate::{ClientId, Limits, Profile};
 use bytes::Bytes;
 use karman_tensor::encode::{Encoding, Measured};
-use serde::{Deserialize, Serialize};
+use karman_types::serde_list;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -223,6 +224,7 @@ pub struct Train {
 pub struct Update {
     /// One frame ([`karman_tensor::encode::Encoded`]) for each array of the layout: the numbers after training minus those before; with two
     /// rows all arrays of the second follow.
+    #[serde(deserialize_with = "frames")]
     pub frames: Vec<Bytes>,
     /// Samples that it trained on.
     pub samples: u64,
@@ -230,6 +232,16 @@ pub struct Update {
     pub steps: u32,
     /// The mean loss on the way.
     pub loss: f32,
+}
+
+/// No more of them than a model may have, in two rows: an empty one takes a byte on its way.
+fn frames<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Bytes>, D::Error> {
+    serde_list::at_most(deserializer, Update::MOST_FRAMES)
+}
+
+impl Update {
+    /// The most frames that are read: two rows of 4,096 arrays.
+    pub const MOST_FRAMES: usize = 2 * 4096;
 }
 
 /// The sum of a round's updates.

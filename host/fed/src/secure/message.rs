@@ -4,7 +4,8 @@
 use super::keys::SEALED;
 use super::roster::{Members, Position};
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use karman_types::serde_list;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_bytes::ByteArray;
 
 /// From a client.
@@ -83,7 +84,16 @@ pub struct UnmaskRequest {
 /// One share for each client whose holder it is and that shared secrets, itself included; nothing where the owner sent garbage.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Revealed(pub Vec<Option<ByteArray<32>>>);
+pub struct Revealed(#[serde(deserialize_with = "of_members")] pub Vec<Option<ByteArray<32>>>);
+
+/// No more than a roster has members: nothing takes a byte on its way, and as much room as a share.
+fn of_members<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    serde_list::at_most(deserializer, usize::from(Position::MAX) + 1)
+}
 
 impl ToServer {
     /// The step that it belongs to.
@@ -164,6 +174,10 @@ mod tests {
         }
         let written = cbor4ii::serde::to_vec(Vec::new(), &vector).unwrap();
         assert!(written.len() < (1 << 12) + 16, "{}", written.len());
+        let nothing = ToServer::Unmask(Revealed(vec![None; (1 << 16) + 1]));
+        let written = cbor4ii::serde::to_vec(Vec::new(), &nothing).unwrap();
+        let error = cbor4ii::serde::from_slice::<ToServer>(&written).unwrap_err();
+        assert!(error.to_string().contains("at most 65536"), "{error}");
         let said = ToClient::Keys {
             members: Members::of(3, [0, 2]),
             keys: vec![keys],

@@ -32,6 +32,7 @@ pub(in crate::drive::fed) enum Step {
 pub(in crate::drive::fed) struct Lesson {
     pub(in crate::drive::fed) version: u64,
     pub(in crate::drive::fed) course: Course,
+    #[serde(deserialize_with = "wire::a_model")]
     pub(in crate::drive::fed) model: Arc<Frames>,
     /// What the sum is made on.
     pub(in crate::drive::fed) grid: Grid,
