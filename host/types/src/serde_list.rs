@@ -1,7 +1,7 @@
 //! Lists that come from anyone. An element may take a byte on its way and a hundred in memory, so that a message within its bound fills a machine:
-//! what is longer than it may be is refused while it is read.
+//! what is longer than it may be takes no more room than it may.
 
-use serde::de::{Error, SeqAccess, Visitor};
+use serde::de::{Error, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::marker::PhantomData;
@@ -33,12 +33,31 @@ where
 {
     deserializer.deserialize_seq(AtMost {
         most,
+        refuses: true,
+        of: PhantomData,
+    })
+}
+
+/// Reads a list, and keeps one more than so many elements: whoever looks at it afterwards sees that it is too long, and can say so in words of
+/// its own. What is behind is passed over.
+///
+/// # Errors
+/// One of the elements does not read.
+pub fn one_more_than<'de, D, T>(deserializer: D, most: usize) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    deserializer.deserialize_seq(AtMost {
+        most,
+        refuses: false,
         of: PhantomData,
     })
 }
 
 struct AtMost<T> {
     most: usize,
+    refuses: bool,
     of: PhantomData<T>,
 }
 
@@ -51,12 +70,16 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for AtMost<T> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
         let mut list = Vec::new();
-        while let Some(element) = seq.next_element()? {
-            if list.len() == self.most {
-                return Err(A::Error::invalid_length(self.most + 1, &self));
+        while list.len() <= self.most {
+            match seq.next_element()? {
+                Some(element) => list.push(element),
+                None => return Ok(list),
             }
-            list.push(element);
         }
+        if self.refuses {
+            return Err(A::Error::invalid_length(list.len(), &self));
+        }
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
         Ok(list)
     }
 }

@@ -107,20 +107,13 @@ fn only_what_is_right_is_kept() {
 #[test]
 fn who_does_not_lead_says_little_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
-    let (seat, round, _, first) = begun(&folder);
+    let (seat, round, own) = exchanging(&folder);
     assert_eq!(seat.longest(node(9)), Letter::MOST);
     let message = Message::Has(vec![Chunk::MAX; Letter::MOST_CHUNKS]);
     let list = Letter { round, message }.write().unwrap().len();
     let longest = seat.longest(node(1));
     assert!((list..2 * list).contains(&longest), "{list} {longest}");
-    let hood = Neighbourhood {
-        neighbours: vec![(1, Inventory::none(2 * LAYOUT.chunks))],
-        known: Inventory::none(2 * LAYOUT.chunks),
-        covered: true,
-    };
-    seat.playing(round, |playing| playing.swarm(hood)).unwrap();
-    let own = LAYOUT.chunks - first;
-    let want = |count| seat.playing(round, |playing| playing.wanted(node(1), &vec![own; count]));
+    let want = |count| seat.playing(round, |playing| playing.wanted(node(1), &vec![own[0]; count]));
     assert_eq!(want(4), Ok(Answer::Done));
     assert_eq!(want(100_000).unwrap_err().kind, ErrorKind::Limit);
 }

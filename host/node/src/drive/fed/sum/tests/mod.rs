@@ -16,11 +16,9 @@ use super::message::{Answered, Common, Lesson, Step};
 use super::sums::Sums;
 use crate::drive::fed::memory::Memory;
 use crate::drive::fed::wire::{self, Course, Order, RunId, Work};
-use bytes::Bytes;
 use ed25519_compact::{KeyPair, Seed};
 use futures::FutureExt;
 use karman_fed::ClientId;
-use karman_tensor::encode::{Encoded, Encoding};
 use karman_types::{Digest, NodeId, TaskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -140,9 +138,4 @@ fn trained(client: ClientId, course: &Course, model: &[f32]) -> (Vec<f32>, u64) 
         .enumerate()
         .map(|(place, w)| 0.3 * (goal(place) - w) + 0.01 * random.f32());
     (drawn.collect(), 10 + client.0)
-}
-
-fn frame(values: &[f32]) -> Bytes {
-    let shape = [values.len() as u32].into();
-    Encoded::encode(shape, values, Encoding::F32).unwrap().to_bytes()
 }

@@ -1,12 +1,13 @@
 use super::*;
 use crate::drive::fed::conductor::Conductor;
 use crate::drive::fed::handle::Handle;
-use crate::drive::fed::orders::{self, Clients};
+use crate::drive::fed::orders::Clients;
 use crate::drive::fed::record::{FedEvent, Record};
+use crate::drive::fed::tests::{frame, introduce, judgement};
 use crate::drive::fed::wire::{Answer, Frames};
 use futures::future::BoxFuture;
 use karman_fed::secure::ToClient;
-use karman_fed::{Judgement, Run, Update};
+use karman_fed::{Run, Update};
 use karman_store::Store;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,11 +110,7 @@ impl Clients for Meeting {
                     model,
                     ..
                 } => people.answer_train(client, *version, course, model),
-                Work::Evaluate { .. } => Ok(Answer::Judged(Judgement {
-                    samples: 4,
-                    correct: 3,
-                    loss: 0.1,
-                })),
+                Work::Evaluate { .. } => Ok(Answer::Judged(judgement())),
                 Work::Sum { step, .. } => people.answer_step(&order, (**step).clone()).await,
             }
         }
@@ -168,15 +165,7 @@ fn conducted(record: Record, store: &Store, clients: &Arc<Meeting>) -> (Conducto
     let channel = unbounded_channel();
     let outbox = channel.0.clone();
     let conducted = Conductor::new(record, store.clone(), clients.clone(), channel, None).unwrap();
-    for number in 0..CLIENTS {
-        let described = Answer::Described {
-            samples: 10,
-            label_entropy: None,
-        };
-        outbox
-            .send(orders::here(ClientId(number), &described).unwrap())
-            .unwrap();
-    }
+    introduce(&outbox, CLIENTS);
     conducted
 }
 

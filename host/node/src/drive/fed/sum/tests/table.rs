@@ -1,8 +1,10 @@
 use super::*;
+use crate::drive::fed::tests::frame;
 use karman_fed::secure::{
     Closed, Graph, Member, Ring, Server, Session, Settings, ToClient, ToServer, UnmaskRequest,
 };
 use karman_fed::{AssignmentId, Run};
+use karman_tensor::encode::Encoding;
 
 /// Four clients in a sum of three numbers, with a driver that says what a test has it say.
 pub(super) struct Table {
