@@ -53,7 +53,7 @@ pub(super) struct Playing {
     neighbours: Vec<Client>,
     /// What they are to be told as soon as they have taken what was sent before.
     words: BTreeMap<Client, Word>,
-    /// Slots of the exchange.
+    /// Slots until now.
     slot: u64,
     missed: BTreeMap<Client, Missed>,
     gone: BTreeSet<Client>,
@@ -99,6 +99,7 @@ impl Playing {
 
     /// What the coordinator says to send in a slot, as far as this client's own rules go.
     pub(super) fn told(&mut self, transfers: &[Transfer]) -> Vec<Errand> {
+        self.slot += 1;
         self.peer.begin_slot();
         let mut errands = Vec::new();
         for transfer in transfers {
