@@ -6,7 +6,7 @@ use crate::drive::fed::record::{FedEvent, Record};
 use crate::drive::fed::tests::{frame, introduce, judgement};
 use crate::drive::fed::wire::{Answer, Frames};
 use futures::future::BoxFuture;
-use karman_fed::secure::ToClient;
+use karman_fed::secure::{ToClient, ToServer};
 use karman_fed::{Run, Update};
 use karman_store::Store;
 use parking_lot::Mutex;
@@ -26,6 +26,8 @@ enum Does {
     LeaveAfter,
     /// It declares a loss that cannot be.
     Misdeclare,
+    /// It shares something else than its secret.
+    ShareFalsely,
 }
 
 struct People {
@@ -87,6 +89,12 @@ impl People {
             && let Answered::Trained { loss, .. } = &mut answered
         {
             *loss = f32::NAN;
+        }
+        if client.0 == 2
+            && self.does == Does::ShareFalsely
+            && let Answered::Says(ToServer::Shares(shares)) = &mut answered
+        {
+            shares.own_mask = [5; 32].into();
         }
         Ok(Answer::Sum(Box::new(answered)))
     }
@@ -275,6 +283,27 @@ async fn one_that_declares_nonsense_is_named_and_the_others_are_summed() {
     let troubles = troubles(&log);
     let refused = "refused: its `loss` is NaN";
     assert!(troubles.iter().any(|what| what == refused), "{troubles:?}");
+}
+
+#[tokio::test]
+async fn one_that_shares_a_false_secret_spoils_one_round_and_is_asked_nothing_more() {
+    let (_, log) = learn("[secure-sum]\n[limits]\nfailed-rounds = 1\n", Does::ShareFalsely).await;
+    let others = vec![0, 1, 3, 4];
+    assert_eq!(rounds(&log), vec![others; 4], "{log:?}");
+    let failed = log.iter().filter_map(|event| match event {
+        FedEvent::Failed { why, .. } => Some(why.as_str()),
+        _ => None,
+    });
+    let failed: Vec<&str> = failed.collect();
+    assert_eq!(failed.len(), 1, "{log:?}");
+    assert!(
+        failed[0].contains(&Person::new(2).node().to_string()),
+        "{failed:?}"
+    );
+    let troubles = troubles(&log);
+    for says in ["is not its secret", "excluded"] {
+        assert!(troubles.iter().any(|what| what.contains(says)), "{troubles:?}");
+    }
 }
 
 #[tokio::test]
