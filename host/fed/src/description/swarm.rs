@@ -43,6 +43,8 @@ impl Default for Swarm {
     }
 }
 
+/// Clients take part in no round that hides less.
+const LEAST_COVER: f64 = 0.05;
 /// Nobody hides among fewer pieces.
 const FEWEST_CHUNKS: u64 = 16;
 /// The pieces of all updates of a round: the digests of all are in one letter.
@@ -118,7 +120,7 @@ impl Swarm {
             ),
             ("swarm.neighbours", neighbours, 1.0, MOST_NEIGHBOURS),
             ("swarm.spray", self.spray, 0.0, 1.0),
-            ("swarm.cover", self.cover, 0.0, 1.0),
+            ("swarm.cover", self.cover, LEAST_COVER, 1.0),
             ("swarm.slot", self.slot.as_secs_f64(), 0.01, 60.0),
             rate("swarm.up", self.up),
             rate("swarm.down", self.down),
@@ -218,6 +220,16 @@ mod tests {
             down: 4 * chunks,
         };
         assert_eq!(quick.link(&small.layout), link);
+        // The least cover there is protects as well as clients ask for, however an update is cut.
+        let least = Swarm {
+            cover: LEAST_COVER,
+            ..swarm
+        };
+        for numbers in [4, 5, 7, 100, 650, 3000, 80_000, 13_500_000] {
+            let settings = least.settings(numbers, 10, 1);
+            assert_eq!(settings.check_terms(), Ok(()), "{numbers}");
+            assert!(settings.protection() >= LEAST_COVER, "{numbers}");
+        }
     }
 
     #[test]
@@ -226,6 +238,7 @@ mod tests {
             ("chunk = '100 B'", "`swarm.chunk` is 100"),
             ("slot = '5 ms'", "`swarm.slot` is 0.005"),
             ("cover = 1.5", "`swarm.cover` is 1.5"),
+            ("cover = 0", "between 0.05 and 1"),
             ("spray = -0.1", "`swarm.spray` is -0.1"),
             ("neighbours = 101", "between 1 and 100"),
             ("up = '1 B'", "`swarm.up` is 1"),

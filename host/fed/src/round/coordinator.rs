@@ -180,7 +180,11 @@ impl Coordinator {
             Event::Summed { sum } => self.summed(*sum),
             Event::Swarmed { swarmed } => self.swarmed(*swarmed),
             Event::Misdeclared { part } => self.misdeclared(&part),
-            Event::Unsummed { assignments, reason } => self.unsummed(&assignments, reason),
+            Event::Unsummed {
+                assignments,
+                liar,
+                reason,
+            } => self.unsummed(&assignments, liar, reason),
             Event::Saved { ticket } => self.saved(ticket),
             Event::Unsaved { ticket, reason } => self.unsaved(ticket, reason),
             Event::Severed => self.sever(),

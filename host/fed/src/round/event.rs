@@ -2,7 +2,8 @@ use super::{Checkpoint, EvaluationReport, Judgement, Refusal, SwarmReport, Swarm
 use crate::{ClientId, Limits, Profile};
 use bytes::Bytes;
 use karman_tensor::encode::{Encoding, Measured};
-use serde::{Deserialize, Serialize};
+use karman_types::serde_list;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +65,8 @@ pub enum Event {
     Unsummed {
         /// Those whose updates were to be in it.
         assignments: Vec<AssignmentId>,
+        /// Whose lie is the reason, where it is one: the run goes on without that client.
+        liar: Option<ClientId>,
         /// Why.
         reason: String,
     },
@@ -138,7 +141,7 @@ pub enum Action {
         /// Why.
         refusal: Refusal,
     },
-    /// A client has sent too much that was refused: it is not asked any more.
+    /// A client has sent too much that was refused, or has lied in a secure sum: it is not asked any more.
     Excluded {
         /// Who.
         client: ClientId,
@@ -226,6 +229,7 @@ pub struct Train {
 pub struct Update {
     /// One frame ([`karman_tensor::encode::Encoded`]) for each array of the layout: the numbers after training minus those before; with two
     /// rows all arrays of the second follow.
+    #[serde(deserialize_with = "frames")]
     pub frames: Vec<Bytes>,
     /// Samples that it trained on.
     pub samples: u64,
@@ -233,6 +237,16 @@ pub struct Update {
     pub steps: u32,
     /// The mean loss on the way.
     pub loss: f32,
+}
+
+/// No more of them than a model may have, in two rows: an empty one takes a byte on its way.
+fn frames<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Bytes>, D::Error> {
+    serde_list::at_most(deserializer, Update::MOST_FRAMES)
+}
+
+impl Update {
+    /// The most frames that are read: two rows of 4,096 arrays.
+    pub const MOST_FRAMES: usize = 2 * 4096;
 }
 
 /// The sum of a round's updates.

@@ -4,8 +4,9 @@ use super::event::Part;
 use super::{AssignmentId, Coordinator, Loss, RoundFailure};
 use crate::ClientId;
 use crate::strategy::Facts;
-use karman_types::Digest;
-use serde::{Deserialize, Serialize};
+use crate::swarm::SwarmSettings;
+use karman_types::{Digest, serde_list};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// What a client has come to in a round without a server in the middle.
@@ -14,7 +15,13 @@ pub struct Reached {
     /// The digest of the mean: of its numbers as they lie in memory, little-endian.
     pub mean: Digest,
     /// The updates that it is of, by their pseudonyms, in the order in which everybody has them.
+    #[serde(deserialize_with = "updates")]
     pub updates: Vec<Digest>,
+}
+
+/// No more of them than a round has clients.
+fn updates<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Digest>, D::Error> {
+    serde_list::at_most(deserializer, SwarmSettings::MOST_CLIENTS)
 }
 
 /// Clients that have come to different means, and no mean that enough of them have come to.

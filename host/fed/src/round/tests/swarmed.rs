@@ -218,7 +218,11 @@ fn means_of_other_rounds_are_not_taken_and_updates_that_stay_where_they_are_fail
     assert_eq!(failures(&world), [""; 0]);
     let assignments = orders.iter().map(|(_, order)| order.assignment).collect();
     let reason = "only 1 waits for the round".to_owned();
-    world.feed(Event::Unsummed { assignments, reason });
+    world.feed(Event::Unsummed {
+        assignments,
+        liar: None,
+        reason,
+    });
     assert_eq!(
         failures(&world),
         ["there is no mean of its updates: only 1 waits for the round"]

@@ -1,20 +1,24 @@
 //! What a node has given to the secure sums of a run, or to its other clients. It decides what it may still give.
 
+use super::wire::RunId;
+use crate::services::store_error;
 use karman_fed::{AssignmentId, ClientId};
-use karman_types::TaskError;
+use karman_store::Store;
+use karman_types::{NodeId, TaskError};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
-/// The runs of one driver that a node gives updates to. It forgets none of them.
+/// The runs of one driver that a node knows to have given updates to.
 const MOST_GIVEN: usize = 4096;
 
 /// The last update that a node gave to a secure sum of a run or spread among its clients, and as which client. Nothing else of that
 /// run leaves the node any more: neither an update in the open, nor one as another client, nor one in the other way.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Given {
     client: ClientId,
     assignment: AssignmentId,
     /// Whether it was spread.
-    #[serde(default)]
     spread: bool,
 }
 
@@ -88,16 +92,92 @@ impl Given {
     }
 }
 
-/// Whether a node that has given to so many runs of a driver gives to one more.
-pub(super) fn check_room(known: usize) -> Result<(), TaskError> {
-    if known < MOST_GIVEN {
-        return Ok(());
+/// What a node has given, on its disk.
+pub(super) struct Gifts {
+    store: Store,
+    /// The runs of one driver that are known.
+    most: usize,
+    /// The number of the last gift to each driver that was given something since the start.
+    last: Mutex<HashMap<NodeId, u64>>,
+}
+
+/// A gift as it is written down.
+#[derive(Deserialize, Serialize)]
+struct Gift {
+    client: ClientId,
+    assignment: AssignmentId,
+    #[serde(default)]
+    spread: bool,
+    /// Gifts to one driver are counted: which run was given to longest ago shows in that. Those of earlier versions have none.
+    #[serde(default)]
+    number: u64,
+}
+
+impl Gifts {
+    pub(super) fn new(store: Store) -> Self {
+        Self {
+            store,
+            most: MOST_GIVEN,
+            last: Mutex::default(),
+        }
     }
-    let says = format!(
-        "this node has given updates to secure sums or other clients of {MOST_GIVEN} runs of that driver, and forgets none of \
-         them: have another node drive the run"
-    );
-    Err(TaskError::limit(says).with_field("run"))
+
+    pub(super) fn get(&self, driver: NodeId, run: &RunId) -> Result<Option<Given>, TaskError> {
+        let gift = self.read(&(of_driver(driver) + &run.0))?;
+        Ok(gift.map(|gift| Given {
+            client: gift.client,
+            assignment: gift.assignment,
+            spread: gift.spread,
+        }))
+    }
+
+    /// Puts a gift down, for good. Where too many runs of the driver are known, the one that was given to longest ago makes room. That one has
+    /// ended in all likelihood; and a driver that wants an update in two sums need not have it forgotten for that: it begins another run.
+    pub(super) fn put(&self, driver: NodeId, run: &RunId, given: Given) -> Result<(), TaskError> {
+        let mut last = self.last.lock();
+        let name = of_driver(driver) + &run.0;
+        let known = self.store.runs().names(&of_driver(driver)).map_err(store_error)?;
+        let makes_room = known.len() >= self.most && !known.contains(&name);
+        let before = last.get(&driver).copied();
+        if before.is_none() || makes_room {
+            let numbers = self.numbers(known)?;
+            let newest = numbers.iter().map(|(number, _)| *number).max();
+            last.insert(driver, before.max(newest).unwrap_or_default());
+            if let Some((_, oldest)) = numbers.into_iter().min().filter(|_| makes_room) {
+                tracing::info!(
+                    oldest,
+                    "what was given to a secure sum or other clients longest ago is forgotten"
+                );
+                self.store.runs().remove(&oldest).map_err(store_error)?;
+            }
+        }
+        let number = last.get(&driver).copied().unwrap_or_default() + 1;
+        let gift = Gift {
+            client: given.client,
+            assignment: given.assignment,
+            spread: given.spread,
+            number,
+        };
+        self.store.runs().put(&name, &gift).map_err(store_error)?;
+        last.insert(driver, number);
+        Ok(())
+    }
+
+    fn numbers(&self, names: Vec<String>) -> Result<Vec<(u64, String)>, TaskError> {
+        let number = |name: String| {
+            let gift = self.read(&name)?;
+            Ok((gift.map_or(0, |gift| gift.number), name))
+        };
+        names.into_iter().map(number).collect()
+    }
+
+    fn read(&self, name: &str) -> Result<Option<Gift>, TaskError> {
+        self.store.runs().get(name).map_err(store_error)
+    }
+}
+
+fn of_driver(driver: NodeId) -> String {
+    format!("given/{driver}/")
 }
 
 #[cfg(test)]
@@ -134,8 +214,32 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_forgotten_to_make_room() {
-        assert!(check_room(MOST_GIVEN - 1).is_ok());
-        assert_eq!(check_room(MOST_GIVEN).unwrap_err().field.as_deref(), Some("run"));
+    fn the_run_that_was_given_to_longest_ago_makes_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || {
+            let gifts = Gifts::new(Store::open(folder.path()).unwrap());
+            Gifts { most: 3, ..gifts }
+        };
+        let (driver, other) = (NodeId::of_key(b"driver"), NodeId::of_key(b"other"));
+        let run = |number: u8| RunId(format!("{number:02x}"));
+        let given = |order| Given::next(None, ClientId(1), AssignmentId(order)).unwrap();
+        let gifts = open();
+        gifts.put(other, &run(0), given(1)).unwrap();
+        for number in [1, 2, 3] {
+            gifts.put(driver, &run(number), given(1)).unwrap();
+        }
+        // The first goes on; of the others the second has had nothing for longest, also as seen after a restart.
+        gifts.put(driver, &run(1), given(2)).unwrap();
+        drop(gifts);
+        let gifts = open();
+        gifts.put(driver, &run(4), given(1)).unwrap();
+        let known = |driver, number| gifts.get(driver, &run(number)).unwrap();
+        assert_eq!(known(driver, 1), Some(given(2)));
+        assert_eq!(known(driver, 2), None);
+        assert_eq!(known(driver, 3), Some(given(1)));
+        assert_eq!(known(driver, 4), Some(given(1)));
+        gifts.put(driver, &run(5), given(1)).unwrap();
+        assert_eq!([known(driver, 3), known(driver, 5)], [None, Some(given(1))]);
+        assert_eq!(known(other, 0), Some(given(1)), "that is another driver's");
     }
 }

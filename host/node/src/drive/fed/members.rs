@@ -9,6 +9,7 @@ use super::worker;
 use crate::drive::mesh_of;
 use crate::drive::swarm::{SwarmLed, SwarmPlan};
 use crate::node::{Inner, Node};
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -74,7 +75,7 @@ impl Clients for Members {
             let at = at.ok_or_else(|| TaskError::internal(format!("{} is on no node", order.client)))?;
             match at == node.runtime().id() {
                 true => here(&node, at, &plugin, order, time).await,
-                false => far(&node, at, &plugin, &order, time).await,
+                false => far(&node, at, &plugin, order, time).await,
             }
         }
         .boxed()
@@ -133,7 +134,7 @@ async fn far(
     node: &Node,
     at: NodeId,
     plugin: &str,
-    order: &Order,
+    order: Order,
     time: Option<Duration>,
 ) -> Result<Answer, TaskError> {
     let mesh = mesh_of(node)?;
@@ -141,8 +142,8 @@ async fn far(
     let peer = mesh.node(at).await.ok_or_else(unknown)?;
     let mut head = CallHead::new(Ask::Learn, plugin, node.runtime().context(None).task);
     head.within_ms = time.map(|time| time.as_millis() as u64);
-    let (response, _) = mesh.call(peer, head, wire::write(order)?).await?;
-    wire::read("answer of a client", &response.body)
+    let (response, _) = mesh.call(peer, head, wire::write_apart(order).await?).await?;
+    wire::read_apart("answer of a client", response.body).await
 }
 
 /// Has this node's client carry out the order of another node.
@@ -150,20 +151,21 @@ pub(crate) async fn serve(
     node: &Node,
     from: &Member,
     head: &CallHead,
-    body: &[u8],
+    body: Bytes,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     let started = std::time::Instant::now();
-    if node.tasks().draining() {
+    let order: Order = wire::read_apart("order for a client", body).await?;
+    // The others of a sum count on what it has said there.
+    if node.tasks().draining() && !node.federated().sums.takes_part(from.node, &order) {
         return Err(TaskError::unavailable("this node is draining"));
     }
-    let order: Order = wire::read("order for a client", body)?;
     let RunId(id) = &order.run;
     if id.is_empty() || id.len() > MOST_ID || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(TaskError::invalid("the id of the run is not hexadecimal").with_field("run"));
     }
     let answer = here(node, from.node, &head.name, order, head.within()).await?;
     let response = TaskResponse {
-        body: wire::write(&answer)?,
+        body: wire::write_apart(answer).await?,
         ..TaskResponse::default()
     };
     let report = RemoteReport {

@@ -268,7 +268,8 @@ fn outcome(client: ClientId, assignment: AssignmentId, answer: Result<Answer, Ta
     }
 }
 
-/// Who cannot be reached may be starting again: it is asked again for a while.
+/// Who cannot be reached may be starting again: it is asked again for a while, which begins when it is missed and not when it was asked. A
+/// link that breaks late in a long training is as likely to stand again as one that breaks at once.
 pub(super) async fn ask_patiently(
     clients: &dyn Clients,
     order: Order,
@@ -276,14 +277,79 @@ pub(super) async fn ask_patiently(
     patience: Duration,
 ) -> Result<Answer, TaskError> {
     let started = Instant::now();
+    let mut missed: Option<Instant> = None;
     loop {
+        let asked = Instant::now();
         let left = time.saturating_sub(started.elapsed());
-        match clients.ask(order.clone(), Some(left)).await {
-            Err(error) if error.kind == ErrorKind::Unavailable && started.elapsed() < patience.min(time) => {
-                tracing::debug!(client = order.client.0, %error, "asked again");
-                tokio::time::sleep(AGAIN).await;
-            }
+        let error = match clients.ask(order.clone(), Some(left)).await {
+            Err(error) if error.kind == ErrorKind::Unavailable => error,
             answer => return answer,
+        };
+        // Nobody dials for so long: it was there meanwhile.
+        if asked.elapsed() >= LOST_AFTER {
+            missed = None;
         }
+        let since = *missed.get_or_insert_with(Instant::now);
+        if since.elapsed() >= patience || started.elapsed() >= time {
+            return Err(error);
+        }
+        tracing::debug!(client = order.client.0, %error, "asked again");
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// One whose link breaks after a while, as often as that.
+    struct Breaks {
+        after: Duration,
+        times: usize,
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl Clients for Breaks {
+        fn ask(&self, _: Order, _: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>> {
+            let breaks = self.asked.fetch_add(1, Ordering::Relaxed) < self.times;
+            let after = self.after;
+            async move {
+                if !breaks {
+                    return Ok(Answer::Begun { model: Vec::new() });
+                }
+                tokio::time::sleep(after).await;
+                Err(TaskError::unavailable("the link broke"))
+            }
+            .boxed()
+        }
+    }
+
+    async fn asked(times: usize, patience: Duration) -> (Result<Answer, TaskError>, usize) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let breaks = Breaks {
+            after: Duration::from_millis(120),
+            times,
+            asked: asked.clone(),
+        };
+        let run = Run::from_toml("name = 'x'\nrounds = 1\n").unwrap();
+        let order = Order::new(&RunId("0a".into()), &run, ClientId(0), Work::Describe);
+        let answer = ask_patiently(&breaks, order, Duration::from_secs(600), patience).await;
+        (answer, asked.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn patience_begins_when_a_client_is_missed() {
+        // The first answer alone takes longer than the patience.
+        let (answer, times) = asked(1, Duration::from_millis(100)).await;
+        assert!(answer.is_ok(), "{answer:?}");
+        assert_eq!(times, 2);
+        let (answer, times) = asked(9, Duration::from_millis(100)).await;
+        assert_eq!(answer.unwrap_err().kind, ErrorKind::Unavailable);
+        assert_eq!(times, 2, "there is an end to it");
+        let (answer, times) = asked(1, Duration::ZERO).await;
+        assert!(answer.is_err());
+        assert_eq!(times, 1);
     }
 }

@@ -116,7 +116,7 @@ pub(super) async fn take_part(
     context: CallContext,
 ) -> Result<Answer, TaskError> {
     let key = Memory::key(driver, &order);
-    let common = Common::of(name, &order);
+    let common = Common::of((name, plugin.package().id), &order);
     let setting = setting(&order);
     let Work::Sum { assignment, step } = order.work else {
         return Err(TaskError::internal("this is no step of a secure sum"));

@@ -19,6 +19,9 @@ use std::time::Duration;
 
 /// The most that the updates of a round may take together on the disk of this node.
 const MOST_DISK: u64 = 8 << 30;
+/// The least protection that a node brings an update into a round with: a description's least cover gives it, and a driver that has more of it
+/// seen is refused.
+const PROTECTION: f64 = 0.05;
 /// The longest that a driver may have a client wait for the outcome of a round.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -158,6 +161,7 @@ impl Sharer {
             rule: Some(joining.rule),
             link: joining.link,
             patience: Duration::from_millis(joining.within_ms).min(LONGEST),
+            protection: PROTECTION,
             disk: MOST_DISK,
         })
     }

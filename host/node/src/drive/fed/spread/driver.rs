@@ -68,6 +68,7 @@ impl Spread {
                     .values()
                     .map(|taker| taker.part.assignment)
                     .collect(),
+                liar: None,
                 reason,
             },
         };

@@ -1,12 +1,12 @@
 //! What a driver and its clients say to each other over a round whose updates go from client to client.
 
-use crate::drive::fed::wire::{Course, Frames};
+use crate::drive::fed::wire::{self, Course, Frames};
 use bytes::Bytes;
 use karman_fed::Reached;
 use karman_fed::strategy::WeightPolicy;
-use karman_fed::swarm::{Layout, Link, MeanRule};
-use karman_types::Digest;
-use serde::{Deserialize, Serialize};
+use karman_fed::swarm::{Layout, Link, MeanRule, SwarmSettings};
+use karman_types::{Digest, serde_list};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 /// What a client is asked.
@@ -27,6 +27,7 @@ pub(in crate::drive::fed) enum Step {
 pub(in crate::drive::fed) struct Lesson {
     pub(in crate::drive::fed) version: u64,
     pub(in crate::drive::fed) course: Course,
+    #[serde(deserialize_with = "wire::a_model")]
     pub(in crate::drive::fed) model: Arc<Frames>,
 }
 
@@ -66,7 +67,13 @@ pub(in crate::drive::fed) enum Answered {
 pub(in crate::drive::fed) struct Came {
     pub(super) reached: Reached,
     /// Updates that are no numbers to take a mean of, and why.
+    #[serde(deserialize_with = "left_out")]
     pub(super) left_out: Vec<(Digest, String)>,
     /// Pieces of its own that it sent outside of any cover.
     pub(super) unprotected: u32,
+}
+
+/// No more of them than a round has clients.
+fn left_out<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Digest, String)>, D::Error> {
+    serde_list::at_most(deserializer, SwarmSettings::MOST_CLIENTS)
 }

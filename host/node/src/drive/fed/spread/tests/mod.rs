@@ -15,14 +15,13 @@ use super::seats::Seats;
 use crate::drive::fed::memory::Memory;
 use crate::drive::fed::orders::Clients;
 use crate::drive::fed::record::Record;
+use crate::drive::fed::tests::{frame, judgement};
 use crate::drive::fed::wire::{self, Answer, Course, Frames, Order, Work};
 use crate::drive::swarm::{SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan};
-use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_fed::swarm::Mean;
-use karman_fed::{AssignmentId, ClientId, Judgement, Run, Update};
-use karman_tensor::encode::{Encoded, Encoding};
+use karman_fed::{AssignmentId, ClientId, Run, Update};
 use karman_types::{Digest, NodeId, TaskError};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -98,11 +97,6 @@ fn trained(client: ClientId, course: &Course, model: &Frames) -> Result<Box<Upda
         steps: 3,
         loss: 0.5,
     }))
-}
-
-fn frame(values: &[f32]) -> Bytes {
-    let shape = [values.len() as u32].into();
-    Encoded::encode(shape, values, Encoding::F32).unwrap().to_bytes()
 }
 
 impl Village {
@@ -239,11 +233,7 @@ impl Clients for Meeting {
                     true => Err(TaskError::failed("it has no data today")),
                     false => Ok(Answer::Trained(trained(order.client, course, model)?)),
                 },
-                Work::Evaluate { .. } => Ok(Answer::Judged(Judgement {
-                    samples: 4,
-                    correct: 3,
-                    loss: 0.1,
-                })),
+                Work::Evaluate { .. } => Ok(Answer::Judged(judgement())),
                 Work::Spread { assignment, step } => {
                     village.step(&order, *assignment, (**step).clone()).await
                 }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::drive::fed::conductor::Conductor;
 use crate::drive::fed::handle::Handle;
-use crate::drive::fed::orders;
 use crate::drive::fed::record::FedEvent;
+use crate::drive::fed::tests::introduce;
 use karman_store::Store;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -11,15 +11,7 @@ fn conducted(record: Record, store: &Store, clients: &Arc<Meeting>) -> (Conducto
     let channel = unbounded_channel();
     let outbox = channel.0.clone();
     let conducted = Conductor::new(record, store.clone(), clients.clone(), channel, None).unwrap();
-    for number in 0..CLIENTS {
-        let described = Answer::Described {
-            samples: 10,
-            label_entropy: None,
-        };
-        outbox
-            .send(orders::here(ClientId(number), &described).unwrap())
-            .unwrap();
-    }
+    introduce(&outbox, CLIENTS);
     conducted
 }
 
