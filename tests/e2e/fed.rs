@@ -29,7 +29,7 @@ pub(crate) fn describe(home: &Home, description: &str) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-fn events(ran: &Ran) -> Vec<Value> {
+pub(crate) fn events(ran: &Ran) -> Vec<Value> {
     ran.out()
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -44,14 +44,14 @@ fn accuracy(events: &[Value]) -> f64 {
         .unwrap()
 }
 
-fn troubles(events: &[Value]) -> String {
+pub(crate) fn troubles(events: &[Value]) -> String {
     let troubles = events.iter().filter(|event| event["event"] == "trouble");
     troubles
         .map(|event| format!("{} {}\n", event["client"], event["what"]))
         .collect()
 }
 
-fn export(home: &Home) -> Vec<u8> {
+pub(crate) fn export(home: &Home) -> Vec<u8> {
     home.run(["fed", "export", "digits", "-o", "-"]).ok().stdout
 }
 
@@ -233,6 +233,8 @@ fn a_description_that_cannot_be_followed_is_refused() {
     says("name = 'x'\nrounds = 3\n[clients]\nsimulated = 3\n").fails(2, "plugin");
     says("name = 'x'\nrounds = 3\n[secure-sum]\n[clients]\nplugin = 'y'\nsimulated = 9\n")
         .fails(2, "clients on nodes");
+    says("name = 'x'\nrounds = 3\n[swarm]\nslot = '5 ms'\n[clients]\nplugin = 'y'\n").fails(2, "swarm.slot");
+    says("name = 'x'\nrounds = 3\n[swarm]\n[secure-sum]\n[clients]\nplugin = 'y'\n").fails(2, "not both");
     says("name = '../x'\nrounds = 3\n[clients]\nplugin = 'y'\n").fails(2, "a run's name");
     says("name = 'x'\nrounds = 3\n[clients]\nplugin = 'y'\n").fails(4, "no node runs");
     let guest = path("tiny");
@@ -244,7 +246,7 @@ fn a_description_that_cannot_be_followed_is_refused() {
 }
 
 /// A node with the plugin in a mesh of five.
-fn five() -> Vec<Node> {
+pub(crate) fn five() -> Vec<Node> {
     let cloud = first();
     let mut nodes: Vec<Node> = (0..4).map(|_| cloud.joined("edge", &[])).collect();
     nodes.insert(0, cloud);
@@ -266,7 +268,7 @@ fn five() -> Vec<Node> {
     nodes
 }
 
-fn wait_for(node: &Node, reached: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn wait_for(node: &Node, reached: impl Fn(&Value) -> bool) -> Value {
     let started = Instant::now();
     let mut events = 0;
     loop {
@@ -288,7 +290,7 @@ fn wait_for(node: &Node, reached: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-fn log(status: &Value) -> Vec<Value> {
+pub(crate) fn log(status: &Value) -> Vec<Value> {
     status["log"].as_array().unwrap().clone()
 }
 

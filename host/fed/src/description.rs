@@ -3,12 +3,14 @@ mod pace;
 mod parts;
 mod privacy;
 mod secure_sum;
+mod swarm;
 
 pub use clients::Clients;
 pub use pace::Pace;
 pub use parts::{EncodingPolicy, Evaluation, Limits, Training};
 pub use privacy::Privacy;
 pub use secure_sum::SecureSum;
+pub use swarm::Swarm;
 
 use crate::privacy::CentralError;
 use crate::select::{Eligibility, SelectionChoice};
@@ -86,6 +88,9 @@ pub struct Run {
     /// Whether updates are summed so that nobody sees one. Default: not.
     #[serde(default)]
     pub secure_sum: Option<SecureSum>,
+    /// Whether updates go from client to client, without a server in the middle. Default: not.
+    #[serde(default)]
+    pub swarm: Option<Swarm>,
     /// Whether and when clients judge the model.
     #[serde(default)]
     pub evaluation: Evaluation,
@@ -125,6 +130,12 @@ pub enum RunError {
     /// What a secure sum does not go with.
     #[error("`[secure-sum]` needs {needs}")]
     NotSecure {
+        /// What is missing.
+        needs: &'static str,
+    },
+    /// What rounds without a server in the middle do not go with.
+    #[error("`[swarm]` needs {needs}")]
+    NotSwarm {
         /// What is missing.
         needs: &'static str,
     },
@@ -244,6 +255,9 @@ impl Run {
         }
         if let Some(secure) = &self.secure_sum {
             secure.check(self)?;
+        }
+        if let Some(swarm) = &self.swarm {
+            swarm.check(self)?;
         }
         self.check_robust()
     }

@@ -71,13 +71,13 @@ pub mod swarm;
 pub use arithmetic::{Arithmetic, ArithmeticError, Processor, RunningSum};
 pub use client::{ClientId, Profile, ProfileError, Window};
 pub use description::{
-    Clients, EncodingPolicy, Evaluation, Limits, Pace, Privacy, Run, RunError, SecureSum, Training,
+    Clients, EncodingPolicy, Evaluation, Limits, Pace, Privacy, Run, RunError, SecureSum, Swarm, Training,
 };
 pub use instant::Instant;
 pub use layout::{Array, Layout, LayoutError};
 pub use round::{
-    Action, AssignmentId, Checkpoint, Coordinator, EvaluationReport, Event, Failure, Judgement, Loss, Order,
-    Part, Refusal, ResumeError, RoundFailure, RoundReport, StartError, Status, Summed, Ticket, Train, Update,
-    Work,
+    Absent, Action, AssignmentId, Checkpoint, Coordinator, Disagreement, EvaluationReport, Event, Failure,
+    Judgement, Loss, Order, Part, Reached, Refusal, ResumeError, RoundFailure, RoundReport, StartError,
+    Status, Summed, SwarmReport, Swarmed, Ticket, Train, Update, Work,
 };
 pub use state::StateError;

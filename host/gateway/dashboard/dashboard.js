@@ -121,6 +121,11 @@ function federatedRun(run) {
     ["Updates", (made) => bytes(made.bytes_up), "number"],
     ["Took", (made) => duration(made.ms * 1000), "number"],
   ];
+  if (last.some((made) => made.complete != null)) {
+    const warm = (made) => (made.warm_up == null ? "–" : `${(100 * made.warm_up).toFixed(0)} %${made.covered ? "" : ", no cover"}`);
+    columns.push(["Have the mean", (made) => (made.complete == null ? "–" : String(made.complete)), "number"]);
+    columns.push(["Warm-up", warm, "number"]);
+  }
   if (last.some((made) => made.epsilon != null)) columns.push(["ε spent", (made) => share(made.epsilon), "number"]);
   const made = table(last, columns, "No version yet.");
   return element("article", [element("h3", run.name), element("p", says.join("; ")), curve(run.versions), made]);

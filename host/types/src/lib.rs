@@ -35,6 +35,7 @@ mod limits;
 mod manifest;
 mod offer;
 mod record;
+pub mod serde_list;
 mod slo;
 mod task;
 mod units;

@@ -147,10 +147,15 @@ impl Coordinator {
 
     /// A round without a version: what was gathered is dropped, and the model stays.
     pub(super) fn fail_round(&mut self, failure: RoundFailure) {
+        self.core.failed_rounds += 1;
+        self.drop_round(failure);
+    }
+
+    /// The same, where what has failed it can fail no other one: it does not count among those that end a run.
+    pub(super) fn drop_round(&mut self, failure: RoundFailure) {
         self.gathering = self.nothing_gathered();
         let round = self.core.round;
-        let rounds = self.core.failed_rounds + 1;
-        self.core.failed_rounds = rounds;
+        let rounds = self.core.failed_rounds;
         self.out.push(Action::Failed {
             round,
             failure: failure.clone(),
@@ -189,6 +194,7 @@ impl Coordinator {
             bytes_up: self.core.tally.bytes_up,
             bytes_down: self.core.tally.bytes_down,
             epsilon: self.status().spent.map(|spent| spent.epsilon),
+            swarm: self.core.tally.swarm.take(),
             time,
         };
         self.out.push(Action::Closed(Box::new(report)));

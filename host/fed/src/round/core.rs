@@ -2,7 +2,7 @@ use super::evaluate::Evaluating;
 use super::open::Assignment;
 use super::private::Private;
 use super::roster::Roster;
-use super::{AssignmentId, Failure};
+use super::{AssignmentId, Failure, SwarmReport};
 use crate::{ClientId, Instant};
 use karman_tensor::encode::Measured;
 use serde::{Deserialize, Serialize};
@@ -58,4 +58,7 @@ pub(crate) struct Tally {
     pub(crate) lost: Vec<ClientId>,
     pub(crate) bytes_up: u64,
     pub(crate) bytes_down: u64,
+    /// Where its updates went from client to client.
+    #[serde(default)]
+    pub(crate) swarm: Option<SwarmReport>,
 }

@@ -1,8 +1,9 @@
-use super::{Checkpoint, EvaluationReport, Judgement, Refusal, screen};
+use super::{Checkpoint, EvaluationReport, Judgement, Refusal, SwarmReport, Swarmed, screen};
 use crate::{ClientId, Limits, Profile};
 use bytes::Bytes;
 use karman_tensor::encode::{Encoding, Measured};
-use serde::{Deserialize, Serialize};
+use karman_types::serde_list;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,15 +51,22 @@ pub enum Event {
         /// What came out.
         sum: Box<Summed>,
     },
-    /// What a client declares of its part of a sum cannot be ([`Part::check`]): its update is not in it.
+    /// What a client declares of its part of a sum or a mean cannot be ([`Part::check`]): its update is not in it.
     Misdeclared {
         /// What it declares.
         part: Part,
     },
-    /// There will be no sum of the updates of these orders.
+    /// In a run with `[swarm]`, the updates of a round have gone from client to client, and their mean is known.
+    Swarmed {
+        /// What came out.
+        swarmed: Box<Swarmed>,
+    },
+    /// There will be no sum, or no mean, of the updates of these orders.
     Unsummed {
         /// Those whose updates were to be in it.
         assignments: Vec<AssignmentId>,
+        /// Whose lie is the reason, where it is one: the run goes on without that client.
+        liar: Option<ClientId>,
         /// Why.
         reason: String,
     },
@@ -133,7 +141,7 @@ pub enum Action {
         /// Why.
         refusal: Refusal,
     },
-    /// A client has sent too much that was refused: it is not asked any more.
+    /// A client has sent too much that was refused, or has lied in a secure sum: it is not asked any more.
     Excluded {
         /// Who.
         client: ClientId,
@@ -221,6 +229,7 @@ pub struct Train {
 pub struct Update {
     /// One frame ([`karman_tensor::encode::Encoded`]) for each array of the layout: the numbers after training minus those before; with two
     /// rows all arrays of the second follow.
+    #[serde(deserialize_with = "frames")]
     pub frames: Vec<Bytes>,
     /// Samples that it trained on.
     pub samples: u64,
@@ -228,6 +237,16 @@ pub struct Update {
     pub steps: u32,
     /// The mean loss on the way.
     pub loss: f32,
+}
+
+/// No more of them than a model may have, in two rows: an empty one takes a byte on its way.
+fn frames<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Bytes>, D::Error> {
+    serde_list::at_most(deserializer, Update::MOST_FRAMES)
+}
+
+impl Update {
+    /// The most frames that are read: two rows of 4,096 arrays.
+    pub const MOST_FRAMES: usize = 2 * 4096;
 }
 
 /// The sum of a round's updates.
@@ -243,7 +262,7 @@ pub struct Summed {
     pub bytes: u64,
 }
 
-/// What a client says in the open of its part of a sum.
+/// What a client says in the open of its part of a sum, or of a mean.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Part {
     /// Whose it is.
@@ -256,7 +275,7 @@ pub struct Part {
     pub steps: u32,
     /// The mean loss on the way.
     pub loss: f32,
-    /// From its order to train until its masked update was here.
+    /// From its order to train until its masked update was here, or it said that it has trained.
     pub took: Duration,
 }
 
@@ -279,6 +298,8 @@ pub enum Loss {
     Late,
     /// It said so.
     GaveUp(String),
+    /// Its update is not in the mean of the others.
+    LeftOut(String),
     /// What it sent was refused.
     Refused,
 }
@@ -304,6 +325,8 @@ pub struct RoundReport {
     pub bytes_down: u64,
     /// In a private run, the ε that the run has spent up to this version.
     pub epsilon: Option<f64>,
+    /// How its updates went from client to client, where they did.
+    pub swarm: Option<SwarmReport>,
     /// From its opening to its closing.
     pub time: Duration,
 }
@@ -326,6 +349,9 @@ pub enum RoundFailure {
     /// The updates could not be summed in secret.
     #[error("there is no sum of its updates: {0}")]
     NoSum(String),
+    /// The updates did not go from client to client.
+    #[error("there is no mean of its updates: {0}")]
+    NoMean(String),
     /// No noise could be added.
     #[error("its mean cannot be made private: {0}")]
     Privacy(String),

@@ -17,6 +17,8 @@ pub(crate) struct Gathering {
     /// The updates that are not in the sum, with their factors; all of them where the rule needs them together.
     held: Vec<(f64, Vec<f32>)>,
     sum: Option<Box<dyn RunningSum>>,
+    /// Where clients have taken the mean of all updates, that, and none above.
+    mean: Option<Vec<f32>>,
     /// In a private run all updates are here, and none above.
     clipped: Option<ClippedSum>,
     together: bool,
@@ -44,6 +46,7 @@ impl Gathering {
             sketches: Vec::new(),
             held: Vec::new(),
             sum: None,
+            mean: None,
             clipped: None,
             together: matches!(strategy.gather(), Gather::Together { .. }),
             length,
@@ -89,6 +92,12 @@ impl Gathering {
         Ok(())
     }
 
+    /// Takes in the mean of all updates of a round. The round is closed at once: it goes into no checkpoint.
+    pub(crate) fn add_mean(&mut self, facts: Vec<Facts>, mean: Vec<f32>) {
+        self.facts = facts;
+        self.mean = Some(mean);
+    }
+
     /// Takes in an update of a private run. Integers are added: their order has no influence.
     pub(crate) fn add_clipped(&mut self, facts: Facts, update: &Clipped) -> Result<(), CentralError> {
         let length = self.length;
@@ -128,6 +137,8 @@ impl Gathering {
         order.sort_by_key(|i| (self.facts[*i].client, self.facts[*i].assignment));
         let update = if self.clipped.is_some() || self.facts.is_empty() {
             vec![0.0; self.length]
+        } else if let Some(mean) = self.mean.take() {
+            mean
         } else if self.together {
             let updates: Vec<&[f32]> = order.iter().map(|i| &self.held[*i].1[..]).collect();
             strategy.combine(&updates, arithmetic)?

@@ -8,6 +8,7 @@
 //! | `open` | whom a round asks, and when orders go out |
 //! | `receive` | what comes back, or does not |
 //! | `summed` | the same, where updates are summed in secret |
+//! | `swarmed` | the same, where they go from client to client |
 //! | `screen` | why an update is refused |
 //! | `gather` | updates until they are one |
 //! | `close` | from the updates to the next version |
@@ -31,6 +32,7 @@ mod roster;
 mod screen;
 mod sketch;
 mod summed;
+mod swarmed;
 
 #[cfg(test)]
 mod tests;
@@ -43,3 +45,4 @@ pub use event::{
     Train, Update, Work,
 };
 pub use screen::Refusal;
+pub use swarmed::{Absent, Disagreement, Reached, SwarmReport, Swarmed};

@@ -1,7 +1,7 @@
 use super::core::{Phase, Tally};
 use super::{Action, AssignmentId, Coordinator, Failure, Order, Train, Work};
 use crate::select::{Candidate, Workload};
-use crate::{ClientId, Instant, Pace};
+use crate::{ClientId, Instant, Pace, Swarm};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ impl Coordinator {
         };
         // A round of fewer trains for a sum that nobody may know.
         let least = least.max(self.run.secure_sum.map_or(0, |secure| secure.fewest()));
+        let least = least.max(self.run.swarm.map_or(0, |_| Swarm::FEWEST));
         // Who still works on an earlier version may yet make up the minimum.
         if candidates.len() + self.core.assignments.len() < least {
             return false;
@@ -220,6 +221,8 @@ impl Coordinator {
 
     fn train(&self, client: ClientId, seed: u64, time: Duration, extras: &crate::strategy::Extras) -> Train {
         let training = &self.run.training;
+        // The other half of a round is for its updates to get round.
+        let time = if self.run.swarm.is_some() { time / 2 } else { time };
         let member = self.core.roster.get(&client);
         let per_step = member
             .and_then(|member| member.per_step)

@@ -44,8 +44,8 @@ impl Coordinator {
             self.evaluation_given_up(client, id);
             return;
         }
-        // Where updates are summed in secret, nobody is asked for one.
-        if self.run.secure_sum.is_some() {
+        // Where updates are summed in secret, or go from client to client, nobody is asked for one.
+        if self.run.secure_sum.is_some() || self.run.swarm.is_some() {
             self.refuse(client, Refusal::NotAsked);
             return;
         }

@@ -80,6 +80,9 @@ pub enum Refusal {
         /// As given.
         value: f64,
     },
+    /// In a secure sum it has shared something else than its secret.
+    #[error("what it shared in a secure sum is not its secret")]
+    FalseSecret,
     /// A profile that cannot be.
     #[error(transparent)]
     Profile(#[from] ProfileError),

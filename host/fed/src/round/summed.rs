@@ -1,5 +1,5 @@
 use super::event::{Part, Summed};
-use super::{AssignmentId, Coordinator, Loss, RoundFailure};
+use super::{Action, AssignmentId, Coordinator, Loss, Refusal, RoundFailure};
 use crate::ClientId;
 use crate::strategy::Facts;
 use karman_tensor::arithmetic::FixedSum;
@@ -94,11 +94,34 @@ impl Coordinator {
         }
     }
 
-    /// A round whose sum will not come fails.
-    pub(super) fn unsummed(&mut self, assignments: &[AssignmentId], reason: String) {
+    /// A round whose sum, or mean, will not come fails. Where that is somebody's lie, the next one is without that client, and comes to a
+    /// sum if enough are left.
+    pub(super) fn unsummed(&mut self, assignments: &[AssignmentId], liar: Option<ClientId>, reason: String) {
         let awaited = |id: &AssignmentId| self.core.assignments.contains_key(id);
-        if assignments.iter().any(awaited) {
-            self.fail_round(RoundFailure::NoSum(reason));
+        if !assignments.iter().any(awaited) {
+            return;
         }
+        let failure = match self.run.swarm {
+            Some(_) => RoundFailure::NoMean(reason),
+            None => RoundFailure::NoSum(reason),
+        };
+        match liar.is_some_and(|liar| self.shut_out(liar)) {
+            // Clients are finite, so this ends without being counted.
+            true => self.drop_round(failure),
+            false => self.fail_round(failure),
+        }
+    }
+
+    /// Asks a client of the run nothing more, for one lie is enough; whether it is one.
+    fn shut_out(&mut self, client: ClientId) -> bool {
+        self.refuse(client, Refusal::FalseSecret);
+        let Some(member) = self.core.roster.get_mut(&client) else {
+            return false;
+        };
+        if !member.excluded {
+            member.excluded = true;
+            self.out.push(Action::Excluded { client });
+        }
+        true
     }
 }

@@ -264,7 +264,7 @@ impl Client {
             }
         }
         self.masked = true;
-        Ok(ToServer::Masked(ring.pack(&masked)))
+        Ok(ToServer::Masked(ring.pack(&masked).into()))
     }
 
     fn sign(&mut self, survivors: Members) -> Result<ToServer, Refusal> {

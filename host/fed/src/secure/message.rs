@@ -3,7 +3,9 @@
 
 use super::keys::SEALED;
 use super::roster::{Members, Position};
-use serde::{Deserialize, Serialize};
+use bytes::Bytes;
+use karman_types::serde_list;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_bytes::ByteArray;
 
 /// From a client.
@@ -15,8 +17,7 @@ pub enum ToServer {
     /// Shares of its secrets.
     Shares(Shares),
     /// Its masked vector.
-    #[serde(with = "serde_bytes")]
-    Masked(Vec<u8>),
+    Masked(Bytes),
     /// It has seen the list of those whose vectors arrived, and signs it.
     Consistent(ByteArray<64>),
     /// Shares of others' secrets.
@@ -83,7 +84,16 @@ pub struct UnmaskRequest {
 /// One share for each client whose holder it is and that shared secrets, itself included; nothing where the owner sent garbage.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Revealed(pub Vec<Option<ByteArray<32>>>);
+pub struct Revealed(#[serde(deserialize_with = "of_members")] pub Vec<Option<ByteArray<32>>>);
+
+/// No more than a roster has members: nothing takes a byte on its way, and as much room as a share.
+fn of_members<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    serde_list::at_most(deserializer, usize::from(Position::MAX) + 1)
+}
 
 impl ToServer {
     /// The step that it belongs to.
@@ -138,5 +148,41 @@ impl std::fmt::Display for Step {
             Self::Unmask => "unmasking",
             Self::Done => "the end",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_a_vector_takes_its_bytes() {
+        let keys = Keys {
+            channel: [1; 32].into(),
+            mask: [2; 32].into(),
+            signature: [3; 64].into(),
+        };
+        let vector = ToServer::Masked(vec![200; 1 << 12].into());
+        for says in [
+            ToServer::Keys(keys),
+            vector.clone(),
+            ToServer::Consistent([4; 64].into()),
+            ToServer::Unmask(Revealed(vec![None, Some([5; 32].into())])),
+        ] {
+            let written = cbor4ii::serde::to_vec(Vec::new(), &says).unwrap();
+            assert_eq!(cbor4ii::serde::from_slice::<ToServer>(&written).unwrap(), says);
+        }
+        let written = cbor4ii::serde::to_vec(Vec::new(), &vector).unwrap();
+        assert!(written.len() < (1 << 12) + 16, "{}", written.len());
+        let nothing = ToServer::Unmask(Revealed(vec![None; (1 << 16) + 1]));
+        let written = cbor4ii::serde::to_vec(Vec::new(), &nothing).unwrap();
+        let error = cbor4ii::serde::from_slice::<ToServer>(&written).unwrap_err();
+        assert!(error.to_string().contains("at most 65536"), "{error}");
+        let said = ToClient::Keys {
+            members: Members::of(3, [0, 2]),
+            keys: vec![keys],
+        };
+        let written = cbor4ii::serde::to_vec(Vec::new(), &said).unwrap();
+        assert_eq!(cbor4ii::serde::from_slice::<ToClient>(&written).unwrap(), said);
     }
 }

@@ -32,7 +32,8 @@
 //! | `keys`, `shamir` | derived keys, sealed messages, signatures; secrets in shares |
 //! | `message` | what is sent |
 //! | `pass`, `time` | what admits a client to one round; how long each step may take |
-//! | `client`, `refusal`, `server`, `unmask` | the two sides |
+//! | `client`, `refusal` | the client's side, and what it refuses |
+//! | `server`, `unmask`, `failure` | the coordinator's, and what goes wrong there |
 //!
 //! ```
 //! use ed25519_compact::{KeyPair, Seed};
@@ -84,6 +85,7 @@
 //! ```
 
 mod client;
+mod failure;
 mod fixed;
 mod graph;
 mod keys;
@@ -102,6 +104,7 @@ mod time;
 mod unmask;
 
 pub use client::Client;
+pub use failure::{Failure, Fault, FaultKind, Rejected};
 pub use fixed::{FixedPoint, FixedPointError, WeightedMean};
 pub use graph::{Degree, Graph, threshold};
 pub use message::{Keys, Revealed, Shares, Step, ToClient, ToServer, UnmaskRequest};
@@ -109,5 +112,5 @@ pub use pass::Pass;
 pub use refusal::Refusal;
 pub use ring::{Ring, WidthError};
 pub use roster::{Member, Members, Position, Roster, RosterError};
-pub use server::{Closed, Failure, Fault, FaultKind, Rejected, SecureSum, Server};
+pub use server::{Closed, SecureSum, Server};
 pub use session::{Session, Settings, SettingsError};

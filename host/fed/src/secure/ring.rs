@@ -83,7 +83,7 @@ impl Ring {
 
     /// Adds the mask that a key stands for: the key stream of ChaCha20 (RFC 8439) under the zero nonce, cut into elements. A key
     /// masks one vector only.
-    pub(crate) fn add_mask(self, sum: &mut [u64], key: &[u8; 32]) {
+    pub fn add_mask(self, sum: &mut [u64], key: &[u8; 32]) {
         for_width!(self, stream(sum, key, u64::wrapping_add));
     }
 

@@ -1,12 +1,15 @@
-use super::keys::{self, Statement};
-use super::message::{Keys, Revealed, Shares, Step, ToClient, ToServer, UnmaskRequest};
+use super::failure::{Failure, Fault, FaultKind};
+use super::message::{Keys, Shares, Step, ToClient, UnmaskRequest};
 use super::roster::{Members, Position};
 use super::session::Session;
-use super::unmask::{self, Entrusted};
+use super::unmask::{self, Entrusted, Round};
 use karman_types::NodeId;
 use serde_bytes::ByteArray;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+mod receive;
 
 /// The coordinator's side of a secure sum.
 ///
@@ -50,101 +53,6 @@ pub struct SecureSum {
     pub faults: Vec<Fault>,
 }
 
-/// A share that is not what its owner said it would be. One of the two lies.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Fault {
-    /// Whose secret it is a share of.
-    pub owner: NodeId,
-    /// Who held it.
-    pub holder: NodeId,
-    /// What is wrong.
-    pub what: FaultKind,
-}
-
-/// What may be wrong with a share.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum FaultKind {
-    /// The holder says that the owner sent garbage.
-    Garbage,
-    /// The holder revealed something else than the owner committed to.
-    Changed,
-}
-
-/// Why a client's message is not taken. The client may send another one; the round is as it was.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Rejected {
-    /// The sender is not on the roster.
-    #[error("{0} is not on the roster")]
-    NotInvited(NodeId),
-    /// A message of another step.
-    #[error("{from} sends {sent} while the round is at {at}")]
-    OutOfTurn {
-        /// Who sent it.
-        from: NodeId,
-        /// What it is of.
-        sent: Step,
-        /// Where the round is.
-        at: Step,
-    },
-    /// The sender has missed an earlier step.
-    #[error("{0} has dropped out of the round")]
-    DroppedOut(NodeId),
-    /// The sender has answered this step.
-    #[error("{0} has sent this already")]
-    Repeated(NodeId),
-    /// A signature that is none.
-    #[error("{0} has not signed what it sends")]
-    Signature(NodeId),
-    /// A key that would give a mask everybody knows.
-    #[error("a key of {0} is of low order")]
-    WeakKey(NodeId),
-    /// A list or vector of another length.
-    #[error("{from} sends {have} {what} instead of {need}")]
-    Length {
-        /// Who sent it.
-        from: NodeId,
-        /// What is in it.
-        what: &'static str,
-        /// How many.
-        have: usize,
-        /// How many there have to be.
-        need: usize,
-    },
-}
-
-/// Why a round ends without a sum.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Failure {
-    /// Too few clients are left.
-    #[error("only {have} clients sent {step}, {need} are needed")]
-    TooFew {
-        /// The step that was closed.
-        step: Step,
-        /// How many there are.
-        have: usize,
-        /// How many there have to be.
-        need: usize,
-    },
-    /// Too many of a client's holders are gone or lie.
-    #[error("only {have} holders have a good share of a secret of {owner}, {need} are needed")]
-    TooFewShares {
-        /// Whose secret.
-        owner: NodeId,
-        /// How many there are.
-        have: usize,
-        /// How many there have to be.
-        need: usize,
-    },
-    /// A client has shared something else than its secret.
-    #[error("what {0} shared is not its secret")]
-    FalseSecret(NodeId),
-    /// The round is over.
-    #[error("the round is over")]
-    Over,
-}
-
 impl Server {
     /// A round in which nothing has arrived.
     pub fn new(session: Arc<Session>) -> Self {
@@ -176,115 +84,6 @@ impl Server {
         let all = || 0..self.session.members() as Position;
         let waiting = all().filter(|position| self.takes_part(*position) && !self.has_answered(*position));
         waiting.map(|position| self.session.node(position)).collect()
-    }
-
-    /// Takes a client's message.
-    ///
-    /// # Errors
-    ///
-    /// The message is not taken and changes nothing.
-    pub fn receive(&mut self, from: NodeId, message: ToServer) -> Result<(), Rejected> {
-        let position = self
-            .session
-            .roster()
-            .position(from)
-            .ok_or(Rejected::NotInvited(from))?;
-        if message.step() != self.step {
-            return Err(Rejected::OutOfTurn {
-                from,
-                sent: message.step(),
-                at: self.step,
-            });
-        }
-        if !self.takes_part(position) {
-            return Err(Rejected::DroppedOut(from));
-        }
-        if self.has_answered(position) {
-            return Err(Rejected::Repeated(from));
-        }
-        match message {
-            ToServer::Keys(keys) => self.receive_keys(position, keys),
-            ToServer::Shares(shares) => self.receive_shares(position, shares),
-            ToServer::Masked(bytes) => self.receive_masked(position, &bytes),
-            ToServer::Consistent(signature) => self.receive_signature(position, signature),
-            ToServer::Unmask(shares) => self.receive_revealed(position, &shares),
-        }
-    }
-
-    fn receive_keys(&mut self, from: Position, keys: Keys) -> Result<(), Rejected> {
-        let node = self.session.node(from);
-        let statement = Statement::Keys {
-            channel: &keys.channel,
-            mask: &keys.mask,
-        };
-        if !statement.verify(&self.session, &self.session.roster().key(from), *keys.signature) {
-            return Err(Rejected::Signature(node));
-        }
-        if [&keys.channel, &keys.mask]
-            .into_iter()
-            .any(|key| keys::is_of_low_order(key))
-        {
-            return Err(Rejected::WeakKey(node));
-        }
-        self.keys.insert(from, keys);
-        Ok(())
-    }
-
-    fn receive_shares(&mut self, from: Position, shares: Shares) -> Result<(), Rejected> {
-        let holders = self.holders[&from].len();
-        self.check_length(from, "sealed shares", shares.sealed.len(), holders - 1)?;
-        self.check_length(from, "commitments", shares.commitments.len(), holders)?;
-        self.shares.insert(from, shares);
-        Ok(())
-    }
-
-    fn receive_masked(&mut self, from: Position, bytes: &[u8]) -> Result<(), Rejected> {
-        self.check_length(from, "bytes", bytes.len(), self.session.bytes())?;
-        self.session.settings().ring.add_packed(&mut self.sum, bytes);
-        self.survivors.insert(from);
-        Ok(())
-    }
-
-    fn receive_signature(&mut self, from: Position, signature: ByteArray<64>) -> Result<(), Rejected> {
-        let key = self.session.roster().key(from);
-        let statement = Statement::Survivors {
-            members: &self.survivors,
-            channel: &self.keys[&from].channel,
-        };
-        if !statement.verify(&self.session, &key, *signature) {
-            return Err(Rejected::Signature(self.session.node(from)));
-        }
-        self.signatures.insert(from, signature);
-        Ok(())
-    }
-
-    fn receive_revealed(&mut self, from: Position, revealed: &Revealed) -> Result<(), Rejected> {
-        let owners: Vec<_> = self.sharing_holders(from).collect();
-        self.check_length(from, "shares", revealed.0.len(), owners.len())?;
-        for (owner, share) in owners.into_iter().zip(&revealed.0) {
-            let place = self.holders[&owner].binary_search(&from);
-            let commitment = place.ok().map(|place| *self.shares[&owner].commitments[place]);
-            let which = unmask::which(&self.survivors, owner);
-            let good = share.is_some_and(|share| {
-                commitment.is_some_and(|said| {
-                    unmask::is_committed(&self.session, owner, from, which, &share, &said)
-                })
-            });
-            match share {
-                Some(share) if good => self.entrusted.add(owner, from, **share),
-                other => self.faults.push(Fault {
-                    owner: self.session.node(owner),
-                    holder: self.session.node(from),
-                    what: if other.is_some() {
-                        FaultKind::Changed
-                    } else {
-                        FaultKind::Garbage
-                    },
-                }),
-            }
-        }
-        self.revealed.insert(from);
-        Ok(())
     }
 
     /// Ends the step; whoever has not answered has dropped out. After the last one the sum is unmasked, which for many clients or
@@ -377,8 +176,8 @@ impl Server {
         })
     }
 
-    fn unmask(&mut self) -> Result<SecureSum, Failure> {
-        let round = unmask::Round {
+    fn round(&self) -> Round<'_> {
+        Round {
             session: &self.session,
             members: &self.members,
             sharers: &self.sharers,
@@ -386,12 +185,28 @@ impl Server {
             holders: &self.holders,
             keys: &self.keys,
             shares: &self.shares,
+        }
+    }
+
+    /// How long unmasking takes by what is known now, on a machine that makes so many bytes of masks in a second; twice as long, to be on the
+    /// safe side. Before vectors are closed, nobody is taken to drop out.
+    pub fn unmasking(&self, bytes_per_second: f64) -> Duration {
+        let masks = match self.step {
+            Step::Keys => self.session.members(),
+            Step::Shares => self.members.len(),
+            Step::Mask => self.sharers.len(),
+            Step::Consistency | Step::Unmask | Step::Done => self.round().masks(),
         };
-        unmask::unmask(&round, &self.entrusted, &mut self.sum)?;
+        let bytes = masks as f64 * self.session.bytes() as f64;
+        Duration::try_from_secs_f64(2.0 * bytes / bytes_per_second).unwrap_or(Duration::MAX)
+    }
+
+    fn unmask(&mut self) -> Result<SecureSum, Failure> {
+        let mut sum = std::mem::take(&mut self.sum);
+        let unmasked = unmask::unmask(&self.round(), &self.entrusted, &mut sum);
+        unmasked.map_err(|failure| self.blamed(failure))?;
         let ring = self.session.settings().ring;
-        let elements = std::mem::take(&mut self.sum)
-            .into_iter()
-            .map(|element| ring.wrap(element));
+        let elements = sum.into_iter().map(|element| ring.wrap(element));
         Ok(SecureSum {
             elements: elements.collect(),
             survivors: self
@@ -401,6 +216,23 @@ impl Server {
                 .collect(),
             faults: std::mem::take(&mut self.faults),
         })
+    }
+
+    /// The same failure, or that its owner is to blame.
+    fn blamed(&self, failure: Failure) -> Failure {
+        let Failure::TooFewShares { owner, .. } = failure else {
+            return failure;
+        };
+        let garbage = |fault: &&Fault| fault.owner == owner && fault.what == FaultKind::Garbage;
+        let holders = self.faults.iter().filter(garbage).count();
+        let need = self.session.threshold(self.members.len());
+        let position = self.session.roster().position(owner);
+        let all = position.and_then(|position| self.holders.get(&position));
+        // Of fewer holders each might lie.
+        match all.is_some_and(|all| all.len() < need + holders && all.len() < 3 * holders) {
+            true => Failure::Garbage { owner, holders },
+            false => failure,
+        }
     }
 
     /// The holders of a member's secrets that shared secrets themselves. As neighbours are mutual, they are also those whose shares
@@ -448,25 +280,6 @@ impl Server {
         match have >= need {
             true => Ok(()),
             false => Err(Failure::TooFew { step, have, need }),
-        }
-    }
-
-    fn check_length(
-        &self,
-        from: Position,
-        what: &'static str,
-        have: usize,
-        need: usize,
-    ) -> Result<(), Rejected> {
-        let from = self.session.node(from);
-        match have == need {
-            true => Ok(()),
-            false => Err(Rejected::Length {
-                from,
-                what,
-                have,
-                need,
-            }),
         }
     }
 }

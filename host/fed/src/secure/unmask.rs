@@ -1,7 +1,7 @@
+use super::failure::Failure;
 use super::keys;
 use super::message::{Keys, Shares};
 use super::roster::{Members, Position};
-use super::server::Failure;
 use super::session::Session;
 use super::shamir::{self, Combiner, Secret};
 use serde_bytes::ByteArray;
@@ -49,6 +49,22 @@ pub(crate) struct Round<'a> {
     pub(crate) shares: &'a BTreeMap<Position, Shares>,
 }
 
+impl Round<'_> {
+    /// The masks that are to be taken off: of each survivor its own, and of each that dropped out those that it has in common with survivors.
+    pub(crate) fn masks(&self) -> usize {
+        let dropped = self.sharers.without(self.survivors);
+        let pairs = dropped.iter().map(|owner| self.left_around(owner).count());
+        self.survivors.len() + pairs.sum::<usize>()
+    }
+
+    /// The neighbours of a client whose vectors are in the sum.
+    fn left_around(&self, owner: Position) -> impl Iterator<Item = Position> + '_ {
+        let holders = self.holders.get(&owner).map_or(&[][..], Vec::as_slice);
+        let left = move |holder: &Position| *holder != owner && self.survivors.contains(*holder);
+        holders.iter().copied().filter(left)
+    }
+}
+
 /// The secret that may be asked for.
 pub(crate) fn which(survivors: &Members, owner: Position) -> Secret {
     match survivors.contains(owner) {
@@ -76,13 +92,9 @@ pub(crate) fn unmask(round: &Round<'_>, entrusted: &Entrusted, sum: &mut [u64]) 
     let need = session.threshold(round.members.len());
     let mut combiner = Combiner::default();
     for owner in round.sharers.iter() {
-        // With no vector of a neighbour in the sum, none of its pair masks is.
-        let neighbours = || {
-            let holders = round.holders[&owner].iter().copied();
-            holders.filter(move |holder| *holder != owner && round.survivors.contains(*holder))
-        };
         let survived = round.survivors.contains(owner);
-        if !survived && neighbours().next().is_none() {
+        // With no vector of a neighbour in the sum, none of its pair masks is.
+        if !survived && round.left_around(owner).next().is_none() {
             continue;
         }
         let secret = combiner.combine(&entrusted.of(session, owner, need)?);
@@ -102,7 +114,7 @@ pub(crate) fn unmask(round: &Round<'_>, entrusted: &Entrusted, sum: &mut [u64]) 
         if x25519_dalek::PublicKey::from(&mask).as_bytes() != &*round.keys[&owner].mask {
             return Err(false_secret());
         }
-        for neighbour in neighbours() {
+        for neighbour in round.left_around(owner) {
             let key = keys::pair_mask(session, &mask, &round.keys[&neighbour].mask, [owner, neighbour])
                 .ok_or_else(false_secret)?;
             // The survivor added the mask if it stands after the one that dropped out.

@@ -4,6 +4,7 @@
 use super::board::Transfer;
 use super::chunk::{Chunk, ChunkError, Descriptor};
 use super::inventory::Inventory;
+use super::list;
 use super::overlay::Client;
 use super::settings::{Link, SwarmSettings};
 use bytes::Bytes;
@@ -30,6 +31,7 @@ pub enum Message {
     /// Those who take part.
     Begin(Beginning),
     /// A slot of spray or warm-up: send these.
+    #[serde(deserialize_with = "list::of_chunks")]
     Slot(Vec<Transfer>),
     /// The warm-up is over.
     Swarm(Neighbourhood),
@@ -43,6 +45,7 @@ pub enum Message {
     /// Say what you hold ([`Answer::Held`]). These have left.
     Report {
         /// Their numbers.
+        #[serde(deserialize_with = "list::of_clients")]
         gone: Vec<Client>,
     },
     /// The round is over.
@@ -64,8 +67,10 @@ pub enum Message {
     /// A sprayed chunk, passed on by a client that could not read it.
     Sealed(Bytes),
     /// A neighbour asks for chunks; those that are not here are answered ([`Answer::NotHere`]).
+    #[serde(deserialize_with = "list::of_chunks")]
     Want(Vec<Chunk>),
     /// A neighbour has got chunks.
+    #[serde(deserialize_with = "list::of_chunks")]
     Has(Vec<Chunk>),
 }
 
@@ -86,8 +91,10 @@ pub struct Beginning {
     /// The client's own number.
     pub me: Client,
     /// All clients by their numbers.
+    #[serde(deserialize_with = "list::of_clients")]
     pub clients: Vec<Place>,
     /// All updates, in the order of their digests: it says nothing of whose they are.
+    #[serde(deserialize_with = "list::of_clients")]
     pub descriptors: Vec<Descriptor>,
 }
 
@@ -106,6 +113,7 @@ pub struct Place {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Neighbourhood {
     /// Those that are still there, and what they hold.
+    #[serde(deserialize_with = "list::of_clients")]
     pub neighbours: Vec<(Client, Inventory)>,
     /// What they are told that this client holds.
     pub known: Inventory,
@@ -129,6 +137,7 @@ pub enum Answer {
     /// What it holds.
     Held(Inventory),
     /// It does not have these.
+    #[serde(deserialize_with = "list::of_chunks")]
     NotHere(Vec<Chunk>),
     /// It is done, or there is nothing to say.
     Done,
@@ -296,109 +305,4 @@ fn write(what: &'static str, message: &impl Serialize) -> Result<Vec<u8>, Messag
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::chunk::Layout;
-    use super::*;
-
-    fn letter(message: Message) -> Letter {
-        Letter {
-            round: Digest::of(b"round"),
-            message,
-        }
-    }
-
-    fn beginning(clients: usize, me: Client) -> Message {
-        let layout = Layout { chunk: 4, chunks: 2 };
-        let descriptor =
-            |client: usize| Descriptor::of(Digest::of(&[client as u8]), 1, &layout.cut(&[1]).unwrap());
-        let place = |client: usize| Place {
-            node: NodeId::of_key(&[client as u8]),
-            mailbox: [client as u8; 32].into(),
-        };
-        Message::Begin(Beginning {
-            me,
-            clients: (0..clients).map(place).collect(),
-            descriptors: (0..3).map(descriptor).collect(),
-        })
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let mut held = Inventory::none(70);
-        held.insert(69);
-        let messages = [
-            Message::Open(Opening {
-                settings: SwarmSettings::default(),
-                numbers: 1 << 20,
-            }),
-            beginning(3, 2),
-            Message::Swarm(Neighbourhood {
-                neighbours: vec![(1, held.clone())],
-                known: held.clone(),
-                covered: true,
-            }),
-            Message::Go {
-                slot_ms: 1_000,
-                within_ms: 60_000,
-            },
-            Message::Chunk {
-                chunk: 7,
-                bytes: Bytes::from(vec![5; 300]),
-            },
-            Message::Relay {
-                to: 3,
-                sealed: Bytes::from_static(b"sealed"),
-            },
-            Message::Sealed(Bytes::from_static(b"sealed")),
-            Message::End,
-        ];
-        for message in messages {
-            let letter = letter(message);
-            assert_eq!(Letter::read(&letter.write().unwrap()), Ok(letter));
-        }
-        for answer in [Answer::Held(held), Answer::NotHere(vec![4]), Answer::Done] {
-            assert_eq!(Answer::read(&answer.write().unwrap()), Ok(answer));
-        }
-    }
-
-    #[test]
-    fn what_no_round_can_have_is_refused_by_name() {
-        let refused = |message| Letter::read(&letter(message).write().unwrap()).unwrap_err();
-        let most = Letter::MOST_CHUNKS;
-        let too_many = MessageError::TooMany {
-            what: "chunks",
-            have: most + 1,
-            most,
-        };
-        assert_eq!(refused(Message::Want(vec![0; most + 1])), too_many);
-        assert!(matches!(
-            refused(beginning(3, 3)),
-            MessageError::Clients { me: 3, .. }
-        ));
-        assert!(matches!(
-            refused(beginning(2, 0)),
-            MessageError::Clients { clients: 2, .. }
-        ));
-        let long = Opening {
-            settings: SwarmSettings::default(),
-            numbers: u32::MAX,
-        };
-        assert!(matches!(
-            refused(Message::Open(long)),
-            MessageError::Chunk(ChunkError::TooLong { .. })
-        ));
-        assert!(matches!(
-            Letter::read(b"\xff"),
-            Err(MessageError::Malformed { what: "letter", .. })
-        ));
-        assert!(matches!(
-            Answer::read(b""),
-            Err(MessageError::Malformed { what: "answer", .. })
-        ));
-        let length = Letter::MOST + 1;
-        assert_eq!(
-            Letter::read(&vec![0; length]),
-            Err(MessageError::TooLong { length })
-        );
-    }
-}
+mod tests;

@@ -27,7 +27,7 @@
 //! | `coordinator`, `board`, `schedule` | spray and warm-up: the machine, what it knows, how it chooses |
 //! | `peer`, `exchange` | a client: its own rules; the swarm after the warm-up |
 //! | `mean` | what comes out |
-//! | `message` | what nodes say to each other |
+//! | `message`, `list` | what nodes say to each other, and how much of it is read |
 //! | `audit` | whether the coordinator kept to its word |
 //!
 //! ```
@@ -55,6 +55,7 @@ mod chunk;
 mod coordinator;
 mod exchange;
 mod inventory;
+mod list;
 mod mean;
 mod message;
 mod overlay;
@@ -70,7 +71,7 @@ pub use chunk::{Chunk, ChunkError, Descriptor, Layout};
 pub use coordinator::{Coordinator, Phase};
 pub use exchange::{Exchange, ExchangeError};
 pub use inventory::Inventory;
-pub use mean::{Mean, MeanError};
+pub use mean::{Mean, MeanError, MeanRule};
 pub use message::{Answer, Beginning, Letter, Message, MessageError, Neighbourhood, Opening, Place};
 pub use overlay::{Client, Overlay};
 pub use peer::{Peer, PeerError};

@@ -182,13 +182,24 @@ impl SwarmSettings {
         matches!(self.gate, Gate::Fallback | Gate::Blended)
     }
 
-    pub(crate) fn check(&self, links: &[Link]) -> Result<(), SwarmError> {
-        self.layout.check()?;
-        let clients = links.len();
-        let chunks = clients as u64 * u64::from(self.layout.chunks);
-        if !(2..=Self::MOST_CLIENTS).contains(&clients) || chunks > 1 << 31 {
-            return Err(SwarmError::Clients { clients });
+    /// How many chunks of others a client holds at least before its own leave as freely, as a share of those of one update; however few take
+    /// part. Nothing where the gate waits for none.
+    pub fn protection(&self) -> f64 {
+        match self.gate {
+            Gate::Strict | Gate::Fallback | Gate::Blended => {
+                let others = self.cover(2).saturating_sub(self.on_offer);
+                f64::from(others) / f64::from(self.layout.chunks.max(1))
+            }
+            Gate::Throttled | Gate::Open => 0.0,
         }
+    }
+
+    /// Whether a client can agree to this, whoever the others are.
+    ///
+    /// # Errors
+    /// No round goes so.
+    pub fn check_terms(&self) -> Result<(), SwarmError> {
+        self.layout.check()?;
         let (Cover::OfUpdate(cover) | Cover::OfSwarm(cover)) = self.cover;
         for (what, share) in [("spray", self.spray), ("cover", cover)] {
             if !(0.0..=1.0).contains(&share) {
@@ -203,12 +214,67 @@ impl SwarmSettings {
             ("silence", self.silence.into()),
             ("most-weight", self.most_weight.into()),
         ];
-        if let Some((what, _)) = counts.iter().find(|(_, count)| *count == 0) {
-            return Err(SwarmError::Zero(what));
+        match counts.iter().find(|(_, count)| *count == 0) {
+            Some((what, _)) => Err(SwarmError::Zero(what)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn check(&self, links: &[Link]) -> Result<(), SwarmError> {
+        self.check_terms()?;
+        let clients = links.len();
+        let chunks = clients as u64 * u64::from(self.layout.chunks);
+        if !(2..=Self::MOST_CLIENTS).contains(&clients) || chunks > 1 << 31 {
+            return Err(SwarmError::Clients { clients });
         }
         match links.iter().position(|link| link.up == 0 || link.down == 0) {
             Some(client) => Err(SwarmError::Link(client)),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_protects_by_what_it_waits_for() {
+        let layout = Layout {
+            chunk: 8,
+            chunks: 100,
+        };
+        let of = |gate, cover, on_offer| {
+            let settings = SwarmSettings {
+                layout,
+                gate,
+                cover,
+                on_offer,
+                ..SwarmSettings::default()
+            };
+            assert_eq!(settings.check_terms(), Ok(()));
+            settings.protection()
+        };
+        assert_eq!(of(Gate::Blended, Cover::OfUpdate(0.31), 1), 0.3);
+        assert_eq!(of(Gate::Strict, Cover::OfSwarm(0.1), 5), 0.15);
+        // A gate that is as wide as the cover hides nothing.
+        assert_eq!(of(Gate::Fallback, Cover::OfUpdate(0.5), u32::MAX), 0.0);
+        assert_eq!(of(Gate::Throttled, Cover::OfUpdate(1.0), 1), 0.0);
+        assert_eq!(of(Gate::Open, Cover::OfUpdate(1.0), 1), 0.0);
+    }
+
+    #[test]
+    fn terms_that_are_none_are_named() {
+        let good = SwarmSettings::default();
+        let terms = SwarmSettings {
+            cover: Cover::OfSwarm(f64::INFINITY),
+            ..good
+        };
+        assert!(matches!(
+            terms.check_terms(),
+            Err(SwarmError::Share { what: "cover", .. })
+        ));
+        let terms = SwarmSettings { on_offer: 0, ..good };
+        assert_eq!(terms.check_terms(), Err(SwarmError::Zero("on-offer")));
     }
 }

@@ -52,6 +52,12 @@ pub(crate) struct Version {
     accuracy: Option<f64>,
     /// In a private run, the ε that is spent up to it.
     epsilon: Option<f64>,
+    /// Where updates went from client to client, how many clients have come to their mean.
+    complete: Option<usize>,
+    /// There too, the share of the time that spray and warm-up took.
+    warm_up: Option<f64>,
+    /// There too, whether every client had its cover at the end of the warm-up.
+    covered: Option<bool>,
     /// Bytes of updates.
     bytes_up: u64,
     /// Bytes of models sent.
@@ -139,6 +145,7 @@ impl RunRounds {
                 bytes_up,
                 bytes_down,
                 epsilon,
+                swarm,
                 ms,
                 ..
             } => self.versions.push(Version {
@@ -148,6 +155,9 @@ impl RunRounds {
                 loss,
                 accuracy: None,
                 epsilon,
+                complete: swarm.as_ref().map(|swarm| swarm.complete.len()),
+                warm_up: swarm.as_ref().map(|swarm| swarm.warm_up_share()),
+                covered: swarm.as_ref().map(|swarm| swarm.covered),
                 bytes_up,
                 bytes_down,
                 ms,
@@ -191,6 +201,10 @@ mod tests {
             bytes_up: 10,
             bytes_down: 20,
             epsilon: None,
+            swarm: serde_json::from_str(
+                r#"{"complete":[4],"covered":true,"unprotected":0,"warm_up_ms":1,"ms":8}"#,
+            )
+            .unwrap(),
             ms: 7,
         }
     }
@@ -254,6 +268,11 @@ mod tests {
         let made = run(vec![round(1), round(2), judged(1, 0.75)]);
         let accuracies: Vec<Option<f64>> = made.versions.iter().map(|version| version.accuracy).collect();
         assert_eq!(accuracies, [Some(0.75), None]);
+        let went = &made.versions[0];
+        assert_eq!(
+            (went.complete, went.warm_up, went.covered),
+            (Some(1), Some(0.125), Some(true))
+        );
         assert_eq!(
             (made.state, made.accuracy, made.rounds),
             ("running", Some(0.75), None)

@@ -142,7 +142,7 @@ async fn serve(
             Ok((ready.await?, RemoteReport::default()))
         }
         Ask::Measure => Ok((TaskResponse::default(), RemoteReport::default())),
-        Ask::Learn => fed::serve(node, &from, &head, &request.body).await,
+        Ask::Learn => fed::serve(node, &from, &head, request.body).await,
         Ask::Swarm => swarm::serve(node, &from, &head, request.body).await,
         Ask::RunStage => split::run(node, &head.name, &request.body).await,
         Ask::RunModel => models::run(node, &head.name, &request.body).await,

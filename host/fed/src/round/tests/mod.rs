@@ -2,6 +2,7 @@ mod behaviour;
 mod laws;
 mod private;
 mod summed;
+mod swarmed;
 
 use super::*;
 use crate::{ClientId, Instant, Layout, Processor, Profile, Run};

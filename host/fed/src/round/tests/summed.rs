@@ -156,11 +156,54 @@ fn sums_of_other_orders_and_single_updates_are_not_taken() {
     assert_eq!(failures(&world), [""; 0]);
     let reason = "only 2 are left".to_owned();
     let assignments = orders.iter().map(|(_, order)| order.assignment).collect();
-    world.feed(Event::Unsummed { assignments, reason });
+    world.feed(Event::Unsummed {
+        assignments,
+        liar: None,
+        reason,
+    });
     assert_eq!(
         failures(&world),
         ["there is no sum of its updates: only 2 are left"]
     );
+}
+
+/// One failed round ends this run, but none that fails by somebody's lie.
+#[test]
+fn who_lies_in_a_sum_is_asked_nothing_more_and_the_run_goes_on() {
+    let run = described("[secure-sum]\n[limits]\nfailed-rounds = 1\n[evaluation]\nevery = 0\n");
+    let (mut world, orders) = begun(&run);
+    let liar = orders[1].0;
+    let assignments = orders.iter().map(|(_, order)| order.assignment).collect();
+    world.feed(Event::Unsummed {
+        assignments,
+        liar: Some(liar),
+        reason: "somebody lies".into(),
+    });
+    assert_eq!(world.refusals(), [Refusal::FalseSecret]);
+    assert_eq!(
+        failures(&world),
+        ["there is no sum of its updates: somebody lies"]
+    );
+    assert!(world.seen.contains(&Action::Excluded { client: liar }));
+    assert!(!world.coordinator.status().ended);
+    world.feed_all();
+    let orders = std::mem::take(&mut world.orders);
+    let asked: Vec<ClientId> = orders.iter().map(|(client, _)| *client).collect();
+    assert_eq!(asked.len(), 4, "{asked:?}");
+    assert!(!asked.contains(&liar), "{asked:?}");
+    let sum = Box::new(sum(&run, &orders));
+    world.feed(Event::Summed { sum });
+    assert_eq!(world.coordinator.status().version, 1);
+    // A round that fails for another reason counts.
+    world.feed_all();
+    let orders = std::mem::take(&mut world.orders);
+    let assignments = orders.iter().map(|(_, order)| order.assignment).collect();
+    world.feed(Event::Unsummed {
+        assignments,
+        liar: None,
+        reason: "too few".into(),
+    });
+    assert!(world.coordinator.status().ended);
 }
 
 #[test]

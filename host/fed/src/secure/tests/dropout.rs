@@ -111,6 +111,28 @@ proptest! {
     }
 }
 
+/// Two masks for each of those who are left, and one of their own: of five clients one drops out.
+#[test]
+fn the_time_that_unmasking_takes_is_known_before() {
+    let mut world = World::new(5, Graph::Complete, 1, |_| true);
+    let last = world.node(4);
+    let vector = 5.0 * 4.0;
+    let seconds = |masks: f64| std::time::Duration::from_secs_f64(2.0 * masks * vector / 10.0);
+    let expected = [5.0, 5.0, 5.0, 4.0 + 4.0, 4.0 + 4.0].map(seconds);
+    let mut known = vec![world.server.unmasking(10.0)];
+    while world.server.step() != Step::Unmask {
+        world.close().unwrap();
+        known.push(world.server.unmasking(10.0));
+        world.deliver(|node, step| node != last || step < Step::Mask);
+    }
+    assert_eq!(known, expected);
+    assert!(world.close().unwrap().is_some());
+    assert_eq!(
+        World::up_to(5, Graph::Complete, Step::Mask).server.unmasking(0.0),
+        std::time::Duration::MAX
+    );
+}
+
 #[test]
 fn too_few_clients_are_a_failure_with_its_reason() {
     let leaves = [Step::Done, Step::Done, Step::Mask, Step::Mask];

@@ -4,6 +4,7 @@ mod attack;
 mod changed;
 mod dropout;
 mod instance;
+mod shares;
 
 use super::*;
 use ed25519_compact::{KeyPair, Seed};

@@ -295,6 +295,7 @@ mod tests {
             bytes_up: 7,
             bytes_down: 8,
             epsilon: None,
+            swarm: None,
             ms: 1500,
         };
         told.hear(&round).unwrap();

@@ -1,3 +1,4 @@
+use super::view::round_the_clients;
 use super::{Runs, write_out};
 use crate::app::App;
 use clap::Args;
@@ -47,6 +48,7 @@ fn page(run: &FedStatus) -> String {
                 lost,
                 loss: mean,
                 bytes_up,
+                swarm,
                 ms,
                 ..
             } => {
@@ -54,10 +56,11 @@ fn page(run: &FedStatus) -> String {
                 loss.extend(mean.map(|mean| (*version as f64, mean)));
                 bytes.push((*version as f64, sent as f64 / f64::from(1 << 20)));
                 let time = format_duration(Duration::from_millis(*ms));
+                let went = swarm.as_ref().map_or_else(String::new, round_the_clients);
                 let mean = mean.map_or_else(|| "none".into(), |mean| format!("{mean:.4}"));
                 writeln!(
                     rounds,
-                    "<tr><td>{version}<td>{}<td>{lost}<td>{mean}<td>{}<td>{time}</tr>",
+                    "<tr><td>{version}<td>{}<td>{lost}<td>{mean}<td>{}<td>{time}{went}</tr>",
                     clients.len(),
                     format_bytes(*bytes_up)
                 )

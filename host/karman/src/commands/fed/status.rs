@@ -1,4 +1,5 @@
 use super::Runs;
+use super::view::round_the_clients;
 use crate::app::App;
 use crate::control::{Control, escape};
 use crate::output::table;
@@ -115,5 +116,18 @@ fn shown(run: &FedStatus) -> String {
             trouble.unwrap_or_else(|| "-".into()),
         ]);
     }
-    format!("{}\n\n{}", listed(std::slice::from_ref(run)), table(&rows))
+    let went = run.log.iter().rev().find_map(|event| match event {
+        FedEvent::Round {
+            version,
+            swarm: Some(swarm),
+            ..
+        } => Some(format!("\n\nversion {version}:{}", round_the_clients(swarm))),
+        _ => None,
+    });
+    let clients = table(&rows);
+    format!(
+        "{}\n\n{clients}{}",
+        listed(std::slice::from_ref(run)),
+        went.unwrap_or_default()
+    )
 }

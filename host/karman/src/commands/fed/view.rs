@@ -1,6 +1,7 @@
 //! A run as it goes on: one line for each round, on standard output.
 
 use crate::app::App;
+use karman_fed::SwarmReport;
 use karman_node::{FedEvent, FedStatus};
 use karman_types::{TaskError, format_bytes, format_duration};
 use serde_json::json;
@@ -48,6 +49,7 @@ impl View {
                 loss,
                 bytes_up,
                 epsilon,
+                swarm,
                 ms,
                 ..
             } => {
@@ -58,11 +60,12 @@ impl View {
                     some => format!(" ({})", some.join("; ")),
                 };
                 let loss = loss.map_or_else(String::new, |loss| format!("   loss {loss:.3}"));
+                let went = swarm.as_ref().map_or_else(String::new, round_the_clients);
                 let spent = epsilon.map_or_else(String::new, |epsilon| format!("   ε {epsilon:.2}"));
                 self.waiting = Some(Line {
                     version: *version,
                     text: format!(
-                        "round {version}/{rounds}   clients {}/{}{troubles}{loss}   {} up   {}{spent}",
+                        "round {version}/{rounds}   clients {}/{}{troubles}{loss}   {} up   {}{went}{spent}",
                         clients.len(),
                         clients.len() + *lost as usize,
                         format_bytes(*bytes_up),
@@ -117,6 +120,17 @@ impl View {
     }
 }
 
+/// How updates went from client to client.
+pub(super) fn round_the_clients(swarm: &SwarmReport) -> String {
+    let covered = if swarm.covered { "" } else { ", cover not reached" };
+    format!(
+        "   {} have the mean, warm-up {:.0} % of {}{covered}",
+        swarm.complete.len(),
+        100.0 * swarm.warm_up_share(),
+        format_duration(Duration::from_millis(swarm.ms))
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +156,7 @@ mod tests {
             bytes_up: 2048,
             bytes_down: 4096,
             epsilon: Some(1.5),
+            swarm: None,
             ms: 120,
         };
         let judged = |version, accuracy| FedEvent::Judged {
@@ -166,6 +181,17 @@ mod tests {
         );
         view.lines(&round(2), &run);
         assert!(view.lines(&judged(2, 0.75), &run)[0].ends_with("accuracy 0.750 (+0.250)"));
+        let swarm = SwarmReport {
+            complete: vec![ClientId(0), ClientId(2)],
+            covered: false,
+            unprotected: 3,
+            warm_up_ms: 240,
+            ms: 2000,
+        };
+        assert_eq!(
+            round_the_clients(&swarm),
+            "   2 have the mean, warm-up 12 % of 2 s, cover not reached"
+        );
         // One that nobody judged is shown when the next one comes.
         view.lines(&round(3), &run);
         assert!(view.lines(&round(4), &run)[0].starts_with("round 3/0"));

@@ -215,14 +215,16 @@ impl Conductor {
             })
             .await?;
             self.coordinator = Some(coordinator);
-            let mut to_sum = Vec::new();
+            let mut together = Vec::new();
             for action in actions {
                 match action {
-                    Action::Send { client, order } if self.is_summed(&order) => to_sum.push((client, *order)),
+                    Action::Send { client, order } if self.goes_together(&order) => {
+                        together.push((client, *order));
+                    }
                     action => events.extend(self.act(action).await?),
                 }
             }
-            self.sum(to_sum)?;
+            self.send_together(together)?;
         }
         self.show();
         Ok(())
@@ -283,17 +285,22 @@ impl Conductor {
         self.orders.send(run, coordinator.layout(), client, order)
     }
 
-    /// Whether nobody is to see the update of this order.
-    fn is_summed(&self, order: &karman_fed::Order) -> bool {
-        self.record.run.secure_sum.is_some() && matches!(order.work, karman_fed::Work::Train(_))
+    /// Whether no update comes of this order to here.
+    fn goes_together(&self, order: &karman_fed::Order) -> bool {
+        let run = &self.record.run;
+        let alone = run.secure_sum.is_none() && run.swarm.is_none();
+        !alone && matches!(order.work, karman_fed::Work::Train(_))
     }
 
-    /// Has the updates of these orders summed: they are those of a whole round, for they go out together.
-    fn sum(&mut self, orders: Vec<(ClientId, karman_fed::Order)>) -> Result<(), TaskError> {
+    /// Has the updates of these orders summed, or go from client to client: they are those of a whole round, for they go out together.
+    fn send_together(&mut self, orders: Vec<(ClientId, karman_fed::Order)>) -> Result<(), TaskError> {
         let coordinator = self.coordinator.as_ref();
         let coordinator = coordinator.ok_or_else(|| TaskError::internal("an order without a model"))?;
         let run = (&self.record.id, &self.record.run);
-        self.orders.sum(run, coordinator.layout(), orders)
+        match run.1.swarm {
+            Some(_) => self.orders.spread(run, coordinator.layout(), orders),
+            None => self.orders.sum(run, coordinator.layout(), orders),
+        }
     }
 
     async fn save(&mut self, checkpoint: Checkpoint) -> Result<(), TaskError> {

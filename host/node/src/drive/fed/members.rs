@@ -1,11 +1,15 @@
 //! Clients on nodes of the mesh, and on this one.
 
+use super::memory::Memory;
 use super::orders::{self, Clients};
+use super::spread::Sharer;
 use super::sum::{Credential, Identity};
 use super::wire::{self, Answer, Order, RunId, Work};
 use super::worker;
 use crate::drive::mesh_of;
+use crate::drive::swarm::{SwarmLed, SwarmPlan};
 use crate::node::{Inner, Node};
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -31,6 +35,8 @@ const MOST_ID: usize = 64;
 pub(super) struct Members {
     node: Weak<Inner>,
     plugin: String,
+    /// Whether this node may be a client of the run that it drives.
+    takes_part: bool,
     known: Mutex<Known>,
 }
 
@@ -44,11 +50,13 @@ struct Known {
 
 impl Members {
     /// Those that take part already are taken to be there: who is not shows when it is asked.
-    pub(super) fn new(node: &Node, plugin: &str, nodes: Vec<NodeId>) -> Self {
+    pub(super) fn new(node: &Node, run: &Run, nodes: Vec<NodeId>) -> Self {
         let here = (0..nodes.len() as u64).map(ClientId).collect();
         Self {
             node: node.downgrade(),
-            plugin: plugin.into(),
+            plugin: run.clients.plugin.clone(),
+            // Whoever leads a swarm knows whose update is whose: none of them comes to it.
+            takes_part: run.swarm.is_none(),
             known: Mutex::new(Known { nodes, here }),
         }
     }
@@ -67,7 +75,7 @@ impl Clients for Members {
             let at = at.ok_or_else(|| TaskError::internal(format!("{} is on no node", order.client)))?;
             match at == node.runtime().id() {
                 true => here(&node, at, &plugin, order, time).await,
-                false => far(&node, at, &plugin, &order, time).await,
+                false => far(&node, at, &plugin, order, time).await,
             }
         }
         .boxed()
@@ -83,6 +91,11 @@ impl Clients for Members {
 
     fn identify(&self, credential: &Credential) -> Result<NodeId, TaskError> {
         Identity::check(&self.node()?, credential)
+    }
+
+    fn lead(&self, plan: SwarmPlan, nodes: Vec<NodeId>) -> BoxFuture<'static, Result<SwarmLed, TaskError>> {
+        let node = self.node();
+        async move { node?.lead_swarm(&plan, &nodes).await }.boxed()
     }
 }
 
@@ -104,6 +117,15 @@ async fn here(
             let client = (who, federated.sums.clone());
             worker::take_part(client, (plugin, &found), &memory, driver, order, context).await
         }
+        Work::Spread { .. } => {
+            let sharer = Sharer {
+                swarm: Arc::new(node.clone()),
+                seats: federated.seats.clone(),
+                key: Memory::key(driver, &order),
+                memory,
+            };
+            worker::share(&sharer, &found, order, context).await
+        }
         _ => worker::carry_out(&found, &memory, driver, order, context).await,
     }
 }
@@ -112,7 +134,7 @@ async fn far(
     node: &Node,
     at: NodeId,
     plugin: &str,
-    order: &Order,
+    order: Order,
     time: Option<Duration>,
 ) -> Result<Answer, TaskError> {
     let mesh = mesh_of(node)?;
@@ -120,8 +142,8 @@ async fn far(
     let peer = mesh.node(at).await.ok_or_else(unknown)?;
     let mut head = CallHead::new(Ask::Learn, plugin, node.runtime().context(None).task);
     head.within_ms = time.map(|time| time.as_millis() as u64);
-    let (response, _) = mesh.call(peer, head, wire::write(order)?).await?;
-    wire::read("answer of a client", &response.body)
+    let (response, _) = mesh.call(peer, head, wire::write_apart(order).await?).await?;
+    wire::read_apart("answer of a client", response.body).await
 }
 
 /// Has this node's client carry out the order of another node.
@@ -129,20 +151,21 @@ pub(crate) async fn serve(
     node: &Node,
     from: &Member,
     head: &CallHead,
-    body: &[u8],
+    body: Bytes,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     let started = std::time::Instant::now();
-    if node.tasks().draining() {
+    let order: Order = wire::read_apart("order for a client", body).await?;
+    // The others of a sum count on what it has said there.
+    if node.tasks().draining() && !node.federated().sums.takes_part(from.node, &order) {
         return Err(TaskError::unavailable("this node is draining"));
     }
-    let order: Order = wire::read("order for a client", body)?;
     let RunId(id) = &order.run;
     if id.is_empty() || id.len() > MOST_ID || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(TaskError::invalid("the id of the run is not hexadecimal").with_field("run"));
     }
     let answer = here(node, from.node, &head.name, order, head.within()).await?;
     let response = TaskResponse {
-        body: wire::write(&answer)?,
+        body: wire::write_apart(answer).await?,
         ..TaskResponse::default()
     };
     let report = RemoteReport {
@@ -198,7 +221,7 @@ impl Members {
         let has = |provider: &Provider| provider.offer.tasks.iter().any(|task| task.name == self.plugin);
         let others = others.iter().filter(|other| has(other));
         let mut nodes: Vec<NodeId> = others.map(|other| other.offer.node).collect();
-        if this && node.plugins().find(&self.plugin).is_ok() {
+        if this && self.takes_part && node.plugins().find(&self.plugin).is_ok() {
             nodes.push(node.runtime().id());
         }
         nodes.sort();

@@ -1,6 +1,6 @@
 //! What a client keeps of a run on its node: its last answer, what its plugin wants to have again, what encodings have lost.
 
-use super::given::{self, Given};
+use super::given::{Gifts, Given};
 use super::wire::{Order, RunId};
 use crate::services::store_error;
 use karman_engine::capability::checkpoint::Progress;
@@ -65,8 +65,12 @@ const CLIENTS: &str = "client-list";
 impl Memory {
     /// On the disk.
     pub(super) fn on_disk(store: Store) -> Self {
-        let making_room = Mutex::default();
-        Self::new(Place::Disk(Arc::new(Disk { store, making_room })))
+        let disk = Disk {
+            gifts: Gifts::new(store.clone()),
+            store,
+            making_room: Mutex::default(),
+        };
+        Self::new(Place::Disk(Arc::new(disk)))
     }
 
     /// In this process.
@@ -133,7 +137,7 @@ impl Memory {
     /// What this node gave to secure sums of the run, whichever of its clients that was. It does not wait for what is being put down.
     pub(super) fn given(&self, key: &Key) -> Result<Option<Given>, TaskError> {
         match &self.place {
-            Place::Disk(disk) => disk.given(key),
+            Place::Disk(disk) => disk.gifts.get(key.driver, &key.run),
             Place::Process(_) => Ok(self.given.lock().get(&run_of(key)).copied()),
         }
     }
@@ -143,12 +147,27 @@ impl Memory {
         Given::next(self.given(key)?, key.client, assignment).map(|_| ())
     }
 
-    /// Puts down, for good, that the update of an order goes into a secure sum; an error where it must not.
+    /// Puts down that the update of an order goes into a secure sum; an error where it must not.
     pub(super) fn give(&self, key: &Key, assignment: AssignmentId) -> Result<(), TaskError> {
+        self.put_down(key, |before| Given::next(before, key.client, assignment))
+    }
+
+    /// Puts down, for good, that the update of an order goes to the other clients of the run; an error where it must not.
+    pub(super) fn spread(&self, key: &Key, assignment: AssignmentId) -> Result<(), TaskError> {
+        self.put_down(key, |before| Given::next_spread(before, key.client, assignment))
+    }
+
+    fn put_down(
+        &self,
+        key: &Key,
+        next: impl Fn(Option<Given>) -> Result<Given, TaskError>,
+    ) -> Result<(), TaskError> {
         let mut all = self.given.lock();
-        let next = |before| Given::next(before, key.client, assignment);
         match &self.place {
-            Place::Disk(disk) => disk.give(key, &next(disk.given(key)?)?),
+            Place::Disk(disk) => {
+                let before = disk.gifts.get(key.driver, &key.run)?;
+                disk.gifts.put(key.driver, &key.run, next(before)?)
+            }
             Place::Process(_) => {
                 let given = next(all.get(&run_of(key)).copied())?;
                 all.insert(run_of(key), given);
@@ -185,6 +204,7 @@ impl Memory {
 
 struct Disk {
     store: Store,
+    gifts: Gifts,
     making_room: Mutex<()>,
 }
 
@@ -203,23 +223,6 @@ impl Disk {
 
     fn remove(&self, what: &str, key: &Key) -> Result<(), TaskError> {
         self.store.runs().remove(&name(what, key)).map_err(store_error)
-    }
-
-    fn given(&self, key: &Key) -> Result<Option<Given>, TaskError> {
-        self.store.runs().get(&given_name(key)).map_err(store_error)
-    }
-
-    /// No room is made for these: what a node forgets to have given it could give again.
-    fn give(&self, key: &Key, given: &Given) -> Result<(), TaskError> {
-        let of_driver = given_names(key.driver);
-        if self.given(key)?.is_none() {
-            let known = self.store.runs().names(&of_driver).map_err(store_error)?;
-            given::check_room(known.len())?;
-        }
-        self.store
-            .runs()
-            .put(&given_name(key), given)
-            .map_err(store_error)
     }
 
     /// Whoever may call a client could fill its disk with runs, and with clients of one.
@@ -246,14 +249,6 @@ fn run_of(key: &Key) -> (NodeId, RunId) {
 
 fn name(what: &str, key: &Key) -> String {
     format!("{what}/{}/{}/{}", key.driver, key.run.0, key.client.0)
-}
-
-fn given_names(driver: NodeId) -> String {
-    format!("given/{driver}/")
-}
-
-fn given_name(key: &Key) -> String {
-    given_names(key.driver) + &key.run.0
 }
 
 /// How far one order is.

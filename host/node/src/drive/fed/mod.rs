@@ -13,7 +13,8 @@
 //! | `simulated` | clients that one process plays |
 //! | `worker` | an order carried out: the plugin trains, what has changed is encoded |
 //! | `sum/` | rounds whose updates nobody sees one by one |
-//! | `memory`, `given` | what a client keeps of a run on its node; what it gave to secure sums, and may still give |
+//! | `spread/` | rounds whose updates go from client to client |
+//! | `memory`, `given` | what a client keeps of a run on its node; what it gave to sums and other clients, and may still give |
 //! | `record` | a run on the disk, and as people see it |
 //!
 //! A run is on the disk before its first order goes out, and whenever it has made a version. A driver that was killed sends the
@@ -31,6 +32,7 @@ mod onnx;
 mod orders;
 mod record;
 mod simulated;
+mod spread;
 mod sum;
 mod wire;
 mod worker;
@@ -59,6 +61,7 @@ use onnx::{First, first_of};
 use parking_lot::Mutex;
 use record::{Record, unknown};
 use simulated::{ended_already, same};
+use spread::Seats;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -72,6 +75,7 @@ pub(crate) struct Federated {
     at_rest: AtRest,
     memory: OnceLock<Arc<Memory>>,
     sums: Arc<Sums>,
+    seats: Arc<Seats>,
     swarms: Swarms,
 }
 
@@ -104,6 +108,9 @@ impl Node {
             return Err(TaskError::invalid(says).with_field("clients.simulated"));
         }
         super::deploy::check_selector(&run.clients.on)?;
+        if run.swarm.is_some() {
+            super::mesh_of(self)?;
+        }
         let node = self.clone();
         // Models have many megabytes, and the disk takes its time.
         blocking(move || node.begin_fed(run, again)).await
@@ -141,7 +148,7 @@ impl Node {
 
     fn drive(&self, record: Record, first: Option<First>) -> Result<Handle, TaskError> {
         let name = record.run.name.clone();
-        let members = Members::new(self, &record.run.clients.plugin, record.members.clone());
+        let members = Members::new(self, &record.run, record.members.clone());
         let members = Arc::new(members);
         let channel = unbounded_channel();
         let announcing = members::announce(

@@ -1,8 +1,11 @@
 //! The orders of a run that are under way: what becomes of each is an event of the run.
 
 use super::memory::Memory;
+use super::spread::Spread;
 use super::sum::{Credential, Sum};
 use super::wire::{self, Answer, Course, Frames, NOT_ASKED, Order, RunId, Work};
+use crate::drive::swarm::{SwarmLed, SwarmPlan};
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_fed::{AssignmentId, ClientId, Event, Layout, Profile, Run};
 use karman_types::{ErrorKind, NodeId, TaskError};
@@ -33,6 +36,12 @@ pub(super) trait Clients: Send + Sync {
     /// Whose credential this is, if it is that of a member.
     fn identify(&self, _credential: &Credential) -> Result<NodeId, TaskError> {
         Err(TaskError::denied("these clients are no members of a mesh").with_field("invited"))
+    }
+
+    /// Leads a round in which these nodes wait to spread their updates.
+    fn lead(&self, _plan: SwarmPlan, _nodes: Vec<NodeId>) -> BoxFuture<'static, Result<SwarmLed, TaskError>> {
+        let says = "these clients are on no nodes of a mesh";
+        async move { Err::<SwarmLed, _>(TaskError::unavailable(says)) }.boxed()
     }
 
     /// What clients keep that this process plays.
@@ -128,11 +137,43 @@ impl Orders {
             model: self.model(layout, first)?,
             orders: sent,
         };
-        let task = tokio::spawn(sum.make());
-        for assignment in assignments {
-            self.under_way.insert(assignment, task.abort_handle());
-        }
+        self.together(&assignments, sum.make());
         Ok(())
+    }
+
+    /// Has the updates of all orders of a round go from client to client.
+    ///
+    /// # Errors
+    /// A model that cannot be written for the way.
+    pub(super) fn spread(
+        &mut self,
+        (id, run): (&RunId, &Run),
+        layout: &Layout,
+        sent: Vec<(ClientId, karman_fed::Order)>,
+    ) -> Result<(), TaskError> {
+        let Some((_, first)) = sent.first() else {
+            return Ok(());
+        };
+        let assignments: Vec<AssignmentId> = sent.iter().map(|(_, order)| order.assignment).collect();
+        let spread = Spread {
+            clients: self.clients.clone(),
+            outbox: self.outbox.clone(),
+            id: id.clone(),
+            run: run.clone(),
+            length: layout.length(),
+            model: self.model(layout, first)?,
+            orders: sent,
+        };
+        self.together(&assignments, spread.make());
+        Ok(())
+    }
+
+    /// One task sees to all of these orders.
+    fn together(&mut self, orders: &[AssignmentId], what: impl Future<Output = ()> + Send + 'static) {
+        let task = tokio::spawn(what);
+        for order in orders {
+            self.under_way.insert(*order, task.abort_handle());
+        }
     }
 
     /// The model of an order as it travels.
@@ -170,6 +211,10 @@ impl Orders {
             Event::Misdeclared { part } => self.under_way.remove(&part.assignment).is_some(),
             // Whether all of them still count is for the run to say: a sum cannot be taken in parts.
             Event::Summed { sum } => self.ended(sum.parts.iter().map(|part| part.assignment)) > 0,
+            Event::Swarmed { swarmed } => {
+                let parts = swarmed.parts.iter().map(|(part, _)| part.assignment);
+                self.ended(parts.chain(swarmed.absent.iter().map(|one| one.assignment))) > 0
+            }
             Event::Unsummed { assignments, .. } => self.ended(assignments.iter().copied()) > 0,
             _ => true,
         }
@@ -223,7 +268,8 @@ fn outcome(client: ClientId, assignment: AssignmentId, answer: Result<Answer, Ta
     }
 }
 
-/// Who cannot be reached may be starting again: it is asked again for a while.
+/// Who cannot be reached may be starting again: it is asked again for a while, which begins when it is missed and not when it was asked. A
+/// link that breaks late in a long training is as likely to stand again as one that breaks at once.
 pub(super) async fn ask_patiently(
     clients: &dyn Clients,
     order: Order,
@@ -231,14 +277,79 @@ pub(super) async fn ask_patiently(
     patience: Duration,
 ) -> Result<Answer, TaskError> {
     let started = Instant::now();
+    let mut missed: Option<Instant> = None;
     loop {
+        let asked = Instant::now();
         let left = time.saturating_sub(started.elapsed());
-        match clients.ask(order.clone(), Some(left)).await {
-            Err(error) if error.kind == ErrorKind::Unavailable && started.elapsed() < patience.min(time) => {
-                tracing::debug!(client = order.client.0, %error, "asked again");
-                tokio::time::sleep(AGAIN).await;
-            }
+        let error = match clients.ask(order.clone(), Some(left)).await {
+            Err(error) if error.kind == ErrorKind::Unavailable => error,
             answer => return answer,
+        };
+        // Nobody dials for so long: it was there meanwhile.
+        if asked.elapsed() >= LOST_AFTER {
+            missed = None;
         }
+        let since = *missed.get_or_insert_with(Instant::now);
+        if since.elapsed() >= patience || started.elapsed() >= time {
+            return Err(error);
+        }
+        tracing::debug!(client = order.client.0, %error, "asked again");
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// One whose link breaks after a while, as often as that.
+    struct Breaks {
+        after: Duration,
+        times: usize,
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl Clients for Breaks {
+        fn ask(&self, _: Order, _: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>> {
+            let breaks = self.asked.fetch_add(1, Ordering::Relaxed) < self.times;
+            let after = self.after;
+            async move {
+                if !breaks {
+                    return Ok(Answer::Begun { model: Vec::new() });
+                }
+                tokio::time::sleep(after).await;
+                Err(TaskError::unavailable("the link broke"))
+            }
+            .boxed()
+        }
+    }
+
+    async fn asked(times: usize, patience: Duration) -> (Result<Answer, TaskError>, usize) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let breaks = Breaks {
+            after: Duration::from_millis(120),
+            times,
+            asked: asked.clone(),
+        };
+        let run = Run::from_toml("name = 'x'\nrounds = 1\n").unwrap();
+        let order = Order::new(&RunId("0a".into()), &run, ClientId(0), Work::Describe);
+        let answer = ask_patiently(&breaks, order, Duration::from_secs(600), patience).await;
+        (answer, asked.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn patience_begins_when_a_client_is_missed() {
+        // The first answer alone takes longer than the patience.
+        let (answer, times) = asked(1, Duration::from_millis(100)).await;
+        assert!(answer.is_ok(), "{answer:?}");
+        assert_eq!(times, 2);
+        let (answer, times) = asked(9, Duration::from_millis(100)).await;
+        assert_eq!(answer.unwrap_err().kind, ErrorKind::Unavailable);
+        assert_eq!(times, 2, "there is an end to it");
+        let (answer, times) = asked(1, Duration::ZERO).await;
+        assert!(answer.is_err());
+        assert_eq!(times, 1);
     }
 }

@@ -3,7 +3,7 @@
 use super::memory::Remembered;
 use super::wire::RunId;
 use crate::services::store_error;
-use karman_fed::{Checkpoint, ClientId, Layout, Loss, RoundReport, Run, Status};
+use karman_fed::{Checkpoint, ClientId, Layout, Loss, RoundReport, Run, Status, SwarmReport};
 use karman_store::Store;
 use karman_types::{Digest, NodeId, TaskError};
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,9 @@ pub enum FedEvent {
         /// In a private run, the ε that it has spent up to this version.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epsilon: Option<f64>,
+        /// How its updates went from client to client, where they did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        swarm: Option<SwarmReport>,
         /// From its opening to its closing.
         ms: u64,
     },
@@ -212,6 +215,7 @@ impl From<&RoundReport> for FedEvent {
             bytes_up: report.bytes_up,
             bytes_down: report.bytes_down,
             epsilon: report.epsilon,
+            swarm: report.swarm.clone(),
             ms: report.time.as_millis() as u64,
         }
     }
@@ -223,6 +227,7 @@ pub(super) fn words(loss: &Loss) -> Option<String> {
         Loss::Gone => Some("gone: it cannot be reached".into()),
         Loss::Late => Some("late: its time is over".into()),
         Loss::GaveUp(why) => Some(format!("gave up: {why}")),
+        Loss::LeftOut(why) => Some(format!("not in the mean: {why}")),
         Loss::Refused => None,
     }
 }

@@ -7,32 +7,33 @@ use super::wire::{self, Answer, Frames, Order, Work};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use karman_fed::{ClientId, Judgement, Run, Update};
+use karman_fed::{ClientId, Event, Judgement, Run, Update};
 use karman_store::Store;
 use karman_tensor::encode::{Encoded, Encoding};
 use karman_types::TaskError;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 /// Clients 0 to 2 are honest.
 struct Liars;
 
-fn frame(shape: [u32; 1], values: &[f32]) -> Bytes {
-    let encoded = Encoded::encode(shape.into(), values, Encoding::F32).unwrap();
-    encoded.to_bytes()
+/// An array of one row as it travels.
+pub(super) fn frame(values: &[f32]) -> Bytes {
+    let shape = [values.len() as u32].into();
+    Encoded::encode(shape, values, Encoding::F32).unwrap().to_bytes()
 }
 
 /// A frame of two numbers of which the last is none: no encoder writes it.
 fn not_a_number() -> Bytes {
-    let mut bytes = frame([2], &[1.0, 2.0]).to_vec();
+    let mut bytes = frame(&[1.0, 2.0]).to_vec();
     let last = bytes.len() - 4;
     bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
     bytes.into()
 }
 
 fn update(client: ClientId) -> Update {
-    let honest = frame([2], &[1.0, -1.0]);
+    let honest = frame(&[1.0, -1.0]);
     let good = Update {
         frames: vec![honest.clone()],
         samples: 10,
@@ -45,7 +46,7 @@ fn update(client: ClientId) -> Update {
             ..good
         },
         4 => Update {
-            frames: vec![frame([1], &[1.0])],
+            frames: vec![frame(&[1.0])],
             ..good
         },
         5 => Update {
@@ -78,21 +79,33 @@ impl Clients for Liars {
                     label_entropy: None,
                 },
                 Work::Begin { .. } => {
-                    let model: Frames = vec![("weight".into(), frame([2], &[0.0, 0.0]))];
+                    let model: Frames = vec![("weight".into(), frame(&[0.0, 0.0]))];
                     Answer::Begun { model }
                 }
                 // Client 10 answers what it was not asked.
                 Work::Train { .. } if order.client.0 == 10 => Answer::Judged(judgement()),
                 Work::Train { .. } => Answer::Trained(Box::new(update(order.client))),
                 Work::Evaluate { .. } => Answer::Judged(judgement()),
-                Work::Sum { .. } => return Err(TaskError::invalid("nobody sums here")),
+                Work::Sum { .. } | Work::Spread { .. } => return Err(TaskError::invalid("nobody sums here")),
             })
         }
         .boxed()
     }
 }
 
-fn judgement() -> Judgement {
+/// So many clients say that they are there.
+pub(super) fn introduce(outbox: &UnboundedSender<Event>, clients: u64) {
+    for number in 0..clients {
+        let described = Answer::Described {
+            samples: 10,
+            label_entropy: None,
+        };
+        let here = orders::here(ClientId(number), &described).unwrap();
+        outbox.send(here).unwrap();
+    }
+}
+
+pub(super) fn judgement() -> Judgement {
     Judgement {
         samples: 4,
         correct: 3,
@@ -110,15 +123,7 @@ async fn what_no_honest_node_would_send_is_named_and_does_no_harm() {
     let channel = unbounded_channel();
     let outbox = channel.0.clone();
     let (conductor, handle) = Conductor::new(record, store.clone(), Arc::new(Liars), channel, None).unwrap();
-    for number in 0..11 {
-        let described = Answer::Described {
-            samples: 10,
-            label_entropy: None,
-        };
-        outbox
-            .send(orders::here(ClientId(number), &described).unwrap())
-            .unwrap();
-    }
+    introduce(&outbox, 11);
     conductor.drive().await.unwrap();
 
     let log = handle.status(0).log;

@@ -1,20 +1,25 @@
 //! What a run's driver and its clients say to each other, in CBOR.
 
-use super::sum;
+use super::{spread, sum};
+use crate::services::blocking;
 use bytes::Bytes;
 use karman_engine::learn::Array;
 use karman_fed::{AssignmentId, ClientId, Judgement, Layout, Run, Train, Update};
 use karman_tensor::Shape;
 use karman_tensor::encode::{Encoded, Encoding};
-use karman_types::TaskError;
+use karman_types::{TaskError, serde_list};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 /// Said of a client whose answer is of another kind than the order.
 pub(super) const NOT_ASKED: &str = "it answers what it was not asked";
+/// The longest message in bytes that is read where it came in; a longer one would hold up others there.
+const SHORT: usize = 64 << 10;
 /// The most arrays of a model.
 const MOST_ARRAYS: usize = 4096;
+/// The most properties that a driver gives its clients.
+const MOST_PROPERTIES: usize = 4096;
 
 /// Which run: drawn when it is begun, so that nobody takes one for another of the same name.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
@@ -30,6 +35,7 @@ pub(super) struct Order {
     pub(super) client: ClientId,
     /// The client's share of data that lie at every client: which, of how many.
     pub(super) share: Option<(u32, u32)>,
+    #[serde(deserialize_with = "properties")]
     pub(super) properties: Vec<(String, String)>,
     pub(super) work: Work,
 }
@@ -44,17 +50,25 @@ pub(super) enum Work {
         assignment: AssignmentId,
         version: u64,
         course: Course,
+        #[serde(deserialize_with = "a_model")]
         model: Arc<Frames>,
         /// Empty where it is zero.
+        #[serde(deserialize_with = "a_model")]
         control: Frames,
     },
     Evaluate {
+        #[serde(deserialize_with = "a_model")]
         model: Arc<Frames>,
     },
     /// A step of the secure sum that the update of an order goes into.
     Sum {
         assignment: AssignmentId,
         step: Box<sum::Step>,
+    },
+    /// A step of the round in which the update of an order goes from client to client.
+    Spread {
+        assignment: AssignmentId,
+        step: Box<spread::Step>,
     },
 }
 
@@ -97,15 +111,31 @@ pub(super) enum Answer {
         label_entropy: Option<f64>,
     },
     Begun {
+        #[serde(deserialize_with = "a_model")]
         model: Frames,
     },
     Trained(Box<Update>),
     Judged(Judgement),
     Sum(Box<sum::Answered>),
+    Spread(Box<spread::Answered>),
 }
 
 /// Arrays with their names.
 pub(super) type Frames = Vec<(String, Bytes)>;
+
+/// No more of them than a run may have.
+fn properties<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
+    serde_list::at_most(deserializer, MOST_PROPERTIES)
+}
+
+/// No more arrays than a model may have: an empty one takes three bytes on its way.
+pub(super) fn a_model<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: From<Frames>,
+{
+    serde_list::at_most(deserializer, MOST_ARRAYS).map(<T as From<Frames>>::from)
+}
 
 impl From<&Train> for Course {
     fn from(train: &Train) -> Self {
@@ -200,9 +230,65 @@ pub(super) fn read<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, T
         .map_err(|error| TaskError::invalid(format!("this is no {what}: {error}")).with_field("body"))
 }
 
+/// [`write`], where it may take its time.
+pub(super) async fn write_apart(message: impl Serialize + Send + 'static) -> Result<Bytes, TaskError> {
+    blocking(move || write(&message)).await
+}
+
+/// [`read`], where it may take its time.
+pub(super) async fn read_apart<T: DeserializeOwned + Send + 'static>(
+    what: &'static str,
+    bytes: Bytes,
+) -> Result<T, TaskError> {
+    match bytes.len() <= SHORT {
+        true => read(what, &bytes),
+        false => blocking(move || read(what, &bytes)).await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn long_messages_read_as_short_ones_do() {
+        for length in [1, 2 * SHORT] {
+            let model = vec![("weight".to_owned(), Bytes::from(vec![7; length]))];
+            let written = write_apart(Answer::Begun { model: model.clone() }).await.unwrap();
+            match read_apart("answer", written).await.unwrap() {
+                Answer::Begun { model: read } => assert_eq!(read, model),
+                other => panic!("{other:?}"),
+            }
+            let garbage = Bytes::from(vec![0xff; length]);
+            let error = read_apart::<Answer>("answer", garbage).await.unwrap_err();
+            assert_eq!(error.field.as_deref(), Some("body"), "{error}");
+        }
+    }
+
+    #[test]
+    fn lists_that_no_run_has_are_refused_while_they_are_read() {
+        let empty = |count| vec![(String::new(), Bytes::new()); count];
+        let run = Run::from_toml("name = 'x'\nrounds = 1\n").unwrap();
+        let order = |work| Order::new(&RunId("0a".into()), &run, ClientId(0), work);
+        let evaluate = |count| {
+            order(Work::Evaluate {
+                model: Arc::new(empty(count)),
+            })
+        };
+        let read = |order: &Order| super::read::<Order>("order", &write(order).unwrap());
+        assert!(read(&evaluate(MOST_ARRAYS)).is_ok());
+        let error = read(&evaluate(MOST_ARRAYS + 1)).unwrap_err();
+        assert!(error.message.contains("at most 4096"), "{error}");
+        let mut many = order(Work::Describe);
+        many.properties = vec![(String::new(), String::new()); MOST_PROPERTIES + 1];
+        assert!(read(&many).unwrap_err().message.contains("at most 4096"));
+        let trained = Answer::Trained(Box::new(Update {
+            frames: vec![Bytes::new(); Update::MOST_FRAMES + 1],
+            ..Update::default()
+        }));
+        let error = super::read::<Answer>("answer", &write(&trained).unwrap()).unwrap_err();
+        assert!(error.message.contains("at most 8192"), "{error}");
+    }
 
     #[test]
     fn a_model_takes_no_more_memory_than_its_message() {

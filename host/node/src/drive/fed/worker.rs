@@ -1,6 +1,7 @@
 //! The client's side: an order is carried out by the plugin, and what training has changed is encoded.
 
 use super::memory::{Key, Memory, Remembered};
+use super::spread::{self, Sharer};
 use super::sum::{self, Common, Identity, Sums, Taker, Trained};
 use super::wire::{self, Answer, Course, Frames, Order, Work};
 use futures::FutureExt;
@@ -57,15 +58,9 @@ pub(super) async fn carry_out(
         } => {
             if memory.given(&key)?.is_some() {
                 return Err(TaskError::denied(
-                    "the updates of this run go into secure sums, and nowhere else",
+                    "the updates of this run go into secure sums or to its other clients, and nowhere else",
                 )
                 .with_field("work"));
-            }
-            let mut remembered = memory.get(&key)?;
-            if let Some((of, answer)) = &remembered.answered
-                && *of == (assignment, version)
-            {
-                return Ok(Answer::Trained(answer.clone()));
             }
             let exercise = Exercise {
                 of: (assignment, version),
@@ -73,17 +68,42 @@ pub(super) async fn carry_out(
                 model,
                 control,
             };
-            let fitted = exercise.fit(plugin, memory, &key, setting, context).await?;
-            let update = Box::new(exercise.update(plugin, fitted, &mut remembered)?);
-            remembered.answered = Some((exercise.of, update.clone()));
-            memory.put(&key, remembered)?;
-            Ok(Answer::Trained(update))
+            let update = exercise.answer(plugin, memory, &key, setting, context);
+            Ok(Answer::Trained(update.await?))
         }
-        Work::Sum { .. } => Err(TaskError::denied(
-            "clients that one process plays take part in no secure sum",
+        Work::Sum { .. } | Work::Spread { .. } => Err(TaskError::denied(
+            "clients that one process plays take part in no secure sum, nor have they others to send updates to",
         )
         .with_field("work")),
     }
+}
+
+/// Does what a driver asks for a round whose updates go from client to client.
+pub(super) async fn share(
+    sharer: &Sharer,
+    plugin: &Arc<Plugin>,
+    order: Order,
+    context: CallContext,
+) -> Result<Answer, TaskError> {
+    let setting = setting(&order);
+    let Work::Spread { assignment, step } = order.work else {
+        return Err(TaskError::internal("this is no step of such a round"));
+    };
+    let train = |lesson: spread::Lesson| {
+        async move {
+            let exercise = Exercise {
+                of: (assignment, lesson.version),
+                course: lesson.course,
+                model: lesson.model,
+                control: Frames::new(),
+            };
+            let answer = exercise.answer(plugin, &sharer.memory, &sharer.key, setting, context);
+            answer.await
+        }
+        .boxed()
+    };
+    let answered = spread::carry_out(sharer, assignment, *step, train).await?;
+    Ok(Answer::Spread(Box::new(answered)))
 }
 
 /// Does what a driver asks for a secure sum.
@@ -96,7 +116,7 @@ pub(super) async fn take_part(
     context: CallContext,
 ) -> Result<Answer, TaskError> {
     let key = Memory::key(driver, &order);
-    let common = Common::of(name, &order);
+    let common = Common::of((name, plugin.package().id), &order);
     let setting = setting(&order);
     let Work::Sum { assignment, step } = order.work else {
         return Err(TaskError::internal("this is no step of a secure sum"));
@@ -146,6 +166,28 @@ struct Exercise {
 }
 
 impl Exercise {
+    /// The update: the one that was answered before, where there is one.
+    async fn answer(
+        &self,
+        plugin: &Arc<Plugin>,
+        memory: &Memory,
+        key: &Key,
+        setting: Setting,
+        context: CallContext,
+    ) -> Result<Box<Update>, TaskError> {
+        let mut remembered = memory.get(key)?;
+        if let Some((of, answer)) = &remembered.answered
+            && *of == self.of
+        {
+            return Ok(answer.clone());
+        }
+        let fitted = self.fit(plugin, memory, key, setting, context).await?;
+        let update = Box::new(self.update(plugin, fitted, &mut remembered)?);
+        remembered.answered = Some((self.of, update.clone()));
+        memory.put(key, remembered)?;
+        Ok(update)
+    }
+
     async fn fit(
         &self,
         plugin: &Arc<Plugin>,

@@ -7,12 +7,16 @@ use futures::stream::{self, StreamExt};
 use karman_fed::swarm::{Answer, Chunk, Client, Message};
 use karman_mesh::{Mailbox, Mesh};
 use karman_types::{Digest, TaskError};
+use std::collections::BTreeMap;
+use tokio::sync::Semaphore;
 
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Errand {
     pub(super) to: Client,
     pub(super) what: What,
 }
 
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum What {
     Chunk(Chunk),
     /// A chunk of its own, to a client that shall not know from whom.
@@ -21,7 +25,54 @@ pub(super) enum What {
     Has(Vec<Chunk>),
 }
 
+/// Room for chunks that are on their way in the exchange. One neighbour has half of it at most: one that takes nothing holds up no other.
+pub(super) struct Room {
+    all: Semaphore,
+    each: usize,
+}
+
+impl Room {
+    pub(super) fn of(chunks: usize) -> Self {
+        Self {
+            all: Semaphore::new(chunks),
+            each: (chunks / 2).max(1),
+        }
+    }
+}
+
+/// The same errands by whom they are for, in their order.
+pub(super) fn by_neighbour(errands: Vec<Errand>) -> BTreeMap<Client, Vec<Errand>> {
+    let mut all: BTreeMap<Client, Vec<Errand>> = BTreeMap::new();
+    for errand in errands {
+        all.entry(errand.to).or_default().push(errand);
+    }
+    all
+}
+
 impl Seat {
+    /// Runs what is for one neighbour; it ends when each has arrived, or has not.
+    pub(super) async fn run_for(
+        &self,
+        mesh: &Mesh,
+        round: Digest,
+        to: Client,
+        errands: Vec<Errand>,
+        room: &Room,
+    ) -> Client {
+        let errands = stream::iter(errands);
+        errands
+            .for_each_concurrent(room.each, |errand| async move {
+                // Lists are short. The room is never closed.
+                let _taken = match &errand.what {
+                    What::Chunk(_) | What::Spray(_) => room.all.acquire().await.ok(),
+                    What::Want(_) | What::Has(_) => None,
+                };
+                self.run(mesh, round, errand).await;
+            })
+            .await;
+        to
+    }
+
     /// Runs errands, no more at a time than have room in memory; it ends when each has arrived, or has not.
     pub(super) async fn run_all(&self, mesh: &Mesh, round: Digest, errands: Vec<Errand>) {
         let Ok(at_once) = self.playing(round, |playing| Ok(playing.at_once())) else {
@@ -33,22 +84,33 @@ impl Seat {
             .await;
     }
 
-    /// Runs an errand. What does not arrive is asked for elsewhere or told again; whoever does not answer is left alone.
+    /// Runs an errand. What does not arrive is asked for elsewhere or told again; whoever does not answer for a while is left alone.
     async fn run(&self, mesh: &Mesh, round: Digest, errand: Errand) {
         let Errand { to, what } = errand;
         let sprays = matches!(what, What::Spray(_));
+        let has = match &what {
+            What::Has(chunks) => chunks.clone(),
+            What::Chunk(_) | What::Spray(_) | What::Want(_) => Vec::new(),
+        };
         // It may have left since this was decided. To whom something is sprayed, the one between may have a way.
         if !sprays && self.playing(round, |playing| Ok(playing.has_left(to))) != Ok(false) {
             return;
         }
         let Err(error) = self.send(mesh, round, to, what).await else {
+            // What is sprayed another one has taken.
+            if !sprays {
+                let _ = self.playing(round, |playing| {
+                    playing.answered(to);
+                    Ok(())
+                });
+            }
             return;
         };
         tracing::debug!(client = to, %error, "a letter of a swarm round did not arrive");
         // A sprayed chunk may have been lost half-way, with the one that it was given to.
         if is_gone(&error) && !sprays {
             let _ = self.playing(round, |playing| {
-                playing.left(to);
+                playing.missed(to, has);
                 Ok(())
             });
         }

@@ -50,10 +50,14 @@ pub struct SwarmLed {
     pub links: Vec<Link>,
     /// The digests of their descriptors.
     pub descriptors: Vec<Digest>,
+    /// Their updates' pseudonyms, and what each weighs.
+    pub updates: Vec<(Digest, u32)>,
     /// Spray and warm-up.
     pub slots: Vec<Slot>,
     /// Whether everybody had its cover at the end of the warm-up.
     pub covered: bool,
+    /// How long spray and warm-up took, and after them the exchange.
+    pub took: (Duration, Duration),
     /// Clients that left before the end.
     pub gone: Vec<NodeId>,
     /// Nodes that took no part, and why.
@@ -117,7 +121,9 @@ pub(super) async fn lead(
         slots: Vec::new(),
     };
     leading.begin().await;
+    let started = Instant::now();
     let covered = leading.warm_up().await;
+    let warm = Instant::now();
     leading.exchange(covered).await;
     let name = |client: &Client| leading.clients[usize::from(*client)].place.node;
     Ok(SwarmLed {
@@ -127,7 +133,13 @@ pub(super) async fn lead(
         clients: leading.clients.iter().map(|client| client.place.node).collect(),
         links,
         descriptors: digests,
+        updates: leading
+            .clients
+            .iter()
+            .map(|client| (client.descriptor.pseudonym, client.descriptor.weight))
+            .collect(),
         covered,
+        took: (warm.duration_since(started), warm.elapsed()),
         gone: leading.gone.iter().map(name).collect(),
         slots: leading.slots,
         refused,

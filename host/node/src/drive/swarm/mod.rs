@@ -30,6 +30,7 @@ pub use seat::{SwarmEntry, SwarmOutcome};
 
 use super::mesh_of;
 use crate::node::Node;
+use crate::services::blocking;
 use bytes::Bytes;
 use karman_fed::swarm::Letter;
 use karman_mesh::membership::Member;
@@ -41,6 +42,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::oneshot;
+
+/// The longest letter in bytes that is read where it came in; a longer one would hold up others there.
+const SHORT: usize = 64 << 10;
 
 /// The rounds in which a node takes part, or waits for one to open.
 #[derive(Clone, Default)]
@@ -62,7 +66,7 @@ impl Drop for Taken<'_> {
 
 impl Swarms {
     /// Takes part in the next round of this name, until it is over. Dropping the future leaves it.
-    async fn join(&self, entry: SwarmEntry, folder: &Path) -> Result<SwarmOutcome, TaskError> {
+    pub(crate) async fn join(&self, entry: SwarmEntry, folder: &Path) -> Result<SwarmOutcome, TaskError> {
         let (tell, told) = oneshot::channel();
         let (name, patience) = (entry.name.clone(), entry.patience);
         let seat = Arc::new(Seat::new(entry, folder, tell)?);
@@ -108,7 +112,7 @@ impl Swarms {
         mesh: &Mesh,
         from: NodeId,
         name: &str,
-        body: &[u8],
+        body: Bytes,
     ) -> Result<TaskResponse, TaskError> {
         let seat = self.seat(name)?;
         let most = seat.longest(from);
@@ -116,7 +120,10 @@ impl Swarms {
             let says = format!("a letter of {} bytes; at most {most} are taken now", body.len());
             return Err(TaskError::limit(says).with_field("body"));
         }
-        let letter = Letter::read(body).map_err(talk::wrong)?;
+        let letter = match body.len() <= SHORT {
+            true => Letter::read(&body).map_err(talk::wrong)?,
+            false => blocking(move || Letter::read(&body).map_err(talk::wrong)).await?,
+        };
         let answer = seat.take(mesh, from, letter).await?;
         Ok(TaskResponse {
             body: answer.write().map_err(talk::wrong)?.into(),
@@ -157,6 +164,6 @@ pub(crate) async fn serve(
     body: Bytes,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     let swarms = node.federated().swarms();
-    let answer = swarms.take(mesh_of(node)?, from.node, &head.name, &body);
+    let answer = swarms.take(mesh_of(node)?, from.node, &head.name, body);
     Ok((answer.await?, RemoteReport::default()))
 }

@@ -1,12 +1,16 @@
 //! A client's place in a round: who may say what to it, and what it does then.
 
+use super::errands::{Room, by_neighbour};
 use super::stage::{Open, Playing, Stage};
 use super::talk::{ENVELOPE, LONGEST_LIST, invalid, say};
 use crate::services::blocking;
-use karman_fed::swarm::{Answer, Beginning, Chunk, Client, Letter, Link, Message, Opening};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use karman_fed::swarm::{Answer, Beginning, Chunk, Client, Letter, Link, MeanRule, Message, Opening};
 use karman_mesh::Mesh;
 use karman_types::{Digest, NodeId, TaskError};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,10 +33,17 @@ pub struct SwarmEntry {
     pub update: Vec<f32>,
     /// What it counts in the mean, at least 1.
     pub weight: u32,
+    /// How the mean is made; nothing where any finite numbers are added up in double precision.
+    pub rule: Option<MeanRule>,
     /// The chunks that this node's link carries in a slot.
     pub link: Link,
     /// How long to wait for the outcome.
     pub patience: Duration,
+    /// The least protection that it takes part with ([`SwarmSettings::protection`]): others' chunks that hide its own, as a share of those of one
+    /// update. 0 where nothing need be hidden.
+    ///
+    /// [`SwarmSettings::protection`]: karman_fed::swarm::SwarmSettings::protection
+    pub protection: f64,
     /// The most bytes that the updates of all may take together on the disk of this node, for as long as the round goes on.
     pub disk: u64,
 }
@@ -241,7 +252,13 @@ impl Seat {
                 return Err(TaskError::unavailable(says));
             }
         }
-        let open = Open::new(round, opening, &self.entry.update, self.entry.weight)?;
+        let SwarmEntry {
+            update,
+            weight,
+            protection,
+            ..
+        } = &self.entry;
+        let open = Open::new(round, opening, update, *weight, *protection)?;
         let answer = open.answer(self.entry.link);
         *stage = Stage::Open(Box::new(open));
         Ok(answer)
@@ -267,13 +284,26 @@ impl Seat {
         let started = Instant::now();
         let mut slots = interval(slot);
         slots.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let Ok(at_once) = self.playing(round, |playing| Ok(playing.at_once())) else {
+            return;
+        };
+        let room = Room::of(at_once);
+        let (mut under_way, mut busy) = (FuturesUnordered::new(), BTreeSet::new());
         while started.elapsed() < within {
-            slots.tick().await;
-            let Ok(errands) = self.playing(round, |playing| playing.step(self.entry.link)) else {
-                return;
-            };
-            // The next slot waits until this one's chunks have arrived: a link that carries less sets the pace.
-            self.run_all(&mesh, round, errands).await;
+            tokio::select! {
+                _ = slots.tick() => {
+                    let step = self.playing(round, |playing| playing.step(self.entry.link, &busy));
+                    let Ok(errands) = step else { return };
+                    // Who has not taken what was sent to it gets no more: a link that carries less sets the pace, for itself.
+                    for (to, errands) in by_neighbour(errands) {
+                        busy.insert(to);
+                        under_way.push(self.run_for(&mesh, round, to, errands, &room));
+                    }
+                }
+                Some(to) = under_way.next() => {
+                    busy.remove(&to);
+                }
+            }
         }
         tracing::warn!(
             name = self.name(),
@@ -287,7 +317,8 @@ impl Seat {
         let Stage::Playing(playing) = before else {
             return;
         };
-        let outcome = blocking(move || playing.outcome()).await;
+        let rule = self.entry.rule;
+        let outcome = blocking(move || playing.outcome(rule)).await;
         let tell = self.tell.lock().take();
         if let Some(tell) = tell {
             // Nobody may wait for it any more.

@@ -5,21 +5,26 @@ use super::seat::SwarmOutcome;
 use super::shelf::Shelf;
 use super::talk::{ENVELOPE, LONGEST_LIST, invalid};
 use karman_fed::swarm::{
-    Answer, Beginning, Chunk, Client, Descriptor, ExchangeError, Ground, Layout, Letter, Link, Mean,
-    Neighbourhood, Opening, Peer, Place, Transfer,
+    Answer, Chunk, Client, ExchangeError, Ground, Layout, Letter, Link, Mean, MeanRule, Neighbourhood, Peer,
+    Place, Transfer,
 };
 use karman_mesh::Mailbox;
 use karman_types::{Digest, NodeId, TaskError};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of chunks that are on their way from here at a time; one chunk is in any case.
+mod open;
+
+pub(super) use open::Open;
+
+/// Bytes of chunks that are on their way from here at a time; two chunks are in any case, so that one that does not arrive holds up no other.
 const UNDER_WAY: usize = 16 << 20;
 /// Letters that are on their way from here at a time, however short they are.
 const MOST_AT_ONCE: usize = 64;
 /// The most chunks that a neighbour asks for at a time, with much to spare: it asks for a few in each slot.
 const MOST_WANTED: usize = 256;
+/// Slots in a row in which a client may leave letters unanswered before it is taken for gone: links break, and stand again.
+const MOST_MISSED: u32 = 3;
 
 pub(super) enum Stage {
     /// No round has opened.
@@ -28,98 +33,6 @@ pub(super) enum Stage {
     Open(Box<Open>),
     Playing(Box<Playing>),
     Over,
-}
-
-/// A round that has opened.
-pub(super) struct Open {
-    pub(super) round: Digest,
-    opening: Opening,
-    chunks: Vec<Vec<u8>>,
-    descriptor: Descriptor,
-    mailbox: Arc<Mailbox>,
-}
-
-impl Open {
-    pub(super) fn new(
-        round: Digest,
-        opening: Opening,
-        update: &[f32],
-        weight: u32,
-    ) -> Result<Self, TaskError> {
-        if update.len() != opening.numbers as usize {
-            let (have, need) = (update.len(), opening.numbers);
-            return Err(invalid(&format!(
-                "the update here has {have} numbers instead of {need}"
-            )));
-        }
-        let layout = opening.settings.layout;
-        // Padding costs memory and the disk of everybody.
-        let most = (2 * size_of_val(update)).max(layout.chunk as usize);
-        if layout.room() > most {
-            let says = format!(
-                "{} bytes for an update here; at most {most} are filled up",
-                layout.room()
-            );
-            return Err(TaskError::limit(says).with_field("settings.layout"));
-        }
-        let bytes: Vec<u8> = update.iter().flat_map(|number| number.to_le_bytes()).collect();
-        let chunks = layout.cut(&bytes).map_err(|error| invalid(&error))?;
-        let mut pseudonym = [0; 32];
-        getrandom::fill(&mut pseudonym).map_err(|error| TaskError::internal(error.to_string()))?;
-        let descriptor = Descriptor::of(Digest::from_bytes(pseudonym), weight, &chunks);
-        descriptor
-            .check(&layout, opening.settings.most_weight)
-            .map_err(|error| invalid(&error))?;
-        Ok(Self {
-            round,
-            opening,
-            chunks,
-            descriptor,
-            mailbox: Arc::new(Mailbox::fresh()),
-        })
-    }
-
-    pub(super) fn answer(&self, link: Link) -> Answer {
-        Answer::Here {
-            descriptor: self.descriptor.clone(),
-            mailbox: (*self.mailbox.address()).into(),
-            link,
-        }
-    }
-
-    /// The others are known: its own chunks go on the shelf, which has room for so many bytes.
-    pub(super) fn begin(&self, beginning: Beginning, folder: &Path, disk: u64) -> Result<Playing, TaskError> {
-        let settings = &self.opening.settings;
-        let need = beginning.descriptors.len() as u64 * settings.layout.room() as u64;
-        if need > disk {
-            let says = format!("the updates of all take {need} bytes on the disk; at most {disk} are given");
-            tracing::warn!("{says}: this node takes no part in the round");
-            return Err(TaskError::limit(says).with_field("disk"));
-        }
-        let pseudonyms = beginning.descriptors.iter().map(|one| one.pseudonym).collect();
-        let own = self.descriptor.digest();
-        let peer = Peer::new(settings, beginning.me, &own, beginning.descriptors)
-            .map_err(|error| invalid(&error))?;
-        let shelf = Shelf::new(folder, settings.layout.chunk)?;
-        for (chunk, bytes) in peer.held().iter().zip(&self.chunks) {
-            shelf.put(chunk, bytes)?;
-        }
-        Ok(Playing {
-            round: self.round,
-            numbers: self.opening.numbers as usize,
-            layout: settings.layout,
-            me: beginning.me,
-            clients: beginning.clients,
-            pseudonyms,
-            peer,
-            mailbox: self.mailbox.clone(),
-            shelf: Arc::new(shelf),
-            fresh: Vec::new(),
-            neighbours: Vec::new(),
-            gone: BTreeSet::new(),
-            covered: false,
-        })
-    }
 }
 
 /// A round in which it takes part.
@@ -138,8 +51,26 @@ pub(super) struct Playing {
     fresh: Vec<Chunk>,
     /// Those that it exchanges chunks with.
     neighbours: Vec<Client>,
+    /// What they are to be told as soon as they have taken what was sent before.
+    words: BTreeMap<Client, Word>,
+    /// Slots until now.
+    slot: u64,
+    missed: BTreeMap<Client, Missed>,
     gone: BTreeSet<Client>,
     covered: bool,
+}
+
+/// What a neighbour is to be told.
+#[derive(Default)]
+struct Word {
+    wants: BTreeSet<Chunk>,
+    has: Vec<Chunk>,
+}
+
+/// Slots in which a client has left letters unanswered.
+struct Missed {
+    slots: u32,
+    last: u64,
 }
 
 impl Playing {
@@ -168,6 +99,7 @@ impl Playing {
 
     /// What the coordinator says to send in a slot, as far as this client's own rules go.
     pub(super) fn told(&mut self, transfers: &[Transfer]) -> Vec<Errand> {
+        self.slot += 1;
         self.peer.begin_slot();
         let mut errands = Vec::new();
         for transfer in transfers {
@@ -193,7 +125,7 @@ impl Playing {
 
     /// How many errands run at once.
     pub(super) fn at_once(&self) -> usize {
-        (UNDER_WAY / self.size()).clamp(1, MOST_AT_ONCE)
+        (UNDER_WAY / self.size()).clamp(2, MOST_AT_ONCE)
     }
 
     /// The longest letter that a client has to say: a chunk that is sealed, or which chunks it has.
@@ -257,34 +189,63 @@ impl Playing {
         begun.map_err(|error| invalid(&error))
     }
 
-    /// A slot of the exchange begins.
-    pub(super) fn step(&mut self, link: Link) -> Result<Vec<Errand>, TaskError> {
-        let fresh = std::mem::take(&mut self.fresh);
+    /// A slot of the exchange begins. Neighbours that are `busy` with what was sent before are sent nothing now, and hold up no other.
+    pub(super) fn step(&mut self, link: Link, busy: &BTreeSet<Client>) -> Result<Vec<Errand>, TaskError> {
+        self.slot += 1;
         let exchange = self.peer.exchange().map_err(|error| invalid(&error))?;
-        let mut wanted: BTreeMap<Client, Vec<Chunk>> = BTreeMap::new();
+        let fresh = std::mem::take(&mut self.fresh);
+        for neighbour in &self.neighbours {
+            let word = self.words.entry(*neighbour).or_default();
+            word.has.extend_from_slice(&fresh);
+        }
         for (to, chunk) in exchange.ask(link.down) {
-            wanted.entry(to).or_default().push(chunk);
+            self.words.entry(to).or_default().wants.insert(chunk);
         }
         // What is short first: the others can go on with it.
         let mut errands = Vec::new();
-        for (to, chunks) in wanted {
-            let what = What::Want(chunks);
-            errands.push(Errand { to, what });
-        }
-        for chunks in fresh.chunks(Letter::MOST_CHUNKS) {
-            errands.extend(self.neighbours.iter().map(|to| Errand {
-                to: *to,
+        let ready = |client: Client| !busy.contains(&client);
+        let words = std::mem::take(&mut self.words).into_iter();
+        let (now, later): (BTreeMap<_, _>, BTreeMap<_, _>) = words.partition(|(to, _)| ready(*to));
+        self.words = later;
+        for (to, word) in now {
+            let lacks = |chunk: &Chunk| !exchange.held().contains(*chunk);
+            let wants: Vec<Chunk> = word.wants.into_iter().filter(lacks).take(MOST_WANTED).collect();
+            if !wants.is_empty() {
+                let what = What::Want(wants);
+                errands.push(Errand { to, what });
+            }
+            errands.extend(word.has.chunks(Letter::MOST_CHUNKS).map(|chunks| Errand {
+                to,
                 what: What::Has(chunks.to_vec()),
             }));
         }
         for _ in 0..link.up {
-            let Some((to, chunk)) = exchange.serve(|_| true) else {
+            let Some((to, chunk)) = exchange.serve(ready) else {
                 break;
             };
             let what = What::Chunk(chunk);
             errands.push(Errand { to, what });
         }
         Ok(errands)
+    }
+
+    /// A client has answered.
+    pub(super) fn answered(&mut self, client: Client) {
+        self.missed.remove(&client);
+    }
+
+    /// A client has not answered; what it was told to have is told again. Whoever leaves letters unanswered in too many slots has left.
+    pub(super) fn missed(&mut self, client: Client, has: Vec<Chunk>) {
+        let slot = self.slot;
+        let missed = self.missed.entry(client).or_insert(Missed { slots: 0, last: 0 });
+        if missed.slots == 0 || missed.last < slot {
+            (missed.slots, missed.last) = (missed.slots + 1, slot);
+        }
+        if missed.slots >= MOST_MISSED {
+            self.left(client);
+        } else if self.neighbours.contains(&client) {
+            self.words.entry(client).or_default().has.extend(has);
+        }
     }
 
     /// A neighbour asks for chunks.
@@ -332,6 +293,7 @@ impl Playing {
     pub(super) fn left(&mut self, client: Client) {
         self.gone.insert(client);
         self.neighbours.retain(|neighbour| *neighbour != client);
+        self.words.remove(&client);
         if let Ok(exchange) = self.peer.exchange() {
             exchange.left(client);
         }
@@ -343,8 +305,10 @@ impl Playing {
     }
 
     /// What comes out, from all that is here: everybody adds in the order of the descriptors.
-    pub(super) fn outcome(&self) -> Result<SwarmOutcome, TaskError> {
-        let mut mean = Mean::of_length(self.numbers);
+    pub(super) fn outcome(&self, rule: Option<MeanRule>) -> Result<SwarmOutcome, TaskError> {
+        let numbers = self.numbers;
+        let plain = || Mean::of_length(numbers);
+        let mut mean = rule.map_or_else(plain, |rule| Mean::by_rule(numbers, rule));
         let (mut rebuilt, mut left_out) = (Vec::new(), Vec::new());
         for (update, weight) in self.peer.rebuilt() {
             let pseudonym = self.pseudonyms[update as usize];

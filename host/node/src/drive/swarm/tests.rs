@@ -43,7 +43,7 @@ impl Serve for Host {
         let (swarms, mesh) = (self.swarms.clone(), self.mesh.lock().clone());
         async move {
             let mesh = mesh.ok_or_else(|| TaskError::unavailable("this node is not there"))?;
-            let answer = swarms.take(&mesh, from.node, &head.name, &request.body).await?;
+            let answer = swarms.take(&mesh, from.node, &head.name, request.body).await?;
             Ok((answer, RemoteReport::default()))
         }
         .boxed()
@@ -115,8 +115,10 @@ impl Node {
             lead,
             update,
             weight: 1,
+            rule: None,
             link,
             patience: LONG,
+            protection: 0.0,
             disk: 1 << 30,
         };
         let (swarms, folder) = (self.host.swarms.clone(), self.folder.path().join("swarm"));
@@ -239,6 +241,20 @@ async fn led(first: &Node, plan: &SwarmPlan, clients: &[NodeId]) -> SwarmLed {
     led
 }
 
+/// What the round comes to for all of them: whoever has the same updates has the same mean.
+async fn all_come_to(joined: Vec<JoinHandle<Result<SwarmOutcome, TaskError>>>) -> Vec<SwarmOutcome> {
+    let outcomes = join_all(joined).await.into_iter();
+    let outcomes: Vec<SwarmOutcome> = outcomes.map(|outcome| outcome.unwrap().unwrap()).collect();
+    for outcome in &outcomes {
+        assert_eq!(outcome.rebuilt, outcomes[0].rebuilt);
+        assert!(
+            bits(outcome) == bits(&outcomes[0]),
+            "another mean of the same updates"
+        );
+    }
+    outcomes
+}
+
 fn bits(outcome: &SwarmOutcome) -> &[u8] {
     bytemuck::cast_slice(&outcome.mean)
 }
@@ -258,20 +274,11 @@ async fn twenty_peers_come_to_the_same_mean_bit_by_bit() {
     let led = led(&first, &plan, &ids).await;
     assert!(led.gone.is_empty(), "{:?}", led.gone);
     assert!(led.covered);
-    let outcomes: Vec<SwarmOutcome> = join_all(joined)
-        .await
-        .into_iter()
-        .map(|outcome| outcome.unwrap().unwrap())
-        .collect();
+    let outcomes = all_come_to(joined).await;
     for outcome in &outcomes {
         assert_eq!((outcome.rebuilt.len(), outcome.of), (20, 20));
         assert!(outcome.left_out.is_empty(), "{:?}", outcome.left_out);
         assert!(outcome.covered);
-        assert_eq!(outcome.rebuilt, outcomes[0].rebuilt);
-        assert!(
-            bits(outcome) == bits(&outcomes[0]),
-            "another mean of the same updates"
-        );
     }
     let numbers = plan.numbers as usize;
     let exact = (0..20)
@@ -307,19 +314,10 @@ async fn a_peer_that_leaves_in_the_middle_does_not_stop_the_others() {
     };
     let (led, ()) = tokio::join!(led(&first, &plan, &ids), leaves);
     assert_eq!(led.gone, [gone]);
-    let outcomes: Vec<SwarmOutcome> = join_all(joined)
-        .await
-        .into_iter()
-        .map(|outcome| outcome.unwrap().unwrap())
-        .collect();
+    let outcomes = all_come_to(joined).await;
     for outcome in &outcomes {
         assert!(outcome.rebuilt.len() >= 6, "{:?}", outcome.rebuilt);
         assert_eq!(outcome.of, 7);
-        assert_eq!(outcome.rebuilt, outcomes[0].rebuilt);
-        assert!(
-            bits(outcome) == bits(&outcomes[0]),
-            "another mean of the same updates"
-        );
     }
     for node in nodes {
         node.leave();

@@ -41,7 +41,10 @@ pub(in crate::drive::fed) async fn carry_out<'t>(
     train: impl FnOnce(Lesson) -> BoxFuture<'t, Result<Trained, TaskError>>,
 ) -> Result<Answered, TaskError> {
     match step {
-        Step::Who => taker.apart(move |taker| taker.show(assignment)).await,
+        Step::Who => {
+            let file = common.file();
+            taker.apart(move |taker| taker.show(assignment, file)).await
+        }
         Step::Join { settings, invited } => {
             let joins = move |taker: &Taker| taker.join(assignment, settings, &invited);
             taker.apart(joins).await
@@ -71,10 +74,11 @@ impl Taker {
         blocking(move || what(&taker)).await
     }
 
-    fn show(&self, assignment: AssignmentId) -> Result<Answered, TaskError> {
+    fn show(&self, assignment: AssignmentId, plugin: Digest) -> Result<Answered, TaskError> {
         self.memory.may_give(&self.key, assignment)?;
         let once = self.sums.show(&self.key, assignment)?;
-        Ok(Answered::Who(self.who.credential(once)?))
+        let credential = self.who.credential(once)?;
+        Ok(Answered::Who { credential, plugin })
     }
 
     fn join(
@@ -85,7 +89,8 @@ impl Taker {
     ) -> Result<Answered, TaskError> {
         let asked = mark(&(&settings, invited))?;
         let before = self.sums.joined(&self.key, assignment).ok();
-        if let Some(answered) = before.and_then(|joined| joined.lock().answered(asked)) {
+        let answered = before.map(|joined| joined.lock().answered(asked)).transpose()?;
+        if let Some(answered) = answered.flatten() {
             return Ok(answered);
         }
         self.memory.may_give(&self.key, assignment)?;
@@ -165,7 +170,9 @@ impl Taker {
         let declared = (trained.samples, trained.steps, trained.loss);
         let joined = self.sums.joined(&self.key, assignment)?;
         let counts = || self.memory.give(&self.key, assignment);
-        joined.lock().give(asked, &vector, declared, counts)
+        let answered = joined.lock().give(asked, &vector, declared, counts)?;
+        self.sums.keep(&joined, asked);
+        Ok(answered)
     }
 }
 

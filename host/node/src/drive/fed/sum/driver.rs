@@ -8,7 +8,7 @@ use crate::services::blocking;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use karman_fed::secure::{
-    self, Closed, Member, Ring, SecureSum, Server, Session, Settings, ToClient, ToServer,
+    self, Closed, Failure, Member, Ring, SecureSum, Server, Session, Settings, ToClient, ToServer,
 };
 use karman_fed::{AssignmentId, ClientId, Event, Part, Run, Summed};
 use karman_types::{Digest, ErrorKind, NodeId, TaskError};
@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// How long a client may take to say who it is, at most; never more than a quarter of the round.
-const MEETING: Duration = Duration::from_secs(50);
-/// How long one that cannot be reached is tried before it joins, when it may be starting again; and afterwards, when only its link may
-/// come back.
-const BEFORE: Duration = Duration::from_secs(30);
+mod meeting;
+
+/// How long a client that has joined is tried that cannot be reached: only its link may come back.
 const AFTERWARDS: Duration = Duration::from_secs(5);
+/// The elements by which a machine's speed at masks is measured: a megabyte of them, which takes a millisecond or so.
+const MEASURED: usize = 1 << 17;
 
 /// A sum that is to be made.
 pub(in crate::drive::fed) struct Sum {
@@ -44,7 +44,34 @@ struct Summing {
     takers: BTreeMap<NodeId, Taker>,
     /// When the round's time is over.
     ends: Instant,
+    /// Bytes of masks that this machine makes in a second.
+    speed: f64,
     bytes: u64,
+}
+
+/// Why there is no sum.
+struct NoSum {
+    reason: String,
+    /// Whose lie that is, where it is one.
+    liar: Option<NodeId>,
+}
+
+impl From<TaskError> for NoSum {
+    fn from(error: TaskError) -> Self {
+        Self {
+            reason: error.message,
+            liar: None,
+        }
+    }
+}
+
+impl From<Failure> for NoSum {
+    fn from(failure: Failure) -> Self {
+        Self {
+            reason: failure.to_string(),
+            liar: failure.liar(),
+        }
+    }
 }
 
 struct Taker {
@@ -66,12 +93,14 @@ impl Sum {
             ends: Instant::now() + time.unwrap_or_default(),
             sum: self,
             takers: BTreeMap::new(),
+            speed: 0.0,
             bytes: 0,
         };
         let event = match summing.run().await {
             Ok(sum) => Event::Summed { sum: Box::new(sum) },
-            Err(reason) => Event::Unsummed {
+            Err(NoSum { reason, liar }) => Event::Unsummed {
                 assignments: summing.takers.values().map(|taker| taker.assignment).collect(),
+                liar: liar.and_then(|node| summing.client_on(node)),
                 reason,
             },
         };
@@ -81,10 +110,11 @@ impl Sum {
 }
 
 impl Summing {
-    async fn run(&mut self) -> Result<Summed, String> {
-        self.meet().await;
-        let about = self.about().await.map_err(|error| error.message)?;
-        let (session, settings) = self.session(about).map_err(|error| error.message)?;
+    async fn run(&mut self) -> Result<Summed, NoSum> {
+        let plugin = self.meet().await?;
+        self.speed = blocking(|| Ok(speed())).await?;
+        let about = self.about(plugin).await?;
+        let (session, settings) = self.session(about)?;
         let mut server = Server::new(Arc::new(session));
         let all = self.takers.values().map(|taker| taker.credential.clone());
         let invited: Arc<Vec<Credential>> = Arc::new(all.collect());
@@ -94,16 +124,15 @@ impl Summing {
         };
         let mut asked: Vec<(NodeId, Step)> = self.takers.keys().map(join).collect();
         loop {
-            let asking = self.ask_all(server, asked).await;
-            server = asking.map_err(|error| error.message)?;
+            server = self.ask_all(server, asked).await?;
             let closed = blocking(move || {
                 let closed = server.close();
                 Ok((server, closed))
             });
-            let (still, closed) = closed.await.map_err(|error| error.message)?;
+            let (still, closed) = closed.await?;
             server = still;
-            asked = match closed.map_err(|failure| failure.to_string())? {
-                Closed::Sum(sum) => return self.summed(sum),
+            asked = match closed? {
+                Closed::Sum(sum) => return Ok(self.summed(sum)?),
                 Closed::Next(messages) => messages
                     .into_iter()
                     .filter_map(|(node, said)| Some((node, self.step(&node, said)?)))
@@ -112,53 +141,11 @@ impl Summing {
         }
     }
 
-    /// Hears from every client which node it is. One that is no member is left out: all others would refuse to join with it.
-    async fn meet(&mut self) {
-        let orders = std::mem::take(&mut self.sum.orders);
-        let left = self.ends.saturating_duration_since(Instant::now());
-        let time = MEETING.min(left / 4);
-        let mut answers: FuturesUnordered<_> = orders
-            .into_iter()
-            .map(|(client, order)| {
-                let asked = self.ask(client, order.assignment, Step::Who, time, BEFORE);
-                let who = identified(self.sum.clients.clone(), asked);
-                async move { (client, order, who.await) }
-            })
-            .collect();
-        let members = self.sum.clients.members();
-        while let Some((client, order, who)) = answers.next().await {
-            let taker = who.and_then(|(node, credential)| {
-                let karman_fed::Work::Train(train) = &order.work else {
-                    return Err(TaskError::internal("only trainings are summed"));
-                };
-                // The number of a client belongs to one node.
-                if members.get(client.0 as usize) != Some(&node) {
-                    let says = format!("it shows the key of another node, {}", node.short());
-                    return Err(TaskError::failed(says));
-                }
-                let taker = Taker {
-                    client,
-                    assignment: order.assignment,
-                    version: order.version,
-                    course: Course::from(train),
-                    credential,
-                    part: None,
-                };
-                Ok((node, taker))
-            });
-            match taker {
-                Ok((node, taker)) => drop(self.takers.insert(node, taker)),
-                Err(error) => self.tell_lost(client, order.assignment, &error),
-            }
-        }
-    }
-
-    /// What the sum is about: the lesson, as every client will look at it.
-    async fn about(&self) -> Result<Digest, TaskError> {
-        let none = || TaskError::failed("none of its clients has said who it is");
-        let taker = self.takers.values().next().ok_or_else(none)?;
+    /// What the sum is about: the lesson, as every client will look at it that has this plugin.
+    async fn about(&self, plugin: Digest) -> Result<Digest, TaskError> {
+        let taker = self.takers.values().next().ok_or_else(nobody)?;
         let order = Order::new(&self.sum.id, &self.sum.run, taker.client, Work::Describe);
-        let common = Common::of(&self.sum.run.clients.plugin, &order);
+        let common = Common::of((self.sum.run.clients.plugin.as_str(), plugin), &order);
         let lesson = self.lesson(taker);
         blocking(move || lesson.digest(&common)).await
     }
@@ -212,7 +199,10 @@ impl Summing {
     /// Asks all of them at once, and takes in what they answer.
     async fn ask_all(&mut self, mut server: Server, asked: Vec<(NodeId, Step)>) -> Result<Server, TaskError> {
         let step = server.step();
-        let time = step.time(self.ends.saturating_duration_since(Instant::now()));
+        let left = self.ends.saturating_duration_since(Instant::now());
+        // What unmasking takes is not given away to those who keep everybody waiting; but they have half of it in any case.
+        let unmasking = server.unmasking(self.speed).min(left / 2);
+        let time = step.time(left.saturating_sub(unmasking));
         let mut answers: FuturesUnordered<_> = asked
             .into_iter()
             .filter_map(|(node, said)| {
@@ -343,14 +333,22 @@ impl Summing {
         let _ = self.sum.outbox.send(event);
     }
 
-    fn summed(&self, sum: SecureSum) -> Result<Summed, String> {
+    /// The client on a node, whether it still takes part or not.
+    fn client_on(&self, node: NodeId) -> Option<ClientId> {
+        let members = self.sum.clients.members();
+        let place = members.iter().position(|member| *member == node);
+        place.map(|place| ClientId(place as u64))
+    }
+
+    fn summed(&self, sum: SecureSum) -> Result<Summed, TaskError> {
         for fault in &sum.faults {
             tracing::warn!(?fault, "a share of a secure sum is not what its owner said");
         }
         let part = |node: &NodeId| self.takers.get(node).and_then(|taker| taker.part);
         let parts: Option<Vec<Part>> = sum.survivors.iter().map(part).collect();
-        let parts = parts.ok_or("somebody is in it who was not asked")?;
-        let (weight, elements) = sum.elements.split_last().ok_or("it has no numbers")?;
+        let parts = parts.ok_or_else(|| TaskError::failed("somebody is in it who was not asked"))?;
+        let last = sum.elements.split_last();
+        let (weight, elements) = last.ok_or_else(|| TaskError::failed("it has no numbers"))?;
         Ok(Summed {
             parts,
             elements: elements
@@ -363,19 +361,17 @@ impl Summing {
     }
 }
 
-/// The node that shows itself, and what it shows.
-async fn identified(
-    clients: Arc<dyn Clients>,
-    asked: impl Future<Output = Result<Answered, TaskError>>,
-) -> Result<(NodeId, Credential), TaskError> {
-    let Answered::Who(credential) = asked.await? else {
-        return Err(TaskError::failed(NOT_ASKED));
-    };
-    blocking(move || {
-        let node = clients.identify(&credential)?;
-        Ok((node, credential))
-    })
-    .await
+fn nobody() -> TaskError {
+    TaskError::failed("none of its clients has said who it is")
+}
+
+/// Bytes of masks that this machine makes in a second.
+fn speed() -> f64 {
+    let mut masked = vec![0; MEASURED];
+    let begun = Instant::now();
+    Ring::BITS_64.add_mask(&mut masked, &[7; 32]);
+    let took = begun.elapsed().max(Duration::from_micros(1));
+    (MEASURED * Ring::BITS_64.width()) as f64 / took.as_secs_f64()
 }
 
 /// What it takes on its way, but for a few bytes of frame.

@@ -11,8 +11,9 @@ pub(super) struct Joined {
     /// Nothing once it has revealed what it reveals: its secrets are of no more use.
     client: Option<Client>,
     settings: Settings,
-    /// What was asked last, and answered: asked again, because the answer was lost on its way, it is answered again.
-    last: (Digest, Answered),
+    /// What was asked last, and answered: asked again, because the answer was lost on its way, it is answered again. Nothing where the
+    /// answer is not kept any more.
+    last: (Digest, Option<Answered>),
 }
 
 /// What an order to train leads to.
@@ -32,20 +33,54 @@ impl Joined {
         Self {
             client: Some(client),
             settings,
-            last: (asked, Answered::Says(says)),
+            last: (asked, Some(Answered::Says(says))),
         }
     }
 
-    /// The answer to what was asked last.
-    pub(super) fn answered(&self, asked: Digest) -> Option<Answered> {
-        let (of, answered) = &self.last;
-        (*of == asked).then(|| answered.clone())
+    /// The answer to what was asked last; nothing where this is something else.
+    ///
+    /// # Errors
+    /// The answer is not kept any more, and is given once.
+    pub(super) fn answered(&self, asked: Digest) -> Result<Option<Answered>, TaskError> {
+        match &self.last {
+            (of, _) if *of != asked => Ok(None),
+            (_, Some(answered)) => Ok(Some(answered.clone())),
+            (_, None) => Err(TaskError::failed(
+                "the masked update of this order was sent, and kept for as long as an answer may be lost on its way: it is not here any more",
+            )
+            .with_field("step")),
+        }
+    }
+
+    /// Bytes of the masked vector that is kept in case it was lost on its way.
+    pub(super) fn kept(&self) -> usize {
+        match &self.last.1 {
+            Some(Answered::Trained {
+                says: ToServer::Masked(bytes),
+                ..
+            }) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// Keeps it no longer, if that is still the answer to this.
+    pub(super) fn forget(&mut self, asked: Digest) {
+        if self.last.0 == asked {
+            self.forget_vector();
+        }
+    }
+
+    /// Keeps no masked vector any longer.
+    pub(super) fn forget_vector(&mut self) {
+        if self.kept() > 0 {
+            self.last.1 = None;
+        }
     }
 
     /// Answers, or answers again.
     pub(super) fn answer(&mut self, said: ToClient) -> Result<Answered, TaskError> {
         let asked = mark(&said)?;
-        if let Some(answered) = self.answered(asked) {
+        if let Some(answered) = self.answered(asked)? {
             return Ok(answered);
         }
         let none = || TaskError::invalid("the neighbours' shares come with the training").with_field("step");
@@ -65,7 +100,7 @@ impl Joined {
         common: &Common,
     ) -> Result<Begun, TaskError> {
         let asked = mark(&said)?;
-        if let Some(answered) = self.answered(asked) {
+        if let Some(answered) = self.answered(asked)? {
             return Ok(Begun::Answered(answered));
         }
         lesson.check()?;
@@ -89,7 +124,7 @@ impl Joined {
         (samples, steps, loss): Declared,
         counts: impl FnOnce() -> Result<(), TaskError>,
     ) -> Result<Answered, TaskError> {
-        if let Some(answered) = self.answered(asked) {
+        if let Some(answered) = self.answered(asked)? {
             return Ok(answered);
         }
         let (have, need) = (vector.len(), self.settings.length);
@@ -114,7 +149,7 @@ impl Joined {
     }
 
     fn says(&mut self, asked: Digest, answered: Answered) -> Answered {
-        self.last = (asked, answered.clone());
+        self.last = (asked, Some(answered.clone()));
         answered
     }
 }

@@ -32,6 +32,7 @@ pub(in crate::drive::fed) enum Step {
 pub(in crate::drive::fed) struct Lesson {
     pub(in crate::drive::fed) version: u64,
     pub(in crate::drive::fed) course: Course,
+    #[serde(deserialize_with = "wire::a_model")]
     pub(in crate::drive::fed) model: Arc<Frames>,
     /// What the sum is made on.
     pub(in crate::drive::fed) grid: Grid,
@@ -44,7 +45,8 @@ pub(in crate::drive::fed) struct Lesson {
 pub(in crate::drive::fed) struct Common {
     run: RunId,
     name: String,
-    plugin: String,
+    /// Its name, and the digest of its file: of one name there may be several.
+    plugin: (String, Digest),
     /// How many shares there are of data that lie at every client.
     shares: Option<u32>,
     properties: Vec<(String, String)>,
@@ -52,14 +54,19 @@ pub(in crate::drive::fed) struct Common {
 
 impl Common {
     /// That of an order to this plugin.
-    pub(in crate::drive::fed) fn of(plugin: &str, order: &Order) -> Self {
+    pub(in crate::drive::fed) fn of((plugin, file): (&str, Digest), order: &Order) -> Self {
         Self {
             run: order.run.clone(),
             name: order.name.clone(),
-            plugin: plugin.to_owned(),
+            plugin: (plugin.to_owned(), file),
             shares: order.share.map(|(_, count)| count),
             properties: order.properties.clone(),
         }
+    }
+
+    /// The file of the plugin.
+    pub(super) const fn file(&self) -> Digest {
+        self.plugin.1
     }
 }
 
@@ -74,7 +81,7 @@ impl Lesson {
         let array = |(name, frame): &(String, Bytes)| (name.clone(), Digest::of(frame));
         let model: Vec<(String, Digest)> = self.model.iter().map(array).collect();
         let rules = (self.grid, self.weights, &self.limits);
-        let whole = ("karman lesson 1", common, self.version, course, model, rules);
+        let whole = ("karman lesson 2", common, self.version, course, model, rules);
         Ok(Digest::of(&wire::write(&whole)?))
     }
 
@@ -98,7 +105,11 @@ impl Lesson {
 /// What it answers.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(in crate::drive::fed) enum Answered {
-    Who(Credential),
+    Who {
+        credential: Credential,
+        /// The file of its plugin.
+        plugin: Digest,
+    },
     Says(ToServer),
     /// Its masked update, and what it says of it in the open.
     Trained {

@@ -2,17 +2,26 @@
 //! and cannot be made to reveal anything.
 
 use super::joined::Joined;
-use crate::drive::fed::memory::Key;
+use super::message::Step;
+use crate::drive::fed::memory::{Key, Memory};
+use crate::drive::fed::wire::{Order, Work};
+use crate::services::blocking;
 use karman_fed::AssignmentId;
 use karman_fed::secure::Pass;
-use karman_types::TaskError;
+use karman_types::{Digest, NodeId, TaskError};
 use parking_lot::Mutex;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The sums that a node is in at once, and those of one driver; which was begun first is left first.
 const MOST_SUMS: usize = 64;
 const MOST_OF_A_DRIVER: usize = 8;
+/// How long a masked update is kept that was sent, in case it was lost on its way: longer than a driver goes on asking for it.
+const KEPT: Duration = Duration::from_secs(60);
+/// The bytes of those that are kept at a time, in all sums together; one is in any case.
+const MOST_KEPT: usize = 256 << 20;
 
 /// The sums that the clients of a node are in.
 #[derive(Default)]
@@ -71,9 +80,60 @@ impl Sums {
         }
     }
 
+    /// Whether this order of a driver goes on with a sum that its client has joined. Who it is, it is asked for another one.
+    pub(in crate::drive::fed) fn takes_part(&self, driver: NodeId, order: &Order) -> bool {
+        match &order.work {
+            Work::Sum { assignment, step } if !matches!(**step, Step::Who) => {
+                self.joined(&Memory::key(driver, order), *assignment).is_ok()
+            }
+            _ => false,
+        }
+    }
+
     pub(super) fn put(&self, key: &Key, assignment: AssignmentId, joined: Joined) {
         let joined = Arc::new(Mutex::new(joined));
         self.0.lock().put(key, assignment, Stage::Joined(joined));
+    }
+
+    /// A client has answered this with its masked update, which may be lost on its way. It is kept for a while, and others that lie here
+    /// for longer make room for it: the driver has them, or is gone.
+    pub(super) fn keep(&self, joined: &Arc<Mutex<Joined>>, asked: Digest) {
+        self.keep_within(MOST_KEPT);
+        let joined = Arc::downgrade(joined);
+        tokio::spawn(async move {
+            tokio::time::sleep(KEPT).await;
+            // The client may be about to compute.
+            let forgets = move || {
+                if let Some(joined) = joined.upgrade() {
+                    joined.lock().forget(asked);
+                }
+                Ok(())
+            };
+            if let Err(error) = blocking(forgets).await {
+                tracing::warn!(%error, "a masked update is kept for longer than it need be");
+            }
+        });
+    }
+
+    /// Keeps no more bytes of masked updates than this, but for the one of the sum that was begun last.
+    pub(super) fn keep_within(&self, most: usize) {
+        let table = self.0.lock();
+        let mut seats: Vec<&Seat> = table.seats.values().collect();
+        seats.sort_unstable_by_key(|seat| Reverse(seat.number));
+        let mut kept = 0;
+        for seat in seats {
+            // One that is busy is about to answer something else.
+            if let Stage::Joined(joined) = &seat.stage
+                && let Some(mut joined) = joined.try_lock()
+            {
+                let bytes = joined.kept();
+                if kept > 0 && kept + bytes > most {
+                    joined.forget_vector();
+                } else {
+                    kept += bytes;
+                }
+            }
+        }
     }
 
     /// The sum of an order, which this client has joined.
@@ -122,10 +182,8 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::fed::memory::Memory;
-    use crate::drive::fed::wire::{Order, RunId, Work};
+    use crate::drive::fed::wire::RunId;
     use karman_fed::{ClientId, Run};
-    use karman_types::NodeId;
 
     const FIRST: AssignmentId = AssignmentId(1);
 

@@ -1,7 +1,8 @@
 //! What a client takes from whom, without a network.
 
 use super::*;
-use karman_fed::swarm::{Descriptor, Inventory, Layout, Neighbourhood, Place, SwarmSettings};
+use crate::drive::swarm::errands::{Errand, What};
+use karman_fed::swarm::{Cover, Descriptor, Gate, Inventory, Layout, Neighbourhood, Place, SwarmSettings};
 use karman_mesh::Mailbox;
 use karman_types::ErrorKind;
 use tempfile::TempDir;
@@ -12,17 +13,23 @@ fn node(client: u8) -> NodeId {
     NodeId::of_key(&[client])
 }
 
-/// A client that has begun a round with another one, the chunks of the other, and the number of the first of them.
-fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
-    let entry = SwarmEntry {
+fn entry(update: Vec<f32>, protection: f64) -> SwarmEntry {
+    SwarmEntry {
         name: "flood".into(),
         lead: node(9),
-        update: vec![0.5; 2],
+        update,
         weight: 1,
+        rule: None,
         link: Link { up: 1, down: 1 },
         patience: Duration::ZERO,
+        protection,
         disk: 16,
-    };
+    }
+}
+
+/// A client that has begun a round with another one, the chunks of the other, and the number of the first of them.
+fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
+    let entry = entry(vec![0.5; 2], 0.0);
     let seat = Seat::new(entry, folder.path(), oneshot::channel().0).unwrap();
     let round = Digest::of(b"round");
     let settings = SwarmSettings {
@@ -101,12 +108,20 @@ fn only_what_is_right_is_kept() {
 #[test]
 fn who_does_not_lead_says_little_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
-    let (seat, round, _, first) = begun(&folder);
+    let (seat, round, own) = exchanging(&folder);
     assert_eq!(seat.longest(node(9)), Letter::MOST);
     let message = Message::Has(vec![Chunk::MAX; Letter::MOST_CHUNKS]);
     let list = Letter { round, message }.write().unwrap().len();
     let longest = seat.longest(node(1));
     assert!((list..2 * list).contains(&longest), "{list} {longest}");
+    let want = |count| seat.playing(round, |playing| playing.wanted(node(1), &vec![own[0]; count]));
+    assert_eq!(want(4), Ok(Answer::Done));
+    assert_eq!(want(100_000).unwrap_err().kind, ErrorKind::Limit);
+}
+
+/// A client in the exchange with the other one, which has nothing yet.
+fn exchanging(folder: &TempDir) -> (Seat, Digest, Vec<Chunk>) {
+    let (seat, round, _, first) = begun(folder);
     let hood = Neighbourhood {
         neighbours: vec![(1, Inventory::none(2 * LAYOUT.chunks))],
         known: Inventory::none(2 * LAYOUT.chunks),
@@ -114,9 +129,94 @@ fn who_does_not_lead_says_little_at_a_time() {
     };
     seat.playing(round, |playing| playing.swarm(hood)).unwrap();
     let own = LAYOUT.chunks - first;
-    let want = |count| seat.playing(round, |playing| playing.wanted(node(1), &vec![own; count]));
-    assert_eq!(want(4), Ok(Answer::Done));
-    assert_eq!(want(100_000).unwrap_err().kind, ErrorKind::Limit);
+    (seat, round, (own..own + LAYOUT.chunks).collect())
+}
+
+#[test]
+fn who_is_busy_is_told_later_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (seat, round, own) = exchanging(&folder);
+    let step = |busy: &[Client]| {
+        let busy = busy.iter().copied().collect();
+        let link = Link { up: 1, down: 1 };
+        seat.playing(round, |playing| playing.step(link, &busy)).unwrap()
+    };
+    let asked = seat.playing(round, |playing| playing.wanted(node(1), &own[..1]));
+    assert_eq!(asked, Ok(Answer::Done));
+    for _ in 0..3 {
+        assert_eq!(step(&[1]), []);
+    }
+    let to = |what| Errand { to: 1, what };
+    let told = to(What::Has(own.clone()));
+    assert_eq!(step(&[]), [told.clone(), to(What::Chunk(own[0]))]);
+    assert_eq!(step(&[]), []);
+    // What did not arrive is told again.
+    let missed = |has: &[Chunk]| {
+        let missed = seat.playing(round, |playing| {
+            playing.missed(1, has.to_vec());
+            Ok(playing.has_left(1))
+        });
+        missed.unwrap()
+    };
+    assert!(!missed(&own));
+    assert_eq!(step(&[]), [told]);
+}
+
+#[test]
+fn a_client_that_misses_some_letters_of_a_slot_has_not_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let (seat, round, _) = exchanging(&folder);
+    let misses = || {
+        let missed = seat.playing(round, |playing| {
+            playing.step(Link { up: 1, down: 1 }, &BTreeSet::new())?;
+            // However many letters were under way when its link broke.
+            (0..9).for_each(|_| playing.missed(1, Vec::new()));
+            Ok(playing.has_left(1))
+        });
+        missed.unwrap()
+    };
+    assert!(!misses() && !misses());
+    seat.playing(round, |playing| {
+        playing.answered(1);
+        Ok(())
+    })
+    .unwrap();
+    assert!(!misses() && !misses(), "it has answered meanwhile");
+    assert!(misses());
+}
+
+#[test]
+fn a_round_that_does_not_hide_what_is_ones_own_is_not_entered() {
+    let folder = tempfile::tempdir().unwrap();
+    let seat = Seat::new(entry(vec![0.5; 20], 0.2), folder.path(), oneshot::channel().0).unwrap();
+    let good = SwarmSettings {
+        layout: Layout { chunk: 8, chunks: 10 },
+        cover: Cover::OfUpdate(0.3),
+        ..SwarmSettings::default()
+    };
+    let refused = |change: fn(&mut SwarmSettings)| {
+        let mut settings = good;
+        change(&mut settings);
+        let opening = Opening {
+            settings,
+            numbers: 20,
+        };
+        let error = seat.open(Digest::of(b"round"), opening).unwrap_err();
+        (error.kind, error.field)
+    };
+    let denied = (ErrorKind::Denied, Some("settings.gate".to_owned()));
+    assert_eq!(refused(|settings| settings.gate = Gate::Open), denied);
+    assert_eq!(refused(|settings| settings.gate = Gate::Throttled), denied);
+    assert_eq!(refused(|settings| settings.cover = Cover::OfUpdate(0.2)), denied);
+    assert_eq!(refused(|settings| settings.on_offer = 9), denied);
+    let invalid = (ErrorKind::Invalid, Some("settings".to_owned()));
+    assert_eq!(refused(|settings| settings.spray = f64::NAN), invalid);
+    assert_eq!(refused(|settings| settings.lags = 0), invalid);
+    let opening = Opening {
+        settings: good,
+        numbers: 20,
+    };
+    assert!(seat.open(Digest::of(b"round"), opening).is_ok());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::table::Table;
 use super::*;
+use crate::drive::fed::tests::frame;
 use karman_fed::secure::{Settings, ToClient, UnmaskRequest};
 use karman_types::ErrorKind;
 
@@ -29,7 +30,7 @@ async fn a_node_joins_once_with_what_it_has_shown() {
     table.says(0, 1, table.join(&invited)).await.unwrap();
     // A second instance of the same round, in which it would draw other masks.
     let again = "ask it first who it is";
-    table.settings.seed = karman_types::Digest::of(b"other");
+    table.settings.seed = Digest::of(b"other");
     denied(table.says(0, 1, table.join(&invited)).await, again);
     // It shows another number then: those who joined with the first are in a sum that it is not in.
     let shown = table.shows(0, 1).await.unwrap();
@@ -99,6 +100,20 @@ async fn a_lesson_that_not_all_have_is_not_learnt() {
 }
 
 #[tokio::test]
+async fn a_client_with_another_file_of_the_plugin_learns_nothing_of_the_lesson() {
+    let mut table = Table::new();
+    // It shows one file, and has another one when it is to train.
+    let said = table.before_training(1).await;
+    table.people[0].plugin = Digest::of(b"another file of that name");
+    let lesson = Box::new(Table::lesson());
+    let answer = table.says(0, 1, Step::Train { said, lesson }).await;
+    denied(
+        answer,
+        "not the training that the clients of this sum have agreed on",
+    );
+}
+
+#[tokio::test]
 async fn an_update_goes_into_one_sum_and_no_other() {
     let table = Table::new();
     table.before_unmasking(1).await;
@@ -164,6 +179,73 @@ async fn lists_that_overlap_and_a_second_unmasking_are_refused() {
     );
     table.says(0, 1, said(&request)).await.unwrap();
     denied(table.says(0, 1, said(&overlapping)).await, "are revealed already");
+}
+
+#[tokio::test]
+async fn a_masked_update_that_nobody_asks_for_again_takes_no_room() {
+    let mut table = Table::new();
+    let mut train = Vec::new();
+    for run in ["0a", "0b"] {
+        table.run = run;
+        table.settings.round = table.about(&Table::lesson());
+        let said = table.before_training(1).await;
+        let lesson = Box::new(Table::lesson());
+        train.push(Step::Train { said, lesson });
+        table.says(0, 1, train[train.len() - 1].clone()).await.unwrap();
+    }
+    // Both have room; then the one that was begun last is kept, whatever room there is.
+    let sums = &table.people[0].sums;
+    sums.keep_within(1 << 20);
+    let newest = table.says(0, 1, train[1].clone()).await.unwrap();
+    table.run = "0a";
+    table.says(0, 1, train[0].clone()).await.unwrap();
+    sums.keep_within(0);
+    let error = table.says(0, 1, train[0].clone()).await.unwrap_err();
+    assert!(error.message.contains("not here any more"), "{error}");
+    table.run = "0b";
+    assert_eq!(table.says(0, 1, train[1].clone()).await.unwrap(), newest);
+    // After its time, too.
+    let order = table.order(0, 1);
+    let joined = sums
+        .joined(&table.people[0].taker(&order).key, karman_fed::AssignmentId(1))
+        .unwrap();
+    let Step::Train { said, .. } = &train[1] else {
+        panic!()
+    };
+    let asked = crate::drive::fed::sum::joined::mark(said).unwrap();
+    joined.lock().forget(Digest::of(b"something else"));
+    table.says(0, 1, train[1].clone()).await.unwrap();
+    joined.lock().forget(asked);
+    assert!(table.says(0, 1, train[1].clone()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_node_that_drains_goes_on_with_the_sums_that_it_has_joined_and_with_no_other() {
+    let table = Table::new();
+    let said = table.before_training(1).await;
+    let lesson = Box::new(Table::lesson());
+    let steps = [
+        (Step::Said(said.clone()), true),
+        (Step::Train { said, lesson }, true),
+        (Step::Who, false),
+    ];
+    let sums = &table.people[0].sums;
+    let driver = NodeId::of_key(b"driver");
+    for (step, goes_on) in steps {
+        let order = |assignment| {
+            let mut order = table.order(0, assignment);
+            let step = Box::new(step.clone());
+            let assignment = karman_fed::AssignmentId(assignment);
+            order.work = Work::Sum { assignment, step };
+            order
+        };
+        assert_eq!(sums.takes_part(driver, &order(1)), goes_on, "{step:?}");
+        assert!(!sums.takes_part(driver, &order(2)), "{step:?}");
+        assert!(!sums.takes_part(NodeId::of_key(b"other"), &order(1)), "{step:?}");
+    }
+    let mut order = table.order(0, 1);
+    order.work = Work::Describe;
+    assert!(!sums.takes_part(driver, &order));
 }
 
 #[tokio::test]

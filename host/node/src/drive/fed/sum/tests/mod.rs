@@ -16,17 +16,20 @@ use super::message::{Answered, Common, Lesson, Step};
 use super::sums::Sums;
 use crate::drive::fed::memory::Memory;
 use crate::drive::fed::wire::{self, Course, Order, RunId, Work};
-use bytes::Bytes;
 use ed25519_compact::{KeyPair, Seed};
 use futures::FutureExt;
 use karman_fed::ClientId;
-use karman_tensor::encode::{Encoded, Encoding};
-use karman_types::{NodeId, TaskError};
+use karman_types::{Digest, NodeId, TaskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What the clients of these tests have for a plugin.
 const PLUGIN: &str = "learner";
+
+/// The file of it that most of them have.
+fn file() -> Digest {
+    Digest::of(PLUGIN.as_bytes())
+}
 
 /// A client as its node keeps it.
 struct Person {
@@ -35,6 +38,8 @@ struct Person {
     memory: Arc<Memory>,
     /// What its trainings come to, where that is something else than usual.
     trains: fn(&mut Trained),
+    /// The file of its plugin.
+    plugin: Digest,
 }
 
 /// Who it is.
@@ -56,6 +61,7 @@ impl Person {
             sums: Arc::default(),
             memory: Arc::new(Memory::in_process(BTreeMap::new())),
             trains: |_| {},
+            plugin: file(),
         }
     }
 
@@ -83,7 +89,7 @@ impl Person {
             }
             .boxed()
         };
-        let common = Common::of(PLUGIN, order);
+        let common = Common::of((PLUGIN, self.plugin), order);
         carry_out(&self.taker(order), common, assignment, step, train).await
     }
 
@@ -132,9 +138,4 @@ fn trained(client: ClientId, course: &Course, model: &[f32]) -> (Vec<f32>, u64) 
         .enumerate()
         .map(|(place, w)| 0.3 * (goal(place) - w) + 0.01 * random.f32());
     (drawn.collect(), 10 + client.0)
-}
-
-fn frame(values: &[f32]) -> Bytes {
-    let shape = [values.len() as u32].into();
-    Encoded::encode(shape, values, Encoding::F32).unwrap().to_bytes()
 }

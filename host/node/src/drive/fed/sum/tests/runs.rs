@@ -1,12 +1,13 @@
 use super::*;
 use crate::drive::fed::conductor::Conductor;
 use crate::drive::fed::handle::Handle;
-use crate::drive::fed::orders::{self, Clients};
+use crate::drive::fed::orders::Clients;
 use crate::drive::fed::record::{FedEvent, Record};
+use crate::drive::fed::tests::{frame, introduce, judgement};
 use crate::drive::fed::wire::{Answer, Frames};
 use futures::future::BoxFuture;
-use karman_fed::secure::ToClient;
-use karman_fed::{Judgement, Run, Update};
+use karman_fed::secure::{ToClient, ToServer};
+use karman_fed::{Run, Update};
 use karman_store::Store;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +26,8 @@ enum Does {
     LeaveAfter,
     /// It declares a loss that cannot be.
     Misdeclare,
+    /// It shares something else than its secret.
+    ShareFalsely,
 }
 
 struct People {
@@ -87,6 +90,12 @@ impl People {
         {
             *loss = f32::NAN;
         }
+        if client.0 == 2
+            && self.does == Does::ShareFalsely
+            && let Answered::Says(ToServer::Shares(shares)) = &mut answered
+        {
+            shares.own_mask = [5; 32].into();
+        }
         Ok(Answer::Sum(Box::new(answered)))
     }
 }
@@ -109,12 +118,9 @@ impl Clients for Meeting {
                     model,
                     ..
                 } => people.answer_train(client, *version, course, model),
-                Work::Evaluate { .. } => Ok(Answer::Judged(Judgement {
-                    samples: 4,
-                    correct: 3,
-                    loss: 0.1,
-                })),
+                Work::Evaluate { .. } => Ok(Answer::Judged(judgement())),
                 Work::Sum { step, .. } => people.answer_step(&order, (**step).clone()).await,
+                Work::Spread { .. } => panic!("updates are summed here"),
             }
         }
         .boxed()
@@ -168,15 +174,7 @@ fn conducted(record: Record, store: &Store, clients: &Arc<Meeting>) -> (Conducto
     let channel = unbounded_channel();
     let outbox = channel.0.clone();
     let conducted = Conductor::new(record, store.clone(), clients.clone(), channel, None).unwrap();
-    for number in 0..CLIENTS {
-        let described = Answer::Described {
-            samples: 10,
-            label_entropy: None,
-        };
-        outbox
-            .send(orders::here(ClientId(number), &described).unwrap())
-            .unwrap();
-    }
+    introduce(&outbox, CLIENTS);
     conducted
 }
 
@@ -253,6 +251,18 @@ async fn one_that_shows_no_membership_keeps_nobody_from_summing() {
 }
 
 #[tokio::test]
+async fn one_with_another_file_of_the_plugin_is_named_and_the_others_are_summed() {
+    let mut people: Vec<Person> = (0..CLIENTS).map(Person::new).collect();
+    people[2].plugin = Digest::of(b"another file of that name");
+    let (_, log) = learn_with(people, "[secure-sum]\n", Does::Well).await;
+    let others = vec![0, 1, 3, 4];
+    assert_eq!(rounds(&log), vec![others; 4], "{log:?}");
+    let troubles = troubles(&log);
+    let names = |what: &String| what.contains("its `learner` is the file");
+    assert!(troubles.iter().any(names), "{troubles:?}");
+}
+
+#[tokio::test]
 async fn one_whose_training_comes_to_nonsense_keeps_nobody_from_summing() {
     let mut people: Vec<Person> = (0..CLIENTS).map(Person::new).collect();
     people[2].trains = |trained| trained.loss = f32::NAN;
@@ -274,6 +284,27 @@ async fn one_that_declares_nonsense_is_named_and_the_others_are_summed() {
     let troubles = troubles(&log);
     let refused = "refused: its `loss` is NaN";
     assert!(troubles.iter().any(|what| what == refused), "{troubles:?}");
+}
+
+#[tokio::test]
+async fn one_that_shares_a_false_secret_spoils_one_round_and_is_asked_nothing_more() {
+    let (_, log) = learn("[secure-sum]\n[limits]\nfailed-rounds = 1\n", Does::ShareFalsely).await;
+    let others = vec![0, 1, 3, 4];
+    assert_eq!(rounds(&log), vec![others; 4], "{log:?}");
+    let failed = log.iter().filter_map(|event| match event {
+        FedEvent::Failed { why, .. } => Some(why.as_str()),
+        _ => None,
+    });
+    let failed: Vec<&str> = failed.collect();
+    assert_eq!(failed.len(), 1, "{log:?}");
+    assert!(
+        failed[0].contains(&Person::new(2).node().to_string()),
+        "{failed:?}"
+    );
+    let troubles = troubles(&log);
+    for says in ["is not its secret", "excluded"] {
+        assert!(troubles.iter().any(|what| what.contains(says)), "{troubles:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 use super::*;
+use crate::drive::fed::tests::frame;
 use karman_fed::secure::{
     Closed, Graph, Member, Ring, Server, Session, Settings, ToClient, ToServer, UnmaskRequest,
 };
 use karman_fed::{AssignmentId, Run};
-use karman_types::Digest;
+use karman_tensor::encode::Encoding;
 
 /// Four clients in a sum of three numbers, with a driver that says what a test has it say.
 pub(super) struct Table {
@@ -33,7 +34,7 @@ impl Table {
 
     /// What the sum of this lesson is about.
     pub(super) fn about(&self, lesson: &Lesson) -> Digest {
-        let common = Common::of(PLUGIN, &self.order(0, 1));
+        let common = Common::of((PLUGIN, file()), &self.order(0, 1));
         lesson.digest(&common).unwrap()
     }
 
@@ -55,14 +56,14 @@ impl Table {
         let order = self.order(number, assignment);
         match self.people[number].step(&order, step).await? {
             Answered::Says(says) | Answered::Trained { says, .. } => Ok(says),
-            Answered::Who(credential) => panic!("{credential:?}"),
+            other @ Answered::Who { .. } => panic!("{other:?}"),
         }
     }
 
     pub(super) async fn shows(&self, number: usize, assignment: u64) -> Result<Credential, TaskError> {
         let order = self.order(number, assignment);
         match self.people[number].step(&order, Step::Who).await? {
-            Answered::Who(credential) => Ok(credential),
+            Answered::Who { credential, .. } => Ok(credential),
             other => panic!("{other:?}"),
         }
     }

@@ -1,0 +1,282 @@
+//! Runs with `[swarm]`.
+
+use super::*;
+use crate::swarm::{Mean, MeanRule};
+use karman_types::Digest;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const CLIENTS: u64 = 5;
+
+fn described(more: &str) -> Run {
+    run(&format!(
+        "rounds = 4\nstart-with = {CLIENTS}\n[pace]\nmode = 'synchronous'\nclients = {CLIENTS}\n\
+         [strategy]\nname = 'fed-avg-m'\n{more}"
+    ))
+}
+
+/// What clients come to that have all updates of these orders.
+fn swarmed(run: &Run, orders: &[(ClientId, Order)]) -> Swarmed {
+    let rule = MeanRule {
+        grid: run.grid(),
+        magnitude: run.limits.magnitude,
+    };
+    let mut mean = Mean::by_rule(LENGTH, rule);
+    let mut parts = Vec::new();
+    // In whatever order they have them.
+    for (client, order) in orders.iter().rev() {
+        let update = train(*client, order);
+        let frames = update.frames.iter();
+        let values: Vec<f32> = frames
+            .flat_map(|frame| Encoded::from_bytes(frame).unwrap().decode().unwrap())
+            .collect();
+        let weight = run.weights.weight(update.samples);
+        mean.add(&values, weight as u32).unwrap();
+        let part = Part {
+            client: *client,
+            assignment: order.assignment,
+            samples: update.samples,
+            steps: update.steps,
+            loss: update.loss,
+            took: Duration::from_secs(client.0),
+        };
+        parts.push((part, weight));
+    }
+    Swarmed {
+        parts,
+        absent: Vec::new(),
+        mean: mean.finish().unwrap(),
+        bytes: 44,
+        report: SwarmReport {
+            complete: orders.iter().map(|(client, _)| *client).collect(),
+            covered: true,
+            unprotected: 2,
+            warm_up_ms: 12,
+            ms: 100,
+        },
+    }
+}
+
+/// Drives a run to its end; a client is lost in the second round before its update got round, and another one in the third, afterwards.
+/// `change` is what happens to the mean of the fourth.
+fn drive(run: Run, change: impl Fn(&mut Swarmed)) -> World {
+    let mut world = World::new(coordinator(run.clone()), CLIENTS, 1);
+    let mut round = 0;
+    loop {
+        if let Some(event) = world.events.pop_front() {
+            world.feed(event);
+            continue;
+        }
+        let orders = std::mem::take(&mut world.orders);
+        let trains = |(_, order): &(ClientId, Order)| matches!(order.work, Work::Train(_));
+        let (mut training, judging): (Vec<_>, Vec<_>) = orders.into_iter().partition(trains);
+        for (client, order) in &judging {
+            world.feed(answer(*client, order));
+        }
+        if training.is_empty() {
+            match world.events.is_empty() {
+                true => return world,
+                false => continue,
+            }
+        }
+        round += 1;
+        let (early, late) = (ClientId(3), ClientId(1));
+        if round == 2 {
+            training.retain(|(client, _)| *client != early);
+            world.feed(Event::Gone { client: early });
+        }
+        if run.swarm.is_none() {
+            // It has sent its update before it leaves.
+            training.sort_by_key(|(client, _)| *client != late);
+            for (client, order) in &training {
+                world.feed(answer(*client, order));
+                if round == 3 && *client == late {
+                    world.feed(Event::Gone { client: late });
+                }
+            }
+            continue;
+        }
+        let mut swarmed = swarmed(&run, &training);
+        if round == 3 {
+            world.feed(Event::Gone { client: late });
+        }
+        if round == 4 {
+            change(&mut swarmed);
+        }
+        let swarmed = Box::new(swarmed);
+        world.feed(Event::Swarmed { swarmed });
+    }
+}
+
+fn failures(world: &World) -> Vec<String> {
+    let failure = |action: &Action| match action {
+        Action::Failed { failure, .. } => Some(failure.to_string()),
+        _ => None,
+    };
+    world.seen.iter().filter_map(failure).collect()
+}
+
+fn reports(world: &World) -> Vec<RoundReport> {
+    let report = |action: &Action| match action {
+        Action::Closed(report) => Some((**report).clone()),
+        _ => None,
+    };
+    world.seen.iter().filter_map(report).collect()
+}
+
+#[test]
+fn a_run_without_a_server_in_the_middle_comes_to_the_same_bits() {
+    let plain = drive(described(""), |_| {});
+    let spread = drive(described("[swarm]\n"), |_| {});
+    assert_eq!(failures(&spread), [""; 0]);
+    assert_eq!(spread.coordinator.status().version, 4);
+    assert_eq!(spread.bits(), plain.bits());
+    let (plain, spread) = (reports(&plain), reports(&spread));
+    let clients = |reports: &[RoundReport]| -> Vec<Vec<ClientId>> {
+        reports.iter().map(|report| report.clients.clone()).collect()
+    };
+    assert_eq!(clients(&spread), clients(&plain));
+    // Who left when its update had got round is in the mean, and not lost.
+    assert_eq!((spread[1].lost, spread[2].lost), (1, 0));
+    assert!(plain.iter().all(|report| report.swarm.is_none()));
+    let how = spread[0].swarm.as_ref().unwrap();
+    assert_eq!((how.complete.len(), how.covered, how.unprotected), (5, true, 2));
+    assert!((how.warm_up_share() - 0.12).abs() < 1e-9);
+    assert_eq!(spread[0].bytes_up, 44);
+}
+
+#[test]
+fn a_mean_that_cannot_be_one_fails_its_round_and_only_that() {
+    type Change = fn(&mut Swarmed);
+    let cases: [(Change, &str); 4] = [
+        (|it| it.mean.truncate(3), "3 numbers instead of 11"),
+        (|it| it.mean[2] = f32::NAN, "number 2 of it is NaN"),
+        (|it| it.mean[0] = -1e4, "the limit `magnitude` is 1000"),
+        (|it| it.parts[0].0.loss = f32::NAN, "`loss` is NaN"),
+    ];
+    for (change, says) in cases {
+        let world = drive(described("[swarm]\n"), change);
+        let failures = failures(&world);
+        assert!(
+            failures.len() == 1 && failures[0].starts_with("there is no mean of its updates"),
+            "{failures:?}"
+        );
+        assert!(failures[0].contains(says), "{failures:?}");
+        assert_eq!(world.coordinator.status().version, 4);
+    }
+}
+
+/// The first round's orders are out.
+fn begun(run: &Run) -> (World, Vec<(ClientId, Order)>) {
+    let mut world = World::new(coordinator(run.clone()), CLIENTS, 1);
+    world.feed_all();
+    let orders = std::mem::take(&mut world.orders);
+    assert_eq!(orders.len(), 5);
+    (world, orders)
+}
+
+#[test]
+fn whoever_is_not_in_the_mean_is_named_and_single_updates_are_not_taken() {
+    let run = described("[swarm]\n");
+    let (mut world, orders) = begun(&run);
+    world.feed(answer(orders[0].0, &orders[0].1));
+    assert_eq!(world.refusals(), [Refusal::NotAsked]);
+    let mut of_three = swarmed(&run, &orders[..3]);
+    let why = "left out by all";
+    of_three.absent.push(Absent {
+        assignment: orders[3].1.assignment,
+        why: why.into(),
+    });
+    let swarmed = Box::new(of_three);
+    world.feed(Event::Swarmed { swarmed });
+    let lost = |action: &Action| match action {
+        Action::Lost { client, loss, .. } => Some((*client, loss.clone())),
+        _ => None,
+    };
+    let lost: Vec<(ClientId, Loss)> = world.seen.iter().filter_map(lost).collect();
+    let unheard = "nobody has heard of its update";
+    let expected = [
+        (orders[3].0, Loss::LeftOut(why.into())),
+        (orders[4].0, Loss::LeftOut(unheard.into())),
+    ];
+    assert_eq!(lost, expected);
+    let report = &reports(&world)[0];
+    assert_eq!((report.clients.len(), report.lost), (3, 2));
+}
+
+#[test]
+fn means_of_other_rounds_are_not_taken_and_updates_that_stay_where_they_are_fail_theirs() {
+    let run = described("[swarm]\n");
+    let (mut world, orders) = begun(&run);
+    let mut of_others = swarmed(&run, &orders);
+    for (part, _) in &mut of_others.parts {
+        part.assignment.0 += 100;
+    }
+    let swarmed = Box::new(of_others);
+    world.feed(Event::Swarmed { swarmed });
+    assert_eq!(world.coordinator.status().version, 0);
+    assert_eq!(failures(&world), [""; 0]);
+    let assignments = orders.iter().map(|(_, order)| order.assignment).collect();
+    let reason = "only 1 waits for the round".to_owned();
+    world.feed(Event::Unsummed {
+        assignments,
+        liar: None,
+        reason,
+    });
+    assert_eq!(
+        failures(&world),
+        ["there is no mean of its updates: only 1 waits for the round"]
+    );
+}
+
+#[test]
+fn a_checkpoint_of_a_run_goes_on_to_the_same_bits() {
+    let run = described("[swarm]\n");
+    let whole = drive(run.clone(), |_| {});
+    // That of the first version, with the orders that follow it.
+    let (at, checkpoint) = whole
+        .checkpoints
+        .iter()
+        .find(|(_, checkpoint)| checkpoint.version() == 1)
+        .cloned()
+        .unwrap();
+    let mut again = resume(checkpoint);
+    for (now, event) in &whole.log[at..] {
+        again.handle(*now, event.clone());
+    }
+    let bits: Vec<u32> = again.model().iter().map(|number| number.to_bits()).collect();
+    assert_eq!(bits, whole.bits());
+}
+
+#[test]
+fn what_more_than_half_have_come_to_counts() {
+    let reached = |means: &[u8]| -> BTreeMap<ClientId, Reached> {
+        let each = means.iter().enumerate().map(|(client, mean)| {
+            let reached = Reached {
+                mean: Digest::of(&[*mean]),
+                updates: vec![Digest::of(b"one")],
+            };
+            (ClientId(client as u64), reached)
+        });
+        each.collect()
+    };
+    let (what, who) = Reached::agreed(&reached(&[1, 2, 1, 1])).unwrap();
+    assert_eq!(what.mean, Digest::of(&[1]));
+    assert_eq!(who, [ClientId(0), ClientId(2), ClientId(3)]);
+    for (means, most) in [
+        (&[1, 2, 1, 2][..], 2),
+        (&[1][..], 1),
+        (&[][..], 0),
+        (&[1, 2, 3, 1, 4][..], 2),
+    ] {
+        let clients = means.len();
+        assert_eq!(
+            Reached::agreed(&reached(means)),
+            Err(Disagreement { clients, most })
+        );
+    }
+    // The same numbers of other updates are another mean.
+    let mut two = reached(&[1, 1]);
+    two.values_mut().next().unwrap().updates.clear();
+    assert!(Reached::agreed(&two).is_err());
+}

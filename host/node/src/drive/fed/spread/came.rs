@@ -1,0 +1,132 @@
+//! What comes of a round for its driver: what clients have come to, and the mean that they agree on.
+
+use super::driver::{AFTERWARDS, Spreading};
+use super::message::{Answered, Came, Step};
+use crate::drive::fed::wire::NOT_ASKED;
+use crate::drive::swarm::SwarmLed;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use karman_fed::{Absent, ClientId, Part, Reached, SwarmReport, Swarmed};
+use karman_types::{Digest, TaskError};
+use std::collections::BTreeMap;
+
+impl Spreading {
+    /// What those have come to that stayed to the end.
+    pub(super) async fn outcomes(&self, name: &str, led: &SwarmLed) -> BTreeMap<ClientId, Came> {
+        let members = self.spread.clients.members();
+        let left = |client: &ClientId| {
+            let node = members.get(client.0 as usize);
+            node.is_none_or(|node| led.gone.contains(node))
+        };
+        let time = self.left();
+        let mut answers: FuturesUnordered<_> = self
+            .takers
+            .values()
+            .filter(|taker| !left(&taker.part.client))
+            .map(|taker| {
+                let Part {
+                    client, assignment, ..
+                } = taker.part;
+                let name = name.to_owned();
+                let asked = self.ask(client, assignment, Step::Outcome { name }, time, AFTERWARDS);
+                async move { (client, assignment, asked.await) }
+            })
+            .collect();
+        let mut all = BTreeMap::new();
+        while let Some((client, assignment, answer)) = answers.next().await {
+            match answer {
+                Ok(Answered::Came(came)) => drop(all.insert(client, *came)),
+                Ok(_) => self.tell_lost(client, assignment, &TaskError::failed(NOT_ASKED)),
+                Err(error) => self.tell_lost(client, assignment, &error),
+            }
+        }
+        all
+    }
+
+    /// The mean that clients agree on, from one of them; and how many bytes came for it.
+    pub(super) async fn mean(
+        &self,
+        name: &str,
+        (reached, who): &(Reached, Vec<ClientId>),
+    ) -> Result<(Vec<f32>, u64), String> {
+        let mut bytes = 0;
+        let mut untried = who.clone();
+        // It is as long as the model: not always from the same one.
+        fastrand::shuffle(&mut untried);
+        for client in untried {
+            let Some(taker) = self.takers.get(&client) else {
+                continue;
+            };
+            let name = name.to_owned();
+            let step = Step::Mean { name };
+            let asked = self.ask(client, taker.part.assignment, step, self.left(), AFTERWARDS);
+            match asked.await {
+                Ok(Answered::Mean(mean)) => {
+                    bytes += mean.len() as u64;
+                    let (numbers, rest) = mean.as_chunks::<4>();
+                    let whole = rest.is_empty() && numbers.len() == self.spread.length;
+                    if whole && Digest::of(&mean) == reached.mean {
+                        let numbers = numbers.iter().map(|number| f32::from_le_bytes(*number));
+                        return Ok((numbers.collect(), bytes));
+                    }
+                    tracing::warn!(%client, "a client sends another mean than it says it has");
+                }
+                Ok(_) => tracing::warn!(%client, "{NOT_ASKED}"),
+                Err(error) => tracing::warn!(%client, %error, "a client does not send its mean"),
+            }
+        }
+        Err("none of the clients that have come to it sends it".into())
+    }
+
+    /// What the run is told.
+    pub(super) fn swarmed(
+        &self,
+        led: &SwarmLed,
+        came: &BTreeMap<ClientId, Came>,
+        (reached, mut who): (Reached, Vec<ClientId>),
+        (mean, bytes): (Vec<f32>, u64),
+    ) -> Swarmed {
+        who.sort_unstable();
+        let left_out: &[(Digest, String)] = match who.first().and_then(|client| came.get(client)) {
+            Some(came) => &came.left_out,
+            None => &[],
+        };
+        let members = self.spread.clients.members();
+        let (mut parts, mut absent) = (Vec::new(), Vec::new());
+        for taker in self.takers.values() {
+            let node = members.get(taker.part.client.0 as usize);
+            let place = led.clients.iter().position(|client| Some(client) == node);
+            let update = place.and_then(|place| led.updates.get(place)).copied();
+            match update {
+                Some((pseudonym, weight)) if reached.updates.contains(&pseudonym) => {
+                    parts.push((taker.part, u64::from(weight)));
+                }
+                _ => {
+                    let is_it = |(other, _): &&(Digest, String)| update.is_some_and(|(one, _)| one == *other);
+                    let why = left_out.iter().find(is_it);
+                    absent.push(Absent {
+                        assignment: taker.part.assignment,
+                        why: why.map_or_else(
+                            || "its update has not got round".into(),
+                            |(_, why)| format!("the others have left it out: {why}"),
+                        ),
+                    });
+                }
+            }
+        }
+        let (warm_up, exchange) = led.took;
+        Swarmed {
+            parts,
+            absent,
+            mean,
+            bytes,
+            report: SwarmReport {
+                complete: who,
+                covered: led.covered,
+                unprotected: came.values().map(|came| u64::from(came.unprotected)).sum(),
+                warm_up_ms: warm_up.as_millis() as u64,
+                ms: (warm_up + exchange).as_millis() as u64,
+            },
+        }
+    }
+}

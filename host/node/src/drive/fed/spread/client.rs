@@ -1,0 +1,178 @@
+//! The client's side.
+
+use super::message::{Answered, Came, Joining, Lesson, Step};
+use super::seats::Seats;
+use crate::drive::fed::memory::{Key, Memory};
+use crate::drive::fed::wire::Course;
+use crate::drive::mesh_of;
+use crate::drive::swarm::{SwarmEntry, SwarmOutcome};
+use crate::node::Node;
+use crate::services::blocking;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use karman_fed::{AssignmentId, Reached, Update};
+use karman_tensor::encode::{Encoded, Encoding};
+use karman_types::{Digest, TaskError};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most that the updates of a round may take together on the disk of this node.
+const MOST_DISK: u64 = 8 << 30;
+/// The least protection that a node brings an update into a round with: a description's least cover gives it, and a driver that has more of it
+/// seen is refused.
+const PROTECTION: f64 = 0.05;
+/// The longest that a driver may have a client wait for the outcome of a round.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A node, as far as such rounds need one.
+pub(in crate::drive::fed) trait Swarming: Send + Sync {
+    /// Takes part in a round. It waits for that once this was polled, and leaves where it is dropped.
+    fn join(&self, entry: SwarmEntry) -> BoxFuture<'static, Result<SwarmOutcome, TaskError>>;
+}
+
+impl Swarming for Node {
+    fn join(&self, entry: SwarmEntry) -> BoxFuture<'static, Result<SwarmOutcome, TaskError>> {
+        let mesh = mesh_of(self).map(|_| ());
+        let folder = self.runtime().home().folder().join("swarm");
+        // Not the node: a round that goes on is no reason to keep it.
+        let swarms = self.federated().swarms().clone();
+        async move {
+            mesh?;
+            swarms.join(entry, &folder).await
+        }
+        .boxed()
+    }
+}
+
+/// A client that takes part in such rounds: what it is, and what it keeps.
+#[derive(Clone)]
+pub(in crate::drive::fed) struct Sharer {
+    pub(in crate::drive::fed) swarm: Arc<dyn Swarming>,
+    pub(in crate::drive::fed) seats: Arc<Seats>,
+    pub(in crate::drive::fed) memory: Arc<Memory>,
+    pub(in crate::drive::fed) key: Key,
+}
+
+/// Does what a driver asks of a client for the round of an order. `train` is the plugin's part: the update, which stays here.
+pub(in crate::drive::fed) async fn carry_out<'t>(
+    sharer: &Sharer,
+    assignment: AssignmentId,
+    step: Step,
+    train: impl FnOnce(Lesson) -> BoxFuture<'t, Result<Box<Update>, TaskError>>,
+) -> Result<Answered, TaskError> {
+    match step {
+        Step::Train(lesson) => {
+            check(&lesson.course)?;
+            let _one_at_a_time = sharer.memory.turn(&sharer.key).await;
+            let update = train(lesson).await?;
+            Ok(Answered::Trained {
+                samples: update.samples,
+                steps: update.steps,
+                loss: update.loss,
+            })
+        }
+        Step::Join(joining) => {
+            let _one_at_a_time = sharer.memory.turn(&sharer.key).await;
+            sharer.join(assignment, joining).await
+        }
+        Step::Outcome { name } => {
+            let outcome = sharer.seats.outcome(&sharer.key, &name).await?;
+            blocking(move || Ok(Answered::Came(Box::new(came(&outcome))))).await
+        }
+        Step::Mean { name } => {
+            let outcome = sharer.seats.outcome(&sharer.key, &name).await?;
+            let numbers = bytemuck::cast_slice(&outcome.mean);
+            Ok(Answered::Mean(Bytes::copy_from_slice(numbers)))
+        }
+    }
+}
+
+/// All clients add up the same numbers: an update that was encoded to fewer bytes would be another one.
+fn check(course: &Course) -> Result<(), TaskError> {
+    let refused = |field: &str, says: &str| Err(TaskError::invalid(says).with_field(field));
+    if course.rows != 1 {
+        return refused(
+            "course.rows",
+            "an update that goes from client to client has one row",
+        );
+    }
+    if course.encoding != Encoding::F32 || course.pack {
+        let says = "an update that goes from client to client is neither encoded nor packed";
+        return refused("course.encoding", says);
+    }
+    Ok(())
+}
+
+fn came(outcome: &SwarmOutcome) -> Came {
+    Came {
+        reached: Reached {
+            mean: Digest::of(bytemuck::cast_slice(&outcome.mean)),
+            updates: outcome.rebuilt.clone(),
+        },
+        left_out: outcome.left_out.clone(),
+        unprotected: outcome.unprotected,
+    }
+}
+
+impl Sharer {
+    async fn join(&self, assignment: AssignmentId, joining: Joining) -> Result<Answered, TaskError> {
+        let name = joining.name.clone();
+        // Asked again, because the answer was lost on its way.
+        if !self.seats.is_in(&self.key, &name) {
+            let sharer = self.clone();
+            let entry = blocking(move || sharer.entry(assignment, joining)).await?;
+            self.seats.take(&self.key, name, self.swarm.join(entry))?;
+        }
+        Ok(Answered::Waits)
+    }
+
+    /// What this client brings into a round. That it does is put down before anybody gets a piece of it.
+    fn entry(&self, assignment: AssignmentId, joining: Joining) -> Result<SwarmEntry, TaskError> {
+        let layout = joining.layout;
+        let room = u64::from(layout.chunk) * u64::from(layout.chunks);
+        let need = room.saturating_mul(joining.clients.into());
+        if need > MOST_DISK {
+            let says =
+                format!("the updates of all take {need} bytes on the disk; at most {MOST_DISK} are given");
+            return Err(TaskError::limit(says).with_field("layout"));
+        }
+        let (order, answered) = (
+            (assignment, joining.version),
+            self.memory.get(&self.key)?.answered,
+        );
+        let update = answered.filter(|(of, _)| *of == order).map(|(_, update)| update);
+        let untrained = || TaskError::failed("this client has not trained for that order");
+        let update = update.ok_or_else(untrained)?;
+        let numbers = numbers(&update)?;
+        let most = joining.rule.magnitude;
+        let within = |number: &f32| number.is_finite() && number.abs() <= most;
+        if let Some(number) = numbers.iter().find(|number| !within(number)) {
+            let says = format!("the training changed a number by {number}: the limit `magnitude` is {most}");
+            return Err(TaskError::failed(says).with_field("model"));
+        }
+        let weight = joining.weights.weight(update.samples);
+        self.memory.spread(&self.key, assignment)?;
+        Ok(SwarmEntry {
+            name: joining.name,
+            lead: self.key.driver(),
+            update: numbers,
+            weight: u32::try_from(weight).unwrap_or(u32::MAX),
+            rule: Some(joining.rule),
+            link: joining.link,
+            patience: Duration::from_millis(joining.within_ms).min(LONGEST),
+            protection: PROTECTION,
+            disk: MOST_DISK,
+        })
+    }
+}
+
+/// The numbers of an update, all arrays in one row.
+fn numbers(update: &Update) -> Result<Vec<f32>, TaskError> {
+    let mut numbers = Vec::new();
+    for frame in &update.frames {
+        let values = Encoded::from_bytes(frame).and_then(|encoded| encoded.decode());
+        numbers.extend(values.map_err(|error| TaskError::internal(error.to_string()))?);
+    }
+    Ok(numbers)
+}

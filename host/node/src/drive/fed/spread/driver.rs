@@ -1,0 +1,299 @@
+//! The driver's side: one round, from the trainings to the event of the run.
+
+use super::message::{Answered, Joining, Lesson, Step};
+use crate::drive::fed::orders::{Clients, ask_patiently};
+use crate::drive::fed::wire::{Answer, Course, Frames, NOT_ASKED, Order, RunId, Work};
+use crate::drive::swarm::{SwarmLed, SwarmPlan};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use karman_fed::swarm::{MeanRule, SwarmSettings};
+use karman_fed::{AssignmentId, ClientId, Event, Part, Reached, Run, Swarmed};
+use karman_types::{ErrorKind, NodeId, TaskError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// How long clients may take to say that they wait for the round.
+const MEETING: Duration = Duration::from_secs(60);
+/// How long one that cannot be reached is tried that has yet to train, when it may be starting again; and afterwards.
+const BEFORE: Duration = Duration::from_secs(30);
+pub(super) const AFTERWARDS: Duration = Duration::from_secs(5);
+
+/// A round that is to be made.
+pub(in crate::drive::fed) struct Spread {
+    pub(in crate::drive::fed) clients: Arc<dyn Clients>,
+    pub(in crate::drive::fed) outbox: UnboundedSender<Event>,
+    pub(in crate::drive::fed) id: RunId,
+    pub(in crate::drive::fed) run: Run,
+    /// Numbers of the model.
+    pub(in crate::drive::fed) length: usize,
+    pub(in crate::drive::fed) model: Arc<Frames>,
+    /// Whose updates are to go round.
+    pub(in crate::drive::fed) orders: Vec<(ClientId, karman_fed::Order)>,
+}
+
+/// A round on its way.
+pub(super) struct Spreading {
+    pub(super) spread: Spread,
+    /// Who has trained, and has not been reported as lost before the round began.
+    pub(super) takers: BTreeMap<ClientId, Taker>,
+    /// When its time is over.
+    ends: Instant,
+}
+
+pub(super) struct Taker {
+    version: u64,
+    /// What it says in the open of its training.
+    pub(super) part: Part,
+}
+
+impl Spread {
+    /// Makes it, and tells the run what became of it.
+    pub(in crate::drive::fed) async fn make(self) {
+        let time = self.orders.iter().map(|(_, order)| order.time).min();
+        let outbox = self.outbox.clone();
+        let mut spreading = Spreading {
+            ends: Instant::now() + time.unwrap_or_default(),
+            spread: self,
+            takers: BTreeMap::new(),
+        };
+        let event = match spreading.run().await {
+            Ok(swarmed) => Event::Swarmed {
+                swarmed: Box::new(swarmed),
+            },
+            Err(reason) => Event::Unsummed {
+                assignments: spreading
+                    .takers
+                    .values()
+                    .map(|taker| taker.part.assignment)
+                    .collect(),
+                liar: None,
+                reason,
+            },
+        };
+        // The run may be over.
+        let _ = outbox.send(event);
+    }
+}
+
+impl Spreading {
+    async fn run(&mut self) -> Result<Swarmed, String> {
+        self.train().await;
+        let plugin = &self.spread.run.clients.plugin;
+        // No two rounds have the same name: a client may still wait for one that its driver has given up.
+        let name = format!("{plugin}/{:016x}", fastrand::u64(..));
+        let settings = self.settings();
+        self.join(&name, &settings).await;
+        let led = self.lead(&name, settings).await?;
+        let came = self.outcomes(&name, &led).await;
+        let reached = came
+            .iter()
+            .map(|(client, came)| (*client, came.reached.clone()))
+            .collect();
+        let agreed = Reached::agreed(&reached).map_err(|error| error.to_string())?;
+        let (mean, bytes) = self.mean(&name, &agreed).await?;
+        Ok(self.swarmed(&led, &came, agreed, (mean, bytes)))
+    }
+
+    pub(super) fn left(&self) -> Duration {
+        self.ends.saturating_duration_since(Instant::now())
+    }
+
+    /// Has all of them train. Half of the time is for that, the other half for the updates to get round.
+    async fn train(&mut self) {
+        let orders = std::mem::take(&mut self.spread.orders);
+        let time = self.left() / 2;
+        let mut answers: FuturesUnordered<_> = orders
+            .into_iter()
+            .map(|(client, order)| {
+                let step = self.lesson(&order);
+                let asked = step.map(|step| self.ask(client, order.assignment, step, time, BEFORE));
+                let begun = Instant::now();
+                async move {
+                    let answer = match asked {
+                        Some(asked) => asked.await,
+                        None => Err(TaskError::internal("only what was trained goes round")),
+                    };
+                    (client, order.assignment, order.version, answer, begun.elapsed())
+                }
+            })
+            .collect();
+        while let Some((client, assignment, version, answer, took)) = answers.next().await {
+            let declared = match answer {
+                Ok(Answered::Trained { samples, steps, loss }) => Ok((samples, steps, loss)),
+                Ok(_) => Err(TaskError::failed(NOT_ASKED)),
+                Err(error) => Err(error),
+            };
+            let (samples, steps, loss) = match declared {
+                Ok(declared) => declared,
+                Err(error) => {
+                    self.tell_lost(client, assignment, &error);
+                    continue;
+                }
+            };
+            let part = Part {
+                client,
+                assignment,
+                samples,
+                steps,
+                loss,
+                took,
+            };
+            // Before its update goes round: nothing can be taken out of a mean.
+            if part.check(&self.spread.run.limits).is_err() {
+                // The run may be over.
+                let _ = self.spread.outbox.send(Event::Misdeclared { part });
+                continue;
+            }
+            self.takers.insert(client, Taker { version, part });
+        }
+    }
+
+    fn lesson(&self, order: &karman_fed::Order) -> Option<Step> {
+        let karman_fed::Work::Train(train) = &order.work else {
+            return None;
+        };
+        Some(Step::Train(Lesson {
+            version: order.version,
+            course: Course::from(train),
+            model: self.spread.model.clone(),
+        }))
+    }
+
+    fn settings(&self) -> SwarmSettings {
+        let run = &self.spread.run;
+        let most_weight = run.weights.largest(run.limits.samples);
+        let most_weight = u32::try_from(most_weight).unwrap_or(u32::MAX);
+        let swarm = run.swarm.unwrap_or_default();
+        swarm.settings(self.spread.length, self.takers.len(), most_weight)
+    }
+
+    /// Has all that have trained wait for the round.
+    async fn join(&mut self, name: &str, settings: &SwarmSettings) {
+        let run = &self.spread.run;
+        let swarm = run.swarm.unwrap_or_default();
+        let left = self.left();
+        let joining = |taker: &Taker| Joining {
+            name: name.to_owned(),
+            version: taker.version,
+            clients: self.takers.len() as u32,
+            layout: settings.layout,
+            weights: run.weights,
+            rule: MeanRule {
+                grid: run.grid(),
+                magnitude: run.limits.magnitude,
+            },
+            link: swarm.link(&settings.layout),
+            within_ms: left.as_millis() as u64,
+        };
+        let time = MEETING.min(left / 4);
+        let mut answers: FuturesUnordered<_> = self
+            .takers
+            .iter()
+            .map(|(client, taker)| {
+                let (client, step) = (*client, Step::Join(joining(taker)));
+                let asked = self.ask(client, taker.part.assignment, step, time, AFTERWARDS);
+                async move { (client, asked.await) }
+            })
+            .collect();
+        while let Some((client, answer)) = answers.next().await {
+            let error = match answer {
+                Ok(Answered::Waits) => continue,
+                Ok(_) => TaskError::failed(NOT_ASKED),
+                Err(error) => error,
+            };
+            if let Some(taker) = self.takers.remove(&client) {
+                self.tell_lost(client, taker.part.assignment, &error);
+            }
+        }
+    }
+
+    /// Leads the round among those that wait.
+    async fn lead(&mut self, name: &str, settings: SwarmSettings) -> Result<SwarmLed, String> {
+        let numbers = u32::try_from(self.spread.length).map_err(|error| error.to_string())?;
+        let (left, swarm) = (self.left(), self.spread.run.swarm.unwrap_or_default());
+        let plan = SwarmPlan {
+            name: name.to_owned(),
+            settings,
+            numbers,
+            slot: swarm.slot,
+            // Once for spray and warm-up, once for the exchange, and once to hear what came of them.
+            patience: left / 3,
+        };
+        let members = self.spread.clients.members();
+        let nodes: BTreeMap<NodeId, ClientId> = self
+            .takers
+            .keys()
+            .filter_map(|client| Some((*members.get(client.0 as usize)?, *client)))
+            .collect();
+        let led = self.spread.clients.lead(plan, nodes.keys().copied().collect());
+        let led = match tokio::time::timeout(left, led).await {
+            Ok(led) => led.map_err(|error| said(&error))?,
+            Err(_) => return Err("its time was over before the updates had got round".into()),
+        };
+        for (node, why) in &led.refused {
+            let taker = nodes.get(node).and_then(|client| self.takers.remove(client));
+            if let Some(taker) = taker {
+                let error = TaskError::failed(why.clone());
+                self.tell_lost(taker.part.client, taker.part.assignment, &error);
+            }
+        }
+        for taker in led
+            .gone
+            .iter()
+            .filter_map(|node| self.takers.get(nodes.get(node)?))
+        {
+            let error = TaskError::unavailable("it has left the round");
+            self.tell_lost(taker.part.client, taker.part.assignment, &error);
+        }
+        Ok(led)
+    }
+
+    pub(super) fn ask(
+        &self,
+        client: ClientId,
+        assignment: AssignmentId,
+        step: Step,
+        time: Duration,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Answered, TaskError>> + use<> {
+        let step = Box::new(step);
+        let work = Work::Spread { assignment, step };
+        let order = Order::new(&self.spread.id, &self.spread.run, client, work);
+        let clients = self.spread.clients.clone();
+        async move {
+            let asked = ask_patiently(&*clients, order, time, patience);
+            let late = || TaskError::deadline("late: its time for a step of the round is over");
+            let answer = tokio::time::timeout(time, asked).await.map_err(|_| late())??;
+            match answer {
+                Answer::Spread(answered) => Ok(*answered),
+                _ => Err(TaskError::failed(NOT_ASKED)),
+            }
+        }
+    }
+
+    pub(super) fn tell_lost(&self, client: ClientId, assignment: AssignmentId, error: &TaskError) {
+        let event = match error.kind {
+            ErrorKind::Unavailable => {
+                self.spread.clients.lost(client);
+                Event::Gone { client }
+            }
+            _ => Event::GaveUp {
+                client,
+                assignment,
+                reason: error.message.clone(),
+            },
+        };
+        // The run may be over.
+        let _ = self.spread.outbox.send(event);
+    }
+}
+
+/// What went wrong, with what its hint says of each node.
+fn said(error: &TaskError) -> String {
+    match &error.hint {
+        Some(hint) => format!("{} ({hint})", error.message),
+        None => error.message.clone(),
+    }
+}

@@ -1,0 +1,184 @@
+//! The rounds that the clients of a node are in. None of it is written down: a node that is started again has left them.
+
+use crate::drive::fed::memory::Key;
+use crate::drive::swarm::SwarmOutcome;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use karman_types::TaskError;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+/// The rounds that a node is in at once, and those of one driver; which was begun first is left first.
+const MOST_SEATS: usize = 32;
+const MOST_OF_A_DRIVER: usize = 4;
+/// How long an outcome is kept for its driver: it has the size of the model.
+const KEPT: Duration = Duration::from_secs(600);
+
+/// What a round comes to; nothing before it is over.
+type Outcome = Option<Result<Arc<SwarmOutcome>, TaskError>>;
+
+/// The rounds that the clients of a node are in, one for each client.
+#[derive(Default)]
+pub(in crate::drive::fed) struct Seats(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    seats: HashMap<Key, Seat>,
+    count: u64,
+}
+
+struct Seat {
+    /// Which one was begun first.
+    number: u64,
+    name: String,
+    outcome: watch::Receiver<Outcome>,
+    waits: AbortHandle,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.waits.abort();
+    }
+}
+
+impl Seats {
+    /// Whether this client is in the round of this name.
+    pub(super) fn is_in(&self, key: &Key, name: &str) -> bool {
+        let table = self.0.lock();
+        table.seats.get(key).is_some_and(|seat| seat.name == name)
+    }
+
+    /// Has this client take part in a round: it waits for it when this returns. It leaves whatever round it was in.
+    ///
+    /// # Errors
+    /// What keeps it from taking part.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        key: &Key,
+        name: String,
+        mut joining: BoxFuture<'static, Result<SwarmOutcome, TaskError>>,
+    ) -> Result<(), TaskError> {
+        // With this it is in the round, or is told why not.
+        let over = (&mut joining).now_or_never().transpose()?;
+        let (tell, outcome) = watch::channel(None);
+        let (seats, of, round) = (Arc::downgrade(self), key.clone(), name.clone());
+        let waits = tokio::spawn(async move {
+            let outcome = match over {
+                Some(outcome) => Ok(outcome),
+                None => joining.await,
+            };
+            tell.send_replace(Some(outcome.map(Arc::new)));
+            tokio::time::sleep(KEPT).await;
+            if let Some(seats) = seats.upgrade() {
+                seats.leave(&of, &round);
+            }
+        });
+        let mut table = self.0.lock();
+        table.count += 1;
+        let seat = Seat {
+            number: table.count,
+            name,
+            outcome,
+            waits: waits.abort_handle(),
+        };
+        table.seats.insert(key.clone(), seat);
+        table.make_room(|other| other.driver() == key.driver(), MOST_OF_A_DRIVER);
+        table.make_room(|_| true, MOST_SEATS);
+        Ok(())
+    }
+
+    fn leave(&self, key: &Key, name: &str) {
+        let mut table = self.0.lock();
+        if table.seats.get(key).is_some_and(|seat| seat.name == name) {
+            table.seats.remove(key);
+        }
+    }
+
+    /// What the round of this name comes to, once it is over.
+    pub(super) async fn outcome(&self, key: &Key, name: &str) -> Result<Arc<SwarmOutcome>, TaskError> {
+        let left = || {
+            TaskError::failed("this client takes no part in that round: it was started again, or has left")
+                .with_field("name")
+        };
+        let seat = {
+            let table = self.0.lock();
+            let seat = table.seats.get(key).filter(|seat| seat.name == name);
+            seat.map(|seat| seat.outcome.clone())
+        };
+        let mut seat = seat.ok_or_else(left)?;
+        let outcome = seat.wait_for(Option::is_some).await.map_err(|_| left())?.clone();
+        outcome.unwrap_or_else(|| Err(left()))
+    }
+}
+
+impl Table {
+    /// Leaves the oldest until there are no more of these than that.
+    fn make_room(&mut self, counts: impl Fn(&Key) -> bool, most: usize) {
+        while self.seats.keys().filter(|key| counts(key)).count() > most {
+            let of_these = self.seats.iter().filter(|(key, _)| counts(key));
+            let oldest = of_these.min_by_key(|(_, seat)| seat.number);
+            let Some(key) = oldest.map(|(key, _)| key.clone()) else {
+                return;
+            };
+            self.seats.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::fed::memory::Memory;
+    use crate::drive::fed::wire::{Order, RunId, Work};
+    use karman_fed::{ClientId, Run};
+    use karman_types::NodeId;
+
+    fn key(driver: usize, run: usize) -> Key {
+        let described = Run::from_toml("name = 'x'\nrounds = 1\n").unwrap();
+        let id = RunId(format!("{run:x}"));
+        let order = Order::new(&id, &described, ClientId(0), Work::Describe);
+        Memory::key(NodeId::of_key(&driver.to_le_bytes()), &order)
+    }
+
+    fn waits() -> BoxFuture<'static, Result<SwarmOutcome, TaskError>> {
+        futures::future::pending().boxed()
+    }
+
+    #[tokio::test]
+    async fn a_client_is_in_one_round_and_a_driver_of_many_takes_no_room_but_its_own() {
+        let seats = Arc::new(Seats::default());
+        seats.take(&key(0, 0), "one".into(), waits()).unwrap();
+        seats.take(&key(0, 0), "two".into(), waits()).unwrap();
+        assert!(!seats.is_in(&key(0, 0), "one"));
+        assert!(seats.outcome(&key(0, 0), "one").await.is_err());
+        for run in 0..=MOST_OF_A_DRIVER {
+            seats.take(&key(1, run), "round".into(), waits()).unwrap();
+        }
+        assert!(!seats.is_in(&key(1, 0), "round"), "it was begun first");
+        assert!(seats.is_in(&key(1, 1), "round") && seats.is_in(&key(0, 0), "two"));
+        for driver in 2..=MOST_SEATS {
+            seats.take(&key(driver, 0), "round".into(), waits()).unwrap();
+        }
+        assert_eq!(seats.0.lock().seats.len(), MOST_SEATS);
+    }
+
+    #[tokio::test]
+    async fn what_keeps_a_client_from_a_round_is_told_at_once() {
+        let seats = Arc::new(Seats::default());
+        let refuses = async { Err::<SwarmOutcome, _>(TaskError::invalid("not so")) }.boxed();
+        let refused = seats.take(&key(0, 0), "round".into(), refuses).unwrap_err();
+        assert_eq!(refused.message, "not so");
+        assert!(!seats.is_in(&key(0, 0), "round"));
+        let fails = async {
+            tokio::task::yield_now().await;
+            Err::<SwarmOutcome, _>(TaskError::failed("later"))
+        };
+        seats.take(&key(0, 0), "round".into(), fails.boxed()).unwrap();
+        let failed = seats.outcome(&key(0, 0), "round").await.unwrap_err();
+        assert_eq!(failed.message, "later");
+    }
+}

@@ -1,0 +1,285 @@
+//! Whole runs between clients that speak the protocol, without nodes, guests and pieces around them: where a real round sends pieces,
+//! the updates of those who wait are added up here.
+//!
+//! | file | what |
+//! |---|---|
+//! | `runs` | whole runs: the models that they come to, and clients that leave or lie |
+//! | `joining` | what a client brings into a round, and what it refuses |
+
+mod joining;
+mod runs;
+
+use super::client::{Sharer, Swarming, carry_out};
+use super::message::{Answered, Lesson, Step};
+use super::seats::Seats;
+use crate::drive::fed::memory::Memory;
+use crate::drive::fed::orders::Clients;
+use crate::drive::fed::record::Record;
+use crate::drive::fed::tests::{frame, judgement};
+use crate::drive::fed::wire::{self, Answer, Course, Frames, Order, Work};
+use crate::drive::swarm::{SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use karman_fed::swarm::Mean;
+use karman_fed::{AssignmentId, ClientId, Run, Update};
+use karman_types::{Digest, NodeId, TaskError};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+
+const CLIENTS: u64 = 5;
+
+/// What client 2 does.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Does {
+    Well,
+    /// In the second round it does not train.
+    Fail,
+    /// In the second round it leaves when its update has got round.
+    Leave,
+    /// It says that it has come to another mean.
+    Lie,
+    /// It is not there when the round begins, and still trains and joins.
+    Miss,
+}
+
+type Waiting = (SwarmEntry, oneshot::Sender<Result<SwarmOutcome, TaskError>>);
+
+/// Where those wait who are in a round.
+#[derive(Default)]
+struct Hall(Mutex<BTreeMap<(String, NodeId), Waiting>>);
+
+struct Door(Arc<Hall>, NodeId);
+
+impl Swarming for Door {
+    fn join(&self, entry: SwarmEntry) -> BoxFuture<'static, Result<SwarmOutcome, TaskError>> {
+        let (hall, me) = (self.0.clone(), self.1);
+        async move {
+            let (tell, told) = oneshot::channel();
+            hall.0.lock().insert((entry.name.clone(), me), (entry, tell));
+            told.await
+                .unwrap_or_else(|_| Err(TaskError::cancelled("nobody leads it")))
+        }
+        .boxed()
+    }
+}
+
+struct Village {
+    hall: Arc<Hall>,
+    people: Vec<(Arc<Memory>, Arc<Seats>)>,
+    does: Does,
+    round: AtomicUsize,
+    trainings: AtomicUsize,
+    /// Whether the second round is never over; that it has begun is told here.
+    hangs: AtomicBool,
+    hung: Notify,
+}
+
+fn node(client: ClientId) -> NodeId {
+    NodeId::of_key(&client.0.to_le_bytes())
+}
+
+/// What a client's training changes: decided by its order alone.
+fn trained(client: ClientId, course: &Course, model: &Frames) -> Result<Box<Update>, TaskError> {
+    let model = wire::arrays(model)?;
+    let mut random = fastrand::Rng::with_seed(course.seed ^ client.0);
+    let goal = |place: usize| ((client.0 * 31 + place as u64) as f32).sin();
+    let numbers = model[0].values.iter().enumerate();
+    let numbers: Vec<f32> = numbers
+        .map(|(place, w)| 0.3 * (goal(place) - w) + 0.01 * random.f32())
+        .collect();
+    Ok(Box::new(Update {
+        frames: vec![frame(&numbers)],
+        samples: 10 + client.0,
+        steps: 3,
+        loss: 0.5,
+    }))
+}
+
+impl Village {
+    fn sharer(&self, order: &Order) -> Sharer {
+        let (memory, seats) = &self.people[order.client.0 as usize];
+        Sharer {
+            swarm: Arc::new(Door(self.hall.clone(), node(order.client))),
+            seats: seats.clone(),
+            memory: memory.clone(),
+            key: Memory::key(NodeId::of_key(b"driver"), order),
+        }
+    }
+
+    async fn step(&self, order: &Order, assignment: AssignmentId, step: Step) -> Result<Answer, TaskError> {
+        let (client, odd) = (order.client, order.client.0 == 2);
+        let sharer = self.sharer(order);
+        if let Step::Train(lesson) = &step
+            && odd
+            && self.does == Does::Fail
+            && lesson.version == 1
+        {
+            return Err(TaskError::failed("it has no data today"));
+        }
+        let train = |lesson: Lesson| {
+            let (memory, key) = (sharer.memory.clone(), sharer.key.clone());
+            let trainings = &self.trainings;
+            async move {
+                let of = (assignment, lesson.version);
+                let mut remembered = memory.get(&key)?;
+                if let Some((known, update)) = &remembered.answered
+                    && *known == of
+                {
+                    return Ok(update.clone());
+                }
+                trainings.fetch_add(1, Ordering::Relaxed);
+                let update = trained(client, &lesson.course, &lesson.model)?;
+                remembered.answered = Some((of, update.clone()));
+                memory.put(&key, remembered)?;
+                Ok(update)
+            }
+            .boxed()
+        };
+        let mut answered = carry_out(&sharer, assignment, step, train).await?;
+        if let Answered::Came(came) = &mut answered
+            && odd
+            && self.does == Does::Lie
+        {
+            came.reached.mean = Digest::of(b"another");
+        }
+        Ok(Answer::Spread(Box::new(answered)))
+    }
+
+    /// Adds up what those have who wait.
+    fn play(&self, plan: &SwarmPlan, nodes: &[NodeId], second: bool) -> SwarmLed {
+        let mut mean: Option<Mean> = None;
+        let (mut led, mut tell) = (empty(plan), Vec::new());
+        for at in nodes {
+            let missing = self.does == Does::Miss && *at == node(ClientId(2));
+            let waiting = self.hall.0.lock().remove(&(plan.name.clone(), *at));
+            let Some((entry, told)) = waiting.filter(|_| !missing) else {
+                led.refused.push((*at, "it is not there".into()));
+                continue;
+            };
+            assert_eq!(entry.lead, NodeId::of_key(b"driver"));
+            let numbers = entry.update.len();
+            let rule = entry.rule.unwrap();
+            let mean = mean.get_or_insert_with(|| Mean::by_rule(numbers, rule));
+            mean.add(&entry.update, entry.weight).unwrap();
+            led.clients.push(*at);
+            led.updates.push((
+                Digest::of(
+                    &entry
+                        .name
+                        .bytes()
+                        .chain(at.to_string().bytes())
+                        .collect::<Vec<u8>>(),
+                ),
+                entry.weight,
+            ));
+            match second && self.does == Does::Leave && *at == node(ClientId(2)) {
+                true => led.gone.push(*at),
+                false => tell.push(told),
+            }
+        }
+        let outcome = SwarmOutcome {
+            mean: mean.unwrap().finish().unwrap(),
+            rebuilt: led.updates.iter().map(|(update, _)| *update).collect(),
+            of: led.updates.len(),
+            left_out: Vec::new(),
+            covered: true,
+            unprotected: 1,
+        };
+        for told in tell {
+            assert!(told.send(Ok(outcome.clone())).is_ok());
+        }
+        led
+    }
+}
+
+fn empty(plan: &SwarmPlan) -> SwarmLed {
+    SwarmLed {
+        settings: plan.settings,
+        commitment: Digest::of(b""),
+        seed: [0; 32],
+        clients: Vec::new(),
+        links: Vec::new(),
+        descriptors: Vec::new(),
+        updates: Vec::new(),
+        slots: Vec::new(),
+        covered: true,
+        took: (Duration::from_millis(30), Duration::from_millis(70)),
+        gone: Vec::new(),
+        refused: Vec::new(),
+    }
+}
+
+struct Meeting(Arc<Village>);
+
+impl Clients for Meeting {
+    fn ask(&self, order: Order, _: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>> {
+        let village = self.0.clone();
+        async move {
+            match &order.work {
+                Work::Describe | Work::Sum { .. } => panic!("{order:?}"),
+                Work::Begin { .. } => Ok(Answer::Begun {
+                    model: vec![("weight".into(), frame(&[0.0, 0.5, -0.5]))],
+                }),
+                Work::Train {
+                    version,
+                    course,
+                    model,
+                    ..
+                } => match order.client.0 == 2 && *version == 1 && village.does == Does::Fail {
+                    true => Err(TaskError::failed("it has no data today")),
+                    false => Ok(Answer::Trained(trained(order.client, course, model)?)),
+                },
+                Work::Evaluate { .. } => Ok(Answer::Judged(judgement())),
+                Work::Spread { assignment, step } => {
+                    village.step(&order, *assignment, (**step).clone()).await
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn members(&self) -> Vec<NodeId> {
+        (0..CLIENTS).map(|client| node(ClientId(client))).collect()
+    }
+
+    fn lead(&self, plan: SwarmPlan, nodes: Vec<NodeId>) -> BoxFuture<'static, Result<SwarmLed, TaskError>> {
+        let village = self.0.clone();
+        async move {
+            let second = village.round.fetch_add(1, Ordering::Relaxed) == 1;
+            if second && village.hangs.load(Ordering::Relaxed) {
+                village.hung.notify_one();
+                std::future::pending::<()>().await;
+            }
+            Ok(village.play(&plan, &nodes, second))
+        }
+        .boxed()
+    }
+}
+
+fn meeting(does: Does) -> Arc<Meeting> {
+    let person = |_| {
+        let memory = Arc::new(Memory::in_process(BTreeMap::new()));
+        (memory, Arc::new(Seats::default()))
+    };
+    Arc::new(Meeting(Arc::new(Village {
+        hall: Arc::default(),
+        people: (0..CLIENTS).map(person).collect(),
+        does,
+        round: AtomicUsize::new(0),
+        trainings: AtomicUsize::new(0),
+        hangs: AtomicBool::new(false),
+        hung: Notify::new(),
+    })))
+}
+
+fn described(more: &str) -> Record {
+    let text = format!(
+        "name = 'x'\nrounds = 4\nstart-with = 5\n[clients]\nplugin = 'learner'\n\
+         [pace]\nmode = 'synchronous'\nclients = {CLIENTS}\n[evaluation]\nevery = 0\n{more}"
+    );
+    Record::new(Run::from_toml(&text).unwrap())
+}

@@ -1,0 +1,135 @@
+use super::*;
+use crate::drive::fed::conductor::Conductor;
+use crate::drive::fed::handle::Handle;
+use crate::drive::fed::record::FedEvent;
+use crate::drive::fed::tests::introduce;
+use karman_store::Store;
+use tokio::sync::mpsc::unbounded_channel;
+
+/// A driver of this run, to whom everybody has introduced itself.
+fn conducted(record: Record, store: &Store, clients: &Arc<Meeting>) -> (Conductor, Handle) {
+    let channel = unbounded_channel();
+    let outbox = channel.0.clone();
+    let conducted = Conductor::new(record, store.clone(), clients.clone(), channel, None).unwrap();
+    introduce(&outbox, CLIENTS);
+    conducted
+}
+
+/// The bits of the model after four rounds, and the log.
+async fn learn(more: &str, does: Does) -> (Vec<u32>, Vec<FedEvent>) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let (conductor, handle) = conducted(described(more), &store, &meeting(does));
+    conductor.drive().await.unwrap();
+    (model(&store), handle.status(0).log)
+}
+
+fn model(store: &Store) -> Vec<u32> {
+    let model = Record::read(store, "x").unwrap().unwrap().model().unwrap();
+    model.numbers.iter().map(|number| number.to_bits()).collect()
+}
+
+/// The clients of each round, and of them those that have come to its mean; all of them where none was to.
+fn rounds(log: &[FedEvent]) -> Vec<(Vec<u64>, Vec<u64>)> {
+    let numbers = |clients: &[ClientId]| -> Vec<u64> { clients.iter().map(|client| client.0).collect() };
+    let round = |event: &FedEvent| match event {
+        FedEvent::Round { clients, swarm, .. } => {
+            let complete = swarm.as_ref().map_or(clients, |swarm| &swarm.complete);
+            Some((numbers(clients), numbers(complete)))
+        }
+        _ => None,
+    };
+    log.iter().filter_map(round).collect()
+}
+
+/// What is said of client 2.
+fn troubles(log: &[FedEvent]) -> Vec<String> {
+    let trouble = |event: &FedEvent| match event {
+        FedEvent::Trouble { client, what } if client.0 == 2 => Some(what.clone()),
+        _ => None,
+    };
+    log.iter().filter_map(trouble).collect()
+}
+
+fn all() -> (Vec<u64>, Vec<u64>) {
+    (vec![0, 1, 2, 3, 4], vec![0, 1, 2, 3, 4])
+}
+
+fn but_two() -> Vec<u64> {
+    vec![0, 1, 3, 4]
+}
+
+#[tokio::test]
+async fn the_model_is_the_one_that_updates_in_the_open_make() {
+    for (does, second) in [(Does::Well, all()), (Does::Fail, (but_two(), but_two()))] {
+        let (plain, seen) = learn("", does).await;
+        let (spread, log) = learn("[swarm]\n", does).await;
+        let rounds_were = [all(), second, all(), all()];
+        assert_eq!(rounds(&seen), rounds_were, "{seen:?}");
+        assert_eq!(rounds(&log), rounds_were, "{log:?}");
+        assert_eq!(spread, plain);
+        let named = troubles(&log)
+            .iter()
+            .any(|what| what.contains("it has no data today"));
+        assert_eq!(named, does == Does::Fail, "{log:?}");
+    }
+}
+
+#[tokio::test]
+async fn how_a_round_went_is_told() {
+    let (_, log) = learn("[swarm]\n", Does::Well).await;
+    let how = log.iter().find_map(|event| match event {
+        FedEvent::Round { swarm, bytes_up, .. } => Some((swarm.clone().unwrap(), *bytes_up)),
+        _ => None,
+    });
+    let (how, bytes) = how.unwrap();
+    assert!(how.covered);
+    assert_eq!((how.unprotected, how.warm_up_ms, how.ms), (5, 30, 100));
+    // The mean of three numbers, once, and no update.
+    assert_eq!(bytes, 12);
+}
+
+#[tokio::test]
+async fn one_that_leaves_or_misses_a_round_stops_no_other() {
+    let (_, log) = learn("[swarm]\n", Does::Leave).await;
+    // Its update had got round before. It was not announced again.
+    let left = (but_two(), but_two());
+    let second = (all().0, but_two());
+    assert_eq!(rounds(&log), [all(), second, left.clone(), left], "{log:?}");
+    let (_, log) = learn("[swarm]\n", Does::Miss).await;
+    assert_eq!(rounds(&log), vec![(but_two(), but_two()); 4], "{log:?}");
+    let named = troubles(&log);
+    assert!(
+        named.iter().any(|what| what.contains("it is not there")),
+        "{named:?}"
+    );
+}
+
+#[tokio::test]
+async fn one_that_says_it_has_another_mean_is_not_believed() {
+    let (plain, _) = learn("", Does::Well).await;
+    let (spread, log) = learn("[swarm]\n", Does::Lie).await;
+    assert_eq!(rounds(&log), vec![(all().0, but_two()); 4], "{log:?}");
+    assert_eq!(spread, plain);
+}
+
+#[tokio::test]
+async fn a_driver_that_is_started_again_comes_to_the_same_and_nobody_trains_twice() {
+    let (plain, _) = learn("", Does::Well).await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let clients = meeting(Does::Well);
+    clients.0.hangs.store(true, Ordering::Relaxed);
+    let (conductor, _handle) = conducted(described("[swarm]\n"), &store, &clients);
+    let driving = tokio::spawn(conductor.drive());
+    // All wait for the second round.
+    clients.0.hung.notified().await;
+    driving.abort();
+    assert!(driving.await.unwrap_err().is_cancelled());
+    let record = Record::read(&store, "x").unwrap().unwrap();
+    let (conductor, handle) = conducted(record, &store, &clients);
+    conductor.drive().await.unwrap();
+    assert_eq!(model(&store), plain);
+    assert_eq!(rounds(&handle.status(0).log), vec![all(); 4]);
+    assert_eq!(clients.0.trainings.load(Ordering::Relaxed), 4 * CLIENTS as usize);
+}
