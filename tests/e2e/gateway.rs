@@ -8,6 +8,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+mod acme;
 mod admin;
 mod clients;
 mod dashboard;

@@ -1,3 +1,7 @@
+mod acme;
+
+pub use acme::AcmeConfig;
+
 use crate::access::{CallerLimits, Right};
 use karman_node::{NodeConfig, Time};
 use karman_package::PublicKey;
@@ -13,6 +17,9 @@ pub struct GatewayConfig {
     /// The certificate that it shows; without one it speaks plain HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsConfig>,
+    /// A certificate that it gets by itself instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acme: Option<AcmeConfig>,
     /// What takes no token. Default: nothing.
     pub open: Vec<Right>,
     /// How much all callers without a token may do together.
@@ -104,6 +111,13 @@ impl GatewayConfig {
                 return Err((key, "is 0; nobody would be served".into()));
             }
         }
+        if let Some(acme) = &self.acme {
+            acme.check()?;
+            if self.tls.is_some() {
+                let says = "has a certificate of its own to get, and so has `tls`: leave out one of them";
+                return Err(("acme", says.into()));
+            }
+        }
         if limits.bodies < limits.body {
             return Err((
                 "limits.bodies",
@@ -130,6 +144,8 @@ impl GatewayConfig {
 mod tests {
     use super::*;
 
+    const ACME: &str = "[acme]\nnames = [\"gw.example\"]\nfolder = \"acme\"\n";
+
     fn read(text: &str) -> Result<GatewayConfig, String> {
         let node = NodeConfig {
             gateway: toml::from_str(text).unwrap(),
@@ -145,6 +161,17 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_comes_from_where_most_get_theirs_unless_said_otherwise() {
+        let config = read(&format!(
+            "{ACME}terms-agreed = true\ncontact = \"ops@gw.example\""
+        ))
+        .unwrap();
+        let acme = config.acme.unwrap();
+        assert!(acme.directory.starts_with("https://acme-v02.") && acme.ca.is_none());
+        assert_eq!(acme.names, ["gw.example"]);
+    }
+
+    #[test]
     fn keys_are_read_and_wrong_ones_are_named() {
         let config = read("open = [\"infer:*\"]\n[limits]\nat-once = 4\nidle = \"5 s\"").unwrap();
         assert_eq!((config.open.len(), config.limits.at_once), (1, Some(4)));
@@ -154,6 +181,31 @@ mod tests {
             ("[limits]\nat-once = 0", "`limits.at-once` is 0"),
             ("[limits]\nbodies = \"1 MiB\"", "less than one body"),
             ("cors = [\"app.example\"]", "an origin is written"),
+            (ACME, "`acme.terms-agreed` is not true"),
+            (
+                &ACME.replace("gw.example", "*.example")[..],
+                "`acme.names` has `*.example`",
+            ),
+            (
+                &ACME.replace("\"gw.example\"", "")[..],
+                "`acme.names` has 0 names",
+            ),
+            (
+                &format!("{ACME}directory = \"http://a/\"")[..],
+                "`acme.directory` is `http://a/`",
+            ),
+            (
+                &format!("{ACME}contact = \"mailto:a@b\"")[..],
+                "`acme.contact` is `mailto:a@b`",
+            ),
+            (
+                &format!("{ACME}term-agreed = true")[..],
+                "did you mean `terms-agreed`?",
+            ),
+            (
+                &format!("{ACME}terms-agreed = true\n[tls]\ncertificate = \"a\"\nkey = \"b\"")[..],
+                "`acme` has a certificate of its own",
+            ),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(says), "{error}");

@@ -3,7 +3,7 @@ use crate::run::{has, program, quiet};
 use anyhow::{Result, bail};
 
 /// Programs that tests and guests run, with the Debian packages that bring them.
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("chromedriver", "chromium-driver"),
     ("chromium", "chromium"),
     ("docker-registry", "docker-registry"),
@@ -12,6 +12,7 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("nft", "nftables"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    ("pebble", "pebble"),
     ("python3", "python3"),
 ];
 
@@ -21,7 +22,7 @@ const DRIVERS: &str = "/usr/share/vulkan/icd.d";
 
 pub(crate) const DEBIAN: Step = Step {
     name: "programs",
-    recipe: "chromium chromium-driver docker-registry faketime iproute2 libvulkan1 mesa-vulkan-drivers nftables nodejs npm python3",
+    recipe: "chromium chromium-driver docker-registry faketime iproute2 libvulkan1 mesa-vulkan-drivers nftables nodejs npm pebble python3",
     missing: || !missing(&PROGRAMS).is_empty() || !has_vulkan(),
     install: || {
         let mut packages = missing(&PROGRAMS);

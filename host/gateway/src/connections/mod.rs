@@ -1,11 +1,13 @@
 //! Connections: accepted up to a number, with or without TLS, HTTP/1.1 or HTTP/2, and let go when they ask for nothing.
 
+mod acme;
 mod table;
 mod tls;
 
 pub(crate) use table::Busy;
 
 use crate::config::{GatewayConfig, GatewayLimits};
+use acme::{ACME_TLS, Acme};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -23,6 +25,7 @@ use tls::Shown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -50,6 +53,8 @@ const OTHER_DESCRIPTORS: usize = 256;
 pub(crate) struct Door {
     listener: TcpListener,
     tls: Option<Shown>,
+    /// Who gets its certificate, where nobody else does.
+    acme: Option<Acme>,
     idle: Duration,
     table: Arc<Table>,
 }
@@ -71,9 +76,16 @@ impl Door {
                 .with_field("listen")
                 .with_hint("stop what listens there, or name another address with --listen")
         })?;
+        let acme = config.acme.as_ref().map(Acme::open).transpose()?;
+        let tls = match (&config.tls, &acme) {
+            (Some(tls), _) => Some(Shown::open(tls)?),
+            (None, Some(acme)) => Some(Shown::awaited(&acme.kept().tls(), acme.challenges())?),
+            (None, None) => None,
+        };
         Ok(Self {
             listener,
-            tls: config.tls.as_ref().map(Shown::open).transpose()?,
+            tls,
+            acme,
             idle: config.limits.idle.0,
             table: Table::new(most_connections(&config.limits)),
         })
@@ -110,6 +122,11 @@ impl Door {
             tokio::spawn(renew(shown, tell));
             shows
         });
+        // Nobody orders certificates any more once this is dropped.
+        let mut ordering = JoinSet::new();
+        if let Some(acme) = self.acme.take() {
+            ordering.spawn(acme.keep());
+        }
         let mut stop = pin!(shut_down.started());
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         let mut refused = false;
@@ -213,7 +230,8 @@ fn most_connections(limits: &GatewayLimits) -> usize {
         .min(have.saturating_sub(OTHER_DESCRIPTORS).max(16))
 }
 
-/// The stream that is encrypted; nothing when the handshake failed, took too long, or the connection must make room.
+/// The stream that is encrypted; nothing when the handshake failed, took too long, was all that was wanted, or the connection must make
+/// room.
 async fn shake_hands(
     tls: &TlsAcceptor,
     stream: TcpStream,
@@ -225,6 +243,9 @@ async fn shake_hands(
         () = seat.must_leave() => return None,
     };
     match shaken {
+        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(ACME_TLS) => {
+            tracing::info!(%peer, "a server of ACME has looked at a name");
+        }
         Ok(Ok(stream)) => return Some(stream),
         Ok(Err(error)) => tracing::debug!(%error, %peer, "a handshake failed"),
         Err(_) => tracing::debug!(%peer, "a handshake took too long"),

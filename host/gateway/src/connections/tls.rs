@@ -1,13 +1,16 @@
-//! The operator's certificate. Clients of ACME write a renewed one into the files of the one before, or lead their links to it: from the
-//! next look on it is shown. Connections that are there stay as they are.
+//! The certificate that is shown. Clients of ACME, the gateway's own among them, write a renewed one into the files of the one before, or
+//! lead their links to it: from the next look on it is shown. Connections that are there stay as they are.
 
+use super::acme::{ACME_TLS, Challenges};
 use crate::config::TlsConfig;
 use blake3::Hash;
 use karman_types::TaskError;
 use rustls::ServerConfig;
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
@@ -19,8 +22,10 @@ const TOLD_AFTER: u32 = 2;
 pub(super) struct Shown {
     config: TlsConfig,
     acceptor: TlsAcceptor,
-    /// What the files said then.
-    said: Hash,
+    /// What a server of ACME is shown, where the gateway has asked one for its certificate.
+    challenges: Option<Challenges>,
+    /// What the files said then; nothing where there were none yet.
+    said: Option<Hash>,
     /// What they have said since that could not be shown, and how often in a row.
     refused: Option<(Hash, u32)>,
 }
@@ -39,11 +44,29 @@ impl Shown {
     pub(super) fn open(config: &TlsConfig) -> Result<Self, TaskError> {
         let files = Files::read(config)?;
         Ok(Self {
-            acceptor: acceptor(config, &files)?,
-            said: files.hash(),
+            acceptor: acceptor(config, Some(&files), None)?,
+            challenges: None,
+            said: Some(files.hash()),
             config: config.clone(),
             refused: None,
         })
+    }
+
+    /// Shows what a server of ACME looks for, and the certificate that it has signed, once that is there.
+    ///
+    /// # Errors
+    /// `internal` when the library for TLS does not do what it should.
+    pub(super) fn awaited(config: &TlsConfig, challenges: &Challenges) -> Result<Self, TaskError> {
+        let mut shown = Self {
+            acceptor: acceptor(config, None, Some(challenges))?,
+            challenges: Some(challenges.clone()),
+            said: None,
+            config: config.clone(),
+            refused: None,
+        };
+        // One that does not read is told of like any other, and does not keep a good one from being ordered.
+        shown.look();
+        Ok(shown)
     }
 
     /// Shows it to whoever connects.
@@ -54,6 +77,10 @@ impl Shown {
     /// Takes what the files say now, if that is another certificate; whether it is. What does not read, or whose key is not
     /// there yet, leaves the one before in its place.
     pub(super) fn look(&mut self) -> bool {
+        // Who orders it tells how that goes.
+        if self.said.is_none() && !self.config.certificate.exists() {
+            return false;
+        }
         let files = match Files::read(&self.config) {
             Ok(files) => files,
             Err(error) => {
@@ -62,14 +89,14 @@ impl Shown {
             }
         };
         let says = files.hash();
-        if says == self.said {
+        if self.said == Some(says) {
             self.refused = None;
             return false;
         }
-        match acceptor(&self.config, &files) {
+        match acceptor(&self.config, Some(&files), self.challenges.as_ref()) {
             Ok(acceptor) => {
                 tracing::info!(file = %self.config.certificate.display(), "a new certificate is shown");
-                (self.acceptor, self.said, self.refused) = (acceptor, says, None);
+                (self.acceptor, self.said, self.refused) = (acceptor, Some(says), None);
                 true
             }
             Err(error) => {
@@ -111,8 +138,52 @@ fn wrong(file: &Path, why: &dyn std::fmt::Display) -> TaskError {
     TaskError::invalid(format!("{}: {why}", file.display())).with_field("gateway.tls")
 }
 
-/// Shows the certificate to callers, who may speak HTTP/2 or HTTP/1.1.
-fn acceptor(config: &TlsConfig, files: &Files) -> Result<TlsAcceptor, TaskError> {
+/// What callers are shown, who may speak HTTP/2 or HTTP/1.1; and a server of ACME, which speaks nothing of that.
+#[derive(Debug)]
+struct ToShow {
+    certificate: Option<Arc<CertifiedKey>>,
+    challenges: Option<Challenges>,
+}
+
+impl ResolvesServerCert for ToShow {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let is_challenge = hello.alpn().is_some_and(|protocols| protocols.eq([ACME_TLS]));
+        match (&self.challenges, is_challenge) {
+            (Some(challenges), true) => challenges.shown_to(&hello),
+            _ => self.certificate.clone(),
+        }
+    }
+}
+
+/// Shows the certificate of these files, or none, and the answers to challenges.
+fn acceptor(
+    config: &TlsConfig,
+    files: Option<&Files>,
+    challenges: Option<&Challenges>,
+) -> Result<TlsAcceptor, TaskError> {
+    let provider = Arc::new(ring::default_provider());
+    let certificate = files.map(|files| certified(config, files, &provider));
+    let to_show = ToShow {
+        certificate: certificate.transpose()?.map(Arc::new),
+        challenges: challenges.cloned(),
+    };
+    let mut server = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TaskError::internal(error.to_string()))?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(to_show));
+    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    if challenges.is_some() {
+        server.alpn_protocols.push(ACME_TLS.to_vec());
+    }
+    Ok(TlsAcceptor::from(Arc::new(server)))
+}
+
+fn certified(
+    config: &TlsConfig,
+    files: &Files,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, TaskError> {
     let file = &config.certificate;
     let certificates = CertificateDer::pem_slice_iter(&files.certificate);
     let certificates: Result<Vec<_>, _> = certificates.collect();
@@ -121,14 +192,7 @@ fn acceptor(config: &TlsConfig, files: &Files) -> Result<TlsAcceptor, TaskError>
         return Err(wrong(file, &"there is no certificate in it"));
     }
     let key = PrivateKeyDer::from_pem_slice(&files.key).map_err(|error| wrong(&config.key, &error))?;
-    let mut server = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| TaskError::internal(error.to_string()))?
-        .with_no_client_auth()
-        .with_single_cert(certificates, key)
-        .map_err(|error| wrong(file, &error))?;
-    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(server)))
+    CertifiedKey::from_der(certificates, key, provider).map_err(|error| wrong(file, &error))
 }
 
 #[cfg(test)]
@@ -187,6 +251,26 @@ pub(super) mod tests {
         assert!(!shown.look());
         std::fs::remove_file(&config.key).unwrap();
         assert!(!shown.look() && is_shown(&shown, &second).await);
+    }
+
+    #[tokio::test]
+    async fn a_certificate_that_is_awaited_is_shown_once_it_is_there() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (made, trusted) = certificate(other.path());
+        let file = folder.path().join("certificate.pem");
+        let config = TlsConfig {
+            certificate: file.clone(),
+            key: file.clone(),
+        };
+        let challenges = Challenges::default();
+        let mut shown = Shown::awaited(&config, &challenges).unwrap();
+        assert!(!shown.look() && !is_shown(&shown, &trusted).await);
+        // The key and its certificate may be in one file.
+        let [key, chain] = [made.key, made.certificate].map(|file| std::fs::read(file).unwrap());
+        std::fs::write(&file, [key, chain].concat()).unwrap();
+        assert!(shown.look() && is_shown(&shown, &trusted).await);
+        let again = Shown::awaited(&config, &challenges).unwrap();
+        assert!(is_shown(&again, &trusted).await);
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ pub(crate) struct Gateway {
     /// What takes no token, such as infer:*; besides what `gateway.open` of node.toml says; may be given again
     #[arg(long = "open", value_name = "RIGHT")]
     open: Vec<Right>,
-    /// The certificate to show, PEM [default: `gateway.tls` of node.toml; plain HTTP without one]
+    /// The certificate to show, PEM [default: `gateway.tls` or `gateway.acme` of node.toml; plain HTTP without one]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
     /// Its key, PEM
@@ -58,6 +58,7 @@ impl Gateway {
                 certificate: certificate.clone(),
                 key: key.clone(),
             });
+            config.acme = None;
         }
         config
     }
