@@ -35,7 +35,8 @@ impl Workers {
         F: Future<Output: Send> + Send + 'static,
     {
         // tokio panics where it gets no thread at all.
-        let start = || catch_unwind(|| start(self.count)).unwrap_or(None);
+        let count = self.count;
+        let start = || catch_unwind(move || start(count)).unwrap_or(None);
         match self.runtime.get_or_init(start) {
             Some(runtime) => runtime.spawn(future),
             None => tokio::spawn(future),

@@ -133,7 +133,7 @@ impl Peer {
         if best == self.path {
             return;
         }
-        self.since = best.and(self.since.or_else(|| Some(Instant::now())));
+        self.since = best.and_then(|_| self.since.or_else(|| Some(Instant::now())));
         (self.path, self.obstacle) = (best, None);
         // What was measured says nothing of another path; of a node that has gone it is the best guess there is.
         if best.is_some() && self.measured.is_some_and(|(on, _)| Some(on) != best) {

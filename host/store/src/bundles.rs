@@ -5,7 +5,7 @@ use crate::tables::{BUNDLES, ENDED, FORGET, META, TAKEN, list};
 use crate::{Store, StoreError};
 use bytes::Bytes;
 use karman_types::{Digest, NodeId};
-use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{ReadableTableMetadata, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
 /// Bundles that wait at once.

@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_full_bucket_takes_another_node_where_one_has_gone() {
         let me = PeerId::random();
-        let mut kad = Kademlia::new(me, MemoryStore::new(me), kad::PROTOCOL_NAME);
+        let mut kad = Kademlia::new(me, MemoryStore::new(me));
         let mut table = Table::default();
         let address: Multiaddr = "/ip4/192.0.2.1/tcp/4001".parse().unwrap();
         // Half of all keys differ in the first bit: the bucket of these is full.

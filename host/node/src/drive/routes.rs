@@ -268,7 +268,8 @@ mod tests {
             for outcome in ended {
                 learn(&mut seen, now, ("echo", node), (*outcome, now));
             }
-            seen.of(now, "echo", node)
+            let lately = seen.of(now, "echo", node);
+            (lately.takes, lately.failed)
         };
         assert_eq!(known(&[Err(&of_home)]), (None, None));
         assert_eq!(known(&[Err(&away)]), (None, Some(Duration::ZERO)));
