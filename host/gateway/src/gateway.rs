@@ -44,7 +44,7 @@ impl Gateway {
             shut_down,
         )
         .await;
-        self.node.leave_off();
+        self.node.leave_off().await;
         Ok(())
     }
 }

@@ -32,6 +32,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 const ORDERS: usize = 1024;
 /// The swarm has threads of its own: a guest never runs on them.
 const THREADS: usize = 2;
+/// How long a node that leaves takes to tell the others.
+const GOODBYE: Duration = Duration::from_millis(500);
 
 /// How a node takes part.
 #[derive(Clone, Debug)]
@@ -326,6 +328,17 @@ impl Mesh {
             lines.ok_or_else(|| TaskError::invalid("this node was started without a link profile"))?;
         lines.change(profile);
         Ok(())
+    }
+
+    /// Leaves: ends every connection, and waits until the others have been told, for half a second at most. Nothing can be asked of
+    /// the mesh any more.
+    pub async fn leave(&self) {
+        if let Some(plane) = &self.0.plane {
+            plane.close();
+        }
+        let (tell, gone) = oneshot::channel();
+        let _ = self.0.orders.send(Order::Leave(tell)).await;
+        let _ = tokio::time::timeout(GOODBYE, gone).await;
     }
 
     /// Counts how often a node has come into reach; closed when this one has left the mesh.

@@ -48,6 +48,22 @@ async fn two_members_that_move_at_the_same_time_find_each_other_by_a_third() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_is_known_to_be_gone() {
+    let root = RootKey::generate().unwrap();
+    let first = start(None, Some(&root));
+    let at = addresses(&first).await;
+    let member = start(Some(invite(&root, &at)), None);
+    member.mesh.admitted(SOON).await.unwrap();
+    let is_there = || first.mesh.is_connected(&member.mesh.me());
+    until("it does not come", is_there).await;
+    member.mesh.leave().await;
+    let left = Instant::now();
+    until("it is not missed", || !is_there()).await;
+    // Of one that says nothing the first would know after 30 s of silence.
+    assert!(left.elapsed() < SOON / 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_finds_nobody_says_so_and_goes_on_looking() {
     let root = RootKey::generate().unwrap();
     let first = start(None, Some(&root));

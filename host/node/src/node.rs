@@ -115,7 +115,7 @@ impl Node {
         self.attend(shut_down).await?;
         up(address);
         serve_public(listener, self.clone(), shut_down).await;
-        self.leave_off();
+        self.leave_off().await;
         Ok(())
     }
 
@@ -131,10 +131,14 @@ impl Node {
         Ok(())
     }
 
-    /// Takes the operator's socket away: the process may end before the task that answered there has cleaned up.
-    pub fn leave_off(&self) {
+    /// Takes the operator's socket away, for the process may end before the task that answered there has cleaned up; and leaves the
+    /// mesh.
+    pub async fn leave_off(&self) {
         self.0.ready.store(false, Ordering::Relaxed);
         let _ = std::fs::remove_file(self.runtime().home().control_socket());
+        if let Some(mesh) = self.mesh() {
+            mesh.leave().await;
+        }
     }
 
     /// The engine and what is behind it.

@@ -1,6 +1,7 @@
 //! The loop that owns the swarm: orders come in, events of the network change the book of peers.
 
 use super::behaviour::{Behaviour, BehaviourEvent};
+use super::leaving::part;
 use super::paths::innermost;
 use super::punch::Punching;
 use super::reach::{Reach, ip_of};
@@ -49,6 +50,8 @@ pub(crate) enum Order {
     Meet(PeerId),
     /// End all connections with this node.
     Part(PeerId),
+    /// End all connections: this node leaves.
+    Leave(oneshot::Sender<()>),
     /// Where this node can be reached.
     Addresses(oneshot::Sender<Vec<Multiaddr>>),
     /// How this node stands in the network.
@@ -88,6 +91,8 @@ pub(crate) struct Driver {
     /// Dials for a better path than there is.
     pub(super) tries: HashSet<ConnectionId>,
     pub(super) failures: Failures,
+    /// Who waits until this node has left.
+    leaving: Option<oneshot::Sender<()>>,
 }
 
 impl Driver {
@@ -133,6 +138,7 @@ impl Driver {
             met_first: None,
             tries: HashSet::new(),
             failures: Failures::default(),
+            leaving: None,
         })
     }
 
@@ -151,11 +157,11 @@ impl Driver {
             })
     }
 
-    /// Runs until every handle to the mesh is gone.
+    /// Runs until every handle to the mesh is gone, or this node leaves.
     pub(crate) async fn run(mut self) {
         let mut rounds = interval(ROUNDS);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
+        while self.leaving.is_none() {
             tokio::select! {
                 order = self.orders.recv() => match order {
                     Some(order) => self.order(order),
@@ -165,6 +171,8 @@ impl Driver {
                 _ = rounds.tick() => self.round(),
             }
         }
+        part(self.swarm).await;
+        self.leaving.map(|gone| gone.send(()));
     }
 
     fn order(&mut self, order: Order) {
@@ -179,6 +187,7 @@ impl Driver {
             Order::Look(most) => self.look(most),
             Order::Meet(peer) => self.meet_again(peer),
             Order::Part(peer) => drop(self.swarm.disconnect_peer_id(peer)),
+            Order::Leave(gone) => self.leaving = Some(gone),
             Order::Addresses(tell) => {
                 let _ = tell.send(self.addresses());
             }

@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod drive;
+mod leaving;
 mod paths;
 mod punch;
 mod reach;

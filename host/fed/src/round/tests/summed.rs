@@ -203,6 +203,7 @@ fn who_lies_in_a_sum_is_asked_nothing_more_and_the_run_goes_on() {
         liar: None,
         reason: "too few".into(),
     });
+    world.feed_all();
     assert!(world.coordinator.status().ended);
 }
 
