@@ -37,6 +37,8 @@ const ROWS: [Row; 3] = [
     },
 ];
 const CONNECTIONS: [u32; 3] = [1, 8, 64];
+/// How often both servers are started for a cell. What a process makes of its cores and its memory is luck that lasts as long as it does.
+const STARTS: usize = 6;
 
 /// Requests per second and p99 of latency, by `wrk` on loopback.
 pub(crate) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
@@ -75,33 +77,36 @@ fn cell_of(setting: &Setting, row: &Row, connections: u32) -> Result<(Vec<Pair>,
         .as_ref()
         .map_err(|reason| anyhow::anyhow!("{reason}"))?;
     let guest = setting.guest(row.guest)?;
-    let folder = tempfile::tempdir()?;
-    let (ours, _) = Contender::karman(setting, &guest, folder.path()).start()?;
-    let (theirs, _) = Contender::wasmtime(wasmtime, &guest, folder.path(), row.at_once)?.start()?;
     let seconds = if setting.quick { 1 } else { 2 };
     let load = |server: &Server, seconds| {
         let url = format!("http://{}/", server.address);
         wrk::load(&url, connections, seconds, None)
     };
-    load(&ours, 1)?;
-    load(&theirs, 1)?;
     let (mut rates, mut latencies) = (Vec::new(), Vec::new());
-    for _ in 0..setting.blocks() {
-        let (ours, theirs) = if fastrand::bool() {
-            let ours = load(&ours, seconds)?;
-            (ours, load(&theirs, seconds)?)
-        } else {
-            let theirs = load(&theirs, seconds)?;
-            (load(&ours, seconds)?, theirs)
-        };
-        rates.push(Pair {
-            ours: ours.rate,
-            theirs: theirs.rate,
-        });
-        latencies.push(Pair {
-            ours: ours.p99_us,
-            theirs: theirs.p99_us,
-        });
+    let blocks: Vec<usize> = (0..setting.blocks()).collect();
+    for blocks in blocks.chunks(setting.blocks().div_ceil(STARTS)) {
+        let folder = tempfile::tempdir()?;
+        let (ours, _) = Contender::karman(setting, &guest, folder.path()).start()?;
+        let (theirs, _) = Contender::wasmtime(wasmtime, &guest, folder.path(), row.at_once)?.start()?;
+        load(&ours, 1)?;
+        load(&theirs, 1)?;
+        for _ in blocks {
+            let (ours, theirs) = if fastrand::bool() {
+                let ours = load(&ours, seconds)?;
+                (ours, load(&theirs, seconds)?)
+            } else {
+                let theirs = load(&theirs, seconds)?;
+                (load(&ours, seconds)?, theirs)
+            };
+            rates.push(Pair {
+                ours: ours.rate,
+                theirs: theirs.rate,
+            });
+            latencies.push(Pair {
+                ours: ours.p99_us,
+                theirs: theirs.p99_us,
+            });
+        }
     }
     Ok((rates, latencies))
 }
