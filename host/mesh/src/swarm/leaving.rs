@@ -2,6 +2,7 @@
 
 use super::behaviour::Behaviour;
 use futures::StreamExt;
+use libp2p::swarm::SwarmEvent;
 use libp2p::{PeerId, Swarm};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -16,7 +17,11 @@ pub(super) async fn part(mut swarm: Swarm<Behaviour>) {
         let _ = swarm.disconnect_peer_id(peer);
     }
     while swarm.network_info().num_peers() > 0 {
-        swarm.select_next_some().await;
+        let event = swarm.select_next_some().await;
+        // A dial that was under way, or somebody who comes again: one more who would wait in vain.
+        if let SwarmEvent::ConnectionEstablished { peer_id, .. } = event {
+            let _ = swarm.disconnect_peer_id(peer_id);
+        }
     }
     sleep(LAST_WORDS).await;
 }
