@@ -176,7 +176,7 @@ impl Driver {
         tracing::debug!(?peer, %error, "a node cannot be reached");
         self.failures.failed(error);
         if let Some(peer) = peer
-            && matches!(error, DialError::Transport(_) | DialError::NoAddresses)
+            && is_out_of_reach(error)
             && !self.swarm.is_connected(&peer)
         {
             self.table.missed(&mut self.swarm.behaviour_mut().kad, peer);
@@ -324,6 +324,14 @@ fn places(addresses: &[Multiaddr]) -> impl Iterator<Item = &Multiaddr> {
     direct.chain(circuits.into_iter().take(MOST_CIRCUITS))
 }
 
+/// Whether nobody answers where a node was, or somebody else does, who has got its address since.
+const fn is_out_of_reach(error: &DialError) -> bool {
+    matches!(
+        error,
+        DialError::Transport(_) | DialError::NoAddresses | DialError::WrongPeerId { .. }
+    )
+}
+
 fn is_quic(address: &Multiaddr) -> bool {
     address.iter().any(|part| part == Protocol::QuicV1)
 }
@@ -335,4 +343,20 @@ pub(super) fn innermost(error: &dyn std::error::Error) -> String {
         error = source;
     }
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_gone_where_another_has_its_address_and_not_where_this_one_did_not_dial() {
+        let wrong = DialError::WrongPeerId {
+            obtained: PeerId::random(),
+            address: "/ip4/192.0.2.1/tcp/4001".parse().unwrap(),
+        };
+        let condition = DialError::DialPeerConditionFalse(PeerCondition::Disconnected);
+        let seen = [wrong, DialError::NoAddresses, condition, DialError::Aborted];
+        assert_eq!(seen.each_ref().map(is_out_of_reach), [true, true, false, false]);
+    }
 }
