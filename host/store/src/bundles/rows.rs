@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 type Row<'txn> = Table<'txn, &'static str, &'static [u8]>;
 /// When one that has ended is forgotten: by rank, then by time.
 type Place = (u8, u64, &'static str);
-const RANKS: u8 = 3;
+const RANKS: u8 = 4;
 
 /// A bundle that has ended.
 #[derive(Deserialize, Serialize)]
@@ -126,10 +126,15 @@ impl<'txn> Rows<'txn> {
     }
 }
 
-/// Those with the least rank are forgotten first where too many have ended: what was for others. Then what this node has opened; an
-/// answer may still come to what it has sent itself.
+/// Those with the least rank are forgotten first where too many have ended: what was for others. Then what this node has opened, and
+/// what it has sent itself; an answer may still come to what has left and is not done.
 fn rank(bundle: &Bundle, here: NodeId) -> u8 {
     match bundle {
+        Bundle {
+            source,
+            state: BundleState::Passed { .. },
+            ..
+        } if *source == here => 3,
         Bundle { source, .. } if *source == here => 2,
         Bundle { destination, .. } if *destination == here => 1,
         _ => 0,

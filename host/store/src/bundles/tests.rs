@@ -186,6 +186,39 @@ fn those_that_have_ended_take_no_room_and_those_of_others_are_forgotten_first() 
 }
 
 #[test]
+fn what_may_still_be_answered_is_remembered_before_what_has_been() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = StoreLimits {
+        ended_bundles: 1,
+        ..StoreLimits::default()
+    };
+    let store = Store::open_with(dir.path(), limits).unwrap();
+    let all = ["asks", "answered", "later"].map(Bytes::from);
+    let to = NodeId::of_key(b"b");
+    let known = |bytes: &Bytes| store.bundles().get(&Digest::of(bytes)).unwrap().is_some();
+    let delivered = BundleState::Delivered;
+    let passed = BundleState::Passed { to, at_ms: 7 };
+    let states = [passed.clone(), delivered.clone(), passed];
+    for ((bytes, expires_ms), state) in all.iter().zip([1_000, 2_000, 3_000]).zip(states) {
+        let kept = Bundle {
+            source: store.node_key().id(),
+            ..bundle(bytes, 1, expires_ms)
+        };
+        assert!(store.bundles().keep(&kept, bytes).unwrap());
+        if bytes == "later" {
+            // The answer to the first has come meanwhile.
+            assert_eq!(all.each_ref().map(known), [true, false, true]);
+            store
+                .bundles()
+                .set(&Digest::of(&all[0]), delivered.clone())
+                .unwrap();
+        }
+        store.bundles().set(&kept.digest, state).unwrap();
+    }
+    assert_eq!(all.each_ref().map(known), [false, false, true]);
+}
+
+#[test]
 fn what_an_earlier_version_has_kept_together_is_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let limits = || StoreLimits {
