@@ -337,8 +337,11 @@ impl Mesh {
             plane.close();
         }
         let (tell, gone) = oneshot::channel();
-        let _ = self.0.orders.send(Order::Leave(tell)).await;
-        let _ = tokio::time::timeout(GOODBYE, gone).await;
+        let leaves = async {
+            let _ = self.0.orders.send(Order::Leave(tell)).await;
+            gone.await
+        };
+        let _ = tokio::time::timeout(GOODBYE, leaves).await;
     }
 
     /// Counts how often a node has come into reach; closed when this one has left the mesh.
