@@ -230,7 +230,7 @@ pub(super) fn read<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, T
         .map_err(|error| TaskError::invalid(format!("this is no {what}: {error}")).with_field("body"))
 }
 
-/// [`write`], where it may take its time.
+/// [`write()`], where it may take its time.
 pub(super) async fn write_apart(message: impl Serialize + Send + 'static) -> Result<Bytes, TaskError> {
     blocking(move || write(&message)).await
 }
