@@ -145,7 +145,8 @@ impl Node {
         self.federated().swarms().join(entry, &folder).await
     }
 
-    /// Leads such a round among nodes that wait for it. This node sees who holds which chunk and whose it was, and no chunk.
+    /// Leads such a round among nodes that wait for it, of which it is none itself: they would refuse. This node sees who holds which chunk
+    /// and whose it was, and no chunk.
     ///
     /// # Errors
     /// `invalid` when the plan makes no round; `unavailable` when fewer than two nodes take part, or the node belongs to no mesh.

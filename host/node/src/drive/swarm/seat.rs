@@ -265,6 +265,15 @@ impl Seat {
     }
 
     fn begin(&self, round: Digest, beginning: Beginning) -> Result<(), TaskError> {
+        // Whoever leads knows whose update is whose: no piece of one goes there.
+        if beginning
+            .clients
+            .iter()
+            .any(|place| place.node == self.entry.lead)
+        {
+            let says = "the node that leads the round is among its clients";
+            return Err(TaskError::denied(says).with_field("clients"));
+        }
         let mut stage = self.stage.lock();
         let playing = match &*stage {
             Stage::Playing(playing) if playing.round == round => return Ok(()),

@@ -66,6 +66,12 @@ fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
     };
     let full = seat.begin(round, more).unwrap_err();
     assert_eq!(full.kind, ErrorKind::Limit, "{full}");
+    let led = Beginning {
+        clients: vec![place(0), place(9)],
+        ..beginning.clone()
+    };
+    let denied = seat.begin(round, led).unwrap_err();
+    assert_eq!(denied.kind, ErrorKind::Denied, "{denied}");
     seat.begin(round, beginning).unwrap();
     (seat, round, chunks, first)
 }
