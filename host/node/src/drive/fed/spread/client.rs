@@ -22,6 +22,8 @@ const MOST_DISK: u64 = 8 << 30;
 /// The least protection that a node brings an update into a round with: a description's least cover gives it, and a driver that has more of it
 /// seen is refused.
 const PROTECTION: f64 = 0.05;
+/// The updates that a mean is of which leaves the node: that of one is the update.
+const FEWEST: usize = 2;
 /// The longest that a driver may have a client wait for the outcome of a round.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -82,8 +84,7 @@ pub(in crate::drive::fed) async fn carry_out<'t>(
         }
         Step::Mean { name } => {
             let outcome = sharer.seats.outcome(&sharer.key, &name).await?;
-            let numbers = bytemuck::cast_slice(&outcome.mean);
-            Ok(Answered::Mean(Bytes::copy_from_slice(numbers)))
+            Ok(Answered::Mean(mean(&outcome)?))
         }
     }
 }
@@ -102,6 +103,16 @@ fn check(course: &Course) -> Result<(), TaskError> {
         return refused("course.encoding", says);
     }
     Ok(())
+}
+
+/// The mean as it goes to the driver. One that ends a round before others' updates are here would get this client's own.
+fn mean(outcome: &SwarmOutcome) -> Result<Bytes, TaskError> {
+    let updates = outcome.rebuilt.len();
+    if updates < FEWEST {
+        let says = format!("the mean here is of {updates} updates; it is given away from {FEWEST} on");
+        return Err(TaskError::denied(says).with_field("name"));
+    }
+    Ok(Bytes::copy_from_slice(bytemuck::cast_slice(&outcome.mean)))
 }
 
 fn came(outcome: &SwarmOutcome) -> Came {

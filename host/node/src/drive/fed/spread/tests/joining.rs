@@ -72,3 +72,27 @@ async fn a_client_that_is_in_no_such_round_says_so() {
     let none = meeting.0.step(&order, AssignmentId(0), step).await.unwrap_err();
     assert_eq!(none.field.as_deref(), Some("name"), "{none}");
 }
+
+#[tokio::test]
+async fn a_mean_of_one_update_is_not_given_away() {
+    let meeting = meeting(Does::Well);
+    let run = described("[swarm]\n").run;
+    let order = Order::new(&described("").id, &run, ClientId(0), Work::Describe);
+    let sharer = meeting.0.sharer(&order);
+    for updates in [1u8, 2] {
+        let name = format!("learner/{updates}");
+        let outcome = SwarmOutcome {
+            mean: vec![0.5, 0.0, 0.25],
+            rebuilt: (0..updates).map(|update| Digest::of(&[update])).collect(),
+            of: 2,
+            left_out: Vec::new(),
+            covered: true,
+            unprotected: 0,
+        };
+        let comes = async move { Ok::<_, TaskError>(outcome) }.boxed();
+        sharer.seats.take(&sharer.key, name.clone(), comes).unwrap();
+        let given = meeting.0.step(&order, AssignmentId(0), Step::Mean { name }).await;
+        let denied = (updates < 2).then_some(ErrorKind::Denied);
+        assert_eq!(given.err().map(|error| error.kind), denied);
+    }
+}
