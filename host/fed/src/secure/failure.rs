@@ -93,7 +93,7 @@ pub enum Failure {
     /// A client has shared something else than its secret.
     #[error("what {0} shared is not its secret")]
     FalseSecret(NodeId),
-    /// So many of a client's holders say that it has sent them garbage, that its secret cannot be put together without them.
+    /// So many of a client's holders have no share that it committed to, or say so, that its secret cannot be put together without them.
     #[error("{owner} shared garbage with {holders} of its holders: there is no secret of it without them")]
     Garbage {
         /// Whose secret.
@@ -108,7 +108,7 @@ pub enum Failure {
 
 impl Failure {
     /// Whose lie this is, where it is one: a round without that client may come to a sum. What a client has committed to in false convicts it;
-    /// where holders say that it sent garbage, more than a third of them would have to lie.
+    /// where holders have nothing good of it, more than a third of them would have to lie.
     pub const fn liar(&self) -> Option<NodeId> {
         match self {
             Self::FalseSecret(owner) | Self::Garbage { owner, .. } => Some(*owner),

@@ -81,9 +81,8 @@ fn a_false_secret_fails_the_round_and_names_its_owner() {
     assert_eq!(world.close(), Err(Failure::Over));
 }
 
-/// Of five holders four are needed: with two that have got garbage there is no secret, with one there is.
-#[test]
-fn garbage_for_too_many_holders_fails_the_round_and_names_who_shared_it() {
+/// Whose the garbage is, where one shares its secrets so.
+fn blamed_for(lie: fn(&mut Shares)) -> NodeId {
     let mut world = World::up_to(5, Graph::Complete, Step::Shares);
     let owner = world.node(0);
     for node in world.pending.iter().map(|(to, _)| *to).collect::<Vec<_>>() {
@@ -91,7 +90,7 @@ fn garbage_for_too_many_holders_fails_the_round_and_names_who_shared_it() {
         if let ToServer::Shares(shares) = &mut answer
             && node == owner
         {
-            shares.sealed[..2].fill(ByteArray::new([5; 80]));
+            lie(shares);
         }
         world.server.receive(node, answer).unwrap();
     }
@@ -104,6 +103,18 @@ fn garbage_for_too_many_holders_fails_the_round_and_names_who_shared_it() {
     };
     assert_eq!(failure, Failure::Garbage { owner, holders: 2 });
     assert_eq!(failure.liar(), Some(owner));
+    owner
+}
+
+/// Of five holders four are needed: with two that have got garbage there is no secret, with one there is.
+#[test]
+fn garbage_for_too_many_holders_fails_the_round_and_names_who_shared_it() {
+    let lies: [fn(&mut Shares); 2] = [
+        |shares| shares.sealed[..2].fill(ByteArray::new([5; 80])),
+        // Well sealed, and not what was committed to: holders find nothing wrong with it.
+        |shares| shares.commitments[1..3].fill(ByteArray::new([5; 32])),
+    ];
+    let owner = lies.map(blamed_for)[0];
     // Who is gone is no liar, and who is said to be one by one of three holders may be none.
     let mut world = World::up_to(3, Graph::Complete, Step::Unmask);
     let liar = world.node(1);
