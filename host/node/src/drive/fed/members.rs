@@ -155,8 +155,11 @@ pub(crate) async fn serve(
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     let started = std::time::Instant::now();
     let order: Order = wire::read_apart("order for a client", body).await?;
-    // The others of a sum count on what it has said there.
-    if node.tasks().draining() && !node.federated().sums.takes_part(from.node, &order) {
+    let federated = node.federated();
+    // The others of a sum count on what it has said there, and a round that it is in is heard of from more than half of its clients.
+    let takes_part =
+        federated.sums.takes_part(from.node, &order) || federated.seats.takes_part(from.node, &order);
+    if node.tasks().draining() && !takes_part {
         return Err(TaskError::unavailable("this node is draining"));
     }
     let RunId(id) = &order.run;

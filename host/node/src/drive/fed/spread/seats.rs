@@ -1,10 +1,12 @@
 //! The rounds that the clients of a node are in. None of it is written down: a node that is started again has left them.
 
-use crate::drive::fed::memory::Key;
+use super::message::Step;
+use crate::drive::fed::memory::{Key, Memory};
+use crate::drive::fed::wire::{Order, Work};
 use crate::drive::swarm::SwarmOutcome;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use karman_types::TaskError;
+use karman_types::{NodeId, TaskError};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,6 +52,17 @@ impl Seats {
     pub(super) fn is_in(&self, key: &Key, name: &str) -> bool {
         let table = self.0.lock();
         table.seats.get(key).is_some_and(|seat| seat.name == name)
+    }
+
+    /// Whether this order of a driver asks what has come of a round that its client is in.
+    pub(in crate::drive::fed) fn takes_part(&self, driver: NodeId, order: &Order) -> bool {
+        match &order.work {
+            Work::Spread { step, .. } => match &**step {
+                Step::Outcome { name } | Step::Mean { name } => self.is_in(&Memory::key(driver, order), name),
+                Step::Train(_) | Step::Join(_) => false,
+            },
+            _ => false,
+        }
     }
 
     /// Has this client take part in a round: it waits for it when this returns. It leaves whatever round it was in.
@@ -132,16 +145,20 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::fed::memory::Memory;
-    use crate::drive::fed::wire::{Order, RunId, Work};
-    use karman_fed::{ClientId, Run};
-    use karman_types::NodeId;
+    use crate::drive::fed::wire::RunId;
+    use karman_fed::{AssignmentId, ClientId, Run};
 
-    fn key(driver: usize, run: usize) -> Key {
+    fn driver(number: usize) -> NodeId {
+        NodeId::of_key(&number.to_le_bytes())
+    }
+
+    fn order(run: usize, work: Work) -> Order {
         let described = Run::from_toml("name = 'x'\nrounds = 1\n").unwrap();
-        let id = RunId(format!("{run:x}"));
-        let order = Order::new(&id, &described, ClientId(0), Work::Describe);
-        Memory::key(NodeId::of_key(&driver.to_le_bytes()), &order)
+        Order::new(&RunId(format!("{run:x}")), &described, ClientId(0), work)
+    }
+
+    fn key(of: usize, run: usize) -> Key {
+        Memory::key(driver(of), &order(run, Work::Describe))
     }
 
     fn waits() -> BoxFuture<'static, Result<SwarmOutcome, TaskError>> {
@@ -164,6 +181,19 @@ mod tests {
             seats.take(&key(driver, 0), "round".into(), waits()).unwrap();
         }
         assert_eq!(seats.0.lock().seats.len(), MOST_SEATS);
+    }
+
+    #[tokio::test]
+    async fn what_has_come_of_a_round_is_asked_by_its_driver() {
+        let seats = Arc::new(Seats::default());
+        seats.take(&key(0, 1), "round".into(), waits()).unwrap();
+        let asks = |of, name: &str| {
+            let step = Box::new(Step::Outcome { name: name.into() });
+            let assignment = AssignmentId(0);
+            seats.takes_part(driver(of), &order(1, Work::Spread { assignment, step }))
+        };
+        assert!(asks(0, "round") && !asks(0, "another") && !asks(1, "round"));
+        assert!(!seats.takes_part(driver(0), &order(1, Work::Describe)));
     }
 
     #[tokio::test]
