@@ -48,7 +48,7 @@ impl Given {
 
     /// What it is once the update of this order is spread among the clients. A round that is begun again, because its driver was, spreads
     /// the same update once more. Who has a round begun again with one client less, and takes both means, learns what that one has changed: a
-    /// driver is trusted not to. Sums are made where it is not.
+    /// driver is trusted not to.
     ///
     /// # Errors
     /// It must not be: it is that of another client, or of an order before the last, or the run's updates go into secure sums.
