@@ -9,6 +9,7 @@ use libp2p::swarm::NetworkBehaviour;
 use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::{PeerId, StreamProtocol, autonat, connection_limits, dcutr, identify, kad, mdns, ping, relay};
 use std::collections::HashSet;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 /// Our own name: nodes of other networks are none of ours.
@@ -20,8 +21,10 @@ const MOST_PER_PEER: u32 = 8;
 const MOST_PENDING: u32 = 128;
 /// Offers that this node announces.
 pub(crate) const MOST_ANNOUNCED: usize = 4096;
-/// How long others remember that we provide something, and how often we tell them again. Whoever joins is told at once; telling
-/// takes a connection with each of the twenty nodes next to a key: some hundred kilobytes.
+/// Nodes next to a key that are told of its providers, and that a search asks. Kademlia's twenty are for networks of strangers, most of whom
+/// go within the hour; telling and asking each of them takes a connection, which costs some ten kilobytes.
+const NEXT_TO_A_KEY: NonZeroUsize = NonZeroUsize::new(8).expect("it is not zero");
+/// How long others remember that we provide something, and how often we tell them again.
 const PROVIDED_FOR: Duration = Duration::from_secs(24 * 3600);
 const TOLD_EVERY: Duration = Duration::from_secs(12 * 3600);
 /// How often the routing table is gone through: a dozen searches. Whoever calls keeps it fresh, and a table that is nearly empty is
@@ -62,6 +65,7 @@ impl Behaviour {
         let mut config = kad::Config::new(KADEMLIA);
         config
             .set_query_timeout(QUERY_PATIENCE)
+            .set_replication_factor(NEXT_TO_A_KEY)
             // `Table` says who comes into it.
             .set_kbucket_inserts(kad::BucketInserts::Manual)
             .set_provider_record_ttl(Some(PROVIDED_FOR))
