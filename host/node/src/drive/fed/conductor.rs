@@ -297,10 +297,7 @@ impl Conductor {
         let coordinator = self.coordinator.as_ref();
         let coordinator = coordinator.ok_or_else(|| TaskError::internal("an order without a model"))?;
         let run = (&self.record.id, &self.record.run);
-        match run.1.swarm {
-            Some(_) => self.orders.spread(run, coordinator.layout(), orders),
-            None => self.orders.sum(run, coordinator.layout(), orders),
-        }
+        self.orders.together(run, coordinator.layout(), orders)
     }
 
     async fn save(&mut self, checkpoint: Checkpoint) -> Result<(), TaskError> {

@@ -25,6 +25,7 @@ mod begin;
 mod conductor;
 mod given;
 mod handle;
+mod joint;
 mod members;
 mod memory;
 mod news;

@@ -1,8 +1,9 @@
 //! The orders of a run that are under way: what becomes of each is an event of the run.
 
+use super::joint::Joint;
 use super::memory::Memory;
-use super::spread::Spread;
-use super::sum::{Credential, Sum};
+use super::spread;
+use super::sum::{self, Credential};
 use super::wire::{self, Answer, Course, Frames, NOT_ASKED, Order, RunId, Work};
 use crate::drive::swarm::{SwarmLed, SwarmPlan};
 use futures::FutureExt;
@@ -114,11 +115,11 @@ impl Orders {
         Ok(())
     }
 
-    /// Has the updates of all orders of a round summed in secret.
+    /// Has the clients of all orders of a round come to one thing together, by which one task sees to all of them.
     ///
     /// # Errors
     /// A model that cannot be written for the way.
-    pub(super) fn sum(
+    pub(super) fn together(
         &mut self,
         (id, run): (&RunId, &Run),
         layout: &Layout,
@@ -128,7 +129,7 @@ impl Orders {
             return Ok(());
         };
         let assignments: Vec<AssignmentId> = sent.iter().map(|(_, order)| order.assignment).collect();
-        let sum = Sum {
+        let joint = Joint {
             clients: self.clients.clone(),
             outbox: self.outbox.clone(),
             id: id.clone(),
@@ -137,43 +138,14 @@ impl Orders {
             model: self.model(layout, first)?,
             orders: sent,
         };
-        self.together(&assignments, sum.make());
-        Ok(())
-    }
-
-    /// Has the updates of all orders of a round go from client to client.
-    ///
-    /// # Errors
-    /// A model that cannot be written for the way.
-    pub(super) fn spread(
-        &mut self,
-        (id, run): (&RunId, &Run),
-        layout: &Layout,
-        sent: Vec<(ClientId, karman_fed::Order)>,
-    ) -> Result<(), TaskError> {
-        let Some((_, first)) = sent.first() else {
-            return Ok(());
+        let task = match run.swarm {
+            Some(_) => tokio::spawn(spread::make(joint)),
+            None => tokio::spawn(sum::make(joint)),
         };
-        let assignments: Vec<AssignmentId> = sent.iter().map(|(_, order)| order.assignment).collect();
-        let spread = Spread {
-            clients: self.clients.clone(),
-            outbox: self.outbox.clone(),
-            id: id.clone(),
-            run: run.clone(),
-            length: layout.length(),
-            model: self.model(layout, first)?,
-            orders: sent,
-        };
-        self.together(&assignments, spread.make());
-        Ok(())
-    }
-
-    /// One task sees to all of these orders.
-    fn together(&mut self, orders: &[AssignmentId], what: impl Future<Output = ()> + Send + 'static) {
-        let task = tokio::spawn(what);
-        for order in orders {
-            self.under_way.insert(*order, task.abort_handle());
+        for order in assignments {
+            self.under_way.insert(order, task.abort_handle());
         }
+        Ok(())
     }
 
     /// The model of an order as it travels.

@@ -36,8 +36,10 @@ impl Spreading {
         while let Some((client, assignment, answer)) = answers.next().await {
             match answer {
                 Ok(Answered::Came(came)) => drop(all.insert(client, *came)),
-                Ok(_) => self.tell_lost(client, assignment, &TaskError::failed(NOT_ASKED)),
-                Err(error) => self.tell_lost(client, assignment, &error),
+                Ok(_) => self
+                    .spread
+                    .tell_lost(client, assignment, &TaskError::failed(NOT_ASKED)),
+                Err(error) => self.spread.tell_lost(client, assignment, &error),
             }
         }
         all

@@ -1,18 +1,16 @@
 //! The driver's side: one round, from the trainings to the event of the run.
 
 use super::message::{Answered, Joining, Lesson, Step};
-use crate::drive::fed::orders::{Clients, ask_patiently};
-use crate::drive::fed::wire::{Answer, Course, Frames, NOT_ASKED, Order, RunId, Work};
+use crate::drive::fed::joint::Joint;
+use crate::drive::fed::wire::{Answer, Course, NOT_ASKED, Work};
 use crate::drive::swarm::{SwarmLed, SwarmPlan};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use karman_fed::swarm::{MeanRule, SwarmSettings};
-use karman_fed::{AssignmentId, ClientId, Event, Part, Reached, Run, Swarmed};
-use karman_types::{ErrorKind, NodeId, TaskError};
+use karman_fed::{AssignmentId, ClientId, Event, Part, Reached, Swarmed};
+use karman_types::{NodeId, TaskError};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::UnboundedSender;
 
 /// How long clients may take to say that they wait for the round.
 const MEETING: Duration = Duration::from_secs(60);
@@ -20,22 +18,9 @@ const MEETING: Duration = Duration::from_secs(60);
 const BEFORE: Duration = Duration::from_secs(30);
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(5);
 
-/// A round that is to be made.
-pub(in crate::drive::fed) struct Spread {
-    pub(in crate::drive::fed) clients: Arc<dyn Clients>,
-    pub(in crate::drive::fed) outbox: UnboundedSender<Event>,
-    pub(in crate::drive::fed) id: RunId,
-    pub(in crate::drive::fed) run: Run,
-    /// Numbers of the model.
-    pub(in crate::drive::fed) length: usize,
-    pub(in crate::drive::fed) model: Arc<Frames>,
-    /// Whose updates are to go round.
-    pub(in crate::drive::fed) orders: Vec<(ClientId, karman_fed::Order)>,
-}
-
 /// A round on its way.
 pub(super) struct Spreading {
-    pub(super) spread: Spread,
+    pub(super) spread: Joint,
     /// Who has trained, and has not been reported as lost before the round began.
     pub(super) takers: BTreeMap<ClientId, Taker>,
     /// When its time is over.
@@ -48,33 +33,30 @@ pub(super) struct Taker {
     pub(super) part: Part,
 }
 
-impl Spread {
-    /// Makes it, and tells the run what became of it.
-    pub(in crate::drive::fed) async fn make(self) {
-        let time = self.orders.iter().map(|(_, order)| order.time).min();
-        let outbox = self.outbox.clone();
-        let mut spreading = Spreading {
-            ends: Instant::now() + time.unwrap_or_default(),
-            spread: self,
-            takers: BTreeMap::new(),
-        };
-        let event = match spreading.run().await {
-            Ok(swarmed) => Event::Swarmed {
-                swarmed: Box::new(swarmed),
-            },
-            Err(reason) => Event::Unsummed {
-                assignments: spreading
-                    .takers
-                    .values()
-                    .map(|taker| taker.part.assignment)
-                    .collect(),
-                liar: None,
-                reason,
-            },
-        };
-        // The run may be over.
-        let _ = outbox.send(event);
-    }
+/// Makes it, and tells the run what became of it.
+pub(in crate::drive::fed) async fn make(joint: Joint) {
+    let outbox = joint.outbox.clone();
+    let mut spreading = Spreading {
+        ends: Instant::now() + joint.time(),
+        spread: joint,
+        takers: BTreeMap::new(),
+    };
+    let event = match spreading.run().await {
+        Ok(swarmed) => Event::Swarmed {
+            swarmed: Box::new(swarmed),
+        },
+        Err(reason) => Event::Unsummed {
+            assignments: spreading
+                .takers
+                .values()
+                .map(|taker| taker.part.assignment)
+                .collect(),
+            liar: None,
+            reason,
+        },
+    };
+    // The run may be over.
+    let _ = outbox.send(event);
 }
 
 impl Spreading {
@@ -128,7 +110,7 @@ impl Spreading {
             let (samples, steps, loss) = match declared {
                 Ok(declared) => declared,
                 Err(error) => {
-                    self.tell_lost(client, assignment, &error);
+                    self.spread.tell_lost(client, assignment, &error);
                     continue;
                 }
             };
@@ -204,7 +186,7 @@ impl Spreading {
                 Err(error) => error,
             };
             if let Some(taker) = self.takers.remove(&client) {
-                self.tell_lost(client, taker.part.assignment, &error);
+                self.spread.tell_lost(client, taker.part.assignment, &error);
             }
         }
     }
@@ -236,7 +218,8 @@ impl Spreading {
             let taker = nodes.get(node).and_then(|client| self.takers.remove(client));
             if let Some(taker) = taker {
                 let error = TaskError::failed(why.clone());
-                self.tell_lost(taker.part.client, taker.part.assignment, &error);
+                self.spread
+                    .tell_lost(taker.part.client, taker.part.assignment, &error);
             }
         }
         for taker in led
@@ -245,7 +228,8 @@ impl Spreading {
             .filter_map(|node| self.takers.get(nodes.get(node)?))
         {
             let error = TaskError::unavailable("it has left the round");
-            self.tell_lost(taker.part.client, taker.part.assignment, &error);
+            self.spread
+                .tell_lost(taker.part.client, taker.part.assignment, &error);
         }
         Ok(led)
     }
@@ -260,33 +244,13 @@ impl Spreading {
     ) -> impl Future<Output = Result<Answered, TaskError>> + use<> {
         let step = Box::new(step);
         let work = Work::Spread { assignment, step };
-        let order = Order::new(&self.spread.id, &self.spread.run, client, work);
-        let clients = self.spread.clients.clone();
+        let asked = self.spread.ask(client, work, time, patience);
         async move {
-            let asked = ask_patiently(&*clients, order, time, patience);
-            let late = || TaskError::deadline("late: its time for a step of the round is over");
-            let answer = tokio::time::timeout(time, asked).await.map_err(|_| late())??;
-            match answer {
+            match asked.await? {
                 Answer::Spread(answered) => Ok(*answered),
                 _ => Err(TaskError::failed(NOT_ASKED)),
             }
         }
-    }
-
-    pub(super) fn tell_lost(&self, client: ClientId, assignment: AssignmentId, error: &TaskError) {
-        let event = match error.kind {
-            ErrorKind::Unavailable => {
-                self.spread.clients.lost(client);
-                Event::Gone { client }
-            }
-            _ => Event::GaveUp {
-                client,
-                assignment,
-                reason: error.message.clone(),
-            },
-        };
-        // The run may be over.
-        let _ = self.spread.outbox.send(event);
     }
 }
 

@@ -23,6 +23,6 @@ mod seats;
 mod tests;
 
 pub(super) use client::{Sharer, carry_out};
-pub(super) use driver::Spread;
+pub(super) use driver::make;
 pub(super) use message::{Answered, Lesson, Step};
 pub(super) use seats::Seats;

@@ -2,20 +2,19 @@
 
 use super::identity::Credential;
 use super::message::{Answered, Common, Lesson, Step};
-use crate::drive::fed::orders::{Clients, ask_patiently};
-use crate::drive::fed::wire::{self, Answer, Course, Frames, NOT_ASKED, Order, RunId, Work};
+use crate::drive::fed::joint::Joint;
+use crate::drive::fed::wire::{self, Answer, Course, NOT_ASKED, Order, Work};
 use crate::services::blocking;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use karman_fed::secure::{
     self, Closed, Failure, Member, Ring, SecureSum, Server, Session, Settings, ToClient, ToServer,
 };
-use karman_fed::{AssignmentId, ClientId, Event, Part, Run, Summed};
-use karman_types::{Digest, ErrorKind, NodeId, TaskError};
+use karman_fed::{AssignmentId, ClientId, Event, Part, Summed};
+use karman_types::{Digest, NodeId, TaskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::UnboundedSender;
 
 mod meeting;
 
@@ -24,22 +23,9 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 /// The elements by which a machine's speed at masks is measured: a megabyte of them, which takes a millisecond or so.
 const MEASURED: usize = 1 << 17;
 
-/// A sum that is to be made.
-pub(in crate::drive::fed) struct Sum {
-    pub(in crate::drive::fed) clients: Arc<dyn Clients>,
-    pub(in crate::drive::fed) outbox: UnboundedSender<Event>,
-    pub(in crate::drive::fed) id: RunId,
-    pub(in crate::drive::fed) run: Run,
-    /// Numbers of the model.
-    pub(in crate::drive::fed) length: usize,
-    pub(in crate::drive::fed) model: Arc<Frames>,
-    /// Whose updates are to be in it.
-    pub(in crate::drive::fed) orders: Vec<(ClientId, karman_fed::Order)>,
-}
-
 /// A sum on its way.
 struct Summing {
-    sum: Sum,
+    sum: Joint,
     /// Who takes part, and has not been reported as lost.
     takers: BTreeMap<NodeId, Taker>,
     /// When the round's time is over.
@@ -84,29 +70,26 @@ struct Taker {
     part: Option<Part>,
 }
 
-impl Sum {
-    /// Makes it, and tells the run what became of it.
-    pub(in crate::drive::fed) async fn make(self) {
-        let time = self.orders.iter().map(|(_, order)| order.time).min();
-        let outbox = self.outbox.clone();
-        let mut summing = Summing {
-            ends: Instant::now() + time.unwrap_or_default(),
-            sum: self,
-            takers: BTreeMap::new(),
-            speed: 0.0,
-            bytes: 0,
-        };
-        let event = match summing.run().await {
-            Ok(sum) => Event::Summed { sum: Box::new(sum) },
-            Err(NoSum { reason, liar }) => Event::Unsummed {
-                assignments: summing.takers.values().map(|taker| taker.assignment).collect(),
-                liar: liar.and_then(|node| summing.client_on(node)),
-                reason,
-            },
-        };
-        // The run may be over.
-        let _ = outbox.send(event);
-    }
+/// Makes it, and tells the run what became of it.
+pub(in crate::drive::fed) async fn make(joint: Joint) {
+    let outbox = joint.outbox.clone();
+    let mut summing = Summing {
+        ends: Instant::now() + joint.time(),
+        sum: joint,
+        takers: BTreeMap::new(),
+        speed: 0.0,
+        bytes: 0,
+    };
+    let event = match summing.run().await {
+        Ok(sum) => Event::Summed { sum: Box::new(sum) },
+        Err(NoSum { reason, liar }) => Event::Unsummed {
+            assignments: summing.takers.values().map(|taker| taker.assignment).collect(),
+            liar: liar.and_then(|node| summing.client_on(node)),
+            reason,
+        },
+    };
+    // The run may be over.
+    let _ = outbox.send(event);
 }
 
 impl Summing {
@@ -248,13 +231,9 @@ impl Summing {
     ) -> impl Future<Output = Result<Answered, TaskError>> + use<> {
         let step = Box::new(step);
         let work = Work::Sum { assignment, step };
-        let order = Order::new(&self.sum.id, &self.sum.run, client, work);
-        let clients = self.sum.clients.clone();
+        let asked = self.sum.ask(client, work, time, patience);
         async move {
-            let asked = ask_patiently(&*clients, order, time, patience);
-            let late = || TaskError::deadline("late: its time for a step of the sum is over");
-            let answer = tokio::time::timeout(time, asked).await.map_err(|_| late())??;
-            match answer {
+            match asked.await? {
                 Answer::Sum(answered) => Ok(*answered),
                 _ => Err(TaskError::failed(NOT_ASKED)),
             }
@@ -313,24 +292,8 @@ impl Summing {
             return;
         }
         if let Some(taker) = self.takers.remove(&node) {
-            self.tell_lost(taker.client, taker.assignment, error);
+            self.sum.tell_lost(taker.client, taker.assignment, error);
         }
-    }
-
-    fn tell_lost(&self, client: ClientId, assignment: AssignmentId, error: &TaskError) {
-        let event = match error.kind {
-            ErrorKind::Unavailable => {
-                self.sum.clients.lost(client);
-                Event::Gone { client }
-            }
-            _ => Event::GaveUp {
-                client,
-                assignment,
-                reason: error.message.clone(),
-            },
-        };
-        // The run may be over.
-        let _ = self.sum.outbox.send(event);
     }
 
     /// The client on a node, whether it still takes part or not.

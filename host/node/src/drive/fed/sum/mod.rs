@@ -21,7 +21,7 @@ mod sums;
 mod tests;
 
 pub(super) use client::{Taker, Trained, carry_out};
-pub(super) use driver::Sum;
+pub(super) use driver::make;
 pub(super) use identity::{Credential, Identity};
 pub(super) use message::{Answered, Common, Lesson, Step};
 pub(super) use sums::Sums;

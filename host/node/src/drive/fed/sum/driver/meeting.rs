@@ -38,7 +38,7 @@ impl Summing {
                 Ok((node, plugin)) => {
                     files.insert(node, plugin);
                 }
-                Err(error) => self.tell_lost(client, order.assignment, &error),
+                Err(error) => self.sum.tell_lost(client, order.assignment, &error),
             }
         }
         let plugin = most_have(&files).ok_or_else(nobody)?;
@@ -51,7 +51,7 @@ impl Summing {
                     file.short(),
                     plugin.short()
                 ));
-                self.tell_lost(taker.client, taker.assignment, &error);
+                self.sum.tell_lost(taker.client, taker.assignment, &error);
             }
         }
         Ok(plugin)
