@@ -256,17 +256,23 @@ impl Inner {
                 self.ended.notify_waiters();
             }
             Action::Drained => self.drained.notify_waiters(),
-            Action::Place { task, name, avoid } => self.spawn(move |tasks| async move {
-                let providers = place(&tasks, task, &name, &avoid).await;
-                Event::Offered { task, providers }
-            }),
+            Action::Place { task, name, avoid } => {
+                let nobody = Event::Offered {
+                    task,
+                    providers: Vec::new(),
+                };
+                self.spawn(nobody, move |tasks| async move {
+                    let providers = place(&tasks, task, &name, &avoid).await;
+                    Event::Offered { task, providers }
+                });
+            }
             Action::Start { provider, call } => {
                 let (attempt, tasks) = (call.attempt, self.clone());
                 let mut running = self.running.lock();
                 let run = self.threads.spawn(async move {
+                    let run = attempt::run(&tasks, provider, *call);
                     // A panic in the host is as good as a lost connection: the attempt may not stand as running for ever.
-                    let ran = AssertUnwindSafe(attempt::run(&tasks, provider, *call)).catch_unwind();
-                    let event = ran.await.unwrap_or(Event::AttemptLost { attempt });
+                    let event = outcome(run, Event::AttemptLost { attempt }).await;
                     tasks.running.lock().remove(&attempt);
                     tasks.feed(event);
                 });
@@ -277,32 +283,37 @@ impl Inner {
                     run.abort();
                 }
             }
-            Action::Commit(commit) => self.spawn(move |tasks| async move {
+            Action::Commit(commit) => {
                 let attempt = commit.attempt;
-                match attempt::commit(&tasks, *commit).await {
-                    Some(verdict) => Event::Committed { attempt, verdict },
-                    None => Event::CommitLost { attempt },
-                }
-            }),
-            Action::HandOver { to, handover } => self.spawn(move |tasks| async move {
-                let task = handover.record.task;
-                match attempt::hand_over(&tasks, to, *handover).await {
-                    Some(true) => {
-                        tasks.away.ended(task, &tasks.threads);
-                        Event::HandedOver { task }
+                self.spawn(Event::CommitLost { attempt }, move |tasks| async move {
+                    match attempt::commit(&tasks, *commit).await {
+                        Some(verdict) => Event::Committed { attempt, verdict },
+                        None => Event::CommitLost { attempt },
                     }
-                    refused => Event::HandOverFailed {
-                        task,
-                        refused: refused.is_some(),
-                    },
-                }
-            }),
-            Action::Propose { ticket, entry } => self.spawn(move |tasks| async move {
-                match tasks.keepers.propose(entry).await {
-                    Ok(()) => Event::Saved { ticket },
-                    Err(error) => Event::Unsaved { ticket, error },
-                }
-            }),
+                });
+            }
+            Action::HandOver { to, handover } => {
+                let task = handover.record.task;
+                let failed = move |refused| Event::HandOverFailed { task, refused };
+                self.spawn(failed(false), move |tasks| async move {
+                    match attempt::hand_over(&tasks, to, *handover).await {
+                        Some(true) => {
+                            tasks.away.ended(task, &tasks.threads);
+                            Event::HandedOver { task }
+                        }
+                        refused => failed(refused.is_some()),
+                    }
+                });
+            }
+            Action::Propose { ticket, entry } => {
+                let unsaved = move |error| Event::Unsaved { ticket, error };
+                self.spawn(unsaved(SaveError::NoMajority), move |tasks| async move {
+                    match tasks.keepers.propose(entry).await {
+                        Ok(()) => Event::Saved { ticket },
+                        Err(error) => unsaved(error),
+                    }
+                });
+            }
             // Who waits for it asks the keepers from now on.
             Action::Disowned { task } => {
                 self.away.ended(task, &self.threads);
@@ -324,14 +335,16 @@ impl Inner {
         }
     }
 
-    /// Does something that takes time, and feeds the machine what came of it.
+    /// Does something that takes time, and feeds the machine what came of it, or that it was lost.
     fn spawn<F: Future<Output = Event> + Send + 'static>(
         self: &Arc<Self>,
+        lost: Event,
         work: impl FnOnce(Arc<Self>) -> F + Send + 'static,
     ) {
         let tasks = self.clone();
         self.threads.spawn(async move {
-            let event = work(tasks.clone()).await;
+            let here = tasks.clone();
+            let event = outcome(async move { work(here).await }, lost).await;
             tasks.feed(event);
         });
     }
@@ -341,6 +354,16 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.wake.notify_one();
     }
+}
+
+/// What came of a step. Where it has panicked, which is a defect of the host, it is taken for lost: a task may not wait for ever for what
+/// nobody tells.
+async fn outcome(step: impl Future<Output = Event>, lost: Event) -> Event {
+    let outcome = AssertUnwindSafe(step).catch_unwind().await;
+    outcome.unwrap_or_else(|_| {
+        tracing::error!(?lost, "a step of a task has failed in the host");
+        lost
+    })
 }
 
 fn is_open(machine: &Machine, task: TaskId) -> bool {
@@ -353,5 +376,22 @@ async fn notice_arrivals(tasks: Weak<Inner>, mut arrivals: watch::Receiver<u64>)
     while arrivals.changed().await.is_ok() {
         let Some(tasks) = tasks.upgrade() else { return };
         tasks.feed(Event::ProvidersChanged);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{poll_fn, ready};
+    use std::task::Poll;
+
+    #[tokio::test]
+    async fn a_step_that_panics_is_told_as_lost() {
+        let task = TaskId::from_parts(1, 1);
+        let lost = || Event::HandOverFailed { task, refused: false };
+        let panics = poll_fn(|_| -> Poll<Event> { panic!("a defect") });
+        assert_eq!(outcome(panics, lost()).await, lost());
+        let over = Event::HandedOver { task };
+        assert_eq!(outcome(ready(over.clone()), lost()).await, over);
     }
 }
