@@ -104,7 +104,7 @@ pub(super) async fn run_here(
 }
 
 async fn run_there(tasks: &Inner, provider: NodeId, call: Call) -> Result<Box<Answer>, TaskError> {
-    let (mesh, known) = (mesh_of(tasks)?, tasks.providers.lock().get(&provider).cloned());
+    let (mesh, known) = (mesh_of(tasks)?, tasks.providers.get(provider));
     let known = known.ok_or_else(|| TaskError::unavailable("the node is not known any more"))?;
     let gone = || {
         TaskError::unavailable(format!(

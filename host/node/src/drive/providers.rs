@@ -4,6 +4,35 @@ use super::tasks::Inner;
 use super::{away, flow, model_tasks};
 use karman_mesh::{Mesh, Provider};
 use karman_types::{NodeId, TaskId};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How long a provider that was found is known. An attempt begins there at once, or when the keepers have written down that it will.
+const KNOWN_FOR: Duration = Duration::from_secs(600);
+
+/// The providers that were found lately: where attempts are placed by the ids of nodes, this is how those are called.
+#[derive(Default)]
+pub(super) struct FoundLately(Mutex<HashMap<NodeId, (Provider, Instant)>>);
+
+impl FoundLately {
+    /// Remembers those that were found now, and forgets who was not found again for long.
+    fn note(&self, found: Vec<Provider>, now: Instant) {
+        let mut known = self.0.lock();
+        known.retain(|_, (_, when)| now.saturating_duration_since(*when) < KNOWN_FOR);
+        known.extend(
+            found
+                .into_iter()
+                .map(|provider| (provider.offer.node, (provider, now))),
+        );
+    }
+
+    /// The provider on this node, as it was found last.
+    pub(super) fn get(&self, node: NodeId) -> Option<Provider> {
+        let known = self.0.lock();
+        known.get(&node).map(|(provider, _)| provider.clone())
+    }
+}
 
 /// Nodes that could run the task, the best first: this one where it can, else those of the mesh in the order of its policy;
 /// where there is none, those that are out of reach and have a planned contact. Where it goes by bundle is decided here.
@@ -26,10 +55,9 @@ pub(super) async fn place(tasks: &Inner, task: TaskId, name: &str, avoid: &[Node
         && (nodes.is_empty() || avoid.contains(&here))
     {
         let found = in_reach(mesh, name).await;
-        for provider in tasks.routes.of_task(mesh, (name, task), found, avoid) {
-            nodes.push(provider.offer.node);
-            tasks.providers.lock().insert(provider.offer.node, provider);
-        }
+        let found = tasks.routes.of_task(mesh, (name, task), found, avoid);
+        nodes.extend(found.iter().map(|provider| provider.offer.node));
+        tasks.providers.note(found, Instant::now());
     }
     // One bundle at a time, also where it is just being sealed.
     if nodes.is_empty() && later.is_empty() && !tasks.away.is_under_way(task) {
@@ -60,4 +88,42 @@ pub(super) async fn in_reach(mesh: &Mesh, name: &str) -> Vec<Provider> {
 /// Whether this node runs the task itself.
 pub(super) fn runs_here(tasks: &Inner, name: &str) -> bool {
     tasks.plugins.find(name).is_ok() || model_tasks::find(&tasks.runtime, name).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_mesh::PeerId;
+    use karman_types::{Offer, Tier};
+    use std::sync::Arc;
+
+    fn provider(node: &str) -> Provider {
+        let offer = Offer {
+            node: NodeId::of_key(node.as_bytes()),
+            tier: Tier::Edge,
+            cores: 1,
+            memory: 0,
+            tasks: Vec::new(),
+            models: Vec::new(),
+        };
+        Provider {
+            id: PeerId::random(),
+            offer: Arc::new(offer),
+            busy: 0,
+        }
+    }
+
+    #[test]
+    fn who_is_not_found_again_is_forgotten() {
+        let (known, start) = (FoundLately::default(), Instant::now());
+        let [stays, goes] = ["stays", "goes"].map(provider);
+        let id = |provider: &Provider| known.get(provider.offer.node).map(|known| known.id);
+        known.note(vec![stays.clone(), goes.clone()], start);
+        assert_eq!([id(&stays), id(&goes)], [Some(stays.id), Some(goes.id)]);
+        // It has another key to be called by now.
+        let again = provider("stays");
+        known.note(vec![again.clone()], start + KNOWN_FOR);
+        assert_eq!([id(&stays), id(&goes)], [Some(again.id), None]);
+        assert_eq!(known.0.lock().len(), 1);
+    }
 }

@@ -6,7 +6,7 @@ use super::decisions::Decisions;
 use super::disk::Disk;
 use super::flow::Flows;
 use super::keepers::Keepers;
-use super::providers::place;
+use super::providers::{FoundLately, place};
 use super::routes::Routes;
 use super::time::{keep_time, reading, remember};
 use crate::node;
@@ -52,8 +52,8 @@ pub(crate) struct Inner {
     pub(super) provider: Mutex<Provider>,
     /// Attempts of this node, wherever they run.
     running: Mutex<HashMap<AttemptId, AbortHandle>>,
-    /// Nodes that offered to run something, by which they are called.
-    pub(super) providers: Mutex<HashMap<NodeId, karman_mesh::Provider>>,
+    /// Nodes that offered to run something lately.
+    pub(super) providers: FoundLately,
     /// Who waits for an acknowledgement.
     asked: Mutex<HashMap<TaskId, oneshot::Sender<Result<TaskId, TaskError>>>>,
     disk: Disk,
@@ -92,7 +92,7 @@ impl Tasks {
             routes,
             flows: Flows::default(),
             running: Mutex::default(),
-            providers: Mutex::default(),
+            providers: FoundLately::default(),
             asked: Mutex::default(),
             keepers: Keepers::new(&runtime, &store, inner.clone()),
             disk: Disk::start(store, inner.clone()),
