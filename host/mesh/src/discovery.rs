@@ -1,14 +1,17 @@
 //! Who offers what: asked of the DHT, and then of the nodes themselves.
 
+mod under_way;
+
+use self::under_way::{Search, UnderWay};
 use crate::calling::{PATIENCE, node_of};
 use crate::gate::peer_of;
 use crate::mesh::Mesh;
 use crate::offer::{self, TIERS};
 use crate::peers::Known;
 use crate::swarm::Order;
-use futures::StreamExt;
 use futures::future::{join_all, ready};
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use karman_types::{NodeId, Offer};
 use libp2p::PeerId;
 use libp2p::kad::RecordKey;
@@ -45,9 +48,12 @@ impl Provider {
     }
 }
 
-/// Providers that the DHT has named lately, by task. An empty answer is not remembered: the next may have one.
+/// Providers that the DHT has named lately, by task, and what it is asked now. An empty answer is not remembered: the next may have one.
 #[derive(Default)]
-pub(crate) struct Found(Mutex<HashMap<String, Answer>>);
+pub(crate) struct Found {
+    lately: Mutex<HashMap<String, Answer>>,
+    under_way: UnderWay,
+}
 
 struct Answer {
     providers: HashSet<PeerId>,
@@ -58,7 +64,7 @@ struct Answer {
 impl Found {
     /// What was found lately, and whoever has begun to offer the task since.
     fn lately(&self, task: &str, offering: impl FnOnce() -> Vec<PeerId>) -> Option<HashSet<PeerId>> {
-        let mut found = self.0.lock();
+        let mut found = self.lately.lock();
         let answer = found.get_mut(task)?;
         if answer.searched.elapsed() >= LATELY {
             return None;
@@ -73,7 +79,7 @@ impl Found {
     /// Leaves those out who did not say in time that they run the task, so that they hold up no other call; they are back when they
     /// have said so.
     fn keep(&self, task: &str, providers: &[Provider]) {
-        if let Some(answer) = self.0.lock().get_mut(task)
+        if let Some(answer) = self.lately.lock().get_mut(task)
             && answer.providers.len() > providers.len()
         {
             let said: HashSet<PeerId> = providers.iter().map(|provider| provider.id).collect();
@@ -82,7 +88,7 @@ impl Found {
     }
 
     fn remember(&self, task: &str, providers: &[Provider]) {
-        let mut found = self.0.lock();
+        let mut found = self.lately.lock();
         if found.len() >= MOST_FOUND {
             found.retain(|_, answer| answer.searched.elapsed() < LATELY);
         }
@@ -107,7 +113,8 @@ impl Mesh {
             self.0.found.keep(task, &providers);
         }
         if providers.is_empty() {
-            let found = self.find(TIERS.map(|tier| offer::task_key(task, tier))).await;
+            let search = self.0.found.under_way.search(task, || self.search_for(task));
+            let found = search.await;
             providers = self.that_run(task, found).await;
             self.0.found.remember(task, &providers);
         }
@@ -116,6 +123,12 @@ impl Mesh {
             providers = self.that_run(task, self.connected()).await;
         }
         providers
+    }
+
+    /// Asks the DHT who announced the task.
+    fn search_for(&self, task: &str) -> Search {
+        let (mesh, keys) = (self.clone(), TIERS.map(|tier| offer::task_key(task, tier)));
+        async move { mesh.find(keys).await }.boxed()
     }
 
     /// The last round trip to a node, and when it last said what it offers: nothing where neither is known.
@@ -244,9 +257,9 @@ mod tests {
         found.remember(task, &[Provider::of(first, (Arc::new(offer()), 0))]);
         assert_eq!(lately(), Some(HashSet::from([first])));
         let ago = |age| Instant::now().checked_sub(age).unwrap();
-        found.0.lock().get_mut(task).unwrap().completed = ago(COMPLETED);
+        found.lately.lock().get_mut(task).unwrap().completed = ago(COMPLETED);
         assert_eq!(lately(), Some(HashSet::from([first, second])));
-        found.0.lock().get_mut(task).unwrap().searched = ago(LATELY);
+        found.lately.lock().get_mut(task).unwrap().searched = ago(LATELY);
         assert_eq!(lately(), None);
     }
 
@@ -261,7 +274,7 @@ mod tests {
         found.keep(task, &[said]);
         assert_eq!(lately(), Some(HashSet::from([here])));
         let ago = Instant::now().checked_sub(COMPLETED).unwrap();
-        found.0.lock().get_mut(task).unwrap().completed = ago;
+        found.lately.lock().get_mut(task).unwrap().completed = ago;
         assert_eq!(lately(), Some(HashSet::from([here, gone])));
     }
 }
