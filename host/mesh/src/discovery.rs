@@ -76,14 +76,15 @@ impl Found {
         Some(answer.providers.clone())
     }
 
-    /// Leaves those out who did not say in time that they run the task, so that they hold up no other call; they are back when they
-    /// have said so.
-    fn keep(&self, task: &str, providers: &[Provider]) {
-        if let Some(answer) = self.lately.lock().get_mut(task)
-            && answer.providers.len() > providers.len()
+    /// Leaves out those that were asked and did not say in time that they run the task, so that they hold up no other call; they are
+    /// back when they have said so. Whom somebody else has found meanwhile stays.
+    fn keep(&self, task: &str, asked: &HashSet<PeerId>, providers: &[Provider]) {
+        if asked.len() > providers.len()
+            && let Some(answer) = self.lately.lock().get_mut(task)
         {
             let said: HashSet<PeerId> = providers.iter().map(|provider| provider.id).collect();
-            answer.providers.retain(|id| said.contains(id));
+            let is_silent = |id: &PeerId| asked.contains(id) && !said.contains(id);
+            answer.providers.retain(|id| !is_silent(id));
         }
     }
 
@@ -109,8 +110,8 @@ impl Mesh {
     pub async fn providers(&self, task: &str) -> Vec<Provider> {
         let mut providers = Vec::new();
         if let Some(found) = self.0.found.lately(task, || self.0.peers.offering(task)) {
-            providers = self.that_run(task, found).await;
-            self.0.found.keep(task, &providers);
+            providers = self.that_run(task, found.clone()).await;
+            self.0.found.keep(task, &found, &providers);
         }
         if providers.is_empty() {
             let search = self.0.found.under_way.search(task, || self.search_for(task));
@@ -266,15 +267,19 @@ mod tests {
     #[test]
     fn who_did_not_answer_is_left_out_until_it_has_said_what_it_offers() {
         let (found, task) = (Found::default(), "vision/segmentation");
-        let [here, gone] = [(); 2].map(|()| PeerId::random());
-        let [said, silent] = [here, gone].map(|id| Provider::of(id, (Arc::new(offer()), 0)));
-        found.remember(task, &[said.clone(), silent]);
+        let [here, gone, new] = [(); 3].map(|()| PeerId::random());
+        let [said, silent, found_since] =
+            [here, gone, new].map(|id| Provider::of(id, (Arc::new(offer()), 0)));
+        found.remember(task, &[said.clone(), silent.clone()]);
         let lately = || found.lately(task, || vec![gone]);
         assert_eq!(lately(), Some(HashSet::from([here, gone])));
-        found.keep(task, &[said]);
-        assert_eq!(lately(), Some(HashSet::from([here])));
+        let asked = lately().unwrap();
+        // Another caller searches while they are asked.
+        found.remember(task, &[said.clone(), silent, found_since]);
+        found.keep(task, &asked, &[said]);
+        assert_eq!(lately(), Some(HashSet::from([here, new])));
         let ago = Instant::now().checked_sub(COMPLETED).unwrap();
         found.lately.lock().get_mut(task).unwrap().completed = ago;
-        assert_eq!(lately(), Some(HashSet::from([here, gone])));
+        assert_eq!(lately(), Some(HashSet::from([here, gone, new])));
     }
 }
