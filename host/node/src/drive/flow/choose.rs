@@ -2,7 +2,7 @@
 
 use super::implementations::{self, call, within};
 use super::json;
-use super::lost::Lost;
+use super::lost::{Lost, is_nobody_there};
 use super::policy::{self, Named};
 use super::served::Served;
 use crate::drive::decisions::wall_ms;
@@ -172,7 +172,7 @@ impl Chooser {
     ) -> Result<Choice, TaskError> {
         let until = within.and_then(|within| Instant::now().checked_add(within / 2));
         let mut chosen = self.choose_now(tasks, of).await;
-        while chosen.is_err() && self.lost.may_be_back(tasks, until).await {
+        while chosen.as_ref().is_err_and(is_nobody_there) && self.lost.may_be_back(tasks, until).await {
             chosen = self.choose_now(tasks, of).await;
         }
         chosen

@@ -4,7 +4,7 @@
 use super::implementations::reaches;
 use crate::drive::tasks::Inner;
 use karman_mesh::Mesh;
-use karman_types::{Binding, NodeId};
+use karman_types::{Binding, ErrorKind, NodeId, TaskError};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -69,6 +69,11 @@ impl Lost {
     }
 }
 
+/// Whether nobody was chosen because nobody is there. What else goes wrong is not mended by waiting.
+pub(super) fn is_nobody_there(error: &TaskError) -> bool {
+    error.kind == ErrorKind::Unavailable
+}
+
 async fn meet(mesh: Mesh, node: NodeId) {
     let met = match mesh.node(node).await {
         Some(peer) => {
@@ -85,6 +90,16 @@ async fn meet(mesh: Mesh, node: NodeId) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_policy_that_fails_is_not_asked_again_because_somebody_may_come_back() {
+        assert!(is_nobody_there(&TaskError::unavailable(
+            "none of them can be reached"
+        )));
+        assert!(!is_nobody_there(&TaskError::internal(
+            "a step of the host failed"
+        )));
+    }
 
     #[test]
     fn one_that_is_looked_for_is_waited_for_and_then_left_alone_for_a_while() {
