@@ -115,8 +115,12 @@ impl Node {
             let pilot = Pilot::start(self, planned).await?;
             self.keep_order(name, Some(order))?;
             let model = Arc::new(InParts(pilot.clone()));
-            self.runtime().models().divert(name, Some(model));
-            self.split().pilots.lock().insert(name.to_owned(), pilot);
+            {
+                // Together, here and where it ends: whoever comes meanwhile finds both or neither.
+                let mut pilots = self.split().pilots.lock();
+                self.runtime().models().divert(name, Some(model));
+                pilots.insert(name.to_owned(), pilot);
+            }
             // It may have another file since its parts were made ready.
             if let Ok(model) = plan::model_of(self, name) {
                 self.replaced(name, model.digest);
@@ -145,9 +149,10 @@ impl Node {
     /// # Errors
     /// What the disk refuses.
     pub fn unsplit_model(&self, name: &str) -> Result<bool, TaskError> {
-        self.runtime().models().divert(name, None);
         self.keep_order(name, None)?;
-        Ok(self.split().pilots.lock().remove(name).is_some())
+        let mut pilots = self.split().pilots.lock();
+        self.runtime().models().divert(name, None);
+        Ok(pilots.remove(name).is_some())
     }
 
     /// This node has this file under that name now. Parts of another one run no longer: the model runs here alone until parts of the
@@ -158,9 +163,9 @@ impl Node {
             if pilots.get(name).is_none_or(|pilot| pilot.digest() == by) {
                 return;
             }
+            self.runtime().models().divert(name, None);
             pilots.remove(name);
         }
-        self.runtime().models().divert(name, None);
         tokio::spawn(resume(self.downgrade()));
     }
 
