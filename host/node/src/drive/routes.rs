@@ -32,6 +32,8 @@ pub(crate) struct Routes {
 pub(super) struct Pick {
     pub(super) providers: Vec<Provider>,
     request: TaskId,
+    /// Tells it from others for the same request.
+    instance: u64,
     /// Nothing where there was no choice.
     picked: Option<Picked>,
     /// Whether it is in the log of decisions.
@@ -102,6 +104,7 @@ impl Routes {
             return Pick {
                 providers: found,
                 request,
+                instance: 0,
                 picked: None,
                 written: false,
             };
@@ -113,13 +116,15 @@ impl Routes {
         let providers = order.filter_map(|place| found[*place].take()).collect();
         let second = self.started.elapsed().as_secs();
         let written = sample.is_some_and(|sample| sample.lock().takes(second));
+        let instance = fastrand::u64(..);
         if written {
-            self.decisions
-                .push([Entry::picked(wall_ms(), request, picked.clone())]);
+            let entry = Entry::picked(wall_ms(), request, picked.clone());
+            self.decisions.push([entry.of_call(instance)]);
         }
         Pick {
             providers,
             request,
+            instance,
             picked: Some(picked),
             written,
         }
@@ -165,8 +170,8 @@ impl Routes {
         let place = picked.takers.iter().position(|taker| taker.node == node);
         if let Some(place) = place.filter(|_| pick.written) {
             let by = (self.route, place);
-            self.decisions
-                .push([Entry::answered(wall_ms(), pick.request, by, took)]);
+            let entry = Entry::answered(wall_ms(), pick.request, by, took);
+            self.decisions.push([entry.of_call(pick.instance)]);
         }
         Answered {
             why: Some(picked.told(node)),

@@ -77,6 +77,12 @@ impl Entry {
         Self::of_route(at_ms, route, What::Served { request, heard })
     }
 
+    /// The same, of this one of the calls that were made for a request: it tells which answer is to which order.
+    #[must_use]
+    pub fn of_call(self, instance: u64) -> Self {
+        Self { instance, ..self }
+    }
+
     fn of_route(at_ms: u64, route: Route, what: What) -> Self {
         Self {
             policy: route.name().into(),

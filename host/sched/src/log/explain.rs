@@ -220,6 +220,29 @@ mod tests {
     }
 
     #[test]
+    fn what_came_of_each_of_two_calls_for_one_request_is_told_with_that_call() {
+        let pick = |task: &str| {
+            let takers = ["one", "other"].map(|name| Taker::new(NodeId::of_key(name.as_bytes()), 4));
+            Picked::by(Route::Soonest, task, takers.to_vec())
+        };
+        let (request, first) = (TaskId::from_parts(3, 3), pick("echo").order[0]);
+        let answered = |took| Entry::answered(2, request, (Route::Soonest, first), millis(took));
+        let log = [
+            Entry::picked(1, request, pick("echo")).of_call(7),
+            Entry::picked(1, request, pick("sum")).of_call(8),
+            // The second is answered first.
+            answered(3.0).of_call(8),
+            answered(9.0).of_call(7),
+        ];
+        let took = |told: &Told| told.call.map(|call| call.latency);
+        let told = explain(&log, request);
+        assert_eq!(
+            [took(&told[0]), took(&told[1])],
+            [Some(millis(9.0)), Some(millis(3.0))]
+        );
+    }
+
+    #[test]
     fn who_answered_in_the_place_of_the_first_is_told() {
         let taker = |name: &str, way: f64| Taker {
             round_trip: Some(millis(way)),
