@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How long what was found is gone by: an urgent one that comes meanwhile waits for so long, and for the one that is being sent.
 const FOUND_FOR: Duration = Duration::from_secs(1);
+/// How long nothing is opened after that failed: a disk that refuses is not there again within milliseconds.
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// What goes to a node now, the most urgent first, as it was found a moment ago.
 #[derive(Default)]
@@ -90,17 +92,25 @@ pub(in crate::drive) const fn priority(number: u8) -> Priority {
 }
 
 /// Opens what is here for this node.
-pub(super) async fn open_all(node: Node, _busy: Busy) {
-    while let Ok(waiting) = waiting(&node, contacts::now()).await {
-        match open_these(&node, waiting).await {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(error) => {
-                tracing::error!(%error, "what has come cannot be opened");
-                return;
-            }
-        }
+pub(super) async fn open_all(node: Node, busy: Busy) {
+    let opened = open_as_it_comes(&node).await;
+    // A node that is asleep here can be shut down.
+    drop(node);
+    opened_all(opened, busy).await;
+}
+
+async fn open_as_it_comes(node: &Node) -> Result<(), TaskError> {
+    while open_these(node, waiting(node, contacts::now()).await?).await? {}
+    Ok(())
+}
+
+/// This node's turn is over. Where something failed it would fail again at once, so that nothing begins for a while.
+async fn opened_all(opened: Result<(), TaskError>, busy: Busy) {
+    if let Err(error) = opened {
+        tracing::error!(%error, "what has come cannot be opened");
+        tokio::time::sleep(AFTER_FAILURE).await;
     }
+    drop(busy);
 }
 
 /// Opens those of them that are for this node, as long as they can be gone by; whether there were any.
@@ -127,7 +137,28 @@ async fn open_these(node: &Node, mut waiting: Vec<Waiting<Digest>>) -> Result<bo
 
 #[cfg(test)]
 mod tests {
+    use super::super::Bundles;
     use super::*;
+    use crate::config::MeshConfig;
+    use crate::contacts::Contacts;
+    use futures::FutureExt;
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn nothing_is_opened_for_a_while_where_that_failed() {
+        let bundles = Arc::new(Bundles::new(Contacts::new(MeshConfig::default())));
+        let here = NodeId::of_key(b"here");
+        let busy = bundles.begin(here).unwrap();
+        {
+            let mut failed = pin!(opened_all(Err(TaskError::internal("the disk is gone")), busy));
+            assert!(failed.as_mut().now_or_never().is_none());
+            assert!(bundles.begin(here).is_none());
+        }
+        let busy = bundles.begin(here).unwrap();
+        opened_all(Ok(()), busy).now_or_never().unwrap();
+        assert!(bundles.begin(here).is_some());
+    }
 
     #[test]
     fn what_goes_is_found_out_once_for_many_and_anew_after_a_while_or_a_failure() {
