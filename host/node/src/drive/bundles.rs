@@ -69,6 +69,8 @@ pub(crate) struct Bundles {
     places: Arc<Semaphore>,
     looked: Mutex<Time>,
     changed: Notify,
+    /// The same, for who waits for a place meanwhile.
+    came: Notify,
 }
 
 impl Bundles {
@@ -84,6 +86,7 @@ impl Bundles {
             places: Arc::new(Semaphore::new(MOST_AT_ONCE)),
             looked: Mutex::new(contacts::now()),
             changed: Notify::new(),
+            came: Notify::new(),
         }
     }
 
@@ -101,6 +104,7 @@ impl Bundles {
     /// Something waits that did not.
     pub(super) fn changed(&self) {
         self.changed.notify_one();
+        self.came.notify_waiters();
     }
 
     /// The next one that is here for this node. Attempts wait for a place, and all others do not wait for them.
@@ -123,6 +127,31 @@ impl Bundles {
         self.running.lock().insert(bundle);
         let bundles = self.clone();
         Some(Opening { bundles, bundle })
+    }
+
+    /// The same. Where all that is left are attempts for which there is no place it waits for one, for so long at most, and no longer
+    /// than until something else may have come.
+    async fn open_next_within(
+        self: &Arc<Self>,
+        here: NodeId,
+        waiting: &[Waiting<Digest>],
+        most: Duration,
+    ) -> Option<Opening> {
+        let came = self.came.notified();
+        if let Some(opening) = self.open_next(here, waiting) {
+            return Some(opening);
+        }
+        if self.put_off.lock().is_empty() {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            // Given back at once: whose place it is shows when its bundle is open.
+            _ = self.places.acquire() => {}
+            () = came => {}
+            () = tokio::time::sleep(most) => {}
+        }
+        self.open_next(here, waiting)
     }
 
     /// Begins to send to a node, or to open what is here for this one; nothing where that goes on already.

@@ -117,8 +117,9 @@ async fn opened_all(opened: Result<(), TaskError>, busy: Busy) {
 async fn open_these(node: &Node, mut waiting: Vec<Waiting<Digest>>) -> Result<bool, TaskError> {
     let (here, store) = (node.runtime().id(), node.runtime().home().store()?);
     let (found, mut any) = (Instant::now(), false);
-    while found.elapsed() < FOUND_FOR
-        && let Some(opening) = node.bundles().open_next(here, &waiting)
+    let left = || FOUND_FOR.saturating_sub(found.elapsed());
+    while !left().is_zero()
+        && let Some(opening) = node.bundles().open_next_within(here, &waiting, left()).await
     {
         any = true;
         let bundle = opening.bundle();

@@ -1,6 +1,8 @@
 use super::*;
 use crate::config::MeshConfig;
+use futures::FutureExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 
 fn waiting(here: NodeId, count: u8) -> Vec<Waiting<Digest>> {
     let bundle = |number| Waiting {
@@ -35,6 +37,32 @@ fn attempts_wait_for_a_place_and_nothing_else_waits_for_them() {
     // What is not there any more is not remembered.
     assert!(bundles.open_next(here, &[]).is_none());
     assert!(bundles.put_off.lock().is_empty());
+}
+
+#[tokio::test]
+async fn an_attempt_that_waits_for_a_place_is_opened_as_soon_as_there_is_one() {
+    const LONG: Duration = Duration::from_secs(3600);
+    let bundles = Arc::new(Bundles::new(Contacts::new(MeshConfig::default())));
+    let here = NodeId::of_key(b"here");
+    let all = waiting(here, 1);
+    let mut places: Vec<_> = (0..MOST_AT_ONCE).map(|_| bundles.place().unwrap()).collect();
+    // Nothing is waited for where nothing waits.
+    assert!(bundles.open_next_within(here, &[], LONG).await.is_none());
+    let opening = bundles.open_next_within(here, &all, LONG).await.unwrap();
+    bundles.put_off(opening.bundle());
+    drop(opening);
+    {
+        let mut next = pin!(bundles.open_next_within(here, &all, LONG));
+        assert!(next.as_mut().now_or_never().is_none());
+        // What comes meanwhile does not wait for a place.
+        bundles.changed();
+        assert!(next.await.is_none());
+    }
+    let mut next = pin!(bundles.open_next_within(here, &all, LONG));
+    assert!(next.as_mut().now_or_never().is_none());
+    drop(places.pop());
+    assert_eq!(next.await.unwrap().bundle(), all[0].key);
+    assert!(bundles.place().is_some());
 }
 
 #[test]
