@@ -114,19 +114,35 @@ impl Node {
         if order.apply {
             let pilot = Pilot::start(self, planned).await?;
             self.keep_order(name, Some(order))?;
-            let model = Arc::new(InParts(pilot.clone()));
-            {
-                // Together, here and where it ends: whoever comes meanwhile finds both or neither.
-                let mut pilots = self.split().pilots.lock();
-                self.runtime().models().divert(name, Some(model));
-                pilots.insert(name.to_owned(), pilot);
-            }
-            // It may have another file since its parts were made ready.
-            if let Ok(model) = plan::model_of(self, name) {
-                self.replaced(name, model.digest);
-            }
+            self.take_into_use(name, pilot, || true);
         }
         Ok(answer)
+    }
+
+    /// Plans once more by an order that was given before, and runs the model like that if the operator has not said otherwise meanwhile.
+    async fn plan_again(&self, name: &str, order: &SplitOrder) -> Result<(), TaskError> {
+        let pilot = Pilot::start(self, plan::plan(self, name, order).await?).await?;
+        let holds = || self.orders().is_ok_and(|orders| orders.get(name) == Some(order));
+        self.take_into_use(name, pilot, holds);
+        Ok(())
+    }
+
+    /// Runs a model in parts from now on, if that is still wanted.
+    fn take_into_use(&self, name: &str, pilot: Arc<Pilot>, wanted: impl FnOnce() -> bool) {
+        {
+            // All under the lock, as where it ends: whoever comes meanwhile finds all of it or nothing.
+            let mut pilots = self.split().pilots.lock();
+            if !wanted() {
+                return;
+            }
+            let model = Arc::new(InParts(pilot.clone()));
+            self.runtime().models().divert(name, Some(model));
+            pilots.insert(name.to_owned(), pilot);
+        }
+        // It may have another file since its parts were made ready.
+        if let Ok(model) = plan::model_of(self, name) {
+            self.replaced(name, model.digest);
+        }
     }
 
     /// Has the plan of a model that runs in parts go by links that are stated, from now on, instead of those that are measured; those
@@ -261,7 +277,7 @@ pub(crate) async fn resume(node: Weak<Inner>) {
             if node.split().pilots.lock().contains_key(&name) {
                 continue;
             }
-            if let Err(error) = node.plan_model(&name, &order).await {
+            if let Err(error) = node.plan_again(&name, &order).await {
                 tracing::debug!(model = name, %error, "runs here alone for now");
                 waiting.push(name);
             }

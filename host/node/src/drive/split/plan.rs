@@ -24,7 +24,7 @@ const GRACE_MS: f64 = 300.0;
 const PATIENCE: f64 = 6.0;
 
 /// What an operator wants of a model that runs in parts.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct SplitOrder {
     /// The nodes that may take part besides this one, as for deployments; empty: the nearest of every other tier.
