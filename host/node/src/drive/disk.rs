@@ -2,8 +2,9 @@
 //! serves many tasks.
 
 use super::tasks::Inner;
-use karman_store::Store;
+use karman_store::{Store, StoreError};
 use karman_tasks::{Ticket, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Weak;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -37,11 +38,31 @@ fn write_down(store: &Store, writes: &Receiver<(Ticket, Write)>, tasks: &Weak<In
     while let Ok(first) = writes.recv() {
         let more = writes.try_iter().take(MOST_TOGETHER - 1);
         let (tickets, writes): (Vec<Ticket>, Vec<Write>) = std::iter::once(first).chain(more).unzip();
-        let outcome = store.tasks().write(&writes).map_err(|error| error.to_string());
+        let outcome = written(|| store.tasks().write(&writes));
         if let Err(error) = &outcome {
             tracing::error!(error, "tasks cannot be written down");
         }
         let Some(tasks) = tasks.upgrade() else { return };
         tasks.saved(tickets, outcome);
+    }
+}
+
+/// What became of a transaction. One that panics, which is a defect of the store, has failed like any other: without this thread nothing
+/// would be written any more, and nobody told.
+fn written(write: impl FnOnce() -> Result<(), StoreError>) -> Result<(), String> {
+    match catch_unwind(AssertUnwindSafe(write)) {
+        Ok(written) => written.map_err(|error| error.to_string()),
+        Err(_) => Err("the store has failed in the host".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_panics_has_not_written() {
+        assert_eq!(written(|| Ok(())), Ok(()));
+        assert!(written(|| panic!("a defect")).is_err());
     }
 }
