@@ -14,6 +14,7 @@
 //! | `worker` | an order carried out: the plugin trains, what has changed is encoded |
 //! | `sum/` | rounds whose updates nobody sees one by one |
 //! | `spread/` | rounds whose updates go from client to client |
+//! | `table` | the rounds made together that the clients of a node are in, and how many they may be |
 //! | `memory`, `given` | what a client keeps of a run on its node; what it gave to sums and other clients, and may still give |
 //! | `record` | a run on the disk, and as people see it |
 //!
@@ -35,6 +36,7 @@ mod record;
 mod simulated;
 mod spread;
 mod sum;
+mod table;
 mod wire;
 mod worker;
 

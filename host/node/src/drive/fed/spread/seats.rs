@@ -2,21 +2,23 @@
 
 use super::message::Step;
 use crate::drive::fed::memory::{Key, Memory};
+use crate::drive::fed::table::{Room, Table};
 use crate::drive::fed::wire::{Order, Work};
 use crate::drive::swarm::SwarmOutcome;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_types::{NodeId, TaskError};
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 /// The rounds that a node is in at once, and those of one driver; which was begun first is left first.
-const MOST_SEATS: usize = 32;
-const MOST_OF_A_DRIVER: usize = 4;
+const ROOM: Room = Room {
+    all: 32,
+    of_a_driver: 4,
+};
 /// How long an outcome is kept for its driver: it has the size of the model.
 const KEPT: Duration = Duration::from_secs(600);
 
@@ -24,18 +26,9 @@ const KEPT: Duration = Duration::from_secs(600);
 type Outcome = Option<Result<Arc<SwarmOutcome>, TaskError>>;
 
 /// The rounds that the clients of a node are in, one for each client.
-#[derive(Default)]
-pub(in crate::drive::fed) struct Seats(Mutex<Table>);
-
-#[derive(Default)]
-struct Table {
-    seats: HashMap<Key, Seat>,
-    count: u64,
-}
+pub(in crate::drive::fed) struct Seats(Mutex<Table<Seat>>);
 
 struct Seat {
-    /// Which one was begun first.
-    number: u64,
     name: String,
     outcome: watch::Receiver<Outcome>,
     waits: AbortHandle,
@@ -47,11 +40,17 @@ impl Drop for Seat {
     }
 }
 
+impl Default for Seats {
+    fn default() -> Self {
+        Self(Mutex::new(Table::new(ROOM)))
+    }
+}
+
 impl Seats {
     /// Whether this client is in the round of this name.
     pub(super) fn is_in(&self, key: &Key, name: &str) -> bool {
         let table = self.0.lock();
-        table.seats.get(key).is_some_and(|seat| seat.name == name)
+        table.get(key).is_some_and(|seat| seat.name == name)
     }
 
     /// Whether this order of a driver asks what has come of a round that its client is in.
@@ -90,24 +89,19 @@ impl Seats {
                 seats.leave(&of, &round);
             }
         });
-        let mut table = self.0.lock();
-        table.count += 1;
         let seat = Seat {
-            number: table.count,
             name,
             outcome,
             waits: waits.abort_handle(),
         };
-        table.seats.insert(key.clone(), seat);
-        table.make_room(|other| other.driver() == key.driver(), MOST_OF_A_DRIVER);
-        table.make_room(|_| true, MOST_SEATS);
+        self.0.lock().put(key, seat);
         Ok(())
     }
 
     fn leave(&self, key: &Key, name: &str) {
         let mut table = self.0.lock();
-        if table.seats.get(key).is_some_and(|seat| seat.name == name) {
-            table.seats.remove(key);
+        if table.get(key).is_some_and(|seat| seat.name == name) {
+            table.remove(key);
         }
     }
 
@@ -119,26 +113,12 @@ impl Seats {
         };
         let seat = {
             let table = self.0.lock();
-            let seat = table.seats.get(key).filter(|seat| seat.name == name);
+            let seat = table.get(key).filter(|seat| seat.name == name);
             seat.map(|seat| seat.outcome.clone())
         };
         let mut seat = seat.ok_or_else(left)?;
         let outcome = seat.wait_for(Option::is_some).await.map_err(|_| left())?.clone();
         outcome.unwrap_or_else(|| Err(left()))
-    }
-}
-
-impl Table {
-    /// Leaves the oldest until there are no more of these than that.
-    fn make_room(&mut self, counts: impl Fn(&Key) -> bool, most: usize) {
-        while self.seats.keys().filter(|key| counts(key)).count() > most {
-            let of_these = self.seats.iter().filter(|(key, _)| counts(key));
-            let oldest = of_these.min_by_key(|(_, seat)| seat.number);
-            let Some(key) = oldest.map(|(key, _)| key.clone()) else {
-                return;
-            };
-            self.seats.remove(&key);
-        }
     }
 }
 
@@ -172,15 +152,15 @@ mod tests {
         seats.take(&key(0, 0), "two".into(), waits()).unwrap();
         assert!(!seats.is_in(&key(0, 0), "one"));
         assert!(seats.outcome(&key(0, 0), "one").await.is_err());
-        for run in 0..=MOST_OF_A_DRIVER {
+        for run in 0..=ROOM.of_a_driver {
             seats.take(&key(1, run), "round".into(), waits()).unwrap();
         }
         assert!(!seats.is_in(&key(1, 0), "round"), "it was begun first");
         assert!(seats.is_in(&key(1, 1), "round") && seats.is_in(&key(0, 0), "two"));
-        for driver in 2..=MOST_SEATS {
+        for driver in 2..=ROOM.all {
             seats.take(&key(driver, 0), "round".into(), waits()).unwrap();
         }
-        assert_eq!(seats.0.lock().seats.len(), MOST_SEATS);
+        assert_eq!(seats.0.lock().newest_first().len(), ROOM.all);
     }
 
     #[tokio::test]
