@@ -37,6 +37,8 @@ mod simulated;
 mod spread;
 mod sum;
 mod table;
+#[cfg(test)]
+mod testing;
 mod wire;
 mod worker;
 

@@ -1,5 +1,7 @@
 use super::*;
 use crate::drive::fed::spread::message::Joining;
+use crate::drive::fed::testing::described;
+use karman_fed::Update;
 use karman_fed::swarm::{Layout, Link, MeanRule};
 use karman_types::ErrorKind;
 

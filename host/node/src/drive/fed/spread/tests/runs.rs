@@ -1,32 +1,11 @@
 use super::*;
-use crate::drive::fed::conductor::Conductor;
-use crate::drive::fed::handle::Handle;
-use crate::drive::fed::record::FedEvent;
-use crate::drive::fed::tests::introduce;
+use crate::drive::fed::record::{FedEvent, Record};
+use crate::drive::fed::testing::{conducted, described, driven, model, troubles};
 use karman_store::Store;
-use tokio::sync::mpsc::unbounded_channel;
-
-/// A driver of this run, to whom everybody has introduced itself.
-fn conducted(record: Record, store: &Store, clients: &Arc<Meeting>) -> (Conductor, Handle) {
-    let channel = unbounded_channel();
-    let outbox = channel.0.clone();
-    let conducted = Conductor::new(record, store.clone(), clients.clone(), channel, None).unwrap();
-    introduce(&outbox, CLIENTS);
-    conducted
-}
 
 /// The bits of the model after four rounds, and the log.
 async fn learn(more: &str, does: Does) -> (Vec<u32>, Vec<FedEvent>) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
-    let (conductor, handle) = conducted(described(more), &store, &meeting(does));
-    conductor.drive().await.unwrap();
-    (model(&store), handle.status(0).log)
-}
-
-fn model(store: &Store) -> Vec<u32> {
-    let model = Record::read(store, "x").unwrap().unwrap().model().unwrap();
-    model.numbers.iter().map(|number| number.to_bits()).collect()
+    driven(described(more), meeting(does)).await
 }
 
 /// The clients of each round, and of them those that have come to its mean; all of them where none was to.
@@ -40,15 +19,6 @@ fn rounds(log: &[FedEvent]) -> Vec<(Vec<u64>, Vec<u64>)> {
         _ => None,
     };
     log.iter().filter_map(round).collect()
-}
-
-/// What is said of client 2.
-fn troubles(log: &[FedEvent]) -> Vec<String> {
-    let trouble = |event: &FedEvent| match event {
-        FedEvent::Trouble { client, what } if client.0 == 2 => Some(what.clone()),
-        _ => None,
-    };
-    log.iter().filter_map(trouble).collect()
 }
 
 fn all() -> (Vec<u64>, Vec<u64>) {
@@ -120,14 +90,14 @@ async fn a_driver_that_is_started_again_comes_to_the_same_and_nobody_trains_twic
     let store = Store::open(folder.path()).unwrap();
     let clients = meeting(Does::Well);
     clients.0.hangs.store(true, Ordering::Relaxed);
-    let (conductor, _handle) = conducted(described("[swarm]\n"), &store, &clients);
+    let (conductor, _handle) = conducted(described("[swarm]\n"), &store, clients.clone());
     let driving = tokio::spawn(conductor.drive());
     // All wait for the second round.
     clients.0.hung.notified().await;
     driving.abort();
     assert!(driving.await.unwrap_err().is_cancelled());
     let record = Record::read(&store, "x").unwrap().unwrap();
-    let (conductor, handle) = conducted(record, &store, &clients);
+    let (conductor, handle) = conducted(record, &store, clients.clone());
     conductor.drive().await.unwrap();
     assert_eq!(model(&store), plain);
     assert_eq!(rounds(&handle.status(0).log), vec![all(); 4]);
