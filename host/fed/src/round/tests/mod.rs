@@ -1,3 +1,4 @@
+mod answers;
 mod behaviour;
 mod joint;
 mod laws;
