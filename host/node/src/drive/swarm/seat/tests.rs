@@ -235,3 +235,30 @@ fn nothing_is_passed_on_to_oneself_or_from_strangers() {
     assert_eq!(relay(node(1), 2).unwrap_err().kind, ErrorKind::Invalid);
     assert_eq!(relay(node(5), 1).unwrap_err().kind, ErrorKind::Denied);
 }
+
+#[test]
+fn a_round_opens_once_however_often_it_is_asked_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = Layout {
+        chunk: 4096,
+        chunks: 4,
+    };
+    let opening = Opening {
+        settings: SwarmSettings {
+            layout,
+            ..SwarmSettings::default()
+        },
+        numbers: 4096,
+    };
+    let seat = Seat::new(entry(vec![0.5; 4096], 0.0), folder.path(), oneshot::channel().0).unwrap();
+    let open = |round: &[u8]| seat.open(Digest::of(round), opening).unwrap();
+    let answers: Vec<Answer> = std::thread::scope(|threads| {
+        let asked: Vec<_> = (0..8).map(|_| threads.spawn(|| open(b"one"))).collect();
+        asked.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let first = &answers[0];
+    assert!(answers.iter().all(|answer| answer == first), "two pseudonyms");
+    // Another round takes its place; what was said of the first one is forgotten.
+    assert_ne!(&open(b"two"), first);
+    assert_ne!(&open(b"one"), first);
+}
