@@ -61,6 +61,12 @@ impl<S> Table<S> {
         self.seats.get(key).map(|numbered| &numbered.seat)
     }
 
+    /// The seats of other clients than this.
+    pub(super) fn others(&self, key: &Key) -> impl Iterator<Item = &S> {
+        let others = self.seats.iter().filter(move |(other, _)| *other != key);
+        others.map(|(_, numbered)| &numbered.seat)
+    }
+
     /// All of them; which was begun last comes first.
     pub(super) fn newest_first(&self) -> Vec<&S> {
         let mut seats: Vec<&Numbered<S>> = self.seats.values().collect();

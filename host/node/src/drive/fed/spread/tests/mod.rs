@@ -12,6 +12,7 @@ mod runs;
 use super::client::{Sharer, Swarming, carry_out};
 use super::message::{Answered, Lesson, Step};
 use super::seats::Seats;
+use crate::config::FederatedConfig;
 use crate::drive::fed::memory::Memory;
 use crate::drive::fed::orders::Clients;
 use crate::drive::fed::testing::{CLIENTS, frame, judgement, update_of};
@@ -85,6 +86,7 @@ impl Village {
         Sharer {
             swarm: Arc::new(Door(self.hall.clone(), node(order.client))),
             seats: seats.clone(),
+            limits: FederatedConfig::default(),
             memory: memory.clone(),
             key: Memory::key(NodeId::of_key(b"driver"), order),
         }
@@ -141,6 +143,7 @@ impl Village {
                 continue;
             };
             assert_eq!(entry.lead, NodeId::of_key(b"driver"));
+            assert_eq!(plan.weights.get(at), Some(&entry.weight));
             let numbers = entry.update.len();
             let rule = entry.rule.unwrap();
             let mean = mean.get_or_insert_with(|| Mean::by_rule(numbers, rule));
