@@ -69,3 +69,17 @@ pub(crate) fn arrays<S: Into<String>>(wanted: Vec<(S, Vec<u32>)>, numbers: &[f32
 fn length(shape: &[u32]) -> usize {
     shape.iter().product::<u32>() as usize
 }
+
+/// What is set for one of so many clients of a test.
+#[cfg(test)]
+pub(crate) fn setting(index: u32, count: u32, properties: &[(&str, &str)]) -> Setting {
+    let share = crate::karman::federated::types::Share { index, count };
+    let properties = properties.iter();
+    Setting {
+        run: "test".into(),
+        share: Some(share),
+        properties: properties
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+    }
+}

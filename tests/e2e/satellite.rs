@@ -1,8 +1,12 @@
 //! A satellite, the ground that owns it, and a station that only the satellite reaches. Contacts come from recorded elements;
 //! passes are sped up forty times and the time between them is cut short. The links are real ones, cut and healed.
 
+mod node;
+
+pub(crate) use node::Node;
+
 use crate::internet::{Internet, Place};
-use crate::support::{Home, Server, guest, padded, root};
+use crate::support::{Home, guest, padded, root};
 use karman_mesh::membership::UnixTime;
 use karman_mesh::{BundleHead, Envelope, Parcel, Standing, open_bundle, write_bundle};
 use karman_space::{Time, read_elements};
@@ -10,12 +14,11 @@ use karman_store::{Bundle, BundleState, NodeKeys, Store};
 use karman_types::{Digest, NodeId, Tier};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const GROUND: Place = Place::Internet(1);
 const SATELLITE: Place = Place::Internet(2);
 const STATION: Place = Place::Internet(3);
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How much faster passes go by than they did.
 const FASTER: u32 = 40;
 /// What is left of the time between two passes.
@@ -23,100 +26,6 @@ const BETWEEN: Duration = Duration::from_secs(3);
 /// The time in which the satellite is tampered with.
 const TAMPERING: Duration = Duration::from_secs(20);
 const UPDATE: usize = 5 << 20;
-
-pub(crate) struct Node {
-    place: Place,
-    pub(crate) home: Home,
-    server: Option<Server>,
-    pub(crate) id: NodeId,
-}
-
-impl Node {
-    pub(crate) fn start(internet: &Internet, place: Place, tier: &str, join: Option<&str>) -> Self {
-        let home = Home::new();
-        let folder = home.path().join("config/karman");
-        std::fs::create_dir_all(&folder).unwrap();
-        let contacts = home.path().join("contacts.toml");
-        std::fs::write(&contacts, "").unwrap();
-        let config = format!("tier = \"{tier}\"\n[mesh]\ncontacts = {contacts:?}\n");
-        std::fs::write(folder.join("node.toml"), config).unwrap();
-        if join.is_none() {
-            home.run(["mesh", "init"]).ok();
-        }
-        let mut node = Self {
-            place,
-            home,
-            server: None,
-            id: NodeId::of_key(b""),
-        };
-        node.up(internet, &join.map_or(vec![], |word| vec!["--join", word]));
-        let status = node.home.control("/status");
-        node.id = status["node"].as_str().unwrap().parse().unwrap();
-        node
-    }
-
-    pub(crate) fn up(&mut self, internet: &Internet, more: &[&str]) {
-        let arguments = [&["node", "up", "--listen", "127.0.0.1:0"], more].concat();
-        let command = self.home.command(arguments);
-        self.server = Some(self.home.started(internet.inside(self.place, &command)));
-    }
-
-    /// Cuts its power, and starts it again.
-    pub(crate) fn kill(&mut self, internet: &Internet) {
-        self.server.take().unwrap().kill();
-        self.up(internet, &[]);
-    }
-
-    pub(crate) fn down(&mut self) {
-        let (code, said) = self.server.take().unwrap().stop();
-        assert_eq!(code, 0, "{said}");
-    }
-
-    #[track_caller]
-    pub(crate) fn until(&self, what: &str, is: impl Fn(&Self) -> bool) {
-        let started = Instant::now();
-        while !is(self) {
-            assert!(
-                started.elapsed() < PATIENCE,
-                "{what}\n{}\n{}",
-                self.home.control("/mesh/bundles"),
-                self.said("")
-            );
-        }
-    }
-
-    pub(crate) fn has_met(&self, other: &Self) -> bool {
-        self.home.run(["mesh", "ping", &other.id.to_string()]).code == 0
-    }
-
-    fn has_plugin(&self, digest: Digest) -> bool {
-        let status = self.home.control("/status").to_string();
-        status.contains(&digest.to_string())
-    }
-
-    fn bundle(&self, digest: &str) -> Value {
-        let bundles = self.home.control("/mesh/bundles");
-        let mut bundles = bundles.as_array().unwrap().iter();
-        bundles
-            .rfind(|bundle| bundle["bundle"] == digest)
-            .cloned()
-            .unwrap_or(Value::Null)
-    }
-
-    /// What its log says that begins so.
-    pub(crate) fn said(&self, begin: &str) -> String {
-        self.home.said(begin)
-    }
-
-    /// Leaves a plugin for another node, and answers the bundle that it is in.
-    fn deploy_later(&self, file: &std::path::Path, on: &Self, more: &[&str]) -> String {
-        let (file, on) = (file.to_str().unwrap(), on.id.to_string());
-        let arguments = [&["deploy", file, "--on", &on, "--wait", "1h", "--json"], more].concat();
-        let sent: Value = serde_json::from_str(&self.home.run(arguments).ok().out()).unwrap();
-        println!("{sent}");
-        sent["bundle"].as_str().unwrap().to_owned()
-    }
-}
 
 /// One pass: who, and from when until when, by the recorded elements.
 struct Pass {

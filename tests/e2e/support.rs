@@ -1,5 +1,11 @@
 //! Runs the tool in a folder of its own.
 
+mod answer;
+mod registry;
+
+pub(crate) use answer::{Answer, exchange};
+pub(crate) use registry::Registry;
+
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -187,24 +193,6 @@ pub(crate) struct Server {
     pub(crate) stderr: Option<BufReader<ChildStderr>>,
 }
 
-/// An answer over HTTP.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) body: Vec<u8>,
-}
-
-impl Answer {
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-}
-
 impl Server {
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
@@ -266,88 +254,6 @@ impl Drop for Server {
     }
 }
 
-/// One request on a connection of its own.
-pub(crate) fn exchange(
-    mut stream: impl Read + Write,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &[u8],
-) -> Answer {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
-    for (name, value) in headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
-    if !headers
-        .iter()
-        .any(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-    {
-        head.push_str(&format!("content-length: {}\r\n", body.len()));
-    }
-    head.push_str("\r\n");
-    // A server may answer, and close, before it has read everything.
-    let _ = stream.write_all(head.as_bytes());
-    let _ = stream.write_all(body);
-    let (mut answer, mut piece) = (Vec::new(), [0; 16 << 10]);
-    // Some say that they close, and do not.
-    while !is_whole(&answer) {
-        match stream.read(&mut piece) {
-            Ok(0) | Err(_) => break,
-            Ok(length) => answer.extend_from_slice(&piece[..length]),
-        }
-    }
-    parse(&answer)
-}
-
-/// Whether everything is there that the head announces.
-fn is_whole(answer: &[u8]) -> bool {
-    let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
-        return false;
-    };
-    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-    let mut lines = head.lines();
-    let length = lines.find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
-    length.is_some_and(|length| answer.len() >= end + 4 + length)
-}
-
-fn parse(answer: &[u8]) -> Answer {
-    let end = answer
-        .windows(4)
-        .position(|window| window == b"\r\n\r\n")
-        .unwrap_or(answer.len());
-    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
-    let status = head
-        .split_whitespace()
-        .nth(1)
-        .and_then(|status| status.parse().ok())
-        .unwrap_or(0);
-    let body = answer.get(end + 4..).unwrap_or_default();
-    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    Answer {
-        status,
-        body: if chunked { unchunk(body) } else { body.to_vec() },
-        head,
-    }
-}
-
-fn unchunk(mut body: &[u8]) -> Vec<u8> {
-    let mut whole = Vec::new();
-    while let Some(end) = body.windows(2).position(|window| window == b"\r\n") {
-        let Ok(size) = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16) else {
-            break;
-        };
-        let Some(chunk) = body
-            .get(end + 2..end + 2 + size)
-            .filter(|chunk| !chunk.is_empty())
-        else {
-            break;
-        };
-        whole.extend_from_slice(chunk);
-        body = &body[(end + 4 + size).min(body.len())..];
-    }
-    whole
-}
-
 /// The repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -395,75 +301,4 @@ pub(crate) fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
-}
-
-/// Debian's `docker-registry` on a port of its own; killed when dropped.
-pub(crate) struct Registry {
-    child: Child,
-    pub(crate) address: std::net::SocketAddr,
-    folder: TempDir,
-}
-
-impl Registry {
-    /// On this very machine, where plain HTTP is spoken.
-    pub(crate) fn start() -> Self {
-        Self::start_at("127.0.0.1", "")
-    }
-
-    /// As one elsewhere: over TLS, with the certificate of [`Registry::certificate`].
-    pub(crate) fn start_with_tls() -> Self {
-        let tls = "  tls:\n    certificate: FOLDER/certificate.pem\n    key: FOLDER/key.pem\n";
-        // Of all addresses that lead back here, only 127.0.0.1 counts as this machine.
-        Self::start_at("127.0.0.2", tls)
-    }
-
-    /// The certificate that vouches for it: in PEM.
-    pub(crate) fn certificate(&self) -> PathBuf {
-        self.folder.path().join("certificate.pem")
-    }
-
-    fn start_at(host: &str, more: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let free = std::net::TcpListener::bind((host, 0)).unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
-        let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
-        std::fs::write(folder.path().join("certificate.pem"), made.cert.pem()).unwrap();
-        std::fs::write(folder.path().join("key.pem"), made.key_pair.serialize_pem()).unwrap();
-        let config = folder.path().join("config.yml");
-        let path = folder.path().display().to_string();
-        let text = format!(
-            "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: FOLDER/data\nhttp:\n  \
-             addr: {address}\n{more}"
-        );
-        std::fs::write(&config, text.replace("FOLDER", &path)).unwrap();
-        let child = Command::new("docker-registry")
-            .arg("serve")
-            .arg(&config)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("no `docker-registry` on this machine: run `apt-get install docker-registry`");
-        let registry = Self {
-            child,
-            address,
-            folder,
-        };
-        let started = std::time::Instant::now();
-        while TcpStream::connect(address).is_err() {
-            assert!(
-                started.elapsed() < Duration::from_secs(20),
-                "the registry does not listen"
-            );
-            std::thread::yield_now();
-        }
-        registry
-    }
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

@@ -6,7 +6,9 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `read` | nodes, edges, order; what is constant |
+//! | `raw` | what stands in a file: nodes and constant tensors by name |
+//! | `order` | where each name comes from; the order of the nodes that an output needs; what is constant |
+//! | `read` | from a file to nodes and edges |
 //! | `shapes` | types and dimensions, inferred on a copy without weights |
 //! | `cost` | classes, multiply-accumulates, parameters |
 //! | `layers` | nodes that belong together; the cut points between them |
@@ -15,6 +17,8 @@
 mod cost;
 mod cut;
 mod layers;
+mod order;
+mod raw;
 mod read;
 mod shapes;
 

@@ -3,6 +3,7 @@
 mod check;
 mod error;
 mod file;
+mod links;
 mod predicate;
 
 pub use error::WorkflowError;

@@ -161,14 +161,9 @@ fn number<T: std::str::FromStr>(setting: &Setting, name: &str, default: T) -> Re
 mod tests {
     use super::*;
     use crate::digits::CARRIED;
-    use crate::karman::federated::types::Share;
 
     fn setting(index: u32, count: u32, alpha: &str) -> Setting {
-        Setting {
-            run: "test".into(),
-            share: Some(Share { index, count }),
-            properties: vec![("alpha".into(), alpha.into())],
-        }
+        crate::learner::setting(index, count, &[("alpha", alpha)])
     }
 
     fn train(index: u32, count: u32, alpha: &str) -> Train {

@@ -158,23 +158,12 @@ fn fewer_dry(tiles: Vec<Sample>) -> Vec<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::karman::federated::types::Share;
-
-    fn setting(index: u32, properties: &[(&str, &str)]) -> Setting {
-        let properties = properties.iter();
-        Setting {
-            run: "test".into(),
-            share: Some(Share { index, count: 2 }),
-            properties: properties
-                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-                .collect(),
-        }
-    }
+    use crate::learner::setting;
 
     #[test]
     fn clients_have_other_pictures_with_about_as_much_water() {
         let few = [("pictures", "3"), ("held", "2")];
-        let [one, other] = [0, 1].map(|index| Data::of(&setting(index, &few)).unwrap());
+        let [one, other] = [0, 1].map(|index| Data::of(&setting(index, 2, &few)).unwrap());
         assert!(one.train[0].image != other.train[0].image);
         for data in [&one, &other] {
             let wet = data.train.iter().filter(|sample| sample.water.contains(&true));
@@ -183,7 +172,7 @@ mod tests {
             assert!(!data.held.is_empty());
             assert!(data.held.iter().all(|sample| sample.image.len() == BANDS * AREA));
         }
-        assert_eq!(Data::held_of(&setting(0, &few)).unwrap().len(), one.held.len());
+        assert_eq!(Data::held_of(&setting(0, 2, &few)).unwrap().len(), one.held.len());
     }
 
     #[test]
@@ -194,8 +183,11 @@ mod tests {
             ("pictures", "0"),
             ("held", "many"),
         ] {
-            assert!(Data::of(&setting(0, &[(key, value)])).is_err(), "{key} {value}");
+            assert!(
+                Data::of(&setting(0, 2, &[(key, value)])).is_err(),
+                "{key} {value}"
+            );
         }
-        assert!(Data::of(&setting(2, &[])).is_err());
+        assert!(Data::of(&setting(2, 2, &[])).is_err());
     }
 }

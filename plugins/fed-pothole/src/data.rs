@@ -63,23 +63,12 @@ fn number<T: Display + FromStr + PartialOrd>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::karman::federated::types::Share;
-
-    fn setting(index: u32, properties: &[(&str, &str)]) -> Setting {
-        let properties = properties.iter();
-        Setting {
-            run: "test".into(),
-            share: Some(Share { index, count: 2 }),
-            properties: properties
-                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-                .collect(),
-        }
-    }
+    use crate::learner::setting;
 
     #[test]
     fn clients_are_other_vehicles_and_hold_back_another_drive() {
         let few = [("windows", "3"), ("held", "2"), ("fleet", "5")];
-        let [one, other] = [0, 1].map(|index| Wanted::of(&setting(index, &few)).unwrap());
+        let [one, other] = [0, 1].map(|index| Wanted::of(&setting(index, 2, &few)).unwrap());
         assert_eq!(
             (one.taken(Drive::Train).len(), one.taken(Drive::Held).len()),
             (3, 2)
@@ -91,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_is_no_client_of_a_run_is_refused() {
-        assert!(Wanted::of(&setting(2, &[])).is_err());
+        assert!(Wanted::of(&setting(2, 2, &[])).is_err());
         for (key, value) in [
             ("windows", "0"),
             ("windows", "129"),
@@ -99,8 +88,11 @@ mod tests {
             ("held", "x"),
             ("fleet", "-1"),
         ] {
-            assert!(Wanted::of(&setting(0, &[(key, value)])).is_err(), "{key} {value}");
+            assert!(
+                Wanted::of(&setting(0, 2, &[(key, value)])).is_err(),
+                "{key} {value}"
+            );
         }
-        assert!(Wanted::of(&setting(1, &[("fleet", "0")])).is_ok());
+        assert!(Wanted::of(&setting(1, 2, &[("fleet", "0")])).is_ok());
     }
 }

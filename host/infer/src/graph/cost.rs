@@ -1,7 +1,7 @@
 //! What a node costs.
 
 use super::Scaled;
-use super::read::RawNode;
+use super::raw::RawNode;
 use super::shapes::{Fact, Known};
 use serde::{Deserialize, Serialize};
 use std::fmt;

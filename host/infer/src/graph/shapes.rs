@@ -1,6 +1,7 @@
 //! Types and dimensions of every tensor, inferred by tract on a copy of the model without its weights.
 
-use super::read::{Raw, SizeOf, batch_of};
+use super::raw::Raw;
+use super::read::{SizeOf, batch_of};
 use crate::outline::{Outline, element_type, type_code, value_info};
 use crate::screen::printable;
 use crate::tract::{Shaped, infer_outputs};

@@ -1,5 +1,7 @@
 //! A plan that moves with the conditions.
 
+mod told;
+
 use super::conditions::Conditions;
 use super::problem::Shipping;
 use super::{
@@ -205,98 +207,6 @@ impl<P: Partitioner> Replanner<P> {
         self.conditions.problem(&self.nominal, self.ready())
     }
 
-    /// Takes what an event tells; why to look for a plan, if at all.
-    fn take(&mut self, now: Duration, event: Event) -> Result<Option<Cause>, EventError> {
-        match event {
-            Event::Computed { tier, layers, ms } => self.computed(tier, &layers, time(ms)?),
-            Event::Sent { from, to, bytes, ms } => {
-                let (link, ms) = (self.link(from, to)?, time(ms)?);
-                self.measured[link] = now;
-                Ok(self.sent(link, bytes, ms))
-            }
-            Event::Overdue {
-                from,
-                to,
-                arrived,
-                ms,
-            } => {
-                let (link, ms) = (self.link(from, to)?, time(ms)?);
-                self.measured[link] = now;
-                let gain = self.tuning.deviating_gain;
-                let ratio = self.conditions.crawls(link, arrived, ms, gain);
-                if self.tuning.deviates(ratio).is_some() {
-                    self.patience[link] = self.tuning.probe_after;
-                }
-                Ok(Some(Cause::Deviation(ratio)))
-            }
-            Event::Tier { tier, available } => {
-                self.tier(tier)?;
-                let was = std::mem::replace(&mut self.conditions.tiers_mut()[tier].available, available);
-                Ok((was != available).then_some(Cause::Topology))
-            }
-            Event::Link { from, to, up } => {
-                let link = self.link(from, to)?;
-                let was = self.conditions.is_up(link);
-                self.conditions.set_up(link, up);
-                Ok((was != up).then_some(Cause::Topology))
-            }
-            Event::Weights { tier, layers, held } => self.weights(tier, &layers, held),
-            Event::Tick => Ok(None),
-        }
-    }
-
-    fn computed(&mut self, tier: usize, layers: &[usize], ms: f64) -> Result<Option<Cause>, EventError> {
-        self.tier(tier)?;
-        if layers.is_empty() {
-            return Err(EventError::NoLayers);
-        }
-        let runs = |layer: &usize| self.conditions.compute_ms(tier, &[*layer]).is_some();
-        if let Some(layer) = layers.iter().copied().find(|layer| !runs(layer)) {
-            return Err(EventError::NoSuchLayer { tier, layer });
-        }
-        let expected = self.conditions.compute_ms(tier, layers);
-        let Some(expected) = expected.filter(|expected| *expected > 0.0) else {
-            return Ok(None);
-        };
-        self.heard[tier] = true;
-        let ratio = ms / expected;
-        let gain = self.tuning.gain(ratio, self.tuning.tier_gain);
-        self.conditions.computed(tier, layers, ratio, gain);
-        Ok(self.tuning.deviates(ratio))
-    }
-
-    fn weights(&mut self, tier: usize, layers: &[usize], held: bool) -> Result<Option<Cause>, EventError> {
-        self.tier(tier)?;
-        if let Some(layer) = layers
-            .iter()
-            .copied()
-            .find(|layer| *layer >= self.held[tier].len())
-        {
-            return Err(EventError::NoSuchLayer { tier, layer });
-        }
-        for layer in layers {
-            self.held[tier][*layer] |= held;
-        }
-        self.under_way
-            .retain(|way| way.0 != tier || !layers.contains(&way.1));
-        // What failed is not tried again before the period is over.
-        Ok(held.then_some(Cause::Weights))
-    }
-
-    fn sent(&mut self, link: usize, bytes: u64, ms: f64) -> Option<Cause> {
-        if !self.conditions.tells(link, bytes, ms) {
-            return None;
-        }
-        let ratio = ms / self.conditions.links()[link].ms(bytes);
-        let gain = self.tuning.gain(ratio, self.tuning.link_gain);
-        self.conditions.sent(link, bytes, ms, gain);
-        let cause = self.tuning.deviates(ratio);
-        if cause.is_some() {
-            self.patience[link] = self.tuning.probe_after;
-        }
-        cause
-    }
-
     fn tick(&mut self, now: Duration, actions: &mut Vec<Action>) {
         let period = self.tuning.period + now.saturating_sub(self.due);
         let rate = f64::from(std::mem::take(&mut self.arrivals)) / period.as_secs_f64();
@@ -412,25 +322,5 @@ impl<P: Partitioner> Replanner<P> {
         Weights::Only {
             held: self.held.clone(),
         }
-    }
-
-    fn tier(&self, tier: usize) -> Result<(), EventError> {
-        match tier < self.nominal.tiers().len() {
-            true => Ok(()),
-            false => Err(EventError::NoSuchTier(tier)),
-        }
-    }
-
-    fn link(&self, from: usize, to: usize) -> Result<usize, EventError> {
-        self.conditions
-            .link(from, to)
-            .ok_or(EventError::NoSuchLink { from, to })
-    }
-}
-
-fn time(ms: f64) -> Result<f64, EventError> {
-    match ms.is_finite() && ms >= 0.0 {
-        true => Ok(ms),
-        false => Err(EventError::Time(ms)),
     }
 }

@@ -1,10 +1,11 @@
 //! From a file to a workflow that holds together.
 
-use super::file::{EdgeTable, File, TaskTable};
+use super::error::value;
+use super::file::{File, TaskTable};
+use super::links::{Link, links, order};
 use super::{Edge, FlowTask, Workflow, WorkflowError};
-use crate::unknown_key::nearest;
 use crate::{SloError, TaskContract};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl TryFrom<File> for Workflow {
@@ -46,20 +47,6 @@ impl TryFrom<File> for Workflow {
             into,
             from,
         })
-    }
-}
-
-/// An edge between tasks by their place in the file, which is by name.
-struct Link(Edge);
-
-impl Link {
-    fn placed(self, place: &[usize]) -> Edge {
-        let Edge { from, to, .. } = self.0;
-        Edge {
-            from: place[from],
-            to: place[to],
-            ..self.0
-        }
     }
 }
 
@@ -192,124 +179,6 @@ fn plain_name(field: &str, name: &str) -> Result<(), WorkflowError> {
     }
 }
 
-fn value(field: String, problem: &str) -> WorkflowError {
-    let problem = problem.into();
-    WorkflowError::Value { field, problem }
-}
-
-/// All edges: those of `after`, then those of `[[edge]]`.
-fn links(file: &File) -> Result<Vec<Link>, WorkflowError> {
-    let places: BTreeMap<&str, usize> = file.task.keys().map(String::as_str).zip(0..).collect();
-    let find = |field: String, name: &str| {
-        places
-            .get(name)
-            .copied()
-            .ok_or_else(|| WorkflowError::UnknownTask {
-                field,
-                name: name.into(),
-                nearest: nearest(name, places.keys().copied()),
-            })
-    };
-    for name in &file.start {
-        find("start".into(), name)?;
-    }
-    let mut links = Vec::new();
-    for (to, (name, table)) in file.task.iter().enumerate() {
-        for before in &table.after {
-            let from = find(format!("task.{name}.after"), before)?;
-            links.push(Link(Edge {
-                from,
-                to,
-                when: None,
-                default: false,
-            }));
-        }
-    }
-    for (
-        n,
-        EdgeTable {
-            from,
-            to,
-            when,
-            default,
-        },
-    ) in file.edge.iter().enumerate()
-    {
-        let field = |end: &str| format!("edge {} `{end}`", n + 1);
-        if when.is_some() && *default {
-            return Err(value(
-                field("default"),
-                "stands beside `when`; an edge has one of them",
-            ));
-        }
-        links.push(Link(Edge {
-            from: find(field("from"), from)?,
-            to: find(field("to"), to)?,
-            when: when.clone(),
-            default: *default,
-        }));
-    }
-    let mut seen = BTreeSet::new();
-    let names: Vec<_> = file.task.keys().collect();
-    for Link(Edge { from, to, .. }) in &links {
-        if !seen.insert((*from, *to)) {
-            return Err(WorkflowError::RepeatedEdge {
-                from: names[*from].clone(),
-                to: names[*to].clone(),
-            });
-        }
-    }
-    Ok(links)
-}
-
-/// The tasks, each after those it waits for; of those that could come next, always the first by name.
-fn order(names: &[&String], links: &[Link]) -> Result<Vec<usize>, WorkflowError> {
-    let mut waits = vec![0usize; names.len()];
-    let mut next = vec![Vec::new(); names.len()];
-    for Link(edge) in links {
-        waits[edge.to] += 1;
-        next[edge.from].push(edge.to);
-    }
-    let mut ready: BTreeSet<usize> = (0..names.len()).filter(|&task| waits[task] == 0).collect();
-    let mut order = Vec::with_capacity(names.len());
-    while let Some(task) = ready.pop_first() {
-        order.push(task);
-        for &after in &next[task] {
-            waits[after] -= 1;
-            if waits[after] == 0 {
-                ready.insert(after);
-            }
-        }
-    }
-    match (0..names.len()).find(|&task| waits[task] > 0) {
-        None => Ok(order),
-        Some(stuck) => Err(cycle(names, links, &waits, stuck)),
-    }
-}
-
-/// Goes back from a task that waits forever, always to one that waits forever too, until one comes again.
-fn cycle(names: &[&String], links: &[Link], waits: &[usize], stuck: usize) -> WorkflowError {
-    let mut path = vec![stuck];
-    loop {
-        let last = path[path.len() - 1];
-        let before = links
-            .iter()
-            .find(|Link(edge)| edge.to == last && waits[edge.from] > 0);
-        let Some(Link(edge)) = before else {
-            unreachable!("a task that waits forever waits for one that does");
-        };
-        if let Some(first) = path.iter().position(|&task| task == edge.from) {
-            let tasks = path[first..]
-                .iter()
-                .rev()
-                .map(|&task| names[task].clone())
-                .collect();
-            return WorkflowError::Cycle { tasks };
-        }
-        path.push(edge.from);
-    }
-}
-
 /// One task without an edge into it is where the workflow starts. Of several, `start` has to say that they are meant: else a
 /// forgotten edge would go unnoticed.
 fn check_ways(file: &File, names: &[&String], links: &[Link], order: &[usize]) -> Result<(), WorkflowError> {
@@ -368,6 +237,7 @@ mod tests {
     use super::*;
     use crate::Predicate;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     fn error(text: &str) -> WorkflowError {
         Workflow::from_toml(&format!("name = 'flow'\n{text}")).unwrap_err()

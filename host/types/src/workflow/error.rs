@@ -79,3 +79,9 @@ pub enum WorkflowError {
         problem: String,
     },
 }
+
+/// A field that has a value outside its bounds.
+pub(super) fn value(field: String, problem: &str) -> WorkflowError {
+    let problem = problem.into();
+    WorkflowError::Value { field, problem }
+}

@@ -1,4 +1,6 @@
+mod answers;
 mod behaviour;
+mod joint;
 mod laws;
 mod private;
 mod summed;
@@ -203,6 +205,23 @@ impl World {
             _ => None,
         };
         self.seen.iter().filter_map(refusal).collect()
+    }
+
+    fn reports(&self) -> Vec<RoundReport> {
+        let report = |action: &Action| match action {
+            Action::Closed(report) => Some((**report).clone()),
+            _ => None,
+        };
+        self.seen.iter().filter_map(report).collect()
+    }
+
+    /// Why rounds have failed.
+    fn failures(&self) -> Vec<String> {
+        let failure = |action: &Action| match action {
+            Action::Failed { failure, .. } => Some(failure.to_string()),
+            _ => None,
+        };
+        self.seen.iter().filter_map(failure).collect()
     }
 }
 

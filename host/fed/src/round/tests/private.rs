@@ -12,19 +12,11 @@ fn private(more: &str, privacy: &str) -> Run {
     ))
 }
 
-fn reports(world: &World) -> Vec<RoundReport> {
-    let report = |action: &Action| match action {
-        Action::Closed(report) => Some((**report).clone()),
-        _ => None,
-    };
-    world.seen.iter().filter_map(report).collect()
-}
-
 #[test]
 fn each_version_says_what_was_spent_by_the_accountant() {
     let world = World::new(coordinator(private("", "")), CLIENTS, 1).finish();
     let mut accountant = Accountant::new(Adjacency::AddOrRemoveClient);
-    for report in reports(&world) {
+    for report in world.reports() {
         accountant.add(1.5, &Participants::chosen(Vec::new())).unwrap();
         let spent = accountant.spent(1e-5).unwrap();
         assert_eq!(report.epsilon, Some(spent.epsilon));
@@ -44,7 +36,8 @@ fn drawn_clients_cost_less_and_are_not_always_the_same() {
         epsilon(&drawn),
         epsilon(&chosen)
     );
-    let sizes: Vec<usize> = reports(&drawn)
+    let sizes: Vec<usize> = drawn
+        .reports()
         .iter()
         .map(|report| report.clients.len())
         .collect();
@@ -66,7 +59,7 @@ fn a_round_for_which_nobody_is_drawn_counts_like_any_other() {
         ..private("", "rate = 0.1")
     };
     let world = World::new(coordinator(thirty), CLIENTS, 1).finish();
-    let reports = reports(&world);
+    let reports = world.reports();
     let numbers: Vec<u64> = reports.iter().map(|report| report.round).collect();
     assert_eq!(numbers, (1..=30).collect::<Vec<u64>>());
     let (empty, full): (Vec<_>, Vec<_>) = reports.iter().partition(|report| report.clients.is_empty());
@@ -125,7 +118,7 @@ fn noise_is_that_of_the_entropy_and_survives_a_restart() {
 #[test]
 fn a_run_ends_before_it_spends_more_than_it_may() {
     let whole = World::new(coordinator(private("", "")), CLIENTS, 1).finish();
-    let after_two = reports(&whole)[1].epsilon.unwrap();
+    let after_two = whole.reports()[1].epsilon.unwrap();
     let privacy = format!("most-epsilon = {}", after_two + 1e-6);
     let world = World::new(coordinator(private("", &privacy)), CLIENTS, 1).finish();
     let status = world.coordinator.status();

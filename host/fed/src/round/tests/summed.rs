@@ -1,17 +1,8 @@
 //! Runs with `[secure-sum]`.
 
+use super::joint::{begun, described, drive_rounds, numbers, part};
 use super::*;
 use karman_tensor::arithmetic::{FixedSum, Term};
-use std::time::Duration;
-
-const CLIENTS: u64 = 5;
-
-fn described(more: &str) -> Run {
-    run(&format!(
-        "rounds = 4\nstart-with = {CLIENTS}\n[pace]\nmode = 'synchronous'\nclients = {CLIENTS}\n\
-         [strategy]\nname = 'fed-avg-m'\n{more}"
-    ))
-}
 
 /// The sum of what these come to, as secret sums have it.
 fn sum(run: &Run, orders: &[(ClientId, Order)]) -> Summed {
@@ -24,26 +15,15 @@ fn sum(run: &Run, orders: &[(ClientId, Order)]) -> Summed {
     };
     for (client, order) in orders {
         let update = train(*client, order);
-        let frames = update.frames.iter();
-        let values: Vec<f32> = frames
-            .flat_map(|frame| Encoded::from_bytes(frame).unwrap().decode().unwrap())
-            .collect();
+        let values = &numbers(&update);
         let factor = run.weights.weight(update.samples);
-        let values = &values;
         sum.add(&[Term {
             values,
             factor: factor as f64,
         }])
         .unwrap();
         summed.weight += factor;
-        summed.parts.push(Part {
-            client: *client,
-            assignment: order.assignment,
-            samples: update.samples,
-            steps: update.steps,
-            loss: update.loss,
-            took: Duration::from_secs(client.0),
-        });
+        summed.parts.push(part(*client, order, &update));
     }
     summed.elements = sum.parts().to_vec();
     summed
@@ -51,26 +31,7 @@ fn sum(run: &Run, orders: &[(ClientId, Order)]) -> Summed {
 
 /// Drives a run to its end; a client is lost in the second round. `change` is what happens to the sum of the third.
 fn drive(run: Run, change: impl Fn(&mut Summed)) -> World {
-    let mut world = World::new(coordinator(run.clone()), CLIENTS, 1);
-    let mut round = 0;
-    loop {
-        if let Some(event) = world.events.pop_front() {
-            world.feed(event);
-            continue;
-        }
-        let orders = std::mem::take(&mut world.orders);
-        let trains = |(_, order): &(ClientId, Order)| matches!(order.work, Work::Train(_));
-        let (mut training, judging): (Vec<_>, Vec<_>) = orders.into_iter().partition(trains);
-        for (client, order) in &judging {
-            world.feed(answer(*client, order));
-        }
-        if training.is_empty() {
-            match world.events.is_empty() {
-                true => return world,
-                false => continue,
-            }
-        }
-        round += 1;
+    drive_rounds(run.clone(), |world, round, mut training| {
         if round == 2 {
             let client = ClientId(3);
             training.retain(|(trains, _)| *trains != client);
@@ -80,7 +41,7 @@ fn drive(run: Run, change: impl Fn(&mut Summed)) -> World {
             training
                 .iter()
                 .for_each(|(client, order)| world.feed(answer(*client, order)));
-            continue;
+            return;
         }
         for (_, order) in &training {
             let bounded = matches!(&order.work, Work::Train(train) if train.most_steps.is_some());
@@ -92,15 +53,7 @@ fn drive(run: Run, change: impl Fn(&mut Summed)) -> World {
         }
         let sum = Box::new(sum);
         world.feed(Event::Summed { sum });
-    }
-}
-
-fn failures(world: &World) -> Vec<String> {
-    let failure = |action: &Action| match action {
-        Action::Failed { failure, .. } => Some(failure.to_string()),
-        _ => None,
-    };
-    world.seen.iter().filter_map(failure).collect()
+    })
 }
 
 #[test]
@@ -108,7 +61,7 @@ fn a_run_whose_updates_nobody_sees_comes_to_the_same_bits() {
     let plain = drive(described(""), |_| {});
     let secret = drive(described("[secure-sum]\n"), |_| {});
     assert_eq!(secret.bits(), plain.bits());
-    assert_eq!(failures(&secret), [""; 0]);
+    assert_eq!(secret.failures(), [""; 0]);
     assert_eq!(secret.coordinator.status().version, 4);
 }
 
@@ -123,20 +76,11 @@ fn a_sum_that_cannot_be_one_fails_its_round_and_only_that() {
     ];
     for (change, says) in cases {
         let world = drive(described("[secure-sum]\n"), change);
-        let failures = failures(&world);
+        let failures = world.failures();
         assert_eq!(failures.len(), 1, "{failures:?}");
         assert!(failures[0].contains(says), "{failures:?}");
         assert_eq!(world.coordinator.status().version, 4);
     }
-}
-
-/// The first round's orders are out.
-fn begun(run: &Run) -> (World, Vec<(ClientId, Order)>) {
-    let mut world = World::new(coordinator(run.clone()), CLIENTS, 1);
-    world.feed_all();
-    let orders = std::mem::take(&mut world.orders);
-    assert_eq!(orders.len(), 5);
-    (world, orders)
 }
 
 #[test]
@@ -153,7 +97,7 @@ fn sums_of_other_orders_and_single_updates_are_not_taken() {
     world.feed(answer(orders[0].0, &orders[0].1));
     assert_eq!(world.refusals(), [Refusal::NotAsked]);
     assert_eq!(world.coordinator.status().gathered, 0);
-    assert_eq!(failures(&world), [""; 0]);
+    assert_eq!(world.failures(), [""; 0]);
     let reason = "only 2 are left".to_owned();
     let assignments = orders.iter().map(|(_, order)| order.assignment).collect();
     world.feed(Event::Unsummed {
@@ -162,7 +106,7 @@ fn sums_of_other_orders_and_single_updates_are_not_taken() {
         reason,
     });
     assert_eq!(
-        failures(&world),
+        world.failures(),
         ["there is no sum of its updates: only 2 are left"]
     );
 }
@@ -181,7 +125,7 @@ fn who_lies_in_a_sum_is_asked_nothing_more_and_the_run_goes_on() {
     });
     assert_eq!(world.refusals(), [Refusal::FalseSecret]);
     assert_eq!(
-        failures(&world),
+        world.failures(),
         ["there is no sum of its updates: somebody lies"]
     );
     assert!(world.seen.contains(&Action::Excluded { client: liar }));
@@ -239,9 +183,9 @@ fn a_sum_with_somebody_who_was_given_up_fails_its_round_at_once() {
     let everybody = Box::new(sum(&run, &orders));
     let client = orders[3].0;
     world.feed(Event::Gone { client });
-    assert_eq!(failures(&world), [""; 0]);
+    assert_eq!(world.failures(), [""; 0]);
     world.feed(Event::Summed { sum: everybody });
-    let failures = failures(&world);
+    let failures = world.failures();
     let expected = format!("{client} is in it, and was given up meanwhile");
     assert!(
         failures.len() == 1 && failures[0].contains(&expected),
@@ -270,7 +214,7 @@ fn whoever_declares_what_cannot_be_is_refused_and_the_others_are_summed() {
         .collect();
     let sum = Box::new(sum(&run, &others));
     world.feed(Event::Summed { sum });
-    assert_eq!(failures(&world), [""; 0]);
+    assert_eq!(world.failures(), [""; 0]);
     assert_eq!(world.coordinator.status().version, 1);
 }
 

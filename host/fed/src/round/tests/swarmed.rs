@@ -1,19 +1,12 @@
 //! Runs with `[swarm]`.
 
+use super::joint::{begun, described, drive_rounds, numbers, part};
 use super::*;
+use crate::strategy::WeightPolicy;
 use crate::swarm::{Mean, MeanRule};
 use karman_types::Digest;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-const CLIENTS: u64 = 5;
-
-fn described(more: &str) -> Run {
-    run(&format!(
-        "rounds = 4\nstart-with = {CLIENTS}\n[pace]\nmode = 'synchronous'\nclients = {CLIENTS}\n\
-         [strategy]\nname = 'fed-avg-m'\n{more}"
-    ))
-}
 
 /// What clients come to that have all updates of these orders.
 fn swarmed(run: &Run, orders: &[(ClientId, Order)]) -> Swarmed {
@@ -26,21 +19,9 @@ fn swarmed(run: &Run, orders: &[(ClientId, Order)]) -> Swarmed {
     // In whatever order they have them.
     for (client, order) in orders.iter().rev() {
         let update = train(*client, order);
-        let frames = update.frames.iter();
-        let values: Vec<f32> = frames
-            .flat_map(|frame| Encoded::from_bytes(frame).unwrap().decode().unwrap())
-            .collect();
         let weight = run.weights.weight(update.samples);
-        mean.add(&values, weight as u32).unwrap();
-        let part = Part {
-            client: *client,
-            assignment: order.assignment,
-            samples: update.samples,
-            steps: update.steps,
-            loss: update.loss,
-            took: Duration::from_secs(client.0),
-        };
-        parts.push((part, weight));
+        mean.add(&numbers(&update), weight as u32).unwrap();
+        parts.push((part(*client, order, &update), weight));
     }
     Swarmed {
         parts,
@@ -49,6 +30,7 @@ fn swarmed(run: &Run, orders: &[(ClientId, Order)]) -> Swarmed {
         bytes: 44,
         report: SwarmReport {
             complete: orders.iter().map(|(client, _)| *client).collect(),
+            apart: Vec::new(),
             covered: true,
             unprotected: 2,
             warm_up_ms: 12,
@@ -60,26 +42,7 @@ fn swarmed(run: &Run, orders: &[(ClientId, Order)]) -> Swarmed {
 /// Drives a run to its end; a client is lost in the second round before its update got round, and another one in the third, afterwards.
 /// `change` is what happens to the mean of the fourth.
 fn drive(run: Run, change: impl Fn(&mut Swarmed)) -> World {
-    let mut world = World::new(coordinator(run.clone()), CLIENTS, 1);
-    let mut round = 0;
-    loop {
-        if let Some(event) = world.events.pop_front() {
-            world.feed(event);
-            continue;
-        }
-        let orders = std::mem::take(&mut world.orders);
-        let trains = |(_, order): &(ClientId, Order)| matches!(order.work, Work::Train(_));
-        let (mut training, judging): (Vec<_>, Vec<_>) = orders.into_iter().partition(trains);
-        for (client, order) in &judging {
-            world.feed(answer(*client, order));
-        }
-        if training.is_empty() {
-            match world.events.is_empty() {
-                true => return world,
-                false => continue,
-            }
-        }
-        round += 1;
+    drive_rounds(run.clone(), |world, round, mut training| {
         let (early, late) = (ClientId(3), ClientId(1));
         if round == 2 {
             training.retain(|(client, _)| *client != early);
@@ -94,7 +57,7 @@ fn drive(run: Run, change: impl Fn(&mut Swarmed)) -> World {
                     world.feed(Event::Gone { client: late });
                 }
             }
-            continue;
+            return;
         }
         let mut swarmed = swarmed(&run, &training);
         if round == 3 {
@@ -105,33 +68,17 @@ fn drive(run: Run, change: impl Fn(&mut Swarmed)) -> World {
         }
         let swarmed = Box::new(swarmed);
         world.feed(Event::Swarmed { swarmed });
-    }
-}
-
-fn failures(world: &World) -> Vec<String> {
-    let failure = |action: &Action| match action {
-        Action::Failed { failure, .. } => Some(failure.to_string()),
-        _ => None,
-    };
-    world.seen.iter().filter_map(failure).collect()
-}
-
-fn reports(world: &World) -> Vec<RoundReport> {
-    let report = |action: &Action| match action {
-        Action::Closed(report) => Some((**report).clone()),
-        _ => None,
-    };
-    world.seen.iter().filter_map(report).collect()
+    })
 }
 
 #[test]
 fn a_run_without_a_server_in_the_middle_comes_to_the_same_bits() {
     let plain = drive(described(""), |_| {});
     let spread = drive(described("[swarm]\n"), |_| {});
-    assert_eq!(failures(&spread), [""; 0]);
+    assert_eq!(spread.failures(), [""; 0]);
     assert_eq!(spread.coordinator.status().version, 4);
     assert_eq!(spread.bits(), plain.bits());
-    let (plain, spread) = (reports(&plain), reports(&spread));
+    let (plain, spread) = (plain.reports(), spread.reports());
     let clients = |reports: &[RoundReport]| -> Vec<Vec<ClientId>> {
         reports.iter().map(|report| report.clients.clone()).collect()
     };
@@ -148,15 +95,16 @@ fn a_run_without_a_server_in_the_middle_comes_to_the_same_bits() {
 #[test]
 fn a_mean_that_cannot_be_one_fails_its_round_and_only_that() {
     type Change = fn(&mut Swarmed);
-    let cases: [(Change, &str); 4] = [
+    let cases: [(Change, &str); 5] = [
         (|it| it.mean.truncate(3), "3 numbers instead of 11"),
         (|it| it.mean[2] = f32::NAN, "number 2 of it is NaN"),
         (|it| it.mean[0] = -1e4, "the limit `magnitude` is 1000"),
         (|it| it.parts[0].0.loss = f32::NAN, "`loss` is NaN"),
+        (|it| it.parts[0].1 += 1, "its update weighs"),
     ];
     for (change, says) in cases {
         let world = drive(described("[swarm]\n"), change);
-        let failures = failures(&world);
+        let failures = world.failures();
         assert!(
             failures.len() == 1 && failures[0].starts_with("there is no mean of its updates"),
             "{failures:?}"
@@ -166,13 +114,35 @@ fn a_mean_that_cannot_be_one_fails_its_round_and_only_that() {
     }
 }
 
-/// The first round's orders are out.
-fn begun(run: &Run) -> (World, Vec<(ClientId, Order)>) {
-    let mut world = World::new(coordinator(run.clone()), CLIENTS, 1);
-    world.feed_all();
-    let orders = std::mem::take(&mut world.orders);
-    assert_eq!(orders.len(), 5);
-    (world, orders)
+#[test]
+fn an_update_weighs_what_its_samples_do() {
+    let part = Part {
+        client: ClientId(1),
+        assignment: AssignmentId(7),
+        samples: 30,
+        steps: 1,
+        loss: 0.5,
+        took: Duration::ZERO,
+    };
+    for (weights, due) in [
+        (WeightPolicy::Samples, 30),
+        (WeightPolicy::Capped(20), 20),
+        (WeightPolicy::Uniform, 1),
+    ] {
+        assert_eq!(part.check_weight(weights, due), Ok(()));
+        let refused = Refusal::Weight {
+            weight: due + 1,
+            samples: 30,
+            due,
+        };
+        assert_eq!(part.check_weight(weights, due + 1), Err(refused));
+    }
+    // A weight has 32 bits there.
+    let many = Part {
+        samples: 1 << 40,
+        ..part
+    };
+    assert_eq!(many.check_weight(WeightPolicy::Samples, u32::MAX.into()), Ok(()));
 }
 
 #[test]
@@ -200,7 +170,7 @@ fn whoever_is_not_in_the_mean_is_named_and_single_updates_are_not_taken() {
         (orders[4].0, Loss::LeftOut(unheard.into())),
     ];
     assert_eq!(lost, expected);
-    let report = &reports(&world)[0];
+    let report = &world.reports()[0];
     assert_eq!((report.clients.len(), report.lost), (3, 2));
 }
 
@@ -215,7 +185,7 @@ fn means_of_other_rounds_are_not_taken_and_updates_that_stay_where_they_are_fail
     let swarmed = Box::new(of_others);
     world.feed(Event::Swarmed { swarmed });
     assert_eq!(world.coordinator.status().version, 0);
-    assert_eq!(failures(&world), [""; 0]);
+    assert_eq!(world.failures(), [""; 0]);
     let assignments = orders.iter().map(|(_, order)| order.assignment).collect();
     let reason = "only 1 waits for the round".to_owned();
     world.feed(Event::Unsummed {
@@ -224,7 +194,7 @@ fn means_of_other_rounds_are_not_taken_and_updates_that_stay_where_they_are_fail
         reason,
     });
     assert_eq!(
-        failures(&world),
+        world.failures(),
         ["there is no mean of its updates: only 1 waits for the round"]
     );
 }

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `wire` | what a driver and its clients say to each other |
+//! | `outside` | the same as it comes from anyone |
 //! | `begin` | what a run begins with: its description checked, its coordinator made or resumed |
 //! | `onnx` | the model that a run begins with, and the file that it ends as |
 //! | `conductor` | a run: events into `karman-fed`'s coordinator, what it says done |
@@ -14,6 +15,7 @@
 //! | `worker` | an order carried out: the plugin trains, what has changed is encoded |
 //! | `sum/` | rounds whose updates nobody sees one by one |
 //! | `spread/` | rounds whose updates go from client to client |
+//! | `table` | the rounds made together that the clients of a node are in, and how many they may be |
 //! | `memory`, `given` | what a client keeps of a run on its node; what it gave to sums and other clients, and may still give |
 //! | `record` | a run on the disk, and as people see it |
 //!
@@ -31,10 +33,14 @@ mod memory;
 mod news;
 mod onnx;
 mod orders;
+mod outside;
 mod record;
 mod simulated;
 mod spread;
 mod sum;
+mod table;
+#[cfg(test)]
+mod testing;
 mod wire;
 mod worker;
 
@@ -45,6 +51,7 @@ mod tests;
 pub(crate) use members::serve;
 pub use news::{FedNews, FedSeen};
 pub use onnx::stored_onnx;
+pub use outside::{read_fed_answer, read_fed_order};
 pub use record::{FedEvent, FedModel, FedStatus, stored_model, stored_run, stored_runs};
 pub use simulated::simulate;
 

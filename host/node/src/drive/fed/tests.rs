@@ -1,28 +1,22 @@
 //! A run whose clients speak the protocol, and lie in it as no honest node's host would.
 
 use super::conductor::Conductor;
-use super::orders::{self, Clients};
+use super::orders::Clients;
 use super::record::{FedEvent, Record};
+use super::testing::{frame, introduce, judgement};
 use super::wire::{self, Answer, Frames, Order, Work};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use karman_fed::{ClientId, Event, Judgement, Run, Update};
+use karman_fed::{ClientId, Run, Update};
 use karman_store::Store;
-use karman_tensor::encode::{Encoded, Encoding};
 use karman_types::TaskError;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 
 /// Clients 0 to 2 are honest.
 struct Liars;
-
-/// An array of one row as it travels.
-pub(super) fn frame(values: &[f32]) -> Bytes {
-    let shape = [values.len() as u32].into();
-    Encoded::encode(shape, values, Encoding::F32).unwrap().to_bytes()
-}
 
 /// A frame of two numbers of which the last is none: no encoder writes it.
 fn not_a_number() -> Bytes {
@@ -90,26 +84,6 @@ impl Clients for Liars {
             })
         }
         .boxed()
-    }
-}
-
-/// So many clients say that they are there.
-pub(super) fn introduce(outbox: &UnboundedSender<Event>, clients: u64) {
-    for number in 0..clients {
-        let described = Answer::Described {
-            samples: 10,
-            label_entropy: None,
-        };
-        let here = orders::here(ClientId(number), &described).unwrap();
-        outbox.send(here).unwrap();
-    }
-}
-
-pub(super) fn judgement() -> Judgement {
-    Judgement {
-        samples: 4,
-        correct: 3,
-        loss: 0.1,
     }
 }
 

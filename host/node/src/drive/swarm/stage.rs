@@ -30,7 +30,7 @@ pub(super) enum Stage {
     /// No round has opened.
     Waiting,
     /// It has said what everybody may know of its update.
-    Open(Box<Open>),
+    Open(Arc<Open>),
     Playing(Box<Playing>),
     Over,
 }

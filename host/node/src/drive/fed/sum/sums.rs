@@ -4,38 +4,30 @@
 use super::joined::Joined;
 use super::message::Step;
 use crate::drive::fed::memory::{Key, Memory};
+use crate::drive::fed::table::{Room, Table};
 use crate::drive::fed::wire::{Order, Work};
 use crate::services::blocking;
 use karman_fed::AssignmentId;
 use karman_fed::secure::Pass;
 use karman_types::{Digest, NodeId, TaskError};
 use parking_lot::Mutex;
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The sums that a node is in at once, and those of one driver; which was begun first is left first.
-const MOST_SUMS: usize = 64;
-const MOST_OF_A_DRIVER: usize = 8;
+const ROOM: Room = Room {
+    all: 64,
+    of_a_driver: 8,
+};
 /// How long a masked update is kept that was sent, in case it was lost on its way: longer than a driver goes on asking for it.
 const KEPT: Duration = Duration::from_secs(60);
 /// The bytes of those that are kept at a time, in all sums together; one is in any case.
 const MOST_KEPT: usize = 256 << 20;
 
 /// The sums that the clients of a node are in.
-#[derive(Default)]
-pub(in crate::drive::fed) struct Sums(Mutex<Table>);
-
-#[derive(Default)]
-struct Table {
-    seats: HashMap<Key, Seat>,
-    count: u64,
-}
+pub(in crate::drive::fed) struct Sums(Mutex<Table<Seat>>);
 
 struct Seat {
-    /// Which one was begun first.
-    number: u64,
     assignment: AssignmentId,
     stage: Stage,
 }
@@ -46,12 +38,18 @@ enum Stage {
     Joined(Arc<Mutex<Joined>>),
 }
 
+impl Default for Sums {
+    fn default() -> Self {
+        Self(Mutex::new(Table::new(ROOM)))
+    }
+}
+
 impl Sums {
     /// The number that a client shows for the sum of an order: a new one, but while it has not joined with the last. With that it
     /// leaves whatever it was in.
     pub(super) fn show(&self, key: &Key, assignment: AssignmentId) -> Result<[u8; 32], TaskError> {
         let mut table = self.0.lock();
-        if let Some(seat) = table.seats.get(key)
+        if let Some(seat) = table.get(key)
             && seat.assignment == assignment
             && let Stage::Shown(pass) = &seat.stage
         {
@@ -59,7 +57,8 @@ impl Sums {
         }
         let mut number = [0; 32];
         getrandom::fill(&mut number).map_err(|error| TaskError::internal(error.to_string()))?;
-        table.put(key, assignment, Stage::Shown(Pass::new(number)));
+        let stage = Stage::Shown(Pass::new(number));
+        table.put(key, Seat { assignment, stage });
         Ok(number)
     }
 
@@ -67,8 +66,8 @@ impl Sums {
     pub(super) fn take(&self, key: &Key, assignment: AssignmentId) -> Result<Pass, TaskError> {
         let mut table = self.0.lock();
         let waits = |seat: &Seat| seat.assignment == assignment && matches!(seat.stage, Stage::Shown(_));
-        let seat = match table.seats.get(key).is_some_and(waits) {
-            true => table.seats.remove(key),
+        let seat = match table.get(key).is_some_and(waits) {
+            true => table.remove(key),
             false => None,
         };
         match seat.map(|seat| seat.stage) {
@@ -91,8 +90,8 @@ impl Sums {
     }
 
     pub(super) fn put(&self, key: &Key, assignment: AssignmentId, joined: Joined) {
-        let joined = Arc::new(Mutex::new(joined));
-        self.0.lock().put(key, assignment, Stage::Joined(joined));
+        let stage = Stage::Joined(Arc::new(Mutex::new(joined)));
+        self.0.lock().put(key, Seat { assignment, stage });
     }
 
     /// A client has answered this with its masked update, which may be lost on its way. It is kept for a while, and others that lie here
@@ -118,10 +117,8 @@ impl Sums {
     /// Keeps no more bytes of masked updates than this, but for the one of the sum that was begun last.
     pub(super) fn keep_within(&self, most: usize) {
         let table = self.0.lock();
-        let mut seats: Vec<&Seat> = table.seats.values().collect();
-        seats.sort_unstable_by_key(|seat| Reverse(seat.number));
         let mut kept = 0;
-        for seat in seats {
+        for seat in table.newest_first() {
             // One that is busy is about to answer something else.
             if let Stage::Joined(joined) = &seat.stage
                 && let Some(mut joined) = joined.try_lock()
@@ -143,38 +140,12 @@ impl Sums {
         assignment: AssignmentId,
     ) -> Result<Arc<Mutex<Joined>>, TaskError> {
         let table = self.0.lock();
-        let seat = table.seats.get(key).filter(|seat| seat.assignment == assignment);
+        let seat = table.get(key).filter(|seat| seat.assignment == assignment);
         match seat.map(|seat| &seat.stage) {
             Some(Stage::Joined(joined)) => Ok(joined.clone()),
             _ => Err(TaskError::failed(
                 "this client takes no part in that sum: it was started again, or has left",
             )),
-        }
-    }
-}
-
-impl Table {
-    fn put(&mut self, key: &Key, assignment: AssignmentId, stage: Stage) {
-        self.count += 1;
-        let seat = Seat {
-            number: self.count,
-            assignment,
-            stage,
-        };
-        self.seats.insert(key.clone(), seat);
-        self.leave(|other| other.driver() == key.driver(), MOST_OF_A_DRIVER);
-        self.leave(|_| true, MOST_SUMS);
-    }
-
-    /// Leaves the oldest until there are no more of these than that.
-    fn leave(&mut self, counts: impl Fn(&Key) -> bool, most: usize) {
-        while self.seats.keys().filter(|key| counts(key)).count() > most {
-            let of_these = self.seats.iter().filter(|(key, _)| counts(key));
-            let oldest = of_these.min_by_key(|(_, seat)| seat.number);
-            let Some(key) = oldest.map(|(key, _)| key.clone()) else {
-                return;
-            };
-            self.seats.remove(&key);
         }
     }
 }
@@ -199,7 +170,7 @@ mod tests {
     fn a_driver_of_many_runs_takes_no_room_but_its_own() {
         let sums = Sums::default();
         sums.show(&key(0, 0), FIRST).unwrap();
-        for run in 0..=MOST_OF_A_DRIVER {
+        for run in 0..=ROOM.of_a_driver {
             sums.show(&key(1, run), FIRST).unwrap();
         }
         assert!(sums.take(&key(1, 0), FIRST).is_err(), "it was begun first");
@@ -210,10 +181,10 @@ mod tests {
     #[test]
     fn many_drivers_do_not_fill_a_node() {
         let sums = Sums::default();
-        for driver in 0..=MOST_SUMS {
+        for driver in 0..=ROOM.all {
             sums.show(&key(driver, 0), FIRST).unwrap();
         }
-        assert_eq!(sums.0.lock().seats.len(), MOST_SUMS);
+        assert_eq!(sums.0.lock().newest_first().len(), ROOM.all);
         assert!(sums.take(&key(0, 0), FIRST).is_err(), "it was begun first");
         assert!(sums.take(&key(1, 0), FIRST).is_ok());
     }

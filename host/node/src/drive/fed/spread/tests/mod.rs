@@ -12,16 +12,16 @@ mod runs;
 use super::client::{Sharer, Swarming, carry_out};
 use super::message::{Answered, Lesson, Step};
 use super::seats::Seats;
+use crate::config::FederatedConfig;
 use crate::drive::fed::memory::Memory;
 use crate::drive::fed::orders::Clients;
-use crate::drive::fed::record::Record;
-use crate::drive::fed::tests::{frame, judgement};
-use crate::drive::fed::wire::{self, Answer, Course, Frames, Order, Work};
+use crate::drive::fed::testing::{CLIENTS, frame, judgement, update_of};
+use crate::drive::fed::wire::{Answer, Order, Work};
 use crate::drive::swarm::{SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_fed::swarm::Mean;
-use karman_fed::{AssignmentId, ClientId, Run, Update};
+use karman_fed::{AssignmentId, ClientId};
 use karman_types::{Digest, NodeId, TaskError};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -29,8 +29,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
-
-const CLIENTS: u64 = 5;
 
 /// What client 2 does.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -82,29 +80,13 @@ fn node(client: ClientId) -> NodeId {
     NodeId::of_key(&client.0.to_le_bytes())
 }
 
-/// What a client's training changes: decided by its order alone.
-fn trained(client: ClientId, course: &Course, model: &Frames) -> Result<Box<Update>, TaskError> {
-    let model = wire::arrays(model)?;
-    let mut random = fastrand::Rng::with_seed(course.seed ^ client.0);
-    let goal = |place: usize| ((client.0 * 31 + place as u64) as f32).sin();
-    let numbers = model[0].values.iter().enumerate();
-    let numbers: Vec<f32> = numbers
-        .map(|(place, w)| 0.3 * (goal(place) - w) + 0.01 * random.f32())
-        .collect();
-    Ok(Box::new(Update {
-        frames: vec![frame(&numbers)],
-        samples: 10 + client.0,
-        steps: 3,
-        loss: 0.5,
-    }))
-}
-
 impl Village {
     fn sharer(&self, order: &Order) -> Sharer {
         let (memory, seats) = &self.people[order.client.0 as usize];
         Sharer {
             swarm: Arc::new(Door(self.hall.clone(), node(order.client))),
             seats: seats.clone(),
+            limits: FederatedConfig::default(),
             memory: memory.clone(),
             key: Memory::key(NodeId::of_key(b"driver"), order),
         }
@@ -132,7 +114,7 @@ impl Village {
                     return Ok(update.clone());
                 }
                 trainings.fetch_add(1, Ordering::Relaxed);
-                let update = trained(client, &lesson.course, &lesson.model)?;
+                let update = update_of(client, &lesson.course, &lesson.model)?;
                 remembered.answered = Some((of, update.clone()));
                 memory.put(&key, remembered)?;
                 Ok(update)
@@ -161,6 +143,7 @@ impl Village {
                 continue;
             };
             assert_eq!(entry.lead, NodeId::of_key(b"driver"));
+            assert_eq!(plan.weights.get(at), Some(&entry.weight));
             let numbers = entry.update.len();
             let rule = entry.rule.unwrap();
             let mean = mean.get_or_insert_with(|| Mean::by_rule(numbers, rule));
@@ -231,7 +214,7 @@ impl Clients for Meeting {
                     ..
                 } => match order.client.0 == 2 && *version == 1 && village.does == Does::Fail {
                     true => Err(TaskError::failed("it has no data today")),
-                    false => Ok(Answer::Trained(trained(order.client, course, model)?)),
+                    false => Ok(Answer::Trained(update_of(order.client, course, model)?)),
                 },
                 Work::Evaluate { .. } => Ok(Answer::Judged(judgement())),
                 Work::Spread { assignment, step } => {
@@ -274,12 +257,4 @@ fn meeting(does: Does) -> Arc<Meeting> {
         hangs: AtomicBool::new(false),
         hung: Notify::new(),
     })))
-}
-
-fn described(more: &str) -> Record {
-    let text = format!(
-        "name = 'x'\nrounds = 4\nstart-with = 5\n[clients]\nplugin = 'learner'\n\
-         [pace]\nmode = 'synchronous'\nclients = {CLIENTS}\n[evaluation]\nevery = 0\n{more}"
-    );
-    Record::new(Run::from_toml(&text).unwrap())
 }

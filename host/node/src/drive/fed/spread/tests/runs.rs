@@ -1,32 +1,11 @@
 use super::*;
-use crate::drive::fed::conductor::Conductor;
-use crate::drive::fed::handle::Handle;
-use crate::drive::fed::record::FedEvent;
-use crate::drive::fed::tests::introduce;
+use crate::drive::fed::record::{FedEvent, Record};
+use crate::drive::fed::testing::{conducted, described, driven, model, troubles};
 use karman_store::Store;
-use tokio::sync::mpsc::unbounded_channel;
-
-/// A driver of this run, to whom everybody has introduced itself.
-fn conducted(record: Record, store: &Store, clients: &Arc<Meeting>) -> (Conductor, Handle) {
-    let channel = unbounded_channel();
-    let outbox = channel.0.clone();
-    let conducted = Conductor::new(record, store.clone(), clients.clone(), channel, None).unwrap();
-    introduce(&outbox, CLIENTS);
-    conducted
-}
 
 /// The bits of the model after four rounds, and the log.
 async fn learn(more: &str, does: Does) -> (Vec<u32>, Vec<FedEvent>) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
-    let (conductor, handle) = conducted(described(more), &store, &meeting(does));
-    conductor.drive().await.unwrap();
-    (model(&store), handle.status(0).log)
-}
-
-fn model(store: &Store) -> Vec<u32> {
-    let model = Record::read(store, "x").unwrap().unwrap().model().unwrap();
-    model.numbers.iter().map(|number| number.to_bits()).collect()
+    driven(described(more), meeting(does)).await
 }
 
 /// The clients of each round, and of them those that have come to its mean; all of them where none was to.
@@ -42,13 +21,16 @@ fn rounds(log: &[FedEvent]) -> Vec<(Vec<u64>, Vec<u64>)> {
     log.iter().filter_map(round).collect()
 }
 
-/// What is said of client 2.
-fn troubles(log: &[FedEvent]) -> Vec<String> {
-    let trouble = |event: &FedEvent| match event {
-        FedEvent::Trouble { client, what } if client.0 == 2 => Some(what.clone()),
+/// Of each round, the clients that have not come to its mean, and why.
+fn apart(log: &[FedEvent]) -> Vec<Vec<(u64, String)>> {
+    let round = |event: &FedEvent| match event {
+        FedEvent::Round { swarm, .. } => {
+            let apart = swarm.iter().flat_map(|swarm| &swarm.apart);
+            Some(apart.map(|one| (one.client.0, one.why.clone())).collect())
+        }
         _ => None,
     };
-    log.iter().filter_map(trouble).collect()
+    log.iter().filter_map(round).collect()
 }
 
 fn all() -> (Vec<u64>, Vec<u64>) {
@@ -96,6 +78,8 @@ async fn one_that_leaves_or_misses_a_round_stops_no_other() {
     let left = (but_two(), but_two());
     let second = (all().0, but_two());
     assert_eq!(rounds(&log), [all(), second, left.clone(), left], "{log:?}");
+    let of_two = vec![(2, String::from("it has left the round"))];
+    assert_eq!(apart(&log), [vec![], of_two, vec![], vec![]], "{log:?}");
     let (_, log) = learn("[swarm]\n", Does::Miss).await;
     assert_eq!(rounds(&log), vec![(but_two(), but_two()); 4], "{log:?}");
     let named = troubles(&log);
@@ -110,6 +94,11 @@ async fn one_that_says_it_has_another_mean_is_not_believed() {
     let (plain, _) = learn("", Does::Well).await;
     let (spread, log) = learn("[swarm]\n", Does::Lie).await;
     assert_eq!(rounds(&log), vec![(all().0, but_two()); 4], "{log:?}");
+    for apart in apart(&log) {
+        assert_eq!(apart.len(), 1, "{log:?}");
+        assert!(apart[0].1.contains("another mean"), "{apart:?}");
+        assert_eq!(apart[0].0, 2);
+    }
     assert_eq!(spread, plain);
 }
 
@@ -120,14 +109,14 @@ async fn a_driver_that_is_started_again_comes_to_the_same_and_nobody_trains_twic
     let store = Store::open(folder.path()).unwrap();
     let clients = meeting(Does::Well);
     clients.0.hangs.store(true, Ordering::Relaxed);
-    let (conductor, _handle) = conducted(described("[swarm]\n"), &store, &clients);
+    let (conductor, _handle) = conducted(described("[swarm]\n"), &store, clients.clone());
     let driving = tokio::spawn(conductor.drive());
     // All wait for the second round.
     clients.0.hung.notified().await;
     driving.abort();
     assert!(driving.await.unwrap_err().is_cancelled());
     let record = Record::read(&store, "x").unwrap().unwrap();
-    let (conductor, handle) = conducted(record, &store, &clients);
+    let (conductor, handle) = conducted(record, &store, clients.clone());
     conductor.drive().await.unwrap();
     assert_eq!(model(&store), plain);
     assert_eq!(rounds(&handle.status(0).log), vec![all(); 4]);

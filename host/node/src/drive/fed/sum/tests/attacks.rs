@@ -1,6 +1,6 @@
 use super::table::Table;
 use super::*;
-use crate::drive::fed::tests::frame;
+use crate::drive::fed::testing::frame;
 use karman_fed::secure::{Settings, ToClient, UnmaskRequest};
 use karman_types::ErrorKind;
 

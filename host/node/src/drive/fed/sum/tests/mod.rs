@@ -15,6 +15,7 @@ use super::identity::{Credential, Identity};
 use super::message::{Answered, Common, Lesson, Step};
 use super::sums::Sums;
 use crate::drive::fed::memory::Memory;
+use crate::drive::fed::testing::{PLUGIN, trained};
 use crate::drive::fed::wire::{self, Course, Order, RunId, Work};
 use ed25519_compact::{KeyPair, Seed};
 use futures::FutureExt;
@@ -22,9 +23,6 @@ use karman_fed::ClientId;
 use karman_types::{Digest, NodeId, TaskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What the clients of these tests have for a plugin.
-const PLUGIN: &str = "learner";
 
 /// The file of it that most of them have.
 fn file() -> Digest {
@@ -127,15 +125,4 @@ fn member(credential: &Credential) -> Result<NodeId, TaskError> {
         true => Ok(NodeId::of_key(&credential.key)),
         false => Err(TaskError::denied("no member").with_field("invited")),
     }
-}
-
-/// What a client's training changes, and its samples: decided by its order alone.
-fn trained(client: ClientId, course: &Course, model: &[f32]) -> (Vec<f32>, u64) {
-    let mut random = fastrand::Rng::with_seed(course.seed ^ client.0);
-    let goal = |place: usize| ((client.0 * 31 + place as u64) as f32).sin();
-    let drawn = model
-        .iter()
-        .enumerate()
-        .map(|(place, w)| 0.3 * (goal(place) - w) + 0.01 * random.f32());
-    (drawn.collect(), 10 + client.0)
 }

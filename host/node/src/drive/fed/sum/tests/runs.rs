@@ -1,21 +1,17 @@
 use super::*;
-use crate::drive::fed::conductor::Conductor;
-use crate::drive::fed::handle::Handle;
 use crate::drive::fed::orders::Clients;
 use crate::drive::fed::record::{FedEvent, Record};
-use crate::drive::fed::tests::{frame, introduce, judgement};
+use crate::drive::fed::testing::{
+    CLIENTS, conducted, described, driven, frame, judgement, troubles, update_of,
+};
 use crate::drive::fed::wire::{Answer, Frames};
 use futures::future::BoxFuture;
 use karman_fed::secure::{ToClient, ToServer};
-use karman_fed::{Run, Update};
 use karman_store::Store;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::sync::mpsc::unbounded_channel;
-
-const CLIENTS: u64 = 5;
 
 /// What client 2 does.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -51,14 +47,7 @@ impl People {
         if client.0 == 2 && version == 1 && self.does == Does::LeaveBefore {
             return Err(TaskError::failed("it has left"));
         }
-        let model = wire::arrays(model)?;
-        let (numbers, samples) = trained(client, course, &model[0].values);
-        Ok(Answer::Trained(Box::new(Update {
-            frames: vec![frame(&numbers)],
-            samples,
-            steps: 3,
-            loss: 0.5,
-        })))
+        Ok(Answer::Trained(update_of(client, course, model)?))
     }
 
     async fn answer_step(&self, order: &Order, step: Step) -> Result<Answer, TaskError> {
@@ -141,21 +130,7 @@ async fn learn(more: &str, does: Does) -> (Vec<u32>, Vec<FedEvent>) {
 }
 
 async fn learn_with(all: Vec<Person>, more: &str, does: Does) -> (Vec<u32>, Vec<FedEvent>) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
-    let (conductor, handle) = conducted(described(more), &store, &meeting(all, does));
-    conductor.drive().await.unwrap();
-    let model = Record::read(&store, "x").unwrap().unwrap().model().unwrap();
-    let bits = model.numbers.iter().map(|number| number.to_bits()).collect();
-    (bits, handle.status(0).log)
-}
-
-fn described(more: &str) -> Record {
-    let text = format!(
-        "name = 'x'\nrounds = 4\nstart-with = 5\n[clients]\nplugin = '{PLUGIN}'\n\
-         [pace]\nmode = 'synchronous'\nclients = {CLIENTS}\n[evaluation]\nevery = 0\n{more}"
-    );
-    Record::new(Run::from_toml(&text).unwrap())
+    driven(described(more), meeting(all, does)).await
 }
 
 fn meeting(all: Vec<Person>, does: Does) -> Arc<Meeting> {
@@ -169,30 +144,12 @@ fn meeting(all: Vec<Person>, does: Does) -> Arc<Meeting> {
     Arc::new(Meeting(Arc::new(people)))
 }
 
-/// A driver of this run, to whom everybody has introduced itself.
-fn conducted(record: Record, store: &Store, clients: &Arc<Meeting>) -> (Conductor, Handle) {
-    let channel = unbounded_channel();
-    let outbox = channel.0.clone();
-    let conducted = Conductor::new(record, store.clone(), clients.clone(), channel, None).unwrap();
-    introduce(&outbox, CLIENTS);
-    conducted
-}
-
 fn rounds(log: &[FedEvent]) -> Vec<Vec<u64>> {
     let clients = |event: &FedEvent| match event {
         FedEvent::Round { clients, .. } => Some(clients.iter().map(|client| client.0).collect()),
         _ => None,
     };
     log.iter().filter_map(clients).collect()
-}
-
-/// What is said of client 2.
-fn troubles(log: &[FedEvent]) -> Vec<String> {
-    let trouble = |event: &FedEvent| match event {
-        FedEvent::Trouble { client, what } if client.0 == 2 => Some(what.clone()),
-        _ => None,
-    };
-    log.iter().filter_map(trouble).collect()
 }
 
 #[tokio::test]
@@ -314,7 +271,7 @@ async fn a_driver_that_is_started_again_gets_no_update_a_second_time_and_goes_on
     let people = (0..CLIENTS).map(Person::new).collect();
     let clients = meeting(people, Does::Well);
     clients.0.hangs.store(true, Ordering::Relaxed);
-    let (conductor, _handle) = conducted(described("[secure-sum]\n"), &store, &clients);
+    let (conductor, _handle) = conducted(described("[secure-sum]\n"), &store, clients.clone());
     let driving = tokio::spawn(conductor.drive());
     // All updates of the second round are given, and nothing is unmasked yet.
     clients.0.hung.notified().await;
@@ -322,7 +279,7 @@ async fn a_driver_that_is_started_again_gets_no_update_a_second_time_and_goes_on
     assert!(driving.await.unwrap_err().is_cancelled());
     clients.0.hangs.store(false, Ordering::Relaxed);
     let record = Record::read(&store, "x").unwrap().unwrap();
-    let (conductor, handle) = conducted(record, &store, &clients);
+    let (conductor, handle) = conducted(record, &store, clients.clone());
     conductor.drive().await.unwrap();
     let log = handle.status(0).log;
     let finished = matches!(

@@ -1,5 +1,5 @@
 use super::*;
-use crate::drive::fed::tests::frame;
+use crate::drive::fed::testing::frame;
 use karman_fed::secure::{
     Closed, Graph, Member, Ring, Server, Session, Settings, ToClient, ToServer, UnmaskRequest,
 };

@@ -1,0 +1,211 @@
+//! What a run does, step by step.
+
+use super::ID;
+use karman_sched::flow::{Action, Event, Machine, Outcome};
+use karman_types::{TaskError, Workflow};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn machine(text: &str) -> Machine {
+    let flow = Arc::new(Workflow::from_toml(text).unwrap());
+    Machine::new(ID, flow, json!({}), Duration::ZERO)
+}
+
+/// What it does after every record is saved at once.
+fn saved(machine: &mut Machine, now: u64, event: Event) -> Vec<Action> {
+    let now = Duration::from_millis(now);
+    let mut actions = machine.handle(now, event);
+    while let Some(at) = actions
+        .iter()
+        .position(|action| matches!(action, Action::Save { .. }))
+    {
+        let Action::Save { ticket, .. } = actions.remove(at) else {
+            unreachable!()
+        };
+        actions.extend(machine.handle(now, Event::Saved { ticket }));
+    }
+    actions
+}
+
+fn answer(machine: &mut Machine, now: u64, action: &Action, result: Result<Value, TaskError>) -> Vec<Action> {
+    let Action::Start { call } = action else {
+        panic!("{action:?}")
+    };
+    let attempt = call.attempt;
+    saved(machine, now, Event::Answered { attempt, result })
+}
+
+#[test]
+fn an_attempt_that_takes_too_long_is_stopped_and_tried_again_under_its_key() {
+    let mut machine = machine("name = 'f'\n[task.a]\ntimeout = '1 s'\nretries = 1\npause = '200 ms'");
+    let first = saved(&mut machine, 0, Event::Tick);
+    let [Action::Start { call }] = &first[..] else {
+        panic!("{first:?}")
+    };
+    assert_eq!(machine.next_timeout(), Some(Duration::from_secs(1)));
+    let actions = saved(&mut machine, 1_000, Event::Tick);
+    let [Action::Stop { attempt, key }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!((*attempt, key), (call.attempt, &call.key));
+    assert_eq!(
+        saved(&mut machine, 1_001, Event::Stopped { attempt: *attempt }),
+        []
+    );
+    let second = saved(&mut machine, 1_201, Event::Tick);
+    let [Action::Start { call: again }] = &second[..] else {
+        panic!("{second:?}")
+    };
+    assert_eq!((&again.key, again.attempt.number), (&call.key, 2));
+    // The answer to the first attempt comes too late to count.
+    assert_eq!(answer(&mut machine, 1_202, &first[0], Ok(json!(1))), []);
+    let actions = answer(&mut machine, 1_203, &second[0], Ok(json!(2)));
+    assert_eq!(
+        actions,
+        [Action::End {
+            outcome: Outcome::Done(json!(2))
+        }]
+    );
+}
+
+#[test]
+fn when_the_time_is_over_what_runs_is_stopped_and_what_was_done_is_undone() {
+    let text = "name = 'f'\ndeadline = '5 s'\n[task.a]\nundo = 'un-a'\n[task.b]\nafter = ['a']";
+    let mut machine = machine(text);
+    let actions = saved(&mut machine, 0, Event::Tick);
+    let actions = answer(&mut machine, 1_000, &actions[0], Ok(json!("out")));
+    let [Action::Start { call }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(call.within, Some(Duration::from_secs(4)));
+    let actions = saved(&mut machine, 5_000, Event::Tick);
+    let [Action::Stop { attempt, .. }] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    let actions = saved(&mut machine, 5_001, Event::Stopped { attempt });
+    let [Action::Start { call }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(
+        (call.run.as_ref(), &call.input),
+        ("un-a", &json!({ "input": {}, "output": "out" }))
+    );
+    let actions = answer(&mut machine, 5_002, &actions[0], Ok(Value::Null));
+    let [
+        Action::End {
+            outcome: Outcome::Failed { why, not_undone },
+        },
+    ] = &actions[..]
+    else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(
+        (why.error.kind, not_undone.len()),
+        (karman_types::ErrorKind::Deadline, 0)
+    );
+}
+
+#[test]
+fn edges_decide_by_what_came_out() {
+    let text = "name = 'f'\n[task.a]\n[task.wet]\n[task.dry]\n[task.report]\nafter = ['wet', 'dry']\n\
+        [[edge]]\nfrom = 'a'\nto = 'wet'\nwhen = { field = 'water', at-least = 0.2 }\n\
+        [[edge]]\nfrom = 'a'\nto = 'dry'\ndefault = true";
+    for (water, next) in [(json!({ "water": 0.4 }), "wet"), (json!({ "water": 0.1 }), "dry")] {
+        let mut machine = machine(text);
+        let actions = saved(&mut machine, 0, Event::Tick);
+        let actions = answer(&mut machine, 1, &actions[0], Ok(water));
+        let [Action::Start { call }] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        assert_eq!(call.run.as_ref(), next);
+        let actions = answer(&mut machine, 2, &actions[0], Ok(json!(next)));
+        let [Action::Start { call }] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        assert_eq!((call.run.as_ref(), &call.input), ("report", &json!(next)));
+    }
+    let mut machine = machine(text);
+    let actions = saved(&mut machine, 0, Event::Tick);
+    let actions = answer(&mut machine, 1, &actions[0], Ok(json!({ "water": "much" })));
+    let [
+        Action::End {
+            outcome: Outcome::Failed { why, .. },
+        },
+    ] = &actions[..]
+    else {
+        panic!("{actions:?}")
+    };
+    assert!(
+        why.error.message.contains("`water` of the output is a text"),
+        "{}",
+        why.error
+    );
+}
+
+#[test]
+fn a_task_over_a_list_runs_for_each_item_and_gives_their_outputs_in_order() {
+    let text = "name = 'f'\n[task.a]\neach = 'tiles'\nat-once = 2\n[task.b]\nafter = ['a']";
+    let flow = Arc::new(Workflow::from_toml(text).unwrap());
+    let mut machine = Machine::new(ID, flow, json!({ "tiles": ["x", "y", "z"] }), Duration::ZERO);
+    let first = saved(&mut machine, 0, Event::Tick);
+    let [Action::Start { call: x }, Action::Start { call: y }] = &first[..] else {
+        panic!("{first:?}")
+    };
+    assert_eq!((&x.input, &y.input), (&json!("x"), &json!("y")));
+    assert_ne!(x.key, y.key);
+    let third = answer(&mut machine, 1, &first[1], Ok(json!("Y")));
+    assert_eq!(answer(&mut machine, 2, &third[0], Ok(json!("Z"))), []);
+    let actions = answer(&mut machine, 3, &first[0], Ok(json!("X")));
+    let [Action::Start { call }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(call.input, json!(["X", "Y", "Z"]));
+}
+
+#[test]
+fn contracts_are_checked_before_and_after_each_call() {
+    let text = "name = 'f'\n[task.a]\nundo = 'un-a'\nretries = 1\n\
+        inputs = [{ name = 'speed', type = 'f32', unit = 'm/s' }]\n\
+        outputs = [{ name = 'class', type = 'u8' }]";
+    let flow = Arc::new(Workflow::from_toml(text).unwrap());
+    let begin = |input| Machine::new(ID, flow.clone(), input, Duration::ZERO);
+    let failed = |actions: &[Action]| {
+        let [
+            Action::End {
+                outcome: Outcome::Failed { why, .. },
+            },
+        ] = actions
+        else {
+            panic!("{actions:?}")
+        };
+        why.error.clone()
+    };
+    // Nothing is called with what does not fit, and no retry would mend it.
+    let mut machine = begin(json!({ "speed": { "value": 3, "unit": "km/h" } }));
+    let error = failed(&saved(&mut machine, 0, Event::Tick));
+    assert_eq!(error.kind, karman_types::ErrorKind::Invalid);
+    assert_eq!(error.message, "input `speed` is in `km/h`, not in `m/s`");
+
+    // What comes out is tried again, and undone in the end: the task has run.
+    let mut machine = begin(json!({ "speed": 3 }));
+    let actions = saved(&mut machine, 0, Event::Tick);
+    assert_eq!(
+        answer(&mut machine, 1, &actions[0], Ok(json!({ "class": 300 }))),
+        []
+    );
+    let actions = saved(&mut machine, 1_000, Event::Tick);
+    let actions = answer(&mut machine, 1_001, &actions[0], Ok(json!({ "klass": 3 })));
+    let [Action::Start { call }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(call.run.as_ref(), "un-a");
+    let error = failed(&answer(&mut machine, 1_002, &actions[0], Ok(Value::Null)));
+    assert_eq!(error.message, "output `class` is missing");
+
+    let mut machine = begin(json!({ "speed": 3 }));
+    let actions = saved(&mut machine, 0, Event::Tick);
+    let actions = answer(&mut machine, 1, &actions[0], Ok(json!({ "class": 3 })));
+    let done = Outcome::Done(json!({ "class": 3 }));
+    assert_eq!(actions, [Action::End { outcome: done }]);
+}

@@ -1,0 +1,92 @@
+//! What is accepted: once for its key, within limits, by enough keepers.
+
+use super::*;
+
+#[test]
+fn the_same_key_is_the_same_task() {
+    let mut machine = machine(Limits::default());
+    let keyed = |name: &str| Submission {
+        key: Some("alice/7".into()),
+        guarantee: Guarantee::Local,
+        ..Submission::new(name, TaskRequest::default())
+    };
+    let ticket = ticket(&submit(&mut machine, TASK, keyed("classify")));
+    // The repetition waits for the same write.
+    assert_eq!(submit(&mut machine, OTHER, keyed("classify")), []);
+    let actions = machine.handle(Instant(1), Event::Saved { ticket });
+    let acknowledged = |asked| Action::Acknowledge { asked, task: TASK };
+    assert_eq!(actions[..2], [acknowledged(TASK), acknowledged(OTHER)]);
+    let actions = submit(&mut machine, OTHER, keyed("alert"));
+    assert!(matches!(
+        &actions[..],
+        [Action::Refuse {
+            error: SubmitError::KeyReused(_),
+            ..
+        }]
+    ));
+}
+
+#[test]
+fn a_limit_refuses_by_name() {
+    let mut machine = machine(Limits {
+        queue: 1,
+        ..Limits::default()
+    });
+    submit(&mut machine, TASK, work(Guarantee::Direct));
+    let actions = submit(&mut machine, OTHER, work(Guarantee::Direct));
+    assert!(
+        matches!(&actions[..], [Action::Refuse { error: SubmitError::Limit(error), .. }] if error.name == "queue")
+    );
+}
+
+#[test]
+fn kept_work_needs_three_keepers_and_a_majority() {
+    let mut machine = machine(Limits::default());
+    let (total, majority) = (2, true);
+    machine.handle(Instant(0), Event::Keepers { total, majority });
+    let actions = submit(&mut machine, TASK, work(Guarantee::Kept));
+    let error = SubmitError::TooFewKeepers { have: 2 };
+    assert_eq!(actions, [Action::Refuse { asked: TASK, error }]);
+
+    let (total, majority) = (3, false);
+    machine.handle(Instant(0), Event::Keepers { total, majority });
+    let actions = submit(&mut machine, TASK, work(Guarantee::Kept));
+    let error = SubmitError::NotDurable(SaveError::NoMajority);
+    assert_eq!(TaskError::from(error.clone()).kind, ErrorKind::Unavailable);
+    assert_eq!(actions, [Action::Refuse { asked: TASK, error }]);
+}
+
+#[test]
+fn an_acceptance_in_doubt_is_withdrawn_unless_somebody_was_told_of_it() {
+    for joined in [false, true] {
+        let mut machine = machine(Limits::default());
+        let accept = ticket(&submit(&mut machine, TASK, work(Guarantee::Kept)));
+        let error = SaveError::NoMajority;
+        let actions = machine.handle(
+            Instant(1),
+            Event::Unsaved {
+                ticket: accept,
+                error,
+            },
+        );
+        let [Action::Refuse { .. }, Action::Propose { ticket, entry }] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        assert!(matches!(entry, Entry::Withdraw { .. }), "{entry:?}");
+        let ticket = *ticket;
+        let outcome = match joined {
+            true => Event::Unsaved {
+                ticket,
+                error: SaveError::Refused(KeptError::Joined(TASK)),
+            },
+            false => Event::Saved { ticket },
+        };
+        machine.handle(Instant(2), outcome);
+        let runs = machine.handle(Instant(3), Event::Tick);
+        match joined {
+            true => assert_eq!(machine.status(TASK), Some(Status::Waiting), "{runs:?}"),
+            // The key is free: the same may be submitted again.
+            false => assert_eq!(machine.status(TASK), None, "{runs:?}"),
+        }
+    }
+}

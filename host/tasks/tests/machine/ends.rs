@@ -1,0 +1,134 @@
+//! Ends other than an answer: deadlines, draining, and results that are forgotten.
+
+use super::*;
+
+#[test]
+fn time_in_doubt_holds_a_task_until_the_clock_is_trusted() {
+    let doubt = Reading {
+        wall: UnixMs(0),
+        trusted: false,
+        floor: UnixMs(900_000),
+    };
+    for (wall, late) in [(1_000_500, false), (1_002_000, true)] {
+        let mut before = machine(Limits::default());
+        let within = Some(Duration::from_secs(1));
+        let submission = Submission {
+            within,
+            ..work(Guarantee::Local)
+        };
+        let actions = submit(&mut before, TASK, submission);
+        let [
+            Action::Persist {
+                write: Write::Put(record),
+                ..
+            },
+        ] = &actions[..]
+        else {
+            panic!("{actions:?}")
+        };
+        // The power is cut.
+        let records = [TaskRecord::clone(record)];
+        let mut after = Machine::recover(node("here"), Limits::default(), Instant(0), doubt, 2, records);
+        assert_eq!(after.handle(Instant(0), Event::Tick), []);
+        assert_eq!(after.status(TASK), Some(Status::DeadlineUnknown));
+        let wall = UnixMs(wall);
+        let actions = after.handle(Instant(9), Event::Clock(Reading { wall, ..TRUSTED }));
+        match late {
+            false => assert!(matches!(&actions[..], [Action::Place { .. }]), "{actions:?}"),
+            true => {
+                let ticket = ticket(&actions);
+                after.handle(Instant(9), Event::Saved { ticket });
+                assert_eq!(after.status(TASK), Some(Status::Ended(&Outcome::Expired)));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_draining_node_hands_over_what_waits_and_finishes_what_runs() {
+    let mut machine = machine(Limits::default());
+    let saved = ticket(&submit(&mut machine, TASK, work(Guarantee::Local)));
+    machine.handle(Instant(1), Event::Saved { ticket: saved });
+    let (_, attempt) = started(&offer(&mut machine, 2, &["a"]));
+    let saved = ticket(&submit(&mut machine, OTHER, work(Guarantee::Local)));
+    machine.handle(Instant(2), Event::Saved { ticket: saved });
+
+    let heirs = vec![node("heir")];
+    let actions = machine.handle(Instant(3), Event::Drain { heirs });
+    // The move is written down before the heir hears of it.
+    let ticket_of_move = ticket(&actions);
+    let actions = machine.handle(
+        Instant(4),
+        Event::Saved {
+            ticket: ticket_of_move,
+        },
+    );
+    assert!(matches!(&actions[..], [Action::HandOver { handover, .. }] if handover.record.task == OTHER));
+    machine.handle(Instant(5), Event::HandedOver { task: OTHER });
+    assert_eq!(machine.status(OTHER), Some(Status::Moved(node("heir"))));
+
+    let saved = ticket(&answer(&mut machine, 6, attempt, Ok(())));
+    let actions = machine.handle(Instant(7), Event::Saved { ticket: saved });
+    assert_eq!(actions, [Action::Ended { task: TASK }, Action::Drained]);
+    let actions = submit(&mut machine, TaskId::from_parts(0, 3), work(Guarantee::Direct));
+    assert!(matches!(
+        &actions[..],
+        [Action::Refuse {
+            error: SubmitError::Draining,
+            ..
+        }]
+    ));
+}
+
+#[test]
+fn a_task_that_is_bound_to_its_disk_waits_there_for_the_next_start() {
+    let mut machine = machine(Limits::default());
+    let bound = Submission {
+        stays: true,
+        key: Some("run/step#2".into()),
+        effect: Some("run/step".into()),
+        ..work(Guarantee::Local)
+    };
+    let saved = ticket(&submit(&mut machine, TASK, bound));
+    machine.handle(Instant(1), Event::Saved { ticket: saved });
+    let actions = offer(&mut machine, 2, &["a"]);
+    let (_, attempt) = started(&actions);
+    // What its buckets know it by is the same for every such task.
+    assert!(matches!(&actions[..], [Action::Start { call, .. }] if &*call.key == "run/step"));
+    let heirs = vec![node("heir")];
+    assert_eq!(machine.handle(Instant(3), Event::Drain { heirs }), []);
+    let gone = TaskError::unavailable("the node is draining");
+    assert_eq!(answer(&mut machine, 4, attempt, Err(gone)), [Action::Drained]);
+    assert_eq!(machine.status(TASK), Some(Status::Waiting));
+    assert_eq!(machine.next_timeout().filter(|at| at.0 < 1_000), None);
+}
+
+#[test]
+fn a_result_is_forgotten_then_its_key() {
+    let mut machine = machine(Limits::default());
+    let saved = ticket(&submit(&mut machine, TASK, work(Guarantee::Local)));
+    machine.handle(Instant(1), Event::Saved { ticket: saved });
+    let (_, attempt) = started(&offer(&mut machine, 2, &["a"]));
+    let saved = ticket(&answer(&mut machine, 3, attempt, Ok(())));
+    machine.handle(Instant(4), Event::Saved { ticket: saved });
+    let saved = ticket(&machine.handle(Instant(5), Event::Fetched { task: TASK }));
+    machine.handle(Instant(6), Event::Saved { ticket: saved });
+    assert_eq!(machine.status(TASK), Some(Status::Forgotten));
+    assert_eq!((machine.held().results, machine.held().keys), (0, 1));
+    let then = machine.next_timeout().unwrap();
+    let actions = machine.handle(then, Event::Tick);
+    assert!(matches!(
+        &actions[..],
+        [Action::Persist {
+            write: Write::Delete(TASK),
+            ..
+        }]
+    ));
+    machine.handle(
+        then,
+        Event::Saved {
+            ticket: ticket(&actions),
+        },
+    );
+    assert_eq!(machine.status(TASK), None);
+}
