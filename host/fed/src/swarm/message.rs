@@ -96,6 +96,9 @@ pub struct Beginning {
     /// All updates, in the order of their digests: it says nothing of whose they are.
     #[serde(deserialize_with = "list::of_clients")]
     pub descriptors: Vec<Descriptor>,
+    /// What each of the clients shows of itself, by their numbers.
+    #[serde(deserialize_with = "list::of_clients")]
+    pub shown: Vec<Shown>,
 }
 
 /// Where a client is reached.
@@ -106,6 +109,16 @@ pub struct Place {
     pub node: NodeId,
     /// X25519: what is sprayed to it is sealed with this.
     pub mailbox: ByteArray<32>,
+}
+
+/// What a client shows of itself: its membership of the mesh, for everybody in the round to look at. Whoever leads could name anybody else.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Shown {
+    /// Its Ed25519 key.
+    pub key: ByteArray<32>,
+    /// Its membership, which is bound to that key.
+    pub membership: Bytes,
 }
 
 /// What a client knows of its neighbours when the warm-up is over.
@@ -133,6 +146,8 @@ pub enum Answer {
         mailbox: ByteArray<32>,
         /// What its link carries in a slot.
         link: Link,
+        /// Who it is.
+        shown: Shown,
     },
     /// What it holds.
     Held(Inventory),
@@ -183,6 +198,14 @@ pub enum MessageError {
         updates: usize,
         /// The number of the client that is told.
         me: Client,
+    },
+    /// Memberships that are not those of the clients.
+    #[error("{shown} memberships of {clients} clients")]
+    Shown {
+        /// The memberships.
+        shown: usize,
+        /// The clients.
+        clients: usize,
     },
 }
 
@@ -244,6 +267,10 @@ impl Beginning {
     fn check(&self) -> Result<(), MessageError> {
         let (clients, updates, me) = (self.clients.len(), self.descriptors.len(), self.me);
         at_most("clients", clients, SwarmSettings::MOST_CLIENTS)?;
+        let shown = self.shown.len();
+        if shown != clients {
+            return Err(MessageError::Shown { shown, clients });
+        }
         match clients == updates && usize::from(me) < clients {
             true => Ok(()),
             false => Err(MessageError::Clients { clients, updates, me }),

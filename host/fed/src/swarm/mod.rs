@@ -13,7 +13,8 @@
 //! ([`Ground::Unprotected`]); a warm-up that runs out of time goes on all the same, and says that its promise is void
 //! ([`Phase::Swarming`]). Afterwards the coordinator shows its seed and what it told whom, and everybody can check that ([`audit()`]).
 //!
-//! What it hides is whose update is whose, from curious neighbours. The coordinator knows. Who may join is the mesh's affair.
+//! What it hides is whose update is whose, from curious neighbours. The coordinator knows. Who may join is the mesh's
+//! affair: each client shows the others that it is a member.
 //!
 //! Source: Li, Dogani, Wang, Liang, Laoutaris, arXiv 2605.10499, written from its text. Ours are the deterministic schedule, the three
 //! gates (as stated, nothing but sprayed chunks could move until the cover is full), what happens to clients that fall silent, and the
@@ -28,6 +29,7 @@
 //! | `peer`, `exchange` | a client: its own rules; the swarm after the warm-up |
 //! | `mean` | what comes out |
 //! | `message`, `list` | what nodes say to each other, and how much of it is read |
+//! | `company` | who may be in a round together |
 //! | `audit` | whether the coordinator kept to its word |
 //!
 //! ```
@@ -52,6 +54,7 @@
 mod audit;
 mod board;
 mod chunk;
+mod company;
 mod coordinator;
 mod exchange;
 mod inventory;
@@ -68,11 +71,12 @@ mod tests;
 pub use audit::{Record, Slot, Violation, audit};
 pub use board::{Ground, Transfer};
 pub use chunk::{Chunk, ChunkError, Descriptor, Layout};
+pub use company::CompanyError;
 pub use coordinator::{Coordinator, Phase};
 pub use exchange::{Exchange, ExchangeError};
 pub use inventory::Inventory;
 pub use mean::{Mean, MeanError, MeanRule};
-pub use message::{Answer, Beginning, Letter, Message, MessageError, Neighbourhood, Opening, Place};
+pub use message::{Answer, Beginning, Letter, Message, MessageError, Neighbourhood, Opening, Place, Shown};
 pub use overlay::{Client, Overlay};
 pub use peer::{Peer, PeerError};
 pub use settings::{Cover, Gate, Link, Scheduler, SwarmError, SwarmSettings};

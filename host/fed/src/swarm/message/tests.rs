@@ -10,6 +10,13 @@ fn letter(message: Message) -> Letter {
     }
 }
 
+fn shown(client: usize) -> Shown {
+    Shown {
+        key: [client as u8; 32].into(),
+        membership: Bytes::from_static(b"signed"),
+    }
+}
+
 fn beginning(clients: usize, me: Client) -> Message {
     let layout = Layout { chunk: 4, chunks: 2 };
     let descriptor =
@@ -22,6 +29,7 @@ fn beginning(clients: usize, me: Client) -> Message {
         me,
         clients: (0..clients).map(place).collect(),
         descriptors: (0..3).map(descriptor).collect(),
+        shown: (0..clients).map(shown).collect(),
     })
 }
 
@@ -59,7 +67,13 @@ fn what_is_written_is_read() {
         let letter = letter(message);
         assert_eq!(Letter::read(&letter.write().unwrap()), Ok(letter));
     }
-    for answer in [Answer::Held(held), Answer::NotHere(vec![4]), Answer::Done] {
+    let here = Answer::Here {
+        descriptor: Descriptor::of(Digest::of(b"one"), 1, &[vec![1; 4]]),
+        mailbox: [3; 32].into(),
+        link: Link { up: 1, down: 4 },
+        shown: shown(3),
+    };
+    for answer in [here, Answer::Held(held), Answer::NotHere(vec![4]), Answer::Done] {
         assert_eq!(Answer::read(&answer.write().unwrap()), Ok(answer));
     }
 }
@@ -94,6 +108,12 @@ fn what_no_round_can_have_is_refused_by_name() {
         refused(beginning(2, 0)),
         MessageError::Clients { clients: 2, .. }
     ));
+    let Message::Begin(mut unshown) = beginning(3, 0) else {
+        panic!("it begins otherwise")
+    };
+    unshown.shown.truncate(1);
+    let shown = MessageError::Shown { shown: 1, clients: 3 };
+    assert_eq!(refused(Message::Begin(unshown)), shown);
     let long = Opening {
         settings: SwarmSettings::default(),
         numbers: u32::MAX,

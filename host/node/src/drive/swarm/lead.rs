@@ -4,13 +4,17 @@ use super::talk::{invalid, is_gone, say};
 use futures::future::join_all;
 use karman_fed::swarm::{
     Answer, Beginning, Chunk, Client, Coordinator, Descriptor, Inventory, Link, Message, Neighbourhood,
-    Opening, Phase, Place, Record, Slot, SwarmSettings, Transfer,
+    Phase, Place, Record, Shown, Slot, SwarmSettings, Transfer,
 };
 use karman_mesh::Mesh;
 use karman_types::{Digest, NodeId, TaskError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tokio::time::{Interval, MissedTickBehavior, interval};
+
+mod opening;
+
+use opening::{Entered, open};
 
 /// The most chunks that a client's link is taken to carry in a slot.
 const MOST_IN_A_SLOT: u32 = 4096;
@@ -89,7 +93,7 @@ pub(super) async fn lead(
         return Err(invalid(&"a slot takes some time").with_field("slot"));
     }
     let round = Coordinator::commitment(&seed);
-    let (clients, refused) = open(mesh, plan, round, nodes).await;
+    let (clients, refused) = open(mesh, plan, round, nodes).await?;
     if clients.len() < 2 {
         let why: Vec<String> = refused
             .iter()
@@ -143,68 +147,6 @@ pub(super) async fn lead(
         gone: leading.gone.iter().map(name).collect(),
         slots: leading.slots,
         refused,
-    })
-}
-
-/// A node that takes part.
-struct Entered {
-    place: Place,
-    descriptor: Descriptor,
-    link: Link,
-}
-
-/// Asks the nodes to take part. One that does not, or whose answer fits no round, does not keep the others from it.
-async fn open(
-    mesh: &Mesh,
-    plan: &SwarmPlan,
-    round: Digest,
-    nodes: &[NodeId],
-) -> (Vec<Entered>, Vec<(NodeId, String)>) {
-    let opening = Opening {
-        settings: plan.settings,
-        numbers: plan.numbers,
-    };
-    let asked = nodes.iter().map(|node| async move {
-        let answer = say(mesh, &plan.name, round, *node, Message::Open(opening)).await;
-        (*node, answer)
-    });
-    let (mut entered, mut refused) = (Vec::new(), Vec::new());
-    let mut seen = BTreeSet::new();
-    for (node, answer) in join_all(asked).await {
-        match enter(&plan.settings, node, answer) {
-            Ok(client) if seen.insert(client.descriptor.digest()) => entered.push(client),
-            Ok(_) => refused.push((node, "it brings the update of another".to_owned())),
-            Err(error) => refused.push((node, error.to_string())),
-        }
-    }
-    (entered, refused)
-}
-
-fn enter(
-    settings: &SwarmSettings,
-    node: NodeId,
-    answer: Result<Answer, TaskError>,
-) -> Result<Entered, TaskError> {
-    let Answer::Here {
-        descriptor,
-        mailbox,
-        link,
-    } = answer?
-    else {
-        return Err(invalid(&"it answers what it was not asked"));
-    };
-    let fits = descriptor.check(&settings.layout, settings.most_weight);
-    fits.map_err(|error| invalid(&error))?;
-    if link.up == 0 || link.down == 0 {
-        return Err(invalid(&"its link carries no chunk in a slot"));
-    }
-    Ok(Entered {
-        place: Place { node, mailbox },
-        descriptor,
-        link: Link {
-            up: link.up.min(MOST_IN_A_SLOT),
-            down: link.down.min(MOST_IN_A_SLOT),
-        },
     })
 }
 
@@ -275,11 +217,13 @@ impl Leading<'_> {
             .collect();
         descriptors.sort_by_cached_key(Descriptor::digest);
         let clients: Vec<Place> = self.clients.iter().map(|client| client.place).collect();
+        let shown: Vec<Shown> = self.clients.iter().map(|client| client.shown.clone()).collect();
         let letter = |me: Client| {
             let beginning = Beginning {
                 me,
                 clients: clients.clone(),
                 descriptors: descriptors.clone(),
+                shown: shown.clone(),
             };
             (me, Message::Begin(beginning))
         };

@@ -9,6 +9,7 @@
 //! | `lead` | the coordinator: spray, warm-up, and when the round is over |
 //! | `seat` | a client: what it is told and by whom, into `karman-fed`'s peer |
 //! | `stage` | how far a client is: it waits, it has been asked, it takes part |
+//! | `company` | who is in a round with a client |
 //! | `errands` | what a client sends: chunks it was told to, and those it is asked for |
 //! | `shelf` | the chunks, on the disk |
 //! | `talk` | a letter and its answer, on a call of the mesh |
@@ -16,6 +17,7 @@
 //! Neighbours see which node sends them a chunk, and by design not whose it is. A sprayed chunk is its sender's own, so it goes by way of a
 //! third client, sealed: that one knows the sender and not the chunk, the receiver the chunk and not the sender.
 
+mod company;
 mod errands;
 mod lead;
 mod seat;

@@ -1,5 +1,6 @@
 //! A client's place in a round: who may say what to it, and what it does then.
 
+use super::company::{self, Members};
 use super::errands::{Room, by_neighbour};
 use super::stage::{Open, Playing, Stage};
 use super::talk::{ENVELOPE, LONGEST_LIST, invalid, say};
@@ -201,12 +202,12 @@ impl Seat {
     async fn obey(self: &Arc<Self>, mesh: &Mesh, round: Digest, order: Message) -> Result<Answer, TaskError> {
         match order {
             Message::Open(opening) => {
-                let seat = self.clone();
-                return blocking(move || seat.open(round, opening)).await;
+                let (seat, members) = (self.clone(), mesh.standing().clone());
+                return blocking(move || seat.open(round, opening, &*members)).await;
             }
             Message::Begin(beginning) => {
-                let seat = self.clone();
-                blocking(move || seat.begin(round, beginning)).await?;
+                let (seat, members) = (self.clone(), mesh.standing().clone());
+                blocking(move || seat.begin(round, beginning, &*members)).await?;
             }
             Message::Slot(transfers) => {
                 let errands = self.playing(round, |playing| Ok(playing.told(&transfers)))?;
@@ -243,7 +244,7 @@ impl Seat {
     }
 
     /// Says what everybody may know of its update. That is cut and hashed without the stage locked, which others need meanwhile.
-    fn open(&self, round: Digest, opening: Opening) -> Result<Answer, TaskError> {
+    fn open(&self, round: Digest, opening: Opening, members: &dyn Members) -> Result<Answer, TaskError> {
         let answered = self.answered(&self.stage.lock(), round)?;
         if let Some(answer) = answered {
             return Ok(answer);
@@ -254,7 +255,7 @@ impl Seat {
             protection,
             ..
         } = &self.entry;
-        let open = Open::new(round, opening, update, *weight, *protection)?;
+        let open = Open::new(round, opening, update, *weight, *protection, members.shows()?)?;
         let mut stage = self.stage.lock();
         // Where it was asked twice at once, what was said first holds: every opening has another pseudonym.
         if let Some(answer) = self.answered(&stage, round)? {
@@ -278,22 +279,14 @@ impl Seat {
     }
 
     /// The others are known. All that is hashed and put on the disk for that is done without the stage locked.
-    fn begin(&self, round: Digest, beginning: Beginning) -> Result<(), TaskError> {
-        // Whoever leads knows whose update is whose: no piece of one goes there.
-        if beginning
-            .clients
-            .iter()
-            .any(|place| place.node == self.entry.lead)
-        {
-            let says = "the node that leads the round is among its clients";
-            return Err(TaskError::denied(says).with_field("clients"));
-        }
+    fn begin(&self, round: Digest, beginning: Beginning, members: &dyn Members) -> Result<(), TaskError> {
         let not_open = || invalid(&"a round begins that did not open here");
         let open = match &*self.stage.lock() {
             Stage::Playing(playing) if playing.round == round => return Ok(()),
             Stage::Open(open) if open.round == round => open.clone(),
             Stage::Waiting | Stage::Open(_) | Stage::Playing(_) | Stage::Over => return Err(not_open()),
         };
+        company::check(&beginning, self.entry.lead, members)?;
         let playing = open.begin(beginning, &self.folder, self.entry.disk)?;
         let mut stage = self.stage.lock();
         if matches!(&*stage, Stage::Playing(playing) if playing.round == round) {

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::drive::swarm::errands::{Errand, What};
-use karman_fed::swarm::{Cover, Descriptor, Gate, Inventory, Layout, Neighbourhood, Place, SwarmSettings};
+use bytes::Bytes;
+use karman_fed::swarm::{
+    Cover, Descriptor, Gate, Inventory, Layout, Neighbourhood, Place, Shown, SwarmSettings,
+};
 use karman_mesh::Mailbox;
 use karman_types::ErrorKind;
 use tempfile::TempDir;
@@ -10,7 +13,30 @@ use tempfile::TempDir;
 const LAYOUT: Layout = Layout { chunk: 4, chunks: 2 };
 
 fn node(client: u8) -> NodeId {
-    NodeId::of_key(&[client])
+    NodeId::of_key(&[client; 32])
+}
+
+fn shown(client: u8) -> Shown {
+    Shown {
+        key: [client; 32].into(),
+        membership: Bytes::from_static(b"member"),
+    }
+}
+
+/// A mesh of which everybody is a member that shows anything, as node 0 sees it.
+struct Village;
+
+impl Members for Village {
+    fn shows(&self) -> Result<Shown, TaskError> {
+        Ok(shown(0))
+    }
+
+    fn who(&self, shown: &Shown) -> Result<NodeId, TaskError> {
+        match shown.membership.is_empty() {
+            true => Err(TaskError::denied("it is no member").with_field("clients")),
+            false => Ok(NodeId::of_key(&*shown.key)),
+        }
+    }
 }
 
 fn entry(update: Vec<f32>, protection: f64) -> SwarmEntry {
@@ -36,7 +62,8 @@ fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
         layout: LAYOUT,
         ..SwarmSettings::default()
     };
-    let opened = seat.open(round, Opening { settings, numbers: 2 }).unwrap();
+    let opening = Opening { settings, numbers: 2 };
+    let opened = seat.open(round, opening, &Village).unwrap();
     let Answer::Here {
         descriptor: own,
         mailbox,
@@ -58,21 +85,40 @@ fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
         me: 0,
         clients: vec![place(0), place(1)],
         descriptors: descriptors.clone(),
+        shown: vec![shown(0), shown(1)],
     };
     let more = Beginning {
         clients: vec![place(0), place(1), place(2)],
         descriptors: [&descriptors[..], &descriptors[..1]].concat(),
+        shown: (0..3).map(shown).collect(),
         ..beginning.clone()
     };
-    let full = seat.begin(round, more).unwrap_err();
+    let full = seat.begin(round, more, &Village).unwrap_err();
     assert_eq!(full.kind, ErrorKind::Limit, "{full}");
     let led = Beginning {
         clients: vec![place(0), place(9)],
         ..beginning.clone()
     };
-    let denied = seat.begin(round, led).unwrap_err();
-    assert_eq!(denied.kind, ErrorKind::Denied, "{denied}");
-    seat.begin(round, beginning).unwrap();
+    let stranger = Beginning {
+        shown: vec![
+            shown(0),
+            Shown {
+                membership: Bytes::new(),
+                ..shown(1)
+            },
+        ],
+        ..beginning.clone()
+    };
+    let another = Beginning {
+        shown: vec![shown(0), shown(2)],
+        ..beginning.clone()
+    };
+    for wrong in [led, stranger, another] {
+        let denied = seat.begin(round, wrong, &Village).unwrap_err();
+        assert_eq!(denied.kind, ErrorKind::Denied, "{denied}");
+        assert_eq!(denied.field.as_deref(), Some("clients"));
+    }
+    seat.begin(round, beginning, &Village).unwrap();
     (seat, round, chunks, first)
 }
 
@@ -207,7 +253,7 @@ fn a_round_that_does_not_hide_what_is_ones_own_is_not_entered() {
             settings,
             numbers: 20,
         };
-        let error = seat.open(Digest::of(b"round"), opening).unwrap_err();
+        let error = seat.open(Digest::of(b"round"), opening, &Village).unwrap_err();
         (error.kind, error.field)
     };
     let denied = (ErrorKind::Denied, Some("settings.gate".to_owned()));
@@ -222,7 +268,7 @@ fn a_round_that_does_not_hide_what_is_ones_own_is_not_entered() {
         settings: good,
         numbers: 20,
     };
-    assert!(seat.open(Digest::of(b"round"), opening).is_ok());
+    assert!(seat.open(Digest::of(b"round"), opening, &Village).is_ok());
 }
 
 #[test]
@@ -251,7 +297,7 @@ fn a_round_opens_once_however_often_it_is_asked_at_once() {
         numbers: 4096,
     };
     let seat = Seat::new(entry(vec![0.5; 4096], 0.0), folder.path(), oneshot::channel().0).unwrap();
-    let open = |round: &[u8]| seat.open(Digest::of(round), opening).unwrap();
+    let open = |round: &[u8]| seat.open(Digest::of(round), opening, &Village).unwrap();
     let answers: Vec<Answer> = std::thread::scope(|threads| {
         let asked: Vec<_> = (0..8).map(|_| threads.spawn(|| open(b"one"))).collect();
         asked.into_iter().map(|one| one.join().unwrap()).collect()

@@ -3,7 +3,7 @@
 use super::Playing;
 use crate::drive::swarm::shelf::Shelf;
 use crate::drive::swarm::talk::invalid;
-use karman_fed::swarm::{Answer, Beginning, Descriptor, Link, Opening, Peer};
+use karman_fed::swarm::{Answer, Beginning, Descriptor, Link, Opening, Peer, Shown};
 use karman_mesh::Mailbox;
 use karman_types::{Digest, TaskError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,16 +17,18 @@ pub(in crate::drive::swarm) struct Open {
     chunks: Vec<Vec<u8>>,
     descriptor: Descriptor,
     mailbox: Arc<Mailbox>,
+    shown: Shown,
 }
 
 impl Open {
-    /// It agrees to take part, if it is as protected as it wants to be at `least`.
+    /// It agrees to take part, if it is as protected as it wants to be at `least`; what is `shown` tells the others who it is.
     pub(in crate::drive::swarm) fn new(
         round: Digest,
         opening: Opening,
         update: &[f32],
         weight: u32,
         least: f64,
+        shown: Shown,
     ) -> Result<Self, TaskError> {
         if update.len() != opening.numbers as usize {
             let (have, need) = (update.len(), opening.numbers);
@@ -68,6 +70,7 @@ impl Open {
             chunks,
             descriptor,
             mailbox: Arc::new(Mailbox::fresh()),
+            shown,
         })
     }
 
@@ -76,6 +79,7 @@ impl Open {
             descriptor: self.descriptor.clone(),
             mailbox: (*self.mailbox.address()).into(),
             link,
+            shown: self.shown.clone(),
         }
     }
 
