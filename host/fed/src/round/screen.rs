@@ -69,6 +69,16 @@ pub enum Refusal {
         /// The limit.
         most: u64,
     },
+    /// In a round without a server, an update that counts for more or fewer samples than it is of.
+    #[error("its update weighs {weight}: one of {samples} samples weighs {due}")]
+    Weight {
+        /// What it says there.
+        weight: u64,
+        /// What it declares in the open.
+        samples: u64,
+        /// What these weigh.
+        due: u64,
+    },
     /// No step was taken.
     #[error("it has not taken a step")]
     NoSteps,

@@ -1,9 +1,9 @@
 //! What clients come to that spread their updates among each other.
 
 use super::event::Part;
-use super::{AssignmentId, Coordinator, Loss, RoundFailure};
+use super::{AssignmentId, Coordinator, Loss, Refusal, RoundFailure};
 use crate::ClientId;
-use crate::strategy::Facts;
+use crate::strategy::{Facts, WeightPolicy};
 use crate::swarm::SwarmSettings;
 use karman_types::{Digest, serde_list};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -73,6 +73,20 @@ pub struct Swarmed {
     pub report: SwarmReport,
 }
 
+impl Part {
+    /// That its update weighs among the others what its samples do: the weight goes with the update, the samples are declared in the open.
+    ///
+    /// # Errors
+    /// It weighs something else.
+    pub fn check_weight(&self, weights: WeightPolicy, weight: u64) -> Result<(), Refusal> {
+        let (samples, due) = (self.samples, u64::from(weights.in_swarm(self.samples)));
+        match weight == due {
+            true => Ok(()),
+            false => Err(Refusal::Weight { weight, samples, due }),
+        }
+    }
+}
+
 /// A client whose update has not got round.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Absent {
@@ -128,8 +142,9 @@ impl Coordinator {
             report,
             ..
         } = swarmed;
-        for (part, _) in &parts {
+        for (part, weight) in &parts {
             part.check(&self.run.limits)
+                .and_then(|()| part.check_weight(self.run.weights, *weight))
                 .map_err(|refusal| format!("{} is in it, and {refusal}", part.client))?;
         }
         let length = self.layout.length();

@@ -23,6 +23,11 @@ impl WeightPolicy {
         }
     }
 
+    /// The same in 32 bits, as an update says it that goes from client to client; the largest of them where it is larger.
+    pub fn in_swarm(self, samples: u64) -> u32 {
+        u32::try_from(self.weight(samples)).unwrap_or(u32::MAX)
+    }
+
     /// The largest weight when no client may declare more samples than this.
     pub fn largest(self, samples: u64) -> u64 {
         self.weight(samples)

@@ -1,6 +1,7 @@
 //! Runs with `[swarm]`.
 
 use super::*;
+use crate::strategy::WeightPolicy;
 use crate::swarm::{Mean, MeanRule};
 use karman_types::Digest;
 use std::collections::BTreeMap;
@@ -148,11 +149,12 @@ fn a_run_without_a_server_in_the_middle_comes_to_the_same_bits() {
 #[test]
 fn a_mean_that_cannot_be_one_fails_its_round_and_only_that() {
     type Change = fn(&mut Swarmed);
-    let cases: [(Change, &str); 4] = [
+    let cases: [(Change, &str); 5] = [
         (|it| it.mean.truncate(3), "3 numbers instead of 11"),
         (|it| it.mean[2] = f32::NAN, "number 2 of it is NaN"),
         (|it| it.mean[0] = -1e4, "the limit `magnitude` is 1000"),
         (|it| it.parts[0].0.loss = f32::NAN, "`loss` is NaN"),
+        (|it| it.parts[0].1 += 1, "its update weighs"),
     ];
     for (change, says) in cases {
         let world = drive(described("[swarm]\n"), change);
@@ -164,6 +166,37 @@ fn a_mean_that_cannot_be_one_fails_its_round_and_only_that() {
         assert!(failures[0].contains(says), "{failures:?}");
         assert_eq!(world.coordinator.status().version, 4);
     }
+}
+
+#[test]
+fn an_update_weighs_what_its_samples_do() {
+    let part = Part {
+        client: ClientId(1),
+        assignment: AssignmentId(7),
+        samples: 30,
+        steps: 1,
+        loss: 0.5,
+        took: Duration::ZERO,
+    };
+    for (weights, due) in [
+        (WeightPolicy::Samples, 30),
+        (WeightPolicy::Capped(20), 20),
+        (WeightPolicy::Uniform, 1),
+    ] {
+        assert_eq!(part.check_weight(weights, due), Ok(()));
+        let refused = Refusal::Weight {
+            weight: due + 1,
+            samples: 30,
+            due,
+        };
+        assert_eq!(part.check_weight(weights, due + 1), Err(refused));
+    }
+    // A weight has 32 bits there.
+    let many = Part {
+        samples: 1 << 40,
+        ..part
+    };
+    assert_eq!(many.check_weight(WeightPolicy::Samples, u32::MAX.into()), Ok(()));
 }
 
 /// The first round's orders are out.

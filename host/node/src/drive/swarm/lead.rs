@@ -32,6 +32,8 @@ pub struct SwarmPlan {
     pub settings: SwarmSettings,
     /// The numbers of each update.
     pub numbers: u32,
+    /// What the updates of nodes have to weigh; any weight will do of one that is not named here.
+    pub weights: BTreeMap<NodeId, u32>,
     /// How long a slot takes at least. Where the links carry less than was said, it takes longer.
     pub slot: Duration,
     /// How long spray and warm-up may take, and after them the exchange: whoever answers late holds nobody up for longer.

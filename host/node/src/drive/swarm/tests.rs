@@ -11,6 +11,7 @@ use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, Multiaddr, Peer, RemoteRepor
 use karman_store::Store;
 use karman_types::{Digest, ErrorKind, NodeId, Offer, TaskError, TaskId, TaskRequest, TaskResponse, Tier};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
@@ -213,6 +214,7 @@ fn plan(layout: Layout, slot: Duration) -> SwarmPlan {
             ..SwarmSettings::default()
         },
         numbers: layout.room() as u32 / 4,
+        weights: BTreeMap::new(),
         slot,
         patience: Duration::from_secs(300),
     }

@@ -162,13 +162,12 @@ impl Sharer {
             let says = format!("the training changed a number by {number}: the limit `magnitude` is {most}");
             return Err(TaskError::failed(says).with_field("model"));
         }
-        let weight = joining.weights.weight(update.samples);
         self.memory.spread(&self.key, assignment)?;
         Ok(SwarmEntry {
             name: joining.name,
             lead: self.key.driver(),
             update: numbers,
-            weight: u32::try_from(weight).unwrap_or(u32::MAX),
+            weight: joining.weights.in_swarm(update.samples),
             rule: Some(joining.rule),
             link: joining.link,
             patience: Duration::from_millis(joining.within_ms).min(LONGEST),

@@ -195,20 +195,27 @@ impl Spreading {
     async fn lead(&mut self, name: &str, settings: SwarmSettings) -> Result<SwarmLed, String> {
         let numbers = u32::try_from(self.spread.length).map_err(|error| error.to_string())?;
         let (left, swarm) = (self.left(), self.spread.run.swarm.unwrap_or_default());
-        let plan = SwarmPlan {
-            name: name.to_owned(),
-            settings,
-            numbers,
-            slot: swarm.slot,
-            // Once for spray and warm-up, once for the exchange, and once to hear what came of them.
-            patience: left / 3,
-        };
         let members = self.spread.clients.members();
         let nodes: BTreeMap<NodeId, ClientId> = self
             .takers
             .keys()
             .filter_map(|client| Some((*members.get(client.0 as usize)?, *client)))
             .collect();
+        let weights = self.spread.run.weights;
+        let due = |client: &ClientId| Some(weights.in_swarm(self.takers.get(client)?.part.samples));
+        let plan = SwarmPlan {
+            name: name.to_owned(),
+            settings,
+            numbers,
+            // Before the round begins: nothing can be taken out of a mean.
+            weights: nodes
+                .iter()
+                .filter_map(|(node, client)| Some((*node, due(client)?)))
+                .collect(),
+            slot: swarm.slot,
+            // Once for spray and warm-up, once for the exchange, and once to hear what came of them.
+            patience: left / 3,
+        };
         let led = self.spread.clients.lead(plan, nodes.keys().copied().collect());
         let led = match tokio::time::timeout(left, led).await {
             Ok(led) => led.map_err(|error| said(&error))?,

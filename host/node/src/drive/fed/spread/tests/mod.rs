@@ -161,6 +161,7 @@ impl Village {
                 continue;
             };
             assert_eq!(entry.lead, NodeId::of_key(b"driver"));
+            assert_eq!(plan.weights.get(at), Some(&entry.weight));
             let numbers = entry.update.len();
             let rule = entry.rule.unwrap();
             let mean = mean.get_or_insert_with(|| Mean::by_rule(numbers, rule));
