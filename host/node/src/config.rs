@@ -1,4 +1,5 @@
 mod compute;
+mod federated;
 mod gpu;
 mod orbits;
 mod policies;
@@ -7,6 +8,7 @@ mod telemetry;
 mod variables;
 
 pub use compute::ComputeProfile;
+pub use federated::FederatedConfig;
 pub use gpu::{GpuChoice, GpuConfig};
 pub use orbits::{GroundStation, Orbits};
 pub use policies::PoliciesConfig;
@@ -70,6 +72,8 @@ pub struct NodeConfig {
     pub store: karman_store::StoreLimits,
     /// How it deals with the keepers of kept tasks, and what it keeps where it is one.
     pub keepers: KeepersConfig,
+    /// What it gives to rounds of federated runs without a server in the middle.
+    pub federated: FederatedConfig,
     /// Where its traces and logs go.
     pub telemetry: TelemetryConfig,
     /// What its gateway lets in, where it is one. The gateway reads it.
@@ -188,6 +192,7 @@ impl Default for NodeConfig {
             policies: PoliciesConfig::default(),
             store: karman_store::StoreLimits::default(),
             keepers: KeepersConfig::default(),
+            federated: FederatedConfig::default(),
             telemetry: TelemetryConfig::default(),
             gateway: toml::Table::new(),
         }
@@ -330,6 +335,16 @@ mod tests {
         assert_eq!(config.store.blob, ByteSize::mib(3));
         assert_eq!(config.store.quota("frames"), ByteSize::gib(1));
         assert_eq!(config.store.quota("others"), ByteSize::mib(64));
+    }
+
+    #[test]
+    fn what_rounds_take_is_a_number_of_the_operator() {
+        let text = "[federated]\nround-disk = \"1 GiB\"";
+        let config = load(text, &[("KARMAN_FEDERATED__MEMORY", "3 MiB")]).unwrap();
+        let federated = config.federated;
+        assert_eq!(federated.round_disk, ByteSize::gib(1));
+        assert_eq!(federated.memory, ByteSize::mib(3));
+        assert_eq!(federated.disk, FederatedConfig::default().disk);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Keys that are set by variables of the environment: `KARMAN_CEILING__MEMORY` is `memory` in `[ceiling]`.
 
 /// All that `node.toml` may begin with; other variables of the same prefix are not configuration.
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "tier",
     "listen",
     "signed-only",
@@ -22,6 +22,7 @@ const KEYS: [&str; 22] = [
     "policies",
     "store",
     "keepers",
+    "federated",
     "telemetry",
     "gateway",
 ];

@@ -121,6 +121,7 @@ async fn here(
             let sharer = Sharer {
                 swarm: Arc::new(node.clone()),
                 seats: federated.seats.clone(),
+                limits: node.runtime().config().federated,
                 key: Memory::key(driver, &order),
                 memory,
             };

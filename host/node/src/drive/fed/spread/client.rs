@@ -1,7 +1,8 @@
 //! The client's side.
 
 use super::message::{Answered, Came, Joining, Lesson, Step};
-use super::seats::Seats;
+use super::seats::{Seats, Takes};
+use crate::config::FederatedConfig;
 use crate::drive::fed::memory::{Key, Memory};
 use crate::drive::fed::wire::Course;
 use crate::drive::mesh_of;
@@ -17,8 +18,6 @@ use karman_types::{Digest, TaskError};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most that the updates of a round may take together on the disk of this node.
-const MOST_DISK: u64 = 8 << 30;
 /// The least protection that a node brings an update into a round with: a description's least cover gives it, and a driver that has more of it
 /// seen is refused.
 const PROTECTION: f64 = 0.05;
@@ -52,6 +51,8 @@ impl Swarming for Node {
 pub(in crate::drive::fed) struct Sharer {
     pub(in crate::drive::fed) swarm: Arc<dyn Swarming>,
     pub(in crate::drive::fed) seats: Arc<Seats>,
+    /// What it gives to such rounds.
+    pub(in crate::drive::fed) limits: FederatedConfig,
     pub(in crate::drive::fed) memory: Arc<Memory>,
     pub(in crate::drive::fed) key: Key,
 }
@@ -133,7 +134,8 @@ impl Sharer {
         if !self.seats.is_in(&self.key, &name) {
             let sharer = self.clone();
             let entry = blocking(move || sharer.entry(assignment, joining)).await?;
-            self.seats.take(&self.key, name, self.swarm.join(entry))?;
+            let takes = (Takes::from(&entry), &self.limits);
+            self.seats.take(&self.key, name, takes, self.swarm.join(entry))?;
         }
         Ok(Answered::Waits)
     }
@@ -142,12 +144,6 @@ impl Sharer {
     fn entry(&self, assignment: AssignmentId, joining: Joining) -> Result<SwarmEntry, TaskError> {
         let layout = joining.layout;
         let room = u64::from(layout.chunk) * u64::from(layout.chunks);
-        let need = room.saturating_mul(joining.clients.into());
-        if need > MOST_DISK {
-            let says =
-                format!("the updates of all take {need} bytes on the disk; at most {MOST_DISK} are given");
-            return Err(TaskError::limit(says).with_field("layout"));
-        }
         let (order, answered) = (
             (assignment, joining.version),
             self.memory.get(&self.key)?.answered,
@@ -162,8 +158,7 @@ impl Sharer {
             let says = format!("the training changed a number by {number}: the limit `magnitude` is {most}");
             return Err(TaskError::failed(says).with_field("model"));
         }
-        self.memory.spread(&self.key, assignment)?;
-        Ok(SwarmEntry {
+        let entry = SwarmEntry {
             name: joining.name,
             lead: self.key.driver(),
             update: numbers,
@@ -172,8 +167,13 @@ impl Sharer {
             link: joining.link,
             patience: Duration::from_millis(joining.within_ms).min(LONGEST),
             protection: PROTECTION,
-            disk: MOST_DISK,
-        })
+            // As much as was said to be needed, and no more.
+            disk: room.saturating_mul(joining.clients.into()),
+        };
+        self.seats
+            .check_room(&self.key, Takes::from(&entry), &self.limits)?;
+        self.memory.spread(&self.key, assignment)?;
+        Ok(entry)
     }
 }
 

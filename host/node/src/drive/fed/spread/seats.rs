@@ -1,9 +1,10 @@
 //! The rounds that the clients of a node are in. None of it is written down: a node that is started again has left them.
 
 use super::message::Step;
+use crate::config::FederatedConfig;
 use crate::drive::fed::memory::{Key, Memory};
 use crate::drive::fed::wire::{Order, Work};
-use crate::drive::swarm::SwarmOutcome;
+use crate::drive::swarm::{SwarmEntry, SwarmOutcome};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_types::{NodeId, TaskError};
@@ -37,8 +38,40 @@ struct Seat {
     /// Which one was begun first.
     number: u64,
     name: String,
+    takes: Takes,
     outcome: watch::Receiver<Outcome>,
     waits: AbortHandle,
+}
+
+/// What a round takes of a node, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Takes {
+    /// All updates, on the disk.
+    disk: u64,
+    /// The node's own update in memory, and the mean in its place once the round is over.
+    memory: u64,
+}
+
+impl From<&SwarmEntry> for Takes {
+    fn from(entry: &SwarmEntry) -> Self {
+        Self {
+            disk: entry.disk,
+            memory: size_of_val(&entry.update[..]) as u64,
+        }
+    }
+}
+
+impl Seat {
+    /// What it takes now. The updates of others are gone with the round.
+    fn takes(&self) -> Takes {
+        match self.outcome.borrow().is_some() {
+            true => Takes {
+                disk: 0,
+                ..self.takes
+            },
+            false => self.takes,
+        }
+    }
 }
 
 impl Drop for Seat {
@@ -65,14 +98,28 @@ impl Seats {
         }
     }
 
+    /// That there is room for what a round takes, beside the rounds that other clients of this node are in.
+    ///
+    /// # Errors
+    /// `limit`, with the number of the configuration that would not hold.
+    pub(super) fn check_room(
+        &self,
+        key: &Key,
+        takes: Takes,
+        limits: &FederatedConfig,
+    ) -> Result<(), TaskError> {
+        self.0.lock().check_room(key, takes, limits)
+    }
+
     /// Has this client take part in a round: it waits for it when this returns. It leaves whatever round it was in.
     ///
     /// # Errors
-    /// What keeps it from taking part.
+    /// What keeps it from taking part; `limit` where there is no room for it.
     pub(super) fn take(
         self: &Arc<Self>,
         key: &Key,
         name: String,
+        (takes, limits): (Takes, &FederatedConfig),
         mut joining: BoxFuture<'static, Result<SwarmOutcome, TaskError>>,
     ) -> Result<(), TaskError> {
         // With this it is in the round, or is told why not.
@@ -91,10 +138,15 @@ impl Seats {
             }
         });
         let mut table = self.0.lock();
+        if let Err(full) = table.check_room(key, takes, limits) {
+            waits.abort();
+            return Err(full);
+        }
         table.count += 1;
         let seat = Seat {
             number: table.count,
             name,
+            takes,
             outcome,
             waits: waits.abort_handle(),
         };
@@ -129,6 +181,31 @@ impl Seats {
 }
 
 impl Table {
+    fn check_room(&self, key: &Key, takes: Takes, limits: &FederatedConfig) -> Result<(), TaskError> {
+        let others = self.seats.iter().filter(|(other, _)| *other != key);
+        let (disk, memory) = others.fold((takes.disk, takes.memory), |(disk, memory), (_, seat)| {
+            let other = seat.takes();
+            (
+                disk.saturating_add(other.disk),
+                memory.saturating_add(other.memory),
+            )
+        });
+        let numbers = [
+            ("round-disk", "this round", takes.disk, limits.round_disk),
+            ("disk", "all rounds here", disk, limits.disk),
+            ("memory", "all rounds here", memory, limits.memory),
+        ];
+        let over = numbers.into_iter().find(|(_, _, need, most)| *need > most.0);
+        let Some((key, of, need, most)) = over else {
+            return Ok(());
+        };
+        let says =
+            format!("the updates of {of} would take {need} bytes: `{key}` under `[federated]` is {most}");
+        Err(TaskError::limit(says)
+            .with_field(format!("federated.{key}"))
+            .with_hint("its operator sets it in node.toml; fewer clients, or a smaller model, take less"))
+    }
+
     /// Leaves the oldest until there are no more of these than that.
     fn make_room(&mut self, counts: impl Fn(&Key) -> bool, most: usize) {
         while self.seats.keys().filter(|key| counts(key)).count() > most {
@@ -147,6 +224,13 @@ mod tests {
     use super::*;
     use crate::drive::fed::wire::RunId;
     use karman_fed::{AssignmentId, ClientId, Run};
+    use karman_types::ByteSize;
+
+    const LIMITS: FederatedConfig = FederatedConfig {
+        round_disk: ByteSize(10),
+        disk: ByteSize(15),
+        memory: ByteSize(8),
+    };
 
     fn driver(number: usize) -> NodeId {
         NodeId::of_key(&number.to_le_bytes())
@@ -161,6 +245,10 @@ mod tests {
         Memory::key(driver(of), &order(run, Work::Describe))
     }
 
+    fn usual() -> (Takes, &'static FederatedConfig) {
+        (Takes::default(), &LIMITS)
+    }
+
     fn waits() -> BoxFuture<'static, Result<SwarmOutcome, TaskError>> {
         futures::future::pending().boxed()
     }
@@ -168,17 +256,21 @@ mod tests {
     #[tokio::test]
     async fn a_client_is_in_one_round_and_a_driver_of_many_takes_no_room_but_its_own() {
         let seats = Arc::new(Seats::default());
-        seats.take(&key(0, 0), "one".into(), waits()).unwrap();
-        seats.take(&key(0, 0), "two".into(), waits()).unwrap();
+        seats.take(&key(0, 0), "one".into(), usual(), waits()).unwrap();
+        seats.take(&key(0, 0), "two".into(), usual(), waits()).unwrap();
         assert!(!seats.is_in(&key(0, 0), "one"));
         assert!(seats.outcome(&key(0, 0), "one").await.is_err());
         for run in 0..=MOST_OF_A_DRIVER {
-            seats.take(&key(1, run), "round".into(), waits()).unwrap();
+            seats
+                .take(&key(1, run), "round".into(), usual(), waits())
+                .unwrap();
         }
         assert!(!seats.is_in(&key(1, 0), "round"), "it was begun first");
         assert!(seats.is_in(&key(1, 1), "round") && seats.is_in(&key(0, 0), "two"));
         for driver in 2..=MOST_SEATS {
-            seats.take(&key(driver, 0), "round".into(), waits()).unwrap();
+            seats
+                .take(&key(driver, 0), "round".into(), usual(), waits())
+                .unwrap();
         }
         assert_eq!(seats.0.lock().seats.len(), MOST_SEATS);
     }
@@ -186,7 +278,7 @@ mod tests {
     #[tokio::test]
     async fn what_has_come_of_a_round_is_asked_by_its_driver() {
         let seats = Arc::new(Seats::default());
-        seats.take(&key(0, 1), "round".into(), waits()).unwrap();
+        seats.take(&key(0, 1), "round".into(), usual(), waits()).unwrap();
         let asks = |of, name: &str| {
             let step = Box::new(Step::Outcome { name: name.into() });
             let assignment = AssignmentId(0);
@@ -200,15 +292,52 @@ mod tests {
     async fn what_keeps_a_client_from_a_round_is_told_at_once() {
         let seats = Arc::new(Seats::default());
         let refuses = async { Err::<SwarmOutcome, _>(TaskError::invalid("not so")) }.boxed();
-        let refused = seats.take(&key(0, 0), "round".into(), refuses).unwrap_err();
+        let refused = seats
+            .take(&key(0, 0), "round".into(), usual(), refuses)
+            .unwrap_err();
         assert_eq!(refused.message, "not so");
         assert!(!seats.is_in(&key(0, 0), "round"));
         let fails = async {
             tokio::task::yield_now().await;
             Err::<SwarmOutcome, _>(TaskError::failed("later"))
         };
-        seats.take(&key(0, 0), "round".into(), fails.boxed()).unwrap();
+        seats
+            .take(&key(0, 0), "round".into(), usual(), fails.boxed())
+            .unwrap();
         let failed = seats.outcome(&key(0, 0), "round").await.unwrap_err();
         assert_eq!(failed.message, "later");
+    }
+
+    #[tokio::test]
+    async fn a_round_that_takes_too_much_beside_the_others_is_refused_by_the_number_that_says_so() {
+        let seats = Arc::new(Seats::default());
+        let take = |of, disk, memory, joining| {
+            let takes = (Takes { disk, memory }, &LIMITS);
+            let taken = seats.take(&key(of, 0), "round".into(), takes, joining);
+            taken.map_err(|error| error.field.unwrap_or(error.message))
+        };
+        let over = |number: &str| Err(format!("federated.{number}"));
+        assert_eq!(take(0, 11, 0, waits()), over("round-disk"));
+        assert!(!seats.is_in(&key(0, 0), "round"));
+        assert_eq!(take(0, 10, 4, waits()), Ok(()));
+        assert_eq!(take(1, 6, 4, waits()), over("disk"));
+        assert_eq!(take(1, 5, 5, waits()), over("memory"));
+        assert_eq!(take(1, 5, 4, waits()), Ok(()));
+        // It leaves the round that it was in.
+        assert_eq!(take(1, 4, 3, waits()), Ok(()));
+        // One that is over leaves its mean behind.
+        let outcome = SwarmOutcome {
+            mean: vec![0.5],
+            rebuilt: Vec::new(),
+            of: 2,
+            left_out: Vec::new(),
+            covered: true,
+            unprotected: 0,
+        };
+        let ends = async { Ok::<_, TaskError>(outcome) }.boxed();
+        assert_eq!(take(0, 10, 4, ends), Ok(()));
+        seats.outcome(&key(0, 0), "round").await.unwrap();
+        assert_eq!(take(2, 10, 1, waits()), Ok(()));
+        assert_eq!(take(3, 0, 1, waits()), over("memory"));
     }
 }

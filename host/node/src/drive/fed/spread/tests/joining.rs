@@ -1,5 +1,6 @@
 use super::*;
 use crate::drive::fed::spread::message::Joining;
+use crate::drive::fed::spread::seats::Takes;
 use karman_fed::swarm::{Layout, Link, MeanRule};
 use karman_types::ErrorKind;
 
@@ -58,7 +59,7 @@ async fn a_client_brings_into_a_round_what_it_has_trained_for_it() {
         .unwrap_err();
     assert_eq!(
         (disk.kind, disk.field.as_deref()),
-        (ErrorKind::Limit, Some("layout"))
+        (ErrorKind::Limit, Some("federated.round-disk"))
     );
 }
 
@@ -90,7 +91,11 @@ async fn a_mean_of_one_update_is_not_given_away() {
             unprotected: 0,
         };
         let comes = async move { Ok::<_, TaskError>(outcome) }.boxed();
-        sharer.seats.take(&sharer.key, name.clone(), comes).unwrap();
+        let takes = (Takes::default(), &sharer.limits);
+        sharer
+            .seats
+            .take(&sharer.key, name.clone(), takes, comes)
+            .unwrap();
         let given = meeting.0.step(&order, AssignmentId(0), Step::Mean { name }).await;
         let denied = (updates < 2).then_some(ErrorKind::Denied);
         assert_eq!(given.err().map(|error| error.kind), denied);

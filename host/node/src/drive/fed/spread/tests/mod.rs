@@ -12,6 +12,7 @@ mod runs;
 use super::client::{Sharer, Swarming, carry_out};
 use super::message::{Answered, Lesson, Step};
 use super::seats::Seats;
+use crate::config::FederatedConfig;
 use crate::drive::fed::memory::Memory;
 use crate::drive::fed::orders::Clients;
 use crate::drive::fed::record::Record;
@@ -105,6 +106,7 @@ impl Village {
         Sharer {
             swarm: Arc::new(Door(self.hall.clone(), node(order.client))),
             seats: seats.clone(),
+            limits: FederatedConfig::default(),
             memory: memory.clone(),
             key: Memory::key(NodeId::of_key(b"driver"), order),
         }

@@ -1,0 +1,25 @@
+use karman_types::ByteSize;
+use serde::{Deserialize, Serialize};
+
+/// What a node gives to rounds of federated runs in which updates go from client to client, and its own client is.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct FederatedConfig {
+    /// Bytes on the disk for the updates of one round, all clients' together, as long as that goes on. Default 8 GiB.
+    pub round_disk: ByteSize,
+    /// The same for all rounds that go on. Default 16 GiB.
+    pub disk: ByteSize,
+    /// Bytes in memory for the node's own updates in rounds that go on, and for the means of those that are over, which are kept for ten
+    /// minutes. Default 512 MiB.
+    pub memory: ByteSize,
+}
+
+impl Default for FederatedConfig {
+    fn default() -> Self {
+        Self {
+            round_disk: ByteSize::gib(8),
+            disk: ByteSize::gib(16),
+            memory: ByteSize::mib(512),
+        }
+    }
+}
