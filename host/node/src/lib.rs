@@ -46,8 +46,8 @@ pub use drive::{
     KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts,
     ModelOn, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent, SplitOrder,
     SplitPlan, StepStatus, SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan, TaskState, TaskStatus,
-    TensorDescription, UndeployedOn, Wanted, check_run, simulate, stored_model, stored_onnx, stored_run,
-    stored_runs,
+    TensorDescription, UndeployedOn, Wanted, check_run, read_fed_answer, read_fed_order, simulate,
+    stored_model, stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::select::Bounds;

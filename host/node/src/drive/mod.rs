@@ -39,8 +39,8 @@ pub use diagnosis::Diagnosis;
 pub(crate) use dispatch::Calls;
 pub use dispatch::Ran;
 pub use fed::{
-    FedEvent, FedModel, FedNews, FedSeen, FedStatus, check_run, simulate, stored_model, stored_onnx,
-    stored_run, stored_runs,
+    FedEvent, FedModel, FedNews, FedSeen, FedStatus, check_run, read_fed_answer, read_fed_order, simulate,
+    stored_model, stored_onnx, stored_run, stored_runs,
 };
 pub(crate) use fed::{Federated, go_on};
 pub use flow::{

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `wire` | what a driver and its clients say to each other |
+//! | `outside` | the same as it comes from anyone |
 //! | `begin` | what a run begins with: its description checked, its coordinator made or resumed |
 //! | `onnx` | the model that a run begins with, and the file that it ends as |
 //! | `conductor` | a run: events into `karman-fed`'s coordinator, what it says done |
@@ -31,6 +32,7 @@ mod memory;
 mod news;
 mod onnx;
 mod orders;
+mod outside;
 mod record;
 mod simulated;
 mod spread;
@@ -45,6 +47,7 @@ mod tests;
 pub(crate) use members::serve;
 pub use news::{FedNews, FedSeen};
 pub use onnx::stored_onnx;
+pub use outside::{read_fed_answer, read_fed_order};
 pub use record::{FedEvent, FedModel, FedStatus, stored_model, stored_run, stored_runs};
 pub use simulated::simulate;
 

@@ -77,3 +77,112 @@ pub(in crate::drive::fed) struct Came {
 fn left_out<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Digest, String)>, D::Error> {
     serde_list::at_most(deserializer, SwarmSettings::MOST_CLIENTS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::fed::outside::{read_fed_answer, read_fed_order};
+    use crate::drive::fed::tests::frame;
+    use crate::drive::fed::wire::{Answer, Order, RunId, Work, write};
+    use karman_fed::{AssignmentId, ClientId, Run};
+    use karman_tensor::encode::Encoding;
+
+    fn run() -> Run {
+        Run::from_toml("name = 'x'\nrounds = 1\n[swarm]\n").unwrap()
+    }
+
+    fn order(step: Step) -> Bytes {
+        let step = Box::new(step);
+        let assignment = AssignmentId(7);
+        let work = Work::Spread { assignment, step };
+        write(&Order::new(&RunId("0a".into()), &run(), ClientId(3), work)).unwrap()
+    }
+
+    fn training(model: Frames) -> Step {
+        Step::Train(Lesson {
+            version: 1,
+            course: Course {
+                epochs: 1,
+                batch: 8,
+                learning_rate: 0.1,
+                most_steps: Some(4),
+                proximal: 0.0,
+                rows: 1,
+                seed: 5,
+                encoding: Encoding::F32,
+                pack: false,
+            },
+            model: Arc::new(model),
+        })
+    }
+
+    fn came(updates: usize, left_out: usize) -> Bytes {
+        let one = Digest::of(b"one");
+        let came = Came {
+            reached: Reached {
+                mean: one,
+                updates: vec![one; updates],
+            },
+            left_out: vec![(one, "no numbers".into()); left_out],
+            unprotected: 2,
+        };
+        write(&Answer::Spread(Box::new(Answered::Came(Box::new(came))))).unwrap()
+    }
+
+    #[test]
+    fn what_is_said_is_read_as_it_was_written() {
+        let name = || String::from("learner/1");
+        let joining = Joining {
+            name: name(),
+            version: 1,
+            clients: 5,
+            layout: Layout { chunk: 4, chunks: 3 },
+            weights: WeightPolicy::Capped(9),
+            rule: MeanRule {
+                grid: run().grid(),
+                magnitude: 10.0,
+            },
+            link: Link { up: 1, down: 4 },
+            within_ms: 1000,
+        };
+        for step in [
+            training(vec![("weight".into(), frame(&[0.5, -1.0]))]),
+            Step::Join(joining),
+            Step::Outcome { name: name() },
+            Step::Mean { name: name() },
+        ] {
+            let written = order(step);
+            assert_eq!(read_fed_order(&written), Ok(written));
+        }
+        let trained = Answered::Trained {
+            samples: 30,
+            steps: 4,
+            loss: 0.5,
+        };
+        for answered in [trained, Answered::Waits, Answered::Mean(Bytes::from(vec![1; 8]))] {
+            let written = write(&Answer::Spread(Box::new(answered))).unwrap();
+            assert_eq!(read_fed_answer(&written), Ok(written));
+        }
+        assert_eq!(read_fed_answer(&came(3, 1)), Ok(came(3, 1)));
+    }
+
+    #[test]
+    fn what_no_round_has_is_refused_while_it_is_read() {
+        let most = SwarmSettings::MOST_CLIENTS;
+        assert!(read_fed_answer(&came(most, most)).is_ok());
+        for bytes in [came(most + 1, 0), came(0, most + 1)] {
+            let error = read_fed_answer(&bytes).unwrap_err();
+            assert!(error.message.contains("at most 4096"), "{error}");
+            assert_eq!(error.field.as_deref(), Some("body"));
+        }
+        let garbage = order(training(vec![("weight".into(), Bytes::from_static(b"no array"))]));
+        assert_eq!(
+            read_fed_order(&garbage).unwrap_err().field.as_deref(),
+            Some("model")
+        );
+        // An order is no answer, nor what is cut off.
+        let whole = order(Step::Mean { name: "x".into() });
+        assert!(read_fed_answer(&whole).is_err());
+        assert!(read_fed_order(&whole[..whole.len() - 1]).is_err());
+    }
+}
