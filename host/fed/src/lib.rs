@@ -76,8 +76,8 @@ pub use description::{
 pub use instant::Instant;
 pub use layout::{Array, Layout, LayoutError};
 pub use round::{
-    Absent, Action, AssignmentId, Checkpoint, Coordinator, Disagreement, EvaluationReport, Event, Failure,
-    Judgement, Loss, Order, Part, Reached, Refusal, ResumeError, RoundFailure, RoundReport, StartError,
-    Status, Summed, SwarmReport, Swarmed, Ticket, Train, Update, Work,
+    Absent, Action, Apart, AssignmentId, Checkpoint, Coordinator, Disagreement, EvaluationReport, Event,
+    Failure, Judgement, Loss, Order, Part, Reached, Refusal, ResumeError, RoundFailure, RoundReport,
+    StartError, Status, Summed, SwarmReport, Swarmed, Ticket, Train, Update, Work,
 };
 pub use state::StateError;

@@ -45,4 +45,4 @@ pub use event::{
     Train, Update, Work,
 };
 pub use screen::Refusal;
-pub use swarmed::{Absent, Disagreement, Reached, SwarmReport, Swarmed};
+pub use swarmed::{Absent, Apart, Disagreement, Reached, SwarmReport, Swarmed};

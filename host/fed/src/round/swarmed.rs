@@ -96,11 +96,23 @@ pub struct Absent {
     pub why: String,
 }
 
+/// A client that was in a round and has not come to its mean.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Apart {
+    /// Who.
+    pub client: ClientId,
+    /// Why.
+    pub why: String,
+}
+
 /// How a round without a server in the middle went.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SwarmReport {
     /// The clients that have come to the mean, in their order.
     pub complete: Vec<ClientId>,
+    /// Those that were in the round and have not, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<Apart>,
     /// Whether every client had its cover before they went on by themselves. If not, neighbours may have seen whose update is whose.
     pub covered: bool,
     /// Pieces of their own that clients sent outside of any cover.

@@ -50,6 +50,7 @@ fn swarmed(run: &Run, orders: &[(ClientId, Order)]) -> Swarmed {
         bytes: 44,
         report: SwarmReport {
             complete: orders.iter().map(|(client, _)| *client).collect(),
+            apart: Vec::new(),
             covered: true,
             unprotected: 2,
             warm_up_ms: 12,

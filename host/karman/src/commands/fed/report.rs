@@ -56,7 +56,9 @@ fn page(run: &FedStatus) -> String {
                 loss.extend(mean.map(|mean| (*version as f64, mean)));
                 bytes.push((*version as f64, sent as f64 / f64::from(1 << 20)));
                 let time = format_duration(Duration::from_millis(*ms));
-                let went = swarm.as_ref().map_or_else(String::new, round_the_clients);
+                let went = swarm
+                    .as_ref()
+                    .map_or_else(String::new, |swarm| escaped(&round_the_clients(swarm, run)));
                 let mean = mean.map_or_else(|| "none".into(), |mean| format!("{mean:.4}"));
                 writeln!(
                     rounds,

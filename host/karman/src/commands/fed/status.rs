@@ -121,7 +121,7 @@ fn shown(run: &FedStatus) -> String {
             version,
             swarm: Some(swarm),
             ..
-        } => Some(format!("\n\nversion {version}:{}", round_the_clients(swarm))),
+        } => Some(format!("\n\nversion {version}:{}", round_the_clients(swarm, run))),
         _ => None,
     });
     let clients = table(&rows);

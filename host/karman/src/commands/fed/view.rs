@@ -60,7 +60,9 @@ impl View {
                     some => format!(" ({})", some.join("; ")),
                 };
                 let loss = loss.map_or_else(String::new, |loss| format!("   loss {loss:.3}"));
-                let went = swarm.as_ref().map_or_else(String::new, round_the_clients);
+                let went = swarm
+                    .as_ref()
+                    .map_or_else(String::new, |swarm| round_the_clients(swarm, run));
                 let spent = epsilon.map_or_else(String::new, |epsilon| format!("   ε {epsilon:.2}"));
                 self.waiting = Some(Line {
                     version: *version,
@@ -120,11 +122,17 @@ impl View {
     }
 }
 
-/// How updates went from client to client.
-pub(super) fn round_the_clients(swarm: &SwarmReport) -> String {
+/// How updates went from client to client, and whom they have not come to.
+pub(super) fn round_the_clients(swarm: &SwarmReport, run: &FedStatus) -> String {
     let covered = if swarm.covered { "" } else { ", cover not reached" };
+    let apart = swarm.apart.iter().map(|apart| {
+        let node = run.members.get(apart.client.0 as usize);
+        let who = node.map_or_else(|| apart.client.0.to_string(), |node| node.short());
+        format!(", without client {who}: {}", apart.why)
+    });
+    let apart: String = apart.collect();
     format!(
-        "   {} have the mean, warm-up {:.0} % of {}{covered}",
+        "   {} have the mean, warm-up {:.0} % of {}{covered}{apart}",
         swarm.complete.len(),
         100.0 * swarm.warm_up_share(),
         format_duration(Duration::from_millis(swarm.ms))
@@ -134,7 +142,7 @@ pub(super) fn round_the_clients(swarm: &SwarmReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use karman_fed::ClientId;
+    use karman_fed::{Apart, ClientId};
 
     #[test]
     fn a_round_is_one_line_with_all_that_happened_in_it() {
@@ -181,16 +189,26 @@ mod tests {
         );
         view.lines(&round(2), &run);
         assert!(view.lines(&judged(2, 0.75), &run)[0].ends_with("accuracy 0.750 (+0.250)"));
-        let swarm = SwarmReport {
+        let mut swarm = SwarmReport {
             complete: vec![ClientId(0), ClientId(2)],
+            apart: Vec::new(),
             covered: false,
             unprotected: 3,
             warm_up_ms: 240,
             ms: 2000,
         };
         assert_eq!(
-            round_the_clients(&swarm),
+            round_the_clients(&swarm, &run),
             "   2 have the mean, warm-up 12 % of 2 s, cover not reached"
+        );
+        swarm.apart.push(Apart {
+            client: ClientId(1),
+            why: "it has left the round".into(),
+        });
+        let told = round_the_clients(&swarm, &run);
+        assert!(
+            told.ends_with(", without client 1: it has left the round"),
+            "{told}"
         );
         // One that nobody judged is shown when the next one comes.
         view.lines(&round(3), &run);

@@ -6,7 +6,7 @@ use crate::drive::fed::wire::NOT_ASKED;
 use crate::drive::swarm::SwarmLed;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use karman_fed::{Absent, ClientId, Part, Reached, SwarmReport, Swarmed};
+use karman_fed::{Absent, Apart, ClientId, Part, Reached, SwarmReport, Swarmed};
 use karman_types::{Digest, TaskError};
 use std::collections::BTreeMap;
 
@@ -116,6 +116,7 @@ impl Spreading {
                 }
             }
         }
+        let apart = self.apart(led, came, (&reached, &who[..]));
         let (warm_up, exchange) = led.took;
         Swarmed {
             parts,
@@ -124,11 +125,46 @@ impl Spreading {
             bytes,
             report: SwarmReport {
                 complete: who,
+                apart,
                 covered: led.covered,
                 unprotected: came.values().map(|came| u64::from(came.unprotected)).sum(),
                 warm_up_ms: warm_up.as_millis() as u64,
                 ms: (warm_up + exchange).as_millis() as u64,
             },
         }
+    }
+
+    /// Those that were in the round and have not come to its mean, as `who` has: what is not told of here, nobody would ask after.
+    fn apart(
+        &self,
+        led: &SwarmLed,
+        came: &BTreeMap<ClientId, Came>,
+        (reached, who): (&Reached, &[ClientId]),
+    ) -> Vec<Apart> {
+        let members = self.spread.clients.members();
+        let has_left = |client: &ClientId| {
+            let node = members.get(client.0 as usize);
+            node.is_some_and(|node| led.gone.contains(node))
+        };
+        let why = |client: &ClientId| -> String {
+            match came.get(client).map(|came| &came.reached.updates) {
+                Some(updates) if *updates == reached.updates => {
+                    "it says that it has another mean of the same updates".into()
+                }
+                Some(updates) => {
+                    let (has, others) = (updates.len(), reached.updates.len());
+                    format!("it has a mean of {has} updates, and the others one of {others}")
+                }
+                None if has_left(client) => "it has left the round".into(),
+                None => "it has not said what it has come to".into(),
+            }
+        };
+        let others = self.takers.keys().filter(|client| !who.contains(client));
+        others
+            .map(|client| Apart {
+                client: *client,
+                why: why(client),
+            })
+            .collect()
     }
 }

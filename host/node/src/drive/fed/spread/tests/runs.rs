@@ -42,6 +42,18 @@ fn rounds(log: &[FedEvent]) -> Vec<(Vec<u64>, Vec<u64>)> {
     log.iter().filter_map(round).collect()
 }
 
+/// Of each round, the clients that have not come to its mean, and why.
+fn apart(log: &[FedEvent]) -> Vec<Vec<(u64, String)>> {
+    let round = |event: &FedEvent| match event {
+        FedEvent::Round { swarm, .. } => {
+            let apart = swarm.iter().flat_map(|swarm| &swarm.apart);
+            Some(apart.map(|one| (one.client.0, one.why.clone())).collect())
+        }
+        _ => None,
+    };
+    log.iter().filter_map(round).collect()
+}
+
 /// What is said of client 2.
 fn troubles(log: &[FedEvent]) -> Vec<String> {
     let trouble = |event: &FedEvent| match event {
@@ -96,6 +108,8 @@ async fn one_that_leaves_or_misses_a_round_stops_no_other() {
     let left = (but_two(), but_two());
     let second = (all().0, but_two());
     assert_eq!(rounds(&log), [all(), second, left.clone(), left], "{log:?}");
+    let of_two = vec![(2, String::from("it has left the round"))];
+    assert_eq!(apart(&log), [vec![], of_two, vec![], vec![]], "{log:?}");
     let (_, log) = learn("[swarm]\n", Does::Miss).await;
     assert_eq!(rounds(&log), vec![(but_two(), but_two()); 4], "{log:?}");
     let named = troubles(&log);
@@ -110,6 +124,11 @@ async fn one_that_says_it_has_another_mean_is_not_believed() {
     let (plain, _) = learn("", Does::Well).await;
     let (spread, log) = learn("[swarm]\n", Does::Lie).await;
     assert_eq!(rounds(&log), vec![(all().0, but_two()); 4], "{log:?}");
+    for apart in apart(&log) {
+        assert_eq!(apart.len(), 1, "{log:?}");
+        assert!(apart[0].1.contains("another mean"), "{apart:?}");
+        assert_eq!(apart[0].0, 2);
+    }
     assert_eq!(spread, plain);
 }
 
