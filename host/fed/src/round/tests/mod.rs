@@ -1,4 +1,5 @@
 mod behaviour;
+mod judging;
 mod laws;
 mod private;
 mod summed;
