@@ -119,6 +119,11 @@ impl Coordinator {
             self.lose(id, Loss::Refused);
             return;
         }
+        if asked == Some(&client) && (judgement.samples, judgement.correct) == (0, 0) {
+            // It holds nothing back to judge by, which is no fault.
+            self.evaluation_given_up(client, id);
+            return;
+        }
         let refusal = if asked != Some(&client) {
             match id.0 < self.core.next_assignment {
                 true => Some(Refusal::Late),

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 #[non_exhaustive]
 pub enum CompanyError {
     /// Nobody hides alone.
-    #[error("a round of {clients} clients; there are {} at least", Beginning::FEWEST)]
+    #[error("a round of {clients} clients; there are {fewest} at least", fewest = Beginning::FEWEST)]
     TooFew {
         /// How many there are.
         clients: usize,

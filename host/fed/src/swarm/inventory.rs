@@ -1,12 +1,24 @@
 use super::chunk::Chunk;
-use serde::{Deserialize, Serialize};
+use karman_types::serde_list;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Some of a round's chunks: one bit each.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(from = "Vec<u64>", into = "Vec<u64>")]
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+#[serde(into = "Vec<u64>")]
 pub struct Inventory {
     words: Vec<u64>,
     count: u32,
+}
+
+/// The words that are read of one, which may come from anyone: those of four million chunks. The digests of half as many fill a letter.
+const MOST_WORDS: usize = 1 << 16;
+
+impl<'de> Deserialize<'de> for Inventory {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // An empty word takes a byte on its way, and eight in memory.
+        let words: Vec<u64> = serde_list::at_most(deserializer, MOST_WORDS)?;
+        Ok(Self::from(words))
+    }
 }
 
 impl Inventory {
@@ -169,6 +181,19 @@ mod tests {
             }
             prop_assert!(a.is_empty());
         }
+    }
+
+    #[test]
+    fn an_inventory_of_more_than_a_letter_names_is_not_read() {
+        let read = |words: usize| {
+            let written = cbor4ii::serde::to_vec(Vec::new(), &vec![1u64; words]).unwrap();
+            cbor4ii::serde::from_slice::<Inventory>(&written).map_err(|error| error.to_string())
+        };
+        let most = read(MOST_WORDS).unwrap();
+        assert_eq!(most.len() as usize, MOST_WORDS);
+        let written = cbor4ii::serde::to_vec(Vec::new(), &most).unwrap();
+        assert_eq!(cbor4ii::serde::from_slice::<Inventory>(&written).unwrap(), most);
+        assert!(read(MOST_WORDS + 1).unwrap_err().contains("at most 65536"));
     }
 
     #[test]

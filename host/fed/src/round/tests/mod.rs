@@ -1,6 +1,7 @@
 mod answers;
 mod behaviour;
 mod joint;
+mod judging;
 mod laws;
 mod private;
 mod summed;

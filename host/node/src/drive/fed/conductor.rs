@@ -79,10 +79,11 @@ impl Conductor {
             if let Err(error) = &ended {
                 // What is on the disk goes on at the next start.
                 let version = seen.status.as_ref().map_or(0, |status| status.version);
-                seen.log.push(FedEvent::Finished {
+                let ended = FedEvent::Finished {
                     version,
                     failure: Some(error.message.clone()),
-                });
+                };
+                seen.log.push(ended.in_short());
             }
         });
         ended
@@ -323,6 +324,7 @@ impl Conductor {
     }
 
     fn note(&mut self, event: FedEvent) {
+        let event = event.in_short();
         tracing::info!(run = self.record.run.name, ?event, "federated run");
         self.record.log.push(event);
     }

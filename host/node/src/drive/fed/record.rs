@@ -203,6 +203,34 @@ fn key(name: &str) -> String {
     format!("{RUN}{name}")
 }
 
+/// The most characters that are kept of what a client, or its plugin, says.
+const MOST_SAID: usize = 2000;
+
+impl FedEvent {
+    /// The same as people read it, and as it goes to the disk with every version: what others say in it is no longer than that, and in
+    /// one line that steers no terminal.
+    pub(super) fn in_short(mut self) -> Self {
+        match &mut self {
+            Self::Trouble { what: said, .. }
+            | Self::Failed { why: said, .. }
+            | Self::Finished {
+                failure: Some(said), ..
+            } => *said = short(said),
+            Self::Round { .. } | Self::Judged { .. } | Self::Finished { failure: None, .. } => {}
+        }
+        self
+    }
+}
+
+fn short(said: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let mut short: String = said.chars().take(MOST_SAID).map(plain).collect();
+    if said.chars().nth(MOST_SAID).is_some() {
+        short.push('…');
+    }
+    short
+}
+
 impl From<&RoundReport> for FedEvent {
     fn from(report: &RoundReport) -> Self {
         Self::Round {
@@ -268,4 +296,25 @@ pub(super) fn unknown(name: &str) -> TaskError {
     TaskError::invalid(format!("there is no federated run `{name}` here"))
         .with_field("name")
         .with_hint("`karman fed status` lists them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_a_client_says_a_line_is_kept() {
+        let trouble = |what: String| FedEvent::Trouble {
+            client: ClientId(1),
+            what,
+        };
+        let said = |what: &str| match trouble(what.to_owned()).in_short() {
+            FedEvent::Trouble { what, .. } => what,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(said("gave up: no data"), "gave up: no data");
+        assert_eq!(said("one\ntwo\u{1b}[2J"), "one two [2J");
+        let long = said(&"ü".repeat(1 << 20));
+        assert_eq!(long, "ü".repeat(MOST_SAID) + "…");
+    }
 }

@@ -18,7 +18,8 @@ impl Spreading {
             let node = members.get(client.0 as usize);
             node.is_none_or(|node| led.gone.contains(node))
         };
-        let time = self.left();
+        // One that never says what it has come to takes no more than half of the time that the mean is to come in.
+        let time = self.left() / 2;
         let mut answers: FuturesUnordered<_> = self
             .takers
             .values()
@@ -61,7 +62,9 @@ impl Spreading {
             };
             let name = name.to_owned();
             let step = Step::Mean { name };
-            let asked = self.ask(client, taker.part.assignment, step, self.left(), AFTERWARDS);
+            // Nor one that never sends it all of the rest: another may.
+            let time = self.left() / 3 * 2;
+            let asked = self.ask(client, taker.part.assignment, step, time, AFTERWARDS);
             match asked.await {
                 Ok(Answered::Mean(mean)) => {
                     bytes += mean.len() as u64;

@@ -130,7 +130,7 @@ mod tests {
             link: Link { up: 1, down: 1 },
             shown: Shown {
                 key: [shows; 32].into(),
-                membership: vec![1].into(),
+                membership: vec![1u8].into(),
             },
         };
         let node = NodeId::of_key(&[1; 32]);

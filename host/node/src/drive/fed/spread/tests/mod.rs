@@ -40,6 +40,8 @@ enum Does {
     Leave,
     /// It says that it has come to another mean.
     Lie,
+    /// It never says what it has come to.
+    Hang,
     /// It is not there when the round begins, and still trains and joins.
     Miss,
 }
@@ -101,6 +103,9 @@ impl Village {
             && lesson.version == 1
         {
             return Err(TaskError::failed("it has no data today"));
+        }
+        if matches!(step, Step::Outcome { .. }) && odd && self.does == Does::Hang {
+            return std::future::pending().await;
         }
         let train = |lesson: Lesson| {
             let (memory, key) = (sharer.memory.clone(), sharer.key.clone());

@@ -1,6 +1,7 @@
 use super::*;
 use crate::drive::fed::record::{FedEvent, Record};
 use crate::drive::fed::testing::{conducted, described, driven, model, troubles};
+use karman_fed::Pace;
 use karman_store::Store;
 
 /// The bits of the model after four rounds, and the log.
@@ -100,6 +101,25 @@ async fn one_that_says_it_has_another_mean_is_not_believed() {
         assert_eq!(apart[0].0, 2);
     }
     assert_eq!(spread, plain);
+}
+
+#[tokio::test]
+async fn one_that_never_says_what_it_has_come_to_holds_up_a_round_and_does_not_end_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let mut record = described("[swarm]\n");
+    record.run.rounds = 1;
+    let Pace::Synchronous { timeout, .. } = &mut record.run.pace else {
+        panic!("it is not synchronous")
+    };
+    // Half of it is waited for the one.
+    *timeout = Duration::from_secs(8);
+    let (conductor, handle) = conducted(record, &store, &meeting(Does::Hang));
+    conductor.drive().await.unwrap();
+    let log = handle.status(0).log;
+    assert_eq!(rounds(&log), [(all().0, but_two())], "{log:?}");
+    let of_two = vec![(2, String::from("it has not said what it has come to"))];
+    assert_eq!(apart(&log), [of_two], "{log:?}");
 }
 
 #[tokio::test]
