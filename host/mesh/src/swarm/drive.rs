@@ -1,6 +1,7 @@
 //! The loop that owns the swarm: orders come in, events of the network change the book of peers.
 
 use super::behaviour::{Behaviour, BehaviourEvent};
+use super::finding::Finding;
 use super::leaving::part;
 use super::paths::innermost;
 use super::punch::Punching;
@@ -15,7 +16,7 @@ use crate::peers::Peers;
 use crate::standing::Standing;
 use futures::StreamExt;
 use libp2p::identity::Keypair;
-use libp2p::kad::{self, GetProvidersOk, QueryId, QueryResult, RecordKey};
+use libp2p::kad::{self, QueryId, RecordKey};
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
 use libp2p::swarm::{ConnectionId, SwarmEvent};
@@ -58,18 +59,12 @@ pub(crate) enum Order {
     Situation(oneshot::Sender<Situation>),
 }
 
-struct Finding {
-    found: HashSet<PeerId>,
-    wanted: Option<PeerId>,
-    tell: oneshot::Sender<HashSet<PeerId>>,
-}
-
 pub(crate) struct Driver {
     pub(super) swarm: Swarm<Behaviour>,
     orders: mpsc::Receiver<Order>,
     pub(super) standing: Arc<Standing>,
     pub(super) peers: Arc<Peers>,
-    finding: HashMap<QueryId, Finding>,
+    pub(super) finding: HashMap<QueryId, Finding>,
     announced: HashSet<RecordKey>,
     /// Nodes by which this one comes into the mesh.
     pub(super) entrances: Vec<Multiaddr>,
@@ -178,11 +173,7 @@ impl Driver {
     fn order(&mut self, order: Order) {
         match order {
             Order::Announce(keys) => self.announce(keys),
-            Order::Find(key, wanted, tell) => {
-                let query = self.swarm.behaviour_mut().kad.get_providers(key);
-                let found = HashSet::new();
-                self.finding.insert(query, Finding { found, wanted, tell });
-            }
+            Order::Find(key, wanted, tell) => self.find(key, wanted, tell),
             Order::Dial(addresses) => self.dial(addresses, PeerCondition::Disconnected),
             Order::Look(most) => self.look(most),
             Order::Meet(peer) => self.meet_again(peer),
@@ -377,23 +368,7 @@ impl Driver {
                 self.telling.grown(Instant::now(), known);
             }
             BehaviourEvent::Kad(kad::Event::OutboundQueryProgressed { id, result, step, .. }) => {
-                if let QueryResult::GetProviders(Ok(GetProvidersOk::FoundProviders { providers, .. })) =
-                    &result
-                    && let Some(finding) = self.finding.get_mut(&id)
-                {
-                    finding.found.extend(providers);
-                    let wanted = finding.wanted;
-                    match wanted {
-                        None => self.come_to(providers),
-                        Some(wanted) if providers.contains(&wanted) => self.follow(wanted),
-                        Some(_) => {}
-                    }
-                }
-                if step.last
-                    && let Some(finding) = self.finding.remove(&id)
-                {
-                    let _ = finding.tell.send(finding.found);
-                }
+                self.found(id, &result, step.last);
             }
             _ => {}
         }

@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod drive;
+mod finding;
 mod leaving;
 mod paths;
 mod punch;

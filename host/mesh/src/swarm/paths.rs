@@ -67,6 +67,7 @@ impl Driver {
         self.failures.succeeded(endpoint.get_remote_address());
         self.reach.connected(connection, endpoint, first);
         self.met_first.get_or_insert_with(Instant::now);
+        self.has_come(peer);
         if let ConnectedPoint::Dialer { address, .. } = endpoint
             && let Ok(address) = address.clone().with_p2p(peer)
         {
@@ -112,14 +113,6 @@ impl Driver {
             {
                 tracing::trace!(%provider, %error, "not dialled");
             }
-        }
-    }
-
-    /// Meets a node where a query has just said that it is, though it may be dialled still where it was.
-    pub(super) fn follow(&mut self, peer: PeerId) {
-        let dial = DialOpts::peer_id(peer).condition(PeerCondition::Disconnected);
-        if let Err(error) = self.swarm.dial(dial.build()) {
-            tracing::trace!(%peer, %error, "not dialled");
         }
     }
 
