@@ -222,6 +222,11 @@ impl Peers {
         });
     }
 
+    /// Since when there is a connection with the node.
+    pub(crate) fn since(&self, id: &PeerId) -> Option<Instant> {
+        self.peers.lock().get(id)?.since
+    }
+
     pub(crate) fn round_trip(&self, id: &PeerId) -> Option<Duration> {
         self.peers.lock().get(id)?.round_trip
     }
