@@ -91,7 +91,11 @@ impl Mesh {
             if let Some(plane) = &self.0.plane
                 && let Some(stream) = plane.open(&node).await
             {
-                return call::ask(stream, head, body, most).await;
+                return tokio::select! {
+                    biased;
+                    answer = call::ask(stream, head, body, most) => answer,
+                    () = plane.falls_silent(&node) => Err(unreachable(node, "it has fallen silent")),
+                };
             }
             self.call_over_swarm(node, head, body, most).await
         }
