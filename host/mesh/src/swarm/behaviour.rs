@@ -23,7 +23,7 @@ const MOST_PENDING: u32 = 128;
 pub(crate) const MOST_ANNOUNCED: usize = 4096;
 /// Nodes next to a key that are told of its providers, and that a search asks. Kademlia's twenty are for networks of strangers, most of whom
 /// go within the hour; telling and asking each of them takes a connection, which costs some ten kilobytes.
-const NEXT_TO_A_KEY: NonZeroUsize = NonZeroUsize::new(8).expect("it is not zero");
+pub(super) const NEXT_TO_A_KEY: NonZeroUsize = NonZeroUsize::new(8).expect("it is not zero");
 /// How long others remember that we provide something, and how often we tell them again.
 const PROVIDED_FOR: Duration = Duration::from_secs(24 * 3600);
 const TOLD_EVERY: Duration = Duration::from_secs(12 * 3600);

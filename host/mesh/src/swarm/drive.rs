@@ -7,6 +7,7 @@ use super::paths::innermost;
 use super::punch::Punching;
 use super::reach::{Reach, ip_of};
 use super::relays::{Relays, is_circuit};
+use super::restarted::Restarted;
 use super::situation::{Failures, Situation};
 use super::table::Table;
 use super::telling::Telling;
@@ -65,7 +66,7 @@ pub(crate) struct Driver {
     pub(super) standing: Arc<Standing>,
     pub(super) peers: Arc<Peers>,
     pub(super) finding: HashMap<QueryId, Finding>,
-    announced: HashSet<RecordKey>,
+    pub(super) announced: HashSet<RecordKey>,
     /// Nodes by which this one comes into the mesh.
     pub(super) entrances: Vec<Multiaddr>,
     /// Where others were met, to come back to after a restart; and whether that is news.
@@ -74,6 +75,7 @@ pub(crate) struct Driver {
     /// When the offers are announced anew.
     pub(super) telling: Telling,
     pub(super) table: Table,
+    pub(super) restarted: Restarted,
     /// It listens on every address of the machine: the loopback is nothing to announce.
     pub(super) everywhere: bool,
     pub(super) reach: Reach,
@@ -125,6 +127,7 @@ impl Driver {
             met_others: false,
             telling: Telling::new(),
             table: Table::default(),
+            restarted: Restarted::default(),
             everywhere: false,
             reach: Reach::default(),
             relays: Relays::default(),
@@ -202,33 +205,6 @@ impl Driver {
         announced
     }
 
-    /// Announces these keys with the next round, and no others.
-    fn announce(&mut self, keys: HashSet<RecordKey>) {
-        let kad = &mut self.swarm.behaviour_mut().kad;
-        for gone in self.announced.difference(&keys) {
-            kad.stop_providing(gone);
-        }
-        if self.announced != keys {
-            self.telling.changed(Instant::now());
-            self.announced = keys;
-        }
-    }
-
-    fn tell(&mut self) {
-        let kad = &mut self.swarm.behaviour_mut().kad;
-        for key in &self.announced {
-            if let Err(error) = kad.start_providing(key.clone()) {
-                tracing::warn!(%error, "an offer is not announced");
-            }
-        }
-    }
-
-    /// Nodes in the routing table.
-    fn known(&mut self) -> usize {
-        let kad = &mut self.swarm.behaviour_mut().kad;
-        kad.kbuckets().map(|bucket| bucket.num_entries()).sum()
-    }
-
     /// Meets the nodes at these addresses; those of one node are tried together. What somebody has just said is tried even while
     /// other addresses of the node are.
     pub(super) fn dial(&mut self, addresses: Vec<Multiaddr>, condition: PeerCondition) {
@@ -266,11 +242,7 @@ impl Driver {
         }
         self.settle();
         self.punch_again();
-        if self.knows_its_way() && self.telling.is_due(Instant::now()) {
-            self.tell();
-            let known = self.known();
-            self.telling.told(known);
-        }
+        self.announce_due();
     }
 
     fn event(&mut self, event: SwarmEvent<BehaviourEvent>) {

@@ -1,5 +1,6 @@
 //! The libp2p swarm: transports behind the gate, the members' protocols, and the loop that drives them.
 
+mod announcing;
 mod behaviour;
 mod drive;
 mod finding;
@@ -8,6 +9,7 @@ mod paths;
 mod punch;
 mod reach;
 mod relays;
+mod restarted;
 mod situation;
 mod streams;
 mod table;

@@ -82,6 +82,10 @@ impl Driver {
         }
         let member = self.standing.member(&peer);
         let run = self.standing.run_of(&peer);
+        let runs = self.peers.run(&peer).zip(run);
+        if runs.is_some_and(|(before, now)| before != now) {
+            self.restarted.began(peer);
+        }
         for dead in self.peers.connected(peer, (connection, path), member, run) {
             self.swarm.close_connection(dead);
         }
@@ -217,6 +221,9 @@ impl Driver {
             }
             let kad = &mut self.swarm.behaviour_mut().kad;
             self.table.met(kad, peer, info.listen_addrs);
+            if self.restarted.is_told(peer, Instant::now()) {
+                self.tell_again(peer);
+            }
         }
         self.settle();
     }
