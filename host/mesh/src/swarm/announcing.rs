@@ -1,4 +1,5 @@
-//! What this node announces in the DHT: all of it when that changes or it is elsewhere, and to a node that has forgotten it.
+//! What this node announces in the DHT: all of it when that changes or it is elsewhere, one key after the other while nothing changes, and
+//! to a node that has forgotten them those that it knew.
 
 use super::drive::Driver;
 use super::table::is_next_to;
@@ -22,10 +23,16 @@ impl Driver {
 
     /// Announces what is due.
     pub(super) fn announce_due(&mut self) {
-        if self.knows_its_way() && self.telling.is_due(Instant::now()) {
+        if !self.knows_its_way() {
+            return;
+        }
+        let now = Instant::now();
+        if self.telling.is_due(now) {
             self.tell(|_| true);
             let known = self.known();
             self.telling.told(known);
+        } else if let Some(next) = self.turns.next(now, &self.announced) {
+            self.tell(|key| *key == next);
         }
     }
 

@@ -12,6 +12,7 @@ use super::situation::{Failures, Situation};
 use super::table::Table;
 use super::telling::Telling;
 use super::transport::{Wires, gated};
+use super::turns::Turns;
 use crate::gate::GateError;
 use crate::peers::Peers;
 use crate::standing::Standing;
@@ -74,6 +75,7 @@ pub(crate) struct Driver {
     met_others: bool,
     /// When the offers are announced anew.
     pub(super) telling: Telling,
+    pub(super) turns: Turns,
     pub(super) table: Table,
     pub(super) restarted: Restarted,
     /// It listens on every address of the machine: the loopback is nothing to announce.
@@ -126,6 +128,7 @@ impl Driver {
             met: BTreeMap::new(),
             met_others: false,
             telling: Telling::new(),
+            turns: Turns::new(Instant::now(), fastrand::f64()),
             table: Table::default(),
             restarted: Restarted::default(),
             everywhere: false,

@@ -16,6 +16,7 @@ mod table;
 mod telling;
 mod traffic;
 mod transport;
+mod turns;
 
 pub(crate) use behaviour::MOST_ANNOUNCED;
 pub(crate) use drive::{Driver, Order};
