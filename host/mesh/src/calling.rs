@@ -6,6 +6,8 @@ use crate::call::{self, Ask, CallHead, RemoteReport};
 use crate::data::Plane;
 use crate::gate::key_of;
 use crate::mesh::Mesh;
+use crate::peers::Path;
+use crate::swarm::Order;
 use crate::taken::{ask_if_taken, take};
 use crate::trace;
 use futures::StreamExt;
@@ -91,7 +93,11 @@ impl Mesh {
             if let Some(plane) = &self.0.plane
                 && let Some(stream) = plane.open(&node).await
             {
-                return call::ask(stream, head, body, most).await;
+                return tokio::select! {
+                    biased;
+                    answer = call::ask(stream, head, body, most) => answer,
+                    () = plane.falls_silent(&node) => Err(self.fallen_silent(node).await),
+                };
             }
             self.call_over_swarm(node, head, body, most).await
         }
@@ -107,6 +113,15 @@ impl Mesh {
                     )))
                 }),
         }
+    }
+
+    /// Nothing is heard of a node any more on the connection for calls.
+    async fn fallen_silent(&self, node: PeerId) -> TaskError {
+        // Where the swarm has the same way to it, its connection is as dead, and the next call would wait on that.
+        if self.0.peers.path(&node) == Some(Path::Direct) {
+            let _ = self.0.orders.send(Order::Part(node)).await;
+        }
+        unreachable(node, "it has fallen silent")
     }
 
     async fn call_over_swarm(

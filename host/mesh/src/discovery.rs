@@ -28,6 +28,8 @@ const LATELY: Duration = Duration::from_secs(30);
 const COMPLETED: Duration = Duration::from_secs(1);
 /// How much longer than the first one other providers may take to say what they offer.
 const OTHERS: Duration = Duration::from_millis(250);
+/// How long a node is waited for that is missed, and how long one was that is from then on.
+const DOUBTED: Duration = Duration::from_secs(1);
 /// Tasks of which the answer is remembered.
 const MOST_FOUND: usize = 1024;
 
@@ -189,34 +191,52 @@ impl Mesh {
     }
 
     /// Those of the nodes that offer the task. Once there is one, the others have little time left to say so: a node that is
-    /// gone holds nobody up. What they say later is heard all the same.
+    /// gone holds nobody up.
     async fn that_run(&self, task: &str, nodes: HashSet<PeerId>) -> Vec<Provider> {
-        let asked = nodes.into_iter().map(|id| {
-            let mesh = self.clone();
-            async move { Some(Provider::of(id, mesh.known(id).await?)) }
-        });
-        let mut asked: FuturesUnordered<_> = asked.collect();
-        let mut found = Vec::new();
-        let mut until = Instant::now() + PATIENCE;
-        while let Ok(Some(provider)) = timeout_at(until.into(), asked.next()).await {
-            if let Some(provider) = provider.filter(|provider| provider.offer.runs(task).is_some()) {
-                if found.is_empty() {
-                    until = until.min(Instant::now() + OTHERS);
-                }
-                found.push(provider);
-            }
-        }
-        if !found.is_empty() && !asked.is_empty() {
-            tokio::spawn(asked.for_each(|_| ready(())));
-        }
-        found
+        self.heard(nodes, |offer: &Offer| offer.runs(task).is_some(), true)
+            .await
     }
 
     async fn ask_all(&self, nodes: HashSet<PeerId>) -> Vec<Provider> {
-        let asked = nodes
-            .into_iter()
-            .map(|id| async move { Some(Provider::of(id, self.known(id).await?)) });
-        join_all(asked).await.into_iter().flatten().collect()
+        self.heard(nodes, |_: &Offer| true, false).await
+    }
+
+    /// What these nodes offer, where it is what is wanted; in a `hurry`, of those that say so soon after the first. For nodes that are
+    /// missed nobody waits long. What anyone says later is heard all the same.
+    async fn heard(
+        &self,
+        nodes: HashSet<PeerId>,
+        wanted: impl Fn(&Offer) -> bool,
+        hurry: bool,
+    ) -> Vec<Provider> {
+        let now = Instant::now();
+        let is_missed = |id: &PeerId| self.0.missed.is_missed(id, self.0.peers.since(id), now);
+        let missed: HashSet<PeerId> = nodes.iter().copied().filter(is_missed).collect();
+        let mut awaited = nodes.len() - missed.len();
+        let asked = nodes.into_iter().map(|id| {
+            let mesh = self.clone();
+            async move { (id, mesh.known(id).await) }
+        });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let mut found = Vec::new();
+        let mut until = now + PATIENCE;
+        loop {
+            if hurry && !found.is_empty() {
+                until = until.min(Instant::now() + OTHERS);
+            } else if awaited == 0 {
+                until = until.min(Instant::now() + DOUBTED);
+            }
+            let Ok(Some((id, known))) = timeout_at(until.into(), asked.next()).await else {
+                break;
+            };
+            awaited -= usize::from(!missed.contains(&id));
+            let provider = known.map(|known| Provider::of(id, known));
+            found.extend(provider.filter(|provider| wanted(&provider.offer)));
+        }
+        if !asked.is_empty() {
+            tokio::spawn(asked.for_each(|_| ready(())));
+        }
+        found
     }
 
     /// What the node says of itself; nothing when it does not say so in time.
@@ -224,17 +244,31 @@ impl Mesh {
         if let Some(fresh) = self.0.peers.fresh(&id) {
             return Some(fresh);
         }
-        self.ask(id)
-            .await
-            .inspect_err(|error| tracing::debug!(%error, "an offer is not known"))
-            .ok()
+        let begun = Instant::now();
+        match self.ask(id).await {
+            Ok(known) => {
+                self.0.missed.answers(&id);
+                Some(known)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "an offer is not known");
+                // One whose machine refuses at once holds nobody up.
+                if begun.elapsed() >= DOUBTED {
+                    self.0.missed.misses(id, Instant::now());
+                }
+                None
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membership::RootKey;
+    use crate::support::start;
     use karman_types::Tier;
+    use std::net::UdpSocket;
 
     fn offer() -> Offer {
         Offer {
@@ -281,5 +315,29 @@ mod tests {
         let ago = Instant::now().checked_sub(COMPLETED).unwrap();
         found.lately.lock().get_mut(task).unwrap().completed = ago;
         assert_eq!(lately(), Some(HashSet::from([here, gone, new])));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_node_that_is_silent_is_waited_for_once() {
+        let node = start(None, Some(&RootKey::generate().unwrap()));
+        let (silent, gone) = (UdpSocket::bind("127.0.0.1:0").unwrap(), PeerId::random());
+        let port = silent.local_addr().unwrap().port();
+        let address = format!("/ip4/127.0.0.1/udp/{port}/quic-v1/p2p/{gone}");
+        let asks = async || {
+            node.mesh.dial(address.parse().unwrap()).await;
+            // What was ordered before is under way when this is answered.
+            node.mesh.addresses().await;
+            let started = Instant::now();
+            assert!(node.mesh.ask_all(HashSet::from([gone])).await.is_empty());
+            started.elapsed()
+        };
+        let first = asks().await;
+        let answered = Instant::now();
+        while !node.mesh.0.missed.is_missed(&gone, None, Instant::now()) {
+            assert!(answered.elapsed() < 6 * PATIENCE, "nobody misses it");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let second = asks().await;
+        assert!(second < first, "{second:?} {first:?}");
     }
 }

@@ -50,6 +50,7 @@ mod hostile;
 mod members;
 pub mod membership;
 mod mesh;
+mod missed;
 mod moved;
 mod offer;
 mod peers;

@@ -9,6 +9,7 @@ use crate::gate::GateError;
 use crate::gate::door::{DOOR, answer_door};
 use crate::members::{MEMBERS, tell_members};
 use crate::membership::Member;
+use crate::missed::Missed;
 use crate::moved::Searches;
 use crate::offer;
 use crate::peers::{Peer, Peers};
@@ -92,6 +93,8 @@ pub(crate) struct Inner {
     pub(crate) looking: SharedLooking,
     /// Nodes that were searched for lately.
     pub(crate) searches: Searches,
+    /// Nodes that did not answer lately.
+    pub(crate) missed: Missed,
     pub(crate) service: Arc<dyn Serve>,
     wires: Wires,
     pub(crate) me: PeerId,
@@ -171,6 +174,7 @@ impl Mesh {
             found: Found::default(),
             looking: SharedLooking::new(Looking::new(Instant::now())),
             searches: Searches::default(),
+            missed: Missed::default(),
             service,
             wires,
             me,

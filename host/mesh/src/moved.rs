@@ -1,6 +1,6 @@
 //! Nodes that are not where they were. One that moves while nothing connects it with this one tells only those of it whom it meets
 //! then; and it announces itself anew, so the DHT knows where it is. Whoever is called and does not answer is searched for there,
-//! while it goes on being dialled where it was.
+//! while it goes on being dialled where it was. One search is for all who call it meanwhile.
 
 use crate::calling::PATIENCE;
 use crate::gate::key_of;
@@ -10,8 +10,8 @@ use karman_types::TaskError;
 use libp2p::{PeerId, Stream, StreamProtocol};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::pin::pin;
 use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 /// How long a node may take to answer where it was before it is searched for. Keepers give up on one another after a second.
@@ -20,24 +20,69 @@ const HEAD_START: Duration = Duration::from_millis(500);
 const ROUND_TRIPS: u32 = 6;
 /// Before this time is over a node is not searched for again.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Searches that begin within that time: each goes through the DHT, though it meets nobody else that is found.
-const MOST: usize = 16;
+/// Searches that ask the DHT at once; others wait for a place. A node that does not answer holds none while it is dialled.
+const AT_ONCE: usize = 8;
+/// Nodes that were searched for within that time, or wait for it: each search begins some connections.
+const MOST: usize = 1024;
 
-/// When nodes were searched for.
-#[derive(Default)]
-pub(crate) struct Searches(Mutex<HashMap<PeerId, Instant>>);
+/// Searches for nodes: those that are under way, and when the others were.
+pub(crate) struct Searches {
+    begun: Mutex<HashMap<PeerId, Begun>>,
+    places: Semaphore,
+}
+
+struct Begun {
+    when: Instant,
+    /// Closed when it is over.
+    over: watch::Receiver<()>,
+}
+
+/// What one does that wants a node.
+enum Turn {
+    /// Search for it, and drop the first when that is over.
+    Begin(watch::Sender<()>, watch::Receiver<()>),
+    /// Wait for the search that somebody else has begun.
+    Join(watch::Receiver<()>),
+    /// Do without: it was searched for a moment ago.
+    Rest,
+}
+
+impl Default for Searches {
+    fn default() -> Self {
+        Self {
+            begun: Mutex::default(),
+            places: Semaphore::new(AT_ONCE),
+        }
+    }
+}
 
 impl Searches {
-    /// Whether to search for the node now.
-    fn begins(&self, id: PeerId, now: Instant) -> bool {
-        let mut begun = self.0.lock();
-        begun.retain(|_, when| now.duration_since(*when) < AGAIN);
-        if begun.len() >= MOST || begun.contains_key(&id) {
-            return false;
+    fn turn(&self, id: PeerId, now: Instant) -> Turn {
+        let mut begun = self.begun.lock();
+        begun.retain(|_, search| now.duration_since(search.when) < AGAIN);
+        match begun.get(&id) {
+            Some(search) if search.over.has_changed().is_ok() => Turn::Join(search.over.clone()),
+            Some(_) => Turn::Rest,
+            None if begun.len() >= MOST => Turn::Rest,
+            None => {
+                let (search, over) = watch::channel(());
+                let when = now;
+                begun.insert(
+                    id,
+                    Begun {
+                        when,
+                        over: over.clone(),
+                    },
+                );
+                Turn::Begin(search, over)
+            }
         }
-        begun.insert(id, now);
-        true
     }
+}
+
+/// Waits until a search is over.
+async fn over(mut search: watch::Receiver<()>) {
+    while search.changed().await.is_ok() {}
 }
 
 impl Mesh {
@@ -58,19 +103,19 @@ impl Mesh {
             Ok(Err(error)) => Some(error),
             Err(_) => None,
         };
-        if self.0.searches.begins(id, Instant::now()) {
-            let _ = timeout(PATIENCE.saturating_sub(begun.elapsed()), self.search(id)).await;
+        let left = || PATIENCE.saturating_sub(begun.elapsed());
+        let search = self.searched(id);
+        let failed = failed.filter(|_| search.is_none());
+        if let Some(search) = search {
+            let _ = timeout(left(), over(search)).await;
         }
         if self.is_connected(&id) {
             return self.stream(id, protocol).await;
         }
         match failed {
             Some(error) => Err(error),
-            // It is still dialled where it was.
-            None => {
-                let left = PATIENCE.saturating_sub(begun.elapsed());
-                self.stream_within(id, protocol, left).await
-            }
+            // It is still dialled where it was, or where the search has found it: the last of these dials that fails is heard of.
+            None => self.stream_within(id, protocol, left()).await,
         }
     }
 
@@ -79,7 +124,24 @@ impl Mesh {
         HEAD_START.max(trips.unwrap_or_default()).min(PATIENCE / 2)
     }
 
-    /// Meets a node wherever it ever was, and where the DHT says that it is now; over when it is in reach, or nobody knows of it.
+    /// The search for a node, which begins if none is under way; nothing where it was searched for a moment ago.
+    fn searched(&self, id: PeerId) -> Option<watch::Receiver<()>> {
+        match self.0.searches.turn(id, Instant::now()) {
+            Turn::Rest => None,
+            Turn::Join(over) => Some(over),
+            Turn::Begin(search, over) => {
+                let mesh = self.clone();
+                tokio::spawn(async move {
+                    let _ = timeout(PATIENCE, mesh.search(id)).await;
+                    drop(search);
+                });
+                Some(over)
+            }
+        }
+    }
+
+    /// Meets a node wherever it ever was, and where the DHT says that it is now; over when it is in reach, or all have been asked that
+    /// may know of it. It may be dialled still then.
     async fn search(&self, id: PeerId) {
         let Some(key) = key_of(&id) else { return };
         let tier = self.0.peers.tier(&id);
@@ -89,15 +151,13 @@ impl Mesh {
         let keys: Vec<_> = tiers.map(|tier| offer::key_of_node(tier, &key)).collect();
         tracing::debug!(peer = %id, "a node does not answer where it was, and is searched for");
         self.meet(id).await;
-        let mut comes = pin!(self.comes(&id));
-        let found = tokio::select! {
-            () = &mut comes => return,
-            found = self.find_one(keys, Some(id)) => found.contains(&id),
+        let asks = async {
+            let _place = self.0.searches.places.acquire().await;
+            self.find_one(keys, Some(id)).await
         };
-        match found {
-            true => comes.await,
-            // Perhaps it is where it was long ago.
-            false => drop(timeout(HEAD_START, comes).await),
+        tokio::select! {
+            () = self.comes(&id) => {}
+            _ = asks => {}
         }
     }
 
@@ -117,14 +177,33 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(30);
 
-    #[test]
-    fn a_node_is_searched_for_once_in_a_while_and_few_at_a_time() {
+    #[tokio::test]
+    async fn one_search_is_for_all_who_want_a_node_and_the_next_begins_a_while_later() {
         let (searches, start, id) = (Searches::default(), Instant::now(), PeerId::random());
-        assert!(searches.begins(id, start));
-        assert!(!searches.begins(id, start + AGAIN - Duration::from_millis(1)));
-        assert!(searches.begins(id, start + AGAIN));
-        let others = (0..2 * MOST).filter(|_| searches.begins(PeerId::random(), start + AGAIN));
-        assert_eq!(others.count(), MOST - 1);
+        let Turn::Begin(search, _) = searches.turn(id, start) else {
+            panic!("nobody searches for it");
+        };
+        let Turn::Join(joined) = searches.turn(id, start + Duration::from_secs(1)) else {
+            panic!("it is searched for twice");
+        };
+        let waits = tokio::spawn(over(joined));
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        drop(search);
+        timeout(SOON, waits).await.unwrap().unwrap();
+        let later = start + AGAIN;
+        let just_before = later - Duration::from_millis(1);
+        assert!(matches!(searches.turn(id, just_before), Turn::Rest));
+        assert!(matches!(searches.turn(id, later), Turn::Begin(..)));
+    }
+
+    #[test]
+    fn nodes_that_were_searched_for_in_vain_keep_nobody_from_being_searched_for() {
+        let (searches, now) = (Searches::default(), Instant::now());
+        let begins = |_: &usize| matches!(searches.turn(PeerId::random(), now), Turn::Begin(..));
+        assert_eq!((0..2 * MOST).filter(begins).count(), MOST);
+        let later = now + AGAIN;
+        assert!(matches!(searches.turn(PeerId::random(), later), Turn::Begin(..)));
     }
 
     async fn until(what: &str, holds: impl Fn() -> bool) {

@@ -222,6 +222,16 @@ impl Peers {
         });
     }
 
+    /// With which run of the node there is a connection, or was last.
+    pub(crate) fn run(&self, id: &PeerId) -> Option<u64> {
+        self.peers.lock().get(id)?.run
+    }
+
+    /// Since when there is a connection with the node.
+    pub(crate) fn since(&self, id: &PeerId) -> Option<Instant> {
+        self.peers.lock().get(id)?.since
+    }
+
     pub(crate) fn round_trip(&self, id: &PeerId) -> Option<Duration> {
         self.peers.lock().get(id)?.round_trip
     }

@@ -5,6 +5,7 @@
 
 mod outgoing;
 mod plane;
+mod silence;
 mod tls;
 
 pub(crate) use outgoing::Outgoing;

@@ -1,5 +1,5 @@
 use super::outgoing::Outgoing;
-use super::tls;
+use super::{silence, tls};
 use crate::answers::{Answers, CALLS_PER_PEER};
 use crate::emulate::Slowed;
 use crate::gate::GateError;
@@ -13,6 +13,7 @@ use quinn::{
     VarInt,
 };
 use std::collections::HashMap;
+use std::future::pending;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -40,6 +41,7 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 const NOT_ADMITTED: VarInt = VarInt::from_u32(1);
 const REPLACED: VarInt = VarInt::from_u32(2);
 const DONE: VarInt = VarInt::from_u32(3);
+const SILENT: VarInt = VarInt::from_u32(4);
 
 /// Where a call is written.
 pub(crate) type OnLine = Either<Outgoing, Slowed>;
@@ -121,6 +123,16 @@ impl Plane {
         Some((input, self.on_line(peer, output)))
     }
 
+    /// Over when nothing is heard of the node any more though it is sent something; its connection has ended then, so that nobody else
+    /// waits on it.
+    pub(crate) async fn falls_silent(&self, peer: &PeerId) {
+        let Some(connection) = self.connection(peer) else {
+            return pending().await;
+        };
+        silence::falls(&connection).await;
+        connection.close(SILENT, b"nothing is heard");
+    }
+
     /// The half that writes, by the line to the node where links are emulated.
     fn on_line(&self, peer: &PeerId, output: SendStream) -> OnLine {
         let output = Outgoing::new(output, self.wires.meter.link(peer));
@@ -146,7 +158,7 @@ impl Plane {
         }
     }
 
-    fn connection(&self, peer: &PeerId) -> Option<Connection> {
+    pub(super) fn connection(&self, peer: &PeerId) -> Option<Connection> {
         let mut links = self.links.lock();
         let link = links.get_mut(peer)?;
         link.leave_earlier(self.standing.run_of(peer));

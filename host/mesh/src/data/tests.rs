@@ -13,8 +13,10 @@ use libp2p::PeerId;
 use libp2p::identity::Keypair;
 use std::net::UdpSocket;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
 use tokio::runtime::Handle;
 
 /// Does nothing for anybody.
@@ -174,4 +176,73 @@ async fn a_membership_that_is_over_ends_the_connection() {
     node.standing.revoke(&member.standing.public_key()).unwrap();
     until(|| !node.plane.reaches(&member.id) && !member.plane.reaches(&node.id)).await;
     assert!(node.standing.member(&member.id).is_none());
+}
+
+/// Carries packets between one node and one that calls it, until it is cut.
+struct Cable {
+    port: u16,
+    cut: Arc<AtomicBool>,
+}
+
+impl Cable {
+    async fn to(port: u16) -> Self {
+        let [near, far] = [socket().await, socket().await];
+        far.connect(("127.0.0.1", port)).await.unwrap();
+        let (port, cut) = (
+            near.local_addr().unwrap().port(),
+            Arc::new(AtomicBool::new(false)),
+        );
+        tokio::spawn(carry(near, far, cut.clone()));
+        Self { port, cut }
+    }
+}
+
+async fn socket() -> tokio::net::UdpSocket {
+    tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap()
+}
+
+async fn carry(near: tokio::net::UdpSocket, far: tokio::net::UdpSocket, cut: Arc<AtomicBool>) {
+    let (mut there, mut back) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    let mut calls = None;
+    loop {
+        tokio::select! {
+            Ok((length, from)) = near.recv_from(&mut there) => {
+                calls = Some(from);
+                if !cut.load(Ordering::SeqCst) {
+                    let _ = far.send(&there[..length]).await;
+                }
+            }
+            Ok(length) = far.recv(&mut back) => {
+                if let Some(calls) = calls.filter(|_| !cut.load(Ordering::SeqCst)) {
+                    let _ = near.send_to(&back[..length], calls).await;
+                }
+            }
+            else => return,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_does_not_wait_until_a_dead_connection_has_timed_out() {
+    let root = RootKey::generate().unwrap();
+    let (node, asks) = (Node::start(&root), Node::start(&root));
+    let cable = Cable::to(node.port()).await;
+    node.knows(&asks, &root, asks.port());
+    asks.knows(&node, &root, cable.port);
+    asks.plane.want(node.id);
+    until(|| asks.plane.reaches(&node.id)).await;
+    let connection = asks.plane.connection(&node.id).unwrap();
+    let (_input, mut output) = asks.plane.open(&node.id).await.unwrap();
+    cable.cut.store(true, Ordering::SeqCst);
+    output.write_all(b"is anybody there?").await.unwrap();
+    let silent = asks.plane.falls_silent(&node.id);
+    tokio::time::timeout(Duration::from_secs(60), silent)
+        .await
+        .unwrap();
+    // Otherwise it would have timed out, later.
+    assert_eq!(
+        connection.close_reason(),
+        Some(quinn::ConnectionError::LocallyClosed)
+    );
+    assert!(!asks.plane.reaches(&node.id));
 }

@@ -23,10 +23,9 @@ const MOST_PENDING: u32 = 128;
 pub(crate) const MOST_ANNOUNCED: usize = 4096;
 /// Nodes next to a key that are told of its providers, and that a search asks. Kademlia's twenty are for networks of strangers, most of whom
 /// go within the hour; telling and asking each of them takes a connection, which costs some ten kilobytes.
-const NEXT_TO_A_KEY: NonZeroUsize = NonZeroUsize::new(8).expect("it is not zero");
-/// How long others remember that we provide something, and how often we tell them again.
+pub(super) const NEXT_TO_A_KEY: NonZeroUsize = NonZeroUsize::new(8).expect("it is not zero");
+/// How long others remember that we provide something.
 const PROVIDED_FOR: Duration = Duration::from_secs(24 * 3600);
-const TOLD_EVERY: Duration = Duration::from_secs(12 * 3600);
 /// How often the routing table is gone through: a dozen searches. Whoever calls keeps it fresh, and a table that is nearly empty is
 /// gone through whenever a node comes into it.
 const REFRESHED_EVERY: Duration = Duration::from_secs(12 * 3600);
@@ -69,7 +68,8 @@ impl Behaviour {
             // `Table` says who comes into it.
             .set_kbucket_inserts(kad::BucketInserts::Manual)
             .set_provider_record_ttl(Some(PROVIDED_FOR))
-            .set_provider_publication_interval(Some(TOLD_EVERY))
+            // `Turns` says when they are told again.
+            .set_provider_publication_interval(None)
             .set_periodic_bootstrap_interval(Some(REFRESHED_EVERY));
         let mut kad = kad::Behaviour::with_config(id, MemoryStore::with_config(id, store), config);
         // Until a member has dialled this node nobody knows whether it can be.

@@ -1,21 +1,24 @@
 //! The loop that owns the swarm: orders come in, events of the network change the book of peers.
 
 use super::behaviour::{Behaviour, BehaviourEvent};
+use super::finding::Finding;
 use super::leaving::part;
 use super::paths::innermost;
 use super::punch::Punching;
 use super::reach::{Reach, ip_of};
 use super::relays::{Relays, is_circuit};
+use super::restarted::Restarted;
 use super::situation::{Failures, Situation};
 use super::table::Table;
 use super::telling::Telling;
 use super::transport::{Wires, gated};
+use super::turns::Turns;
 use crate::gate::GateError;
 use crate::peers::Peers;
 use crate::standing::Standing;
 use futures::StreamExt;
 use libp2p::identity::Keypair;
-use libp2p::kad::{self, GetProvidersOk, QueryId, QueryResult, RecordKey};
+use libp2p::kad::{self, QueryId, RecordKey};
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
 use libp2p::swarm::{ConnectionId, SwarmEvent};
@@ -58,19 +61,13 @@ pub(crate) enum Order {
     Situation(oneshot::Sender<Situation>),
 }
 
-struct Finding {
-    found: HashSet<PeerId>,
-    wanted: Option<PeerId>,
-    tell: oneshot::Sender<HashSet<PeerId>>,
-}
-
 pub(crate) struct Driver {
     pub(super) swarm: Swarm<Behaviour>,
     orders: mpsc::Receiver<Order>,
     pub(super) standing: Arc<Standing>,
     pub(super) peers: Arc<Peers>,
-    finding: HashMap<QueryId, Finding>,
-    announced: HashSet<RecordKey>,
+    pub(super) finding: HashMap<QueryId, Finding>,
+    pub(super) announced: HashSet<RecordKey>,
     /// Nodes by which this one comes into the mesh.
     pub(super) entrances: Vec<Multiaddr>,
     /// Where others were met, to come back to after a restart; and whether that is news.
@@ -78,7 +75,9 @@ pub(crate) struct Driver {
     met_others: bool,
     /// When the offers are announced anew.
     pub(super) telling: Telling,
+    pub(super) turns: Turns,
     pub(super) table: Table,
+    pub(super) restarted: Restarted,
     /// It listens on every address of the machine: the loopback is nothing to announce.
     pub(super) everywhere: bool,
     pub(super) reach: Reach,
@@ -129,7 +128,9 @@ impl Driver {
             met: BTreeMap::new(),
             met_others: false,
             telling: Telling::new(),
+            turns: Turns::new(Instant::now(), fastrand::f64()),
             table: Table::default(),
+            restarted: Restarted::default(),
             everywhere: false,
             reach: Reach::default(),
             relays: Relays::default(),
@@ -178,11 +179,7 @@ impl Driver {
     fn order(&mut self, order: Order) {
         match order {
             Order::Announce(keys) => self.announce(keys),
-            Order::Find(key, wanted, tell) => {
-                let query = self.swarm.behaviour_mut().kad.get_providers(key);
-                let found = HashSet::new();
-                self.finding.insert(query, Finding { found, wanted, tell });
-            }
+            Order::Find(key, wanted, tell) => self.find(key, wanted, tell),
             Order::Dial(addresses) => self.dial(addresses, PeerCondition::Disconnected),
             Order::Look(most) => self.look(most),
             Order::Meet(peer) => self.meet_again(peer),
@@ -209,33 +206,6 @@ impl Driver {
         announced.truncate(MOST_TOLD);
         announced.extend(circuits.into_iter().take(MOST_TOLD_CIRCUITS));
         announced
-    }
-
-    /// Announces these keys with the next round, and no others.
-    fn announce(&mut self, keys: HashSet<RecordKey>) {
-        let kad = &mut self.swarm.behaviour_mut().kad;
-        for gone in self.announced.difference(&keys) {
-            kad.stop_providing(gone);
-        }
-        if self.announced != keys {
-            self.telling.changed(Instant::now());
-            self.announced = keys;
-        }
-    }
-
-    fn tell(&mut self) {
-        let kad = &mut self.swarm.behaviour_mut().kad;
-        for key in &self.announced {
-            if let Err(error) = kad.start_providing(key.clone()) {
-                tracing::warn!(%error, "an offer is not announced");
-            }
-        }
-    }
-
-    /// Nodes in the routing table.
-    fn known(&mut self) -> usize {
-        let kad = &mut self.swarm.behaviour_mut().kad;
-        kad.kbuckets().map(|bucket| bucket.num_entries()).sum()
     }
 
     /// Meets the nodes at these addresses; those of one node are tried together. What somebody has just said is tried even while
@@ -275,11 +245,7 @@ impl Driver {
         }
         self.settle();
         self.punch_again();
-        if self.knows_its_way() && self.telling.is_due(Instant::now()) {
-            self.tell();
-            let known = self.known();
-            self.telling.told(known);
-        }
+        self.announce_due();
     }
 
     fn event(&mut self, event: SwarmEvent<BehaviourEvent>) {
@@ -377,23 +343,7 @@ impl Driver {
                 self.telling.grown(Instant::now(), known);
             }
             BehaviourEvent::Kad(kad::Event::OutboundQueryProgressed { id, result, step, .. }) => {
-                if let QueryResult::GetProviders(Ok(GetProvidersOk::FoundProviders { providers, .. })) =
-                    &result
-                    && let Some(finding) = self.finding.get_mut(&id)
-                {
-                    finding.found.extend(providers);
-                    let wanted = finding.wanted;
-                    match wanted {
-                        None => self.come_to(providers),
-                        Some(wanted) if providers.contains(&wanted) => self.follow(wanted),
-                        Some(_) => {}
-                    }
-                }
-                if step.last
-                    && let Some(finding) = self.finding.remove(&id)
-                {
-                    let _ = finding.tell.send(finding.found);
-                }
+                self.found(id, &result, step.last);
             }
             _ => {}
         }

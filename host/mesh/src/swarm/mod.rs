@@ -1,18 +1,22 @@
 //! The libp2p swarm: transports behind the gate, the members' protocols, and the loop that drives them.
 
+mod announcing;
 mod behaviour;
 mod drive;
+mod finding;
 mod leaving;
 mod paths;
 mod punch;
 mod reach;
 mod relays;
+mod restarted;
 mod situation;
 mod streams;
 mod table;
 mod telling;
 mod traffic;
 mod transport;
+mod turns;
 
 pub(crate) use behaviour::MOST_ANNOUNCED;
 pub(crate) use drive::{Driver, Order};

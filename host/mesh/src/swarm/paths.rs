@@ -67,6 +67,7 @@ impl Driver {
         self.failures.succeeded(endpoint.get_remote_address());
         self.reach.connected(connection, endpoint, first);
         self.met_first.get_or_insert_with(Instant::now);
+        self.has_come(peer);
         if let ConnectedPoint::Dialer { address, .. } = endpoint
             && let Ok(address) = address.clone().with_p2p(peer)
         {
@@ -81,6 +82,10 @@ impl Driver {
         }
         let member = self.standing.member(&peer);
         let run = self.standing.run_of(&peer);
+        let runs = self.peers.run(&peer).zip(run);
+        if runs.is_some_and(|(before, now)| before != now) {
+            self.restarted.began(peer);
+        }
         for dead in self.peers.connected(peer, (connection, path), member, run) {
             self.swarm.close_connection(dead);
         }
@@ -112,14 +117,6 @@ impl Driver {
             {
                 tracing::trace!(%provider, %error, "not dialled");
             }
-        }
-    }
-
-    /// Meets a node where a query has just said that it is, though it may be dialled still where it was.
-    pub(super) fn follow(&mut self, peer: PeerId) {
-        let dial = DialOpts::peer_id(peer).condition(PeerCondition::Disconnected);
-        if let Err(error) = self.swarm.dial(dial.build()) {
-            tracing::trace!(%peer, %error, "not dialled");
         }
     }
 
@@ -224,6 +221,9 @@ impl Driver {
             }
             let kad = &mut self.swarm.behaviour_mut().kad;
             self.table.met(kad, peer, info.listen_addrs);
+            if self.restarted.is_told(peer, Instant::now()) {
+                self.tell_again(peer);
+            }
         }
         self.settle();
     }

@@ -4,8 +4,9 @@
 //! Here connections end when nobody uses them, so that most of a table is not connected, and such a dial is a new connection at its
 //! other end, too: among a hundred nodes they would never end. So a node has gone when somebody wanted it and could not have it.
 
+use super::behaviour::NEXT_TO_A_KEY;
 use libp2p::kad::store::MemoryStore;
-use libp2p::kad::{self, K_VALUE};
+use libp2p::kad::{self, K_VALUE, KBucketKey, RecordKey};
 use libp2p::{Multiaddr, PeerId};
 use std::collections::HashSet;
 
@@ -44,6 +45,13 @@ impl Table {
         let gone = there.iter().find(|there| self.gone.remove(there));
         gone.is_some_and(|gone| kad.remove_peer(gone).is_some())
     }
+}
+
+/// Whether the node is one of those that know who has announced the key, as far as the table tells.
+pub(super) fn is_next_to(kad: &mut Kademlia, key: &RecordKey, peer: PeerId) -> bool {
+    let key = KBucketKey::new(key.clone());
+    let mut next = kad.get_closest_local_peers(&key).take(NEXT_TO_A_KEY.get());
+    next.any(|next| *next.preimage() == peer)
 }
 
 /// Nodes in the bucket of this one; none for this node itself.
@@ -97,5 +105,25 @@ mod tests {
         after.insert(late);
         assert_eq!(known(&mut kad), after);
         assert!(table.gone.is_empty());
+    }
+
+    #[test]
+    fn those_next_to_a_key_are_as_many_as_are_told_and_no_other_is_nearer() {
+        let me = PeerId::random();
+        let mut kad = Kademlia::new(me, MemoryStore::new(me));
+        let peers: Vec<PeerId> = std::iter::repeat_with(PeerId::random)
+            .take(K_VALUE.get())
+            .collect();
+        for peer in &peers {
+            kad.add_address(peer, "/ip4/192.0.2.1/tcp/4001".parse().unwrap());
+        }
+        let key = RecordKey::new(b"task/edge/vision");
+        let at = KBucketKey::new(key.clone());
+        let (next, others): (Vec<PeerId>, Vec<PeerId>) = peers
+            .into_iter()
+            .partition(|peer| is_next_to(&mut kad, &key, *peer));
+        assert_eq!(next.len(), NEXT_TO_A_KEY.get());
+        let distance = |peer: &PeerId| KBucketKey::from(*peer).distance(&at);
+        assert!(next.iter().map(distance).max() < others.iter().map(distance).min());
     }
 }
