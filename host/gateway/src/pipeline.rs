@@ -17,7 +17,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use futures::FutureExt;
-use http::{HeaderName, HeaderValue, Method, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use hyper::body::Incoming;
 use karman_mesh::membership::Pattern;
 use karman_mesh::trace::SPANS;
@@ -101,7 +101,7 @@ impl Pipeline {
         let line = Line {
             id: request_id(&request),
             method: request.method().clone(),
-            path: request.uri().path().to_owned(),
+            path: span::cut(request.uri().path()).to_owned(),
             peer,
             started: Instant::now(),
         };
@@ -186,7 +186,10 @@ impl Pipeline {
     async fn plugin(&self, mut request: Request<Incoming>) -> Result<Response, Refusal> {
         let (name, rest) = plugin_path(request.uri()).ok_or_else(unknown)?;
         *request.uri_mut() = rest;
-        Ok(self.node.serve_http(&name, request).await?)
+        hide(request.headers_mut());
+        let mut response = self.node.serve_http(&name, request).await?;
+        disown(response.headers_mut());
+        Ok(response)
     }
 }
 
@@ -216,6 +219,20 @@ fn judge(target: Target, request: &Request<Incoming>, caller: &Caller) -> Result
         | Target::GrpcInfer
         | Target::Dashboard
         | Target::Unknown => Ok(()),
+    }
+}
+
+/// Hides what is for the gateway alone: with the token of its caller a plugin could do whatever that one may.
+fn hide(headers: &mut HeaderMap) {
+    headers.remove(header::AUTHORIZATION);
+}
+
+/// Takes back what only the gateway says of an answer, who ran what and why: logs, traces and the dashboard would believe it.
+fn disown(headers: &mut HeaderMap) {
+    let is_ours = |name: &&HeaderName| name.as_str().starts_with("karman-");
+    let ours: Vec<HeaderName> = headers.keys().filter(is_ours).cloned().collect();
+    for name in ours {
+        headers.remove(name);
     }
 }
 
@@ -256,7 +273,7 @@ impl Line {
         tracing::info!(
             target: "access",
             request = self.id.to_str().unwrap_or_default(),
-            method = %self.method,
+            method = span::method(&self.method),
             path = self.path,
             route = target.name(),
             status = response.status().as_u16(),
@@ -286,7 +303,23 @@ impl Line {
 mod tests {
     use super::*;
     use crate::access::{CallerLimits, Revoked};
-    use http::HeaderMap;
+
+    #[test]
+    fn a_plugin_gets_no_token_and_speaks_for_itself_alone() {
+        let mut headers = HeaderMap::new();
+        for name in ["authorization", "karman-node", "Karman-Why", "karmann", "x-own"] {
+            headers.append(
+                HeaderName::from_bytes(name.as_bytes()).unwrap(),
+                HeaderValue::from_static("a"),
+            );
+        }
+        headers.append("authorization", HeaderValue::from_static("b"));
+        hide(&mut headers);
+        disown(&mut headers);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["karmann", "x-own"]);
+    }
 
     #[test]
     fn a_right_to_one_workflow_is_none_to_others() {
