@@ -23,7 +23,8 @@ pub(crate) use grpc::answer as answer_grpc;
 use objectives::{Objectives, told};
 pub(crate) use rest::router;
 pub(crate) use rest::{
-    __path_index, __path_infer, __path_live, __path_model, __path_model_ready, __path_ready, __path_server,
+    __path_index, __path_infer, __path_infer_version, __path_live, __path_model, __path_model_ready,
+    __path_model_version, __path_model_version_ready, __path_ready, __path_server,
 };
 
 use crate::access::{Caller, Right};

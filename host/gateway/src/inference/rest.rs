@@ -232,6 +232,34 @@ async fn model_ready(
     }))
 }
 
+/// What a version of a model or task takes and gives.
+#[utoipa::path(get, path = "/v2/models/{model}/versions/{version}", tag = "inference",
+    params(("model" = String, Path), ("version" = String, Path)), responses(
+    (status = 200, body = ModelMetadata), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError)))]
+#[allow(dead_code, reason = "its attribute is the description: `model` answers")]
+fn model_version() {}
+
+/// Whether a version of a model or task can be run.
+#[utoipa::path(get, path = "/v2/models/{model}/versions/{version}/ready", tag = "inference",
+    params(("model" = String, Path), ("version" = String, Path)), responses(
+    (status = 200, body = ModelReady), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError)))]
+#[allow(dead_code, reason = "its attribute is the description: `model_ready` answers")]
+fn model_version_ready() {}
+
+/// Runs a version of a model or task: like `/v2/models/{model}/infer`, where the model has this version.
+#[utoipa::path(post, path = "/v2/models/{model}/versions/{version}/infer", tag = "inference",
+    params(("model" = String, Path), ("version" = String, Path),
+        ("karman-within" = Option<String>, Header, description = "The longest time, as `200 ms`")),
+    request_body = InferRequest, responses(
+    (status = 200, body = InferResponse), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 408, body = InferenceError),
+    (status = 413, body = InferenceError), (status = 422, body = InferenceError), (status = 429, body = InferenceError),
+    (status = 503, body = InferenceError), (status = 504, body = InferenceError)))]
+#[allow(dead_code, reason = "its attribute is the description: `infer` answers")]
+fn infer_version() {}
+
 /// Runs a model or task. The body is JSON, or JSON with tensors as bytes behind it, where the header
 /// `Inference-Header-Content-Length` says how long the JSON is. `karman-within: 200 ms` bounds the time. With `karman-accuracy`,
 /// `karman-p95` or `karman-cost`, and where `model` is a capability, who answers is chosen among those that were measured. Headers of
