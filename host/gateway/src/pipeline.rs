@@ -22,11 +22,12 @@ use hyper::body::Incoming;
 use karman_mesh::membership::Pattern;
 use karman_mesh::trace::SPANS;
 use karman_node::{FlowOrder, Node, plugin_path};
-use karman_types::TaskError;
+use karman_types::{TaskError, format_duration};
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
 use tower_service::Service;
 use tracing::Instrument;
 
@@ -168,8 +169,11 @@ impl Pipeline {
             }
             _ => {
                 head.extensions.insert(caller);
-                self.route(Request::from_parts(head, Body::from(body.bytes)))
-                    .await
+                let routed = self.route(Request::from_parts(head, Body::from(body.bytes)));
+                match target {
+                    Target::Task => in_time(self.limits.time.0, routed).await?,
+                    _ => routed.await,
+                }
             }
         };
         // The work is done; what is left of the request is its response.
@@ -220,6 +224,16 @@ fn judge(target: Target, request: &Request<Incoming>, caller: &Caller) -> Result
         | Target::Dashboard
         | Target::Unknown => Ok(()),
     }
+}
+
+/// Gives a task the time that any request has. What is accepted, and who waits for it, has a time of its own.
+async fn in_time(most: Duration, routed: impl Future<Output = Response>) -> Result<Response, Refusal> {
+    timeout(most, routed).await.map_err(|_| {
+        let late = TaskError::deadline(format!("the task did not answer within {}", format_duration(most)));
+        Refusal::from(late.with_hint(
+            "`gateway.limits.time` of node.toml bounds every request; have work that takes longer accepted (`karman-accept`)",
+        ))
+    })
 }
 
 /// Hides what is for the gateway alone: with the token of its caller a plugin could do whatever that one may.

@@ -114,3 +114,24 @@ fn it_finishes_what_it_has_begun_when_it_is_stopped() {
     let (code, _) = server.stop();
     assert_eq!((code, &asked.join().unwrap()[..]), (0, "HTTP/1.1 200"));
 }
+
+#[test]
+fn a_task_has_the_time_that_a_request_has() {
+    let home = home("cloud");
+    let file = home.path().join("config/karman/node.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let limits = "[gateway.limits]\ntime = \"500 ms\"\n";
+    std::fs::write(&file, format!("{config}{limits}")).unwrap();
+    let node = gateway(home, &["call:*"]);
+    node.run(&["deploy", guest("hostile").to_str().unwrap()]).ok();
+    let late = node
+        .server
+        .post("/tasks/hostile", &[("karman-meta-do", "sleep 5000")], b"");
+    assert_eq!(
+        (late.status, &late.json()["code"]),
+        (504, &json!("deadline")),
+        "{late:?}"
+    );
+    // The limit of the plugin itself, two seconds, has not ended it.
+    assert!(late.text().contains("gateway.limits.time"), "{late:?}");
+}
