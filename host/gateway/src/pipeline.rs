@@ -62,7 +62,7 @@ impl Pipeline {
     pub(crate) fn new(node: Node, config: &GatewayConfig, access: Access) -> Self {
         let admission = Admission::new(&config.limits);
         let metrics = Arc::new(Metrics::new(admission.clone()));
-        let inference = Inference::new(node.clone(), config.limits.time.0);
+        let inference = Inference::new(node.clone(), config.limits.time.0, admission.clone());
         let decisions = Arc::new(Decisions::default());
         let admin = crate::admin::router(node.clone(), decisions.clone(), metrics.clone());
         let routes = crate::routes::router(&node, &inference, &metrics).merge(admin);

@@ -135,3 +135,28 @@ fn a_task_has_the_time_that_a_request_has() {
     // The limit of the plugin itself, two seconds, has not ended it.
     assert!(late.text().contains("gateway.limits.time"), "{late:?}");
 }
+
+/// Two bytes of JSON are an element of many: what there is no room for is not read at all.
+#[test]
+fn what_a_body_becomes_has_to_have_room_too() {
+    let home = home("cloud");
+    let file = home.path().join("config/karman/node.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let limits = "[gateway.limits]\nbody = \"1 MiB\"\nbodies = \"4 MiB\"\n";
+    std::fs::write(&file, format!("{config}{limits}")).unwrap();
+    let node = gateway(home, &["infer:*"]);
+    let data = vec![0; 400_000];
+    let image = json!({ "name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": data });
+    let body = json!({ "inputs": [image] }).to_string();
+    let path = format!("/v2/models/{MODEL}/infer");
+    let refused = node.server.post(&path, &[JSON], body.as_bytes());
+    let error = refused.json()["error"].clone();
+    assert_eq!(refused.status, 413, "{refused:?}");
+    assert!(
+        error
+            .as_str()
+            .is_some_and(|error| error.contains("binary tensor extension")),
+        "{error}"
+    );
+    assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
+}

@@ -1,7 +1,7 @@
 //! The protocol over REST.
 
 use super::binary::{self, HEADER_LENGTH};
-use super::{Described, EXTENSIONS, Inference, MOST_TENSORS, Objectives, Question, Reply, SERVER};
+use super::{Described, EXTENSIONS, Inference, MOST_TENSORS, Objectives, Question, Reply, SERVER, weight};
 use crate::access::Caller;
 use crate::refusal::{Refusal, Speaks};
 use axum::body::Body;
@@ -286,6 +286,9 @@ async fn infer(
         .get(HEADER_LENGTH)
         .map(|value| value.to_str().unwrap_or_default());
     let (json, behind) = binary::part(body, length)?;
+    let _room = inference
+        .admission
+        .room_to_read(weight::of_json(&json), json.len())?;
     let request: InferRequest = serde_json::from_slice(&json).map_err(|error| {
         TaskError::invalid(format!("the request does not read: {error}")).with_field("body")
     })?;
