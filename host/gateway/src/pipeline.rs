@@ -221,8 +221,9 @@ fn judge(target: Target, request: &Request<Incoming>, caller: &Caller) -> Result
         | Target::Infer
         | Target::Grpc
         | Target::GrpcInfer
-        | Target::Dashboard
-        | Target::Unknown => Ok(()),
+        | Target::Dashboard => Ok(()),
+        // Nobody has a right to what has no name here, whatever the routes may come to have.
+        Target::Unknown => Err(unknown()),
     }
 }
 

@@ -55,6 +55,13 @@ fn slow_callers_keep_nobody_out() {
     let mut answer = [0; 16];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(&answer[9..12], b"408", "{}", String::from_utf8_lossy(&answer));
+    // One that is for nothing that there is, is not waited for.
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let head = "POST /nothing HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nabc";
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer[9..12], b"404", "{}", String::from_utf8_lossy(&answer));
     assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
 }
 
