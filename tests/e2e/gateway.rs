@@ -152,6 +152,12 @@ fn wrong_requests_are_told_in_the_words_of_the_protocol() {
             "{body}: {text}"
         );
     }
+    let garbled = server.get("/v2/models/%FF");
+    assert_eq!(
+        (garbled.status, garbled.json()["error"].is_string()),
+        (400, true),
+        "{garbled:?}"
+    );
     let none = server.get("/v2/models/nothing/at/all");
     assert_eq!(
         (none.status, none.json()["error"].is_string()),

@@ -5,6 +5,7 @@ use super::{Described, EXTENSIONS, Inference, MOST_TENSORS, Objectives, Question
 use crate::access::Caller;
 use crate::refusal::{Refusal, Speaks};
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
@@ -157,6 +158,17 @@ struct Named {
     version: Option<String>,
 }
 
+/// What a path names, where it reads.
+type Asked = Result<Path<Named>, PathRejection>;
+
+impl From<PathRejection> for Refusal {
+    fn from(rejection: PathRejection) -> Self {
+        TaskError::invalid(rejection.body_text())
+            .with_field("path")
+            .into()
+    }
+}
+
 /// What the server is.
 #[utoipa::path(get, path = "/v2", tag = "inference", responses((status = 200, body = ServerMetadata)))]
 async fn server() -> Json<ServerMetadata> {
@@ -210,8 +222,9 @@ async fn index(
 async fn model(
     State(inference): State<Inference>,
     Extension(caller): Extension<Arc<Caller>>,
-    Path(Named { model, version }): Path<Named>,
+    path: Asked,
 ) -> Result<Json<ModelMetadata>, Wrong> {
+    let Path(Named { model, version }) = path?;
     let described = inference.describe(&caller, &model, version.as_deref()).await?;
     Ok(Json(described.into()))
 }
@@ -223,8 +236,9 @@ async fn model(
 async fn model_ready(
     State(inference): State<Inference>,
     Extension(caller): Extension<Arc<Caller>>,
-    Path(Named { model, version }): Path<Named>,
+    path: Asked,
 ) -> Result<Json<ModelReady>, Wrong> {
+    let Path(Named { model, version }) = path?;
     let described = inference.describe(&caller, &model, version.as_deref()).await?;
     Ok(Json(ModelReady {
         name: described.name,
@@ -278,10 +292,11 @@ fn infer_version() {}
 async fn infer(
     State(inference): State<Inference>,
     Extension(caller): Extension<Arc<Caller>>,
-    Path(Named { model, version }): Path<Named>,
+    path: Asked,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Wrong> {
+    let Path(Named { model, version }) = path?;
     let length = headers
         .get(HEADER_LENGTH)
         .map(|value| value.to_str().unwrap_or_default());
