@@ -152,7 +152,18 @@ fn wrong_requests_are_told_in_the_words_of_the_protocol() {
             "{body}: {text}"
         );
     }
-    assert_eq!(server.get("/v2/models/nothing/at/all").status, 404);
+    let garbled = server.get("/v2/models/%FF");
+    assert_eq!(
+        (garbled.status, garbled.json()["error"].is_string()),
+        (400, true),
+        "{garbled:?}"
+    );
+    let none = server.get("/v2/models/nothing/at/all");
+    assert_eq!(
+        (none.status, none.json()["error"].is_string()),
+        (404, true),
+        "{none:?}"
+    );
     assert_eq!(server.get(&format!("/v2/models/{MODEL}/infer")).status, 405);
     let within = infer(server, MODEL, &[("karman-within", "soon")]);
     assert_eq!(within.status, 400, "{within:?}");
@@ -259,10 +270,13 @@ fn the_routes_are_described() {
     for path in ["/v2/models/{model}/infer", "/flows/{run}", "/admin/contacts"] {
         assert!(paths.contains_key(path), "{path}: {document}");
     }
+    let about = node.server.get(&format!("/v2/models/{MODEL}")).json();
+    let version = about["versions"][0].as_str().unwrap();
     // What is described is there: no answer says that there is no such path.
     for (path, methods) in paths {
         let path = path
             .replace("{model}", MODEL)
+            .replace("{version}", version)
             .replace("{name}", "tiny")
             .replace("{task}", "01JD7W2Z0Q8V5M3N9K4T6B1XAC")
             .replace("{run}", "01JD7W2Z0Q8V5M3N9K4T6B1XAC");

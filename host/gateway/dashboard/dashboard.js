@@ -10,6 +10,8 @@ const VERSIONS = 10;
 let timer = null;
 // Which look counts: one that is answered when the reader has left, or looks again, is passed over.
 let turn = 0;
+// Whether the reader wants it to stay as it is.
+let held = false;
 
 const put = (id, ...parts) => at(id).replaceChildren(...parts);
 
@@ -201,6 +203,20 @@ function say(words) {
   if (at("state").textContent !== words) at("state").textContent = words;
 }
 
+function still(yes) {
+  held = yes;
+  at("hold").setAttribute("aria-pressed", String(yes));
+  say(yes ? "held still" : "");
+}
+
+// What is wider than its place can be moved by keyboard, too.
+function reach() {
+  for (const section of document.querySelectorAll("#contents section")) {
+    if (section.scrollWidth > section.clientWidth) section.tabIndex = 0;
+    else section.removeAttribute("tabindex");
+  }
+}
+
 function enter(why) {
   turn += 1;
   clearTimeout(timer);
@@ -210,9 +226,11 @@ function enter(why) {
   at("here").textContent = "not connected";
   at("contents").hidden = true;
   at("leave").hidden = true;
+  at("hold").hidden = true;
   at("enter").hidden = false;
   at("refused").textContent = why;
-  say("");
+  at("token").setAttribute("aria-invalid", String(why !== ""));
+  still(false);
   at("token").focus();
 }
 
@@ -223,6 +241,7 @@ function opened() {
   // Whoever came by keyboard goes on where the contents begin.
   if (entered) at("main").focus();
   at("leave").hidden = !sessionStorage.getItem(KEY);
+  at("hold").hidden = false;
 }
 
 async function look() {
@@ -249,6 +268,7 @@ async function look() {
     }
   });
   if (missing.length < due.length) opened();
+  reach();
   say(missing.length ? `not answered (${missing.join("; ")}); what is below of that is of before` : "");
   timer = setTimeout(look, EVERY_MS);
 }
@@ -263,9 +283,16 @@ at("leave").addEventListener("click", () => {
   sessionStorage.removeItem(KEY);
   enter("");
 });
+at("hold").addEventListener("click", () => {
+  turn += 1;
+  clearTimeout(timer);
+  still(!held);
+  if (!held) look();
+});
+window.addEventListener("resize", reach);
 document.addEventListener("visibilitychange", () => {
   turn += 1;
   clearTimeout(timer);
-  if (!document.hidden && at("enter").hidden) look();
+  if (!document.hidden && !held && at("enter").hidden) look();
 });
 look();

@@ -35,12 +35,14 @@ export function bytes(count) {
   return `${count.toFixed(1)} GiB`;
 }
 
-// Columns are [name, what a row has there, the class of its cells].
+// Columns are [name, what a row has there, the class of its cells]. On a phone cells stand below each other, and only the roles still say
+// that this is a table.
 export function table(rows, columns, words) {
   if (rows.length === 0) return none(words);
   const kind = (of) => (of ? { class: of } : {});
-  const head = element("tr", columns.map(([name, , of]) => element("th", name, { scope: "col", ...kind(of) })));
-  const line = (row) =>
-    element("tr", columns.map(([name, what, of]) => element("td", what(row), { "data-name": name, ...kind(of) })));
-  return element("table", [element("thead", head), element("tbody", rows.map(line))]);
+  const head = element("tr", columns.map(([name, , of]) => element("th", name, { scope: "col", role: "columnheader", ...kind(of) })), { role: "row" });
+  const cell = (row) => ([name, what, of]) => element("td", what(row), { "data-name": name, role: "cell", ...kind(of) });
+  const line = (row) => element("tr", columns.map(cell(row)), { role: "row" });
+  const group = (name, lines) => element(name, lines, { role: "rowgroup" });
+  return element("table", [group("thead", head), group("tbody", rows.map(line))], { role: "table" });
 }

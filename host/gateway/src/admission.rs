@@ -2,7 +2,7 @@
 
 use crate::config::GatewayLimits;
 use crate::refusal::Refusal;
-use karman_types::{ByteSize, TaskError};
+use karman_types::{ByteSize, TaskError, format_bytes};
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -117,6 +117,24 @@ impl Admission {
         })
     }
 
+    /// Room for what a body of this length takes besides once it is read.
+    ///
+    /// # Errors
+    /// `limit` (field `body`) when it takes more than there is for all bodies, else as [`Admission::room`].
+    pub(crate) fn room_to_read(&self, takes: u64, length: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+        if takes.saturating_add(length as u64) > self.most_bodies.0 {
+            let (takes, most) = (format_bytes(takes), self.most_bodies);
+            let error = TaskError::limit(format!(
+                "the elements in the body take {takes} once they are read, and there are {most} for all bodies"
+            ));
+            let error = error.with_field("body");
+            return Err(error
+                .with_hint("send them as bytes: the binary tensor extension")
+                .into());
+        }
+        self.room(takes)
+    }
+
     /// Requests that run and wait, and bytes of bodies that are held.
     pub(crate) fn load(&self) -> (usize, usize, u64) {
         let running = self.at_once - self.running.available_permits();
@@ -186,5 +204,12 @@ mod tests {
         assert_eq!(admission.load().2, 4 << 10);
         let refused = admission.room(1).unwrap_err();
         assert!(refused.error.message.contains("4 KiB"), "{refused:?}");
+        assert!(admission.room_to_read(0, 4096).is_ok() && admission.room_to_read(1, 1).is_err());
+        // What there will never be room for is told from what has to wait.
+        let never = admission.room_to_read(4096, 1).unwrap_err();
+        assert_eq!(
+            never.response(Speaks::Plain).status(),
+            http::StatusCode::PAYLOAD_TOO_LARGE
+        );
     }
 }

@@ -1,6 +1,6 @@
 mod acme;
 
-pub use acme::AcmeConfig;
+pub use acme::{AcmeConfig, ExternalAccount};
 
 use crate::access::{CallerLimits, Right};
 use karman_node::{NodeConfig, Time};
@@ -172,6 +172,20 @@ mod tests {
     }
 
     #[test]
+    fn names_are_as_in_certificates_and_an_external_account_is_named_by_its_key() {
+        let names = "[\"Gateway.Example.\", \"gateway.example\", \"www.example\"]";
+        let bound = "[acme.external-account]\nkey-id = \"kid-1\"\nkey = \"/etc/karman/binding.key\"\n";
+        let text = format!("[acme]\nnames = {names}\nfolder = \"acme\"\nterms-agreed = true\n{bound}");
+        let acme = read(&text).unwrap().acme.unwrap();
+        assert_eq!(acme.names, ["gateway.example", "www.example"]);
+        let account = acme.external_account.unwrap();
+        assert_eq!(
+            (&account.key_id[..], account.key),
+            ("kid-1", PathBuf::from("/etc/karman/binding.key"))
+        );
+    }
+
+    #[test]
     fn keys_are_read_and_wrong_ones_are_named() {
         let config = read("open = [\"infer:*\"]\n[limits]\nat-once = 4\nidle = \"5 s\"").unwrap();
         assert_eq!((config.open.len(), config.limits.at_once), (1, Some(4)));
@@ -185,6 +199,14 @@ mod tests {
             (
                 &ACME.replace("gw.example", "*.example")[..],
                 "`acme.names` has `*.example`",
+            ),
+            (
+                &ACME.replace("gw.example", "gw.example..")[..],
+                "`acme.names` has `gw.example.`",
+            ),
+            (
+                &format!("{ACME}external-account = {{ key-id = \"\", key = \"a\" }}")[..],
+                "`acme.external-account.key-id` is empty",
             ),
             (
                 &ACME.replace("\"gw.example\"", "")[..],

@@ -60,5 +60,5 @@ mod span;
 mod target;
 
 pub use access::{AccessTerms, AccessToken, CallerLimits, Revoked, Right, RightError, TokenError};
-pub use config::{AcmeConfig, GatewayConfig, GatewayLimits, TlsConfig};
+pub use config::{AcmeConfig, ExternalAccount, GatewayConfig, GatewayLimits, TlsConfig};
 pub use gateway::Gateway;

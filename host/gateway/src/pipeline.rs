@@ -17,16 +17,17 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use futures::FutureExt;
-use http::{HeaderName, HeaderValue, Method, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use hyper::body::Incoming;
 use karman_mesh::membership::Pattern;
 use karman_mesh::trace::SPANS;
 use karman_node::{FlowOrder, Node, plugin_path};
-use karman_types::TaskError;
+use karman_types::{TaskError, format_duration};
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
 use tower_service::Service;
 use tracing::Instrument;
 
@@ -61,7 +62,7 @@ impl Pipeline {
     pub(crate) fn new(node: Node, config: &GatewayConfig, access: Access) -> Self {
         let admission = Admission::new(&config.limits);
         let metrics = Arc::new(Metrics::new(admission.clone()));
-        let inference = Inference::new(node.clone(), config.limits.time.0);
+        let inference = Inference::new(node.clone(), config.limits.time.0, admission.clone());
         let decisions = Arc::new(Decisions::default());
         let admin = crate::admin::router(node.clone(), decisions.clone(), metrics.clone());
         let routes = crate::routes::router(&node, &inference, &metrics).merge(admin);
@@ -101,7 +102,7 @@ impl Pipeline {
         let line = Line {
             id: request_id(&request),
             method: request.method().clone(),
-            path: request.uri().path().to_owned(),
+            path: span::cut(request.uri().path()).to_owned(),
             peer,
             started: Instant::now(),
         };
@@ -168,8 +169,11 @@ impl Pipeline {
             }
             _ => {
                 head.extensions.insert(caller);
-                self.route(Request::from_parts(head, Body::from(body.bytes)))
-                    .await
+                let routed = self.route(Request::from_parts(head, Body::from(body.bytes)));
+                match target {
+                    Target::Task => in_time(self.limits.time.0, routed).await?,
+                    _ => routed.await,
+                }
             }
         };
         // The work is done; what is left of the request is its response.
@@ -186,7 +190,10 @@ impl Pipeline {
     async fn plugin(&self, mut request: Request<Incoming>) -> Result<Response, Refusal> {
         let (name, rest) = plugin_path(request.uri()).ok_or_else(unknown)?;
         *request.uri_mut() = rest;
-        Ok(self.node.serve_http(&name, request).await?)
+        hide(request.headers_mut());
+        let mut response = self.node.serve_http(&name, request).await?;
+        disown(response.headers_mut());
+        Ok(response)
     }
 }
 
@@ -214,8 +221,33 @@ fn judge(target: Target, request: &Request<Incoming>, caller: &Caller) -> Result
         | Target::Infer
         | Target::Grpc
         | Target::GrpcInfer
-        | Target::Dashboard
-        | Target::Unknown => Ok(()),
+        | Target::Dashboard => Ok(()),
+        // Nobody has a right to what has no name here, whatever the routes may come to have.
+        Target::Unknown => Err(unknown()),
+    }
+}
+
+/// Gives a task the time that any request has. What is accepted, and who waits for it, has a time of its own.
+async fn in_time(most: Duration, routed: impl Future<Output = Response>) -> Result<Response, Refusal> {
+    timeout(most, routed).await.map_err(|_| {
+        let late = TaskError::deadline(format!("the task did not answer within {}", format_duration(most)));
+        Refusal::from(late.with_hint(
+            "`gateway.limits.time` of node.toml bounds every request; have work that takes longer accepted (`karman-accept`)",
+        ))
+    })
+}
+
+/// Hides what is for the gateway alone: with the token of its caller a plugin could do whatever that one may.
+fn hide(headers: &mut HeaderMap) {
+    headers.remove(header::AUTHORIZATION);
+}
+
+/// Takes back what only the gateway says of an answer, who ran what and why: logs, traces and the dashboard would believe it.
+fn disown(headers: &mut HeaderMap) {
+    let is_ours = |name: &&HeaderName| name.as_str().starts_with("karman-");
+    let ours: Vec<HeaderName> = headers.keys().filter(is_ours).cloned().collect();
+    for name in ours {
+        headers.remove(name);
     }
 }
 
@@ -256,7 +288,7 @@ impl Line {
         tracing::info!(
             target: "access",
             request = self.id.to_str().unwrap_or_default(),
-            method = %self.method,
+            method = span::method(&self.method),
             path = self.path,
             route = target.name(),
             status = response.status().as_u16(),
@@ -286,7 +318,23 @@ impl Line {
 mod tests {
     use super::*;
     use crate::access::{CallerLimits, Revoked};
-    use http::HeaderMap;
+
+    #[test]
+    fn a_plugin_gets_no_token_and_speaks_for_itself_alone() {
+        let mut headers = HeaderMap::new();
+        for name in ["authorization", "karman-node", "Karman-Why", "karmann", "x-own"] {
+            headers.append(
+                HeaderName::from_bytes(name.as_bytes()).unwrap(),
+                HeaderValue::from_static("a"),
+            );
+        }
+        headers.append("authorization", HeaderValue::from_static("b"));
+        hide(&mut headers);
+        disown(&mut headers);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["karmann", "x-own"]);
+    }
 
     #[test]
     fn a_right_to_one_workflow_is_none_to_others() {

@@ -5,10 +5,10 @@ use crate::inference::{self, Inference};
 use crate::metrics::Metrics;
 use crate::openapi::document;
 use crate::pipeline::unknown;
+use crate::target::Target;
 use axum::Router;
-use axum::response::IntoResponse;
 use axum::routing::get;
-use http::StatusCode;
+use http::{StatusCode, Uri};
 use karman_node::Node;
 use std::sync::Arc;
 
@@ -48,5 +48,5 @@ pub(crate) fn router(node: &Node, inference: &Inference, metrics: &Arc<Metrics>)
         .merge(inference::router(inference.clone()))
         .merge(dashboard::router())
         .merge(node.work_routes())
-        .fallback(|| async { unknown().into_response() })
+        .fallback(|uri: Uri| async move { unknown().response(Target::of(uri.path()).speaks()) })
 }

@@ -2,7 +2,7 @@
 
 use crate::target::Target;
 use axum::response::Response;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Method, Request};
 use karman_mesh::trace::{Carried, HEADERS, SPANS, follow};
 use tracing::field::Empty;
 use tracing::{Span, info_span};
@@ -21,10 +21,10 @@ pub(crate) fn of<B>(request: &Request<B>, is_known: impl FnOnce() -> bool) -> Sp
     let span = info_span!(
         target: SPANS,
         "request",
-        otel.name = format!("{} {}", request.method(), target.name()),
+        otel.name = format!("{} {}", method(request.method()), target.name()),
         otel.kind = "server",
         otel.status_code = Empty,
-        http.request.method = %request.method(),
+        http.request.method = method(request.method()),
         http.response.status_code = Empty,
         url.path = shown(&target, request.uri().path()),
         karman.model = Empty,
@@ -39,10 +39,23 @@ pub(crate) fn of<B>(request: &Request<B>, is_known: impl FnOnce() -> bool) -> Sp
 /// The path as collectors get it. Those of accepted tasks open them, and those of plugins may be secrets.
 fn shown<'a>(target: &Target, path: &'a str) -> &'a str {
     match target {
-        Target::Models | Target::Infer | Target::Grpc | Target::GrpcInfer => {
-            &path[..path.floor_char_boundary(MOST_BYTES)]
-        }
+        Target::Models | Target::Infer | Target::Grpc | Target::GrpcInfer => cut(path),
         _ => "",
+    }
+}
+
+/// A path that is no longer than what is told of one: anybody may send one of many KiB.
+pub(crate) fn cut(path: &str) -> &str {
+    &path[..path.floor_char_boundary(MOST_BYTES)]
+}
+
+/// The method as logs and collectors get it. Anybody may make one up, so those that are none have one name (OpenTelemetry's).
+pub(crate) fn method(method: &Method) -> &str {
+    match method.as_str() {
+        known @ ("GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE" | "PATCH") => {
+            known
+        }
+        _ => "_OTHER",
     }
 }
 
@@ -80,6 +93,17 @@ fn carried(headers: &HeaderMap) -> Carried {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_anybody_may_make_up_is_told_shortly() {
+        assert_eq!(
+            (method(&Method::PATCH), method(&"BREW".parse().unwrap())),
+            ("PATCH", "_OTHER")
+        );
+        let long = format!("/v2/models/{}", "é".repeat(MOST_BYTES));
+        assert!(cut(&long).len() <= MOST_BYTES && long.starts_with(cut(&long)));
+        assert_eq!(cut("/v2"), "/v2");
+    }
 
     #[test]
     fn only_headers_that_name_one_trace_are_taken() {

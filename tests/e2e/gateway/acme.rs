@@ -2,26 +2,43 @@
 //! gateway's own port, and signs for some seconds, so that certificates are renewed while one watches.
 
 use super::*;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use tokio::net::TcpSocket;
 
 /// Seconds for which certificates hold.
 const HOLDS: u64 = 21;
 /// Time for what comes about by itself, on a machine with better things to do.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A port that is free now.
-fn port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+/// The account with the server that new ones are bound to: the id of its key, and the key.
+const EXTERNAL: [&str; 2] = ["kid-1", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"];
+
+/// A port that nobody is given who asks for any, as long as this is there: it is bound. Who asks for it by its number may listen on it.
+struct Port {
+    number: u16,
+    _bound: TcpSocket,
+}
+
+impl Port {
+    fn reserve() -> Self {
+        let bound = TcpSocket::new_v4().unwrap();
+        bound.set_reuseaddr(true).unwrap();
+        bound.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        Self {
+            number: bound.local_addr().unwrap().port(),
+            _bound: bound,
+        }
+    }
 }
 
 /// The server; killed when dropped.
 struct Pebble {
     child: Child,
+    config: PathBuf,
     directory: String,
     ca: PathBuf,
+    ports: [Port; 3],
 }
 
 impl Pebble {
@@ -36,7 +53,8 @@ impl Pebble {
         );
         std::fs::write(&ca, made.cert.pem()).unwrap();
         std::fs::write(&key, made.key_pair.serialize_pem()).unwrap();
-        let [listens, manages, http] = [(); 3].map(|()| port());
+        let ports = [(); 3].map(|()| Port::reserve());
+        let [listens, manages, http] = [0, 1, 2].map(|at: usize| ports[at].number);
         let described = json!({ "pebble": {
             "listenAddress": format!("127.0.0.1:{listens}"),
             "managementListenAddress": format!("127.0.0.1:{manages}"),
@@ -44,12 +62,34 @@ impl Pebble {
             "privateKey": key,
             "httpPort": http,
             "tlsPort": looks_at,
+            "externalAccountBindingRequired": true,
+            "externalAccountMACKeys": { EXTERNAL[0]: EXTERNAL[1] },
             "certificateValidityPeriod": HOLDS,
         }});
         std::fs::write(&config, described.to_string()).unwrap();
-        let child = Command::new("pebble")
+        let mut pebble = Self {
+            child: Self::run(&config),
+            config,
+            directory: format!("https://localhost:{listens}/dir"),
+            ca,
+            ports,
+        };
+        pebble.listens();
+        pebble
+    }
+
+    /// Starts it anew: it knows of nothing any more then.
+    fn forget(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.child = Self::run(&self.config);
+        self.listens();
+    }
+
+    fn run(config: &Path) -> Child {
+        Command::new("pebble")
             .arg("-config")
-            .arg(&config)
+            .arg(config)
             .env("PEBBLE_VA_NOSLEEP", "1")
             // Else it refuses good ones by chance: three in a row would be a failure, after which the gateway waits for minutes.
             .env("PEBBLE_WFE_NONCEREJECT", "0")
@@ -59,18 +99,17 @@ impl Pebble {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("no `pebble` on this machine: run `apt-get install pebble`");
-        let pebble = Self {
-            child,
-            directory: format!("https://localhost:{listens}/dir"),
-            ca,
-        };
+            .expect("no `pebble` on this machine: run `apt-get install pebble`")
+    }
+
+    /// Waits until it listens.
+    fn listens(&mut self) {
         let started = Instant::now();
-        while TcpStream::connect(("127.0.0.1", listens)).is_err() {
+        while TcpStream::connect(("127.0.0.1", self.ports[0].number)).is_err() {
+            assert_eq!(self.child.try_wait().unwrap(), None, "`pebble` has ended");
             assert!(started.elapsed() < PATIENCE, "`pebble` does not listen");
             std::thread::park_timeout(Duration::from_millis(20));
         }
-        pebble
     }
 }
 
@@ -113,8 +152,9 @@ fn acme(home: &Home, directory: &str, ca: &Path, more: &str) -> PathBuf {
     let folder = home.path().join("acme");
     let config = home.path().join("config/karman/node.toml");
     let text = std::fs::read_to_string(&config).unwrap();
+    // A name may be written as the DNS has it.
     let table = format!(
-        "[gateway.acme]\nnames = [\"localhost\"]\nfolder = {folder:?}\ndirectory = \"{directory}\"\nca = {ca:?}\n{more}\n"
+        "[gateway.acme]\nnames = [\"Localhost.\"]\nfolder = {folder:?}\ndirectory = \"{directory}\"\nca = {ca:?}\n{more}\n"
     );
     std::fs::write(&config, text + &table).unwrap();
     folder
@@ -137,9 +177,14 @@ fn kept(folder: &Path) -> Vec<(String, u32)> {
 
 #[test]
 fn a_certificate_is_got_from_a_server_of_acme_renewed_and_kept_over_a_restart() {
-    let (home, listens) = (home("cloud"), port());
-    let pebble = Pebble::start(home.path(), listens);
-    let folder = acme(&home, &pebble.directory, &pebble.ca, "terms-agreed = true");
+    let (home, port) = (home("cloud"), Port::reserve());
+    let listens = port.number;
+    let mut pebble = Pebble::start(home.path(), listens);
+    let [id, key] = EXTERNAL;
+    let file = home.path().join("binding.key");
+    std::fs::write(&file, key).unwrap();
+    let more = format!("terms-agreed = true\nexternal-account = {{ key-id = \"{id}\", key = {file:?} }}");
+    let folder = acme(&home, &pebble.directory, &pebble.ca, &more);
     let address = format!("127.0.0.1:{listens}");
     let arguments = ["gateway", "--listen", &address];
     let server = home.start(arguments);
@@ -162,8 +207,13 @@ fn a_certificate_is_got_from_a_server_of_acme_renewed_and_kept_over_a_restart() 
     let _server = home.start(arguments);
     // What is kept is shown at once; the account stays, and the next certificate comes by it.
     assert!(shown(listens).is_some(), "it shows none after a restart");
-    next(listens, &[first, second]);
+    let third = next(listens, &[first.clone(), second.clone()]);
     assert_eq!(std::fs::read(&account).unwrap(), before);
+
+    // A server that has lost the account is asked for another one, and signs on.
+    pebble.forget();
+    next(listens, &[first, second, third]);
+    assert_ne!(std::fs::read(&account).unwrap(), before);
 }
 
 #[test]
@@ -175,6 +225,10 @@ fn a_table_that_orders_nothing_is_refused_by_the_name_of_its_key() {
         home.run(["gateway", "--listen", "127.0.0.1:0"]).fails(2, says);
     };
     refused("", "`acme.terms-agreed` is not true");
-    // The roots are read before anybody is asked.
+    // The roots and keys are read before anybody is asked.
     refused("terms-agreed = true", "pebble.pem");
+    refused(
+        "terms-agreed = true\nexternal-account = { key-id = \"kid-1\", key = \"/none/binding.key\" }",
+        "binding.key",
+    );
 }

@@ -55,6 +55,13 @@ fn slow_callers_keep_nobody_out() {
     let mut answer = [0; 16];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(&answer[9..12], b"408", "{}", String::from_utf8_lossy(&answer));
+    // One that is for nothing that there is, is not waited for.
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let head = "POST /nothing HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nabc";
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer[9..12], b"404", "{}", String::from_utf8_lossy(&answer));
     assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
 }
 
@@ -113,4 +120,50 @@ fn it_finishes_what_it_has_begun_when_it_is_stopped() {
     let Node { server, .. } = node;
     let (code, _) = server.stop();
     assert_eq!((code, &asked.join().unwrap()[..]), (0, "HTTP/1.1 200"));
+}
+
+#[test]
+fn a_task_has_the_time_that_a_request_has() {
+    let home = home("cloud");
+    let file = home.path().join("config/karman/node.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let limits = "[gateway.limits]\ntime = \"500 ms\"\n";
+    std::fs::write(&file, format!("{config}{limits}")).unwrap();
+    let node = gateway(home, &["call:*"]);
+    node.run(&["deploy", guest("hostile").to_str().unwrap()]).ok();
+    let late = node
+        .server
+        .post("/tasks/hostile", &[("karman-meta-do", "sleep 5000")], b"");
+    assert_eq!(
+        (late.status, &late.json()["code"]),
+        (504, &json!("deadline")),
+        "{late:?}"
+    );
+    // The limit of the plugin itself, two seconds, has not ended it.
+    assert!(late.text().contains("gateway.limits.time"), "{late:?}");
+}
+
+/// Two bytes of JSON are an element of many: what there is no room for is not read at all.
+#[test]
+fn what_a_body_becomes_has_to_have_room_too() {
+    let home = home("cloud");
+    let file = home.path().join("config/karman/node.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let limits = "[gateway.limits]\nbody = \"1 MiB\"\nbodies = \"4 MiB\"\n";
+    std::fs::write(&file, format!("{config}{limits}")).unwrap();
+    let node = gateway(home, &["infer:*"]);
+    let data = vec![0; 400_000];
+    let image = json!({ "name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": data });
+    let body = json!({ "inputs": [image] }).to_string();
+    let path = format!("/v2/models/{MODEL}/infer");
+    let refused = node.server.post(&path, &[JSON], body.as_bytes());
+    let error = refused.json()["error"].clone();
+    assert_eq!(refused.status, 413, "{refused:?}");
+    assert!(
+        error
+            .as_str()
+            .is_some_and(|error| error.contains("binary tensor extension")),
+        "{error}"
+    );
+    assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
 }

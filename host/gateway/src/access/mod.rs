@@ -31,10 +31,18 @@ const NOBODY: &str = "-";
 pub(crate) struct Access {
     keys: Vec<PublicKey>,
     revoked: Revoked,
-    /// By the digest of the token's text: verifying a signature takes longer than many a model.
-    known: Mutex<HashMap<blake3::Hash, Arc<Caller>>>,
+    known: Mutex<Known>,
     anyone: Arc<Caller>,
     started: Instant,
+}
+
+/// Callers whose tokens are verified: that takes longer than many a model.
+#[derive(Debug, Default)]
+struct Known {
+    /// By the digest of the token's text.
+    by_text: HashMap<blake3::Hash, Arc<Caller>>,
+    /// By the token's id, the digest of its last text: whoever writes a token in another way is no other caller, with a rate of its own.
+    by_id: HashMap<String, blake3::Hash>,
 }
 
 /// Somebody who calls.
@@ -103,7 +111,7 @@ impl Access {
 
     fn known(&self, text: &str) -> Result<Arc<Caller>, TokenError> {
         let digest = blake3::hash(text.as_bytes());
-        let known = self.known.lock().get(&digest).cloned();
+        let known = self.known.lock().by_text.get(&digest).cloned();
         let caller = match known {
             Some(caller) => caller,
             None => self.meet(digest, AccessToken::read(text, &self.keys)?),
@@ -120,18 +128,25 @@ impl Access {
     }
 
     fn meet(&self, digest: blake3::Hash, token: AccessToken) -> Arc<Caller> {
-        let caller = Arc::new(Caller {
-            limits: token.terms.limits,
-            token: Some(token),
-            open: self.anyone.open.clone(),
-            bucket: Mutex::default(),
-            running: AtomicU32::new(0),
-        });
         let mut known = self.known.lock();
-        if known.len() >= MOST_KNOWN {
-            known.retain(|_, caller| Arc::strong_count(caller) > 1);
+        let Known { by_text, by_id } = &mut *known;
+        if by_text.len() >= MOST_KNOWN {
+            by_text.retain(|_, caller| Arc::strong_count(caller) > 1);
+            by_id.retain(|_, text| by_text.contains_key(text));
         }
-        known.entry(digest).or_insert(caller).clone()
+        let before = by_id.insert(token.id.clone(), digest);
+        let before = before.and_then(|text| by_text.remove(&text));
+        let caller = before.unwrap_or_else(|| {
+            Arc::new(Caller {
+                limits: token.terms.limits,
+                token: Some(token),
+                open: self.anyone.open.clone(),
+                bucket: Mutex::default(),
+                running: AtomicU32::new(0),
+            })
+        });
+        by_text.insert(digest, caller.clone());
+        caller
     }
 
     /// Time on the clock that rates are judged by.

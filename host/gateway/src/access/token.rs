@@ -258,8 +258,11 @@ fn malformed(error: impl Into<BiscuitError>) -> TokenError {
 mod tests {
     use super::*;
     use crate::access::{Access, Revoked};
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE;
     use http::header::AUTHORIZATION;
     use http::{HeaderMap, HeaderValue};
+    use std::sync::Arc;
     use std::time::Duration;
 
     const SEED: [u8; 32] = [7; 32];
@@ -283,6 +286,24 @@ mod tests {
         }
     }
 
+    fn access(folder: &std::path::Path) -> Access {
+        let revoked = Revoked::of(folder);
+        Access::new(vec![key(&SEED)], Vec::new(), CallerLimits::default(), revoked)
+    }
+
+    fn bearing(token: &str) -> HeaderMap {
+        let value: HeaderValue = format!("Bearer {token}").parse().unwrap();
+        HeaderMap::from_iter([(AUTHORIZATION, value)])
+    }
+
+    fn until(seconds: u64) -> String {
+        let terms = AccessTerms {
+            not_after: UnixTime::from_seconds(seconds),
+            ..terms()
+        };
+        AccessToken::issue(&SEED, &terms, UnixTime::from_seconds(1_000_000)).unwrap()
+    }
+
     #[test]
     fn a_token_says_what_was_put_into_it() {
         let text = AccessToken::issue(&SEED, &terms(), NOW).unwrap();
@@ -296,25 +317,25 @@ mod tests {
     #[test]
     fn who_has_a_token_that_holds_is_known() {
         let folder = tempfile::tempdir().unwrap();
-        let revoked = Revoked::of(folder.path());
-        let access = Access::new(vec![key(&SEED)], Vec::new(), CallerLimits::default(), revoked);
-        let bearing = |token: &str| {
-            HeaderMap::from_iter([(
-                AUTHORIZATION,
-                format!("Bearer {token}").parse::<HeaderValue>().unwrap(),
-            )])
-        };
-        let until = |seconds: u64| {
-            let terms = AccessTerms {
-                not_after: UnixTime::from_seconds(seconds),
-                ..terms()
-            };
-            AccessToken::issue(&SEED, &terms, UnixTime::from_seconds(1_000_000)).unwrap()
-        };
+        let access = access(folder.path());
         assert!(access.is_known(&bearing(&until(4_000_000_000))));
         assert!(!access.is_known(&bearing(&until(1_000_001))));
         assert!(!access.is_known(&bearing("nonsense")));
         assert!(!access.is_known(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_token_that_is_written_in_another_way_is_no_other_caller() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(folder.path());
+        let text = until(4_000_000_000);
+        let mut bytes = URL_SAFE.decode(&text).unwrap();
+        // A field that readers of Protobuf do not know, and pass over.
+        bytes.extend([15 << 3, 1]);
+        let caller = |text: &str| access.caller(&bearing(text)).unwrap();
+        let (one, other) = (caller(&text), caller(&URL_SAFE.encode(bytes)));
+        assert!(Arc::ptr_eq(&one, &other) && Arc::ptr_eq(&one, &caller(&text)));
+        assert_eq!(access.known.lock().by_text.len(), 1);
     }
 
     #[test]

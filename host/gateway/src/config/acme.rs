@@ -1,5 +1,5 @@
 use rustls::pki_types::DnsName;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::path::PathBuf;
 
 /// Names of one certificate.
@@ -11,6 +11,7 @@ const MOST_NAMES: usize = 100;
 pub struct AcmeConfig {
     /// The names that it is for, such as `gateway.example`. Port 443 of each has to lead to this gateway: the server looks there
     /// (TLS-ALPN-01, RFC 8737).
+    #[serde(deserialize_with = "as_in_certificates")]
     pub names: Vec<String>,
     /// A mail address to which the server may write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -18,6 +19,9 @@ pub struct AcmeConfig {
     /// The server's directory. Default: that of Let's Encrypt.
     #[serde(default = "lets_encrypt")]
     pub directory: String,
+    /// An account with the server, where it takes only those who have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_account: Option<ExternalAccount>,
     /// Where the account and the certificate are kept with their keys; nobody else may read them.
     pub folder: PathBuf,
     /// The roots by which the server's own certificate is judged, PEM. Default: those that browsers trust.
@@ -28,8 +32,31 @@ pub struct AcmeConfig {
     pub terms_agreed: bool,
 }
 
+/// The table `[gateway.acme.external-account]`: an account with the server to which the one that the gateway makes there is bound
+/// (RFC 8555, section 7.3.4). Where a server asks for one, it shows both of these.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ExternalAccount {
+    /// The name of the key.
+    pub key_id: String,
+    /// The file with the key (HMAC) in base64url.
+    pub key: PathBuf,
+}
+
 fn lets_encrypt() -> String {
     "https://acme-v02.api.letsencrypt.org/directory".into()
+}
+
+/// Names as certificates have them, each once: `Gateway.Example.` stands there as `gateway.example`.
+fn as_in_certificates<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let mut names: Vec<String> = Vec::new();
+    for given in Vec::<String>::deserialize(deserializer)? {
+        let name = given.strip_suffix('.').unwrap_or(&given).to_ascii_lowercase();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Ok(names)
 }
 
 impl AcmeConfig {
@@ -39,7 +66,9 @@ impl AcmeConfig {
             let count = self.names.len();
             return Err(("acme.names", format!("has {count} names, not 1 to {MOST_NAMES}")));
         }
-        let is_name = |name: &&String| !name.contains('*') && DnsName::try_from(name.as_str()).is_ok();
+        let is_name = |name: &&String| {
+            !name.contains('*') && !name.ends_with('.') && DnsName::try_from(name.as_str()).is_ok()
+        };
         if let Some(name) = self.names.iter().find(|name| !is_name(name)) {
             return Err((
                 "acme.names",
@@ -58,6 +87,16 @@ impl AcmeConfig {
             return Err((
                 "acme.contact",
                 format!("is `{contact}`; a contact is one mail address, as `ops@gateway.example`"),
+            ));
+        }
+        if self
+            .external_account
+            .as_ref()
+            .is_some_and(|account| account.key_id.is_empty())
+        {
+            return Err((
+                "acme.external-account.key-id",
+                "is empty; the server shows it beside the key".into(),
             ));
         }
         match self.terms_agreed {

@@ -5,7 +5,7 @@ use super::messages::{
     ModelInferResponse, ModelMetadataResponse, ModelReadyResponse, ModelRequest, Nothing, Parameter,
     ServerLiveResponse, ServerMetadataResponse, ServerReadyResponse, TensorMetadata,
 };
-use super::{BYTES, EXTENSIONS, Inference, Objectives, Question, Reply, SERVER, Value, binary};
+use super::{BYTES, EXTENSIONS, Inference, Objectives, Question, Reply, SERVER, Value, binary, weight};
 use crate::access::Caller;
 use crate::refusal::Refusal;
 use crate::target::GRPC_SERVICE;
@@ -198,6 +198,8 @@ async fn index(call: Call) -> Answered<IndexResponse> {
 
 async fn infer(call: Call, asked: ModelInferRequest, headers: HeaderMap) -> Answered<ModelInferResponse> {
     let objectives = Objectives::of(&headers)?;
+    let read = weight::of_tensors(&asked.inputs);
+    let _room = call.inference.admission.room_to_read(read, asked.encoded_len())?;
     let question = Question {
         inputs: inputs(asked.inputs, asked.raw_input_contents)?,
         wanted: asked.outputs.into_iter().map(|wanted| wanted.name).collect(),

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `rest`, `binary` | JSON, and tensors as bytes behind it |
 //! | `grpc`, `messages` | the same over gRPC |
+//! | `weight` | what a request takes once it is read |
 //! | `objectives` | how accurate, how fast, how cheap the answer has to be |
 //! | `decision` | who ran what and why, as headers |
 
@@ -17,22 +18,26 @@ mod grpc;
 mod messages;
 mod objectives;
 mod rest;
+mod weight;
 
 pub(crate) use decision::Decision;
 pub(crate) use grpc::answer as answer_grpc;
 use objectives::{Objectives, told};
 pub(crate) use rest::router;
 pub(crate) use rest::{
-    __path_index, __path_infer, __path_live, __path_model, __path_model_ready, __path_ready, __path_server,
+    __path_index, __path_infer, __path_infer_version, __path_live, __path_model, __path_model_ready,
+    __path_model_version, __path_model_version_ready, __path_ready, __path_server,
 };
 
 use crate::access::{Caller, Right};
+use crate::admission::Admission;
 use crate::refusal::Refusal;
 use bytes::Bytes;
 use karman_mesh::membership::Pattern;
 use karman_node::{ModelDescription, Node, TensorDescription, Wanted};
 use karman_tensor::Tensor;
 use karman_types::{TaskError, TaskRequest};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The name of the server in its metadata.
@@ -82,11 +87,17 @@ pub(crate) struct Inference {
     node: Node,
     /// The longest that a request may take.
     most: Duration,
+    /// The room that there is for what is read.
+    admission: Arc<Admission>,
 }
 
 impl Inference {
-    pub(crate) const fn new(node: Node, most: Duration) -> Self {
-        Self { node, most }
+    pub(crate) const fn new(node: Node, most: Duration, admission: Arc<Admission>) -> Self {
+        Self {
+            node,
+            most,
+            admission,
+        }
     }
 
     /// Runs a model or task.

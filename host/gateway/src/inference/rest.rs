@@ -1,10 +1,11 @@
 //! The protocol over REST.
 
 use super::binary::{self, HEADER_LENGTH};
-use super::{Described, EXTENSIONS, Inference, MOST_TENSORS, Objectives, Question, Reply, SERVER};
+use super::{Described, EXTENSIONS, Inference, MOST_TENSORS, Objectives, Question, Reply, SERVER, weight};
 use crate::access::Caller;
 use crate::refusal::{Refusal, Speaks};
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
@@ -157,6 +158,17 @@ struct Named {
     version: Option<String>,
 }
 
+/// What a path names, where it reads.
+type Asked = Result<Path<Named>, PathRejection>;
+
+impl From<PathRejection> for Refusal {
+    fn from(rejection: PathRejection) -> Self {
+        TaskError::invalid(rejection.body_text())
+            .with_field("path")
+            .into()
+    }
+}
+
 /// What the server is.
 #[utoipa::path(get, path = "/v2", tag = "inference", responses((status = 200, body = ServerMetadata)))]
 async fn server() -> Json<ServerMetadata> {
@@ -210,8 +222,9 @@ async fn index(
 async fn model(
     State(inference): State<Inference>,
     Extension(caller): Extension<Arc<Caller>>,
-    Path(Named { model, version }): Path<Named>,
+    path: Asked,
 ) -> Result<Json<ModelMetadata>, Wrong> {
+    let Path(Named { model, version }) = path?;
     let described = inference.describe(&caller, &model, version.as_deref()).await?;
     Ok(Json(described.into()))
 }
@@ -223,14 +236,43 @@ async fn model(
 async fn model_ready(
     State(inference): State<Inference>,
     Extension(caller): Extension<Arc<Caller>>,
-    Path(Named { model, version }): Path<Named>,
+    path: Asked,
 ) -> Result<Json<ModelReady>, Wrong> {
+    let Path(Named { model, version }) = path?;
     let described = inference.describe(&caller, &model, version.as_deref()).await?;
     Ok(Json(ModelReady {
         name: described.name,
         ready: true,
     }))
 }
+
+/// What a version of a model or task takes and gives.
+#[utoipa::path(get, path = "/v2/models/{model}/versions/{version}", tag = "inference",
+    params(("model" = String, Path), ("version" = String, Path)), responses(
+    (status = 200, body = ModelMetadata), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError)))]
+#[allow(dead_code, reason = "its attribute is the description: `model` answers")]
+fn model_version() {}
+
+/// Whether a version of a model or task can be run.
+#[utoipa::path(get, path = "/v2/models/{model}/versions/{version}/ready", tag = "inference",
+    params(("model" = String, Path), ("version" = String, Path)), responses(
+    (status = 200, body = ModelReady), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError)))]
+#[allow(dead_code, reason = "its attribute is the description: `model_ready` answers")]
+fn model_version_ready() {}
+
+/// Runs a version of a model or task: like `/v2/models/{model}/infer`, where the model has this version.
+#[utoipa::path(post, path = "/v2/models/{model}/versions/{version}/infer", tag = "inference",
+    params(("model" = String, Path), ("version" = String, Path),
+        ("karman-within" = Option<String>, Header, description = "The longest time, as `200 ms`")),
+    request_body = InferRequest, responses(
+    (status = 200, body = InferResponse), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 408, body = InferenceError),
+    (status = 413, body = InferenceError), (status = 422, body = InferenceError), (status = 429, body = InferenceError),
+    (status = 503, body = InferenceError), (status = 504, body = InferenceError)))]
+#[allow(dead_code, reason = "its attribute is the description: `infer` answers")]
+fn infer_version() {}
 
 /// Runs a model or task. The body is JSON, or JSON with tensors as bytes behind it, where the header
 /// `Inference-Header-Content-Length` says how long the JSON is. `karman-within: 200 ms` bounds the time. With `karman-accuracy`,
@@ -250,14 +292,18 @@ async fn model_ready(
 async fn infer(
     State(inference): State<Inference>,
     Extension(caller): Extension<Arc<Caller>>,
-    Path(Named { model, version }): Path<Named>,
+    path: Asked,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Wrong> {
+    let Path(Named { model, version }) = path?;
     let length = headers
         .get(HEADER_LENGTH)
         .map(|value| value.to_str().unwrap_or_default());
     let (json, behind) = binary::part(body, length)?;
+    let _room = inference
+        .admission
+        .room_to_read(weight::of_json(&json), json.len())?;
     let request: InferRequest = serde_json::from_slice(&json).map_err(|error| {
         TaskError::invalid(format!("the request does not read: {error}")).with_field("body")
     })?;

@@ -80,6 +80,31 @@ fn it_is_used_by_keyboard_and_fetches_nothing_from_elsewhere() {
     // Whoever has entered goes on at the contents.
     assert_eq!(browser.run("return document.activeElement.id"), "main");
 
+    // Who holds it still reads in peace: nothing is asked for until that is over.
+    let peace = browser.run(
+        "const ask = window.fetch; let asked = 0;
+            window.fetch = (...all) => { asked += 1; return ask(...all); };
+            const hold = document.getElementById('hold');
+            const pressed = () => hold.getAttribute('aria-pressed');
+            hold.click();
+            document.dispatchEvent(new Event('visibilitychange'));
+            const held = [asked, pressed(), document.getElementById('state').textContent];
+            hold.click();
+            return [...held, asked > 0, pressed()]",
+    );
+    assert_eq!(peace, json!([0, "true", "held still", true, "false"]));
+    // What is wider than its place is reached by Tab, too, and only as long as it is.
+    let reached = browser.run(
+        "const section = document.getElementById('plugins').parentElement;
+            const resized = () => { window.dispatchEvent(new Event('resize')); return section.tabIndex; };
+            const wide = section.appendChild(document.createElement('div'));
+            wide.style.cssText = 'width: 3000px; height: 1px';
+            const reached = resized();
+            wide.remove();
+            return [reached, resized()]",
+    );
+    assert_eq!(reached, json!([0, -1]));
+
     // Everything that can be done is reached by Tab, in order, and shows that it is.
     browser.open(&format!("http://{}/", node.server.address));
     browser.until("return !document.getElementById('contents').hidden");
@@ -170,6 +195,13 @@ fn fits_a_phone(browser: &Browser) {
         named.as_str().is_some_and(|content| content.starts_with('"')),
         "{named}"
     );
+    // Those who are read the page to are still told that it is a table.
+    let roles = browser.run(
+        "return [...document.querySelectorAll('table, thead, tbody, tr, th, td')]
+            .filter((element) => !element.role)
+            .map((element) => element.outerHTML.slice(0, 80))",
+    );
+    assert_eq!(roles, json!([]));
     // Fingers need room.
     let small = browser.run(
         "return [...document.querySelectorAll('button, input')]

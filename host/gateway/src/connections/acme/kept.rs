@@ -1,12 +1,14 @@
-//! What must survive a restart: the account, and the certificate with its key, each in a file that nobody else may read.
+//! What must survive a restart: the account, the certificate with its key, and what was tried in vain, each in a file that nobody else
+//! may read.
 
 use super::AcmeError;
+use super::tries::Tries;
 use crate::config::{AcmeConfig, TlsConfig};
 use instant_acme::AccountCredentials;
 use karman_types::TaskError;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -17,6 +19,9 @@ use x509_parser::extensions::GeneralName;
 pub(in crate::connections) struct Kept {
     account: PathBuf,
     certificate: PathBuf,
+    tries: PathBuf,
+    /// The digest of the table.
+    table: String,
 }
 
 /// How long a certificate holds, in seconds since 1970, and for which names.
@@ -43,6 +48,10 @@ impl Kept {
         Ok(Self {
             account: folder.join(format!("account-{}.json", &server[..16])),
             certificate: folder.join("certificate.pem"),
+            tries: folder.join("tries.json"),
+            table: blake3::hash(&serde_json::to_vec(config).unwrap_or_default())
+                .to_hex()
+                .to_string(),
         })
     }
 
@@ -52,6 +61,16 @@ impl Kept {
             certificate: self.certificate.clone(),
             key: self.certificate.clone(),
         }
+    }
+
+    /// Where the account is.
+    pub(super) fn account_file(&self) -> &Path {
+        &self.account
+    }
+
+    /// Where it is kept how often it was tried in vain.
+    pub(super) fn tries_file(&self) -> &Path {
+        &self.tries
     }
 
     /// The account with the server, if there is one.
@@ -69,10 +88,34 @@ impl Kept {
         write(&self.account, &text)
     }
 
-    /// Puts a new certificate in the place of the one before.
+    /// Orders of this table in a row of which nothing came yet.
+    pub(super) fn tries(&self) -> Result<Tries, AcmeError> {
+        let Some(text) = read(&self.tries)? else {
+            return Ok(self.untried());
+        };
+        let tries: Tries = serde_json::from_slice(&text).map_err(|error| broken(&self.tries, &error))?;
+        match tries.are_for(&self.table) {
+            true => Ok(tries),
+            false => Ok(self.untried()),
+        }
+    }
+
+    /// No orders of this table yet.
+    pub(super) fn untried(&self) -> Tries {
+        Tries::none(&self.table)
+    }
+
+    /// Keeps them until there is a certificate.
+    pub(super) fn keep_tries(&self, tries: &Tries) -> Result<(), AcmeError> {
+        let text = serde_json::to_vec(tries).map_err(|error| broken(&self.tries, &error))?;
+        write(&self.tries, &text)
+    }
+
+    /// Puts a new certificate in the place of the one before; nothing was in vain then.
     pub(super) fn keep_certificate(&self, key_and_chain: &str) -> Result<(), AcmeError> {
         // What cannot be shown takes nothing's place.
         held(key_and_chain.as_bytes()).map_err(|why| broken(&self.certificate, &why))?;
+        remove(&self.tries).map_err(|error| broken(&self.tries, &error))?;
         write(&self.certificate, key_and_chain.as_bytes())
     }
 
@@ -123,15 +166,20 @@ fn read(file: &Path) -> Result<Option<Vec<u8>>, AcmeError> {
     }
 }
 
-/// Writes a file at once: who reads it finds the old text or the new one, also after a power cut.
+/// Removes a file that need not be there.
+fn remove(file: &Path) -> std::io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Writes a file at once: who reads it finds the old text or the new one, and after a power cut what was written last.
 fn write(file: &Path, text: &[u8]) -> Result<(), AcmeError> {
     let beside = file.with_extension("new");
     let written = || -> std::io::Result<()> {
         // One that was left from before may have other rights.
-        match fs::remove_file(&beside) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove(&beside)?;
         let mut new = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -139,23 +187,28 @@ fn write(file: &Path, text: &[u8]) -> Result<(), AcmeError> {
             .open(&beside)?;
         new.write_all(text)?;
         new.sync_all()?;
-        fs::rename(&beside, file)
+        fs::rename(&beside, file)?;
+        // Where a file lies is kept in its folder.
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
     };
     written().map_err(|error| broken(file, &error))
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use std::os::unix::fs::PermissionsExt;
 
-    fn config(folder: &Path) -> AcmeConfig {
+    /// A table whose folder is within this one.
+    pub(in crate::connections::acme) fn config(folder: &Path) -> AcmeConfig {
         AcmeConfig {
             names: vec!["localhost".into()],
             contact: None,
             directory: "https://ca.example/directory".into(),
+            external_account: None,
             folder: folder.join("acme"),
             ca: None,
             terms_agreed: true,
@@ -182,6 +235,30 @@ mod tests {
         // What is none does not take its place.
         assert!(kept.keep_certificate("-----").is_err());
         assert_eq!(kept.certificate().unwrap(), Some(held));
+    }
+
+    #[test]
+    fn what_was_tried_in_vain_is_forgotten_when_there_is_a_certificate_or_another_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let ours = config(folder.path());
+        let kept = Kept::open(&ours).unwrap();
+        assert_eq!(kept.tries().unwrap(), kept.untried());
+        let tries = kept.untried().another(1_000).another(2_000);
+        kept.keep_tries(&tries).unwrap();
+        assert_eq!(Kept::open(&ours).unwrap().tries().unwrap(), tries);
+        let mended = AcmeConfig {
+            names: vec!["gw.example".into()],
+            ..ours
+        };
+        assert_eq!(Kept::open(&mended).unwrap().tries().unwrap().count(), 0);
+
+        // What is no certificate was in vain.
+        assert!(kept.keep_certificate("-----").is_err());
+        assert_eq!(kept.tries().unwrap(), tries);
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        kept.keep_certificate(&(made.key_pair.serialize_pem() + &made.cert.pem()))
+            .unwrap();
+        assert_eq!(kept.tries().unwrap(), kept.untried());
     }
 
     #[test]

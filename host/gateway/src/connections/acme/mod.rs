@@ -5,32 +5,33 @@
 //! | file | what |
 //! |---|---|
 //! | `kept` | the account and the certificate on the disk |
+//! | `tries` | how long to wait after what was in vain |
 //! | `challenges` | what the server is shown when it looks |
 //! | `order` | one certificate, from the order to the file |
-//! | `client` | HTTP to the server |
+//! | `client`, `binding` | HTTP to the server, and an account that it knows already |
 
+mod binding;
 mod challenges;
 mod client;
 mod kept;
 mod order;
+mod tries;
 
 pub(super) use challenges::{ACME_TLS, Challenges};
 
 use crate::config::AcmeConfig;
+use instant_acme::ExternalAccountKey;
 use karman_types::{TaskError, format_duration};
 use kept::{Held, Kept};
 use rustls::RootCertStore;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
+use tries::Tries;
 
 /// How long one certificate may take.
 const ORDER: Duration = Duration::from_secs(300);
-/// How long to wait after a first failure; twice as long after each further one. Let's Encrypt allows five failures an hour.
-const AGAIN: Duration = Duration::from_secs(300);
-/// The longest wait after a failure.
-const LONGEST: Duration = Duration::from_secs(6 * 3600);
 /// The longest time until it is looked again whether the certificate is still good: clocks are set, files are changed.
 const LOOK: Duration = Duration::from_secs(3600);
 
@@ -56,6 +57,24 @@ pub(super) enum AcmeError {
     Refused {
         /// The name.
         name: String,
+        /// What it said.
+        why: String,
+    },
+    /// The server does not take the account that is kept.
+    #[error("{}: the server refuses this account: {why}; remove the file to have another one made", file.display())]
+    Account {
+        /// Where it is kept.
+        file: PathBuf,
+        /// What it said.
+        why: String,
+    },
+    /// The server takes only those who have an account with it already.
+    #[error(
+        "{directory}: {why}; name your account there in `gateway.acme.external-account`: the id of its key, and a file with the key"
+    )]
+    External {
+        /// Its directory.
+        directory: String,
         /// What it said.
         why: String,
     },
@@ -92,15 +111,18 @@ pub(super) struct Acme {
     kept: Kept,
     challenges: Challenges,
     roots: Arc<RootCertStore>,
+    /// What a new account is bound to.
+    external: Option<ExternalAccountKey>,
 }
 
 impl Acme {
     /// Reads what it needs to trust the server.
     ///
     /// # Errors
-    /// `invalid` when the folder cannot be had, or the roots do not read.
+    /// `invalid` when the folder cannot be had, or the roots or the key of an external account do not read.
     pub(super) fn open(config: &AcmeConfig) -> Result<Self, TaskError> {
         Ok(Self {
+            external: config.external_account.as_ref().map(binding::read).transpose()?,
             kept: Kept::open(config)?,
             challenges: Challenges::default(),
             roots: Arc::new(client::roots(config.ca.as_deref())?),
@@ -120,40 +142,68 @@ impl Acme {
 
     /// Keeps a certificate there that is good, for as long as the gateway runs.
     pub(super) async fn keep(self) {
-        let mut failures = 0;
+        let mut tries = self.tries().await;
+        let mut again = Instant::now() + tries.left(now());
         loop {
-            let wait = match self.see_to_it().await {
-                Ok(wait) => {
-                    failures = 0;
-                    wait
-                }
-                Err(error) => {
-                    failures += 1;
-                    let wait = pause(failures);
-                    tracing::error!(
-                        %error, again_in = format_duration(wait),
-                        "there is no new certificate; the one before stays, if there is one"
+            let left = again.saturating_duration_since(Instant::now());
+            let wait = match self.good_for().await {
+                Some(wait) => wait,
+                None if !left.is_zero() => {
+                    tracing::warn!(
+                        in_vain = tries.count(), again_in = format_duration(left), file = %self.kept.tries_file().display(),
+                        "no certificate is ordered yet: it was tried in vain before; remove the file and restart to try at once"
                     );
-                    wait
+                    left
+                }
+                None => {
+                    let this = tries.another(now());
+                    match self.order(this.clone()).await {
+                        Ok(wait) => {
+                            tries = self.kept.untried();
+                            wait
+                        }
+                        Err(error) => {
+                            let wait = this.pause();
+                            (tries, again) = (this, Instant::now() + wait);
+                            tracing::error!(
+                                %error, again_in = format_duration(wait),
+                                "there is no new certificate; the one before stays, if there is one"
+                            );
+                            wait
+                        }
+                    }
                 }
             };
             sleep(wait).await;
         }
     }
 
-    /// Gets a certificate if it is time to; how long nothing is to be done.
-    async fn see_to_it(&self) -> Result<Duration, AcmeError> {
-        let held = match self.with_files(Kept::certificate).await {
+    /// What was tried in vain before the gateway was started.
+    async fn tries(&self) -> Tries {
+        let tries = self.with_files(Kept::tries).await;
+        tries.unwrap_or_else(|error| {
+            tracing::warn!(%error, "it counts as tried for the first time");
+            self.kept.untried()
+        })
+    }
+
+    /// How long the certificate that is there is good; nothing where one has to be ordered.
+    async fn good_for(&self) -> Option<Duration> {
+        match self.with_files(Kept::certificate).await {
+            Ok(held) => held.and_then(|held| self.holds(&held)),
             // What does not read is no reason to go without: a good one takes its place.
             Err(error) => {
-                tracing::warn!(%error, "another certificate is ordered");
+                tracing::warn!(%error, "another certificate is to be ordered");
                 None
             }
-            Ok(held) => held,
-        };
-        if let Some(wait) = held.and_then(|held| self.holds(&held)) {
-            return Ok(wait);
         }
+    }
+
+    /// Gets a certificate; how long it is good.
+    async fn order(&self, this: Tries) -> Result<Duration, AcmeError> {
+        // It counts before anything is asked for: who is ended meanwhile has tried, too.
+        let tried = this.clone();
+        self.with_files(move |kept| kept.keep_tries(&tried)).await?;
         let (names, directory) = (self.config.names.join(", "), &self.config.directory);
         tracing::info!(names, directory, "a certificate is ordered");
         let got = timeout(ORDER, self.get()).await;
@@ -162,9 +212,12 @@ impl Acme {
             Err(AcmeError::Slow { directory })
         })?;
         tracing::info!(names, "a new certificate is there");
-        let held = self.with_files(Kept::certificate).await?;
+        if let Some(wait) = self.good_for().await {
+            return Ok(wait);
+        }
         // One that has to go at once is not ordered again and again.
-        held.and_then(|held| self.holds(&held)).ok_or(AcmeError::Useless)
+        self.with_files(move |kept| kept.keep_tries(&this)).await?;
+        Err(AcmeError::Useless)
     }
 
     /// How long nothing is to be done while this certificate is there; nothing where it has to be replaced.
@@ -195,12 +248,6 @@ fn due(held: &Held, names: &[String]) -> i64 {
     }
 }
 
-/// How long to wait after so many failures in a row.
-fn pause(failures: u32) -> Duration {
-    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    AGAIN.saturating_mul(doubled).min(LONGEST)
-}
-
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
@@ -223,16 +270,27 @@ mod tests {
         assert!(due(&held, &names(&["gw.example", "other.example"])) < 0);
     }
 
-    #[test]
-    fn who_fails_again_and_again_waits_longer_up_to_six_hours() {
-        let minutes = |failures| pause(failures).as_secs() / 60;
-        assert_eq!([1, 2, 3, 4].map(minutes), [5, 10, 20, 40]);
-        assert_eq!((minutes(10), minutes(1_000)), (360, 360));
-        // Within an hour there are fewer than the five failures that Let's Encrypt allows.
-        let tries = (1..).scan(0, |passed, failures| {
-            *passed += pause(failures).as_secs();
-            Some(*passed)
-        });
-        assert!(tries.take_while(|passed| *passed < 3600).count() < 5);
+    #[tokio::test]
+    async fn what_was_in_vain_is_known_after_a_restart_and_what_was_mended_is_tried_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        // Nobody listens there.
+        let config = AcmeConfig {
+            directory: "https://127.0.0.1:1/directory".into(),
+            ..kept::tests::config(folder.path())
+        };
+        let acme = Acme::open(&config).unwrap();
+        let tries = acme.tries().await;
+        assert_eq!(tries.left(now()), Duration::ZERO);
+        let error = acme.order(tries.another(now())).await.unwrap_err();
+        assert!(matches!(error, AcmeError::Server { .. }), "{error}");
+        let tries = Acme::open(&config).unwrap().tries().await;
+        assert_eq!((tries.count(), tries.pause().as_secs()), (1, 300));
+
+        let mended = AcmeConfig {
+            directory: "https://127.0.0.1:2/directory".into(),
+            ..config
+        };
+        let tries = Acme::open(&mended).unwrap().tries().await;
+        assert_eq!((tries.count(), tries.left(now())), (0, Duration::ZERO));
     }
 }
