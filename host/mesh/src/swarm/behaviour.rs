@@ -1,10 +1,10 @@
 //! The protocols that members speak with one another.
 
+use super::records::Records;
 use super::relays;
 use super::streams::Streams;
 use crate::gate::PROTOCOL;
 use libp2p::identity::Keypair;
-use libp2p::kad::store::{MemoryStore, MemoryStoreConfig};
 use libp2p::swarm::NetworkBehaviour;
 use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::{PeerId, StreamProtocol, autonat, connection_limits, dcutr, identify, kad, mdns, ping, relay};
@@ -38,7 +38,7 @@ const MOST_KNOWN: usize = 1024;
 #[derive(NetworkBehaviour)]
 pub(crate) struct Behaviour {
     limits: connection_limits::Behaviour,
-    pub(crate) kad: kad::Behaviour<MemoryStore>,
+    pub(crate) kad: kad::Behaviour<Records>,
     mdns: Toggle<mdns::tokio::Behaviour>,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
@@ -57,10 +57,6 @@ impl Behaviour {
             .with_max_pending_incoming(Some(MOST_PENDING))
             .with_max_established_per_peer(Some(MOST_PER_PEER))
             .with_max_established(Some(MOST_CONNECTIONS));
-        let store = MemoryStoreConfig {
-            max_provided_keys: MOST_ANNOUNCED,
-            ..MemoryStoreConfig::default()
-        };
         let mut config = kad::Config::new(KADEMLIA);
         config
             .set_query_timeout(QUERY_PATIENCE)
@@ -71,7 +67,7 @@ impl Behaviour {
             // `Turns` says when they are told again.
             .set_provider_publication_interval(None)
             .set_periodic_bootstrap_interval(Some(REFRESHED_EVERY));
-        let mut kad = kad::Behaviour::with_config(id, MemoryStore::with_config(id, store), config);
+        let mut kad = kad::Behaviour::with_config(id, Records::new(id), config);
         // Until a member has dialled this node nobody knows whether it can be.
         kad.set_mode(Some(kad::Mode::Client));
         let mdns = match find_neighbours {

@@ -8,6 +8,7 @@ mod leaving;
 mod paths;
 mod punch;
 mod reach;
+mod records;
 mod relays;
 mod restarted;
 mod situation;

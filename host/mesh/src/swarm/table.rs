@@ -5,12 +5,12 @@
 //! other end, too: among a hundred nodes they would never end. So a node has gone when somebody wanted it and could not have it.
 
 use super::behaviour::NEXT_TO_A_KEY;
-use libp2p::kad::store::MemoryStore;
+use super::records::Records;
 use libp2p::kad::{self, K_VALUE, KBucketKey, RecordKey};
 use libp2p::{Multiaddr, PeerId};
 use std::collections::HashSet;
 
-type Kademlia = kad::Behaviour<MemoryStore>;
+type Kademlia = kad::Behaviour<Records>;
 
 /// The nodes of the table that could not be reached when they were dialled last.
 #[derive(Default)]
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_full_bucket_takes_another_node_where_one_has_gone() {
         let me = PeerId::random();
-        let mut kad = Kademlia::new(me, MemoryStore::new(me));
+        let mut kad = Kademlia::new(me, Records::new(me));
         let mut table = Table::default();
         let address: Multiaddr = "/ip4/192.0.2.1/tcp/4001".parse().unwrap();
         // Half of all keys differ in the first bit: the bucket of these is full.
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn those_next_to_a_key_are_as_many_as_are_told_and_no_other_is_nearer() {
         let me = PeerId::random();
-        let mut kad = Kademlia::new(me, MemoryStore::new(me));
+        let mut kad = Kademlia::new(me, Records::new(me));
         let peers: Vec<PeerId> = std::iter::repeat_with(PeerId::random)
             .take(K_VALUE.get())
             .collect();
