@@ -15,6 +15,7 @@ mod dashboard;
 mod limits;
 mod load;
 mod objectives;
+mod pages;
 mod tls;
 
 const MODEL: &str = "digits-s";

@@ -54,6 +54,23 @@ impl Cors {
         Some(response)
     }
 
+    /// Whether a page of an origin that may not call wants something done. Browsers let any page send some requests without asking, and
+    /// keep only the answer from it: where no token is needed, such a page could drain a node of whoever reads it.
+    pub(crate) fn is_forged<B>(request: &Request<B>, allowed: Option<&HeaderValue>) -> bool {
+        let Some(origin) = request.headers().get(header::ORIGIN) else {
+            return false;
+        };
+        let host = request.headers().get(header::HOST);
+        let asked = match request.uri().authority() {
+            Some(authority) => Some(authority.as_str()),
+            None => host.and_then(|host| host.to_str().ok()),
+        };
+        let page = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        let is_same =
+            page.is_some_and(|(_, page)| asked.is_some_and(|asked| asked.eq_ignore_ascii_case(page)));
+        !request.method().is_safe() && allowed.is_none() && !is_same
+    }
+
     /// Lets the page read the response.
     pub(crate) fn allow(&self, response: &mut Response, origin: Option<HeaderValue>) {
         if self.0.is_empty() {
@@ -80,6 +97,31 @@ mod tests {
             .header(header::ACCESS_CONTROL_REQUEST_METHOD, "POST")
             .body(())
             .unwrap()
+    }
+
+    #[test]
+    fn a_page_of_elsewhere_has_nothing_done_by_the_way() {
+        let request = |method: Method, origin: &'static str| {
+            let request = Request::builder().method(method).header(header::ORIGIN, origin);
+            request.header(header::HOST, "localhost:8080").body(()).unwrap()
+        };
+        let forged = |origin| Cors::is_forged(&request(Method::POST, origin), None);
+        assert!(forged("https://evil.example") && forged("http://localhost:9090") && forged("null"));
+        assert!(!forged("http://localhost:8080"));
+        let read = request(Method::GET, "https://evil.example");
+        assert!(!Cors::is_forged(&read, None));
+        let named = request(Method::POST, "https://app.example");
+        assert!(!Cors::is_forged(&named, named.headers().get(header::ORIGIN)));
+        let tool = Request::builder().method(Method::POST).body(()).unwrap();
+        assert!(!Cors::is_forged(&tool, None), "no page sends it");
+        let second = Request::builder()
+            .method(Method::POST)
+            .uri("http://a.example:80/tasks/a");
+        let second = second
+            .header(header::ORIGIN, "http://a.example:80")
+            .body(())
+            .unwrap();
+        assert!(!Cors::is_forged(&second, None), "HTTP/2 has no header `host`");
     }
 
     #[test]

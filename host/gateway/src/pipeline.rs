@@ -32,6 +32,11 @@ use tower_service::Service;
 use tracing::Instrument;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// A plugin's page is an origin of its own in a browser (Content Security Policy, level 3): with the gateway's it could read the token that
+/// the dashboard keeps.
+const OWN_ORIGIN: HeaderValue = HeaderValue::from_static(
+    "sandbox allow-downloads allow-forms allow-modals allow-popups allow-popups-to-escape-sandbox allow-scripts",
+);
 /// The longest name of a request that a caller may give.
 const MOST_ID: usize = 128;
 
@@ -111,8 +116,9 @@ impl Pipeline {
         let answered = match self.cors.preflight(&request, origin.as_ref()) {
             Some(response) => Ok(response),
             None => {
-                let attempt =
-                    AssertUnwindSafe(self.attempt(target, request, &mut busy, &mut caller)).catch_unwind();
+                let is_forged = Cors::is_forged(&request, origin.as_ref());
+                let attempt = self.attempt(target, request, is_forged, &mut busy, &mut caller);
+                let attempt = AssertUnwindSafe(attempt).catch_unwind();
                 attempt
                     .await
                     .unwrap_or_else(|_| Err(TaskError::internal("the request failed in the host").into()))
@@ -134,6 +140,7 @@ impl Pipeline {
         &self,
         target: Target,
         request: Request<Incoming>,
+        is_forged: bool,
         busy: &mut Busy,
         known: &mut Option<Arc<Caller>>,
     ) -> Result<Response, Refusal> {
@@ -143,6 +150,9 @@ impl Pipeline {
         }
         let caller = self.access.caller(request.headers())?;
         *known = Some(caller.clone());
+        if is_forged && caller.is_anyone() {
+            return Err(forged());
+        }
         judge(target, &request, &caller)?;
         let place = caller.clone().enter(self.access.now())?;
         if target == Target::Plugin {
@@ -193,6 +203,9 @@ impl Pipeline {
         hide(request.headers_mut());
         let mut response = self.node.serve_http(&name, request).await?;
         disown(response.headers_mut());
+        response
+            .headers_mut()
+            .append(header::CONTENT_SECURITY_POLICY, OWN_ORIGIN);
         Ok(response)
     }
 }
@@ -235,6 +248,15 @@ async fn in_time(most: Duration, routed: impl Future<Output = Response>) -> Resu
             "`gateway.limits.time` of node.toml bounds every request; have work that takes longer accepted (`karman-accept`)",
         ))
     })
+}
+
+/// A page of another origin sends what would be done without a token.
+fn forged() -> Refusal {
+    let error = TaskError::denied("pages of other origins may not call without a token");
+    let error = error.with_field("origin");
+    error
+        .with_hint("name the origin in `cors` below `[gateway]`, or send a token")
+        .into()
 }
 
 /// Hides what is for the gateway alone: with the token of its caller a plugin could do whatever that one may.

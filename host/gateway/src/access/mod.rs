@@ -156,6 +156,11 @@ impl Access {
 }
 
 impl Caller {
+    /// Whether it has no token, so that it may be anyone.
+    pub(crate) fn is_anyone(&self) -> bool {
+        self.token.is_none()
+    }
+
     /// Its name, as logs write it.
     pub(crate) fn name(&self) -> &str {
         self.token.as_ref().map_or(NOBODY, |token| &token.terms.name)

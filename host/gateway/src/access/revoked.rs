@@ -2,7 +2,7 @@ use karman_types::TaskError;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -58,8 +58,14 @@ impl Revoked {
 
     fn read(&self, known: &mut Known) {
         let about = std::fs::metadata(&self.path);
-        let Ok(changed) = about.and_then(|about| Ok((about.modified()?, about.len()))) else {
-            return;
+        let changed = match about.and_then(|about| Ok((about.modified()?, about.len()))) {
+            Ok(changed) => changed,
+            // Nobody has been revoked yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => return,
+            Err(error) => {
+                tracing::error!(file = %self.path.display(), %error, "revoked tokens are not looked at");
+                return;
+            }
         };
         if known.changed == Some(changed) {
             return;
