@@ -183,6 +183,8 @@ impl Run {
         };
         let cohort = self.pace.cohort() as f64;
         within("rounds", self.rounds as f64, 1.0, 1e9)?;
+        // Seconds: with none every client would be late.
+        within("pace.timeout", self.pace.timeout().as_secs_f64(), 0.001, 1e7)?;
         let minimum = self.pace.minimum() as f64;
         match &self.pace {
             Pace::Synchronous { .. } => {
@@ -341,6 +343,10 @@ mod tests {
             (
                 "[pace]\nmode = 'synchronous'\nclients = 3\nminimum = 4\n",
                 "pace.minimum",
+            ),
+            (
+                "[pace]\nmode = 'synchronous'\nclients = 3\ntimeout = '0 s'\n",
+                "pace.timeout",
             ),
             ("[training]\nlearning-rate = nan\n", "training.learning-rate"),
             ("[limits]\nmagnitude = inf\n", "limits.magnitude"),

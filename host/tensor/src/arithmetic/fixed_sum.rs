@@ -75,7 +75,8 @@ impl Grid {
 
     /// The distance between two neighbours: a term is rounded by half of it at most.
     pub fn step(self) -> f64 {
-        2f64.powi(-self.shift)
+        // It may be anything where it came from outside.
+        2f64.powi(self.shift.saturating_neg())
     }
 }
 
