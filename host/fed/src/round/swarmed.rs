@@ -30,23 +30,26 @@ fn updates<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Digest>, D:
     "at most {most} of {clients} clients have come to the same mean; more than half of them are needed, and two at least"
 )]
 pub struct Disagreement {
-    /// How many have come to any.
+    /// How many were in the round to its end.
     pub clients: usize,
     /// How many of them to the same.
     pub most: usize,
 }
 
 impl Reached {
-    /// What more than half of the clients have come to, and who they are. What one alone says is its word.
+    /// What more than half of the `clients` have come to that were in the round to its end, and who they are. Who says nothing counts
+    /// among them, or a few could say what they like while the others are kept from saying anything. What one alone says is its word.
     ///
     /// # Errors
     /// There is no such mean.
-    pub fn agreed(reached: &BTreeMap<ClientId, Self>) -> Result<(Self, Vec<ClientId>), Disagreement> {
+    pub fn agreed(
+        reached: &BTreeMap<ClientId, Self>,
+        clients: usize,
+    ) -> Result<(Self, Vec<ClientId>), Disagreement> {
         let mut by_mean: BTreeMap<&Self, Vec<ClientId>> = BTreeMap::new();
         for (client, what) in reached {
             by_mean.entry(what).or_default().push(*client);
         }
-        let clients = reached.len();
         match by_mean.into_iter().max_by_key(|(_, who)| who.len()) {
             Some((what, who)) if who.len() >= 2 && 2 * who.len() > clients => Ok((what.clone(), who)),
             other => Err(Disagreement {

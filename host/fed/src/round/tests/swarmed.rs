@@ -230,7 +230,7 @@ fn what_more_than_half_have_come_to_counts() {
         });
         each.collect()
     };
-    let (what, who) = Reached::agreed(&reached(&[1, 2, 1, 1])).unwrap();
+    let (what, who) = Reached::agreed(&reached(&[1, 2, 1, 1]), 4).unwrap();
     assert_eq!(what.mean, Digest::of(&[1]));
     assert_eq!(who, [ClientId(0), ClientId(2), ClientId(3)]);
     for (means, most) in [
@@ -241,12 +241,17 @@ fn what_more_than_half_have_come_to_counts() {
     ] {
         let clients = means.len();
         assert_eq!(
-            Reached::agreed(&reached(means)),
+            Reached::agreed(&reached(means), clients),
             Err(Disagreement { clients, most })
         );
     }
     // The same numbers of other updates are another mean.
     let mut two = reached(&[1, 1]);
     two.values_mut().next().unwrap().updates.clear();
-    assert!(Reached::agreed(&two).is_err());
+    assert!(Reached::agreed(&two, 2).is_err());
+    // Two of five are no more than half, though the other three say nothing.
+    let two = reached(&[1, 1]);
+    assert!(Reached::agreed(&two, 3).is_ok());
+    let (clients, most) = (5, 2);
+    assert_eq!(Reached::agreed(&two, 5), Err(Disagreement { clients, most }));
 }

@@ -11,19 +11,21 @@ use karman_types::{Digest, TaskError};
 use std::collections::BTreeMap;
 
 impl Spreading {
+    /// Whether a client was no longer in the round when that ended.
+    pub(super) fn has_left(&self, client: &ClientId, led: &SwarmLed) -> bool {
+        let members = self.spread.clients.members();
+        let node = members.get(client.0 as usize);
+        node.is_none_or(|node| led.gone.contains(node))
+    }
+
     /// What those have come to that stayed to the end.
     pub(super) async fn outcomes(&self, name: &str, led: &SwarmLed) -> BTreeMap<ClientId, Came> {
-        let members = self.spread.clients.members();
-        let left = |client: &ClientId| {
-            let node = members.get(client.0 as usize);
-            node.is_none_or(|node| led.gone.contains(node))
-        };
         // One that never says what it has come to takes no more than half of the time that the mean is to come in.
         let time = self.left() / 2;
         let mut answers: FuturesUnordered<_> = self
             .takers
             .values()
-            .filter(|taker| !left(&taker.part.client))
+            .filter(|taker| !self.has_left(&taker.part.client, led))
             .map(|taker| {
                 let Part {
                     client, assignment, ..
@@ -144,11 +146,6 @@ impl Spreading {
         came: &BTreeMap<ClientId, Came>,
         (reached, who): (&Reached, &[ClientId]),
     ) -> Vec<Apart> {
-        let members = self.spread.clients.members();
-        let has_left = |client: &ClientId| {
-            let node = members.get(client.0 as usize);
-            node.is_some_and(|node| led.gone.contains(node))
-        };
         let why = |client: &ClientId| -> String {
             match came.get(client).map(|came| &came.reached.updates) {
                 Some(updates) if *updates == reached.updates => {
@@ -158,7 +155,7 @@ impl Spreading {
                     let (has, others) = (updates.len(), reached.updates.len());
                     format!("it has a mean of {has} updates, and the others one of {others}")
                 }
-                None if has_left(client) => "it has left the round".into(),
+                None if self.has_left(client, led) => "it has left the round".into(),
                 None => "it has not said what it has come to".into(),
             }
         };

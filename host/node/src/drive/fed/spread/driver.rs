@@ -73,7 +73,8 @@ impl Spreading {
             .iter()
             .map(|(client, came)| (*client, came.reached.clone()))
             .collect();
-        let agreed = Reached::agreed(&reached).map_err(|error| error.to_string())?;
+        let stayed = self.takers.keys().filter(|client| !self.has_left(client, &led));
+        let agreed = Reached::agreed(&reached, stayed.count()).map_err(|error| error.to_string())?;
         let (mean, bytes) = self.mean(&name, &agreed).await?;
         Ok(self.swarmed(&led, &came, agreed, (mean, bytes)))
     }
