@@ -27,28 +27,35 @@ const SIZES: [usize; 4] = [25, 50, 100, 200];
 const TOGETHER: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(30);
 const DAY: Duration = Duration::from_secs(86_400);
+const A_MOMENT: Duration = Duration::from_secs(5);
 /// Bytes per second that a node may cost while it idles.
 const IDLE_BUDGET: f64 = 1000.0;
 
 pub(crate) fn run(quick: bool) -> Result<Report> {
     let mut report = Report::new("scale");
     let sizes = if quick { &SIZES[..1] } else { &SIZES[..] };
-    let (settle, rest, idle) = match quick {
-        true => (5, 5, 10),
+    let (rest, idle) = match quick {
+        true => (5, 10),
         // It rests for longer than a connection stays that nobody uses.
-        false => (30, 180, 60),
+        false => (180, 60),
     };
     tokio::runtime::Runtime::new()?.block_on(async {
         let mut world = World::begin().await?;
         for &size in sizes {
             world.grow(size, &mut report).await?;
-            sleep(Duration::from_secs(settle)).await;
+            sleep(if quick { A_MOMENT } else { settled(size) }).await;
             world.look_up(&mut report).await?;
             sleep(Duration::from_secs(rest)).await;
             world.idle(Duration::from_secs(idle), &mut report).await?;
         }
         Ok(report)
     })
+}
+
+/// How long the nodes get, when half of them have just come, to meet and to announce themselves: each has a core of its own elsewhere,
+/// and here all of them have the cores of one machine.
+fn settled(size: usize) -> Duration {
+    Duration::from_secs(30) + size as u32 * Duration::from_millis(500)
 }
 
 struct World {
