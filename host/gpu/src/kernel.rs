@@ -181,6 +181,26 @@ impl Kernel {
         }
     }
 
+    /// Whether it writes every word of its outputs, and none of what passes between its passes is read before it is written: what
+    /// lies in these buffers before makes no difference then.
+    pub(crate) const fn fills(&self) -> bool {
+        match self {
+            Self::Gemm(_)
+            | Self::Convolution(_)
+            | Self::Attention(_)
+            | Self::Norm(_)
+            | Self::Reduce(_)
+            | Self::Map(_)
+            | Self::Accumulate(_) => true,
+            Self::QuantisedGemm(_)
+            | Self::IntegerGemm(_)
+            | Self::Encode(_)
+            | Self::Decode(_)
+            | Self::TopK(_)
+            | Self::Mask(_) => false,
+        }
+    }
+
     /// Its buffers, inputs first, then outputs, then what only passes between each other.
     ///
     /// # Errors
