@@ -3,8 +3,8 @@
 
 use karman_gpu::check::inputs;
 use karman_gpu::{
-    Call, Convolution, Cpu, Decode, Device, Encode, Fold, Format, Gemm, GpuError, Kernel, Map, Norm,
-    Normalise, Plan, Program, Reduce, Step, Wgpu, Words, Work,
+    Activation, Call, Convolution, Cpu, Decode, Device, Encode, Fold, Format, Gemm, GpuError, Kernel, Map,
+    Norm, Normalise, Plan, Program, Reduce, Step, Wgpu, Words, Work,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,12 +33,14 @@ fn plan() -> Plan {
         padding: 1,
         dilation: 1,
         groups: 1,
+        bias: true,
+        activation: Activation::Silu,
     };
     let map = |steps| Kernel::Map(Map { length: 1024, steps });
     let (format, rows, columns) = (Format::Int8, 16, 64);
     let classes = Gemm {
         m: 1,
-        n: 10,
+        n: 16,
         k: 1024,
         bias: true,
         ..Gemm::default()
@@ -46,16 +48,16 @@ fn plan() -> Plan {
     let softmax = Norm {
         normalise: Normalise::Softmax,
         rows: 1,
-        columns: 10,
+        columns: 16,
         epsilon_millionths: 10,
     };
     let fold = Fold::Max;
     Plan {
-        // The filters, the classifier's matrix and its bias; slot 3 is the image.
-        constants: vec![16 * 27, 1024 * 10, 10],
+        // The filters, the classifier's matrix, and a bias for both; slot 3 is the image.
+        constants: vec![16 * 27, 1024 * 16, 16],
         inputs: vec![3 * 64],
         calls: vec![
-            call(Kernel::Convolution(convolution), &[3, 0]),
+            call(Kernel::Convolution(convolution), &[3, 0, 2]),
             call(map(vec![Step::Relu]), &[4]),
             call(map(vec![Step::Add, Step::Scale(0.5)]), &[5, 4]),
             call(
