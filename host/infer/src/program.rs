@@ -82,6 +82,14 @@ impl DeviceModel {
         &self.outline.outputs
     }
 
+    /// The program for a batch of this size.
+    ///
+    /// # Errors
+    /// Those of [`DeviceModel::read`].
+    pub fn program(&self, batch: u32) -> Result<Arc<Program>, InferError> {
+        Ok(self.translated(batch)?.program)
+    }
+
     /// What a device is to do for these inputs, given by name in any order.
     ///
     /// # Errors
