@@ -1,5 +1,6 @@
 //! Programs on the processor and on the GPU that is here (in CI: software Vulkan), against the same kernels run one by one with copies
 //! between. Where there is no GPU the test says that it skipped it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use karman_gpu::check::inputs;
 use karman_gpu::{

@@ -19,8 +19,9 @@ use crate::graph::Graph;
 use crate::outline::Outline;
 use crate::{InferError, ModelLimits, TensorInfo, inputs};
 use bytes::Bytes;
-use karman_gpu::{Device, Program, Words, Work, f32_words, floats};
+use karman_gpu::{Device, GpuError, Program, Words, Work, f32_words, floats};
 use karman_tensor::{Shape, Tensor};
+use karman_types::ByteSize;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct DeviceModel {
     graph: Graph,
     outline: Outline,
     limits: ModelLimits,
+    /// Of one program on its device.
+    most: ByteSize,
     /// The latest used last.
     programs: Mutex<Vec<(u32, Translated)>>,
 }
@@ -56,16 +59,19 @@ pub struct DeviceRun {
 }
 
 impl DeviceModel {
-    /// Translates a model. Its program for a batch of one is made now, so that what no kernel computes is known before anything runs.
+    /// Translates a model whose programs may each take so much memory of a device. That for a batch of one is made now, so that what no
+    /// kernel computes is known before anything runs.
     ///
     /// # Errors
-    /// [`InferError::NotOnGpu`] for the first operator, type or size for which there is no kernel; those of [`Graph::read`].
-    pub fn read(model: impl Into<Bytes>, limits: &ModelLimits) -> Result<Self, InferError> {
+    /// [`InferError::NotOnGpu`] for the first operator, type or size for which there is no kernel, [`InferError::Gpu`] for too much
+    /// memory; those of [`Graph::read`].
+    pub fn read(model: impl Into<Bytes>, limits: &ModelLimits, most: ByteSize) -> Result<Self, InferError> {
         let file = model.into();
         let model = Self {
             outline: Outline::read(&file, limits)?,
             graph: Graph::read(file, limits)?,
             limits: limits.clone(),
+            most,
             programs: Mutex::default(),
         };
         model.translated(1)?;
@@ -80,14 +86,6 @@ impl DeviceModel {
     /// What it gives, in the order of the model.
     pub fn outputs(&self) -> &[TensorInfo] {
         &self.outline.outputs
-    }
-
-    /// The program for a batch of this size.
-    ///
-    /// # Errors
-    /// Those of [`DeviceModel::read`].
-    pub fn program(&self, batch: u32) -> Result<Arc<Program>, InferError> {
-        Ok(self.translated(batch)?.program)
     }
 
     /// What a device is to do for these inputs, given by name in any order.
@@ -166,7 +164,10 @@ impl DeviceModel {
             return Ok(programs[programs.len() - 1].1.clone());
         }
         drop(programs);
-        let (program, shapes) = translate::translate(&self.graph, batch, &self.limits)?;
+        let (program, shapes) = translate::translate(&self.graph, batch, &self.limits, self.most)?;
+        if program.bytes() > self.most.0 {
+            return Err(too_large(program.bytes(), self.most).into());
+        }
         let translated = Translated {
             program: Arc::new(program),
             shapes: shapes.into(),
@@ -177,6 +178,15 @@ impl DeviceModel {
         }
         programs.push((batch, translated.clone()));
         Ok(translated)
+    }
+}
+
+/// More memory than a program may take on its device.
+fn too_large(asked: u64, most: ByteSize) -> GpuError {
+    GpuError::Memory {
+        what: "the model with all its buffers".into(),
+        asked,
+        most: most.0,
     }
 }
 

@@ -5,10 +5,11 @@
 mod common;
 
 use common::*;
-use karman_gpu::{Cpu, Device, Kernel, Wgpu};
+use karman_gpu::{Cpu, Device, GpuError, Kernel, Wgpu};
 use karman_infer::zoo::{Architecture, Variant};
 use karman_infer::{Backend, DeviceModel, InferError, LoadOptions, ModelLimits, Tract};
 use karman_tensor::{Shape, Tensor};
+use karman_types::ByteSize;
 use std::time::Duration;
 
 const MOST: Duration = Duration::from_secs(120);
@@ -29,7 +30,7 @@ fn digits(name: &str) -> Vec<u8> {
 }
 
 fn read(file: &[u8]) -> Result<DeviceModel, InferError> {
-    DeviceModel::read(file.to_vec(), &ModelLimits::default())
+    DeviceModel::read(file.to_vec(), &ModelLimits::default(), ByteSize::gib(1))
 }
 
 /// Numbers from 0 to 1.
@@ -252,4 +253,28 @@ fn inputs_that_do_not_fit_are_named() {
         run("image", &[0, 1, 8, 8]),
         InferError::Gpu(_) | InferError::NotOnGpu { .. }
     ));
+}
+
+/// A channel's factor becomes as long as what it multiplies: that counts before it is made.
+#[test]
+fn a_model_that_takes_more_memory_than_it_may_is_refused() {
+    let most = |file: &[u8], bytes: u64| {
+        let model = DeviceModel::read(file.to_vec(), &ModelLimits::default(), ByteSize(bytes));
+        model.map(|_| ())
+    };
+    let too_much =
+        |read: Result<(), InferError>| matches!(read, Err(InferError::Gpu(GpuError::Memory { .. })));
+    let file = digits("digits-s");
+    assert!(too_much(most(&file, 1024)));
+    assert_eq!(most(&file, 1 << 20), Ok(()));
+    let wide = model(&[
+        node("Mul", &["x", "channels"], &["y"], &[]),
+        value(11, "x", 1, &[1, 2, 64, 64]),
+        value(12, "y", 1, &[1, 2, 64, 64]),
+        weights("channels", &[2, 1, 1], 1),
+    ]);
+    // An input, an output and a constant of 32 KiB each.
+    assert!(too_much(most(&wide, 30_000)));
+    assert!(too_much(most(&wide, 3 * 32_768 - 4)));
+    assert_eq!(most(&wide, 3 * 32_768), Ok(()));
 }

@@ -4,21 +4,20 @@ use super::read::RawNode;
 use super::{Graph, Node, Supply};
 use crate::InferError;
 use crate::screen::only;
-use crate::weights::{Weight, constant};
 use crate::wire::{Fields, Value};
 use std::collections::HashMap;
 
 /// What an operator takes in one place.
-#[derive(Clone, Debug)]
-pub(crate) enum Operand {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operand<'g> {
     /// Nothing: it was left out.
     Absent,
     /// A tensor that depends on the inputs: its edge.
     Edge(usize),
-    /// Numbers that stand in the file.
-    Constant(Weight),
-    /// Any other constant, by its name: of another type, or one that is computed.
-    Other(String),
+    /// A tensor of the file, as it stands there.
+    Constant(&'g [u8]),
+    /// A constant that is computed.
+    Computed,
 }
 
 /// An operator, what it takes and how it is set.
@@ -28,7 +27,7 @@ pub(crate) struct Operation<'g> {
     /// The name of the node.
     pub(crate) name: &'g str,
     /// What it takes, place by place.
-    pub(crate) inputs: Vec<Operand>,
+    pub(crate) inputs: Vec<Operand<'g>>,
     attributes: HashMap<&'g str, Attribute<'g>>,
 }
 
@@ -68,7 +67,7 @@ impl<'g> Attribute<'g> {
     }
 }
 
-impl Operation<'_> {
+impl<'g> Operation<'g> {
     /// A whole number that it is set to.
     pub(crate) fn int(&self, name: &str, or: i64) -> i64 {
         let numbers = self.ints(name);
@@ -93,14 +92,13 @@ impl Operation<'_> {
     }
 
     /// What it takes in this place.
-    pub(crate) fn input(&self, place: usize) -> &Operand {
-        static ABSENT: Operand = Operand::Absent;
-        self.inputs.get(place).unwrap_or(&ABSENT)
+    pub(crate) fn input(&self, place: usize) -> Operand<'g> {
+        self.inputs.get(place).copied().unwrap_or(Operand::Absent)
     }
 }
 
 impl Graph {
-    /// A node of the graph, with the values of the constants that it takes.
+    /// A node of the graph, with what it takes in its places.
     pub(crate) fn operation(&self, at: usize) -> Result<Operation<'_>, InferError> {
         let node = &self.nodes[at];
         let raw = RawNode::read(&node.body)?;
@@ -148,7 +146,7 @@ impl Graph {
         Some(dims)
     }
 
-    fn operand(&self, node: &Node, name: &str) -> Result<Operand, InferError> {
+    fn operand<'g>(&'g self, node: &'g Node, name: &str) -> Result<Operand<'g>, InferError> {
         if name.is_empty() {
             return Ok(Operand::Absent);
         }
@@ -160,16 +158,15 @@ impl Graph {
             let tensor = match supply {
                 Supply::Tensor(at) => {
                     let body = &self.tensors[*at].body[..];
-                    let named = only(body, 8)?.is_some_and(|own| own == name.as_bytes());
-                    named.then_some(body)
+                    (only(body, 8)? == Some(name.as_bytes())).then_some(body)
                 }
                 Supply::Node(at) => value_of(&self.constant_nodes[*at].body, name)?,
             };
-            if let Some(value) = tensor.map(constant).transpose()?.flatten() {
-                return Ok(Operand::Constant(value));
+            if let Some(tensor) = tensor {
+                return Ok(Operand::Constant(tensor));
             }
         }
-        Ok(Operand::Other(name.to_owned()))
+        Ok(Operand::Computed)
     }
 }
 

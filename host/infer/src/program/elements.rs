@@ -14,11 +14,13 @@ impl Translation<'_> {
             (1, Step::AtLeast as fn(f32) -> Step),
             (2, Step::AtMost as fn(f32) -> Step),
         ] {
-            match self.optional(operation, place)?.map(|bound| &bound.values[..]) {
-                None => {}
-                Some([bound]) => steps.push(step(*bound)),
-                Some(_) => return refuse(operation, "its bounds are not the same for all elements"),
-            }
+            let Some(bound) = self.optional(operation, place)? else {
+                continue;
+            };
+            let &[bound] = &bound.values[..] else {
+                return refuse(operation, "its bounds are not the same for all elements");
+            };
+            steps.push(step(bound));
         }
         self.each(operation, &steps)
     }
@@ -34,7 +36,7 @@ impl Translation<'_> {
         let Some(channels) = dims.get(1).copied() else {
             return refuse(operation, "it is given no channels");
         };
-        let all = [scale, shift, mean, variance];
+        let all = [&scale, &shift, &mean, &variance];
         if all.iter().any(|weight| weight.values.len() != channels as usize) {
             return refuse(operation, "its weights are for another number of channels");
         }
@@ -118,7 +120,7 @@ impl Translation<'_> {
             false => slot,
         };
         let values: Vec<f32> = weight.values.iter().map(turn).collect();
-        if let [value] = values[..] {
+        if let &[value] = &values[..] {
             let step = if is_sum {
                 Step::Offset(value)
             } else {
@@ -126,7 +128,7 @@ impl Translation<'_> {
             };
             return Ok(self.draft.steps(slot, &[step])?);
         }
-        if is_sum && is_row(weight, &dims) && self.draft.add_to_rows(slot, &values) {
+        if is_sum && is_row(&weight, &dims) && self.draft.add_to_rows(slot, &values) {
             return Ok(slot);
         }
         let step = if is_sum { Step::Add } else { Step::Multiply };
@@ -142,10 +144,7 @@ impl Translation<'_> {
         values: &[f32],
         dims: &[u32],
     ) -> Result<Slot, InferError> {
-        self.spread += count(dims).saturating_mul(4);
-        InferError::over("run", self.limits.run.0, self.spread, || {
-            "all constants together, each as large as what it is combined with, in bytes".into()
-        })?;
+        self.reserve(count(dims))?;
         match broadcast(shape, values, dims) {
             Some(values) => Ok(self.draft.constant(values)),
             None => refuse(

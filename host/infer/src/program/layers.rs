@@ -35,9 +35,9 @@ impl Translation<'_> {
             bias: bias.is_some(),
             activation: Activation::None,
         };
-        let mut inputs = vec![image, self.draft.constant(weights.values.clone())];
+        let mut inputs = vec![image, self.hold(weights.values)?];
         if let Some(bias) = bias {
-            inputs.push(self.draft.constant(bias.values.clone()));
+            inputs.push(self.hold(bias.values)?);
         }
         Ok(self.draft.call(Kernel::Convolution(shape), inputs)?)
     }
@@ -63,17 +63,17 @@ impl Translation<'_> {
         } else {
             (rows, columns)
         };
-        if inner != k {
+        if inner != k || k == 0 {
             return refuse(operation, "its matrices do not fit each other");
         }
-        let mut inputs = vec![a, self.draft.constant(b.values.clone())];
+        let mut inputs = vec![a, self.hold(b.values)?];
         if let Some(bias) = bias {
-            let values = match bias.values[..] {
-                [one] => vec![one; n as usize],
+            let values = match &bias.values[..] {
+                &[one] => vec![one; n as usize],
                 _ if bias.values.len() == n as usize && bias.shape.last() == Some(&n) => bias.values.clone(),
                 _ => return refuse(operation, "what it adds is not the same for every row"),
             };
-            inputs.push(self.draft.constant(values));
+            inputs.push(self.hold(values)?);
         }
         let shape = Gemm {
             m,
@@ -105,7 +105,7 @@ impl Translation<'_> {
             k,
             ..Gemm::default()
         };
-        let inputs = vec![a, self.draft.constant(b.values.clone())];
+        let inputs = vec![a, self.hold(b.values)?];
         Ok(self.draft.call(Kernel::Gemm(shape), inputs)?)
     }
 

@@ -1,22 +1,26 @@
 //! From the nodes of a graph to kernels.
 
 use super::draft::{Draft, Slot};
+use super::too_large;
 use crate::graph::{Graph, Operand, Operation};
 use crate::screen::printable;
-use crate::weights::Weight;
+use crate::weights::{Weight, constant};
 use crate::{InferError, ModelLimits};
 use karman_gpu::{Program, Step};
 use karman_tensor::{ElementType, Shape};
+use karman_types::ByteSize;
 use std::collections::HashMap;
 
 /// A graph at one batch, node by node.
 pub(super) struct Translation<'g> {
-    pub(super) graph: &'g Graph,
-    pub(super) batch: u32,
-    pub(super) limits: &'g ModelLimits,
+    graph: &'g Graph,
+    batch: u32,
+    limits: &'g ModelLimits,
+    /// Bytes that the program may take on its device.
+    most: ByteSize,
     pub(super) draft: Draft,
-    /// Bytes of constants that were made as large as what they are combined with.
-    pub(super) spread: u64,
+    /// Bytes of all constants.
+    constants: u64,
     /// Where each edge lies.
     slots: HashMap<usize, Slot>,
 }
@@ -29,13 +33,15 @@ pub(super) fn translate(
     graph: &Graph,
     batch: u32,
     limits: &ModelLimits,
+    most: ByteSize,
 ) -> Result<(Program, Vec<Shape>), InferError> {
     let mut translation = Translation {
         graph,
         batch,
         limits,
+        most,
         draft: Draft::default(),
-        spread: 0,
+        constants: 0,
         slots: HashMap::new(),
     };
     for edge in graph.inputs() {
@@ -128,17 +134,13 @@ impl Translation<'_> {
         place: usize,
     ) -> Result<(Slot, Vec<u32>), InferError> {
         match operation.input(place) {
-            Operand::Edge(edge) => Ok((self.slot(*edge)?, self.dims(*edge)?)),
+            Operand::Edge(edge) => Ok((self.slot(edge)?, self.dims(edge)?)),
             _ => refuse(operation, format!("its input {place} is a constant")),
         }
     }
 
     /// The numbers of the constant that an operator takes in this place.
-    pub(super) fn constant<'o>(
-        &self,
-        operation: &'o Operation<'_>,
-        place: usize,
-    ) -> Result<&'o Weight, InferError> {
+    pub(super) fn constant(&self, operation: &Operation<'_>, place: usize) -> Result<Weight, InferError> {
         match self.optional(operation, place)? {
             Some(weight) => Ok(weight),
             None => refuse(operation, format!("its input {place} is left out")),
@@ -146,19 +148,37 @@ impl Translation<'_> {
     }
 
     /// The same where it may be left out.
-    pub(super) fn optional<'o>(
+    pub(super) fn optional(
         &self,
-        operation: &'o Operation<'_>,
+        operation: &Operation<'_>,
         place: usize,
-    ) -> Result<Option<&'o Weight>, InferError> {
+    ) -> Result<Option<Weight>, InferError> {
         match operation.input(place) {
             Operand::Absent => Ok(None),
-            Operand::Constant(weight) => Ok(Some(weight)),
+            Operand::Constant(tensor) => match constant(tensor)? {
+                Some(weight) => Ok(Some(weight)),
+                None => refuse(operation, format!("its input {place} is not f32")),
+            },
             Operand::Edge(_) => refuse(operation, format!("its input {place} is no constant")),
-            Operand::Other(name) => {
-                let name = printable(name);
-                refuse(operation, format!("`{name}` is computed, or is not f32"))
-            }
+            Operand::Computed => refuse(
+                operation,
+                format!("its input {place} is a constant that is computed"),
+            ),
+        }
+    }
+
+    /// A constant of the program: those of all operators together are no larger than it may be, however often the file's are used.
+    pub(super) fn hold(&mut self, values: Vec<f32>) -> Result<Slot, InferError> {
+        self.reserve(values.len() as u64)?;
+        Ok(self.draft.constant(values))
+    }
+
+    /// Counts the words of a constant, before it is made.
+    pub(super) fn reserve(&mut self, words: u64) -> Result<(), InferError> {
+        self.constants = self.constants.saturating_add(words.saturating_mul(4));
+        match self.constants <= self.most.0 {
+            true => Ok(()),
+            false => Err(too_large(self.constants, self.most).into()),
         }
     }
 

@@ -10,7 +10,7 @@ use karman_gpu::{
     Answer, Api, Cpu, Device, DeviceInfo, Done, GpuError, Job, Kernel, Program, Queue, Remote, RemoteOptions,
     Shader, ShaderLimits, Words, Work,
 };
-use karman_types::TaskError;
+use karman_types::{ByteSize, TaskError};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -262,29 +262,18 @@ impl NodeCompute {
         Ok(device(self.queue().await?.info()))
     }
 
-    /// Whether a model takes no more memory than one piece of work may.
-    ///
-    /// # Errors
-    /// [`GpuError::Memory`].
-    pub(super) fn fits(&self, program: &Program) -> Result<(), GpuError> {
-        match program.bytes() <= self.config.memory.0 {
-            true => Ok(()),
-            false => Err(GpuError::Memory {
-                what: "the model with all its buffers".into(),
-                asked: program.bytes(),
-                most: self.config.memory.0,
-            }),
-        }
+    /// The most memory of one piece of work, all its buffers together.
+    pub(super) const fn most_memory(&self) -> ByteSize {
+        self.config.memory
     }
 
-    /// Runs the program of a plugin's model on the GPU: in the plugin's turn, within the memory and the time of one piece of work.
+    /// Runs the program of a plugin's model on the GPU: in the plugin's turn, and within the time of one piece of work.
     pub(super) async fn run_program(
         self: &Arc<Self>,
         plugin: &str,
         program: Arc<Program>,
         inputs: Arc<[Words]>,
     ) -> Result<Vec<Words>, TaskError> {
-        self.fits(&program)?;
         let queue = self.queue().await?;
         let work = Work::Program(program);
         // Whoever waits no longer drops this, and what is not begun by then is left out.

@@ -68,8 +68,8 @@ impl OnGpu {
         native: bool,
     ) -> Result<Self, TaskError> {
         let device = compute.for_models().await?;
-        let model = blocking(move || models.for_gpu(onnx, native)).await?;
-        compute.fits(&model.program(1).map_err(infer_error)?)?;
+        let most = compute.most_memory();
+        let model = blocking(move || models.for_gpu(onnx, native, most)).await?;
         Ok(Self {
             model: Arc::new(model),
             compute,
