@@ -25,5 +25,5 @@ fn each(element: u32) {
             }
         }
     }
-    result[element] = sum;
+    result[element] = finish(filter_number, sum);
 }

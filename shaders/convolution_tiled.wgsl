@@ -30,5 +30,5 @@ fn right(batch: u32, k: u32, column: u32) -> f32 {
 }
 
 fn store(batch: u32, row: u32, column: u32, sum: f32) {
-    result[(batch * rows() + row) * columns() + column] = sum;
+    result[(batch * rows() + row) * columns() + column] = finish(row, sum);
 }

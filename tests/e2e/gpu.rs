@@ -1,10 +1,11 @@
 //! Devices as a user meets them: what is missing is named, bad drivers harm nobody, a plugin gets what it was granted and no more.
 //! What needs Vulkan runs on software where no GPU is (`mesa-vulkan-drivers`), and says so where neither is.
 
-use crate::support::{Home, Ran, guest};
+use crate::support::{Home, Ran, guest, root};
 use serde_json::Value;
 
 mod hostile;
+mod programs;
 
 fn lines(ran: &Ran) -> Vec<Value> {
     ran.out()
@@ -163,4 +164,55 @@ fn a_plugin_runs_a_shader_of_its_own_on_the_device_that_the_operator_named() {
     };
     assert_eq!(shade("gpu:kernels").code, 3);
     assert_eq!(floats(&shade("gpu:shaders").ok().stdout), [2.0, 4.0, 6.0, 8.0]);
+}
+
+/// A model of a plugin's own, for the target `gpu` or `cpu`, on the same numbers.
+fn classified(home: &Home, model: &str, target: &str, more: &[&str]) -> Ran {
+    let file = root().join(format!("tests/models/{model}.onnx"));
+    let (infer, target) = (guest("infer"), format!("target={target}"));
+    let mut arguments = vec!["run", infer.to_str().unwrap(), file.to_str().unwrap()];
+    arguments.extend([
+        "--meta",
+        &target,
+        "--meta",
+        "input=image",
+        "--meta",
+        "shape=1,1,8,8",
+    ]);
+    arguments.extend(["--grant", "nn-raw:tract"]);
+    arguments.extend(more);
+    let mut command = home.command(arguments);
+    Ran::of(command.env("KARMAN_GPU__DEVICE", "vulkan-0").output().unwrap())
+}
+
+/// What the processor answers, the GPU answers, and who asked is told where it ran.
+#[test]
+fn a_plugins_own_model_runs_on_the_device_that_the_operator_named() {
+    let home = Home::new();
+    if !hostile::has_vulkan(&home) {
+        return;
+    }
+    let granted = ["--grant", "gpu:kernels"];
+    for model in ["digits-s", "digits-m", "digits-l"] {
+        let [cpu, gpu] = ["cpu", "gpu"].map(|target| {
+            let ran = classified(&home, model, target, &granted).ok();
+            floats(&ran.stdout)
+        });
+        assert_eq!((cpu.len(), gpu.len()), (10, 10));
+        let sum: f32 = gpu.iter().sum();
+        assert!((sum - 1.0).abs() < 1e-3, "{gpu:?}");
+        let far = cpu.iter().zip(&gpu).any(|(cpu, gpu)| (cpu - gpu).abs() > 1e-4);
+        assert!(!far, "{model}: {cpu:?} {gpu:?}");
+    }
+    let told = classified(&home, "digits-s", "gpu", &["--grant", "gpu:kernels", "--json"]).ok();
+    let line: Value = serde_json::from_str(&told.out()).unwrap();
+    let ran_on = line["ran_on"].as_str().unwrap();
+    assert!(ran_on.contains("gpu, vulkan-0"), "{ran_on}");
+    // A right to the GPU is a right of its own, and nothing runs on the processor in a kernel's place.
+    classified(&home, "digits-s", "gpu", &[]).fails(1, "Security");
+    let refused = classified(&home, "digits-l-int8", "gpu", &granted);
+    refused.fails(
+        1,
+        "UnsupportedOperation: the model does not run on target `gpu`: operator `QuantizeLinear`",
+    );
 }

@@ -73,7 +73,7 @@ fn a_model_that_is_not_there_is_unavailable() {
 
 /// A plugin's own model is loaded for the processor where that is granted. A GPU that it asks for is never replaced in silence.
 #[test]
-fn a_model_for_another_target_than_the_processor_is_refused() {
+fn a_model_for_a_target_that_is_not_there_is_refused() {
     let home = Home::new();
     let (infer, model) = (guest("infer"), root().join("tests/models/digits-s.onnx"));
     let load = |target: &str, more: &[&str]| {
@@ -81,11 +81,17 @@ fn a_model_for_another_target_than_the_processor_is_refused() {
         let mut arguments = vec!["run", infer.to_str().unwrap(), model.to_str().unwrap()];
         arguments.extend(["--meta", &meta]);
         arguments.extend(more);
-        home.run(arguments)
+        let mut command = home.command(arguments);
+        crate::support::Ran::of(command.env("KARMAN_GPU__DEVICE", "off").output().unwrap())
     };
     let granted = ["--grant", "nn-raw:tract"];
     assert_eq!(load("cpu", &granted).ok().out(), "loaded");
-    load("gpu", &granted).fails(1, "UnsupportedOperation: models run on the processor here");
+    load("gpu", &granted).fails(1, "Security");
+    let on_gpu = load("gpu", &["--grant", "nn-raw:tract", "--grant", "gpu:kernels"]);
+    on_gpu.fails(
+        1,
+        "UnsupportedOperation: the model does not run on target `gpu`: the operator has turned GPUs off",
+    );
     load("tpu", &granted).fails(1, "target `tpu`");
     load("cpu", &[]).fails(1, "Security");
 }

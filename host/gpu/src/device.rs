@@ -2,6 +2,7 @@
 
 mod cpu;
 mod gpu;
+mod kept;
 mod remote;
 mod wire;
 
@@ -15,19 +16,23 @@ pub(crate) use remote::end;
 
 use crate::error::GpuError;
 use crate::kernel::{Kernel, Words};
+use crate::program::Program;
 use crate::shader::Shader;
+use karman_types::Digest;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Something to run.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// One of ours.
     Kernel(Kernel),
     /// A plugin's own.
     Shader(Shader),
+    /// Several of ours, one after the other, and what is the same in every run of them.
+    Program(Arc<Program>),
 }
 
 /// What came of it.
@@ -49,6 +54,17 @@ pub trait Device: Send {
     /// # Errors
     /// When the inputs do not fit, or the device cannot, does not in time, or fails.
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError>;
+
+    /// Runs a program that the device still has from an earlier run, without its constants. None where it has it not: then it takes a
+    /// [`Work::Program`].
+    fn run_kept(
+        &mut self,
+        _program: Digest,
+        _inputs: &[&[u32]],
+        _within: Duration,
+    ) -> Option<Result<Done, GpuError>> {
+        None
+    }
 
     /// Gets ready for the next work after one that failed, where that takes time. What does not come back now is tried again by the
     /// next [`Device::run`].

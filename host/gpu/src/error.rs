@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Why a device did not do what it was asked.
 ///
 /// Errors cross from the process that holds the device to the one that asked it, so they are plain data.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, thiserror::Error)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
     /// A kernel that means nothing: a dimension of zero, a stride shorter than its row, an input of the wrong length.

@@ -22,6 +22,7 @@ mod map;
 mod mask;
 mod norm;
 mod pass;
+mod pool;
 mod product;
 mod quantised;
 mod reduce;
@@ -40,6 +41,7 @@ pub use mask::Mask;
 pub use norm::{Norm, Normalise};
 pub use pass::Pass;
 pub(crate) use pass::grid;
+pub use pool::{Pool, Window};
 pub use quantised::QuantisedGemm;
 pub use reduce::{Fold, Reduce};
 pub use top_k::TopK;
@@ -63,6 +65,8 @@ pub enum Kernel {
     IntegerGemm(IntegerGemm),
     /// Convolution of images.
     Convolution(Convolution),
+    /// The largest or the mean of windows of images.
+    Pool(Pool),
     /// Scaled dot-product attention.
     Attention(Attention),
     /// Softmax, layer norm and root-mean-square norm of rows.
@@ -150,6 +154,7 @@ impl Kernel {
             Self::QuantisedGemm(kernel) => kernel,
             Self::IntegerGemm(kernel) => kernel,
             Self::Convolution(kernel) => kernel,
+            Self::Pool(kernel) => kernel,
             Self::Attention(kernel) => kernel,
             Self::Norm(kernel) => kernel,
             Self::Reduce(kernel) => kernel,
@@ -169,6 +174,7 @@ impl Kernel {
             Self::QuantisedGemm(_) => "quantised-gemm",
             Self::IntegerGemm(_) => "integer-gemm",
             Self::Convolution(_) => "convolution",
+            Self::Pool(_) => "pool",
             Self::Attention(_) => "attention",
             Self::Norm(_) => "norm",
             Self::Reduce(_) => "reduce",
@@ -178,6 +184,27 @@ impl Kernel {
             Self::Decode(_) => "decode",
             Self::TopK(_) => "top-k",
             Self::Mask(_) => "mask",
+        }
+    }
+
+    /// Whether it writes every word of its outputs, and none of what passes between its passes is read before it is written: what
+    /// lies in these buffers before makes no difference then.
+    pub(crate) const fn fills(&self) -> bool {
+        match self {
+            Self::Gemm(_)
+            | Self::Convolution(_)
+            | Self::Pool(_)
+            | Self::Attention(_)
+            | Self::Norm(_)
+            | Self::Reduce(_)
+            | Self::Map(_)
+            | Self::Accumulate(_) => true,
+            Self::QuantisedGemm(_)
+            | Self::IntegerGemm(_)
+            | Self::Encode(_)
+            | Self::Decode(_)
+            | Self::TopK(_)
+            | Self::Mask(_) => false,
         }
     }
 

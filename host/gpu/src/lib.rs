@@ -2,9 +2,10 @@
 //!
 //! [`find`](find::find) says what is there, asking drivers in a child process, for a driver may crash. A [`Kernel`] names a computation
 //! and its shape; every device runs it: GPUs by the shaders of `shaders/` ([`Wgpu`]: Vulkan, Metal, Direct3D 12, OpenGL), the
-//! processor by a matrix library and loops of its own ([`Cpu`]). A plugin's own WGSL, a [`Shader`], is checked and given a budget
-//! of loops before a driver sees it, and runs in a process of its own ([`Remote`]), which is ended when it takes too long. Where
-//! several tenants share a device, a [`Queue`] stands before it, and a [`Share`] says whose turn it is.
+//! processor by a matrix library and loops of its own ([`Cpu`]). Kernels that follow each other are a [`Program`], whose constants a
+//! device keeps. A plugin's own WGSL, a [`Shader`], is checked and given a budget of loops before a driver sees it, and runs in a
+//! process of its own ([`Remote`]), which is ended when it takes too long. Where several tenants share a device, a
+//! [`Queue`] stands before it, and a [`Share`] says whose turn it is.
 //!
 //! | file | what |
 //! |---|---|
@@ -12,6 +13,7 @@
 //! | `device/` | the processor, wgpu, the process that holds a device, and what to ask for |
 //! | `find.rs` | what is there, and why something is not |
 //! | `shader.rs`, `fuel.rs` | what a plugin's shader may do, and how its loops end |
+//! | `program.rs` | several kernels as one piece of work, and where its buffers lie |
 //! | `queue.rs`, `share.rs` | a device of several tenants, and their turns |
 //! | `tune.rs` | shapes of tiles, measured once per device |
 //! | `check.rs`, `bench.rs` | is it right, and how fast |
@@ -34,6 +36,7 @@ mod error;
 pub mod find;
 mod fuel;
 mod kernel;
+mod program;
 mod queue;
 mod shader;
 mod share;
@@ -45,9 +48,10 @@ pub use device::{
 pub use error::GpuError;
 pub use kernel::{
     Accumulate, Activation, Argument, Attention, Convolution, Decode, Element, Encode, Expected, Fold,
-    Format, Gemm, IntegerGemm, Kernel, Map, Mask, Norm, Normalise, Pass, Quantised, QuantisedGemm, Reduce,
-    Role, Step, TopK, Words, f16_words, f32_words, floats, from_awq, from_gptq, halves,
+    Format, Gemm, IntegerGemm, Kernel, Map, Mask, Norm, Normalise, Pass, Pool, Quantised, QuantisedGemm,
+    Reduce, Role, Step, TopK, Window, Words, f16_words, f32_words, floats, from_awq, from_gptq, halves,
 };
+pub use program::{Call, Plan, Program};
 pub use queue::{Answer, Job, Queue};
 pub use shader::{Shader, ShaderLimits};
 pub use share::{Share, Turn};

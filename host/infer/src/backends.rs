@@ -1,5 +1,7 @@
 use crate::probe::{ProbeError, feed_child, probe_in_child, probe_onnxruntime};
-use crate::{Backend, BackendName, InferError, LoadOptions, Model, OnnxRuntime, SearchPlaces, Tract};
+use crate::{
+    Backend, BackendName, InferError, LoadOptions, Model, ModelLimits, OnnxRuntime, SearchPlaces, Tract,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -90,8 +92,18 @@ impl Backends {
     /// # Errors
     /// [`InferError::Rehearsal`] when the trial fails, and those of [`Backend::load`].
     pub fn load_foreign(&self, model: &[u8], options: &LoadOptions) -> Result<Arc<dyn Model>, InferError> {
+        self.rehearse(model, &options.limits)?;
+        self.tract.load(model, options)
+    }
+
+    /// Tries a model that anyone may have made in a child process, where there is a probe program.
+    ///
+    /// # Errors
+    /// [`InferError::Rehearsal`] when the trial fails, and what is refused before: [`InferError::Malformed`],
+    /// [`InferError::Limit`], [`InferError::ExternalData`].
+    pub fn rehearse(&self, model: &[u8], limits: &ModelLimits) -> Result<(), InferError> {
         // Cheap, and its errors are the best: before a process is started.
-        crate::outline::Outline::read(model, &options.limits)?;
+        crate::outline::Outline::read(model, limits)?;
         if let Some(program) = &self.probe {
             let mut command = Command::new(program);
             command.arg("probe-model");
@@ -99,7 +111,7 @@ impl Backends {
                 reason: error.to_string(),
             })?;
         }
-        self.tract.load(model, options)
+        Ok(())
     }
 }
 

@@ -1,4 +1,5 @@
 use crate::{BackendName, TensorInfo};
+use karman_gpu::GpuError;
 use karman_tensor::TensorError;
 use karman_types::{ErrorKind, TaskError};
 
@@ -122,6 +123,17 @@ pub enum InferError {
         /// Why.
         reason: String,
     },
+    /// What no kernel of this host's devices computes. Nothing runs in its place.
+    #[error("{what} does not run on a GPU here: {reason}; load the model for the processor")]
+    NotOnGpu {
+        /// The operator with its node, or the tensor.
+        what: String,
+        /// Why.
+        reason: String,
+    },
+    /// A device that did not run a model.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
     /// A model from outside that did not survive its rehearsal in a child process.
     #[error("the model was refused after a trial in a separate process: {reason}")]
     Rehearsal {
@@ -144,7 +156,10 @@ impl InferError {
             | Self::Weight { .. }
             | Self::Rehearsal { .. } => ErrorKind::Invalid,
             Self::Limit { .. } => ErrorKind::Limit,
-            Self::Rejected { .. } | Self::Unavailable { .. } => ErrorKind::Unavailable,
+            Self::Rejected { .. } | Self::Unavailable { .. } | Self::NotOnGpu { .. } => {
+                ErrorKind::Unavailable
+            }
+            Self::Gpu(error) => error.kind(),
             Self::Run { .. } | Self::Output { .. } => ErrorKind::Failed,
             Self::Panicked { .. } => ErrorKind::Internal,
         }

@@ -11,12 +11,14 @@
 //! | `read` | from a file to nodes and edges |
 //! | `shapes` | types and dimensions, inferred on a copy without weights |
 //! | `cost` | classes, multiply-accumulates, parameters |
+//! | `operation` | a node with its arguments in their places |
 //! | `layers` | nodes that belong together; the cut points between them |
 //! | `cut` | any cut into any number of stages, and each stage as a model of its own |
 
 mod cost;
 mod cut;
 mod layers;
+mod operation;
 mod order;
 mod raw;
 mod read;
@@ -25,6 +27,7 @@ mod shapes;
 pub use cost::OpClass;
 pub use cut::{CutError, Fragment};
 pub use layers::{CutPoint, Layer, LayerEdge, Layers};
+pub(crate) use operation::{Operand, Operation};
 pub use read::SizeOf;
 
 use crate::TensorInfo;

@@ -16,6 +16,9 @@
 //! [`inspect::Inspection`] shows all of it to people. [`Staged`] runs the fragments in one place, and [`run_batch`] several
 //! requests in one run. Where the cuts belong is decided elsewhere (`karman-sched`).
 //!
+//! [`DeviceModel`] makes a whole model one program of kernels (`karman-gpu`), for a GPU; an operator without a kernel is refused by its
+//! name.
+//!
 //! | file | what |
 //! |---|---|
 //! | `backends`, `find`, `probe` | what this process can run models with |
@@ -29,6 +32,7 @@
 //! | `profile` | times, measured and predicted |
 //! | `inspect` | the table and the drawing |
 //! | `operator` | one operator: its cost, its model, which runner would be done first |
+//! | `program` | a whole model as one program for a GPU |
 //! | `zoo` | published networks with random weights |
 //!
 //! ```
@@ -75,6 +79,7 @@ pub mod operator;
 mod outline;
 mod probe;
 pub mod profile;
+mod program;
 mod screen;
 mod staged;
 mod tract;
@@ -90,6 +95,7 @@ pub use limits::ModelLimits;
 pub use model::{Backend, BackendName, Dim, LoadOptions, Model, TensorInfo};
 pub use onnxruntime::OnnxRuntime;
 pub use probe::{ProbeError, feed_child, probe_in_child, probe_model, probe_onnxruntime};
+pub use program::{DeviceModel, DeviceRun};
 pub use staged::Staged;
 pub use tract::Tract;
 pub use weights::{Weight, weights, with_weights};

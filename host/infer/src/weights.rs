@@ -174,6 +174,15 @@ fn learns_by(op: &str) -> (&'static [usize], u64) {
     }
 }
 
+/// The numbers of a constant; none where they are not `f32`.
+pub(crate) fn constant(tensor: &[u8]) -> Result<Option<Weight>, InferError> {
+    let constant = Constant::read(tensor)?;
+    match constant.code {
+        FLOAT => constant.weight().map(Some),
+        _ => Ok(None),
+    }
+}
+
 /// A constant as it stands in the file.
 struct Constant<'a> {
     name: &'a str,

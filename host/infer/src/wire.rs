@@ -7,7 +7,7 @@ use crate::InferError;
 pub(crate) enum Value<'a> {
     Varint(u64),
     Fixed64,
-    Fixed32,
+    Fixed32(f32),
     Bytes(&'a [u8]),
 }
 
@@ -24,6 +24,16 @@ impl<'a> Value<'a> {
         match self {
             Value::Varint(n) => Ok(n),
             _ => Err(InferError::malformed("a message stands where a number should")),
+        }
+    }
+
+    /// A number of single precision.
+    pub(crate) fn float(self) -> Result<f32, InferError> {
+        match self {
+            Value::Fixed32(number) => Ok(number),
+            _ => Err(InferError::malformed(
+                "something else stands where a number of 32 bits should",
+            )),
         }
     }
 
@@ -92,7 +102,11 @@ impl<'a> Fields<'a> {
                 let len = varint(&mut self.0)?;
                 Value::Bytes(self.take(len)?)
             }
-            5 => self.take(4).map(|_| Value::Fixed32)?,
+            5 => {
+                let mut bytes = [0; 4];
+                bytes.copy_from_slice(self.take(4)?);
+                Value::Fixed32(f32::from_le_bytes(bytes))
+            }
             wire => return Err(InferError::malformed(format!("there is no wire type {wire}"))),
         };
         Ok((field, value))

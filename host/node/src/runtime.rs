@@ -1,6 +1,6 @@
 use crate::config::NodeConfig;
 use crate::home::Home;
-use crate::services::{ModelSource, NodeCompute, NodeModels, NodeSettings, StoreBuckets};
+use crate::services::{ModelSource, NodeCompute, NodeModels, NodeSettings, StoreBuckets, WithGpu};
 use karman_engine::capability::invoke::Invoke;
 use karman_engine::{CompileCache, Engine, EngineOptions, Plugin, Services};
 use karman_store::NodeKeys;
@@ -58,7 +58,7 @@ impl Runtime {
         let services = Services {
             invoke,
             compute: Some(compute.shared()),
-            models: Some(models.shared()),
+            models: Some(Arc::new(WithGpu::new(models.clone(), compute))),
             buckets: Some(Arc::new(StoreBuckets(home.clone()))),
             settings: Some(Arc::new(NodeSettings {
                 home: home.clone(),

@@ -162,7 +162,7 @@ fn too_large() -> Vec<Shader> {
 }
 
 /// Work that its budget allows and its time does not: the process that holds the device is ended.
-fn too_long() -> Shader {
+pub(super) fn too_long() -> Shader {
     let body = "var x = id.x; for (var i = 0u; i < 16000000u; i++) { x = x * 1664525u + 1013904223u; b[x % 256u] = x; } b[0] = x;";
     Shader {
         workgroups: [4096, 1, 1],

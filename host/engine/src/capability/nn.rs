@@ -1,4 +1,5 @@
-//! `wasi:nn` (0.2.0-rc-2024-10-28): models by name with the grant `nn:NAME`; a plugin's own bytes only with `nn-raw:…`.
+//! `wasi:nn` (0.2.0-rc-2024-10-28): models by name with the grant `nn:NAME`; a plugin's own bytes only with `nn-raw:…`,
+//! and for the target `gpu` with `gpu:kernels` as well.
 
 use super::bindings::host::wasi::nn::{errors, graph, inference, tensor};
 use crate::host::Host;
@@ -25,6 +26,17 @@ pub trait Models: Send + Sync {
         onnx: Vec<u8>,
         native: bool,
     ) -> BoxFuture<'static, Result<Arc<dyn Model>, TaskError>>;
+
+    /// The same on the GPU of this host, which the plugin shares with others: as a whole, or not at all.
+    fn load_on_gpu(
+        &self,
+        _plugin: String,
+        _onnx: Vec<u8>,
+        _native: bool,
+    ) -> BoxFuture<'static, Result<Arc<dyn Model>, TaskError>> {
+        let none = TaskError::unavailable("this host runs no models on a GPU");
+        Box::pin(std::future::ready(Err(none)))
+    }
 }
 
 /// A loaded model.
@@ -67,26 +79,23 @@ impl From<TaskError> for NnError {
     }
 }
 
-/// Whether a plugin's own model can be had as it wishes. Who asks for another target than the processor is told that there is none:
-/// nothing is run in its place in silence.
-fn check_wish(encoding: GraphEncoding, target: ExecutionTarget) -> Result<(), NnError> {
+/// Whether a plugin's own model is to run on a GPU, if it can be had as the plugin wishes. Who asks for another target than the
+/// processor and a GPU is told that there is none: nothing is run in its place in silence.
+fn wants_gpu(encoding: GraphEncoding, target: ExecutionTarget) -> Result<bool, NnError> {
     if !matches!(encoding, GraphEncoding::Onnx | GraphEncoding::Autodetect) {
         return Err(NnError {
             code: ErrorCode::InvalidEncoding,
             data: format!("encoding {encoding:?} is not supported; give ONNX"),
         });
     }
-    let (target, instead) = match target {
-        ExecutionTarget::Cpu => return Ok(()),
-        ExecutionTarget::Gpu => ("gpu", ", or run kernels through `karman:gpu/compute`"),
-        ExecutionTarget::Tpu => ("tpu", ""),
-    };
-    Err(NnError {
-        code: ErrorCode::UnsupportedOperation,
-        data: format!(
-            "models run on the processor here, not on target `{target}`: load it for `cpu`{instead}"
-        ),
-    })
+    match target {
+        ExecutionTarget::Cpu => Ok(false),
+        ExecutionTarget::Gpu => Ok(true),
+        ExecutionTarget::Tpu => Err(NnError {
+            code: ErrorCode::UnsupportedOperation,
+            data: "models run on the processor or a GPU here, not on target `tpu`: load it for `cpu`".into(),
+        }),
+    }
 }
 
 type Answer<T> = wasmtime::Result<Result<Resource<T>, Resource<NnError>>>;
@@ -123,15 +132,37 @@ impl Host {
             ))
             .into());
         }
-        check_wish(encoding, target)?;
+        let on_gpu = wants_gpu(encoding, target)?;
         if parts.len() != 1 {
             let parts = parts.len();
             return Err(TaskError::invalid(format!("an ONNX model is 1 part, not {parts}")).into());
         }
-        let model = self.models()?.load_bytes(parts.remove(0), native).await?;
+        let onnx = parts.remove(0);
+        let model = match on_gpu {
+            true => self.load_on_gpu(onnx, native).await?,
+            false => self.models()?.load_bytes(onnx, native).await?,
+        };
         Ok(Graph {
             name: "its own".into(),
             model,
+        })
+    }
+
+    /// A plugin's own model on the GPU. What it needs besides is what kernels of its own need there.
+    async fn load_on_gpu(&mut self, onnx: Vec<u8>, native: bool) -> Result<Arc<dyn Model>, NnError> {
+        let (name, grant) = (self.plugin.name.clone(), Grant::GpuKernels);
+        if !self.plugin.grants.allows(&grant) {
+            return Err(TaskError::denied(format!("`{name}` has no grant `{grant}`"))
+                .with_hint(format!("karman node grant {name} {grant}"))
+                .into());
+        }
+        let loaded = self.models()?.load_on_gpu(name, onnx, native).await;
+        loaded.map_err(|error| match error.kind {
+            ErrorKind::Unavailable => NnError {
+                code: ErrorCode::UnsupportedOperation,
+                data: format!("the model does not run on target `gpu`: {}", error.message),
+            },
+            _ => error.into(),
         })
     }
 
@@ -287,19 +318,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_processor_runs_models_and_who_wants_another_is_told() {
+    fn models_run_on_the_processor_or_a_gpu_and_who_wants_another_is_told() {
         for encoding in [GraphEncoding::Onnx, GraphEncoding::Autodetect] {
-            assert!(check_wish(encoding, ExecutionTarget::Cpu).is_ok());
-            for (target, named) in [(ExecutionTarget::Gpu, "`gpu`"), (ExecutionTarget::Tpu, "`tpu`")] {
-                let refused = check_wish(encoding, target).unwrap_err();
-                assert!(
-                    matches!(refused.code, ErrorCode::UnsupportedOperation),
-                    "{refused:?}"
-                );
-                assert!(refused.data.contains(named), "{refused:?}");
-            }
+            assert!(!wants_gpu(encoding, ExecutionTarget::Cpu).unwrap());
+            assert!(wants_gpu(encoding, ExecutionTarget::Gpu).unwrap());
+            let refused = wants_gpu(encoding, ExecutionTarget::Tpu).unwrap_err();
+            assert!(
+                matches!(refused.code, ErrorCode::UnsupportedOperation),
+                "{refused:?}"
+            );
+            assert!(refused.data.contains("`tpu`"), "{refused:?}");
         }
-        let refused = check_wish(GraphEncoding::Openvino, ExecutionTarget::Cpu).unwrap_err();
-        assert!(matches!(refused.code, ErrorCode::InvalidEncoding), "{refused:?}");
+        for target in [ExecutionTarget::Cpu, ExecutionTarget::Gpu] {
+            let refused = wants_gpu(GraphEncoding::Openvino, target).unwrap_err();
+            assert!(matches!(refused.code, ErrorCode::InvalidEncoding), "{refused:?}");
+        }
     }
 }

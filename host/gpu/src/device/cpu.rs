@@ -120,20 +120,21 @@ impl Device for Cpu {
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {
         let start = Instant::now();
         self.end = start.checked_add(within);
-        match work {
-            Work::Kernel(kernel) => {
-                let outputs = kernel.on_cpu(self, inputs)?;
-                match self.is_late() {
-                    true => Err(GpuError::Deadline(within)),
-                    false => Ok(Done {
-                        outputs,
-                        took: start.elapsed(),
-                    }),
-                }
+        let outputs = match work {
+            Work::Kernel(kernel) => kernel.on_cpu(self, inputs)?,
+            Work::Program(program) => program.on_cpu(self, inputs)?,
+            Work::Shader(_) => {
+                return Err(GpuError::Absent(
+                    "a shader of one's own needs a GPU, and this device is the processor".into(),
+                ));
             }
-            Work::Shader(_) => Err(GpuError::Absent(
-                "a shader of one's own needs a GPU, and this device is the processor".into(),
-            )),
+        };
+        match self.is_late() {
+            true => Err(GpuError::Deadline(within)),
+            false => Ok(Done {
+                outputs,
+                took: start.elapsed(),
+            }),
         }
     }
 }

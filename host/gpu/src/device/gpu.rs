@@ -4,17 +4,22 @@ mod adapters;
 mod compile;
 mod memory;
 mod pool;
+mod program;
+mod read;
 mod step;
 
 pub(crate) use adapters::{adapters, describe};
 
+use super::kept::Kept;
 use super::{Device, DeviceInfo, Done, Work};
 use crate::error::GpuError;
 use crate::kernel::{Argument, Kernel, Pass, Role, Words};
 use crate::shader::Shader;
 use crate::tune::Tile;
 use compile::Compiler;
+use karman_types::Digest;
 use pool::Pool;
+use program::{MOST_KEPT, Ready};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,6 +36,7 @@ pub struct Wgpu {
     queue: wgpu::Queue,
     pool: Pool,
     compiler: Compiler,
+    programs: Kept<Ready>,
     tile: Tile,
     /// Whether its driver takes half precision out of words; old ones that compute on the processor do not.
     halves: bool,
@@ -91,6 +97,7 @@ impl Wgpu {
             queue,
             pool: Pool::default(),
             compiler: Compiler::default(),
+            programs: Kept::new(MOST_KEPT),
             tile,
             halves: flags.contains(wgpu::DownlevelFlags::SHADER_F16_IN_F32),
             most_reading: None,
@@ -120,14 +127,7 @@ impl Wgpu {
     /// When the inputs do not fit the kernel or the device, [`GpuError::Absent`] where its driver knows no half precision.
     pub fn prepare(&mut self, kernel: &Kernel, inputs: &[&[u32]]) -> Result<Prepared, GpuError> {
         let arguments = kernel.check_inputs(inputs)?;
-        let passes = kernel.passes(self.tile)?;
-        if !self.halves && passes.iter().any(Pass::takes_halves) {
-            return Err(GpuError::Absent(format!(
-                "the driver of {} knows no half precision, which this `{}` takes",
-                self.info.id,
-                kernel.name()
-            )));
-        }
+        let passes = self.passes(kernel)?;
         let buffers = self.buffers(&arguments, inputs)?;
         let steps = passes
             .iter()
@@ -138,6 +138,19 @@ impl Wgpu {
             buffers,
             steps,
         })
+    }
+
+    /// What it does for a kernel.
+    fn passes(&self, kernel: &Kernel) -> Result<Vec<Pass>, GpuError> {
+        let passes = kernel.passes(self.tile)?;
+        if !self.halves && passes.iter().any(Pass::takes_halves) {
+            return Err(GpuError::Absent(format!(
+                "the driver of {} knows no half precision, which this `{}` takes",
+                self.info.id,
+                kernel.name()
+            )));
+        }
+        Ok(passes)
     }
 
     /// Runs it so many times, one after the other, and says how long all of them took.
@@ -155,12 +168,7 @@ impl Wgpu {
         {
             let mut compute = encoder.begin_compute_pass(&Default::default());
             for _ in 0..times {
-                for step in &prepared.steps {
-                    let [x, y, z] = step.workgroups;
-                    compute.set_pipeline(&step.compiled.pipeline);
-                    compute.set_bind_group(0, &step.bindings, &[]);
-                    compute.dispatch_workgroups(x, y, z);
-                }
+                prepared.steps.iter().for_each(|step| step.dispatch(&mut compute));
             }
         }
         self.queue.submit([encoder.finish()]);
@@ -176,41 +184,12 @@ impl Wgpu {
         let outputs = prepared.arguments.iter().zip(&prepared.buffers);
         let outputs: Vec<_> = outputs
             .filter(|(argument, _)| argument.role == Role::Output)
+            .map(|(argument, buffer)| (buffer.clone(), argument.words))
             .collect();
         let mut encoder = self.device.create_command_encoder(&Default::default());
-        let mut staging = Vec::new();
-        for (argument, buffer) in outputs {
-            let bytes = bytes(argument.words);
-            let copy = self.pool.take(
-                &self.device,
-                bytes,
-                BufferUsages::MAP_READ | BufferUsages::COPY_DST,
-            );
-            encoder.copy_buffer_to_buffer(buffer, 0, &copy, 0, bytes);
-            staging.push((copy, bytes));
-        }
+        let staging = self.stage(&mut encoder, &outputs);
         self.queue.submit([encoder.finish()]);
-        for (copy, bytes) in &staging {
-            // What goes wrong here is seen when the range is asked for.
-            copy.slice(..*bytes).map_async(wgpu::MapMode::Read, |_| {});
-        }
-        self.wait(within)?;
-        let mut all = Vec::new();
-        for (copy, bytes) in staging {
-            let view = copy.slice(..bytes).get_mapped_range();
-            let view = view.map_err(|error| GpuError::Lost(error.to_string()))?;
-            all.push(
-                view.as_chunks::<4>()
-                    .0
-                    .iter()
-                    .map(|word| u32::from_le_bytes(*word))
-                    .collect(),
-            );
-            drop(view);
-            copy.unmap();
-            self.pool.give_back(copy);
-        }
-        Ok(all)
+        self.fetch(staging, within)
     }
 
     fn run_kernel(
@@ -317,11 +296,26 @@ impl Device for Wgpu {
         let outputs = match work {
             Work::Kernel(kernel) => self.run_kernel(kernel, inputs, within)?,
             Work::Shader(shader) => self.run_shader(shader, inputs, within)?,
+            Work::Program(program) => self.run_program(program, inputs, within)?,
         };
         Ok(Done {
             outputs,
             took: start.elapsed(),
         })
+    }
+
+    fn run_kept(
+        &mut self,
+        program: Digest,
+        inputs: &[&[u32]],
+        within: Duration,
+    ) -> Option<Result<Done, GpuError>> {
+        let start = Instant::now();
+        let outputs = self.run_again(program, inputs, within)?;
+        Some(outputs.map(|outputs| Done {
+            outputs,
+            took: start.elapsed(),
+        }))
     }
 }
 

@@ -1,11 +1,13 @@
-use super::wire::{Greeting, Request, read_answer, read_line, write_request};
+use super::wire::{Greeting, Order, Outcome, Request, read_answer, read_line, write_request};
 use super::{Device, DeviceInfo, Done, Work};
 use crate::error::GpuError;
 use crate::kernel::{Role, Words};
+use crate::program::Program;
 use std::ffi::OsString;
 use std::io::{self, BufReader, BufWriter};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -39,13 +41,15 @@ pub struct Remote {
 struct Process {
     child: Child,
     ask: Sender<Asked>,
-    answers: Receiver<io::Result<Result<Done, GpuError>>>,
+    answers: Receiver<io::Result<Outcome>>,
 }
 
 /// What is written, and the words of each output that comes back.
 struct Asked {
     request: Request,
-    inputs: Vec<Words>,
+    /// Whose constants go before the inputs.
+    given: Option<Arc<Program>>,
+    inputs: Arc<[Words]>,
     outputs: Vec<usize>,
 }
 
@@ -94,7 +98,37 @@ impl Remote {
                 shader.check_sizes(inputs, &self.info)?;
                 Ok(shader.outputs.iter().map(|words| *words as usize).collect())
             }
+            Work::Program(program) => {
+                program.check_inputs(inputs)?;
+                Ok(program.output_words())
+            }
         }
+    }
+
+    /// Has it done by the process that is there, or by a new one; none where its device has no such program. A process that fails, or
+    /// takes too long, is ended.
+    fn ask(&mut self, asked: Asked) -> Outcome {
+        let within = asked.request.within;
+        let process = match self.process() {
+            Ok(process) => process,
+            Err(error) => return Some(Err(error)),
+        };
+        let answered = match process.ask.send(asked) {
+            Ok(()) => process.answers.recv_timeout(within.saturating_add(GRACE)),
+            Err(_) => Err(RecvTimeoutError::Disconnected),
+        };
+        let failed = match answered {
+            Ok(Ok(Some(Err(error @ (GpuError::Lost(_) | GpuError::Deadline(_)))))) => error,
+            Ok(Ok(outcome)) => return outcome,
+            Err(RecvTimeoutError::Timeout) => GpuError::Deadline(within),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                GpuError::lost(&error.to_string())
+            }
+            Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => GpuError::Lost(process.ended()),
+        };
+        // Dropping it ends the process and with it whatever the device still does for it.
+        self.process = None;
+        Some(Err(failed))
     }
 }
 
@@ -107,40 +141,36 @@ impl Device for Remote {
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {
         let start = Instant::now();
         let outputs = self.outputs(work, inputs)?;
-        let process = self.process()?;
-        let inputs: Vec<Words> = inputs.iter().map(|words| words.to_vec()).collect();
-        let request = Request {
-            work: work.clone(),
-            inputs: inputs.iter().map(Vec::len).collect(),
-            within,
+        let inputs: Arc<[Words]> = inputs.iter().map(|words| words.to_vec()).collect();
+        let asked = |order, given, within| Asked {
+            request: Request {
+                order,
+                inputs: inputs.iter().map(Vec::len).collect(),
+                within,
+            },
+            given,
+            inputs: inputs.clone(),
+            outputs: outputs.clone(),
         };
-        let asked = Asked {
-            request,
-            inputs,
-            outputs,
+        let order = match work {
+            Work::Kernel(kernel) => Order::Kernel(kernel.clone()),
+            Work::Shader(shader) => Order::Shader(shader.clone()),
+            Work::Program(program) => Order::Kept(program.id()),
         };
-        let answered = match process.ask.send(asked) {
-            Ok(()) => process.answers.recv_timeout(within.saturating_add(GRACE)),
-            Err(_) => Err(RecvTimeoutError::Disconnected),
-        };
-        let failed = match answered {
-            Ok(Ok(Ok(done))) => {
-                return Ok(Done {
-                    took: start.elapsed(),
-                    ..done
-                });
-            }
-            Ok(Ok(Err(error @ (GpuError::Lost(_) | GpuError::Deadline(_))))) => error,
-            Ok(Ok(Err(error))) => return Err(error),
-            Err(RecvTimeoutError::Timeout) => GpuError::Deadline(within),
-            Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
-                GpuError::lost(&error.to_string())
-            }
-            Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => GpuError::Lost(process.ended()),
-        };
-        // Dropping it ends the process and with it whatever the device still does for it.
-        self.process = None;
-        Err(failed)
+        let mut outcome = self.ask(asked(order, None, within));
+        if outcome.is_none()
+            && let Work::Program(program) = work
+        {
+            let (id, plan) = (program.id(), program.plan().clone());
+            let left = within.saturating_sub(start.elapsed());
+            outcome = self.ask(asked(Order::Program { id, plan }, Some(program.clone()), left));
+        }
+        let lost = || Err(GpuError::lost("its process says that it was not given the work"));
+        let done = outcome.unwrap_or_else(lost)?;
+        Ok(Done {
+            took: start.elapsed(),
+            ..done
+        })
     }
 
     fn recover(&mut self) {
@@ -212,7 +242,7 @@ fn converse(
     stdout: ChildStdout,
     greet: &Sender<Greeting>,
     asked: &Receiver<Asked>,
-    answer: &Sender<io::Result<Result<Done, GpuError>>>,
+    answer: &Sender<io::Result<Outcome>>,
 ) {
     let (mut to, mut from) = (BufWriter::new(stdin), BufReader::new(stdout));
     let Ok(Some(greeting)) = read_line::<Greeting>(&mut from) else {
@@ -220,7 +250,8 @@ fn converse(
     };
     let _ = greet.send(greeting);
     while let Ok(asked) = asked.recv() {
-        let answered = write_request(&mut to, &asked.request, &asked.inputs)
+        let constants = asked.given.as_ref().map_or(&[][..], |given| given.constants());
+        let answered = write_request(&mut to, &asked.request, constants, &asked.inputs)
             .and_then(|()| read_answer(&mut from, &asked.outputs));
         let broken = answered.is_err();
         if answer.send(answered).is_err() || broken {

@@ -2,23 +2,45 @@
 
 use super::{Device, DeviceInfo, Done, Work};
 use crate::error::GpuError;
-use crate::kernel::Words;
+use crate::kernel::{Kernel, Words};
+use crate::program::{Plan, Program};
+use crate::shader::Shader;
+use karman_types::Digest;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Asks for work; the inputs follow.
+/// Asks for work; the constants of a program that is given follow, then the inputs.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Request {
-    pub(super) work: Work,
+    pub(super) order: Order,
     /// Words of each input.
     pub(super) inputs: Vec<usize>,
     pub(super) within: Duration,
 }
 
+/// What is asked for.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Order {
+    Kernel(Kernel),
+    Shader(Shader),
+    /// A program that the device may still have.
+    Kept(Digest),
+    /// A program with its constants.
+    Program {
+        id: Digest,
+        plan: Plan,
+    },
+}
+
 /// The first line of the process: whether it has the device.
 pub(super) type Greeting = Result<DeviceInfo, GpuError>;
+
+/// What came of it; none where the device has no such program and is to be given it.
+pub(super) type Outcome = Option<Result<Done, GpuError>>;
 
 /// Answers; the outputs follow where there are any.
 #[derive(Deserialize, Serialize)]
@@ -65,28 +87,38 @@ pub(super) fn read_words(from: &mut impl Read, lengths: &[usize]) -> io::Result<
     lengths.iter().map(read).collect()
 }
 
-pub(super) fn write_request(to: &mut impl Write, request: &Request, inputs: &[Words]) -> io::Result<()> {
+pub(super) fn write_request(
+    to: &mut impl Write,
+    request: &Request,
+    constants: &[Words],
+    inputs: &[Words],
+) -> io::Result<()> {
     write_line(to, request)?;
-    inputs
-        .iter()
-        .try_for_each(|words| to.write_all(bytemuck::cast_slice(words)))?;
+    write_words(to, constants)?;
+    write_words(to, inputs)?;
     to.flush()
 }
 
+fn write_words(to: &mut impl Write, all: &[Words]) -> io::Result<()> {
+    all.iter()
+        .try_for_each(|words| to.write_all(bytemuck::cast_slice(words)))
+}
+
 /// Reads an answer whose outputs have so many words each.
-pub(super) fn read_answer(from: &mut impl BufRead, words: &[usize]) -> io::Result<Result<Done, GpuError>> {
-    let answer: Option<Result<Answer, GpuError>> = read_line(from)?;
+pub(super) fn read_answer(from: &mut impl BufRead, words: &[usize]) -> io::Result<Outcome> {
+    let answer: Option<Result<Option<Answer>, GpuError>> = read_line(from)?;
     let answer = answer.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
     match answer {
-        Ok(answer) if answer.outputs != words => {
+        Ok(Some(answer)) if answer.outputs != words => {
             let why = format!("outputs of {:?} words came, not of {words:?}", answer.outputs);
             Err(io::Error::new(io::ErrorKind::InvalidData, why))
         }
-        Ok(answer) => Ok(Ok(Done {
+        Ok(Some(answer)) => Ok(Some(Ok(Done {
             outputs: read_words(from, &answer.outputs)?,
             took: answer.took,
-        })),
-        Err(error) => Ok(Err(error)),
+        }))),
+        Ok(None) => Ok(None),
+        Err(error) => Ok(Some(Err(error))),
     }
 }
 
@@ -108,24 +140,21 @@ pub fn serve(
     to.flush()?;
     let Ok(mut device) = opened else { return Ok(()) };
     while let Some(request) = read_line::<Request>(&mut from)? {
-        let inputs = read_words(&mut from, &request.inputs)?;
-        let inputs: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
-        let done = device.run(&request.work, &inputs, request.within);
-        let broken = matches!(done, Err(GpuError::Lost(_) | GpuError::Deadline(_)));
+        let done = do_asked(&mut *device, request, &mut from)?;
+        let broken = matches!(done, Some(Err(GpuError::Lost(_) | GpuError::Deadline(_))));
         let (answer, outputs) = match done {
-            Ok(Done { outputs, took }) => (
-                Ok(Answer {
+            Some(Ok(Done { outputs, took })) => (
+                Ok(Some(Answer {
                     outputs: outputs.iter().map(Vec::len).collect(),
                     took,
-                }),
+                })),
                 outputs,
             ),
-            Err(error) => (Err(error), Vec::new()),
+            Some(Err(error)) => (Err(error), Vec::new()),
+            None => (Ok(None), Vec::new()),
         };
         write_line(&mut to, &answer)?;
-        outputs
-            .iter()
-            .try_for_each(|words| to.write_all(bytemuck::cast_slice(words)))?;
+        write_words(&mut to, &outputs)?;
         to.flush()?;
         if broken {
             return Ok(());
@@ -134,57 +163,30 @@ pub fn serve(
     Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::Cpu;
-    use crate::kernel::{Fold, Kernel, Reduce, f32_words, floats};
-
-    #[test]
-    fn an_answer_of_another_length_is_none() {
-        let answer: Result<Answer, GpuError> = Ok(Answer {
-            outputs: vec![1 << 29],
-            took: Duration::ZERO,
-        });
-        let mut line = Vec::new();
-        write_line(&mut line, &answer).unwrap();
-        let error = read_answer(&mut line.as_slice(), &[1]).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-    }
-
-    #[test]
-    fn what_is_asked_is_answered() {
-        let work = Work::Kernel(Kernel::Reduce(Reduce {
-            fold: Fold::Sum,
-            rows: 1,
-            columns: 3,
-        }));
-        let inputs = [f32_words(&[1.0, 2.0, 4.0])];
-        let mut asked = Vec::new();
-        let request = Request {
-            work,
-            inputs: vec![3],
-            within: Duration::from_secs(1),
-        };
-        write_request(&mut asked, &request, &inputs).unwrap();
-        let wrong = Request {
-            inputs: vec![2],
-            ..request
-        };
-        write_request(&mut asked, &wrong, &[f32_words(&[1.0, 2.0])]).unwrap();
-        let mut answered = Vec::new();
-        serve(Ok(Box::new(Cpu::new(1))), asked.as_slice(), &mut answered).unwrap();
-        let mut answered = answered.as_slice();
-        let greeting: Greeting = read_line(&mut answered).unwrap().unwrap();
-        assert_eq!(greeting.unwrap().id, "cpu");
-        assert_eq!(
-            floats(&read_answer(&mut answered, &[1]).unwrap().unwrap().outputs[0]),
-            [7.0]
-        );
-        assert!(matches!(
-            read_answer(&mut answered, &[1]).unwrap(),
-            Err(GpuError::Kernel { .. })
-        ));
-        assert!(read_answer(&mut answered, &[1]).is_err());
-    }
+/// Reads the words of what is asked, and does it.
+fn do_asked(device: &mut dyn Device, request: Request, from: &mut impl Read) -> io::Result<Outcome> {
+    let Request {
+        order,
+        inputs: lengths,
+        within,
+    } = request;
+    let constants = match &order {
+        Order::Program { plan, .. } => read_words(from, &plan.constants)?,
+        _ => Vec::new(),
+    };
+    let inputs = read_words(from, &lengths)?;
+    let inputs: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
+    let work = match order {
+        Order::Kernel(kernel) => Work::Kernel(kernel),
+        Order::Shader(shader) => Work::Shader(shader),
+        Order::Kept(id) => return Ok(device.run_kept(id, &inputs, within)),
+        Order::Program { id, plan } => match Program::known(id, plan, constants) {
+            Ok(program) => Work::Program(Arc::new(program)),
+            Err(error) => return Ok(Some(Err(error))),
+        },
+    };
+    Ok(Some(device.run(&work, &inputs, within)))
 }
+
+#[cfg(test)]
+mod tests;

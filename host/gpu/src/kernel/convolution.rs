@@ -1,6 +1,6 @@
 use super::argument::floats_mut;
 use super::pass::{Pass, each};
-use super::{Argument, Describe, Element, Expected, Words, check_shape, floats, product};
+use super::{Activation, Argument, Describe, Element, Expected, Words, check_shape, floats, product};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 /// Convolution of images in two dimensions, as ONNX's `Conv`: `f32`, batch by channels by height by width.
 ///
-/// Inputs `image` and `weights` (filters by channels / groups by kernel-height by kernel-width); output `result`, batch by filters
-/// by [`Convolution::out_height`] by [`Convolution::out_width`]. With as many groups as channels it is depthwise.
+/// Inputs `image`, `weights` (filters by channels / groups by kernel-height by kernel-width) and, with [`Convolution::bias`], `bias` of
+/// `filters`; output `result`, batch by filters by [`Convolution::out_height`] by [`Convolution::out_width`]. With as many groups as
+/// channels it is depthwise.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Convolution {
@@ -41,6 +42,12 @@ pub struct Convolution {
     /// Groups of channels that only see each other. Default 1.
     #[serde(default = "one")]
     pub groups: u32,
+    /// Whether there is a third input, added to every pixel of a filter. Default not.
+    #[serde(default)]
+    pub bias: bool,
+    /// What is done to every element at the end.
+    #[serde(default)]
+    pub activation: Activation,
 }
 
 /// The most numbers that the processor writes out at once: an image under all taps of a large filter has no bound otherwise.
@@ -93,6 +100,8 @@ impl Convolution {
             self.groups,
             self.out_height(),
             self.out_width(),
+            u32::from(self.bias),
+            self.activation as u32,
         ]
     }
 
@@ -115,7 +124,8 @@ impl Convolution {
     }
 }
 
-const fn extent(size: u32, kernel: u32, stride: u32, padding: u32, dilation: u32) -> u32 {
+/// Applications along one side of an image; none where the kernel reaches beyond it.
+pub(super) const fn extent(size: u32, kernel: u32, stride: u32, padding: u32, dilation: u32) -> u32 {
     let reach = dilation
         .saturating_mul(kernel.saturating_sub(1))
         .saturating_add(1);
@@ -183,7 +193,7 @@ impl Describe for Convolution {
 
     fn arguments(&self) -> Vec<Argument> {
         let product = |sides: [u32; 4]| sides.into_iter().map(|side| side as usize).product();
-        vec![
+        let mut arguments = vec![
             Argument::input(
                 "image",
                 Element::F32,
@@ -194,16 +204,24 @@ impl Describe for Convolution {
                 Element::F32,
                 self.filters as usize * self.taps() as usize,
             ),
-            Argument::output(
-                "result",
-                Element::F32,
-                product([self.batch, self.filters, self.out_height(), self.out_width()]),
-            ),
-        ]
+        ];
+        if self.bias {
+            arguments.push(Argument::input("bias", Element::F32, self.filters as usize));
+        }
+        arguments.push(Argument::output(
+            "result",
+            Element::F32,
+            product([self.batch, self.filters, self.out_height(), self.out_width()]),
+        ));
+        arguments
     }
 
     fn passes(&self, tile: Tile) -> Vec<Pass> {
         let pixels = self.out_height() * self.out_width();
+        let bindings = match self.bias {
+            true => vec![0, 1, 2, 3],
+            false => vec![0, 1, 1, 2],
+        };
         // A product of matrices pays where there is something to share: several filters that see all channels.
         if self.groups == 1 && self.filters >= 8 {
             return vec![Pass {
@@ -211,7 +229,7 @@ impl Describe for Convolution {
                 source: wgsl!("convolution_head", "convolution_tiled", "tile").into(),
                 constants: tile.constants(),
                 parameters: self.parameters(),
-                bindings: vec![0, 1, 2],
+                bindings,
                 workgroups: tile.workgroups(self.filters, pixels, self.batch),
             }];
         }
@@ -220,7 +238,7 @@ impl Describe for Convolution {
             source: wgsl!("convolution_head", "convolution", "each").into(),
             constants: vec![],
             parameters: self.parameters(),
-            bindings: vec![0, 1, 2],
+            bindings,
             workgroups: each(u64::from(self.batch) * u64::from(self.filters) * u64::from(pixels)),
         }]
     }
@@ -264,6 +282,16 @@ impl Describe for Convolution {
                 product::multiply(cpu, weights, spread, columns);
             }
         }
+        let bias = self.bias.then(|| floats(inputs[2]));
+        if bias.is_some() || self.activation != Activation::None {
+            let filters = self.filters as usize;
+            cpu.rows(result, pixels, |number, image| {
+                let bias = bias.map_or(0.0, |bias| bias[number % filters]);
+                for value in image {
+                    *value = self.activation.apply(*value + bias);
+                }
+            });
+        }
     }
 
     fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected> {
@@ -290,8 +318,12 @@ impl Describe for Convolution {
                         sum += product;
                         size += product.abs();
                     }
-                    values.push(sum);
-                    scale.push(size);
+                    let bias = match self.bias {
+                        true => f64::from(floats(inputs[2])[filter]),
+                        false => 0.0,
+                    };
+                    values.push(self.activation.exactly(sum + bias));
+                    scale.push(size + bias.abs());
                 }
             }
         }

@@ -66,7 +66,7 @@ impl Activation {
         }
     }
 
-    fn exactly(self, value: f64) -> f64 {
+    pub(super) fn exactly(self, value: f64) -> f64 {
         match self {
             Self::None => value,
             Self::Relu => value.max(0.0),

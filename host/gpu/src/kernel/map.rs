@@ -31,6 +31,10 @@ pub enum Step {
     Scale(f32),
     /// `x` plus a number.
     Offset(f32),
+    /// `max(x, y)` of a number.
+    AtLeast(f32),
+    /// `min(x, y)` of a number.
+    AtMost(f32),
     /// `max(x, 0)`.
     Relu,
     /// `x / (1 + exp(-x))`.
@@ -63,6 +67,8 @@ impl Step {
             Self::Multiply => x * y,
             Self::Scale(factor) => x * factor,
             Self::Offset(term) => x + term,
+            Self::AtLeast(least) => x.max(least),
+            Self::AtMost(most) => x.min(most),
             Self::Relu => x.max(0.0),
             Self::Silu => x / (1.0 + (-x).exp()),
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
@@ -79,6 +85,8 @@ impl Step {
             Self::Multiply => x * y,
             Self::Scale(factor) => x * f64::from(factor),
             Self::Offset(term) => x + f64::from(term),
+            Self::AtLeast(least) => x.max(f64::from(least)),
+            Self::AtMost(most) => x.min(f64::from(most)),
             Self::Relu => x.max(0.0),
             Self::Silu => x / (1.0 + (-x).exp()),
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
@@ -94,7 +102,9 @@ impl Step {
     /// The number that the caller gives with it.
     const fn number(self) -> Option<f32> {
         match self {
-            Self::Scale(number) | Self::Offset(number) => Some(number),
+            Self::Scale(number) | Self::Offset(number) | Self::AtLeast(number) | Self::AtMost(number) => {
+                Some(number)
+            }
             _ => None,
         }
     }
@@ -104,6 +114,8 @@ impl Step {
         match self {
             Self::Add | Self::Offset(_) => format!("x + {y}"),
             Self::Multiply | Self::Scale(_) => format!("x * {y}"),
+            Self::AtLeast(_) => format!("max(x, {y})"),
+            Self::AtMost(_) => format!("min(x, {y})"),
             Self::Relu => "max(x, 0.0)".into(),
             Self::Silu => "x / (1.0 + exp(-x))".into(),
             Self::Sigmoid => "1.0 / (1.0 + exp(-x))".into(),

@@ -21,7 +21,7 @@ pub(super) struct RawNode<'a> {
 }
 
 impl<'a> RawNode<'a> {
-    fn read(body: &'a [u8]) -> Result<Self, InferError> {
+    pub(super) fn read(body: &'a [u8]) -> Result<Self, InferError> {
         let (mut name, mut op, mut inputs, mut outputs) = ("", "", Vec::new(), Vec::new());
         let mut captures = Vec::new();
         for field in Fields(body) {

@@ -7,10 +7,10 @@ use futures::future::BoxFuture;
 use karman_engine::capability::gpu::{Compute, Computed, Order, Place, Work as Asked};
 use karman_gpu::find::{Found, MOST_PROBE, find};
 use karman_gpu::{
-    Answer, Api, Cpu, Device, DeviceInfo, Done, GpuError, Job, Kernel, Queue, Remote, RemoteOptions, Shader,
-    ShaderLimits, Words, Work,
+    Answer, Api, Cpu, Device, DeviceInfo, Done, GpuError, Job, Kernel, Program, Queue, Remote, RemoteOptions,
+    Shader, ShaderLimits, Words, Work,
 };
-use karman_types::TaskError;
+use karman_types::{ByteSize, TaskError};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -23,6 +23,9 @@ const MOST_WAITING: usize = 64;
 
 /// The longest description of a kernel: those that mean something take some hundred bytes.
 const MOST_TEXT: usize = 4096;
+
+/// The longest that anything waits for the GPU. Calls end before.
+const MOST_WAIT: Duration = Duration::from_secs(3600);
 
 /// How long a GPU that could not be had is not asked for again.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -247,6 +250,45 @@ impl NodeCompute {
         inputs: Arc<[Words]>,
         within: Duration,
     ) -> Result<Computed, GpuError> {
+        let done = self.asked(queue, tenant, work, inputs, within).await?;
+        Ok(computed(&done, device(queue.info()), None))
+    }
+
+    /// The GPU that plugins' models get, in words.
+    ///
+    /// # Errors
+    /// `unavailable` with what is missing.
+    pub(super) async fn for_models(self: &Arc<Self>) -> Result<String, TaskError> {
+        Ok(device(self.queue().await?.info()))
+    }
+
+    /// The most memory of one piece of work, all its buffers together.
+    pub(super) const fn most_memory(&self) -> ByteSize {
+        self.config.memory
+    }
+
+    /// Runs the program of a plugin's model on the GPU: in the plugin's turn, and within the time of one piece of work.
+    pub(super) async fn run_program(
+        self: &Arc<Self>,
+        plugin: &str,
+        program: Arc<Program>,
+        inputs: Arc<[Words]>,
+    ) -> Result<Vec<Words>, TaskError> {
+        let queue = self.queue().await?;
+        let work = Work::Program(program);
+        // Whoever waits no longer drops this, and what is not begun by then is left out.
+        let done = self.asked(&queue, plugin, work, inputs, MOST_WAIT).await?;
+        Ok(done.outputs)
+    }
+
+    async fn asked(
+        &self,
+        queue: &Queue,
+        tenant: &str,
+        work: Work,
+        inputs: Arc<[Words]>,
+        within: Duration,
+    ) -> Result<Done, GpuError> {
         let (answer, done) = oneshot::channel();
         let job = Job {
             work,
@@ -258,10 +300,13 @@ impl NodeCompute {
         queue.push(tenant, job)?;
         let done = timeout(within, done).await;
         let done = done.map_err(|_| GpuError::Deadline(within))?;
-        let done = done.unwrap_or_else(|_| Err(GpuError::Lost("its queue is gone".into())))?;
-        let info = queue.info();
-        Ok(computed(&done, format!("{} {}", info.id, info.name), None))
+        done.unwrap_or_else(|_| Err(GpuError::Lost("its queue is gone".into())))
     }
+}
+
+/// A device in words.
+fn device(info: &DeviceInfo) -> String {
+    format!("{} {}", info.id, info.name)
 }
 
 /// The call that waits.
@@ -316,41 +361,4 @@ fn words(bytes: &[u8]) -> Words {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use karman_types::ErrorKind;
-    use std::os::unix::fs::PermissionsExt;
-
-    fn order(place: Place) -> Order {
-        Order {
-            tenant: "one".into(),
-            work: Asked::Kernel(r#"{"kernel": "map", "length": 1, "steps": []}"#.into()),
-            inputs: vec![vec![0; 4]],
-            place,
-            within: Duration::from_millis(100),
-        }
-    }
-
-    /// The driver of this node answers nobody. It is asked once, and each call waits for it as long as it has time.
-    #[tokio::test]
-    async fn a_driver_that_hangs_holds_up_no_call_beyond_its_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let (program, here) = (folder.path().join("driver"), folder.path().display());
-        let script =
-            format!("#!/bin/sh\necho asked >> {here}/log\nwhile [ -e {here}/log ]; do sleep 0.05; done\n");
-        std::fs::write(&program, script).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let compute = NodeCompute::new(GpuConfig::default(), Some(program), folder.path().join("tiles"));
-        for place in [Place::Gpu, Place::GpuOrCpu, Place::Gpu] {
-            let late = compute.clone().run(order(place)).await.unwrap_err();
-            assert_eq!(late.kind, ErrorKind::Deadline, "{late}");
-        }
-        let done = compute.clone().run(order(Place::Cpu)).await;
-        assert!(done.is_ok(), "{done:?}");
-        let log = folder.path().join("log");
-        while !log.exists() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        assert_eq!(std::fs::read_to_string(log).unwrap(), "asked\n");
-    }
-}
+mod tests;

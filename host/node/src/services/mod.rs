@@ -3,6 +3,7 @@
 mod buckets;
 mod compute;
 mod effects;
+mod gpu_models;
 mod models;
 mod pace;
 mod settings;
@@ -11,6 +12,7 @@ mod turns;
 pub(crate) use buckets::StoreBuckets;
 pub(crate) use compute::NodeCompute;
 pub(crate) use effects::{Carried, Effects, Origin};
+pub(crate) use gpu_models::WithGpu;
 pub(crate) use models::{Loaded, infer_error};
 pub use models::{ModelSource, NodeModels};
 pub(crate) use settings::NodeSettings;

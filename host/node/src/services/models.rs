@@ -7,11 +7,11 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Models, Tensors};
 use karman_infer::{
-    Backend, BackendName, BackendOptions, Backends, InferError, LoadOptions, ModelLimits, SearchPlaces,
-    TensorInfo, UseOnnxRuntime,
+    Backend, BackendName, BackendOptions, Backends, DeviceModel, InferError, LoadOptions, ModelLimits,
+    SearchPlaces, TensorInfo, UseOnnxRuntime,
 };
 use karman_tensor::ElementType;
-use karman_types::{Digest, TaskError};
+use karman_types::{ByteSize, Digest, TaskError};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::future::ready;
@@ -244,6 +244,23 @@ impl NodeModels {
 }
 
 impl NodeModels {
+    /// A plugin's own model for the GPU of this node, within so much of its memory; `native` as for [`Models::load_bytes`]. Blocks.
+    pub(crate) fn for_gpu(
+        &self,
+        onnx: Vec<u8>,
+        native: bool,
+        most: ByteSize,
+    ) -> Result<DeviceModel, TaskError> {
+        let limits = match native {
+            true => self.source.limits.clone(),
+            false => ModelLimits::default(),
+        };
+        if !native {
+            self.backends().rehearse(&onnx, &limits).map_err(infer_error)?;
+        }
+        DeviceModel::read(onnx, &limits, most).map_err(infer_error)
+    }
+
     /// As [`Models`], with the node kept alive by the returned future.
     pub(crate) fn shared(self: &Arc<Self>) -> Arc<dyn Models> {
         Arc::new(Shared(self.clone()))

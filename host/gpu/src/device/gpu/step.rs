@@ -14,6 +14,16 @@ pub(super) struct Step {
     _parameters: Option<wgpu::Buffer>,
 }
 
+impl Step {
+    /// Adds it to what a pass does.
+    pub(super) fn dispatch(&self, compute: &mut wgpu::ComputePass<'_>) {
+        let [x, y, z] = self.workgroups;
+        compute.set_pipeline(&self.compiled.pipeline);
+        compute.set_bind_group(0, &self.bindings, &[]);
+        compute.dispatch_workgroups(x, y, z);
+    }
+}
+
 impl Wgpu {
     /// A pass of one of our kernels.
     pub(super) fn step(&mut self, pass: &Pass, buffers: &[wgpu::Buffer]) -> Result<Step, GpuError> {

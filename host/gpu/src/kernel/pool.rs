@@ -1,0 +1,219 @@
+use super::argument::floats_mut;
+use super::convolution::extent;
+use super::pass::{Pass, each};
+use super::{Argument, Describe, Element, Expected, MOST_WORDS, Words, check_shape, floats};
+use crate::device::Cpu;
+use crate::error::GpuError;
+use crate::tune::Tile;
+use serde::{Deserialize, Serialize};
+
+/// One number from each window of images in two dimensions, as ONNX's `MaxPool` and `AveragePool`: `f32`, planes by height by width.
+///
+/// Input `image`; output `result`, planes by [`Pool::out_height`] by [`Pool::out_width`].
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Pool {
+    /// Which number.
+    pub window: Window,
+    /// Images times their channels: each plane is for itself.
+    pub planes: u32,
+    /// Rows of an image.
+    pub height: u32,
+    /// Columns of an image.
+    pub width: u32,
+    /// Rows of a window.
+    pub kernel_height: u32,
+    /// Columns of a window.
+    pub kernel_width: u32,
+    /// Pixels from one window to the next, both ways. Default 1.
+    #[serde(default = "one")]
+    pub stride: u32,
+    /// Pixels around the image, on all four sides, that are no part of a window's number. Less than a window. Default 0.
+    #[serde(default)]
+    pub padding: u32,
+    /// Whether a mean counts the padding as zeros all the same. Default not.
+    #[serde(default)]
+    pub counts_padding: bool,
+}
+
+/// How a window becomes one number.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Window {
+    /// The largest.
+    Max,
+    /// The mean.
+    Mean,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+impl Pool {
+    /// Rows of the result.
+    pub const fn out_height(&self) -> u32 {
+        extent(self.height, self.kernel_height, self.stride, self.padding, 1)
+    }
+
+    /// Columns of the result.
+    pub const fn out_width(&self) -> u32 {
+        extent(self.width, self.kernel_width, self.stride, self.padding, 1)
+    }
+
+    fn results(&self) -> u64 {
+        u64::from(self.planes) * u64::from(self.out_height()) * u64::from(self.out_width())
+    }
+
+    fn pixels(&self) -> u64 {
+        u64::from(self.planes) * u64::from(self.height) * u64::from(self.width)
+    }
+
+    /// The pixels that a window covers along one side of the image.
+    fn covers(&self, out: usize, kernel: u32, size: u32) -> std::ops::Range<usize> {
+        let begin = out * self.stride as usize;
+        let end = (begin + kernel as usize).saturating_sub(self.padding as usize);
+        begin.saturating_sub(self.padding as usize)..end.min(size as usize)
+    }
+
+    /// The number of one window: `values` are its pixels.
+    fn fold(&self, values: impl Iterator<Item = f64>) -> f64 {
+        let (mut most, mut sum, mut count) = (f64::MIN, 0.0, 0u32);
+        for value in values {
+            most = most.max(value);
+            sum += value;
+            count += 1;
+        }
+        match (self.window, self.counts_padding) {
+            (Window::Max, _) => most,
+            (Window::Mean, true) => sum / (f64::from(self.kernel_height) * f64::from(self.kernel_width)),
+            (Window::Mean, false) => sum / f64::from(count),
+        }
+    }
+
+    /// The number at one place of the result.
+    fn at(&self, image: &[f32], (plane, row, column): (usize, usize, usize)) -> f64 {
+        let rows = self.covers(row, self.kernel_height, self.height);
+        let columns = self.covers(column, self.kernel_width, self.width);
+        let width = self.width as usize;
+        let values = rows.flat_map(|row| {
+            let line = (plane * self.height as usize + row) * width;
+            image[line + columns.start..line + columns.end].iter()
+        });
+        self.fold(values.map(|value| f64::from(*value)))
+    }
+}
+
+impl Describe for Pool {
+    fn check(&self) -> Result<(), GpuError> {
+        check_shape(
+            "pool",
+            &[
+                ("planes", self.planes),
+                ("height", self.height),
+                ("width", self.width),
+                ("kernel-height", self.kernel_height),
+                ("kernel-width", self.kernel_width),
+                ("stride", self.stride),
+                ("padding", self.padding.saturating_add(1)),
+            ],
+            &[],
+        )?;
+        let must = |field, value: u32, must: &str| Err(GpuError::kernel("pool", field, value as usize, must));
+        if u64::from(self.kernel_height) * u64::from(self.kernel_width) > MOST_WORDS {
+            return must(
+                "kernel-width",
+                self.kernel_width,
+                "a window has at most 2²⁸ pixels",
+            );
+        }
+        if self.padding >= self.kernel_height.min(self.kernel_width) {
+            return must("padding", self.padding, "a window is larger");
+        }
+        if self.out_height() == 0 {
+            return must("kernel-height", self.kernel_height, "it reaches beyond the image");
+        }
+        if self.out_width() == 0 {
+            return must("kernel-width", self.kernel_width, "it reaches beyond the image");
+        }
+        let sides = u64::from(self.height) * u64::from(self.width);
+        let image = sides.saturating_mul(u64::from(self.planes));
+        // With a padding the result of many small images may be larger than they are.
+        let sides = u64::from(self.out_height()) * u64::from(self.out_width());
+        let result = sides.saturating_mul(u64::from(self.planes));
+        check_shape("pool", &[], &[("image", image), ("result", result)])
+    }
+
+    fn arguments(&self) -> Vec<Argument> {
+        vec![
+            Argument::input("image", Element::F32, self.pixels() as usize),
+            Argument::output("result", Element::F32, self.results() as usize),
+        ]
+    }
+
+    fn passes(&self, _tile: Tile) -> Vec<Pass> {
+        vec![Pass {
+            name: "pool",
+            source: wgsl!("pool", "each").into(),
+            constants: vec![("FOLD", self.window as u32)],
+            parameters: vec![
+                self.planes,
+                self.height,
+                self.width,
+                self.kernel_height,
+                self.kernel_width,
+                self.stride,
+                self.padding,
+                self.out_height(),
+                self.out_width(),
+                u32::from(self.counts_padding),
+            ],
+            bindings: vec![0, 1],
+            workgroups: each(self.results()),
+        }]
+    }
+
+    fn on_cpu(&self, cpu: &Cpu, inputs: &[&[u32]], outputs: &mut [Words]) {
+        let image = floats(inputs[0]);
+        let rows = self.out_height() as usize;
+        cpu.rows(
+            floats_mut(&mut outputs[0]),
+            self.out_width() as usize,
+            |number, results| {
+                for (column, result) in results.iter_mut().enumerate() {
+                    *result = self.at(image, (number / rows, number % rows, column)) as f32;
+                }
+            },
+        );
+    }
+
+    /// By the definition, pixel by pixel: which of them a window covers is worked out another way than on the processor.
+    fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected> {
+        let image = floats(inputs[0]);
+        let (height, width) = (self.height as usize, self.width as usize);
+        let within = |out: u32, tap: u32, size: usize| {
+            let at = i64::from(out) * i64::from(self.stride) + i64::from(tap) - i64::from(self.padding);
+            usize::try_from(at).ok().filter(|at| *at < size)
+        };
+        let mut values = Vec::new();
+        for plane in image.chunks(height * width) {
+            for row in 0..self.out_height() {
+                for column in 0..self.out_width() {
+                    let mut pixels = Vec::new();
+                    for tap in 0..self.kernel_height * self.kernel_width {
+                        let y = within(row, tap / self.kernel_width, height);
+                        let x = within(column, tap % self.kernel_width, width);
+                        let pixel = y.zip(x).map(|(y, x)| f64::from(plane[y * width + x]));
+                        pixels.extend(pixel);
+                    }
+                    values.push(self.fold(pixels.into_iter()));
+                }
+            }
+        }
+        vec![Expected::plain(values)]
+    }
+
+    fn operations(&self) -> u64 {
+        self.results() * u64::from(self.kernel_height) * u64::from(self.kernel_width)
+    }
+}

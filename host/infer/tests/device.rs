@@ -1,0 +1,280 @@
+//! Whole models as programs, on the processor and on the GPU that is here (in CI: software Vulkan): what tract answers, they answer.
+//! Where there is no GPU the test says that it skipped it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod common;
+
+use common::*;
+use karman_gpu::{Cpu, Device, GpuError, Kernel, Wgpu};
+use karman_infer::zoo::{Architecture, Variant};
+use karman_infer::{Backend, DeviceModel, InferError, LoadOptions, ModelLimits, Tract};
+use karman_tensor::{Shape, Tensor};
+use karman_types::ByteSize;
+use std::time::Duration;
+
+const MOST: Duration = Duration::from_secs(120);
+
+/// The processor, and the first Vulkan device where there is one.
+fn devices() -> Vec<Box<dyn Device>> {
+    let mut devices: Vec<Box<dyn Device>> = vec![Box::new(Cpu::new(1)), Box::new(Cpu::new(2))];
+    match Wgpu::open("vulkan-0", None) {
+        Ok(device) => devices.push(Box::new(device)),
+        Err(error) => eprintln!("skipped on GPUs: {error}"),
+    }
+    devices
+}
+
+fn digits(name: &str) -> Vec<u8> {
+    let path = format!("{}/../../tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(path).unwrap()
+}
+
+fn read(file: &[u8]) -> Result<DeviceModel, InferError> {
+    DeviceModel::read(file.to_vec(), &ModelLimits::default(), ByteSize::gib(1))
+}
+
+/// Numbers from 0 to 1.
+fn drawn(dims: &[u32], seed: u64) -> Tensor {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let elements: u32 = dims.iter().product();
+    let numbers: Vec<f32> = (0..elements).map(|_| rng.f32()).collect();
+    Tensor::from_slice(Shape::new(dims).unwrap(), &numbers).unwrap()
+}
+
+/// Runs a model on tract and on every device; outputs differ by no more than this times the largest of them.
+fn agrees(devices: &mut [Box<dyn Device>], file: &[u8], input: &str, images: &[Tensor], most: f32) {
+    let tract = Tract.load(file, &LoadOptions::default()).unwrap();
+    let model = read(file).unwrap();
+    assert_eq!(model.inputs(), tract.inputs());
+    assert_eq!(model.outputs(), tract.outputs());
+    for image in images {
+        let given = vec![(input.to_owned(), image.clone())];
+        let expected = tract.run(given.clone()).unwrap();
+        for device in devices.iter_mut() {
+            let got = model.run(&mut **device, given.clone(), MOST).unwrap();
+            let name = &device.info().name;
+            assert_eq!(got.len(), expected.len());
+            for ((output, got), (wanted, expected)) in got.iter().zip(&expected) {
+                assert_eq!((output, got.shape()), (wanted, expected.shape()));
+                let (got, expected) = (got.view::<f32>().unwrap(), expected.view::<f32>().unwrap());
+                let size = expected
+                    .iter()
+                    .fold(0.0, |most: f32, number| most.max(number.abs()));
+                let mut both = got.iter().zip(expected);
+                let off = both.find(|(got, expected)| {
+                    // What is no number does not hold either.
+                    let holds = (*got - *expected).abs() <= most * size;
+                    !holds
+                });
+                assert_eq!(off, None, "{output} on {name}, where the largest is {size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_digit_models_answer_as_on_tract() {
+    let mut devices = devices();
+    let images: Vec<Tensor> = [1, 7, 1, 2, 3, 4, 7]
+        .into_iter()
+        .zip(0..)
+        .map(|(batch, seed)| drawn(&[batch, 1, 8, 8], seed))
+        .collect();
+    for name in ["digits-s", "digits-m", "digits-l"] {
+        // Probabilities: none is above 1.
+        agrees(&mut devices, &digits(name), "image", &images, 1e-4);
+    }
+}
+
+#[test]
+fn published_networks_answer_as_on_tract() {
+    let mut devices = devices();
+    let variant = Variant {
+        input: 64,
+        narrower: 8,
+        classes: 10,
+        ..Variant::default()
+    };
+    for architecture in Architecture::ALL {
+        let file = architecture.generate(&variant);
+        let images = [drawn(&[1, 3, 64, 64], 1), drawn(&[2, 3, 64, 64], 2)];
+        agrees(&mut devices, &file, "image", &images, 1e-3);
+    }
+}
+
+/// An activation is no kernel of its own where it follows a convolution, a product or an addition.
+#[test]
+fn what_is_done_to_every_element_goes_into_the_kernel_before() {
+    let variant = Variant {
+        input: 32,
+        narrower: 16,
+        ..Variant::default()
+    };
+    let count = |architecture: Architecture| {
+        let model = read(&architecture.generate(&variant)).unwrap();
+        let run = model
+            .prepare(vec![("image".into(), drawn(&[1, 3, 32, 32], 1))])
+            .unwrap();
+        let calls = &run.program.plan().calls;
+        let maps = calls.iter().filter(|call| matches!(call.kernel, Kernel::Map(_)));
+        (calls.len(), maps.count())
+    };
+    // 13 convolutions, 5 poolings, 3 products.
+    assert_eq!(count(Architecture::Vgg16), (21, 0));
+    // 53 convolutions, a pooling, 16 additions, a mean with its division, a product.
+    assert_eq!(count(Architecture::ResNet50), (73, 17));
+}
+
+fn ints(name: &str, values: &[i64]) -> Vec<u8> {
+    let values: Vec<u8> = values.iter().flat_map(|value| num(8, *value)).collect();
+    [sub(1, name), values, num(20, 7)].concat()
+}
+
+fn int(name: &str, value: i64) -> Vec<u8> {
+    [sub(1, name), num(3, value), num(20, 2)].concat()
+}
+
+/// A constant of drawn numbers.
+fn weights(name: &str, dims: &[u32], seed: u64) -> Vec<u8> {
+    let sizes: Vec<i64> = dims.iter().map(|dim| i64::from(*dim)).collect();
+    initializer(name, 1, &sizes, drawn(dims, seed).bytes())
+}
+
+fn number(name: &str, value: f32) -> Vec<u8> {
+    initializer(name, 1, &[], &value.to_le_bytes())
+}
+
+/// Batch normalisation that goes into a convolution and one that cannot, a sigmoid unit, constants of every shape, differences, means.
+#[test]
+fn operators_mean_what_they_mean_on_tract() {
+    let norm = ["scale", "shift", "mean", "variance"];
+    let normalised = |from: &'static str| [&[from][..], &norm].concat();
+    let window = [
+        ints("kernel_shape", &[3, 3]),
+        ints("strides", &[2, 2]),
+        ints("pads", &[1; 4]),
+    ];
+    let counted = [&window[..], &[int("count_include_pad", 1)]].concat();
+    let mut graph = vec![
+        node("Conv", &["x", "w"], &["c"], &[ints("pads", &[1; 4])]),
+        node("BatchNormalization", &normalised("c"), &["b"], &[]),
+        node("Sigmoid", &["b"], &["s"], &[]),
+        node("Mul", &["b", "s"], &["m"], &[]),
+        node("Mul", &["channels", "m"], &["k"], &[]),
+        node("Sub", &["half", "k"], &["t"], &[]),
+        node("Div", &["t", "two"], &["d"], &[]),
+        node("AveragePool", &["d"], &["a"], &counted),
+        node("BatchNormalization", &normalised("a"), &["n"], &[]),
+        node("Clip", &["n", "least", "most"], &["p"], &[]),
+        node("Sub", &["p", "a"], &["e"], &[]),
+        node("AveragePool", &["e"], &["f"], &window),
+        node("GlobalAveragePool", &["f"], &["g"], &[]),
+        node("Flatten", &["g"], &["h"], &[]),
+        node("MatMul", &["h", "matrix"], &["q"], &[]),
+        node("Add", &["q", "bias"], &["r"], &[]),
+        node("Identity", &["r"], &["o"], &[]),
+        node("Sub", &["o", "o"], &["zero"], &[]),
+        node("Softmax", &["o"], &["y"], &[]),
+    ];
+    graph.extend([
+        value(11, "x", 1, &[1, 2, 6, 6]),
+        value(12, "y", 1, &[1, 3]),
+        value(12, "e", 1, &[1, 4, 3, 3]),
+        value(12, "zero", 1, &[1, 3]),
+        weights("w", &[4, 2, 3, 3], 1),
+        weights("channels", &[4, 1, 1], 2),
+        weights("matrix", &[4, 3], 3),
+        weights("bias", &[3], 4),
+        number("half", 0.5),
+        number("two", 2.0),
+        number("least", 0.125),
+        number("most", 0.75),
+    ]);
+    graph.extend(norm.iter().zip(5..).map(|(name, seed)| weights(name, &[4], seed)));
+    let images = [drawn(&[1, 2, 6, 6], 10), drawn(&[1, 2, 6, 6], 11)];
+    agrees(&mut devices(), &model(&graph), "x", &images, 1e-4);
+}
+
+#[test]
+fn an_operator_without_a_kernel_is_refused_by_its_name() {
+    let refused = |file: &[u8], says: &str| {
+        let error = read(file).unwrap_err();
+        assert!(matches!(error, InferError::NotOnGpu { .. }), "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+    };
+    let image = value(11, "x", 1, &[1, 2, 4, 4]);
+    let one = |op: &str, attributes: &[Vec<u8>], gives: &[i64]| {
+        model(&[
+            node(op, &["x"], &["y"], attributes),
+            image.clone(),
+            value(12, "y", 1, gives),
+        ])
+    };
+    refused(
+        &one("Transpose", &[ints("perm", &[0, 2, 3, 1])], &[1, 4, 4, 2]),
+        "operator `Transpose` (`y`) does not run on a GPU here",
+    );
+    let kernel = ints("kernel_shape", &[2, 2]);
+    refused(
+        &one(
+            "MaxPool",
+            &[kernel.clone(), ints("pads", &[0, 0, 1, 1])],
+            &[1, 2, 4, 4],
+        ),
+        "its `pads` are [0, 0, 1, 1]",
+    );
+    refused(
+        &one("MaxPool", &[kernel, ints("strides", &[1, 2])], &[1, 2, 3, 2]),
+        "its `strides` are [1, 2]",
+    );
+    refused(
+        &one("Softmax", &[int("axis", 1)], &[1, 2, 4, 4]),
+        "not over the last axis",
+    );
+    refused(&digits("digits-l-int8"), "uantizeLinear`");
+}
+
+#[test]
+fn inputs_that_do_not_fit_are_named() {
+    let model = read(&digits("digits-s")).unwrap();
+    let mut device = Cpu::new(1);
+    let mut run = |name: &str, dims: &[u32]| {
+        model
+            .run(&mut device, vec![(name.to_owned(), drawn(dims, 1))], MOST)
+            .unwrap_err()
+    };
+    assert!(matches!(
+        run("picture", &[1, 1, 8, 8]),
+        InferError::UnknownInput { .. }
+    ));
+    assert!(matches!(run("image", &[1, 1, 8, 9]), InferError::Input { .. }));
+    // A program has no buffers of nothing.
+    assert!(matches!(
+        run("image", &[0, 1, 8, 8]),
+        InferError::Gpu(_) | InferError::NotOnGpu { .. }
+    ));
+}
+
+/// A channel's factor becomes as long as what it multiplies: that counts before it is made.
+#[test]
+fn a_model_that_takes_more_memory_than_it_may_is_refused() {
+    let most = |file: &[u8], bytes: u64| {
+        let model = DeviceModel::read(file.to_vec(), &ModelLimits::default(), ByteSize(bytes));
+        model.map(|_| ())
+    };
+    let too_much =
+        |read: Result<(), InferError>| matches!(read, Err(InferError::Gpu(GpuError::Memory { .. })));
+    let file = digits("digits-s");
+    assert!(too_much(most(&file, 1024)));
+    assert_eq!(most(&file, 1 << 20), Ok(()));
+    let wide = model(&[
+        node("Mul", &["x", "channels"], &["y"], &[]),
+        value(11, "x", 1, &[1, 2, 64, 64]),
+        value(12, "y", 1, &[1, 2, 64, 64]),
+        weights("channels", &[2, 1, 1], 1),
+    ]);
+    // An input, an output and a constant of 32 KiB each.
+    assert!(too_much(most(&wide, 30_000)));
+    assert!(too_much(most(&wide, 3 * 32_768 - 4)));
+    assert_eq!(most(&wide, 3 * 32_768), Ok(()));
+}
