@@ -67,7 +67,7 @@ impl Translation<'_> {
             return refuse(operation, "its matrices do not fit each other");
         }
         let mut inputs = vec![a, self.hold(b.values)?];
-        if let Some(bias) = bias {
+        if let Some(bias) = &bias {
             let values = match &bias.values[..] {
                 &[one] => vec![one; n as usize],
                 _ if bias.values.len() == n as usize && bias.shape.last() == Some(&n) => bias.values.clone(),
