@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use karman_node::ShutDown;
+use karman_node::{Awake, ShutDown};
 use karman_types::TaskError;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -155,6 +155,7 @@ impl Door {
                 continue;
             };
             prepare(&stream);
+            let stream = Awake::new(stream);
             let (service, busy) = (service.clone(), seat.seat());
             let answer = move |request| service(request, Busy::new(busy.clone()), peer);
             let (tls, idle) = (shown.as_ref().map(|shown| shown.borrow().clone()), self.idle);
@@ -234,10 +235,10 @@ fn most_connections(limits: &GatewayLimits) -> usize {
 /// room.
 async fn shake_hands(
     tls: &TlsAcceptor,
-    stream: TcpStream,
+    stream: Awake<TcpStream>,
     seat: &Seated,
     peer: SocketAddr,
-) -> Option<TlsStream<TcpStream>> {
+) -> Option<TlsStream<Awake<TcpStream>>> {
     let shaken = tokio::select! {
         shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
         () = seat.must_leave() => return None,

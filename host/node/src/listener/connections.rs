@@ -1,3 +1,4 @@
+use super::awake::Awake;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
@@ -106,7 +107,7 @@ impl Listener {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_PATIENCE)
-                .serve_connection(TokioIo::new(stream), answer);
+                .serve_connection(TokioIo::new(Awake::new(stream)), answer);
             let connection = graceful.watch(connection);
             tokio::spawn(async move {
                 if let Err(error) = connection.await {

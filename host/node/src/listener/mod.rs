@@ -1,6 +1,7 @@
 //! What a node answers: HTTP plugins, tasks, health and metrics on its address; its operator on a socket in its folder.
 
 mod answer;
+mod awake;
 mod connections;
 mod control;
 mod fed;
@@ -14,6 +15,7 @@ mod public;
 mod stream;
 mod tasks;
 
+pub use awake::Awake;
 pub use connections::{Listener, ShutDown};
 pub(crate) use control::serve_control;
 pub use plugin::serve_plugin;

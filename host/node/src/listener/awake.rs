@@ -1,0 +1,166 @@
+//! A connection whose caller asks again at once: a program on the same machine that waits for one answer and sends the next request. The
+//! thread that sleeps in between has to be woken each time, which takes longer than most calls; so it stays awake for a moment, if the
+//! last ones came within one.
+
+use std::future::Future;
+use std::io::{IoSlice, Result};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::yield_now;
+
+/// A thread stays awake for so long at most. Over a network the next request takes longer: for that nobody stays awake.
+const MOST: Duration = Duration::from_micros(150);
+
+/// How soon requests follow answers on one connection. Pure: time is an argument.
+#[derive(Debug, Default)]
+struct Pauses {
+    answered: Option<Instant>,
+    /// A moving mean, a quarter of it the last; nothing before there was one.
+    usual: Option<Duration>,
+}
+
+impl Pauses {
+    fn answers(&mut self, now: Instant) {
+        self.answered = Some(now);
+    }
+
+    fn asks(&mut self, now: Instant) {
+        let Some(answered) = self.answered.take() else {
+            return;
+        };
+        // One long pause is forgotten soon: it may have been the last of its kind.
+        let pause = now.duration_since(answered).min(2 * MOST);
+        self.usual = Some(self.usual.map_or(pause, |usual| (usual * 3 + pause) / 4));
+    }
+
+    /// Whether the next request may come so soon that sleep does not pay.
+    fn may_ask_soon(&self, now: Instant) -> bool {
+        let (Some(answered), Some(usual)) = (self.answered, self.usual) else {
+            return false;
+        };
+        usual < MOST && now.duration_since(answered) < MOST
+    }
+}
+
+/// A connection that is waited for awake while its next request may come at any moment. Others are served meanwhile.
+#[derive(Debug)]
+pub struct Awake<S> {
+    stream: S,
+    pauses: Pauses,
+}
+
+impl<S> Awake<S> {
+    /// Nothing is known of its caller yet.
+    pub fn new(stream: S) -> Self {
+        Self {
+            stream,
+            pauses: Pauses::default(),
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Awake<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
+        match Pin::new(&mut self.stream).poll_read(context, buffer) {
+            Poll::Ready(read) => {
+                self.pauses.asks(Instant::now());
+                Poll::Ready(read)
+            }
+            Poll::Pending => {
+                if self.pauses.answered.is_some() && self.pauses.may_ask_soon(Instant::now()) {
+                    // The runtime looks at the network and comes back here, after whatever else there is to do.
+                    let _ = pin!(yield_now()).poll(context);
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Awake<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes));
+        self.pauses.answers(Instant::now());
+        Poll::Ready(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, pieces));
+        self.pauses.answers(Instant::now());
+        Poll::Ready(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    const SOON: Duration = Duration::from_micros(20);
+
+    #[test]
+    fn only_a_caller_that_usually_asks_at_once_is_waited_for_awake() {
+        let (mut pauses, mut now) = (Pauses::default(), Instant::now());
+        pauses.answers(now);
+        assert!(!pauses.may_ask_soon(now), "nothing is known of it");
+        pauses.asks(now + SOON);
+        pauses.answers(now);
+        assert!(pauses.may_ask_soon(now + SOON));
+        assert!(!pauses.may_ask_soon(now + MOST), "it takes its time");
+        for _ in 0..3 {
+            pauses.asks(now + Duration::from_secs(1));
+            now += Duration::from_secs(2);
+            pauses.answers(now);
+        }
+        assert!(!pauses.may_ask_soon(now), "it asks once a second by now");
+        for _ in 0..5 {
+            pauses.asks(now + SOON);
+            now += 2 * SOON;
+            pauses.answers(now);
+        }
+        assert!(pauses.may_ask_soon(now));
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_comes_through_and_silence_is_slept_through() {
+        let (here, mut there) = duplex(64);
+        let mut here = Awake::new(here);
+        let mut heard = [0; 4];
+        for _ in 0..3 {
+            there.write_all(b"asks").await.unwrap();
+            here.read_exact(&mut heard).await.unwrap();
+            here.write_all(b"told").await.unwrap();
+            there.read_exact(&mut heard).await.unwrap();
+        }
+        assert!(here.pauses.usual.is_some());
+        // It ends though nothing wakes it but the caller, a while later.
+        let asks = async {
+            tokio::time::sleep(2 * MOST).await;
+            there.write_all(b"asks").await.unwrap();
+        };
+        let (read, ()) = tokio::join!(here.read_exact(&mut heard), asks);
+        assert_eq!((read.unwrap(), &heard), (4, b"asks"));
+    }
+}
