@@ -20,7 +20,12 @@ mod site;
 mod wrk;
 
 use clap::{Parser, ValueEnum};
+use mimalloc::MiMalloc;
 use std::path::PathBuf;
+
+/// Contenders that are written in this program have what ours has.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Runs one study.
 #[derive(Parser)]

@@ -1,4 +1,4 @@
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -24,43 +24,75 @@ pub(crate) struct Decided {
     took_us: u64,
 }
 
+/// The headers that say what was decided, in the order of the fields of [`Decided`].
+const HEADERS: [&str; 7] = [
+    "karman-model",
+    "karman-node",
+    "karman-why",
+    "karman-tier",
+    "karman-ran-on",
+    "karman-cut",
+    "karman-decision",
+];
+
+/// What a response has said of itself: few ask for it, so it is read then.
+#[derive(Debug)]
+struct Kept {
+    at: SystemTime,
+    request: HeaderValue,
+    headers: [Option<HeaderValue>; HEADERS.len()],
+    took: Duration,
+}
+
 /// The last decisions.
 #[derive(Debug, Default)]
-pub(crate) struct Decisions(Mutex<VecDeque<Decided>>);
+pub(crate) struct Decisions(Mutex<VecDeque<Kept>>);
 
 impl Decisions {
     /// Keeps what a response says of itself; one without a decision says nothing.
-    pub(crate) fn keep(&self, headers: &HeaderMap, request: &str, took: Duration) {
-        // Policies may say why in any language, and headers take it.
-        let text = |name: &str| String::from_utf8(headers.get(name)?.as_bytes().to_vec()).ok();
-        let (Some(model), Some(node), Some(why)) =
-            (text("karman-model"), text("karman-node"), text("karman-why"))
-        else {
+    pub(crate) fn keep(&self, headers: &HeaderMap, request: &HeaderValue, took: Duration) {
+        let headers = HEADERS.map(|name| headers.get(name).cloned());
+        let [Some(_model), Some(_node), Some(_why), ..] = &headers else {
             return;
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let decided = Decided {
-            unix_ms: now.as_millis() as u64,
-            request: request.to_owned(),
-            model,
-            node,
-            tier: text("karman-tier").unwrap_or_default(),
-            ran_on: text("karman-ran-on"),
-            cut: text("karman-cut"),
-            why,
-            decision: text("karman-decision"),
-            took_us: took.as_micros() as u64,
+        let kept = Kept {
+            at: SystemTime::now(),
+            request: request.clone(),
+            headers,
+            took,
         };
         let mut all = self.0.lock();
         if all.len() == MOST {
             all.pop_front();
         }
-        all.push_back(decided);
+        all.push_back(kept);
     }
 
     /// The last ones, the last first.
     pub(crate) fn last(&self) -> Vec<Decided> {
-        self.0.lock().iter().rev().cloned().collect()
+        self.0.lock().iter().rev().map(Kept::read).collect()
+    }
+}
+
+impl Kept {
+    fn read(&self) -> Decided {
+        // Policies may say why in any language, and headers take it.
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let [model, node, why, tier, ran_on, cut, decision] =
+            self.headers.each_ref().map(|value| value.as_ref().map(text));
+        let since = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Decided {
+            unix_ms: since.as_millis() as u64,
+            request: text(&self.request),
+            model: model.unwrap_or_default(),
+            node: node.unwrap_or_default(),
+            tier: tier.unwrap_or_default(),
+            ran_on,
+            cut,
+            why: why.unwrap_or_default(),
+            decision,
+            took_us: self.took.as_micros() as u64,
+        }
     }
 }
 
@@ -68,17 +100,19 @@ impl Decisions {
 mod tests {
     use super::*;
 
+    const REQUEST: HeaderValue = HeaderValue::from_static("r");
+
     #[test]
     fn the_last_are_kept_and_others_are_none() {
         let decisions = Decisions::default();
-        decisions.keep(&HeaderMap::new(), "r", Duration::ZERO);
+        decisions.keep(&HeaderMap::new(), &REQUEST, Duration::ZERO);
         assert!(decisions.last().is_empty());
         for at in 0..=MOST {
             let mut headers = HeaderMap::new();
             for name in ["karman-model", "karman-node", "karman-why"] {
                 headers.insert(name, at.into());
             }
-            decisions.keep(&headers, "r", Duration::from_millis(1));
+            decisions.keep(&headers, &REQUEST, Duration::from_millis(1));
         }
         let last = decisions.last();
         assert_eq!(
@@ -95,7 +129,7 @@ mod tests {
         for name in ["karman-model", "karman-node", "karman-why"] {
             headers.insert(name, "weil es nächst ist".parse().unwrap());
         }
-        decisions.keep(&headers, "r", Duration::ZERO);
+        decisions.keep(&headers, &REQUEST, Duration::ZERO);
         assert_eq!(decisions.last()[0].why, "weil es nächst ist");
     }
 }

@@ -129,9 +129,8 @@ impl Pipeline {
         response.headers_mut().insert(REQUEST_ID, line.id.clone());
         self.metrics
             .answered(target, response.status(), line.started.elapsed());
-        let id = line.id.to_str().unwrap_or_default();
         self.decisions
-            .keep(response.headers(), id, line.started.elapsed());
+            .keep(response.headers(), &line.id, line.started.elapsed());
         line.log(target, &response, caller.as_deref());
         response.map(|body| Body::new(Guarded::new(body, busy)))
     }

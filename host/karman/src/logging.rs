@@ -39,17 +39,13 @@ pub(crate) fn start_node(app: &App) -> Result<(LogRing, Guards), TaskError> {
     let ring = LogRing::default();
     // Requests to a gateway are lines, but would soon be all that the ring holds.
     let of_ring = of_ours(LevelFilter::INFO).with_target("access", LevelFilter::OFF);
-    let kept = ring.clone().with_filter(of_ring);
-    let _ = tracing_subscriber::registry()
-        .with(lines(app, LevelFilter::INFO, true, writer))
-        .with(kept)
-        .with(telemetry.as_ref().map(Telemetry::spans))
-        .with(
-            telemetry
-                .as_ref()
-                .map(|telemetry| telemetry.events(of_ours(LevelFilter::INFO))),
-        )
-        .try_init();
+    let kept = ring.clone().with_filter(of_ring).boxed();
+    // Only those that are there: with a layer that may be none, everything that nobody wants is still looked at each time.
+    let mut layers = vec![lines(app, LevelFilter::INFO, true, writer), kept];
+    if let Some(telemetry) = &telemetry {
+        layers.extend([telemetry.spans(), telemetry.events(of_ours(LevelFilter::INFO))]);
+    }
+    let _ = tracing_subscriber::registry().with(layers).try_init();
     let guards = Guards {
         _lines: guard,
         _telemetry: telemetry,

@@ -22,7 +22,13 @@ mod source;
 mod telemetry;
 mod watch;
 
+use mimalloc::MiMalloc;
 use std::process::ExitCode;
+
+/// A request takes many small pieces of memory on one thread and gives them back on another, and with the system's allocator those
+/// threads wait for each other.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     cli::main().into()

@@ -1,10 +1,11 @@
 //! A connection whose caller asks again at once: a program on the same machine that waits for one answer and sends the next request. The
 //! thread that sleeps in between has to be woken each time, which takes longer than most calls; so it stays awake for a moment, if the
-//! last ones came within one.
+//! last ones came within one. It does so for one connection at a time: where several ask, there is always something to do.
 
 use std::future::Future;
 use std::io::{IoSlice, Result};
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -12,6 +13,9 @@ use tokio::task::yield_now;
 
 /// A thread stays awake for so long at most. Over a network the next request takes longer: for that nobody stays awake.
 const MOST: Duration = Duration::from_micros(150);
+
+/// Whether a connection of this process is waited for awake.
+static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// How soon requests follow answers on one connection. Pure: time is an argument.
 #[derive(Debug, Default)]
@@ -44,11 +48,29 @@ impl Pauses {
     }
 }
 
+/// The one place for a connection that is waited for awake.
+#[derive(Debug)]
+struct Place;
+
+impl Place {
+    fn take() -> Option<Self> {
+        let free = !TAKEN.load(Ordering::Relaxed) && !TAKEN.swap(true, Ordering::Relaxed);
+        free.then_some(Self)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        TAKEN.store(false, Ordering::Relaxed);
+    }
+}
+
 /// A connection that is waited for awake while its next request may come at any moment. Others are served meanwhile.
 #[derive(Debug)]
 pub struct Awake<S> {
     stream: S,
     pauses: Pauses,
+    place: Option<Place>,
 }
 
 impl<S> Awake<S> {
@@ -57,7 +79,18 @@ impl<S> Awake<S> {
         Self {
             stream,
             pauses: Pauses::default(),
+            place: None,
         }
+    }
+
+    /// Whether the next request may come at any moment, and nobody else is waited for.
+    fn waits(&mut self) -> bool {
+        if self.pauses.answered.is_none() || !self.pauses.may_ask_soon(Instant::now()) {
+            self.place = None;
+        } else if self.place.is_none() {
+            self.place = Place::take();
+        }
+        self.place.is_some()
     }
 }
 
@@ -70,10 +103,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Awake<S> {
         match Pin::new(&mut self.stream).poll_read(context, buffer) {
             Poll::Ready(read) => {
                 self.pauses.asks(Instant::now());
+                self.place = None;
                 Poll::Ready(read)
             }
             Poll::Pending => {
-                if self.pauses.answered.is_some() && self.pauses.may_ask_soon(Instant::now()) {
+                if self.waits() {
                     // The runtime looks at the network and comes back here, after whatever else there is to do.
                     let _ = pin!(yield_now()).poll(context);
                 }
@@ -154,7 +188,7 @@ mod tests {
             here.write_all(b"told").await.unwrap();
             there.read_exact(&mut heard).await.unwrap();
         }
-        assert!(here.pauses.usual.is_some());
+        assert!(here.pauses.usual.is_some() && here.place.is_none());
         // It ends though nothing wakes it but the caller, a while later.
         let asks = async {
             tokio::time::sleep(2 * MOST).await;
