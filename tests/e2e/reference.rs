@@ -1,5 +1,5 @@
 //! `docs/configuration.md` is what the code says of the files that users write: `cargo xtask docs` writes it, and the test holds that it
-//! is up to date. Keys, types and meanings come from the sources, defaults from the running code.
+//! is up to date. Keys, types and meanings come from the sources; so do defaults, except those that the running code tells.
 
 mod files;
 mod source;
