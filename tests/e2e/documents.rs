@@ -81,3 +81,33 @@ fn each_link_between_documents_leads_to_a_file() {
         }
     }
 }
+
+#[test]
+fn the_index_leads_to_each_document() {
+    let folder = root().join("docs");
+    let index = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap());
+    let names = files.map(|file| file.file_name().into_string().unwrap());
+    let left_out: Vec<String> = names
+        .filter(|name| name.ends_with(".md") && name != "README.md" && !index.contains(&format!("({name})")))
+        .collect();
+    assert!(left_out.is_empty(), "docs/README.md does not name {left_out:?}");
+}
+
+#[test]
+fn each_study_that_holds_a_promise_stands_among_the_results() {
+    let read = |name: &str| std::fs::read_to_string(root().join(name)).unwrap();
+    let (promises, results) = (read("SPECIFICATION.md"), read("docs/results.md"));
+    let studies: Vec<&str> = promises
+        .split("study `")
+        .skip(1)
+        .filter_map(|rest| rest.split('`').next())
+        .collect();
+    assert!(studies.len() > 20, "only {studies:?} were found");
+    for study in studies {
+        assert!(
+            results.contains(&format!("\n| `{study}` |")),
+            "docs/results.md does not have `{study}`"
+        );
+    }
+}

@@ -28,6 +28,7 @@ mod node;
 mod operators;
 mod partition;
 mod policies;
+mod reference;
 mod sandbox;
 mod satellite;
 mod split;

@@ -16,6 +16,10 @@ struct Machine {
 }
 
 impl Machine {
+    fn new(home: Home) -> Self {
+        Self { home, server: None }
+    }
+
     /// The line in a shell that finds the tool.
     fn shell(&self, line: &str) -> Command {
         let tool = std::path::Path::new(env!("CARGO_BIN_EXE_karman"));
@@ -53,10 +57,9 @@ fn ten_commands_lead_to_a_plugin_on_a_second_node() {
         if DONE.iter().any(|tool| command.starts_with(tool)) {
             continue;
         }
-        let machine = machines.entry(machine).or_insert_with(|| Machine {
-            home: home("cloud"),
-            server: None,
-        });
+        let machine = machines
+            .entry(machine)
+            .or_insert_with(|| Machine::new(home("cloud")));
         let command = command.replace(INVITATION, &invitation);
         if let Some(server) = command.strip_suffix(" &") {
             // As on a machine of its own, whose ports nobody else has.
@@ -75,4 +78,31 @@ fn ten_commands_lead_to_a_plugin_on_a_second_node() {
     }
     assert_eq!((commands, checked), (10, 2));
     assert!(machines.values().all(|machine| machine.server.is_some()));
+}
+
+#[test]
+fn a_first_plugin_in_each_language_builds_and_answers() {
+    let text = std::fs::read_to_string(root().join("docs/first-plugin.md")).unwrap();
+    // What follows does not end by itself, or needs a node.
+    let (text, _) = text.split_once("## Change it").unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let machine = Machine::new(Home::new());
+    let (mut languages, mut answers) = (0, 0);
+    for (at, line) in lines.iter().enumerate() {
+        let Some(command) = line.strip_prefix("$ ") else {
+            continue;
+        };
+        if !command.contains("karman ") {
+            continue; // The set-up has installed the compilers.
+        }
+        languages += usize::from(command.contains("--lang"));
+        // The packages that stand beside the compilers are not those of the plugin.
+        let mut shell = machine.shell(command);
+        let ran = Ran::of(shell.env_remove("VIRTUAL_ENV").output().unwrap()).ok();
+        if lines[at + 1].starts_with('{') {
+            assert_eq!(ran.out(), lines[at + 1], "{command}");
+            answers += 1;
+        }
+    }
+    assert_eq!((languages, answers), (4, 4));
 }

@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod classify;
 mod demo;
+mod docs;
 mod guests;
 mod run;
 mod setup;
@@ -45,6 +46,8 @@ enum Command {
     },
     /// Checks all that a change must pass: format, lints, dependencies, documentation, tests.
     Ci,
+    /// Writes docs/configuration.md from the code.
+    Docs,
     /// Runs one study of benches/ and prints its rows.
     Bench {
         /// The study, and what it takes.
@@ -61,6 +64,7 @@ fn main() -> anyhow::Result<()> {
         Command::Setup => setup::setup(setup::ALL),
         Command::Guests { names } => guests::guests(&names),
         Command::Ci => ci::ci(),
+        Command::Docs => docs::docs(),
         Command::Bench { arguments } => bench::bench(&arguments),
     }
 }

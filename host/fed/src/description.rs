@@ -61,16 +61,16 @@ pub struct Run {
     /// Who trains.
     #[serde(default)]
     pub clients: Clients,
-    /// How rounds follow each other.
+    /// How rounds follow each other. Default: `synchronous`, with 10 clients.
     #[serde(default)]
     pub pace: Pace,
-    /// What becomes of the updates.
+    /// What becomes of the updates. Default: `fed-avg`.
     #[serde(default)]
     pub strategy: StrategyChoice,
     /// How much each counts.
     #[serde(default)]
     pub weights: WeightPolicy,
-    /// Who is wanted.
+    /// Who is wanted. Default: `random`.
     #[serde(default)]
     pub selection: SelectionChoice,
     /// Who can.

@@ -131,23 +131,23 @@ pub enum BackendChoice {
     Tract,
 }
 
-/// The most that a plugin may ask for; what is left out stays as [`Limits::ceiling`] has it.
+/// The most that a plugin may ask for; what is left out stays as it is here.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Ceiling {
-    /// See [`Limits::memory`].
+    /// The most for `memory` of `[limits]`. Default 1 GiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
-    /// See [`Limits::time`].
+    /// The most for `time`. Default 300 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Time>,
-    /// See [`Limits::concurrency`].
+    /// The most for `concurrency`. Default 1024.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// See [`Limits::input`].
+    /// The most for `input`. Default 256 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<ByteSize>,
-    /// See [`Limits::output`].
+    /// The most for `output`. Default 256 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<ByteSize>,
 }

@@ -158,20 +158,28 @@ struct File {
     link: Vec<Entry>,
 }
 
+/// A link to some nodes, one way: what comes back is the other side's profile. Of several that lead to a node the first counts.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
+    /// To which nodes: `all`, `tier=cloud`, or the beginning of an id.
     to: Toward,
+    /// How long a bit is on its way. Default 0.
     #[serde(default, with = "serde_duration")]
     delay: Duration,
+    /// How much longer it may be, each length as likely as the other. Default 0.
     #[serde(default, with = "serde_duration")]
     jitter: Duration,
+    /// The share of packets that are lost, at least 0 and below 1; each is sent again a round trip later. Default 0.
     #[serde(default)]
     loss: f64,
+    /// How fast it sends. Default: as fast as it goes.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<Rate>,
+    /// When nothing passes; by start, none over another. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     outages: Vec<Outage>,
+    /// After which time the outages come again. Default: they do not.
     #[serde(default, with = "serde_duration")]
     repeat: Duration,
 }

@@ -117,16 +117,24 @@ struct File {
     contact: Vec<Entry>,
 }
 
+/// A window of time in which one node can send to another.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Entry {
+    /// The node that sends.
     from: NodeId,
+    /// The node that receives.
     to: NodeId,
+    /// The first instant at which a bit can leave.
     start: Time,
+    /// The last bit has left by then.
     end: Time,
+    /// How fast it sends.
     rate: Rate,
+    /// How long a bit is on its way. Default 0.
     #[serde(default, with = "serde_duration")]
     delay: Duration,
+    /// Whether the other one sends as well. Default false.
     #[serde(default)]
     both_ways: bool,
 }

@@ -46,10 +46,13 @@ struct File {
     moment: Vec<Moment>,
 }
 
+/// A time of the clock, and what it stands for. Both grow from one moment to the next.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Moment {
+    /// The time of the clock.
     at: Time,
+    /// The time that is played then.
     was: Time,
 }
 

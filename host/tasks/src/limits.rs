@@ -3,8 +3,8 @@ use karman_types::{ByteSize, serde_duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What one node holds at most, and how long. Every number has a default; whatever would go over one is refused with a
-/// [`LimitReached`] that names it.
+/// What one node holds at most, and how long. Every number has a default; whatever would go over one is refused with
+/// an [error](LimitReached) that names it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Limits {
@@ -38,7 +38,9 @@ pub struct Limits {
     #[serde(with = "serde_duration")]
     pub result_retention: Duration,
     /// How long the key of an ended task is remembered, here and at the home of the buckets it wrote to. It has to be longer
-    /// than `lifetime`: see [`crate::judge`]. Default 8 days.
+    /// than `lifetime`. Default 8 days.
+    ///
+    /// See [`crate::judge`].
     #[serde(with = "serde_duration")]
     pub key_retention: Duration,
 }

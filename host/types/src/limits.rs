@@ -11,7 +11,7 @@ pub struct Limits {
     /// Wall-clock time of one call. Default 10 s.
     #[serde(with = "serde_duration")]
     pub time: Duration,
-    /// Calls at once; one more is refused with `limit`. Default 64.
+    /// Calls at once; four times as many wait, 64 at least, and one more is refused with `limit`. Default 64.
     pub concurrency: u32,
     /// Bytes of one request's body. Default 16 MiB.
     pub input: ByteSize,

@@ -12,7 +12,8 @@ pub struct Manifest {
     pub name: String,
     /// By the rules of semantic versioning.
     pub version: Version,
-    /// The interface that it exports.
+    /// The interface that it exports: `karman:task/task`, `karman:task/task-stream`, `karman:federated/client`, `karman:policy/select`,
+    /// `wasi:cli/command`, `wasi:http/proxy` or `wasi:http/service`.
     pub world: World,
     /// One line for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -5,8 +5,10 @@ use crate::select::SelectionChoice;
 use crate::strategy::{StrategyChoice, WeightPolicy};
 use serde::{Deserialize, Serialize};
 
-/// Central differential privacy of each client, kept by whoever drives the run ([`crate::privacy`]). It covers the versions of the
-/// model, not the losses and accuracies that clients report.
+/// Central differential privacy of each client, kept by whoever drives the run. It covers the versions of the model, not the losses
+/// and accuracies that clients report.
+///
+/// See [`crate::privacy`].
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Privacy {

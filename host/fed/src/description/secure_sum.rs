@@ -5,8 +5,10 @@ use crate::select::SelectionChoice;
 use crate::strategy::StrategyChoice;
 use serde::{Deserialize, Serialize};
 
-/// Whoever drives the run sees the sum of a round's updates, and none of them ([`crate::secure`]). What clients declare stays in the
-/// open: samples, steps, losses. A sum is no noise: whoever knows all updates but one knows that one.
+/// Whoever drives the run sees the sum of a round's updates, and none of them. What clients declare stays in the open: samples,
+/// steps, losses. A sum is no noise: whoever knows all updates but one knows that one.
+///
+/// See [`crate::secure`].
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct SecureSum {

@@ -7,8 +7,10 @@ use karman_types::{ByteSize, serde_duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Updates go from client to client, and each client takes their mean ([`crate::swarm`]): whoever drives the run gets that mean, and no
-/// update. It sees who holds which chunk and whose update that is of, so its own node takes no part.
+/// Updates go from client to client, and each client takes their mean: whoever drives the run gets that mean, and no update.
+/// It sees who holds which chunk and whose update that is of, so its own node takes no part.
+///
+/// See [`crate::swarm`].
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Swarm {

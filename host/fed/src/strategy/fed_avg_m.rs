@@ -3,7 +3,7 @@ use crate::StateError;
 use crate::state::{pack_arrays, unpack_arrays};
 use serde::{Deserialize, Serialize};
 
-/// [`super::FedAvg`] with momentum at the server (Hsu et al. 2019): `v = momentum · v + D; w += rate · v`.
+/// [FedAvg](super::FedAvg) with momentum at the server (Hsu et al. 2019): `v = momentum · v + D; w += rate · v`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct FedAvgM {

@@ -1,7 +1,7 @@
 use super::{Aggregate, Extras, Strategy, StrategyError, descend};
 use serde::{Deserialize, Serialize};
 
-/// [`super::FedAvg`] whose clients are held near the model they got (Li et al. 2020): each adds `mu/2 ‖w − w_t‖²` to its loss, the
+/// [FedAvg](super::FedAvg) whose clients are held near the model they got (Li et al. 2020): each adds `mu/2 ‖w − w_t‖²` to its loss, the
 /// norm squared.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]

@@ -7,28 +7,40 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Table {
+    /// Where what is compared lies in the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<FieldPath>,
+    /// It is this.
     #[serde(skip_serializing_if = "Option::is_none")]
     equals: Option<Scalar>,
+    /// It is another value of the same type.
     #[serde(skip_serializing_if = "Option::is_none")]
     differs: Option<Scalar>,
+    /// It is less than this.
     #[serde(skip_serializing_if = "Option::is_none")]
     less_than: Option<f64>,
+    /// It is this or less.
     #[serde(skip_serializing_if = "Option::is_none")]
     at_most: Option<f64>,
+    /// It is more than this.
     #[serde(skip_serializing_if = "Option::is_none")]
     more_than: Option<f64>,
+    /// It is this or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     at_least: Option<f64>,
+    /// It is one of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     one_of: Option<Vec<Scalar>>,
+    /// Whether it is there and not null.
     #[serde(skip_serializing_if = "Option::is_none")]
     exists: Option<bool>,
+    /// Each of these holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     all: Option<Vec<Predicate>>,
+    /// One of these holds at least.
     #[serde(skip_serializing_if = "Option::is_none")]
     any: Option<Vec<Predicate>>,
+    /// This does not hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     not: Option<Box<Predicate>>,
 }
