@@ -114,8 +114,6 @@ async fn one_that_never_says_what_it_has_come_to_holds_up_a_round_and_does_not_e
     };
     // Half of it is waited for the one.
     *timeout = Duration::from_secs(8);
-    // Whoever is expected to need longer than that is not asked at all.
-    record.run.eligibility.training = Duration::from_millis(1);
     let (conductor, handle) = conducted(record, &store, meeting(Does::Hang));
     conductor.drive().await.unwrap();
     let log = handle.status(0).log;
