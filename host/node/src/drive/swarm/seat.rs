@@ -1,13 +1,15 @@
 //! A client's place in a round: who may say what to it, and what it does then.
 
 use super::company::{self, Members};
-use super::errands::{Room, by_neighbour};
+use super::errands::{Errand, Room, by_neighbour};
 use super::stage::{Open, Playing, Stage};
 use super::talk::{ENVELOPE, LONGEST_LIST, invalid, say};
 use crate::services::blocking;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use karman_fed::swarm::{Answer, Beginning, Chunk, Client, Letter, Link, MeanRule, Message, Opening};
+use karman_fed::swarm::{
+    Answer, Beginning, Chunk, Client, Letter, Link, MeanRule, Message, Neighbourhood, Opening, Transfer,
+};
 use karman_mesh::Mesh;
 use karman_types::{Digest, NodeId, TaskError};
 use parking_lot::Mutex;
@@ -210,10 +212,10 @@ impl Seat {
                 blocking(move || seat.begin(round, beginning, &*members)).await?;
             }
             Message::Slot(transfers) => {
-                let errands = self.playing(round, |playing| Ok(playing.told(&transfers)))?;
+                let errands = self.told(round, &transfers)?;
                 self.run_all(mesh, round, errands).await;
             }
-            Message::Swarm(hood) => self.playing(round, |playing| playing.swarm(hood))?,
+            Message::Swarm(hood) => self.ends_warm_up(round, hood)?,
             Message::Go { slot_ms, within_ms } => {
                 self.playing(round, |_| Ok(()))?;
                 let slot = Duration::from_millis(slot_ms.max(1)).min(LONGEST_SLOT);
@@ -241,6 +243,32 @@ impl Seat {
             | Message::Has(_) => return Err(invalid(&"this is nothing that a coordinator says")),
         }
         Ok(Answer::Done)
+    }
+
+    /// What it is to send in a slot.
+    fn told(&self, round: Digest, transfers: &[Transfer]) -> Result<Vec<Errand>, TaskError> {
+        let told = |playing: &mut Playing| Ok(playing.told(transfers, self.entry.link));
+        self.playing(round, told)?.map_err(|why| self.quit(why))
+    }
+
+    /// The warm-up is over. Who asked for a cover goes on with it, or not at all.
+    fn ends_warm_up(&self, round: Digest, hood: Neighbourhood) -> Result<(), TaskError> {
+        let protected = self.entry.protection > 0.0;
+        let ends = |playing: &mut Playing| Ok(playing.check_end(&hood, protected));
+        self.playing(round, ends)?.map_err(|why| self.quit(why))?;
+        self.playing(round, |playing| playing.swarm(hood))
+    }
+
+    /// Leaves the round, and says why to whoever waits for its outcome.
+    fn quit(&self, why: TaskError) -> TaskError {
+        tracing::warn!(name = self.name(), %why, "this node leaves a swarm round");
+        self.leave();
+        let tell = self.tell.lock().take();
+        if let Some(tell) = tell {
+            // Nobody may wait for it any more.
+            let _ = tell.send(Err(why.clone()));
+        }
+        why
     }
 
     /// Says what everybody may know of its update. That is cut and hashed without the stage locked, which others need meanwhile.

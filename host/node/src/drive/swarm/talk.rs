@@ -91,3 +91,8 @@ pub(super) fn wrong(error: MessageError) -> TaskError {
 pub(super) fn invalid(what: &dyn std::fmt::Display) -> TaskError {
     TaskError::invalid(format!("a swarm round: {what}"))
 }
+
+/// What a client says that takes no part any more, for what its leader says.
+pub(super) fn leaves(why: &dyn std::fmt::Display) -> TaskError {
+    TaskError::denied(format!("this node leaves the round: {why}")).with_field("lead")
+}
