@@ -283,7 +283,7 @@ impl Seat {
             protection,
             ..
         } = &self.entry;
-        let open = Open::new(round, opening, update, *weight, *protection, members.shows()?)?;
+        let open = Open::new(round, opening, update, *weight, *protection, members)?;
         let mut stage = self.stage.lock();
         // Where it was asked twice at once, what was said first holds: every opening has another pseudonym.
         if let Some(answer) = self.answered(&stage, round)? {
@@ -314,7 +314,7 @@ impl Seat {
             Stage::Open(open) if open.round == round => open.clone(),
             Stage::Waiting | Stage::Open(_) | Stage::Playing(_) | Stage::Over => return Err(not_open()),
         };
-        company::check(&beginning, self.entry.lead, members)?;
+        company::check(&beginning, round, self.entry.lead, members)?;
         let playing = open.begin(beginning, &self.folder, self.entry.disk)?;
         let mut stage = self.stage.lock();
         if matches!(&*stage, Stage::Playing(playing) if playing.round == round) {

@@ -14,10 +14,15 @@ fn node(client: u8) -> NodeId {
     NodeId::of_key(&[client; 32])
 }
 
-fn shown(client: u8) -> Shown {
+/// With the round and the mailbox in place of a signature of them.
+fn shown(client: u8, round: Digest, mailbox: &[u8; 32]) -> Shown {
+    let mut signature = [0; 64];
+    signature[..32].copy_from_slice(round.as_bytes());
+    signature[32..].copy_from_slice(mailbox);
     Shown {
         key: [client; 32].into(),
         membership: Bytes::from_static(b"member"),
+        signature: signature.into(),
     }
 }
 
@@ -25,14 +30,19 @@ fn shown(client: u8) -> Shown {
 struct Village;
 
 impl Members for Village {
-    fn shows(&self) -> Result<Shown, TaskError> {
-        Ok(shown(0))
+    fn me(&self) -> NodeId {
+        node(0)
     }
 
-    fn who(&self, shown: &Shown) -> Result<NodeId, TaskError> {
-        match shown.membership.is_empty() {
-            true => Err(TaskError::denied("it is no member").with_field("clients")),
-            false => Ok(NodeId::of_key(&*shown.key)),
+    fn shows(&self, round: Digest, mailbox: &Mailbox) -> Result<Shown, TaskError> {
+        Ok(shown(0, round, mailbox.address()))
+    }
+
+    fn who(&self, it: &Shown, round: Digest, mailbox: &[u8; 32]) -> Result<NodeId, TaskError> {
+        let signed = it.signature == shown(0, round, mailbox).signature;
+        match signed && !it.membership.is_empty() {
+            true => Ok(NodeId::of_key(&*it.key)),
+            false => Err(TaskError::denied("it is no member with this mailbox").with_field("clients")),
         }
     }
 }
@@ -82,6 +92,7 @@ fn begun_with(folder: &TempDir, protection: f64, cover: Cover) -> (Seat, Digest,
         node: node(client),
         mailbox,
     };
+    let shown = |client: u8| shown(client, round, &mailbox);
     let mut descriptors = vec![own, other.clone()];
     descriptors.sort_by_cached_key(Descriptor::digest);
     let first = descriptors.iter().position(|one| *one == other).unwrap() as Chunk * LAYOUT.chunks;
@@ -117,7 +128,17 @@ fn begun_with(folder: &TempDir, protection: f64, cover: Cover) -> (Seat, Digest,
         shown: vec![shown(0), shown(2)],
         ..beginning.clone()
     };
-    for wrong in [led, stranger, another] {
+    let moved = Beginning {
+        clients: vec![
+            place(0),
+            Place {
+                mailbox: [3; 32].into(),
+                ..place(1)
+            },
+        ],
+        ..beginning.clone()
+    };
+    for wrong in [led, stranger, another, moved] {
         let denied = seat.begin(round, wrong, &Village).unwrap_err();
         assert_eq!(denied.kind, ErrorKind::Denied, "{denied}");
         assert_eq!(denied.field.as_deref(), Some("clients"));
