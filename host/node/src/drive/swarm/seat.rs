@@ -131,8 +131,11 @@ impl Seat {
     /// The longest letter that is taken from this node. It is looked at before a letter is read: what a few bytes are in one may be many in
     /// memory.
     pub(super) fn longest(&self, from: NodeId) -> usize {
+        let leads = from == self.entry.lead;
+        let link = self.entry.link;
         match &*self.stage.lock() {
-            _ if from == self.entry.lead => Letter::MOST,
+            Stage::Open(open) if leads => open.longest_led(self.entry.disk, link),
+            Stage::Playing(playing) if leads => playing.longest_led(link),
             Stage::Playing(playing) => playing.longest(),
             Stage::Waiting | Stage::Open(_) | Stage::Over => LONGEST_LIST + ENVELOPE,
         }

@@ -3,7 +3,7 @@
 use super::errands::{Errand, What};
 use super::seat::SwarmOutcome;
 use super::shelf::Shelf;
-use super::talk::{ENVELOPE, LONGEST_LIST, invalid, leaves};
+use super::talk::{ENVELOPE, LONGEST_LIST, invalid, leaves, longest_led};
 use karman_fed::swarm::{
     Answer, Chunk, Client, ExchangeError, Ground, Layout, Letter, Link, Mean, MeanRule, Neighbourhood, Peer,
     Place, Transfer,
@@ -154,6 +154,11 @@ impl Playing {
     /// The longest letter that a client has to say: a chunk that is sealed, or which chunks it has.
     pub(super) fn longest(&self) -> usize {
         self.size().max(LONGEST_LIST) + ENVELOPE
+    }
+
+    /// The longest letter that the leader has to say.
+    pub(super) fn longest_led(&self, link: Link) -> usize {
+        longest_led(self.clients.len(), &self.layout, link).max(self.longest())
     }
 
     /// Whether a client is known to have left.

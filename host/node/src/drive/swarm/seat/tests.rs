@@ -186,7 +186,11 @@ fn only_what_is_right_is_kept() {
 fn who_does_not_lead_says_little_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let (seat, round, own) = exchanging(&folder);
-    assert_eq!(seat.longest(node(9)), Letter::MOST);
+    let led = seat.longest(node(9));
+    assert!(
+        (seat.longest(node(1))..Letter::MOST / 100).contains(&led),
+        "{led} is much among two"
+    );
     let message = Message::Has(vec![Chunk::MAX; Letter::MOST_CHUNKS]);
     let list = Letter { round, message }.write().unwrap().len();
     let longest = seat.longest(node(1));

@@ -3,8 +3,8 @@
 use super::Playing;
 use crate::drive::swarm::company::Members;
 use crate::drive::swarm::shelf::Shelf;
-use crate::drive::swarm::talk::invalid;
-use karman_fed::swarm::{Answer, Beginning, Descriptor, Link, Opening, Peer, Shown};
+use crate::drive::swarm::talk::{ENVELOPE, LONGEST_LIST, invalid, longest_led};
+use karman_fed::swarm::{Answer, Beginning, Descriptor, Link, Opening, Peer, Shown, SwarmSettings};
 use karman_mesh::Mailbox;
 use karman_types::{Digest, TaskError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,6 +84,14 @@ impl Open {
             link,
             shown: self.shown.clone(),
         }
+    }
+
+    /// The longest letter that the leader has to say before the round begins: who takes part, of whose updates there is room for on the disk.
+    pub(in crate::drive::swarm) fn longest_led(&self, disk: u64, link: Link) -> usize {
+        let layout = &self.opening.settings.layout;
+        let clients = disk / (layout.room() as u64).max(1);
+        let clients = clients.min(SwarmSettings::MOST_CLIENTS as u64) as usize;
+        longest_led(clients, layout, link).max(LONGEST_LIST + ENVELOPE)
     }
 
     /// The others are known: its own chunks go on the shelf, which has room for so many bytes.
