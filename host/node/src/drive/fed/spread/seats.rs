@@ -213,6 +213,7 @@ mod tests {
         round_disk: ByteSize(10),
         disk: ByteSize(15),
         memory: ByteSize(8),
+        kept: ByteSize(0),
     };
 
     fn driver(number: usize) -> NodeId {
