@@ -43,7 +43,7 @@ pub struct SwarmEntry {
     /// How long to wait for the outcome.
     pub patience: Duration,
     /// The least protection that it takes part with ([`SwarmSettings::protection`]): others' chunks that hide its own, as a share of those of one
-    /// update. 0 where nothing need be hidden.
+    /// update. It leaves a round whose warm-up ends before it has its cover. 0 where nothing need be hidden.
     ///
     /// [`SwarmSettings::protection`]: karman_fed::swarm::SwarmSettings::protection
     pub protection: f64,
@@ -139,6 +139,11 @@ impl Seat {
             Stage::Playing(playing) => playing.longest(),
             Stage::Waiting | Stage::Open(_) | Stage::Over => LONGEST_LIST + ENVELOPE,
         }
+    }
+
+    /// The longest letter that is taken from anybody: nobody has more to say than the leader.
+    pub(super) fn longest_of_all(&self) -> usize {
+        self.longest(self.entry.lead)
     }
 
     /// Takes a letter.
