@@ -91,6 +91,22 @@ async fn one_that_leaves_or_misses_a_round_stops_no_other() {
 }
 
 #[tokio::test]
+async fn one_that_leaves_and_says_why_is_named_with_that_and_asked_again() {
+    let (_, log) = learn("[swarm]\n", Does::Quit).await;
+    let second = (all().0, but_two());
+    assert_eq!(rounds(&log), [all(), second, all(), all()], "{log:?}");
+    let of_two = vec![(2, String::from("it is not led by the rules"))];
+    assert_eq!(apart(&log), [vec![], of_two, vec![], vec![]], "{log:?}");
+    let named = troubles(&log);
+    assert!(
+        named
+            .iter()
+            .any(|what| what.contains("it is not led by the rules")),
+        "{named:?}"
+    );
+}
+
+#[tokio::test]
 async fn one_that_says_it_has_another_mean_is_not_believed() {
     let (plain, _) = learn("", Does::Well).await;
     let (spread, log) = learn("[swarm]\n", Does::Lie).await;
