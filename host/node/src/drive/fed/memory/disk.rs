@@ -110,7 +110,8 @@ impl Disk {
             What::Client => &mut row.client,
             What::Progress => &mut row.progress,
         };
-        if known.is_some() && *held >= bytes {
+        let fits = |rows: &[Row]| rows.iter().map(Row::bytes).sum::<u64>() <= self.most.0;
+        if known.is_some() && *held >= bytes && fits(&rows) {
             return Ok(());
         }
         *held = bytes.max(*held);
@@ -121,7 +122,7 @@ impl Disk {
             Some(place) => rows[place] = row,
             None => rows.push(row),
         }
-        while rows.len() > MOST_CLIENTS || rows.iter().map(Row::bytes).sum::<u64>() > self.most.0 {
+        while rows.len() > MOST_CLIENTS || !fits(&rows) {
             let Some(oldest) = rows.iter().position(|row| row.key != *key) else {
                 break;
             };
