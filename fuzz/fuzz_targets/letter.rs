@@ -47,6 +47,8 @@ fn tell(message: Message) {
             let _ = peer.told(transfer);
         }),
         Message::Swarm(hood) => {
+            let neighbours = hood.neighbours.iter().map(|(client, _)| *client);
+            let _ = peer.check_end(neighbours, true);
             if peer.swarm(hood.neighbours, 1).is_ok() {
                 let exchange = peer.exchange().expect("it has begun");
                 let asked = exchange.ask(100);

@@ -13,7 +13,7 @@ pub use secure_sum::SecureSum;
 pub use swarm::Swarm;
 
 use crate::privacy::CentralError;
-use crate::select::{Eligibility, SelectionChoice};
+use crate::select::{Eligibility, NoTime, SelectionChoice};
 use crate::strategy::{Gather, StrategyChoice, WeightPolicy};
 use karman_tensor::arithmetic::Grid;
 use karman_tensor::encode::Encoding;
@@ -139,6 +139,9 @@ pub enum RunError {
         /// What is missing.
         needs: &'static str,
     },
+    /// Nobody would be asked.
+    #[error(transparent)]
+    NoTime(#[from] NoTime),
     /// A robust rule with updates of several versions.
     #[error("`{strategy}` compares updates of one version of the model: it needs `mode = \"synchronous\"`")]
     NotSynchronous {
@@ -185,6 +188,7 @@ impl Run {
         within("rounds", self.rounds as f64, 1.0, 1e9)?;
         // Seconds: with none every client would be late.
         within("pace.timeout", self.pace.timeout().as_secs_f64(), 0.001, 1e7)?;
+        self.eligibility.check_timeout(self.pace.timeout())?;
         let minimum = self.pace.minimum() as f64;
         match &self.pace {
             Pace::Synchronous { .. } => {

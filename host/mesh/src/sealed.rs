@@ -1,5 +1,7 @@
 //! What goes to a node by way of another that must not read it.
 
+use crate::membership::{MembershipError, sign_mailbox, verify_mailbox};
+use crate::standing::Standing;
 use hpke::aead::ChaCha20Poly1305;
 use hpke::kdf::HkdfSha256;
 use hpke::kem::X25519HkdfSha256;
@@ -36,6 +38,24 @@ impl Mailbox {
     /// The public key, which others seal to.
     pub const fn address(&self) -> &[u8; 32] {
         &self.address
+    }
+
+    /// States in the name of this node that this mailbox is its own, in what it is `about`.
+    pub fn sign(&self, standing: &Standing, about: &[u8]) -> [u8; 64] {
+        sign_mailbox(standing.seed(), &self.address, about)
+    }
+
+    /// That the node with this key has stated so of the mailbox of this address. Whoever passes an address on could put its own in its place.
+    ///
+    /// # Errors
+    /// The signature is not that node's, or is of something else.
+    pub fn check(
+        address: &[u8; 32],
+        about: &[u8],
+        key: &[u8; 32],
+        signature: &[u8; 64],
+    ) -> Result<(), MembershipError> {
+        verify_mailbox(key, address, about, signature)
     }
 
     /// Seals to the mailbox of this address; `about` is what both sides know of it, and does not travel. Nothing where that is no

@@ -72,7 +72,7 @@ pub struct NodeConfig {
     pub store: karman_store::StoreLimits,
     /// How it deals with the keepers of kept tasks, and what it keeps where it is one.
     pub keepers: KeepersConfig,
-    /// What it gives to rounds of federated runs without a server in the middle.
+    /// What it gives to federated runs.
     pub federated: FederatedConfig,
     /// Where its traces and logs go.
     pub telemetry: TelemetryConfig,
@@ -339,10 +339,11 @@ mod tests {
 
     #[test]
     fn what_rounds_take_is_a_number_of_the_operator() {
-        let text = "[federated]\nround-disk = \"1 GiB\"";
+        let text = "[federated]\nround-disk = \"1 GiB\"\nkept = \"2 GiB\"";
         let config = load(text, &[("KARMAN_FEDERATED__MEMORY", "3 MiB")]).unwrap();
         let federated = config.federated;
         assert_eq!(federated.round_disk, ByteSize::gib(1));
+        assert_eq!(federated.kept, ByteSize::gib(2));
         assert_eq!(federated.memory, ByteSize::mib(3));
         assert_eq!(federated.disk, FederatedConfig::default().disk);
     }

@@ -48,8 +48,9 @@ impl Offers {
                     }
                 }
             }
-            // Where nobody has anything else for this client, an owner may fall back to its own.
+            // Where nobody has anything else for this client and it has no cover yet, an owner may fall back to its own.
             let falls_back = matches!(settings.gate, Gate::Fallback | Gate::Blended)
+                && others(client as Client) + chunks < settings.cover(links.len())
                 && holders.values().all(|sets| sets[0] == 0);
             let mut wanted = [BTreeMap::new(), BTreeMap::new()];
             for sets in holders.values() {

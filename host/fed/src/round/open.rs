@@ -104,15 +104,15 @@ impl Coordinator {
 
     /// The free clients that would be done in time.
     fn candidates(&self) -> Vec<Candidate> {
-        let until = self.core.now.after(self.run.pace.timeout());
+        let timeout = self.run.pace.timeout();
+        let until = self.core.now.after(timeout);
+        let unmeasured = self.run.eligibility.expected_training(timeout);
         let bytes = 4 * self.layout.length() as u64;
         let can = |client: &ClientId| {
             let member = &self.core.roster[client];
             let work = Workload {
                 down: bytes,
-                training: member
-                    .seconds
-                    .map_or(self.run.eligibility.training, Duration::from_secs_f64),
+                training: member.seconds.map_or(unmeasured, Duration::from_secs_f64),
                 up: bytes * self.strategy.rows() as u64,
                 bytes_per_second: member.profile.link.map(|link| link.bytes_per_second),
             };

@@ -152,8 +152,12 @@ impl Coordinator {
             member.busy = None;
             member.answered = Some(id);
             member.loss = Some(loss.into());
-            let took = took.or_else(|| Some(self.core.now.since(sent?)));
-            member.measured(took.unwrap_or_default().as_secs_f64(), steps);
+            let took = took
+                .or_else(|| Some(self.core.now.since(sent?)))
+                .unwrap_or_default();
+            // It was in time, even where that was seen a moment later: otherwise it would never be asked again.
+            let took = took.min(self.run.pace.timeout());
+            member.measured(took.as_secs_f64(), steps);
         }
     }
 

@@ -1,5 +1,5 @@
 use crate::{Instant, Profile, Window};
-use karman_types::serde_duration;
+use karman_types::{format_duration, serde_duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -9,16 +9,20 @@ use std::time::Duration;
 pub struct Eligibility {
     /// The least state of charge, 0 to 1, of a client on a battery. Default 0.2.
     pub least_charge: f64,
-    /// How long training is taken to last where it was never measured. Default 60 s.
-    #[serde(with = "serde_duration")]
-    pub training: Duration,
+    /// How long training is taken to last where it was never measured. Default 60 s, or half of the `timeout` of `[pace]` where that is
+    /// shorter.
+    #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    pub training: Option<Duration>,
 }
+
+/// How long training is taken to last where nobody says so, and there is time for it.
+const USUAL_TRAINING: Duration = Duration::from_secs(60);
 
 impl Default for Eligibility {
     fn default() -> Self {
         Self {
             least_charge: 0.2,
-            training: Duration::from_secs(60),
+            training: None,
         }
     }
 }
@@ -53,7 +57,39 @@ pub enum NotEligible {
     Contact,
 }
 
+/// A training that is taken to last longer than anybody has for it: no client would ever be asked, and so none measured.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "`eligibility.training` is {} and `pace.timeout` is {}: no client would be asked; make the timeout longer, or leave `training` away",
+    format_duration(*.training),
+    format_duration(*.timeout)
+)]
+pub struct NoTime {
+    /// How long training is taken to last.
+    pub training: Duration,
+    /// How long a client may take.
+    pub timeout: Duration,
+}
+
 impl Eligibility {
+    /// How long the training of a client is taken to last that was never measured, where it may take so long altogether. The half that is
+    /// left is for the way there and back, or, without a server in the middle, for the updates to get round.
+    pub fn expected_training(&self, timeout: Duration) -> Duration {
+        self.training.unwrap_or_else(|| USUAL_TRAINING.min(timeout / 2))
+    }
+
+    /// Whether anybody would be asked who may take so long.
+    ///
+    /// # Errors
+    /// Training is taken to last longer.
+    pub fn check_timeout(&self, timeout: Duration) -> Result<(), NoTime> {
+        let training = self.expected_training(timeout);
+        match training <= timeout {
+            true => Ok(()),
+            false => Err(NoTime { training, timeout }),
+        }
+    }
+
     /// Whether a client can take part in a round that begins now and ends at `until`: its battery is full enough, and it is in view long
     /// enough to receive the model and, after training, to send its update.
     ///
@@ -106,4 +142,25 @@ fn transferred_at(windows: &[Window], length: Duration, now: Instant) -> Option<
         left -= room;
     }
     None
+}
+
+mod optional_duration {
+    use super::*;
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => serde_duration::serialize(time, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        serde_duration::deserialize(deserializer).map(Some)
+    }
 }

@@ -17,7 +17,7 @@ mod random;
 mod tests;
 
 pub use bandit::Bandit;
-pub use eligibility::{Eligibility, NotEligible, Workload, done_at};
+pub use eligibility::{Eligibility, NoTime, NotEligible, Workload, done_at};
 pub use energy::Energy;
 pub use fastest::Fastest;
 pub use oort::Oort;

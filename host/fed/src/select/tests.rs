@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Instant, Profile, Window};
+use crate::{Instant, Profile, Run, RunError, Window};
 use fastrand::Rng;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -131,6 +131,32 @@ fn a_satellite_joins_when_it_will_be_in_view_long_enough() {
     assert_eq!(
         rule.check(&profile(299_000), &work, Instant(0), Instant(6_000_000)),
         Ok(())
+    );
+}
+
+#[test]
+fn training_is_taken_to_last_no_longer_than_there_is_time_unless_somebody_says_so() {
+    let seconds = Duration::from_secs;
+    let rule = Eligibility::default();
+    assert_eq!(rule.expected_training(seconds(600)), seconds(60));
+    assert_eq!(rule.expected_training(seconds(8)), seconds(4));
+    let described = |training: &str| {
+        Run::from_toml(&format!(
+            "name = 'x'\nrounds = 1\n[pace]\nmode = 'synchronous'\nclients = 2\ntimeout = '1 min'\n\
+             [eligibility]\ntraining = '{training}'\n"
+        ))
+    };
+    let rule = described("1 min").unwrap().eligibility;
+    assert_eq!(rule.training, Some(seconds(60)));
+    let written = cbor4ii::serde::to_vec(Vec::new(), &rule).unwrap();
+    assert_eq!(cbor4ii::serde::from_slice::<Eligibility>(&written).unwrap(), rule);
+    let (training, timeout) = (seconds(61), seconds(60));
+    let error = described("61 s").unwrap_err();
+    assert_eq!(error, RunError::NoTime(NoTime { training, timeout }));
+    let says = error.to_string();
+    assert!(
+        says.contains("`eligibility.training`") && says.contains("`pace.timeout`"),
+        "{says}"
     );
 }
 

@@ -214,13 +214,16 @@ impl Board {
         Some((chunk, Ground::Offered))
     }
 
-    /// Any chunk of its own that one has for another, where the gate lets that be: nobody around the other has anything else for it, now or
-    /// once links are free again.
+    /// Any chunk of its own that one has for another, where the gate lets that be: the other has no cover yet, and nobody around it has anything
+    /// else for it, now or once links are free again.
     pub(crate) fn find_unprotected(&self, from: Client, to: Client) -> Option<(Chunk, Ground)> {
         if !self.settings.falls_back() {
             return None;
         }
         let (own, promised) = (&self.seat(from).own, &self.seat(to).promised);
+        if promised.len() >= self.settings.cover(self.seats.len()) {
+            return None;
+        }
         let chunk = own.iter().copied().find(|chunk| !promised.contains(*chunk))?;
         let mut neighbours = self
             .overlay

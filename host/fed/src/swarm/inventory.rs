@@ -1,27 +1,45 @@
 use super::chunk::Chunk;
-use karman_types::serde_list;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_bytes::ByteBuf;
 
-/// Some of a round's chunks: one bit each.
-#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
-#[serde(into = "Vec<u64>")]
+/// Some of a round's chunks: one bit each, on its way too.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Inventory {
     words: Vec<u64>,
     count: u32,
 }
 
 /// The words that are read of one, which may come from anyone: those of four million chunks. The digests of half as many fill a letter.
-const MOST_WORDS: usize = 1 << 16;
+const MOST_WORDS: usize = Inventory::MOST_BYTES / 8;
+
+impl Serialize for Inventory {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let bytes: Vec<u8> = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        serializer.serialize_bytes(&bytes)
+    }
+}
 
 impl<'de> Deserialize<'de> for Inventory {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // An empty word takes a byte on its way, and eight in memory.
-        let words: Vec<u64> = serde_list::at_most(deserializer, MOST_WORDS)?;
+        // As long in memory as on its way: an empty number would take one byte there, and eight here.
+        let bytes = ByteBuf::deserialize(deserializer)?;
+        let (words, rest) = bytes.as_chunks::<8>();
+        if !rest.is_empty() || words.len() > MOST_WORDS {
+            let have = bytes.len();
+            return Err(D::Error::custom(format_args!(
+                "a set of chunks has at most {MOST_WORDS} words of 8 bytes, and this has {have} bytes"
+            )));
+        }
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         Ok(Self::from(words))
     }
 }
 
 impl Inventory {
+    /// The longest that is read, in bytes.
+    pub const MOST_BYTES: usize = 1 << 19;
+
     /// Nothing, of so many chunks.
     pub fn none(of: u32) -> Self {
         Self {
@@ -132,12 +150,6 @@ impl From<Vec<u64>> for Inventory {
     }
 }
 
-impl From<Inventory> for Vec<u64> {
-    fn from(inventory: Inventory) -> Self {
-        inventory.words
-    }
-}
-
 fn bits(mut word: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let bit = word.trailing_zeros();
@@ -185,15 +197,24 @@ mod tests {
 
     #[test]
     fn an_inventory_of_more_than_a_letter_names_is_not_read() {
-        let read = |words: usize| {
-            let written = cbor4ii::serde::to_vec(Vec::new(), &vec![1u64; words]).unwrap();
+        let read = |bytes: usize| {
+            let written = cbor4ii::serde::to_vec(Vec::new(), &ByteBuf::from(vec![1u8; bytes])).unwrap();
             cbor4ii::serde::from_slice::<Inventory>(&written).map_err(|error| error.to_string())
         };
-        let most = read(MOST_WORDS).unwrap();
-        assert_eq!(most.len() as usize, MOST_WORDS);
+        let most = read(8 * MOST_WORDS).unwrap();
+        assert_eq!(most.len() as usize, 8 * MOST_WORDS);
         let written = cbor4ii::serde::to_vec(Vec::new(), &most).unwrap();
         assert_eq!(cbor4ii::serde::from_slice::<Inventory>(&written).unwrap(), most);
-        assert!(read(MOST_WORDS + 1).unwrap_err().contains("at most 65536"));
+        for wrong in [8 * MOST_WORDS + 8, 8 * MOST_WORDS - 1, 1] {
+            assert!(read(wrong).unwrap_err().contains("at most 65536"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_inventory_takes_in_memory_what_it_took_on_its_way() {
+        let nothing = Inventory::none(64 * 1000);
+        let written = cbor4ii::serde::to_vec(Vec::new(), &nothing).unwrap();
+        assert!((8000..8010).contains(&written.len()), "{}", written.len());
     }
 
     #[test]

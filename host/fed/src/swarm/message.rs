@@ -107,7 +107,7 @@ pub struct Beginning {
 pub struct Place {
     /// Its node.
     pub node: NodeId,
-    /// X25519: what is sprayed to it is sealed with this.
+    /// X25519: what is sprayed to it is sealed with this. Its node signs it ([`Shown::signature`]).
     pub mailbox: ByteArray<32>,
 }
 
@@ -119,6 +119,8 @@ pub struct Shown {
     pub key: ByteArray<32>,
     /// Its membership, which is bound to that key.
     pub membership: Bytes,
+    /// By that key, of its mailbox in this round: what is sealed to it nobody else shall read.
+    pub signature: ByteArray<64>,
 }
 
 /// What a client knows of its neighbours when the warm-up is over.

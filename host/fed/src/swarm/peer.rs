@@ -5,11 +5,13 @@ use super::inventory::Inventory;
 use super::overlay::Client;
 use super::settings::{Gate, SwarmSettings};
 use karman_types::Digest;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One client in a round without a server in the middle. It knows what it holds, not the bytes: whoever drives it keeps those.
 ///
-/// It does what the coordinator says only as far as its own rules go: a chunk of its own leaves under the gate that was agreed on,
-/// whatever it is told; what is not what its descriptor says is not taken.
+/// It does what the coordinator says only as far as what was agreed on goes: a chunk of its own leaves under the gate, whatever it is told;
+/// what is not what its descriptor says is not taken. What it refuses no coordinator says that keeps to the rules, however much of what it
+/// told is lost on its way: the client may leave the round for it.
 #[derive(Clone, Debug)]
 pub struct Peer {
     me: Client,
@@ -22,6 +24,13 @@ pub struct Peer {
     offered: Inventory,
     /// Own chunks that it was told to give away: no more than was agreed on.
     sprayed: Inventory,
+    /// To whom it was told to give those, and to whom anything else: the ones are no neighbours, and the others are.
+    strangers: BTreeSet<Client>,
+    neighbours: BTreeSet<Client>,
+    /// Own chunks that it was told to send to each outside of any cover.
+    uncovered: BTreeMap<Client, BTreeSet<Chunk>>,
+    /// How many chunks of others it held when the coordinator last heard of it.
+    reported: u32,
     unprotected: u32,
     exchange: Option<Exchange>,
 }
@@ -36,12 +45,33 @@ pub enum PeerError {
     /// Something that cannot be in the exchange.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// Told to send what it does not hold, or on behalf of somebody else.
+    /// Told to send what it does not hold, on behalf of somebody else, or as its own what is not.
     #[error("this client cannot send chunk {0}")]
     NotMine(Chunk),
     /// Told to send a chunk of its own where the gate forbids it.
     #[error("chunk {0} is this client's own and not hidden by enough others")]
     Uncovered(Chunk),
+    /// Told to send to itself, or to nobody.
+    #[error("chunk {chunk} cannot go to client {to}")]
+    Nowhere {
+        /// Which.
+        chunk: Chunk,
+        /// To whom.
+        to: Client,
+    },
+    /// One that is a neighbour at one time and none at another.
+    #[error("client {0} is sprayed to, as neighbours are not, and told to be a neighbour")]
+    Overlay(Client),
+    /// The warm-up is to be over, and this client's own chunks would not be hidden.
+    #[error(
+        "{held} chunks are here at the end of the warm-up, and {cover} have to be, to hide this client's own"
+    )]
+    NoCover {
+        /// What it holds.
+        held: u32,
+        /// What it should hold.
+        cover: u32,
+    },
     /// Its own update is not among the descriptors, or a descriptor is there twice or out of order.
     #[error("the descriptors are not those of a round with this client in it")]
     Descriptors,
@@ -86,6 +116,10 @@ impl Peer {
             held,
             offered: Inventory::none(all),
             sprayed: Inventory::none(all),
+            strangers: BTreeSet::new(),
+            neighbours: BTreeSet::new(),
+            uncovered: BTreeMap::new(),
+            reported: 0,
             unprotected: 0,
             exchange: None,
         })
@@ -106,41 +140,120 @@ impl Peer {
         self.offered = Inventory::none(self.chunks());
     }
 
+    /// What it holds, for the coordinator.
+    pub fn report(&mut self) -> Inventory {
+        self.reported = self.held().len().saturating_sub(self.layout.chunks);
+        self.held().clone()
+    }
+
     /// The coordinator tells it to send a chunk.
     ///
     /// # Errors
     ///
-    /// It does not: it does not hold the chunk, or the chunk is its own and the gate forbids it.
+    /// It does not: it does not hold the chunk, nobody is there to get it, or the chunk is its own and the gate forbids it.
     pub fn told(&mut self, transfer: &Transfer) -> Result<(), PeerError> {
-        let chunk = transfer.chunk;
-        if transfer.from != self.me || !self.held().contains(chunk) {
+        let Transfer {
+            from,
+            to,
+            chunk,
+            ground,
+        } = *transfer;
+        if from != self.me || !self.held().contains(chunk) {
             return Err(PeerError::NotMine(chunk));
         }
-        if chunk / self.layout.chunks != self.own {
-            return Ok(());
+        if to == self.me || usize::from(to) >= self.descriptors.len() {
+            return Err(PeerError::Nowhere { chunk, to });
         }
-        if transfer.ground == Ground::Spray {
-            // It may be told twice.
-            let room = self.sprayed.contains(chunk) || self.sprayed.len() < self.settings.sprayed();
-            if !room {
-                return Err(PeerError::Uncovered(chunk));
-            }
-            self.sprayed.insert(chunk);
-            return Ok(());
+        let sprays = ground == Ground::Spray;
+        let otherwise = if sprays { &self.neighbours } else { &self.strangers };
+        if otherwise.contains(&to) {
+            return Err(PeerError::Overlay(to));
         }
+        let is_own = chunk / self.layout.chunks == self.own;
+        match ground {
+            Ground::Cover if !is_own => {}
+            _ if !is_own => return Err(PeerError::NotMine(chunk)),
+            Ground::Cover => return Err(PeerError::Uncovered(chunk)),
+            Ground::Spray => self.sprays(chunk)?,
+            Ground::Offered => self.offers(chunk)?,
+            Ground::Unprotected => self.falls_back(to, chunk)?,
+        }
+        let same = if sprays {
+            &mut self.strangers
+        } else {
+            &mut self.neighbours
+        };
+        same.insert(to);
+        Ok(())
+    }
+
+    /// No more than was agreed on. It may be told twice.
+    fn sprays(&mut self, chunk: Chunk) -> Result<(), PeerError> {
+        let room = self.sprayed.contains(chunk) || self.sprayed.len() < self.settings.sprayed();
+        if !room {
+            return Err(PeerError::Uncovered(chunk));
+        }
+        self.sprayed.insert(chunk);
+        Ok(())
+    }
+
+    /// As many at a time as what it holds of others hides.
+    fn offers(&mut self, chunk: Chunk) -> Result<(), PeerError> {
         let others = self.held.len() - self.layout.chunks;
         let on_offer = self.settings.on_offer(others, self.descriptors.len());
         let room = self.offered.contains(chunk) || self.offered.len() < on_offer;
-        if room && transfer.ground == Ground::Offered {
-            self.offered.insert(chunk);
-            return Ok(());
+        if !room {
+            return Err(PeerError::Uncovered(chunk));
         }
-        match self.settings.falls_back() || self.settings.gate == Gate::Open {
-            false => Err(PeerError::Uncovered(chunk)),
-            true => {
-                self.unprotected += 1;
-                Ok(())
+        self.offered.insert(chunk);
+        Ok(())
+    }
+
+    /// Where a receiver that has no cover yet can get nothing else from anybody around it. Of that a client knows its own part: the
+    /// receiver has, or is being sent, its own update, all that the coordinator knows to be here of others', and what it was told to send to it
+    /// before, each after all that come before it; and that is less than a cover.
+    fn falls_back(&mut self, to: Client, chunk: Chunk) -> Result<(), PeerError> {
+        match self.settings.gate {
+            Gate::Open => {}
+            Gate::Strict | Gate::Throttled => return Err(PeerError::Uncovered(chunk)),
+            Gate::Fallback | Gate::Blended => {
+                let cover = self.settings.cover(self.descriptors.len());
+                let before = self.uncovered.get(&to).filter(|sent| !sent.contains(&chunk));
+                let before = before.map_or(0, |sent| sent.len() as u32);
+                if self.reported.max(self.layout.chunks + before) >= cover {
+                    return Err(PeerError::Uncovered(chunk));
+                }
+                self.uncovered.entry(to).or_default().insert(chunk);
             }
+        }
+        self.unprotected += 1;
+        Ok(())
+    }
+
+    /// Whether the exchange may begin with these neighbours: the coordinator says that the warm-up is over. A client that is `protected` has
+    /// its own cover then, whatever the others have.
+    ///
+    /// # Errors
+    ///
+    /// It has not, or one is no client or was none of its neighbours before.
+    pub fn check_end(
+        &self,
+        neighbours: impl IntoIterator<Item = Client>,
+        protected: bool,
+    ) -> Result<(), PeerError> {
+        let clients = self.descriptors.len();
+        for neighbour in neighbours {
+            if self.strangers.contains(&neighbour)
+                || neighbour == self.me
+                || usize::from(neighbour) >= clients
+            {
+                return Err(PeerError::Overlay(neighbour));
+            }
+        }
+        let (held, cover) = (self.held().len(), self.settings.cover(clients));
+        match protected && held < cover {
+            false => Ok(()),
+            true => Err(PeerError::NoCover { held, cover }),
         }
     }
 

@@ -12,6 +12,7 @@ pub(super) enum Statement {
     Succession,
     Ticket,
     Charter,
+    Mailbox,
 }
 
 impl Statement {
@@ -41,6 +42,7 @@ impl Statement {
             Self::Succession => "succession",
             Self::Ticket => "ticket",
             Self::Charter => "charter",
+            Self::Mailbox => "mailbox",
         }
     }
 

@@ -1,7 +1,7 @@
 use karman_types::ByteSize;
 use serde::{Deserialize, Serialize};
 
-/// What a node gives to rounds of federated runs in which updates go from client to client, and its own client is.
+/// What a node gives to federated runs in which its own client is: to rounds in which updates go from client to client, and to what is kept.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct FederatedConfig {
@@ -12,6 +12,9 @@ pub struct FederatedConfig {
     /// Bytes in memory for the node's own updates in rounds that go on, and for the means of those that are over, which are kept for ten
     /// minutes. Default 512 MiB.
     pub memory: ByteSize,
+    /// Bytes on the disk for what its clients keep of runs between two orders, whatever the kind of round: the last answer, what a plugin wants to
+    /// have again, how far it is. What was begun first is forgotten first. Default 4 GiB.
+    pub kept: ByteSize,
 }
 
 impl Default for FederatedConfig {
@@ -20,6 +23,7 @@ impl Default for FederatedConfig {
             round_disk: ByteSize::gib(8),
             disk: ByteSize::gib(16),
             memory: ByteSize::mib(512),
+            kept: ByteSize::gib(4),
         }
     }
 }

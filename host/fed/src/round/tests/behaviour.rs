@@ -257,3 +257,18 @@ fn after_links_were_lost_every_order_goes_out_again() {
     assert_eq!(numbers(&world.orders), numbers(&before));
     assert_eq!(world.finish().bits(), whole.bits());
 }
+
+#[test]
+fn a_short_timeout_keeps_nobody_out_who_answers_in_time() {
+    let text = "rounds = 2\n[pace]\nmode = 'synchronous'\nclients = 1\nminimum = 1\ntimeout = '2 s'\n[evaluation]\nevery = 0\n";
+    let mut world = World::new(coordinator(run(text)), 1, 1);
+    world.feed_all();
+    assert_eq!(world.orders.len(), 1, "its training was never measured");
+    // The answer came in time, and is seen a moment later.
+    world.now = world.coordinator.next_timeout().unwrap();
+    assert!(world.step());
+    world.feed_all();
+    assert_eq!(world.coordinator.status().version, 1);
+    assert_eq!(world.orders.len(), 1, "it is asked again");
+    assert_eq!(world.finish().coordinator.status().version, 2);
+}

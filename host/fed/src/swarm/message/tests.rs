@@ -14,6 +14,7 @@ fn shown(client: usize) -> Shown {
     Shown {
         key: [client as u8; 32].into(),
         membership: Bytes::from_static(b"signed"),
+        signature: [client as u8; 64].into(),
     }
 }
 

@@ -76,7 +76,10 @@ impl World {
     /// Spray and warm-up; what a silent client is told is lost.
     fn warm_up(&mut self, silent: &[Client]) {
         while !matches!(self.coordinator.phase(), Phase::Swarming { .. }) {
-            self.peers.iter_mut().for_each(Peer::begin_slot);
+            for peer in &mut self.peers {
+                peer.report();
+                peer.begin_slot();
+            }
             let told = self.coordinator.next_slot();
             let mut arrived = Vec::new();
             for transfer in &told {

@@ -51,6 +51,84 @@ fn a_peer_keeps_to_its_own_rules() {
     assert_eq!(peer.exchange().unwrap_err(), PeerError::WarmUp);
 }
 
+#[test]
+fn a_peer_falls_back_no_further_than_a_receiver_without_a_cover_needs() {
+    let mut world = World::new(settings(Gate::Fallback, Scheduler::GreedyFastestFirst), 14);
+    let own = world.coordinator.update_of(0).unwrap() * 25;
+    let tell = |to, chunk| Transfer {
+        from: 0,
+        to,
+        chunk,
+        ground: Ground::Unprotected,
+    };
+    // A receiver has the chunks of its own.
+    let lacks = world.settings.cover(14) - 25;
+    let beyond = own + lacks;
+    let peer = &mut world.peers[0];
+    for chunk in (own..beyond).chain([own]) {
+        assert_eq!(peer.told(&tell(1, chunk)), Ok(()), "it may be told twice");
+    }
+    assert_eq!(peer.told(&tell(1, beyond)), Err(PeerError::Uncovered(beyond)));
+    assert_eq!(peer.told(&tell(2, beyond)), Ok(()));
+    assert_eq!(peer.unprotected(), lacks + 2);
+    // Who has so much for others falls back to nothing, once the coordinator knows.
+    for other in [1_u16, 2] {
+        for (chunk, bytes) in world.stores[usize::from(other)].clone() {
+            assert_eq!(world.peers[0].received(other, chunk, &bytes), Ok(true));
+        }
+    }
+    let peer = &mut world.peers[0];
+    assert_eq!(peer.told(&tell(3, own)), Ok(()));
+    assert_eq!(peer.report().len(), 75);
+    assert_eq!(peer.told(&tell(3, own)), Err(PeerError::Uncovered(own)));
+}
+
+#[test]
+fn a_peer_has_the_same_neighbours_all_the_time_and_its_cover_at_the_end() {
+    let mut world = World::new(settings(Gate::Fallback, Scheduler::GreedyFastestFirst), 14);
+    let own = world.coordinator.update_of(0).unwrap() * 25;
+    let tell = |to, chunk, ground| Transfer {
+        from: 0,
+        to,
+        chunk,
+        ground,
+    };
+    let cover = world.settings.cover(14);
+    let foreign = world.stores[5].clone();
+    let peer = &mut world.peers[0];
+    assert_eq!(peer.told(&tell(1, own, Ground::Spray)), Ok(()));
+    assert_eq!(
+        peer.told(&tell(1, own, Ground::Unprotected)),
+        Err(PeerError::Overlay(1))
+    );
+    assert_eq!(peer.told(&tell(2, own, Ground::Unprotected)), Ok(()));
+    assert_eq!(
+        peer.told(&tell(2, own, Ground::Spray)),
+        Err(PeerError::Overlay(2))
+    );
+    for to in [0, 14] {
+        let nowhere = PeerError::Nowhere { chunk: own, to };
+        assert_eq!(peer.told(&tell(to, own, Ground::Unprotected)), Err(nowhere));
+    }
+    for (chunk, bytes) in &foreign {
+        assert_eq!(peer.received(5, *chunk, bytes), Ok(true));
+        assert_eq!(peer.told(&tell(3, *chunk, Ground::Cover)), Ok(()));
+        let as_its_own = peer.told(&tell(3, *chunk, Ground::Offered));
+        assert_eq!(as_its_own, Err(PeerError::NotMine(*chunk)));
+    }
+    assert_eq!(peer.check_end([2, 3, 4], true), Ok(()), "it has twice its own");
+    for stranger in [0, 1, 14] {
+        assert_eq!(
+            peer.check_end([2, stranger], false),
+            Err(PeerError::Overlay(stranger))
+        );
+    }
+    let bare = &world.peers[7];
+    let lacks = PeerError::NoCover { held: 25, cover };
+    assert_eq!(bare.check_end([], true), Err(lacks));
+    assert_eq!(bare.check_end([], false), Ok(()));
+}
+
 /// A neighbour that says it has what it has not is asked once; another one gives the chunk.
 #[test]
 fn lies_about_what_one_holds_cost_one_request() {

@@ -1,15 +1,16 @@
 //! What a client keeps of a run on its node: its last answer, what its plugin wants to have again, what encodings have lost.
 
-use super::given::{Gifts, Given};
+mod disk;
+
+use super::given::Given;
 use super::wire::{Order, RunId};
-use crate::services::store_error;
+use disk::{Disk, What};
 use karman_engine::capability::checkpoint::Progress;
 use karman_fed::{AssignmentId, ClientId, Update};
 use karman_store::Store;
 use karman_tensor::encode::Feedback;
-use karman_types::{NodeId, TaskError};
+use karman_types::{ByteSize, NodeId, TaskError};
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -42,6 +43,17 @@ pub(super) struct Remembered {
     pub(super) feedback: Vec<Feedback>,
 }
 
+impl Remembered {
+    /// How long it is, but for a few words around each part.
+    fn bytes(&self) -> usize {
+        let answered = self.answered.iter().flat_map(|(_, update)| &update.frames);
+        let answered: usize = answered.map(|frame| frame.len()).sum();
+        let lost: usize = self.feedback.iter().map(|lost| lost.residual().len()).sum();
+        // A number of a list takes five bytes.
+        answered + self.state.len() + 5 * lost
+    }
+}
+
 /// Where clients keep it.
 pub(super) struct Memory {
     place: Place,
@@ -57,20 +69,10 @@ enum Place {
     Process(Mutex<BTreeMap<ClientId, Remembered>>),
 }
 
-/// The clients of which a node keeps something; what was begun first goes first.
-const MOST_CLIENTS: usize = 64;
-/// The record of those clients.
-const CLIENTS: &str = "client-list";
-
 impl Memory {
-    /// On the disk.
-    pub(super) fn on_disk(store: Store) -> Self {
-        let disk = Disk {
-            gifts: Gifts::new(store.clone()),
-            store,
-            making_room: Mutex::default(),
-        };
-        Self::new(Place::Disk(Arc::new(disk)))
+    /// On the disk, of which all clients together take no more than that.
+    pub(super) fn on_disk(store: Store, most: ByteSize) -> Self {
+        Self::new(Place::Disk(Arc::new(Disk::new(store, most))))
     }
 
     /// In this process.
@@ -116,7 +118,7 @@ impl Memory {
 
     pub(super) fn get(&self, key: &Key) -> Result<Remembered, TaskError> {
         match &self.place {
-            Place::Disk(disk) => Ok(disk.get("client", key)?.unwrap_or_default()),
+            Place::Disk(disk) => Ok(disk.get(What::Client, key)?.unwrap_or_default()),
             Place::Process(kept) => Ok(kept.lock().get(&key.client).cloned().unwrap_or_default()),
         }
     }
@@ -124,8 +126,8 @@ impl Memory {
     pub(super) fn put(&self, key: &Key, remembered: Remembered) -> Result<(), TaskError> {
         match &self.place {
             Place::Disk(disk) => {
-                disk.put("client", key, &remembered)?;
-                disk.remove("progress", key)
+                disk.put(What::Client, key, &remembered, remembered.bytes())?;
+                disk.remove(What::Progress, key)
             }
             Place::Process(kept) => {
                 kept.lock().insert(key.client, remembered);
@@ -202,53 +204,8 @@ impl Memory {
     }
 }
 
-struct Disk {
-    store: Store,
-    gifts: Gifts,
-    making_room: Mutex<()>,
-}
-
-impl Disk {
-    fn get<T: DeserializeOwned>(&self, what: &str, key: &Key) -> Result<Option<T>, TaskError> {
-        self.store.runs().get(&name(what, key)).map_err(store_error)
-    }
-
-    fn put(&self, what: &str, key: &Key, value: &impl Serialize) -> Result<(), TaskError> {
-        self.make_room(key)?;
-        self.store
-            .runs()
-            .put(&name(what, key), value)
-            .map_err(store_error)
-    }
-
-    fn remove(&self, what: &str, key: &Key) -> Result<(), TaskError> {
-        self.store.runs().remove(&name(what, key)).map_err(store_error)
-    }
-
-    /// Whoever may call a client could fill its disk with runs, and with clients of one.
-    fn make_room(&self, key: &Key) -> Result<(), TaskError> {
-        let _one_at_a_time = self.making_room.lock();
-        let runs = self.store.runs();
-        let mut known: Vec<Key> = runs.get(CLIENTS).map_err(store_error)?.unwrap_or_default();
-        if known.contains(key) {
-            return Ok(());
-        }
-        known.push(key.clone());
-        while known.len() > MOST_CLIENTS {
-            let oldest = known.remove(0);
-            self.remove("client", &oldest)?;
-            self.remove("progress", &oldest)?;
-        }
-        runs.put(CLIENTS, &known).map_err(store_error)
-    }
-}
-
 fn run_of(key: &Key) -> (NodeId, RunId) {
     (key.driver, key.run.clone())
-}
-
-fn name(what: &str, key: &Key) -> String {
-    format!("{what}/{}/{}/{}", key.driver, key.run.0, key.client.0)
 }
 
 /// How far one order is.
@@ -273,8 +230,8 @@ impl Progress for OrderProgress {
     fn save(&self, progress: Vec<u8>) -> Result<(), TaskError> {
         match &self.place {
             Kept::Disk(disk, key) => {
-                let of = self.of;
-                disk.put("progress", key, &Record { of, progress })
+                let (of, bytes) = (self.of, progress.len());
+                disk.put(What::Progress, key, &Record { of, progress }, bytes)
             }
             Kept::Process(kept) => {
                 *kept.lock() = Some(progress);
@@ -286,7 +243,7 @@ impl Progress for OrderProgress {
     fn load(&self) -> Option<Vec<u8>> {
         match &self.place {
             Kept::Disk(disk, key) => {
-                let record: Record = disk.get("progress", key).ok()??;
+                let record: Record = disk.get(What::Progress, key).ok()??;
                 (record.of == self.of).then_some(record.progress)
             }
             Kept::Process(kept) => kept.lock().clone(),
@@ -296,8 +253,14 @@ impl Progress for OrderProgress {
 
 #[cfg(test)]
 mod tests {
+    use super::disk::MOST_CLIENTS;
     use super::*;
     use futures::FutureExt;
+    use tempfile::TempDir;
+
+    fn on_disk(folder: &TempDir) -> Memory {
+        Memory::on_disk(Store::open(folder.path()).unwrap(), ByteSize::gib(1))
+    }
 
     fn key(driver: &[u8], client: u64) -> Key {
         Key {
@@ -317,7 +280,7 @@ mod tests {
     #[test]
     fn another_driver_finds_nothing_and_disturbs_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let memory = Memory::on_disk(Store::open(folder.path()).unwrap());
+        let memory = on_disk(&folder);
         memory.put(&key(b"driver", 0), remembered(b"mine")).unwrap();
         assert_eq!(memory.get(&key(b"other", 0)).unwrap().state, b"");
         memory.put(&key(b"other", 0), remembered(b"its own")).unwrap();
@@ -327,7 +290,7 @@ mod tests {
     #[test]
     fn clients_and_their_progress_take_the_room_of_those_before() {
         let folder = tempfile::tempdir().unwrap();
-        let memory = Memory::on_disk(Store::open(folder.path()).unwrap());
+        let memory = on_disk(&folder);
         let progress = |client| memory.progress(&key(b"driver", client), AssignmentId(1), 1);
         // Orders that never end leave progress alone.
         progress(0).save(b"begun".to_vec()).unwrap();
@@ -347,14 +310,14 @@ mod tests {
     #[test]
     fn what_was_given_to_a_sum_is_known_after_a_restart_and_makes_room_for_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let memory = Memory::on_disk(Store::open(folder.path()).unwrap());
+        let memory = on_disk(&folder);
         let mine = key(b"driver", 7);
         memory.give(&mine, AssignmentId(3)).unwrap();
         for client in 100..101 + MOST_CLIENTS as u64 {
             memory.put(&key(b"driver", client), remembered(b"x")).unwrap();
         }
         drop(memory);
-        let memory = Memory::on_disk(Store::open(folder.path()).unwrap());
+        let memory = on_disk(&folder);
         assert!(memory.given(&mine).unwrap().is_some());
         assert!(memory.given(&key(b"other", 7)).unwrap().is_none());
         let again = memory.give(&mine, AssignmentId(3)).unwrap_err();
@@ -368,7 +331,7 @@ mod tests {
     #[tokio::test]
     async fn a_node_does_one_thing_of_a_run_after_the_other_whatever_number_it_has() {
         let folder = tempfile::tempdir().unwrap();
-        let memory = Memory::on_disk(Store::open(folder.path()).unwrap());
+        let memory = on_disk(&folder);
         let turn = memory.turn(&key(b"driver", 7)).await;
         assert!(memory.turn(&key(b"driver", 8)).now_or_never().is_none());
         assert!(memory.turn(&key(b"other", 8)).now_or_never().is_some());

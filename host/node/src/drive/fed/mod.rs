@@ -98,7 +98,8 @@ impl Federated {
             return Ok(memory.clone());
         }
         let store = node.runtime().home().store()?;
-        let memory = || Arc::new(Memory::on_disk(store));
+        let most = node.runtime().config().federated.kept;
+        let memory = || Arc::new(Memory::on_disk(store, most));
         Ok(self.memory.get_or_init(memory).clone())
     }
 }

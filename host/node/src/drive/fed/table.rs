@@ -61,10 +61,18 @@ impl<S> Table<S> {
         self.seats.get(key).map(|numbered| &numbered.seat)
     }
 
-    /// The seats of other clients than this.
-    pub(super) fn others(&self, key: &Key) -> impl Iterator<Item = &S> {
-        let others = self.seats.iter().filter(move |(other, _)| *other != key);
-        others.map(|(_, numbered)| &numbered.seat)
+    /// The seats of other clients that stay when this one takes a seat.
+    pub(super) fn staying(&self, key: &Key) -> impl Iterator<Item = &S> {
+        let mut others: Vec<_> = self.seats.iter().filter(|(other, _)| *other != key).collect();
+        others.sort_unstable_by_key(|(_, numbered)| Reverse(numbered.number));
+        // The newest stay, and it will be the newest of all.
+        let mut of_its_driver = 1;
+        others.retain(|(other, _)| {
+            of_its_driver += usize::from(other.driver() == key.driver());
+            other.driver() != key.driver() || of_its_driver <= self.room.of_a_driver
+        });
+        others.truncate(self.room.all.saturating_sub(1));
+        others.into_iter().map(|(_, numbered)| &numbered.seat)
     }
 
     /// All of them; which was begun last comes first.

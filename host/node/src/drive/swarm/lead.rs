@@ -66,6 +66,8 @@ pub struct SwarmLed {
     pub took: (Duration, Duration),
     /// Clients that left before the end.
     pub gone: Vec<NodeId>,
+    /// What those of them said that did not go without a word.
+    pub why: BTreeMap<NodeId, String>,
     /// Nodes that took no part, and why.
     pub refused: Vec<(NodeId, String)>,
 }
@@ -123,6 +125,7 @@ pub(super) async fn lead(
         clients,
         coordinator,
         gone: BTreeSet::new(),
+        why: BTreeMap::new(),
         leaving: Vec::new(),
         slots: Vec::new(),
     };
@@ -147,6 +150,11 @@ pub(super) async fn lead(
         covered,
         took: (warm.duration_since(started), warm.elapsed()),
         gone: leading.gone.iter().map(name).collect(),
+        why: leading
+            .why
+            .iter()
+            .map(|(client, why)| (name(client), why.clone()))
+            .collect(),
         slots: leading.slots,
         refused,
     })
@@ -161,6 +169,8 @@ struct Leading<'a> {
     gone: BTreeSet<Client>,
     /// Of those, the ones that the coordinator has not been told of: it is told at the end of a slot, as whoever checks it later will be.
     leaving: Vec<Client>,
+    /// What some of those said that are gone.
+    why: BTreeMap<Client, String>,
     slots: Vec<Slot>,
 }
 
@@ -187,6 +197,9 @@ impl Leading<'_> {
                     tracing::warn!(client, %error, gone = is_gone(&error), "a client of a swarm round is left out");
                     if self.gone.insert(client) {
                         self.leaving.push(client);
+                        if !is_gone(&error) {
+                            self.why.insert(client, error.message);
+                        }
                     }
                 }
             }

@@ -100,12 +100,12 @@ impl Swarms {
         self.0.lock().get(name).cloned().ok_or_else(none)
     }
 
-    /// The longest letter that is taken in a round of this name.
+    /// The longest letter that is taken in a round of this name, from whoever may say most.
     ///
     /// # Errors
     /// `unavailable` when this node waits for none.
     pub(crate) fn most_input(&self, name: &str) -> Result<u64, TaskError> {
-        self.seat(name).map(|_| Letter::MOST as u64)
+        self.seat(name).map(|seat| seat.longest_of_all() as u64)
     }
 
     /// Answers a letter.

@@ -1,13 +1,15 @@
 //! A client's place in a round: who may say what to it, and what it does then.
 
 use super::company::{self, Members};
-use super::errands::{Room, by_neighbour};
+use super::errands::{Errand, Room, by_neighbour};
 use super::stage::{Open, Playing, Stage};
 use super::talk::{ENVELOPE, LONGEST_LIST, invalid, say};
 use crate::services::blocking;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use karman_fed::swarm::{Answer, Beginning, Chunk, Client, Letter, Link, MeanRule, Message, Opening};
+use karman_fed::swarm::{
+    Answer, Beginning, Chunk, Client, Letter, Link, MeanRule, Message, Neighbourhood, Opening, Transfer,
+};
 use karman_mesh::Mesh;
 use karman_types::{Digest, NodeId, TaskError};
 use parking_lot::Mutex;
@@ -41,7 +43,7 @@ pub struct SwarmEntry {
     /// How long to wait for the outcome.
     pub patience: Duration,
     /// The least protection that it takes part with ([`SwarmSettings::protection`]): others' chunks that hide its own, as a share of those of one
-    /// update. 0 where nothing need be hidden.
+    /// update. It leaves a round whose warm-up ends before it has its cover. 0 where nothing need be hidden.
     ///
     /// [`SwarmSettings::protection`]: karman_fed::swarm::SwarmSettings::protection
     pub protection: f64,
@@ -129,11 +131,19 @@ impl Seat {
     /// The longest letter that is taken from this node. It is looked at before a letter is read: what a few bytes are in one may be many in
     /// memory.
     pub(super) fn longest(&self, from: NodeId) -> usize {
+        let leads = from == self.entry.lead;
+        let link = self.entry.link;
         match &*self.stage.lock() {
-            _ if from == self.entry.lead => Letter::MOST,
+            Stage::Open(open) if leads => open.longest_led(self.entry.disk, link),
+            Stage::Playing(playing) if leads => playing.longest_led(link),
             Stage::Playing(playing) => playing.longest(),
             Stage::Waiting | Stage::Open(_) | Stage::Over => LONGEST_LIST + ENVELOPE,
         }
+    }
+
+    /// The longest letter that is taken from anybody: nobody has more to say than the leader.
+    pub(super) fn longest_of_all(&self) -> usize {
+        self.longest(self.entry.lead)
     }
 
     /// Takes a letter.
@@ -210,10 +220,10 @@ impl Seat {
                 blocking(move || seat.begin(round, beginning, &*members)).await?;
             }
             Message::Slot(transfers) => {
-                let errands = self.playing(round, |playing| Ok(playing.told(&transfers)))?;
+                let errands = self.told(round, &transfers)?;
                 self.run_all(mesh, round, errands).await;
             }
-            Message::Swarm(hood) => self.playing(round, |playing| playing.swarm(hood))?,
+            Message::Swarm(hood) => self.ends_warm_up(round, hood)?,
             Message::Go { slot_ms, within_ms } => {
                 self.playing(round, |_| Ok(()))?;
                 let slot = Duration::from_millis(slot_ms.max(1)).min(LONGEST_SLOT);
@@ -243,6 +253,32 @@ impl Seat {
         Ok(Answer::Done)
     }
 
+    /// What it is to send in a slot.
+    fn told(&self, round: Digest, transfers: &[Transfer]) -> Result<Vec<Errand>, TaskError> {
+        let told = |playing: &mut Playing| Ok(playing.told(transfers, self.entry.link));
+        self.playing(round, told)?.map_err(|why| self.quit(why))
+    }
+
+    /// The warm-up is over. Who asked for a cover goes on with it, or not at all.
+    fn ends_warm_up(&self, round: Digest, hood: Neighbourhood) -> Result<(), TaskError> {
+        let protected = self.entry.protection > 0.0;
+        let ends = |playing: &mut Playing| Ok(playing.check_end(&hood, protected));
+        self.playing(round, ends)?.map_err(|why| self.quit(why))?;
+        self.playing(round, |playing| playing.swarm(hood))
+    }
+
+    /// Leaves the round, and says why to whoever waits for its outcome.
+    fn quit(&self, why: TaskError) -> TaskError {
+        tracing::warn!(name = self.name(), %why, "this node leaves a swarm round");
+        self.leave();
+        let tell = self.tell.lock().take();
+        if let Some(tell) = tell {
+            // Nobody may wait for it any more.
+            let _ = tell.send(Err(why.clone()));
+        }
+        why
+    }
+
     /// Says what everybody may know of its update. That is cut and hashed without the stage locked, which others need meanwhile.
     fn open(&self, round: Digest, opening: Opening, members: &dyn Members) -> Result<Answer, TaskError> {
         let answered = self.answered(&self.stage.lock(), round)?;
@@ -255,7 +291,7 @@ impl Seat {
             protection,
             ..
         } = &self.entry;
-        let open = Open::new(round, opening, update, *weight, *protection, members.shows()?)?;
+        let open = Open::new(round, opening, update, *weight, *protection, members)?;
         let mut stage = self.stage.lock();
         // Where it was asked twice at once, what was said first holds: every opening has another pseudonym.
         if let Some(answer) = self.answered(&stage, round)? {
@@ -286,7 +322,7 @@ impl Seat {
             Stage::Open(open) if open.round == round => open.clone(),
             Stage::Waiting | Stage::Open(_) | Stage::Playing(_) | Stage::Over => return Err(not_open()),
         };
-        company::check(&beginning, self.entry.lead, members)?;
+        company::check(&beginning, round, self.entry.lead, members)?;
         let playing = open.begin(beginning, &self.folder, self.entry.disk)?;
         let mut stage = self.stage.lock();
         if matches!(&*stage, Stage::Playing(playing) if playing.round == round) {

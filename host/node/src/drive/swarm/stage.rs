@@ -3,7 +3,7 @@
 use super::errands::{Errand, What};
 use super::seat::SwarmOutcome;
 use super::shelf::Shelf;
-use super::talk::{ENVELOPE, LONGEST_LIST, invalid};
+use super::talk::{ENVELOPE, LONGEST_LIST, invalid, leaves, longest_led};
 use karman_fed::swarm::{
     Answer, Chunk, Client, ExchangeError, Ground, Layout, Letter, Link, Mean, MeanRule, Neighbourhood, Peer,
     Place, Transfer,
@@ -97,25 +97,48 @@ impl Playing {
         fastrand::choice(&others).copied()
     }
 
-    /// What the coordinator says to send in a slot, as far as this client's own rules go.
-    pub(super) fn told(&mut self, transfers: &[Transfer]) -> Vec<Errand> {
+    /// What the coordinator says to send in a slot.
+    ///
+    /// # Errors
+    /// It is against the rules of the round, or more than the link was said to carry.
+    pub(super) fn told(&mut self, transfers: &[Transfer], link: Link) -> Result<Vec<Errand>, TaskError> {
+        if self.peer.exchange().is_ok() {
+            // The warm-up is over, and this has been on its way for long.
+            return Ok(Vec::new());
+        }
+        let chunks = transfers.len();
+        if chunks > link.up as usize {
+            let says = format!(
+                "it is to send {chunks} chunks in a slot, and its link carries {}",
+                link.up
+            );
+            return Err(leaves(&says));
+        }
         self.slot += 1;
         self.peer.begin_slot();
-        let mut errands = Vec::new();
-        for transfer in transfers {
+        let errand = |transfer: &Transfer| {
+            self.peer.told(transfer).map_err(|error| leaves(&error))?;
             let what = match transfer.ground {
                 Ground::Spray => What::Spray(transfer.chunk),
                 Ground::Cover | Ground::Offered | Ground::Unprotected => What::Chunk(transfer.chunk),
             };
-            match self.peer.told(transfer) {
-                Ok(()) => errands.push(Errand {
-                    to: transfer.to,
-                    what,
-                }),
-                Err(error) => tracing::warn!(%error, "the coordinator says what this client does not do"),
-            }
+            let to = transfer.to;
+            Ok(Errand { to, what })
+        };
+        transfers.iter().map(errand).collect()
+    }
+
+    /// Whether the warm-up may be over for this client, which goes on without a cover only where it is not to be `protected`.
+    ///
+    /// # Errors
+    /// It lacks its cover, or is to have neighbours that are none.
+    pub(super) fn check_end(&mut self, hood: &Neighbourhood, protected: bool) -> Result<(), TaskError> {
+        if self.peer.exchange().is_ok() {
+            return Ok(());
         }
-        errands
+        let neighbours = hood.neighbours.iter().map(|(client, _)| *client);
+        let ends = self.peer.check_end(neighbours, protected);
+        ends.map_err(|error| leaves(&error))
     }
 
     /// Bytes of a chunk.
@@ -131,6 +154,11 @@ impl Playing {
     /// The longest letter that a client has to say: a chunk that is sealed, or which chunks it has.
     pub(super) fn longest(&self) -> usize {
         self.size().max(LONGEST_LIST) + ENVELOPE
+    }
+
+    /// The longest letter that the leader has to say.
+    pub(super) fn longest_led(&self, link: Link) -> usize {
+        longest_led(self.clients.len(), &self.layout, link).max(self.longest())
     }
 
     /// Whether a client is known to have left.
@@ -301,7 +329,7 @@ impl Playing {
 
     pub(super) fn report(&mut self, gone: &[Client]) -> Answer {
         gone.iter().for_each(|client| self.left(*client));
-        Answer::Held(self.peer.held().clone())
+        Answer::Held(self.peer.report())
     }
 
     /// What comes out, from all that is here: everybody adds in the order of the descriptors.

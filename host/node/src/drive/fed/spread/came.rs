@@ -146,6 +146,8 @@ impl Spreading {
         came: &BTreeMap<ClientId, Came>,
         (reached, who): (&Reached, &[ClientId]),
     ) -> Vec<Apart> {
+        let members = self.spread.clients.members();
+        let said = |client: &ClientId| led.why.get(members.get(client.0 as usize)?).cloned();
         let why = |client: &ClientId| -> String {
             match came.get(client).map(|came| &came.reached.updates) {
                 Some(updates) if *updates == reached.updates => {
@@ -155,7 +157,9 @@ impl Spreading {
                     let (has, others) = (updates.len(), reached.updates.len());
                     format!("it has a mean of {has} updates, and the others one of {others}")
                 }
-                None if self.has_left(client, led) => "it has left the round".into(),
+                None if self.has_left(client, led) => {
+                    said(client).unwrap_or_else(|| "it has left the round".into())
+                }
                 None => "it has not said what it has come to".into(),
             }
         };

@@ -230,12 +230,14 @@ impl Spreading {
                     .tell_lost(taker.part.client, taker.part.assignment, &error);
             }
         }
-        for taker in led
-            .gone
-            .iter()
-            .filter_map(|node| self.takers.get(nodes.get(node)?))
-        {
-            let error = TaskError::unavailable("it has left the round");
+        for node in &led.gone {
+            let Some(taker) = nodes.get(node).and_then(|client| self.takers.get(client)) else {
+                continue;
+            };
+            let error = match led.why.get(node) {
+                Some(why) => TaskError::failed(why.clone()),
+                None => TaskError::unavailable("it has left the round"),
+            };
             self.spread
                 .tell_lost(taker.part.client, taker.part.assignment, &error);
         }

@@ -97,7 +97,7 @@ impl Seats {
         }
     }
 
-    /// That there is room for what a round takes, beside the rounds that other clients of this node are in.
+    /// That there is room for what a round takes, beside the rounds that other clients of this node are in and are not left for it.
     ///
     /// # Errors
     /// `limit`, with the number of the configuration that would not hold.
@@ -177,7 +177,7 @@ impl Seats {
 
 impl Table<Seat> {
     fn check_room(&self, key: &Key, takes: Takes, limits: &FederatedConfig) -> Result<(), TaskError> {
-        let others = self.others(key);
+        let others = self.staying(key);
         let (disk, memory) = others.fold((takes.disk, takes.memory), |(disk, memory), seat| {
             let other = seat.takes();
             (
@@ -213,6 +213,7 @@ mod tests {
         round_disk: ByteSize(10),
         disk: ByteSize(15),
         memory: ByteSize(8),
+        kept: ByteSize(0),
     };
 
     fn driver(number: usize) -> NodeId {
@@ -322,5 +323,26 @@ mod tests {
         seats.outcome(&key(0, 0), "round").await.unwrap();
         assert_eq!(take(2, 10, 1, waits()), Ok(()));
         assert_eq!(take(3, 0, 1, waits()), over("memory"));
+    }
+
+    #[tokio::test]
+    async fn a_round_that_is_left_for_a_new_one_takes_no_room_from_it() {
+        let seats = Arc::new(Seats::default());
+        let take = |of, run, memory| {
+            let takes = (Takes { disk: 0, memory }, &LIMITS);
+            let taken = seats.take(&key(of, run), "round".into(), takes, waits());
+            taken.map_err(|error| error.field.unwrap_or(error.message))
+        };
+        let over = || Err("federated.memory".to_owned());
+        let each = LIMITS.memory.0 / ROOM.of_a_driver as u64;
+        for run in 0..ROOM.of_a_driver {
+            assert_eq!(take(0, run, each), Ok(()));
+        }
+        assert_eq!(take(1, 0, 1), over(), "nothing is left for another driver");
+        // The oldest of its own driver makes room for as much as it took.
+        assert_eq!(take(0, ROOM.of_a_driver, each + 1), over());
+        assert!(seats.is_in(&key(0, 0), "round"));
+        assert_eq!(take(0, ROOM.of_a_driver, each), Ok(()));
+        assert!(!seats.is_in(&key(0, 0), "round") && seats.is_in(&key(0, 1), "round"));
     }
 }

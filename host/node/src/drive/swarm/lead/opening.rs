@@ -45,7 +45,7 @@ pub(super) async fn open(
         let mut seen = BTreeSet::new();
         for (node, answer) in answers {
             let due = weights.get(&node).copied();
-            match enter(&settings, &*members, node, due, answer) {
+            match enter((round, &settings), &*members, node, due, answer) {
                 Ok(client) if seen.insert(client.descriptor.digest()) => entered.push(client),
                 Ok(_) => refused.push((node, "it brings the update of another".to_owned())),
                 Err(error) => refused.push((node, error.to_string())),
@@ -58,7 +58,7 @@ pub(super) async fn open(
 
 /// `due` is what its update has to weigh, where that is known.
 fn enter(
-    settings: &SwarmSettings,
+    (round, settings): (Digest, &SwarmSettings),
     members: &dyn Members,
     node: NodeId,
     due: Option<u32>,
@@ -73,7 +73,8 @@ fn enter(
     else {
         return Err(invalid(&"it answers what it was not asked"));
     };
-    company::is_of(node, &shown, members)?;
+    let place = Place { node, mailbox };
+    company::is_of(&place, &shown, round, members)?;
     let fits = descriptor.check(&settings.layout, settings.most_weight);
     fits.map_err(|error| invalid(&error))?;
     if let Some(due) = due
@@ -87,7 +88,7 @@ fn enter(
         return Err(invalid(&"its link carries no chunk in a slot"));
     }
     Ok(Entered {
-        place: Place { node, mailbox },
+        place,
         descriptor,
         link: Link {
             up: link.up.min(MOST_IN_A_SLOT),
@@ -101,16 +102,21 @@ fn enter(
 mod tests {
     use super::*;
     use karman_fed::swarm::Layout;
+    use karman_mesh::Mailbox;
 
     /// A mesh of which everybody is a member.
     struct Village;
 
     impl Members for Village {
-        fn shows(&self) -> Result<Shown, TaskError> {
+        fn me(&self) -> NodeId {
+            NodeId::of_key(&[9; 32])
+        }
+
+        fn shows(&self, _: Digest, _: &Mailbox) -> Result<Shown, TaskError> {
             Err(TaskError::unavailable("it is in no round"))
         }
 
-        fn who(&self, shown: &Shown) -> Result<NodeId, TaskError> {
+        fn who(&self, shown: &Shown, _: Digest, _: &[u8; 32]) -> Result<NodeId, TaskError> {
             Ok(NodeId::of_key(&*shown.key))
         }
     }
@@ -131,10 +137,12 @@ mod tests {
             shown: Shown {
                 key: [shows; 32].into(),
                 membership: vec![1u8].into(),
+                signature: [0; 64].into(),
             },
         };
         let node = NodeId::of_key(&[1; 32]);
-        let entered = enter(&settings, &Village, node, due, Ok(answer));
+        let round = Digest::of(b"round");
+        let entered = enter((round, &settings), &Village, node, due, Ok(answer));
         entered
             .map(|client| client.descriptor.weight)
             .map_err(|error| error.to_string())

@@ -1,11 +1,9 @@
 //! What a client takes from whom, without a network.
 
 use super::*;
-use crate::drive::swarm::errands::{Errand, What};
+use crate::drive::swarm::errands::What;
 use bytes::Bytes;
-use karman_fed::swarm::{
-    Cover, Descriptor, Gate, Inventory, Layout, Neighbourhood, Place, Shown, SwarmSettings,
-};
+use karman_fed::swarm::{Cover, Descriptor, Gate, Ground, Inventory, Layout, Place, Shown, SwarmSettings};
 use karman_mesh::Mailbox;
 use karman_types::ErrorKind;
 use tempfile::TempDir;
@@ -16,10 +14,15 @@ fn node(client: u8) -> NodeId {
     NodeId::of_key(&[client; 32])
 }
 
-fn shown(client: u8) -> Shown {
+/// With the round and the mailbox in place of a signature of them.
+fn shown(client: u8, round: Digest, mailbox: &[u8; 32]) -> Shown {
+    let mut signature = [0; 64];
+    signature[..32].copy_from_slice(round.as_bytes());
+    signature[32..].copy_from_slice(mailbox);
     Shown {
         key: [client; 32].into(),
         membership: Bytes::from_static(b"member"),
+        signature: signature.into(),
     }
 }
 
@@ -27,14 +30,19 @@ fn shown(client: u8) -> Shown {
 struct Village;
 
 impl Members for Village {
-    fn shows(&self) -> Result<Shown, TaskError> {
-        Ok(shown(0))
+    fn me(&self) -> NodeId {
+        node(0)
     }
 
-    fn who(&self, shown: &Shown) -> Result<NodeId, TaskError> {
-        match shown.membership.is_empty() {
-            true => Err(TaskError::denied("it is no member").with_field("clients")),
-            false => Ok(NodeId::of_key(&*shown.key)),
+    fn shows(&self, round: Digest, mailbox: &Mailbox) -> Result<Shown, TaskError> {
+        Ok(shown(0, round, mailbox.address()))
+    }
+
+    fn who(&self, it: &Shown, round: Digest, mailbox: &[u8; 32]) -> Result<NodeId, TaskError> {
+        let signed = it.signature == shown(0, round, mailbox).signature;
+        match signed && !it.membership.is_empty() {
+            true => Ok(NodeId::of_key(&*it.key)),
+            false => Err(TaskError::denied("it is no member with this mailbox").with_field("clients")),
         }
     }
 }
@@ -55,11 +63,17 @@ fn entry(update: Vec<f32>, protection: f64) -> SwarmEntry {
 
 /// A client that has begun a round with another one, the chunks of the other, and the number of the first of them.
 fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
-    let entry = entry(vec![0.5; 2], 0.0);
+    begun_with(folder, 0.0, Cover::OfSwarm(0.1))
+}
+
+/// The same, in a round with this cover and this least protection.
+fn begun_with(folder: &TempDir, protection: f64, cover: Cover) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
+    let entry = entry(vec![0.5; 2], protection);
     let seat = Seat::new(entry, folder.path(), oneshot::channel().0).unwrap();
     let round = Digest::of(b"round");
     let settings = SwarmSettings {
         layout: LAYOUT,
+        cover,
         ..SwarmSettings::default()
     };
     let opening = Opening { settings, numbers: 2 };
@@ -78,6 +92,7 @@ fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
         node: node(client),
         mailbox,
     };
+    let shown = |client: u8| shown(client, round, &mailbox);
     let mut descriptors = vec![own, other.clone()];
     descriptors.sort_by_cached_key(Descriptor::digest);
     let first = descriptors.iter().position(|one| *one == other).unwrap() as Chunk * LAYOUT.chunks;
@@ -113,7 +128,17 @@ fn begun(folder: &TempDir) -> (Seat, Digest, Vec<Vec<u8>>, Chunk) {
         shown: vec![shown(0), shown(2)],
         ..beginning.clone()
     };
-    for wrong in [led, stranger, another] {
+    let moved = Beginning {
+        clients: vec![
+            place(0),
+            Place {
+                mailbox: [3; 32].into(),
+                ..place(1)
+            },
+        ],
+        ..beginning.clone()
+    };
+    for wrong in [led, stranger, another, moved] {
         let denied = seat.begin(round, wrong, &Village).unwrap_err();
         assert_eq!(denied.kind, ErrorKind::Denied, "{denied}");
         assert_eq!(denied.field.as_deref(), Some("clients"));
@@ -161,7 +186,11 @@ fn only_what_is_right_is_kept() {
 fn who_does_not_lead_says_little_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let (seat, round, own) = exchanging(&folder);
-    assert_eq!(seat.longest(node(9)), Letter::MOST);
+    let led = seat.longest(node(9));
+    assert!(
+        (seat.longest(node(1))..Letter::MOST / 100).contains(&led),
+        "{led} is much among two"
+    );
     let message = Message::Has(vec![Chunk::MAX; Letter::MOST_CHUNKS]);
     let list = Letter { round, message }.write().unwrap().len();
     let longest = seat.longest(node(1));
@@ -182,6 +211,54 @@ fn exchanging(folder: &TempDir) -> (Seat, Digest, Vec<Chunk>) {
     seat.playing(round, |playing| playing.swarm(hood)).unwrap();
     let own = LAYOUT.chunks - first;
     (seat, round, (own..own + LAYOUT.chunks).collect())
+}
+
+#[test]
+fn a_round_whose_leader_breaks_its_rules_is_left_and_the_reason_told() {
+    let order = |chunk| Transfer {
+        from: 0,
+        to: 1,
+        chunk,
+        ground: Ground::Offered,
+    };
+    // What nothing hides, more than its link carries, and what it does not hold.
+    let wrong: [fn(Chunk) -> Vec<Chunk>; 3] = [
+        |own| vec![own],
+        |own| vec![own, own],
+        |own| vec![LAYOUT.chunks - own],
+    ];
+    for wrong in wrong {
+        let folder = tempfile::tempdir().unwrap();
+        let (seat, round, _, first) = begun(&folder);
+        let (tell, mut told) = oneshot::channel();
+        *seat.tell.lock() = Some(tell);
+        let orders: Vec<Transfer> = wrong(LAYOUT.chunks - first).into_iter().map(order).collect();
+        let left = seat.told(round, &orders).unwrap_err();
+        assert_eq!(left.kind, ErrorKind::Denied, "{left}");
+        assert_eq!(told.try_recv().unwrap(), Err(left));
+        let over = seat.playing(round, |_| Ok(())).unwrap_err();
+        assert_eq!(over.kind, ErrorKind::Unavailable, "{over}");
+    }
+}
+
+#[test]
+fn who_wants_a_cover_and_has_none_at_the_end_of_the_warm_up_leaves() {
+    for (protection, stays) in [(0.0, true), (0.2, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (seat, round, ..) = begun_with(&folder, protection, Cover::OfSwarm(1.0));
+        let none = || Inventory::none(2 * LAYOUT.chunks);
+        let hood = Neighbourhood {
+            neighbours: vec![(1, none())],
+            known: none(),
+            covered: true,
+        };
+        let ended = seat.ends_warm_up(round, hood);
+        assert_eq!(ended.is_ok(), stays, "{ended:?}");
+        assert_eq!(seat.playing(round, |_| Ok(())).is_ok(), stays);
+        if let Err(left) = ended {
+            assert_eq!(left.kind, ErrorKind::Denied, "{left}");
+        }
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! A round that has opened, and in which nothing has been sent yet.
 
 use super::Playing;
+use crate::drive::swarm::company::Members;
 use crate::drive::swarm::shelf::Shelf;
-use crate::drive::swarm::talk::invalid;
-use karman_fed::swarm::{Answer, Beginning, Descriptor, Link, Opening, Peer, Shown};
+use crate::drive::swarm::talk::{ENVELOPE, LONGEST_LIST, invalid, longest_led};
+use karman_fed::swarm::{Answer, Beginning, Descriptor, Link, Opening, Peer, Shown, SwarmSettings};
 use karman_mesh::Mailbox;
 use karman_types::{Digest, TaskError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,14 +22,15 @@ pub(in crate::drive::swarm) struct Open {
 }
 
 impl Open {
-    /// It agrees to take part, if it is as protected as it wants to be at `least`; what is `shown` tells the others who it is.
+    /// It agrees to take part, if it is as protected as it wants to be at `least`. The others see that it is one of the `members`, and whose
+    /// its mailbox is.
     pub(in crate::drive::swarm) fn new(
         round: Digest,
         opening: Opening,
         update: &[f32],
         weight: u32,
         least: f64,
-        shown: Shown,
+        members: &dyn Members,
     ) -> Result<Self, TaskError> {
         if update.len() != opening.numbers as usize {
             let (have, need) = (update.len(), opening.numbers);
@@ -64,13 +66,14 @@ impl Open {
         descriptor
             .check(&layout, opening.settings.most_weight)
             .map_err(|error| invalid(&error))?;
+        let mailbox = Mailbox::fresh();
         Ok(Self {
+            shown: members.shows(round, &mailbox)?,
             round,
             opening,
             chunks,
             descriptor,
-            mailbox: Arc::new(Mailbox::fresh()),
-            shown,
+            mailbox: Arc::new(mailbox),
         })
     }
 
@@ -81,6 +84,14 @@ impl Open {
             link,
             shown: self.shown.clone(),
         }
+    }
+
+    /// The longest letter that the leader has to say before the round begins: who takes part, of whose updates there is room for on the disk.
+    pub(in crate::drive::swarm) fn longest_led(&self, disk: u64, link: Link) -> usize {
+        let layout = &self.opening.settings.layout;
+        let clients = disk / (layout.room() as u64).max(1);
+        let clients = clients.min(SwarmSettings::MOST_CLIENTS as u64) as usize;
+        longest_led(clients, layout, link).max(LONGEST_LIST + ENVELOPE)
     }
 
     /// The others are known: its own chunks go on the shelf, which has room for so many bytes.

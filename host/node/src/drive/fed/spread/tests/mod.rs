@@ -38,6 +38,8 @@ enum Does {
     Fail,
     /// In the second round it leaves when its update has got round.
     Leave,
+    /// The same, and it says why.
+    Quit,
     /// It says that it has come to another mean.
     Lie,
     /// It never says what it has come to.
@@ -164,9 +166,13 @@ impl Village {
                 ),
                 entry.weight,
             ));
-            match second && self.does == Does::Leave && *at == node(ClientId(2)) {
-                true => led.gone.push(*at),
-                false => tell.push(told),
+            if !second || *at != node(ClientId(2)) || !matches!(self.does, Does::Leave | Does::Quit) {
+                tell.push(told);
+                continue;
+            }
+            led.gone.push(*at);
+            if self.does == Does::Quit {
+                led.why.insert(*at, "it is not led by the rules".into());
             }
         }
         let outcome = SwarmOutcome {
@@ -197,6 +203,7 @@ fn empty(plan: &SwarmPlan) -> SwarmLed {
         covered: true,
         took: (Duration::from_millis(30), Duration::from_millis(70)),
         gone: Vec::new(),
+        why: BTreeMap::new(),
         refused: Vec::new(),
     }
 }

@@ -91,6 +91,22 @@ async fn one_that_leaves_or_misses_a_round_stops_no_other() {
 }
 
 #[tokio::test]
+async fn one_that_leaves_and_says_why_is_named_with_that_and_asked_again() {
+    let (_, log) = learn("[swarm]\n", Does::Quit).await;
+    let second = (all().0, but_two());
+    assert_eq!(rounds(&log), [all(), second, all(), all()], "{log:?}");
+    let of_two = vec![(2, String::from("it is not led by the rules"))];
+    assert_eq!(apart(&log), [vec![], of_two, vec![], vec![]], "{log:?}");
+    let named = troubles(&log);
+    assert!(
+        named
+            .iter()
+            .any(|what| what.contains("it is not led by the rules")),
+        "{named:?}"
+    );
+}
+
+#[tokio::test]
 async fn one_that_says_it_has_another_mean_is_not_believed() {
     let (plain, _) = learn("", Does::Well).await;
     let (spread, log) = learn("[swarm]\n", Does::Lie).await;
@@ -114,8 +130,6 @@ async fn one_that_never_says_what_it_has_come_to_holds_up_a_round_and_does_not_e
     };
     // Half of it is waited for the one.
     *timeout = Duration::from_secs(8);
-    // Whoever is expected to need longer than that is not asked at all.
-    record.run.eligibility.training = Duration::from_millis(1);
     let (conductor, handle) = conducted(record, &store, meeting(Does::Hang));
     conductor.drive().await.unwrap();
     let log = handle.status(0).log;
