@@ -26,6 +26,7 @@ mod pool;
 mod product;
 mod quantised;
 mod reduce;
+mod sides;
 mod top_k;
 mod weights;
 
@@ -44,6 +45,7 @@ pub(crate) use pass::grid;
 pub use pool::{Pool, Window};
 pub use quantised::QuantisedGemm;
 pub use reduce::{Fold, Reduce};
+pub use sides::{Padding, Sides};
 pub use top_k::TopK;
 pub use weights::{Quantised, from_awq, from_gptq};
 
