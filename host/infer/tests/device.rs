@@ -237,6 +237,69 @@ fn windows_that_are_not_square_mean_what_they_mean_on_tract() {
     agrees(&mut devices(), &model(&graph), "x", &images, 1e-4);
 }
 
+/// A number, a factor of each channel and a last axis, on either side and larger than the tensor; products of what goes on along the other.
+#[test]
+fn tensors_go_on_along_each_other_as_on_tract() {
+    let mut graph = vec![
+        node("GlobalAveragePool", &["x"], &["g"], &[]),
+        node("Sub", &["x", "g"], &["a"], &[]),
+        node("Sub", &["g", "x"], &["b"], &[]),
+        node("Mul", &["a", "b"], &["squares"], &[]),
+        node("Add", &["x", "one"], &["above"], &[]),
+        node("Div", &["squares", "above"], &["c"], &[]),
+        node("Div", &["g", "above"], &["d"], &[]),
+        node("Div", &["row", "above"], &["e"], &[]),
+        node("Sub", &["planes", "g"], &["f"], &[]),
+        node("Div", &["g", "planes"], &["h"], &[]),
+        node("Flatten", &["g"], &["flat"], &[]),
+        node("Mul", &["flat", "column"], &["outer"], &[]),
+    ];
+    graph.extend([
+        value(11, "x", 1, &[1, 3, 4, 5]),
+        value(12, "c", 1, &[1, 3, 4, 5]),
+        value(12, "d", 1, &[1, 3, 4, 5]),
+        value(12, "e", 1, &[1, 3, 4, 5]),
+        value(12, "f", 1, &[2, 3, 1, 4]),
+        value(12, "h", 1, &[2, 3, 1, 4]),
+        value(12, "outer", 1, &[6, 3]),
+        number("one", 1.0),
+        weights("row", &[5], 1),
+        weights("planes", &[2, 1, 1, 4], 2),
+        weights("column", &[6, 1], 3),
+    ]);
+    let images = [drawn(&[1, 3, 4, 5], 10), drawn(&[1, 3, 4, 5], 11)];
+    agrees(&mut devices(), &model(&graph), "x", &images, 1e-4);
+}
+
+/// Along every axis, counted from either end; the same one twice, constants, and more than a kernel takes at once.
+#[test]
+fn tensors_follow_each_other_as_on_tract() {
+    let along = |axis| [int("axis", axis)];
+    let mut graph = vec![
+        node("Relu", &["x"], &["r"], &[]),
+        node("Concat", &["x", "r", "x"], &["channels"], &along(1)),
+        node("Concat", &["r", "rows", "r"], &["tall"], &along(2)),
+        node("Concat", &["x", "r"], &["wide"], &along(-1)),
+        node("GlobalMaxPool", &["x"], &["g"], &[]),
+        node(
+            "Concat",
+            &["g", "r", "g", "x", "r", "g", "x", "g", "x"],
+            &["nine"],
+            &along(3),
+        ),
+    ];
+    graph.extend([
+        value(11, "x", 1, &[1, 2, 1, 4]),
+        value(12, "channels", 1, &[1, 6, 1, 4]),
+        value(12, "tall", 1, &[1, 2, 5, 4]),
+        value(12, "wide", 1, &[1, 2, 1, 8]),
+        value(12, "nine", 1, &[1, 2, 1, 24]),
+        weights("rows", &[1, 2, 3, 4], 1),
+    ]);
+    let images = [drawn(&[1, 2, 1, 4], 10), drawn(&[1, 2, 1, 4], 11)];
+    agrees(&mut devices(), &model(&graph), "x", &images, 0.0);
+}
+
 #[test]
 fn an_operator_without_a_kernel_is_refused_by_its_name() {
     let refused = |file: &[u8], says: &str| {
