@@ -1,6 +1,7 @@
 //! Models of a node that its operator has run on the GPU.
 
 use super::hostile::has_vulkan;
+use crate::gateway::infer;
 use crate::support::{Home, Ran, guest, root};
 use serde_json::Value;
 
@@ -119,7 +120,7 @@ fn models_by_name_run_on_the_device_that_the_operator_named() {
         );
     }
 
-    let _server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    let server = home.start(["gateway", "--listen", "127.0.0.1:0", "--open", "infer:*"]);
     assert_eq!(runs_on(&home, "digits-m"), "gpu");
     for model in ["digits-m", "digits-l"] {
         assert!(called(&home, model).ok().out().contains("probabilities"));
@@ -131,6 +132,10 @@ fn models_by_name_run_on_the_device_that_the_operator_named() {
         either.contains("auto: measured") && either.contains(" on the GPU and "),
         "{either}"
     );
+    let answer = infer(&server, "digits-m", &[]);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(answer.head.contains("gpu, vulkan-0"), "{}", answer.head);
+    assert_eq!(server.get("/v2/models/digits-m").json()["platform"], "onnx_gpu");
     let profile = home.run(["model", "profile", "digits-m", "--json"]).ok();
     let profile: Value = serde_json::from_str(&profile.out()).unwrap();
     assert!(
