@@ -291,7 +291,13 @@ impl Describe for Convolution {
         }
     }
 
+    /// By the definition, with places that may be negative: which pixels are under a tap is worked out another way than on the processor.
     fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected> {
+        let (stride, dilation) = (self.stride, self.dilation);
+        let under = |out: usize, tap: usize, (stride, dilation): (u32, u32), before: u32, size: u32| {
+            let at = out as i64 * i64::from(stride) + tap as i64 * i64::from(dilation) - i64::from(before);
+            usize::try_from(at).ok().filter(|at| *at < size as usize)
+        };
         let (image, weights) = (floats(inputs[0]), floats(inputs[1]));
         let (height, width) = (self.out_height() as usize, self.out_width() as usize);
         let (channels, filters) = (
@@ -307,9 +313,14 @@ impl Describe for Convolution {
                     for number in 0..self.taps() as usize {
                         let (channel, tap) = self.tap(number);
                         let channel = filter / filters * channels + channel;
-                        let Some(pixel) = self.pixel(channel, tap, (place / width, place % width)) else {
+                        let down = (stride.rows, dilation.rows);
+                        let across = (stride.columns, dilation.columns);
+                        let row = under(place / width, tap.0, down, self.padding.top, self.height);
+                        let column = under(place % width, tap.1, across, self.padding.left, self.width);
+                        let (Some(row), Some(column)) = (row, column) else {
                             continue;
                         };
+                        let pixel = (channel * self.height as usize + row) * self.width as usize + column;
                         let weight = f64::from(weights[filter * self.taps() as usize + number]);
                         let product = weight * f64::from(image[batch * image_size + pixel]);
                         sum += product;
