@@ -20,8 +20,10 @@ fn right(batch: u32, k: u32, column: u32) -> f32 {
     let y = k / parameters.kernel_width % parameters.kernel_height;
     let channel = k / (parameters.kernel_width * parameters.kernel_height);
     // Below zero they wrap around and are larger than any image.
-    let from_row = column / parameters.out_width * parameters.stride + y * parameters.dilation - parameters.padding;
-    let from_column = column % parameters.out_width * parameters.stride + x * parameters.dilation - parameters.padding;
+    let down = column / parameters.out_width * parameters.stride_rows;
+    let across = column % parameters.out_width * parameters.stride_columns;
+    let from_row = down + y * parameters.dilation_rows - parameters.pad_top;
+    let from_column = across + x * parameters.dilation_columns - parameters.pad_left;
     if (from_row >= parameters.height || from_column >= parameters.width) {
         return 0.0;
     }

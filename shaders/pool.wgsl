@@ -6,8 +6,10 @@ struct Parameters {
     width: u32,
     kernel_height: u32,
     kernel_width: u32,
-    stride: u32,
-    padding: u32,
+    stride_rows: u32,
+    stride_columns: u32,
+    pad_top: u32,
+    pad_left: u32,
     out_height: u32,
     out_width: u32,
     counts_padding: u32,
@@ -28,9 +30,9 @@ fn each(element: u32) {
     var count = 0u;
     for (var y = 0u; y < parameters.kernel_height; y++) {
         // Below zero it wraps around and is larger than any image.
-        let from_row = row * parameters.stride + y - parameters.padding;
+        let from_row = row * parameters.stride_rows + y - parameters.pad_top;
         for (var x = 0u; x < parameters.kernel_width; x++) {
-            let from_column = column * parameters.stride + x - parameters.padding;
+            let from_column = column * parameters.stride_columns + x - parameters.pad_left;
             if (from_row < parameters.height && from_column < parameters.width) {
                 let value = image[(plane + from_row) * parameters.width + from_column];
                 most = max(most, value);

@@ -5,6 +5,7 @@ use crate::support::{Home, Ran, guest, root};
 use serde_json::Value;
 
 mod hostile;
+mod named;
 mod programs;
 
 fn lines(ran: &Ran) -> Vec<Value> {

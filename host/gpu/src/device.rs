@@ -49,6 +49,9 @@ pub trait Device: Send {
     /// What it is.
     fn info(&self) -> &DeviceInfo;
 
+    /// Whose the work is that comes from now on: a device keeps programs for their next runs, and each tenant has a fair share of that.
+    fn belongs_to(&mut self, _tenant: &str) {}
+
     /// Runs it on these inputs, for at most as long.
     ///
     /// # Errors

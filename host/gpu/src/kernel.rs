@@ -14,6 +14,8 @@ macro_rules! wgsl {
 mod accumulate;
 mod argument;
 mod attention;
+mod broadcast;
+mod concat;
 mod convolution;
 mod encode;
 mod gemm;
@@ -26,12 +28,15 @@ mod pool;
 mod product;
 mod quantised;
 mod reduce;
+mod sides;
 mod top_k;
 mod weights;
 
 pub use accumulate::Accumulate;
 pub use argument::{Argument, Element, Role, Words, f16_words, f32_words, floats, halves};
 pub use attention::Attention;
+pub use broadcast::{Arithmetic, Broadcast};
+pub use concat::Concat;
 pub use convolution::Convolution;
 pub use encode::{Decode, Encode, Format};
 pub use gemm::{Activation, Gemm};
@@ -44,6 +49,7 @@ pub(crate) use pass::grid;
 pub use pool::{Pool, Window};
 pub use quantised::QuantisedGemm;
 pub use reduce::{Fold, Reduce};
+pub use sides::{Padding, Sides};
 pub use top_k::TopK;
 pub use weights::{Quantised, from_awq, from_gptq};
 
@@ -75,6 +81,10 @@ pub enum Kernel {
     Reduce(Reduce),
     /// Steps on every element, one after the other, in one pass over memory.
     Map(Map),
+    /// Arithmetic of two tensors, of which one may go on along the other.
+    Broadcast(Broadcast),
+    /// Tensors one after the other along an axis.
+    Concat(Concat),
     /// A weighted sum of arrays onto another: one step of a federated average.
     Accumulate(Accumulate),
     /// Numbers to half precision or to 8 bits with a scale per row.
@@ -159,6 +169,8 @@ impl Kernel {
             Self::Norm(kernel) => kernel,
             Self::Reduce(kernel) => kernel,
             Self::Map(kernel) => kernel,
+            Self::Broadcast(kernel) => kernel,
+            Self::Concat(kernel) => kernel,
             Self::Accumulate(kernel) => kernel,
             Self::Encode(kernel) => kernel,
             Self::Decode(kernel) => kernel,
@@ -179,6 +191,8 @@ impl Kernel {
             Self::Norm(_) => "norm",
             Self::Reduce(_) => "reduce",
             Self::Map(_) => "map",
+            Self::Broadcast(_) => "broadcast",
+            Self::Concat(_) => "concat",
             Self::Accumulate(_) => "accumulate",
             Self::Encode(_) => "encode",
             Self::Decode(_) => "decode",
@@ -198,6 +212,8 @@ impl Kernel {
             | Self::Norm(_)
             | Self::Reduce(_)
             | Self::Map(_)
+            | Self::Broadcast(_)
+            | Self::Concat(_)
             | Self::Accumulate(_) => true,
             Self::QuantisedGemm(_)
             | Self::IntegerGemm(_)

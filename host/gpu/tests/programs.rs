@@ -5,7 +5,7 @@
 use karman_gpu::check::inputs;
 use karman_gpu::{
     Activation, Call, Convolution, Cpu, Decode, Device, Encode, Fold, Format, Gemm, GpuError, Kernel, Map,
-    Norm, Normalise, Plan, Program, Reduce, Step, Wgpu, Words, Work,
+    Norm, Normalise, Padding, Plan, Program, Reduce, Sides, Step, Wgpu, Words, Work,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +30,9 @@ fn plan() -> Plan {
         filters: 16,
         kernel_height: 3,
         kernel_width: 3,
-        stride: 1,
-        padding: 1,
-        dilation: 1,
+        stride: Sides::both(1),
+        padding: Padding::all(1),
+        dilation: Sides::both(1),
         groups: 1,
         bias: true,
         activation: Activation::Silu,

@@ -11,7 +11,7 @@ mod measure;
 mod regression;
 
 pub use correction::{Correction, CorrectionError};
-pub use measure::{ProfileOptions, sample_inputs, time};
+pub use measure::{ProfileOptions, sample, sample_inputs, time};
 pub use regression::{Regression, RegressionError};
 
 use crate::BackendName;

@@ -7,9 +7,10 @@
 //! | file | what |
 //! |---|---|
 //! | `translate` | node by node; which kernel an operator is |
-//! | `layers`, `elements` | convolutions, products, pooling, norms; arithmetic on elements |
+//! | `layers`, `elements`, `concat` | convolutions, products, pooling, norms; arithmetic on elements; tensors one after the other |
 //! | `draft` | the program while it is written |
 
+mod concat;
 mod draft;
 mod elements;
 mod layers;

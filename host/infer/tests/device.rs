@@ -134,6 +134,10 @@ fn int(name: &str, value: i64) -> Vec<u8> {
     [sub(1, name), num(3, value), num(20, 2)].concat()
 }
 
+fn text(name: &str, value: &str) -> Vec<u8> {
+    [sub(1, name), sub(4, value), num(20, 3)].concat()
+}
+
 /// A constant of drawn numbers.
 fn weights(name: &str, dims: &[u32], seed: u64) -> Vec<u8> {
     let sizes: Vec<i64> = dims.iter().map(|dim| i64::from(*dim)).collect();
@@ -195,6 +199,107 @@ fn operators_mean_what_they_mean_on_tract() {
     agrees(&mut devices(), &model(&graph), "x", &images, 1e-4);
 }
 
+/// Strides, dilations and pads that are other for rows than for columns, and on each side; and those that follow from the size.
+#[test]
+fn windows_that_are_not_square_mean_what_they_mean_on_tract() {
+    let uneven = [ints("pads", &[0, 1, 3, 2]), ints("strides", &[2, 1])];
+    let tall = [&uneven[..], &[ints("kernel_shape", &[4, 3])]].concat();
+    let counted = [&tall[..], &[int("count_include_pad", 1)]].concat();
+    let dilated = [&uneven[..], &[ints("dilations", &[1, 2])]].concat();
+    let like = |auto: &str| {
+        let sides = [ints("kernel_shape", &[2, 4]), ints("strides", &[1, 2])];
+        [&sides[..], &[text("auto_pad", auto)]].concat()
+    };
+    let mut graph = vec![
+        node("Conv", &["x", "w"], &["c"], &dilated),
+        node("MaxPool", &["c"], &["m"], &tall),
+        node("AveragePool", &["c"], &["a"], &tall),
+        node("AveragePool", &["c"], &["k"], &counted),
+        node("Conv", &["x", "v"], &["upper"], &like("SAME_UPPER")),
+        node("Conv", &["x", "v"], &["lower"], &like("SAME_LOWER")),
+        node("MaxPool", &["x"], &["most"], &like("SAME_UPPER")),
+        node("AveragePool", &["x"], &["mean"], &like("SAME_LOWER")),
+    ];
+    graph.extend([
+        value(11, "x", 1, &[1, 2, 13, 11]),
+        value(12, "m", 1, &[1, 9, 4, 11]),
+        value(12, "a", 1, &[1, 9, 4, 11]),
+        value(12, "k", 1, &[1, 9, 4, 11]),
+        value(12, "upper", 1, &[1, 4, 13, 6]),
+        value(12, "lower", 1, &[1, 4, 13, 6]),
+        value(12, "most", 1, &[1, 2, 13, 6]),
+        value(12, "mean", 1, &[1, 2, 13, 6]),
+        // Nine filters are computed as a product of matrices, four each for itself.
+        weights("w", &[9, 2, 3, 3], 1),
+        weights("v", &[4, 2, 2, 4], 2),
+    ]);
+    let images = [drawn(&[1, 2, 13, 11], 10), drawn(&[1, 2, 13, 11], 11)];
+    agrees(&mut devices(), &model(&graph), "x", &images, 1e-4);
+}
+
+/// A number, a factor of each channel and a last axis, on either side and larger than the tensor; products of what goes on along the other.
+#[test]
+fn tensors_go_on_along_each_other_as_on_tract() {
+    let mut graph = vec![
+        node("GlobalAveragePool", &["x"], &["g"], &[]),
+        node("Sub", &["x", "g"], &["a"], &[]),
+        node("Sub", &["g", "x"], &["b"], &[]),
+        node("Mul", &["a", "b"], &["squares"], &[]),
+        node("Add", &["x", "one"], &["above"], &[]),
+        node("Div", &["squares", "above"], &["c"], &[]),
+        node("Div", &["g", "above"], &["d"], &[]),
+        node("Div", &["row", "above"], &["e"], &[]),
+        node("Sub", &["planes", "g"], &["f"], &[]),
+        node("Div", &["g", "planes"], &["h"], &[]),
+        node("Flatten", &["g"], &["flat"], &[]),
+        node("Mul", &["flat", "column"], &["outer"], &[]),
+    ];
+    graph.extend([
+        value(11, "x", 1, &[1, 3, 4, 5]),
+        value(12, "c", 1, &[1, 3, 4, 5]),
+        value(12, "d", 1, &[1, 3, 4, 5]),
+        value(12, "e", 1, &[1, 3, 4, 5]),
+        value(12, "f", 1, &[2, 3, 1, 4]),
+        value(12, "h", 1, &[2, 3, 1, 4]),
+        value(12, "outer", 1, &[6, 3]),
+        number("one", 1.0),
+        weights("row", &[5], 1),
+        weights("planes", &[2, 1, 1, 4], 2),
+        weights("column", &[6, 1], 3),
+    ]);
+    let images = [drawn(&[1, 3, 4, 5], 10), drawn(&[1, 3, 4, 5], 11)];
+    agrees(&mut devices(), &model(&graph), "x", &images, 1e-4);
+}
+
+/// Along every axis, counted from either end; the same one twice, constants, and more than a kernel takes at once.
+#[test]
+fn tensors_follow_each_other_as_on_tract() {
+    let along = |axis| [int("axis", axis)];
+    let mut graph = vec![
+        node("Relu", &["x"], &["r"], &[]),
+        node("Concat", &["x", "r", "x"], &["channels"], &along(1)),
+        node("Concat", &["r", "rows", "r"], &["tall"], &along(2)),
+        node("Concat", &["x", "r"], &["wide"], &along(-1)),
+        node("GlobalMaxPool", &["x"], &["g"], &[]),
+        node(
+            "Concat",
+            &["g", "r", "g", "x", "r", "g", "x", "g", "x"],
+            &["nine"],
+            &along(3),
+        ),
+    ];
+    graph.extend([
+        value(11, "x", 1, &[1, 2, 1, 4]),
+        value(12, "channels", 1, &[1, 6, 1, 4]),
+        value(12, "tall", 1, &[1, 2, 5, 4]),
+        value(12, "wide", 1, &[1, 2, 1, 8]),
+        value(12, "nine", 1, &[1, 2, 1, 24]),
+        weights("rows", &[1, 2, 3, 4], 1),
+    ]);
+    let images = [drawn(&[1, 2, 1, 4], 10), drawn(&[1, 2, 1, 4], 11)];
+    agrees(&mut devices(), &model(&graph), "x", &images, 0.0);
+}
+
 #[test]
 fn an_operator_without_a_kernel_is_refused_by_its_name() {
     let refused = |file: &[u8], says: &str| {
@@ -214,19 +319,8 @@ fn an_operator_without_a_kernel_is_refused_by_its_name() {
         &one("Transpose", &[ints("perm", &[0, 2, 3, 1])], &[1, 4, 4, 2]),
         "operator `Transpose` (`y`) does not run on a GPU here",
     );
-    let kernel = ints("kernel_shape", &[2, 2]);
-    refused(
-        &one(
-            "MaxPool",
-            &[kernel.clone(), ints("pads", &[0, 0, 1, 1])],
-            &[1, 2, 4, 4],
-        ),
-        "its `pads` are [0, 0, 1, 1]",
-    );
-    refused(
-        &one("MaxPool", &[kernel, ints("strides", &[1, 2])], &[1, 2, 3, 2]),
-        "its `strides` are [1, 2]",
-    );
+    let wide = [ints("kernel_shape", &[2, 2]), ints("dilations", &[1, 2])];
+    refused(&one("MaxPool", &wide, &[1, 2, 3, 2]), "its `dilations` are not 1");
     refused(
         &one("Softmax", &[int("axis", 1)], &[1, 2, 4, 4]),
         "not over the last axis",

@@ -9,7 +9,7 @@ mod variables;
 
 pub use compute::ComputeProfile;
 pub use federated::FederatedConfig;
-pub use gpu::{GpuChoice, GpuConfig};
+pub use gpu::{GpuChoice, GpuConfig, ModelDevice};
 pub use orbits::{GroundStation, Orbits};
 pub use policies::PoliciesConfig;
 pub use power::StatedPower;

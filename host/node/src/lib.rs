@@ -37,7 +37,7 @@ pub use ahead::{ContactStatus, ContactsAhead, Place, SatelliteNode, StationNode}
 pub use config::MeshConfig;
 pub use config::{
     BackendChoice, Ceiling, ComputeProfile, ConfigError, FederatedConfig, Foreign, GpuChoice, GpuConfig,
-    GroundStation, NodeConfig, Orbits, PoliciesConfig, StatedPower, TelemetryConfig, Time,
+    GroundStation, ModelDevice, NodeConfig, Orbits, PoliciesConfig, StatedPower, TelemetryConfig, Time,
 };
 pub use contacts::contact_plan;
 pub use drive::{
@@ -46,8 +46,8 @@ pub use drive::{
     KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts,
     ModelOn, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent, SplitOrder,
     SplitPlan, StepStatus, SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan, TaskState, TaskStatus,
-    TensorDescription, UndeployedOn, Wanted, check_run, read_fed_answer, read_fed_order, simulate,
-    stored_model, stored_onnx, stored_run, stored_runs,
+    TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run, read_fed_answer, read_fed_order,
+    simulate, stored_model, stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::select::Bounds;
@@ -58,4 +58,4 @@ pub use node::{Node, NodeStatus};
 pub use plugins::{DeployOptions, Deployed, PluginStatus, Plugins};
 pub use power::{Channel as PowerChannel, PowerProfile};
 pub use runtime::{Runtime, RuntimeOptions};
-pub use services::{ModelSource, NodeModels};
+pub use services::{ModelSource, NodeModels, check_for_gpu};

@@ -7,6 +7,7 @@ use crate::listener::{Listener, ShutDown, serve_control, serve_public};
 use crate::logs::LogRing;
 use crate::plugins::{PluginStatus, Plugins};
 use crate::runtime::{Runtime, RuntimeOptions};
+use crate::services::blocking;
 use karman_engine::Machine;
 use karman_mesh::Mesh;
 use karman_types::TaskError;
@@ -53,8 +54,8 @@ impl Node {
     /// Opens the node's folder and loads the plugins that it holds.
     ///
     /// # Errors
-    /// `unavailable` when another node holds the folder, `internal` when something in it is damaged or the engine cannot
-    /// start.
+    /// `unavailable` when another node holds the folder, or a model that is to run on the GPU has an operator without a kernel; `internal`
+    /// when something in the folder is damaged or the engine cannot start.
     pub async fn start(
         config: NodeConfig,
         options: RuntimeOptions,
@@ -63,6 +64,8 @@ impl Node {
         let plugins = Plugins::new();
         let calls = Arc::new(Calls::new(Arc::downgrade(&plugins)));
         let runtime = Runtime::new(config, options, Some(calls.clone()))?;
+        let models = runtime.models().clone();
+        blocking(move || models.check_for_gpu()).await?;
         plugins.start(runtime.clone()).await?;
         let tasks = Tasks::start(runtime.clone(), plugins.clone(), runtime.config().tasks.clone())?;
         if let Err(error) = tasks.check_policy() {

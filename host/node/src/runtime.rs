@@ -52,9 +52,9 @@ impl Runtime {
             limits: config.models.clone(),
             pace: config.compute.clone(),
         };
-        let models = NodeModels::new(home.clone(), source);
         let tiles = options.cache.join("gpu-tiles.json");
         let compute = NodeCompute::new(config.gpu.clone(), options.program, tiles);
+        let models = NodeModels::new(home.clone(), source, compute.clone());
         let services = Services {
             invoke,
             compute: Some(compute.shared()),

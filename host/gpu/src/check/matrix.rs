@@ -1,6 +1,15 @@
 use crate::kernel::{
-    Accumulate, Activation, Attention, Convolution, Decode, Encode, Fold, Format, Gemm, IntegerGemm, Kernel,
-    Map, Mask, Norm, Normalise, Pool, QuantisedGemm, Reduce, Step, TopK, Window,
+    Accumulate, Activation, Arithmetic, Attention, Broadcast, Concat, Convolution, Decode, Encode, Fold,
+    Format, Gemm, IntegerGemm, Kernel, Map, Mask, Norm, Normalise, Padding, Pool, QuantisedGemm, Reduce,
+    Sides, Step, TopK, Window,
+};
+
+/// Of which no two sides are alike.
+const UNEVEN: Padding = Padding {
+    top: 0,
+    left: 1,
+    bottom: 3,
+    right: 2,
 };
 
 /// The shapes that are checked: of every kernel the plain one, the odd ones, the strided and the least.
@@ -9,6 +18,7 @@ pub fn matrix() -> Vec<Kernel> {
     all.extend(quantised());
     all.extend(networks());
     all.extend(arrays());
+    all.extend(tensors());
     all
 }
 
@@ -107,39 +117,48 @@ fn networks() -> Vec<Kernel> {
         filters: 16,
         kernel_height: 3,
         kernel_width: 3,
-        stride: 1,
-        padding: 1,
-        dilation: 1,
+        stride: Sides::both(1),
+        padding: Padding::all(1),
+        dilation: Sides::both(1),
         groups: 1,
         bias: false,
         activation: Activation::None,
+    };
+    // Other for rows than for columns, and other on each side.
+    let uneven = Convolution {
+        batch: 2,
+        kernel_width: 5,
+        stride: Sides { rows: 2, columns: 1 },
+        padding: UNEVEN,
+        dilation: Sides { rows: 1, columns: 3 },
+        ..plain.clone()
     };
     let convolutions = [
         plain.clone(),
         Convolution {
             batch: 2,
             filters: 5,
-            padding: 0,
+            padding: Padding::all(0),
             ..plain.clone()
         },
         Convolution {
             batch: 2,
-            stride: 2,
+            stride: Sides::both(2),
             kernel_height: 5,
             kernel_width: 1,
-            padding: 2,
+            padding: Padding::all(2),
             ..plain.clone()
         },
         Convolution {
-            dilation: 2,
-            padding: 2,
+            dilation: Sides::both(2),
+            padding: Padding::all(2),
             ..plain.clone()
         },
         Convolution {
             channels: 8,
             filters: 8,
             groups: 8,
-            stride: 2,
+            stride: Sides::both(2),
             ..plain.clone()
         },
         Convolution {
@@ -153,8 +172,14 @@ fn networks() -> Vec<Kernel> {
             filters: 33,
             kernel_height: 1,
             kernel_width: 1,
-            padding: 0,
+            padding: Padding::all(0),
             ..plain.clone()
+        },
+        uneven.clone(),
+        Convolution {
+            filters: 6,
+            groups: 3,
+            ..uneven
         },
         Convolution {
             batch: 2,
@@ -217,21 +242,27 @@ fn pools() -> Vec<Kernel> {
         width: 19,
         kernel_height: 3,
         kernel_width: 3,
-        stride: 2,
-        padding: 0,
+        stride: Sides::both(2),
+        padding: Padding::all(0),
         counts_padding: false,
     };
     let shapes = [
         plain.clone(),
         Pool {
-            padding: 1,
+            padding: Padding::all(1),
             ..plain.clone()
         },
         Pool {
             kernel_height: 2,
             kernel_width: 5,
-            stride: 1,
-            padding: 1,
+            stride: Sides::both(1),
+            padding: Padding::all(1),
+            ..plain.clone()
+        },
+        Pool {
+            kernel_height: 4,
+            stride: Sides { rows: 1, columns: 3 },
+            padding: UNEVEN,
             ..plain.clone()
         },
         Pool {
@@ -245,12 +276,56 @@ fn pools() -> Vec<Kernel> {
         window: Window::Mean,
         ..pool
     });
-    let counted = Pool {
+    let counted = [1, 3].map(|number: usize| Pool {
         counts_padding: true,
-        ..means[1].clone()
-    };
-    let all = shapes.into_iter().chain(means).chain([counted]);
+        ..means[number].clone()
+    });
+    let all = shapes.into_iter().chain(means).chain(counted);
     all.map(Kernel::Pool).collect()
+}
+
+/// Two tensors of which one goes on along the other, and several beside each other.
+fn tensors() -> Vec<Kernel> {
+    let pairs: [(&[u32], &[u32]); 9] = [
+        (&[1], &[]),
+        (&[33, 131], &[33, 131]),
+        (&[5, 7, 11], &[]),
+        (&[2, 6, 9, 11], &[1, 6, 1, 1]),
+        (&[2, 6, 9, 11], &[6, 1, 1]),
+        (&[70, 100], &[100]),
+        (&[70, 1], &[70, 65]),
+        (&[3, 1, 7, 1], &[5, 1, 1300]),
+        (&[2, 1, 2, 1, 3, 1, 2, 1], &[1, 3, 1, 2, 1, 2, 1, 5]),
+    ];
+    let mut all = Vec::new();
+    for (first, second) in pairs {
+        for arithmetic in [
+            Arithmetic::Add,
+            Arithmetic::Subtract,
+            Arithmetic::Multiply,
+            Arithmetic::Divide,
+        ] {
+            for (first, second) in [(first, second), (second, first)] {
+                all.push(Kernel::Broadcast(Broadcast {
+                    arithmetic,
+                    first: first.to_vec(),
+                    second: second.to_vec(),
+                }));
+            }
+        }
+    }
+    let widths: [(u32, &[u32]); 5] = [
+        (1, &[1]),
+        (1, &[300, 1000]),
+        (77, &[5, 1, 130]),
+        (1000, &[1, 2, 3, 4]),
+        (3, &[5000, 4099, 1, 17]),
+    ];
+    all.extend(widths.map(|(rows, widths)| {
+        let widths = widths.to_vec();
+        Kernel::Concat(Concat { rows, widths })
+    }));
+    all
 }
 
 fn arrays() -> Vec<Kernel> {

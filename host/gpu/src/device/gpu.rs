@@ -37,6 +37,8 @@ pub struct Wgpu {
     pool: Pool,
     compiler: Compiler,
     programs: Kept<Ready>,
+    /// Whose the present work is.
+    tenant: String,
     tile: Tile,
     /// Whether its driver takes half precision out of words; old ones that compute on the processor do not.
     halves: bool,
@@ -98,6 +100,7 @@ impl Wgpu {
             pool: Pool::default(),
             compiler: Compiler::default(),
             programs: Kept::new(MOST_KEPT),
+            tenant: String::new(),
             tile,
             halves: flags.contains(wgpu::DownlevelFlags::SHADER_F16_IN_F32),
             most_reading: None,
@@ -289,6 +292,10 @@ impl Wgpu {
 impl Device for Wgpu {
     fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    fn belongs_to(&mut self, tenant: &str) {
+        tenant.clone_into(&mut self.tenant);
     }
 
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {

@@ -1,10 +1,19 @@
 use karman_types::Digest;
+use std::collections::BTreeMap;
 
-/// What a device made of programs, kept for their next runs within a bound of bytes: what was not used for the longest goes first.
+/// What a device made of programs, kept for their next runs within a bound of bytes: whoever has the most loses first, and of that what
+/// was not used for the longest. So nobody's many or large programs push out the few of another.
 pub(super) struct Kept<T> {
     most: u64,
     /// The latest used last.
-    all: Vec<(Digest, u64, T)>,
+    all: Vec<Entry<T>>,
+}
+
+struct Entry<T> {
+    id: Digest,
+    owner: String,
+    bytes: u64,
+    kept: T,
 }
 
 impl<T> Kept<T> {
@@ -18,28 +27,50 @@ impl<T> Kept<T> {
 
     /// Takes it out, to be used and put back.
     pub(super) fn take(&mut self, id: Digest) -> Option<T> {
-        let at = self.all.iter().position(|(kept, ..)| *kept == id)?;
-        Some(self.all.remove(at).2)
+        let at = self.all.iter().position(|entry| entry.id == id)?;
+        Some(self.all.remove(at).kept)
     }
 
-    /// Lets go of what has to leave so that so many bytes can be put.
-    pub(super) fn make_room(&mut self, bytes: u64) -> Vec<T> {
-        let mut left = self.most.saturating_sub(bytes);
-        let newest_first = self.all.iter().rev();
-        let stays = newest_first.take_while(|(_, bytes, _)| match left.checked_sub(*bytes) {
-            Some(rest) => {
-                left = rest;
-                true
-            }
-            None => false,
+    /// Lets go of what has to leave so that this owner can put so many bytes.
+    pub(super) fn make_room(&mut self, owner: &str, bytes: u64) -> Vec<T> {
+        let mut gone = Vec::new();
+        while self.bytes().saturating_add(bytes) > self.most {
+            let Some(at) = self.next_to_go(owner, bytes) else {
+                break;
+            };
+            gone.push(self.all.remove(at).kept);
+        }
+        gone
+    }
+
+    /// Puts it where it is found the next time, after room was made. It belongs to who used it last.
+    pub(super) fn put(&mut self, id: Digest, owner: &str, bytes: u64, kept: T) {
+        self.all.push(Entry {
+            id,
+            owner: owner.to_owned(),
+            bytes,
+            kept,
         });
-        let go = self.all.len() - stays.count();
-        self.all.drain(..go).map(|(_, _, kept)| kept).collect()
     }
 
-    /// Puts it where it is found the next time, after room was made.
-    pub(super) fn put(&mut self, id: Digest, bytes: u64, kept: T) {
-        self.all.push((id, bytes, kept));
+    fn bytes(&self) -> u64 {
+        let each = self.all.iter().map(|entry| entry.bytes);
+        each.fold(0, u64::saturating_add)
+    }
+
+    /// The oldest of whoever has the most, counting what is to come.
+    fn next_to_go(&self, owner: &str, bytes: u64) -> Option<usize> {
+        let mut had: BTreeMap<&str, u64> = BTreeMap::new();
+        for entry in &self.all {
+            let had = had.entry(&entry.owner).or_default();
+            *had = had.saturating_add(entry.bytes);
+        }
+        if let Some(had) = had.get_mut(owner) {
+            *had = had.saturating_add(bytes);
+        }
+        let most = had.values().copied().max()?;
+        let has_most = |entry: &Entry<T>| had.get(entry.owner.as_str()) == Some(&most);
+        self.all.iter().position(has_most)
     }
 }
 
@@ -55,17 +86,33 @@ mod tests {
     fn what_was_not_used_for_the_longest_leaves_first() {
         let mut kept = Kept::new(10);
         for (name, bytes) in [("a", 4), ("b", 3), ("c", 3)] {
-            assert!(kept.make_room(bytes).is_empty());
-            kept.put(id(name), bytes, name);
+            assert!(kept.make_room("one", bytes).is_empty());
+            kept.put(id(name), "one", bytes, name);
         }
         assert_eq!(kept.take(id("a")), Some("a"));
-        kept.put(id("a"), 4, "a");
-        assert_eq!(kept.make_room(3), ["b"]);
-        kept.put(id("d"), 3, "d");
+        kept.put(id("a"), "one", 4, "a");
+        assert_eq!(kept.make_room("one", 3), ["b"]);
+        kept.put(id("d"), "one", 3, "d");
         assert_eq!(kept.take(id("b")), None);
-        assert_eq!(kept.make_room(11), ["c", "a", "d"]);
-        kept.put(id("e"), 11, "e");
+        assert_eq!(kept.make_room("one", 11), ["c", "a", "d"]);
+        kept.put(id("e"), "one", 11, "e");
         assert_eq!(kept.take(id("e")), Some("e"));
         assert_eq!(kept.take(id("e")), None);
+    }
+
+    /// What `one` has was not used for the longest, and it stays until `one` has more than the other.
+    #[test]
+    fn whoever_has_the_most_loses_first() {
+        let mut kept = Kept::new(10);
+        for (name, owner, bytes) in [("small", "one", 2), ("first", "two", 4), ("second", "two", 4)] {
+            assert!(kept.make_room(owner, bytes).is_empty());
+            kept.put(id(name), owner, bytes, name);
+        }
+        assert_eq!(kept.make_room("two", 3), ["first"]);
+        kept.put(id("third"), "two", 3, "third");
+        assert_eq!(kept.make_room("one", 4), ["second"]);
+        kept.put(id("fourth"), "one", 4, "fourth");
+        assert_eq!(kept.make_room("two", 2), ["small"]);
+        assert_eq!(kept.make_room("three", 5), ["fourth"]);
     }
 }

@@ -34,6 +34,8 @@ pub struct Remote {
     info: DeviceInfo,
     process: Option<Process>,
     started: u64,
+    /// Whose the present work is.
+    tenant: String,
 }
 
 /// A running process, and the thread that writes to it and reads from it.
@@ -65,6 +67,7 @@ impl Remote {
             info,
             process: Some(process),
             started: 1,
+            tenant: String::new(),
         })
     }
 
@@ -137,13 +140,19 @@ impl Device for Remote {
         &self.info
     }
 
+    fn belongs_to(&mut self, tenant: &str) {
+        tenant.clone_into(&mut self.tenant);
+    }
+
     /// The time counts from the hand-over of the inputs. Work whose process dies is not tried again: it may be the cause.
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {
         let start = Instant::now();
         let outputs = self.outputs(work, inputs)?;
         let inputs: Arc<[Words]> = inputs.iter().map(|words| words.to_vec()).collect();
+        let tenant = self.tenant.clone();
         let asked = |order, given, within| Asked {
             request: Request {
+                tenant: tenant.clone(),
                 order,
                 inputs: inputs.iter().map(Vec::len).collect(),
                 within,

@@ -15,6 +15,8 @@ use std::time::Duration;
 /// Asks for work; the constants of a program that is given follow, then the inputs.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Request {
+    /// Whose it is.
+    pub(super) tenant: String,
     pub(super) order: Order,
     /// Words of each input.
     pub(super) inputs: Vec<usize>,
@@ -166,6 +168,7 @@ pub fn serve(
 /// Reads the words of what is asked, and does it.
 fn do_asked(device: &mut dyn Device, request: Request, from: &mut impl Read) -> io::Result<Outcome> {
     let Request {
+        tenant,
         order,
         inputs: lengths,
         within,
@@ -176,6 +179,7 @@ fn do_asked(device: &mut dyn Device, request: Request, from: &mut impl Read) -> 
     };
     let inputs = read_words(from, &lengths)?;
     let inputs: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
+    device.belongs_to(&tenant);
     let work = match order {
         Order::Kernel(kernel) => Work::Kernel(kernel),
         Order::Shader(shader) => Work::Shader(shader),

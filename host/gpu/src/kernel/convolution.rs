@@ -1,5 +1,6 @@
 use super::argument::floats_mut;
 use super::pass::{Pass, each};
+use super::sides::{Padding, Sides, extent};
 use super::{Activation, Argument, Describe, Element, Expected, Words, check_shape, floats, product};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -30,15 +31,15 @@ pub struct Convolution {
     pub kernel_height: u32,
     /// Columns of a filter.
     pub kernel_width: u32,
-    /// Pixels from one application to the next, both ways. Default 1.
-    #[serde(default = "one")]
-    pub stride: u32,
-    /// Zeros around the image, on all four sides. Default 0.
+    /// Pixels from one application to the next. Default 1.
+    #[serde(default = "Sides::one")]
+    pub stride: Sides,
+    /// Zeros around the image. Default none.
     #[serde(default)]
-    pub padding: u32,
+    pub padding: Padding,
     /// Pixels from one tap of a filter to the next. Default 1.
-    #[serde(default = "one")]
-    pub dilation: u32,
+    #[serde(default = "Sides::one")]
+    pub dilation: Sides,
     /// Groups of channels that only see each other. Default 1.
     #[serde(default = "one")]
     pub groups: u32,
@@ -63,9 +64,9 @@ impl Convolution {
         extent(
             self.height,
             self.kernel_height,
-            self.stride,
-            self.padding,
-            self.dilation,
+            self.stride.rows,
+            (self.padding.top, self.padding.bottom),
+            self.dilation.rows,
         )
     }
 
@@ -74,9 +75,9 @@ impl Convolution {
         extent(
             self.width,
             self.kernel_width,
-            self.stride,
-            self.padding,
-            self.dilation,
+            self.stride.columns,
+            (self.padding.left, self.padding.right),
+            self.dilation.columns,
         )
     }
 
@@ -94,9 +95,12 @@ impl Convolution {
             self.filters,
             self.kernel_height,
             self.kernel_width,
-            self.stride,
-            self.padding,
-            self.dilation,
+            self.stride.rows,
+            self.stride.columns,
+            self.padding.top,
+            self.padding.left,
+            self.dilation.rows,
+            self.dilation.columns,
             self.groups,
             self.out_height(),
             self.out_width(),
@@ -107,13 +111,15 @@ impl Convolution {
 
     /// The pixel under a tap of a filter; none in the padding.
     fn pixel(&self, channel: usize, tap: (usize, usize), out: (usize, usize)) -> Option<usize> {
-        let along = |out: usize, tap: usize, most: u32| {
-            let at = (out * self.stride as usize + tap * self.dilation as usize)
-                .checked_sub(self.padding as usize)?;
+        let along = |out: usize, tap: usize, before: u32, most: u32| {
+            let at = (out + tap).checked_sub(before as usize)?;
             (at < most as usize).then_some(at)
         };
-        let row = along(out.0, tap.0, self.height)?;
-        let column = along(out.1, tap.1, self.width)?;
+        let (stride, dilation) = (self.stride, self.dilation);
+        let (down, across) = (out.0 * stride.rows as usize, out.1 * stride.columns as usize);
+        let (tap_down, tap_across) = (tap.0 * dilation.rows as usize, tap.1 * dilation.columns as usize);
+        let row = along(down, tap_down, self.padding.top, self.height)?;
+        let column = along(across, tap_across, self.padding.left, self.width)?;
         Some((channel * self.height as usize + row) * self.width as usize + column)
     }
 
@@ -121,17 +127,6 @@ impl Convolution {
     const fn tap(&self, tap: usize) -> (usize, (usize, usize)) {
         let (height, width) = (self.kernel_height as usize, self.kernel_width as usize);
         (tap / (height * width), (tap / width % height, tap % width))
-    }
-}
-
-/// Applications along one side of an image; none where the kernel reaches beyond it.
-pub(super) const fn extent(size: u32, kernel: u32, stride: u32, padding: u32, dilation: u32) -> u32 {
-    let reach = dilation
-        .saturating_mul(kernel.saturating_sub(1))
-        .saturating_add(1);
-    match size.saturating_add(padding.saturating_mul(2)).checked_sub(reach) {
-        Some(room) if stride > 0 => room / stride + 1,
-        _ => 0,
     }
 }
 
@@ -147,9 +142,11 @@ impl Describe for Convolution {
                 ("filters", self.filters),
                 ("kernel-height", self.kernel_height),
                 ("kernel-width", self.kernel_width),
-                ("stride", self.stride),
-                ("padding", self.padding.saturating_add(1)),
-                ("dilation", self.dilation),
+                ("stride", self.stride.rows),
+                ("stride", self.stride.columns),
+                ("padding", self.padding.most().saturating_add(1)),
+                ("dilation", self.dilation.rows),
+                ("dilation", self.dilation.columns),
                 ("groups", self.groups),
             ],
             &[],
@@ -294,7 +291,13 @@ impl Describe for Convolution {
         }
     }
 
+    /// By the definition, with places that may be negative: which pixels are under a tap is worked out another way than on the processor.
     fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected> {
+        let (stride, dilation) = (self.stride, self.dilation);
+        let under = |out: usize, tap: usize, (stride, dilation): (u32, u32), before: u32, size: u32| {
+            let at = out as i64 * i64::from(stride) + tap as i64 * i64::from(dilation) - i64::from(before);
+            usize::try_from(at).ok().filter(|at| *at < size as usize)
+        };
         let (image, weights) = (floats(inputs[0]), floats(inputs[1]));
         let (height, width) = (self.out_height() as usize, self.out_width() as usize);
         let (channels, filters) = (
@@ -310,9 +313,14 @@ impl Describe for Convolution {
                     for number in 0..self.taps() as usize {
                         let (channel, tap) = self.tap(number);
                         let channel = filter / filters * channels + channel;
-                        let Some(pixel) = self.pixel(channel, tap, (place / width, place % width)) else {
+                        let down = (stride.rows, dilation.rows);
+                        let across = (stride.columns, dilation.columns);
+                        let row = under(place / width, tap.0, down, self.padding.top, self.height);
+                        let column = under(place % width, tap.1, across, self.padding.left, self.width);
+                        let (Some(row), Some(column)) = (row, column) else {
                             continue;
                         };
+                        let pixel = (channel * self.height as usize + row) * self.width as usize + column;
                         let weight = f64::from(weights[filter * self.taps() as usize + number]);
                         let product = weight * f64::from(image[batch * image_size + pixel]);
                         sum += product;

@@ -1,11 +1,12 @@
 use super::argument::floats_mut;
-use super::convolution::extent;
 use super::pass::{Pass, each};
+use super::sides::{Padding, Sides, extent};
 use super::{Argument, Describe, Element, Expected, MOST_WORDS, Words, check_shape, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// One number from each window of images in two dimensions, as ONNX's `MaxPool` and `AveragePool`: `f32`, planes by height by width.
 ///
@@ -25,12 +26,12 @@ pub struct Pool {
     pub kernel_height: u32,
     /// Columns of a window.
     pub kernel_width: u32,
-    /// Pixels from one window to the next, both ways. Default 1.
-    #[serde(default = "one")]
-    pub stride: u32,
-    /// Pixels around the image, on all four sides, that are no part of a window's number. Less than a window. Default 0.
+    /// Pixels from one window to the next. Default 1.
+    #[serde(default = "Sides::one")]
+    pub stride: Sides,
+    /// Pixels around the image that are no part of a window's number. Less than a window. Default none.
     #[serde(default)]
-    pub padding: u32,
+    pub padding: Padding,
     /// Whether a mean counts the padding as zeros all the same. Default not.
     #[serde(default)]
     pub counts_padding: bool,
@@ -46,19 +47,17 @@ pub enum Window {
     Mean,
 }
 
-const fn one() -> u32 {
-    1
-}
-
 impl Pool {
     /// Rows of the result.
     pub const fn out_height(&self) -> u32 {
-        extent(self.height, self.kernel_height, self.stride, self.padding, 1)
+        let around = (self.padding.top, self.padding.bottom);
+        extent(self.height, self.kernel_height, self.stride.rows, around, 1)
     }
 
     /// Columns of the result.
     pub const fn out_width(&self) -> u32 {
-        extent(self.width, self.kernel_width, self.stride, self.padding, 1)
+        let around = (self.padding.left, self.padding.right);
+        extent(self.width, self.kernel_width, self.stride.columns, around, 1)
     }
 
     fn results(&self) -> u64 {
@@ -70,10 +69,10 @@ impl Pool {
     }
 
     /// The pixels that a window covers along one side of the image.
-    fn covers(&self, out: usize, kernel: u32, size: u32) -> std::ops::Range<usize> {
-        let begin = out * self.stride as usize;
-        let end = (begin + kernel as usize).saturating_sub(self.padding as usize);
-        begin.saturating_sub(self.padding as usize)..end.min(size as usize)
+    fn covers(out: usize, stride: u32, before: u32, kernel: u32, size: u32) -> Range<usize> {
+        let (begin, before) = (out * stride as usize, before as usize);
+        let end = (begin + kernel as usize).saturating_sub(before);
+        begin.saturating_sub(before)..end.min(size as usize)
     }
 
     /// The number of one window: `values` are its pixels.
@@ -93,8 +92,15 @@ impl Pool {
 
     /// The number at one place of the result.
     fn at(&self, image: &[f32], (plane, row, column): (usize, usize, usize)) -> f64 {
-        let rows = self.covers(row, self.kernel_height, self.height);
-        let columns = self.covers(column, self.kernel_width, self.width);
+        let (stride, padding) = (self.stride, self.padding);
+        let rows = Self::covers(row, stride.rows, padding.top, self.kernel_height, self.height);
+        let columns = Self::covers(
+            column,
+            stride.columns,
+            padding.left,
+            self.kernel_width,
+            self.width,
+        );
         let width = self.width as usize;
         let values = rows.flat_map(|row| {
             let line = (plane * self.height as usize + row) * width;
@@ -114,8 +120,9 @@ impl Describe for Pool {
                 ("width", self.width),
                 ("kernel-height", self.kernel_height),
                 ("kernel-width", self.kernel_width),
-                ("stride", self.stride),
-                ("padding", self.padding.saturating_add(1)),
+                ("stride", self.stride.rows),
+                ("stride", self.stride.columns),
+                ("padding", self.padding.most().saturating_add(1)),
             ],
             &[],
         )?;
@@ -127,8 +134,13 @@ impl Describe for Pool {
                 "a window has at most 2²⁸ pixels",
             );
         }
-        if self.padding >= self.kernel_height.min(self.kernel_width) {
-            return must("padding", self.padding, "a window is larger");
+        for (padding, kernel) in [
+            (self.padding.top.max(self.padding.bottom), self.kernel_height),
+            (self.padding.left.max(self.padding.right), self.kernel_width),
+        ] {
+            if padding >= kernel {
+                return must("padding", padding, "a window is larger");
+            }
         }
         if self.out_height() == 0 {
             return must("kernel-height", self.kernel_height, "it reaches beyond the image");
@@ -162,8 +174,10 @@ impl Describe for Pool {
                 self.width,
                 self.kernel_height,
                 self.kernel_width,
-                self.stride,
-                self.padding,
+                self.stride.rows,
+                self.stride.columns,
+                self.padding.top,
+                self.padding.left,
                 self.out_height(),
                 self.out_width(),
                 u32::from(self.counts_padding),
@@ -191,18 +205,22 @@ impl Describe for Pool {
     fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected> {
         let image = floats(inputs[0]);
         let (height, width) = (self.height as usize, self.width as usize);
-        let within = |out: u32, tap: u32, size: usize| {
-            let at = i64::from(out) * i64::from(self.stride) + i64::from(tap) - i64::from(self.padding);
-            usize::try_from(at).ok().filter(|at| *at < size)
+        let within = |at: i64, before: u32, size: usize| {
+            let at = usize::try_from(at - i64::from(before)).ok();
+            at.filter(|at| *at < size)
         };
+        let stride = self.stride;
         let mut values = Vec::new();
         for plane in image.chunks(height * width) {
             for row in 0..self.out_height() {
                 for column in 0..self.out_width() {
                     let mut pixels = Vec::new();
                     for tap in 0..self.kernel_height * self.kernel_width {
-                        let y = within(row, tap / self.kernel_width, height);
-                        let x = within(column, tap % self.kernel_width, width);
+                        let y = i64::from(row) * i64::from(stride.rows) + i64::from(tap / self.kernel_width);
+                        let x = i64::from(column) * i64::from(stride.columns)
+                            + i64::from(tap % self.kernel_width);
+                        let y = within(y, self.padding.top, height);
+                        let x = within(x, self.padding.left, width);
                         let pixel = y.zip(x).map(|(y, x)| f64::from(plane[y * width + x]));
                         pixels.extend(pixel);
                     }

@@ -127,16 +127,30 @@ pub fn time(model: &dyn Model, inputs: &Named, options: &ProfileOptions) -> Resu
         model.run(inputs.clone())?;
         seconds.push(start.elapsed().as_secs_f64());
     }
-    seconds.sort_by(f64::total_cmp);
-    let at = |share: f64| seconds[((seconds.len() - 1) as f64 * share).round() as usize];
-    Ok(Timing {
-        seconds: at(0.5),
-        low: at(0.25),
-        high: at(0.75),
-        origin: Origin::Measured {
-            runs: options.runs.max(1),
-        },
-    })
+    Ok(Timing::of(seconds))
+}
+
+impl Timing {
+    /// The median of measured times and their quartiles.
+    pub fn of(mut seconds: Vec<f64>) -> Self {
+        seconds.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let last = seconds.len().saturating_sub(1) as f64;
+            let time = seconds.get((last * share).round() as usize);
+            time.copied().unwrap_or_default()
+        };
+        match u32::try_from(seconds.len()) {
+            Ok(0) => Self::unavailable("not timed"),
+            runs => Self {
+                seconds: at(0.5),
+                low: at(0.25),
+                high: at(0.75),
+                origin: Origin::Measured {
+                    runs: runs.unwrap_or(u32::MAX),
+                },
+            },
+        }
+    }
 }
 
 /// Inputs of the right type and shape: numbers of mean 0 and variance 1, whole numbers that are 0. Open dimensions get this
@@ -145,6 +159,14 @@ pub fn time(model: &dyn Model, inputs: &Named, options: &ProfileOptions) -> Resu
 /// # Errors
 /// [`InferError::OpenDimension`] when the model does not say how many dimensions an input has.
 pub fn sample_inputs(model: &dyn Model, batch: u32, seed: u64) -> Result<Named, InferError> {
+    sample(model.inputs(), batch, seed)
+}
+
+/// The same for a model that takes these.
+///
+/// # Errors
+/// Those of [`sample_inputs`].
+pub fn sample(inputs: &[crate::TensorInfo], batch: u32, seed: u64) -> Result<Named, InferError> {
     let mut rng = Rng::with_seed(seed);
     let one = |info: &crate::TensorInfo| {
         let open = || InferError::OpenDimension {
@@ -168,5 +190,19 @@ pub fn sample_inputs(model: &dyn Model, batch: u32, seed: u64) -> Result<Named, 
         };
         Ok((info.name.clone(), tensor.map_err(given)?))
     };
-    model.inputs().iter().map(one).collect()
+    inputs.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_counts_and_not_the_mean() {
+        let time = Timing::of(vec![9.0, 1.0, 2.0, 4.0, 3.0]);
+        assert_eq!((time.low, time.seconds, time.high), (2.0, 3.0, 4.0));
+        assert_eq!(time.origin, Origin::Measured { runs: 5 });
+        let none = Timing::of(Vec::new());
+        assert!(matches!(none.origin, Origin::Unavailable { .. }), "{none:?}");
+    }
 }

@@ -5,7 +5,7 @@ use super::translate::{Translation, count, refuse};
 use crate::InferError;
 use crate::graph::{Operand, Operation};
 use crate::weights::Weight;
-use karman_gpu::Step;
+use karman_gpu::{Arithmetic, Broadcast, Kernel, Step};
 
 impl Translation<'_> {
     pub(super) fn clip(&mut self, operation: &Operation<'_>) -> Result<Slot, InferError> {
@@ -75,21 +75,42 @@ impl Translation<'_> {
 
     /// Arithmetic of two tensors.
     fn two(&mut self, operation: &Operation<'_>) -> Result<Slot, InferError> {
-        let ((one, dims), (other, of_other)) = (self.edge(operation, 0)?, self.edge(operation, 1)?);
-        if dims != of_other {
-            return refuse(operation, format!("it takes {dims:?} and {of_other:?}"));
+        let (first, second) = (self.edge(operation, 0)?, self.edge(operation, 1)?);
+        if first.1 != second.1 || operation.op == "Div" {
+            return self.pairwise(operation, first, second);
         }
+        let (one, other) = (first.0, second.0);
         match operation.op.as_str() {
             "Add" => Ok(self.draft.combine(one, other, Step::Add)?),
             "Mul" => Ok(self.draft.combine(one, other, Step::Multiply)?),
-            "Sub" => {
+            _ => {
                 // Kept as it is: of `x - x` only one is turned around.
                 self.draft.keep(other);
                 let negative = self.draft.steps(other, &[Step::Scale(-1.0)])?;
                 Ok(self.draft.combine(negative, one, Step::Add)?)
             }
-            _ => refuse(operation, "no kernel here divides by a tensor"),
         }
+    }
+
+    /// Arithmetic of two slots of these sizes, by a kernel of its own.
+    fn pairwise(
+        &mut self,
+        operation: &Operation<'_>,
+        (one, first): (Slot, Vec<u32>),
+        (other, second): (Slot, Vec<u32>),
+    ) -> Result<Slot, InferError> {
+        let arithmetic = match operation.op.as_str() {
+            "Add" => Arithmetic::Add,
+            "Sub" => Arithmetic::Subtract,
+            "Mul" => Arithmetic::Multiply,
+            _ => Arithmetic::Divide,
+        };
+        let shape = Broadcast {
+            arithmetic,
+            first,
+            second,
+        };
+        Ok(self.draft.call(Kernel::Broadcast(shape), vec![one, other])?)
     }
 
     /// Arithmetic of a tensor and a constant, in these places.
@@ -101,10 +122,18 @@ impl Translation<'_> {
     ) -> Result<Slot, InferError> {
         let (slot, dims) = self.edge(operation, tensor)?;
         let weight = self.constant(operation, constant)?;
-        if self.dims(output)? != dims {
-            return refuse(operation, "its constant is larger than what it is added to");
-        }
         let first = tensor == 0;
+        if operation.op == "Div" && first && weight.values.contains(&0.0) {
+            return refuse(operation, "no kernel here divides by zero");
+        }
+        // What it divides, and what it goes on along: no step on an element of the tensor.
+        if self.dims(output)? != dims || operation.op == "Div" && !first {
+            let constant = (self.hold(weight.values)?, weight.shape);
+            return match first {
+                true => self.pairwise(operation, (slot, dims), constant),
+                false => self.pairwise(operation, constant, (slot, dims)),
+            };
+        }
         let is_sum = matches!(operation.op.as_str(), "Add" | "Sub");
         // `x - c` is `x + (-c)`, `x / c` is `x (1 / c)`, and `c - x` is `-x + c`.
         let turn = |value: &f32| match operation.op.as_str() {
@@ -112,9 +141,6 @@ impl Translation<'_> {
             "Div" => 1.0 / value,
             _ => *value,
         };
-        if operation.op == "Div" && (!first || weight.values.contains(&0.0)) {
-            return refuse(operation, "no kernel here divides by a tensor, or by zero");
-        }
         let slot = match operation.op == "Sub" && !first {
             true => self.draft.steps(slot, &[Step::Scale(-1.0)])?,
             false => slot,

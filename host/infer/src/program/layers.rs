@@ -4,7 +4,9 @@ use super::draft::Slot;
 use super::translate::{Translation, count, refuse};
 use crate::InferError;
 use crate::graph::Operation;
-use karman_gpu::{Activation, Convolution, Fold, Gemm, Kernel, Norm, Normalise, Pool, Reduce, Step, Window};
+use karman_gpu::{
+    Activation, Convolution, Fold, Gemm, Kernel, Norm, Normalise, Padding, Pool, Reduce, Sides, Step, Window,
+};
 
 impl Translation<'_> {
     pub(super) fn convolution(&mut self, operation: &Operation<'_>) -> Result<Slot, InferError> {
@@ -20,6 +22,7 @@ impl Translation<'_> {
         if of_group == 0 || of_group.checked_mul(groups) != Some(channels) {
             return refuse(operation, "its weights are for another number of channels");
         }
+        let (stride, dilation) = (sides(operation, "strides")?, sides(operation, "dilations")?);
         let shape = Convolution {
             batch,
             channels,
@@ -28,9 +31,14 @@ impl Translation<'_> {
             filters,
             kernel_height,
             kernel_width,
-            stride: same(operation, "strides", 1)?,
-            padding: padding(operation)?,
-            dilation: same(operation, "dilations", 1)?,
+            stride,
+            padding: padding(
+                operation,
+                [height, width],
+                [kernel_height, kernel_width],
+                (stride, dilation),
+            )?,
+            dilation,
             groups,
             bias: bias.is_some(),
             activation: Activation::None,
@@ -115,10 +123,12 @@ impl Translation<'_> {
         let (&[batch, channels, height, width], &[kernel_height, kernel_width]) = (&dims[..], kernel) else {
             return refuse(operation, "only images in two dimensions are pooled");
         };
-        if same(operation, "dilations", 1)? != 1 {
+        let (stride, dilation) = (sides(operation, "strides")?, sides(operation, "dilations")?);
+        if dilation != Sides::both(1) {
             return refuse(operation, "its `dilations` are not 1");
         }
-        let side = |side: i64| u32::try_from(side).unwrap_or(0);
+        let [kernel_height, kernel_width] =
+            [kernel_height, kernel_width].map(|side| u32::try_from(side).unwrap_or(0));
         let shape = Pool {
             window: match operation.op.as_str() {
                 "MaxPool" => Window::Max,
@@ -127,10 +137,15 @@ impl Translation<'_> {
             planes: batch.saturating_mul(channels),
             height,
             width,
-            kernel_height: side(kernel_height),
-            kernel_width: side(kernel_width),
-            stride: same(operation, "strides", 1)?,
-            padding: padding(operation)?,
+            kernel_height,
+            kernel_width,
+            stride,
+            padding: padding(
+                operation,
+                [height, width],
+                [kernel_height, kernel_width],
+                (stride, dilation),
+            )?,
             counts_padding: operation.int("count_include_pad", 0) != 0,
         };
         Ok(self.draft.call(Kernel::Pool(shape), vec![image])?)
@@ -182,25 +197,104 @@ impl Translation<'_> {
     }
 }
 
-/// A setting that is the same for rows and columns.
-fn same(operation: &Operation<'_>, name: &str, or: u32) -> Result<u32, InferError> {
+/// A setting for the rows and the columns of an image; 1 where it is left out.
+fn sides(operation: &Operation<'_>, name: &str) -> Result<Sides, InferError> {
     let Some(values) = operation.ints(name) else {
-        return Ok(or);
+        return Ok(Sides::both(1));
     };
-    match values.first().copied().map(u32::try_from) {
-        Some(Ok(value)) if values.iter().all(|other| *other == i64::from(value)) => Ok(value),
-        _ => refuse(
+    let side = |value: i64| u32::try_from(value).ok();
+    let sides = match values {
+        &[rows, columns] => side(rows).zip(side(columns)),
+        _ => None,
+    };
+    match sides {
+        Some((rows, columns)) => Ok(Sides { rows, columns }),
+        None => refuse(
             operation,
-            format!("its `{name}` are {values:?}, and not all the same"),
+            format!("its `{name}` are {values:?}, and not one for rows and one for columns"),
         ),
     }
 }
 
-/// The padding on all four sides.
-fn padding(operation: &Operation<'_>) -> Result<u32, InferError> {
+/// The padding of an image of these sizes under a kernel of those.
+fn padding(
+    operation: &Operation<'_>,
+    image: [u32; 2],
+    kernel: [u32; 2],
+    (stride, dilation): (Sides, Sides),
+) -> Result<Padding, InferError> {
+    let like = |begins_larger: bool| {
+        let (top, bottom) = same(image[0], kernel[0], stride.rows, dilation.rows, begins_larger);
+        let (left, right) = same(
+            image[1],
+            kernel[1],
+            stride.columns,
+            dilation.columns,
+            begins_larger,
+        );
+        Padding {
+            top,
+            left,
+            bottom,
+            right,
+        }
+    };
     match operation.text("auto_pad", "NOTSET") {
-        "NOTSET" => same(operation, "pads", 0),
-        "VALID" => Ok(0),
+        "NOTSET" => stated(operation),
+        "VALID" => Ok(Padding::default()),
+        "SAME_UPPER" => Ok(like(false)),
+        "SAME_LOWER" => Ok(like(true)),
         other => refuse(operation, format!("its `auto_pad` is {other:?}")),
+    }
+}
+
+/// The padding that stands in the file.
+fn stated(operation: &Operation<'_>) -> Result<Padding, InferError> {
+    let Some(values) = operation.ints("pads") else {
+        return Ok(Padding::default());
+    };
+    let sides: Option<Vec<u32>> = values.iter().map(|value| u32::try_from(*value).ok()).collect();
+    match sides.as_deref() {
+        Some(&[top, left, bottom, right]) => Ok(Padding {
+            top,
+            left,
+            bottom,
+            right,
+        }),
+        _ => refuse(
+            operation,
+            format!("its `pads` are {values:?}, and not one for each side of an image"),
+        ),
+    }
+}
+
+/// What goes before and after one side, so that there is a result for every stride of it: the larger half at its end, or its beginning.
+fn same(size: u32, kernel: u32, stride: u32, dilation: u32, begins_larger: bool) -> (u32, u32) {
+    let [size, kernel, stride, dilation] = [size, kernel, stride.max(1), dilation].map(u64::from);
+    let last = size.div_ceil(stride).saturating_sub(1) * stride;
+    let reach = kernel.saturating_sub(1) * dilation + 1;
+    let both = (last + reach).saturating_sub(size);
+    // What 32 bits do not count is longer than any padding may be, and refused.
+    let [less, more] = [both / 2, both.div_ceil(2)].map(|half| u32::try_from(half).unwrap_or(u32::MAX));
+    match begins_larger {
+        true => (more, less),
+        false => (less, more),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the ONNX specification has it: as many results as strides, and what is odd goes to the end or to the beginning.
+    #[test]
+    fn the_same_size_comes_out_as_went_in() {
+        assert_eq!(same(8, 3, 1, 1, false), (1, 1));
+        assert_eq!(same(8, 3, 2, 1, false), (0, 1));
+        assert_eq!(same(8, 3, 2, 1, true), (1, 0));
+        assert_eq!(same(7, 4, 1, 1, false), (1, 2));
+        assert_eq!(same(7, 3, 1, 3, false), (3, 3));
+        assert_eq!(same(9, 1, 2, 1, false), (0, 0));
+        assert_eq!(same(1, u32::MAX, 1, u32::MAX, false), (u32::MAX, u32::MAX));
     }
 }

@@ -108,6 +108,7 @@ impl Translation<'_> {
             "Softmax" => self.softmax(operation),
             "BatchNormalization" => self.normalisation(operation),
             "Add" | "Sub" | "Mul" | "Div" => self.arithmetic(operation, output),
+            "Concat" => self.concat(operation, output),
             "Clip" => self.clip(operation),
             "Relu" => self.each(operation, &[Step::Relu]),
             "Sigmoid" => self.each(operation, &[Step::Sigmoid]),

@@ -1,8 +1,9 @@
-use karman_types::{ByteSize, serde_duration};
+use karman_types::{ByteSize, pattern_matches, serde_duration};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The GPU that plugins get, and how much of it.
+/// The GPU that plugins and models get, and how much of it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct GpuConfig {
@@ -13,6 +14,8 @@ pub struct GpuConfig {
     pub time: Duration,
     /// The most memory of one piece of work. Default 256 MiB.
     pub memory: ByteSize,
+    /// The models of this node that run on it, by name or by pattern (`flood-*`). Default none: models run on the processor.
+    pub models: BTreeMap<String, ModelDevice>,
 }
 
 impl Default for GpuConfig {
@@ -21,7 +24,28 @@ impl Default for GpuConfig {
             device: GpuChoice::default(),
             time: Duration::from_secs(5),
             memory: ByteSize::mib(256),
+            models: BTreeMap::new(),
         }
+    }
+}
+
+/// What a model of this node runs on.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelDevice {
+    /// The GPU, or nothing.
+    Gpu,
+    /// The GPU or the processor, whichever ran it faster when it was loaded.
+    Auto,
+}
+
+impl GpuConfig {
+    /// What the operator has this model run on; nothing said: the processor. Its own name counts before patterns.
+    pub fn model(&self, name: &str) -> Option<ModelDevice> {
+        let mut patterns = self.models.iter();
+        let by_pattern =
+            || patterns.find_map(|(pattern, device)| pattern_matches(pattern, name).then_some(device));
+        self.models.get(name).or_else(by_pattern).copied()
     }
 }
 
@@ -55,5 +79,27 @@ impl From<GpuChoice> for String {
             GpuChoice::Off => "off".into(),
             GpuChoice::Named(id) => id,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::from_toml;
+
+    #[test]
+    fn a_model_runs_where_its_name_says_before_a_pattern() {
+        let text = "[models]\n\"*-s\" = \"auto\"\n\"flood-*\" = \"gpu\"\nflood-s = \"gpu\"";
+        let config: GpuConfig = from_toml(text).unwrap();
+        assert_eq!(config.model("flood-s"), Some(ModelDevice::Gpu));
+        assert_eq!(config.model("flood-m"), Some(ModelDevice::Gpu));
+        assert_eq!(config.model("fire-s"), Some(ModelDevice::Auto));
+        assert_eq!(config.model("fire-m"), None);
+        assert_eq!(GpuConfig::default().model("flood-s"), None);
+    }
+
+    #[test]
+    fn what_is_no_device_is_refused() {
+        assert!(from_toml::<GpuConfig>("[models]\nflood = \"tpu\"").is_err());
     }
 }

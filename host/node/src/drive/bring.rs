@@ -21,6 +21,9 @@ pub struct HeldModel {
     pub bytes: u64,
     /// What else is known of it.
     pub info: ModelInfo,
+    /// The back-end and device that run it, where a node was asked, and as far as it was ever loaded there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs_on: Option<String>,
 }
 
 impl From<Model> for HeldModel {
@@ -37,6 +40,7 @@ impl From<Model> for HeldModel {
             digest,
             bytes,
             info,
+            runs_on: None,
         }
     }
 }
@@ -63,10 +67,13 @@ impl Node {
     /// Gives this node a model, or replaces the one of this name: requests from now on get the new one.
     ///
     /// # Errors
-    /// `invalid` for a name that is none, `limit` for too many bytes; what the disk refuses.
+    /// `invalid` for a name that is none, `limit` for too many bytes, `unavailable` with the operator for which the GPU has no kernel where
+    /// it is to run there; what the disk refuses.
     pub async fn add_model(&self, name: &str, file: Bytes, info: ModelInfo) -> Result<HeldModel, TaskError> {
         let (home, name) = (self.runtime().home().clone(), name.to_owned());
+        let models = self.runtime().models().clone();
         let added = blocking(move || {
+            models.check_one_for_gpu(&name, &file)?;
             let store = home.store()?;
             store.models().add(&name, &file, None, info).map_err(store_error)
         });

@@ -52,7 +52,9 @@ pub(crate) use mesh::{join, mesh_of};
 pub use models::{Inferred, ModelDescription, TensorDescription};
 pub use parcels::{BundleStatus, Sent};
 pub use rotate::Rotated;
-pub use split::{CutBy, Leg, LinkMeasure, ModelInParts, NodeProfile, RanInParts, SplitOrder, SplitPlan};
+pub use split::{
+    CutBy, Leg, LinkMeasure, ModelInParts, NodeProfile, RanInParts, SplitOrder, SplitPlan, WholeOnGpu,
+};
 pub(crate) use split::{Split, resume};
 pub use status::{TaskState, TaskStatus};
 pub use swarm::{SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan};

@@ -88,10 +88,16 @@ async fn change(
 }
 
 async fn models(State(node): State<Node>) -> Result<Json<Vec<HeldModel>>, Refusal> {
-    with(&node, |store| {
-        Ok(store.models().list()?.into_iter().map(HeldModel::from).collect())
+    let Json(mut models) = with(&node, |store| {
+        let models = store.models().list()?.into_iter();
+        Ok(models.map(HeldModel::from).collect::<Vec<_>>())
     })
-    .await
+    .await?;
+    for model in &mut models {
+        let runs_on = node.runtime().models().runs_on(&model.name, model.digest);
+        model.runs_on = Some(runs_on);
+    }
+    Ok(Json(models))
 }
 
 #[derive(Deserialize)]

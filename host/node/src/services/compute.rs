@@ -10,7 +10,7 @@ use karman_gpu::{
     Answer, Api, Cpu, Device, DeviceInfo, Done, GpuError, Job, Kernel, Program, Queue, Remote, RemoteOptions,
     Shader, ShaderLimits, Words, Work,
 };
-use karman_types::{ByteSize, TaskError};
+use karman_types::TaskError;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -254,7 +254,7 @@ impl NodeCompute {
         Ok(computed(&done, device(queue.info()), None))
     }
 
-    /// The GPU that plugins' models get, in words.
+    /// The GPU that models get, in words.
     ///
     /// # Errors
     /// `unavailable` with what is missing.
@@ -262,23 +262,22 @@ impl NodeCompute {
         Ok(device(self.queue().await?.info()))
     }
 
-    /// The most memory of one piece of work, all its buffers together.
-    pub(super) const fn most_memory(&self) -> ByteSize {
-        self.config.memory
+    /// How much of the GPU there is for whom.
+    pub(super) const fn config(&self) -> &GpuConfig {
+        &self.config
     }
 
-    /// Runs the program of a plugin's model on the GPU: in the plugin's turn, and within the time of one piece of work.
+    /// Runs the program of a model on the GPU: in the turn of whose it is, and within the time of one piece of work.
     pub(super) async fn run_program(
         self: &Arc<Self>,
-        plugin: &str,
+        tenant: &str,
         program: Arc<Program>,
         inputs: Arc<[Words]>,
-    ) -> Result<Vec<Words>, TaskError> {
+    ) -> Result<Done, TaskError> {
         let queue = self.queue().await?;
         let work = Work::Program(program);
         // Whoever waits no longer drops this, and what is not begun by then is left out.
-        let done = self.asked(&queue, plugin, work, inputs, MOST_WAIT).await?;
-        Ok(done.outputs)
+        Ok(self.asked(&queue, tenant, work, inputs, MOST_WAIT).await?)
     }
 
     async fn asked(

@@ -1,13 +1,19 @@
-//! Models of plugins' own on the GPU of this node, beside those that run on the processor.
+//! Models on the GPU of this node, beside those that run on the processor: those of plugins' own, and those of this node that its
+//! operator has run there.
 
-use super::{NodeCompute, NodeModels, blocking, infer_error};
+use super::{Loaded, NodeCompute, NodeModels, blocking, infer_error};
+use crate::config::{GpuConfig, ModelDevice};
+use crate::services::store_error;
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Models, Tensors};
 use karman_gpu::Words;
-use karman_infer::DeviceModel;
-use karman_types::TaskError;
+use karman_infer::profile::Timing;
+use karman_infer::{DeviceModel, ModelLimits, TensorInfo};
+use karman_types::{ByteSize, TaskError, format_duration};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The models of this node, and its GPU.
 pub(crate) struct WithGpu {
@@ -34,7 +40,6 @@ impl Models for WithGpu {
         self.models.shared().load_bytes(onnx, native)
     }
 
-    /// Whether there is a GPU is asked first, and whether there is a kernel for every operator before anything runs.
     fn load_on_gpu(
         &self,
         plugin: String,
@@ -43,61 +48,207 @@ impl Models for WithGpu {
     ) -> BoxFuture<'static, Result<Arc<dyn Model>, TaskError>> {
         let (models, compute) = (self.models.clone(), self.compute.clone());
         let loaded = async move {
-            let loaded = OnGpu::load(models, compute, plugin, onnx, native).await?;
+            let read = move |most| models.for_gpu(onnx, native, most);
+            let loaded = OnGpu::load(compute, plugin, read).await?;
             Ok(Arc::new(loaded) as Arc<dyn Model>)
         };
         loaded.boxed()
     }
 }
 
-/// A plugin's own model, ready to run on the GPU that plugins share.
-struct OnGpu {
+/// A model, ready to run on the GPU that all share.
+pub(super) struct OnGpu {
     model: Arc<DeviceModel>,
     compute: Arc<NodeCompute>,
-    plugin: String,
+    /// Whose turns it takes.
+    tenant: String,
     /// In words.
     device: String,
 }
 
 impl OnGpu {
+    /// Whether there is a GPU is asked first, and whether there is a kernel for every operator before anything runs. `read` is told how
+    /// much memory it may take there, and may block.
     async fn load(
-        models: Arc<NodeModels>,
         compute: Arc<NodeCompute>,
-        plugin: String,
-        onnx: Vec<u8>,
-        native: bool,
+        tenant: String,
+        read: impl FnOnce(ByteSize) -> Result<DeviceModel, TaskError> + Send + 'static,
     ) -> Result<Self, TaskError> {
         let device = compute.for_models().await?;
-        let most = compute.most_memory();
-        let model = blocking(move || models.for_gpu(onnx, native, most)).await?;
+        let most = compute.config().memory;
+        let model = blocking(move || read(most)).await?;
         Ok(Self {
             model: Arc::new(model),
             compute,
-            plugin,
+            tenant,
             device,
         })
     }
 
-    async fn run_once(&self, inputs: Tensors) -> Result<Tensors, TaskError> {
+    /// What it takes, and what it gives.
+    pub(super) fn signature(&self) -> (&[TensorInfo], &[TensorInfo]) {
+        (self.model.inputs(), self.model.outputs())
+    }
+
+    /// Runs it once, and how long that kept the GPU.
+    pub(super) async fn run_timed(&self, inputs: Tensors) -> Result<(Tensors, Duration), TaskError> {
         let model = self.model.clone();
         // A batch of another size is translated first.
         let prepared = move || model.prepare(inputs).map_err(infer_error);
         let mut run = blocking(prepared).await?;
         let inputs: Arc<[Words]> = std::mem::take(&mut run.inputs).into();
-        let outputs = self
+        let done = self
             .compute
-            .run_program(&self.plugin, run.program.clone(), inputs)
+            .run_program(&self.tenant, run.program.clone(), inputs)
             .await?;
-        self.model.finish(&run, &outputs).map_err(infer_error)
+        let outputs = self.model.finish(&run, &done.outputs).map_err(infer_error)?;
+        Ok((outputs, done.took))
     }
 }
 
 impl Model for OnGpu {
     fn run(self: Arc<Self>, inputs: Tensors) -> BoxFuture<'static, Result<Tensors, TaskError>> {
-        async move { self.run_once(inputs).await }.boxed()
+        async move { self.run_timed(inputs).await.map(|(outputs, _)| outputs) }.boxed()
     }
 
     fn runs_on(&self) -> String {
         format!("gpu, {}", self.device)
     }
+}
+
+impl NodeModels {
+    /// A model of this node that its operator does not leave to the processor, loaded now where it was not.
+    pub(super) async fn load_for(
+        self: &Arc<Self>,
+        device: ModelDevice,
+        name: &str,
+        record: Arc<karman_store::Model>,
+    ) -> Result<Loaded, TaskError> {
+        // One after the other: together they would measure each other.
+        let _alone = self.readying.lock().await;
+        let key = (record.digest, Some(device));
+        if let Some(loaded) = self.ready(key) {
+            return Ok(loaded);
+        }
+        let loaded = match device {
+            ModelDevice::Gpu => self.on_gpu(name, &record).await?,
+            ModelDevice::Auto => self.where_faster(name, record).await?,
+        };
+        self.keep(key, &loaded);
+        Ok(loaded)
+    }
+
+    async fn on_gpu(self: &Arc<Self>, name: &str, record: &karman_store::Model) -> Result<Loaded, TaskError> {
+        let (models, digest, name) = (self.clone(), record.digest, name.to_owned());
+        let tenant = format!("model {}", digest.short());
+        let read = move |most| read_for_gpu(&name, models.file(digest)?, models.limits(), most);
+        let model = OnGpu::load(self.compute.clone(), tenant, read).await?;
+        Ok(Loaded::on_gpu(model))
+    }
+
+    /// On the GPU or on the processor: measured now, and said. What keeps it from the GPU is said, too.
+    async fn where_faster(
+        self: &Arc<Self>,
+        name: &str,
+        record: Arc<karman_store::Model>,
+    ) -> Result<Loaded, TaskError> {
+        let there = self.on_gpu(name, &record).await;
+        let models = self.clone();
+        let here = blocking(move || models.load_record(&record)).await?;
+        let there = match there {
+            Ok(there) => there,
+            Err(error) => return Ok(here.because(format!("auto: not on the GPU: {}", error.message))),
+        };
+        let timed = (here.time().await, there.time().await);
+        Ok(match timed {
+            (Ok(processor), Ok(gpu)) => {
+                let says = format!(
+                    "auto: measured {} on the GPU and {} on the processor",
+                    words(&gpu),
+                    words(&processor)
+                );
+                match gpu.seconds < processor.seconds {
+                    true => there.because(says),
+                    false => here.because(says),
+                }
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                here.because(format!("auto: it could not be timed on both: {}", error.message))
+            }
+        })
+    }
+
+    /// Whether the models of this node that its operator has run on the GPU can. Blocks.
+    ///
+    /// # Errors
+    /// What keeps the first of them from it.
+    pub(crate) fn check_for_gpu(&self) -> Result<(), TaskError> {
+        let config = self.compute.config();
+        if config.models.is_empty() {
+            return Ok(());
+        }
+        for model in self.all()? {
+            if config.model(&model.name) != Some(ModelDevice::Gpu) {
+                continue;
+            }
+            match self.file(model.digest) {
+                Ok(file) => check_for_gpu(config, self.limits(), &model.name, &file)?,
+                // The others run without it, and who asks for it is told.
+                Err(error) => tracing::warn!(model = model.name, %error, "its file does not read"),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for one that is to be added.
+    ///
+    /// # Errors
+    /// What keeps it from the GPU.
+    pub(crate) fn check_one_for_gpu(&self, name: &str, onnx: &[u8]) -> Result<(), TaskError> {
+        check_for_gpu(self.compute.config(), self.limits(), name, onnx)
+    }
+
+    fn all(&self) -> Result<Vec<karman_store::Model>, TaskError> {
+        self.home().store()?.models().list().map_err(store_error)
+    }
+}
+
+/// Whether a model can run on a GPU, where this configuration has it run there: each of its operators has a kernel, and it takes no more
+/// memory than one piece of work may. No GPU is asked. Blocks.
+///
+/// # Errors
+/// `unavailable` with the first operator that has none, `limit` for too much memory, what its file is refused for.
+pub fn check_for_gpu(
+    config: &GpuConfig,
+    limits: &ModelLimits,
+    name: &str,
+    onnx: &[u8],
+) -> Result<(), TaskError> {
+    match config.model(name) {
+        Some(ModelDevice::Gpu) => {
+            let onnx = Bytes::copy_from_slice(onnx);
+            read_for_gpu(name, onnx, limits, config.memory).map(drop)
+        }
+        Some(ModelDevice::Auto) | None => Ok(()),
+    }
+}
+
+fn read_for_gpu(
+    name: &str,
+    onnx: Bytes,
+    limits: &ModelLimits,
+    most: ByteSize,
+) -> Result<DeviceModel, TaskError> {
+    DeviceModel::read(onnx, limits, most).map_err(|error| {
+        let says = format!("model `{name}` is to run on the GPU (`gpu.models`): {error}");
+        TaskError::new(error.kind(), says)
+            .with_field("gpu.models")
+            .with_hint(format!(
+                "without `{name}` in `[gpu.models]` of node.toml it runs on the processor"
+            ))
+    })
+}
+
+fn words(time: &Timing) -> String {
+    format_duration(Duration::from_secs_f64(time.seconds))
 }

@@ -4,6 +4,7 @@ mod buckets;
 mod compute;
 mod effects;
 mod gpu_models;
+mod loaded;
 mod models;
 mod pace;
 mod settings;
@@ -13,7 +14,9 @@ pub(crate) use buckets::StoreBuckets;
 pub(crate) use compute::NodeCompute;
 pub(crate) use effects::{Carried, Effects, Origin};
 pub(crate) use gpu_models::WithGpu;
-pub(crate) use models::{Loaded, infer_error};
+pub use gpu_models::check_for_gpu;
+pub(crate) use loaded::Loaded;
+pub(crate) use models::infer_error;
 pub use models::{ModelSource, NodeModels};
 pub(crate) use settings::NodeSettings;
 

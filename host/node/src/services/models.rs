@@ -1,14 +1,15 @@
 use super::pace::Pace;
 use super::turns::Turns;
-use super::{blocking, store_error};
-use crate::config::{BackendChoice, ComputeProfile};
+use super::{Loaded, NodeCompute, blocking, store_error};
+use crate::config::{BackendChoice, ComputeProfile, ModelDevice};
 use crate::home::Home;
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use karman_engine::capability::nn::{Model, Models, Tensors};
+use karman_engine::capability::nn::{Model, Models};
 use karman_infer::{
     Backend, BackendName, BackendOptions, Backends, DeviceModel, InferError, LoadOptions, ModelLimits,
-    SearchPlaces, TensorInfo, UseOnnxRuntime,
+    SearchPlaces, UseOnnxRuntime,
 };
 use karman_tensor::ElementType;
 use karman_types::{ByteSize, Digest, TaskError};
@@ -18,7 +19,6 @@ use std::future::ready;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 /// Models that stay loaded; one more drops all that nobody uses.
 const MOST_LOADED: usize = 32;
@@ -46,12 +46,19 @@ pub struct NodeModels {
     home: Home,
     source: ModelSource,
     backends: OnceLock<Backends>,
-    loaded: Mutex<HashMap<Digest, Loaded>>,
+    loaded: Mutex<HashMap<Key, Loaded>>,
     known: RwLock<Known>,
     pace: Arc<Pace>,
+    /// The GPU, and which models run on it.
+    pub(super) compute: Arc<NodeCompute>,
+    /// Held by who makes a model ready that does not simply run on the processor.
+    pub(super) readying: tokio::sync::Mutex<()>,
     /// Models that are run in parts, over several nodes.
     diverted: RwLock<HashMap<String, Arc<dyn Model>>>,
 }
+
+/// The file of a model, and what its operator has it run on.
+pub(super) type Key = (Digest, Option<ModelDevice>);
 
 /// What the disk says of models that were asked for, until one changes there.
 #[derive(Default)]
@@ -61,9 +68,11 @@ struct Known {
 }
 
 impl NodeModels {
-    pub(crate) fn new(home: Home, source: ModelSource) -> Arc<Self> {
+    pub(crate) fn new(home: Home, source: ModelSource, compute: Arc<NodeCompute>) -> Arc<Self> {
         Arc::new(Self {
             home,
+            compute,
+            readying: tokio::sync::Mutex::default(),
             pace: Arc::new(Pace::new(&source.pace)),
             diverted: RwLock::default(),
             source,
@@ -133,11 +142,7 @@ impl NodeModels {
             BackendName::OnnxRuntime => options.sessions,
             BackendName::Tract => cores(),
         };
-        Loaded {
-            model,
-            pace: self.pace.clone(),
-            turns: Arc::new(Turns::new(at_once.get())),
-        }
+        Loaded::on_processor(model, self.pace.clone(), Arc::new(Turns::new(at_once.get())))
     }
 
     /// The back-end of choice, and how it is to load.
@@ -149,14 +154,48 @@ impl NodeModels {
         ))
     }
 
-    /// A model of this node, loaded now where it was not, and the digest of its file.
+    /// A model of this node where its operator has it run, loaded now where it was not, and the digest of its file.
     pub(crate) async fn named(self: &Arc<Self>, name: &str) -> Result<(Loaded, Digest), TaskError> {
         let record = self.record(name)?;
-        if let Some(loaded) = self.loaded.lock().get(&record.digest) {
-            return Ok((loaded.clone(), record.digest));
+        let (digest, device) = (record.digest, self.device_of(name));
+        if let Some(loaded) = self.ready((digest, device)) {
+            return Ok((loaded, digest));
         }
         let models = self.clone();
-        blocking(move || Ok((models.load_record(&record)?, record.digest))).await
+        let loaded = match device {
+            None => blocking(move || models.load_record(&record)).await?,
+            Some(device) => {
+                let name = name.to_owned();
+                // It goes on where who asked has no time left: the next one finds it ready.
+                let loading = tokio::spawn(async move { models.load_for(device, &name, record).await });
+                let failed = |error: tokio::task::JoinError| {
+                    Err(TaskError::internal(format!(
+                        "a model was not made ready: {error}"
+                    )))
+                };
+                loading.await.unwrap_or_else(failed)?
+            }
+        };
+        Ok((loaded, digest))
+    }
+
+    /// What the operator has a model run on; nothing said: the processor.
+    pub(crate) fn device_of(&self, name: &str) -> Option<ModelDevice> {
+        self.compute.config().model(name)
+    }
+
+    /// What a model of this node runs on, in words, as far as it was ever asked for.
+    pub(crate) fn runs_on(&self, name: &str, digest: Digest) -> String {
+        if let Some(model) = self.diverted.read().get(name) {
+            return model.runs_on();
+        }
+        let device = self.device_of(name);
+        match (self.ready((digest, device)), device) {
+            (Some(loaded), _) => loaded.words(),
+            (None, None) => "cpu".to_owned(),
+            (None, Some(ModelDevice::Gpu)) => "gpu".to_owned(),
+            (None, Some(ModelDevice::Auto)) => "gpu or cpu (auto: not measured yet)".to_owned(),
+        }
     }
 
     /// The inputs of a model of this node, each with its type.
@@ -165,7 +204,7 @@ impl NodeModels {
         name: &str,
     ) -> Result<Vec<(String, ElementType)>, TaskError> {
         let (loaded, _) = self.named(name).await?;
-        let inputs = loaded.model.inputs().iter();
+        let inputs = loaded.signature().0.iter();
         Ok(inputs.map(|input| (input.name.clone(), input.element)).collect())
     }
 
@@ -222,24 +261,39 @@ impl NodeModels {
         })
     }
 
-    fn load_record(&self, record: &karman_store::Model) -> Result<Loaded, TaskError> {
-        if let Some(loaded) = self.loaded.lock().get(&record.digest) {
-            return Ok(loaded.clone());
+    /// The file of a model, checked against its digest.
+    pub(super) fn file(&self, digest: Digest) -> Result<Bytes, TaskError> {
+        self.home.store()?.blobs().read(&digest).map_err(store_error)
+    }
+
+    /// A model for the processor.
+    pub(super) fn load_record(&self, record: &karman_store::Model) -> Result<Loaded, TaskError> {
+        let key = (record.digest, None);
+        if let Some(loaded) = self.ready(key) {
+            return Ok(loaded);
         }
-        // The blob's digest is checked as it is read.
-        let bytes = self
-            .home
-            .store()?
-            .blobs()
-            .read(&record.digest)
-            .map_err(store_error)?;
-        let loaded = self.load(&bytes)?;
+        let loaded = self.load(&self.file(record.digest)?)?;
+        self.keep(key, &loaded);
+        Ok(loaded)
+    }
+
+    /// A model that was loaded before.
+    pub(super) fn ready(&self, key: Key) -> Option<Loaded> {
+        self.loaded.lock().get(&key).cloned()
+    }
+
+    /// Keeps a model for who asks next.
+    pub(super) fn keep(&self, key: Key, loaded: &Loaded) {
         let mut all = self.loaded.lock();
         if all.len() >= MOST_LOADED {
-            all.retain(|_, loaded| Arc::strong_count(&loaded.model) > 1);
+            all.retain(|_, loaded| loaded.is_used());
         }
-        all.insert(record.digest, loaded.clone());
-        Ok(loaded)
+        all.insert(key, loaded.clone());
+    }
+
+    /// The node's folder.
+    pub(super) const fn home(&self) -> &Home {
+        &self.home
     }
 }
 
@@ -304,44 +358,6 @@ impl Models for Shared {
             Ok(Arc::new(models.paced(model.map_err(infer_error)?, &options)) as Arc<dyn Model>)
         })
         .boxed()
-    }
-}
-
-/// A model that is ready to run, at the pace of this node.
-#[derive(Clone)]
-pub(crate) struct Loaded {
-    model: Arc<dyn karman_infer::Model>,
-    pace: Arc<Pace>,
-    turns: Arc<Turns>,
-}
-
-impl Loaded {
-    /// What it takes, and what it gives.
-    pub(crate) fn signature(&self) -> (&[TensorInfo], &[TensorInfo]) {
-        (self.model.inputs(), self.model.outputs())
-    }
-
-    /// Its back-end, and what that runs on.
-    pub(crate) fn runs_on(&self) -> String {
-        format!("{}, cpu", self.model.backend())
-    }
-
-    /// Runs it once, and how long that took.
-    pub(crate) async fn run_timed(&self, inputs: Tensors) -> Result<(Tensors, Duration), TaskError> {
-        let model = self.model.clone();
-        let bytes = inputs.iter().map(|(_, tensor)| tensor.bytes().len()).sum();
-        let step = move || model.run(inputs).map_err(infer_error);
-        self.turns.run(&self.pace, bytes, step).await
-    }
-}
-
-impl Model for Loaded {
-    fn run(self: Arc<Self>, inputs: Tensors) -> BoxFuture<'static, Result<Tensors, TaskError>> {
-        async move { self.run_timed(inputs).await.map(|(outputs, _)| outputs) }.boxed()
-    }
-
-    fn runs_on(&self) -> String {
-        Self::runs_on(self)
     }
 }
 

@@ -44,10 +44,10 @@ impl Wgpu {
         if let Some(done) = self.run_again(program.id(), inputs, within) {
             return done;
         }
-        drop(self.programs.make_room(program.bytes()));
+        drop(self.programs.make_room(&self.tenant, program.bytes()));
         let ready = self.ready(program)?;
         let outputs = self.run_ready(&ready, inputs, within.saturating_sub(start.elapsed()))?;
-        self.programs.put(program.id(), ready.bytes, ready);
+        self.programs.put(program.id(), &self.tenant, ready.bytes, ready);
         Ok(outputs)
     }
 
@@ -61,7 +61,7 @@ impl Wgpu {
         let ready = self.programs.take(program)?;
         let outputs = self.run_ready(&ready, inputs, within);
         if outputs.is_ok() {
-            self.programs.put(program, ready.bytes, ready);
+            self.programs.put(program, &self.tenant, ready.bytes, ready);
         }
         Some(outputs)
     }

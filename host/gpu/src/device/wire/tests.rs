@@ -25,6 +25,7 @@ fn what_is_asked_is_answered() {
     let inputs = [f32_words(&[1.0, 2.0, 4.0])];
     let mut asked = Vec::new();
     let request = Request {
+        tenant: "one".into(),
         order,
         inputs: vec![3],
         within: Duration::from_secs(1),
@@ -49,17 +50,21 @@ fn what_is_asked_is_answered() {
     assert!(read_answer(&mut answered, &[1]).is_err());
 }
 
-/// The processor, which remembers the last program that it was given.
-struct Remembers(Cpu, Option<Arc<Program>>);
+/// The processor, which remembers the last program that it was given, and whose.
+struct Remembers(Cpu, Option<(String, Arc<Program>)>, String);
 
 impl Device for Remembers {
     fn info(&self) -> &DeviceInfo {
         self.0.info()
     }
 
+    fn belongs_to(&mut self, tenant: &str) {
+        tenant.clone_into(&mut self.2);
+    }
+
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {
         if let Work::Program(program) = work {
-            self.1 = Some(program.clone());
+            self.1 = Some((self.2.clone(), program.clone()));
         }
         self.0.run(work, inputs, within)
     }
@@ -70,7 +75,8 @@ impl Device for Remembers {
         inputs: &[&[u32]],
         within: Duration,
     ) -> Option<Result<Done, GpuError>> {
-        let kept = self.1.clone().filter(|kept| kept.id() == program)?;
+        let (owner, kept) = self.1.clone().filter(|(_, kept)| kept.id() == program)?;
+        assert_eq!((owner.as_str(), self.2.as_str()), ("one", "one"));
         Some(self.0.run(&Work::Program(kept), inputs, within))
     }
 }
@@ -99,13 +105,14 @@ fn the_constants_of_a_program_travel_once() {
         (Order::Kept(Digest::of(b"another")), none),
     ] {
         let request = Request {
+            tenant: "one".into(),
             order,
             inputs: vec![2],
             within: Duration::from_secs(60),
         };
         write_request(&mut asked, &request, constants, &[f32_words(&[1.0, 2.0])]).unwrap();
     }
-    let device = Remembers(Cpu::new(1), None);
+    let device = Remembers(Cpu::new(1), None, String::new());
     let mut answered = Vec::new();
     serve(Ok(Box::new(device)), asked.as_slice(), &mut answered).unwrap();
     let mut answered = answered.as_slice();

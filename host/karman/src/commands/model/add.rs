@@ -6,7 +6,7 @@ use crate::held::Held;
 use clap::Args;
 use http::Method;
 use karman_infer::{BackendOptions, Backends, InferError, LoadOptions};
-use karman_node::ModelOn;
+use karman_node::{ModelOn, check_for_gpu};
 use karman_store::ModelInfo;
 use karman_types::{TaskError, format_bytes};
 use serde_json::json;
@@ -43,6 +43,11 @@ impl Add {
                 .map(|accuracy| ("accuracy".to_owned(), accuracy.into())),
         );
         let signature = self.signature(app, &bytes)?;
+        // On other nodes theirs counts.
+        if self.on.is_none() {
+            let config = app.config()?;
+            check_for_gpu(&config.gpu, &config.models, &self.name, &bytes)?;
+        }
         if let Some(selector) = &self.on {
             return self.run_on(app, selector, bytes, &info);
         }

@@ -2,7 +2,7 @@ use crate::app::App;
 use crate::held::Held;
 use crate::output::table;
 use clap::Args;
-use karman_node::HeldModel;
+use karman_node::{GpuConfig, HeldModel, ModelDevice};
 use karman_types::{TaskError, format_bytes};
 use serde_json::{Value, json};
 
@@ -16,10 +16,17 @@ pub(super) struct List {
 
 impl List {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let models = Held::if_any(app)?
+        let mut models = Held::if_any(app)?
             .map(|held| held.models())
             .transpose()?
             .unwrap_or_default();
+        let gpu = app.config()?.gpu;
+        for model in &mut models {
+            let name = &model.name;
+            model
+                .runs_on
+                .get_or_insert_with(|| configured(&gpu, name).to_owned());
+        }
         if app.output.json {
             return models.iter().try_for_each(|model| app.output.line(json!(model)));
         }
@@ -28,7 +35,11 @@ impl List {
                 .note("no models; karman model add NAME FILE.onnx adds one");
             return Ok(());
         }
-        let head = vec![["NAME", "SIZE", "DIGEST", "INFO"].map(str::to_owned).to_vec()];
+        let head = vec![
+            ["NAME", "SIZE", "DIGEST", "RUNS ON", "INFO"]
+                .map(str::to_owned)
+                .to_vec(),
+        ];
         let rows: Vec<Vec<String>> = head
             .into_iter()
             .chain(models.iter().map(|model| self.row(model)))
@@ -51,7 +62,17 @@ impl List {
             model.name.clone(),
             format_bytes(model.bytes),
             digest,
+            model.runs_on.clone().unwrap_or_default(),
             info.join(", "),
         ]
+    }
+}
+
+/// Where no node runs that could say more.
+fn configured(gpu: &GpuConfig, model: &str) -> &'static str {
+    match gpu.model(model) {
+        None => "cpu",
+        Some(ModelDevice::Gpu) => "gpu",
+        Some(ModelDevice::Auto) => "gpu or cpu",
     }
 }

@@ -39,6 +39,10 @@ impl Profile {
             profile.threads,
             words(&profile.whole)
         ));
+        if let Some(gpu) = &told.gpu {
+            app.output
+                .note(format!("{}: the whole takes {}", gpu.runs_on, words(&gpu.whole)));
+        }
         let power = &told.power;
         for (what, channel) in [
             ("busy", &power.busy),

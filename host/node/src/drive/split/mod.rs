@@ -32,8 +32,8 @@ mod wire;
 pub use links::LinkMeasure;
 pub use plan::{SplitOrder, SplitPlan};
 pub use policy::CutBy;
-pub use profiles::NodeProfile;
 pub(crate) use profiles::tell as profile;
+pub use profiles::{NodeProfile, WholeOnGpu};
 pub(crate) use serve::{prepare, run};
 pub use wire::Leg;
 
@@ -96,12 +96,15 @@ pub struct RanInParts {
 }
 
 impl Node {
-    /// How long the layers of a model take here, and how fast the links to others of its mesh are that may take part.
+    /// How long the layers of a model take on the processor of this node, and the whole on its GPU, where it runs there.
     ///
     /// # Errors
-    /// `unavailable` when this node has no such model; what its back-end says.
+    /// `unavailable` when this node has no such model; what its back-end or its GPU says.
     pub async fn profile_model(&self, name: &str) -> Result<NodeProfile, TaskError> {
-        profiles::of_here(self, plan::model_of(self, name)?.digest, &[]).await
+        let digest = plan::model_of(self, name)?.digest;
+        let gpu = profiles::on_gpu(self, name).await?;
+        let profile = profiles::of_here(self, digest, &[]).await?;
+        Ok(NodeProfile { gpu, ..profile })
     }
 
     /// Plans which node runs which part of a model and, where the order says so, runs it like that from then on.

@@ -4,6 +4,7 @@ use super::policy::{CutBy, Policy};
 use super::problem::problem;
 use super::profiles::{NodeProfile, of_here, of_others};
 use super::wire::{Cut, Prepare, Station, pack};
+use crate::config::ModelDevice;
 use crate::drive::mesh_of;
 use crate::node::Node;
 use crate::services::store_error;
@@ -125,6 +126,12 @@ impl SplitOrder {
 /// Asks the nodes and plans.
 pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<Planned, TaskError> {
     let (model, max_error) = (model_of(node, name)?, order.max_error()?);
+    if node.runtime().models().device_of(name) == Some(ModelDevice::Gpu) {
+        let says = format!("model `{name}` runs as a whole on the GPU of this node (`gpu.models`)");
+        return Err(TaskError::unavailable(says).with_hint(format!(
+            "without `{name}` in `[gpu.models]` of node.toml it runs on the processor, and in parts"
+        )));
+    }
     let peers = node.participants(&order.over).await?;
     let here = node.runtime().id();
     let all: Vec<NodeId> = std::iter::once(here)

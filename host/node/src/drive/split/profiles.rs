@@ -8,7 +8,7 @@ use crate::power::{PowerProfile, watched};
 use crate::services::{blocking, infer_error, store_error};
 use bytes::Bytes;
 use futures::future::join_all;
-use karman_infer::profile::{Profile, ProfileOptions};
+use karman_infer::profile::{Profile, ProfileOptions, Timing};
 use karman_mesh::{Ask, CallHead, PeerId, Wanted};
 use karman_types::{Digest, NodeId, TaskError, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
@@ -22,12 +22,24 @@ pub struct NodeProfile {
     pub tier: Tier,
     /// Bytes of memory that it has free.
     pub free_memory: u64,
-    /// How long the layers take on it.
+    /// How long the layers take on its processor.
     pub profile: Profile,
+    /// How long the whole takes on its GPU, where its operator has it run there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<WholeOnGpu>,
     /// What it draws.
     pub power: PowerProfile,
     /// The links from it to the others that take part.
     pub links: Vec<LinkMeasure>,
+}
+
+/// A model that runs on a GPU as a whole.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct WholeOnGpu {
+    /// The GPU.
+    pub runs_on: String,
+    /// From the inputs to the results, for one item.
+    pub whole: Timing,
 }
 
 /// What a node is asked.
@@ -96,9 +108,26 @@ pub(super) async fn of_here(node: &Node, model: Digest, others: &[NodeId]) -> Re
         tier: node.tier(),
         free_memory: free_memory().unwrap_or_else(|| node.machine().memory),
         profile,
+        gpu: None,
         power: PowerProfile::new(power, node.runtime().config().power),
         links,
     })
+}
+
+/// How long a model takes on this node's GPU; nothing where it runs on the processor.
+pub(super) async fn on_gpu(node: &Node, name: &str) -> Result<Option<WholeOnGpu>, TaskError> {
+    let models = node.runtime().models();
+    if models.device_of(name).is_none() {
+        return Ok(None);
+    }
+    let (model, _) = models.named(name).await?;
+    if !model.is_on_gpu() {
+        return Ok(None);
+    }
+    Ok(Some(WholeOnGpu {
+        runs_on: model.words(),
+        whole: model.time().await?,
+    }))
 }
 
 /// The profile on another node, which fetches the model for it where it does not have it.
