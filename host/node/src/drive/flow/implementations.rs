@@ -334,10 +334,8 @@ async fn remember(tasks: &Inner, capability: &str, measured: Vec<Implementation>
     let (home, capability) = (tasks.runtime.home().clone(), capability.to_owned());
     blocking(move || {
         let store = home.store()?;
-        let known: Option<Known> = store.profiles().get(RECORD).map_err(store_error)?;
-        let mut known = known.unwrap_or_default();
-        known.insert(capability, measured);
-        store.profiles().put(RECORD, &known).map_err(store_error)
+        let change = |known: &mut Known| drop(known.insert(capability, measured));
+        store.profiles().change(RECORD, change).map_err(store_error)
     })
     .await?;
     tasks.flows.measured.fetch_add(1, Ordering::Relaxed);
