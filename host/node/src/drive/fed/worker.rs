@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// an encoding has lost twice, and take as long again.
 pub(super) async fn carry_out(
     plugin: &Arc<Plugin>,
-    memory: &Memory,
+    memory: &Arc<Memory>,
     driver: NodeId,
     order: Order,
     context: CallContext,
@@ -56,7 +56,7 @@ pub(super) async fn carry_out(
             model,
             control,
         } => {
-            if memory.given(&key)?.is_some() {
+            if memory.has_given(&key).await? {
                 return Err(TaskError::denied(
                     "the updates of this run go into secure sums or to its other clients, and nowhere else",
                 )
@@ -137,11 +137,11 @@ pub(super) async fn take_part(
                 control: Frames::new(),
             };
             let fitted = exercise.fit(plugin, memory, key, setting, context).await?;
-            let mut remembered = memory.get(key)?;
+            let mut remembered = memory.recall(key).await?;
             let (samples, steps, loss) = (fitted.samples, fitted.steps, fitted.loss);
             let (changes, state) = exercise.changes(plugin, fitted)?;
             remembered.state = state;
-            memory.put(key, remembered)?;
+            memory.remember(key, remembered).await?;
             let numbers = changes.into_iter().flat_map(|array| array.values);
             Ok(Trained {
                 numbers: numbers.collect(),
@@ -170,12 +170,12 @@ impl Exercise {
     async fn answer(
         &self,
         plugin: &Arc<Plugin>,
-        memory: &Memory,
+        memory: &Arc<Memory>,
         key: &Key,
         setting: Setting,
         context: CallContext,
     ) -> Result<Box<Update>, TaskError> {
-        let mut remembered = memory.get(key)?;
+        let mut remembered = memory.recall(key).await?;
         if let Some((of, answer)) = &remembered.answered
             && *of == self.of
         {
@@ -184,14 +184,14 @@ impl Exercise {
         let fitted = self.fit(plugin, memory, key, setting, context).await?;
         let update = Box::new(self.update(plugin, fitted, &mut remembered)?);
         remembered.answered = Some((self.of, update.clone()));
-        memory.put(key, remembered)?;
+        memory.remember(key, remembered).await?;
         Ok(update)
     }
 
     async fn fit(
         &self,
         plugin: &Arc<Plugin>,
-        memory: &Memory,
+        memory: &Arc<Memory>,
         key: &Key,
         setting: Setting,
         context: CallContext,
@@ -201,7 +201,7 @@ impl Exercise {
         let lesson = Lesson::Fit {
             model: wire::arrays(&self.model)?,
             training: self.training()?,
-            state: memory.get(key)?.state,
+            state: memory.recall(key).await?.state,
         };
         let progress = memory.progress(key, assignment, version);
         match plugin.learn(setting, lesson, context, Some(progress)).await?.0 {
