@@ -1,15 +1,13 @@
 //! Who offers what: asked of the DHT, and then of the nodes themselves.
 
-mod under_way;
-
-use self::under_way::{Search, UnderWay};
 use crate::calling::{PATIENCE, node_of};
 use crate::gate::peer_of;
 use crate::mesh::Mesh;
 use crate::offer::{self, TIERS};
 use crate::peers::Known;
 use crate::swarm::Order;
-use futures::future::{join_all, ready};
+use crate::under_way::UnderWay;
+use futures::future::{BoxFuture, join_all, ready};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use karman_types::{NodeId, Offer};
@@ -54,7 +52,7 @@ impl Provider {
 #[derive(Default)]
 pub(crate) struct Found {
     lately: Mutex<HashMap<String, Answer>>,
-    under_way: UnderWay,
+    under_way: UnderWay<String, HashSet<PeerId>>,
 }
 
 struct Answer {
@@ -116,7 +114,7 @@ impl Mesh {
             self.0.found.keep(task, &found, &providers);
         }
         if providers.is_empty() {
-            let search = self.0.found.under_way.search(task, || self.search_for(task));
+            let search = self.0.found.under_way.share(task, || self.search_for(task));
             let found = search.await;
             providers = self.that_run(task, found).await;
             self.0.found.remember(task, &providers);
@@ -129,7 +127,7 @@ impl Mesh {
     }
 
     /// Asks the DHT who announced the task.
-    fn search_for(&self, task: &str) -> Search {
+    fn search_for(&self, task: &str) -> BoxFuture<'static, HashSet<PeerId>> {
         let (mesh, keys) = (self.clone(), TIERS.map(|tier| offer::task_key(task, tier)));
         async move { mesh.find(keys).await }.boxed()
     }

@@ -65,6 +65,8 @@ mod swarm;
 mod taken;
 mod tensors;
 pub mod trace;
+mod under_way;
+mod unheard;
 mod wire;
 mod words;
 

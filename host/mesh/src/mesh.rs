@@ -16,6 +16,7 @@ use crate::peers::{Peer, Peers};
 use crate::renewal::{AGAIN, keep_up, show_again};
 use crate::standing::Standing;
 use crate::swarm::{Driver, Order, Situation, Traffic, Wires};
+use crate::under_way::UnderWay;
 use crate::words::{OFFER, Voice, look, tell_offers};
 use futures::future::BoxFuture;
 use karman_space::LinkProfile;
@@ -95,8 +96,10 @@ pub(crate) struct Inner {
     pub(crate) searches: Searches,
     /// Nodes that did not answer lately.
     pub(crate) missed: Missed,
+    /// Nodes that calls over the swarm wait for.
+    pub(crate) unheard: UnderWay<PeerId, ()>,
     pub(crate) service: Arc<dyn Serve>,
-    wires: Wires,
+    pub(crate) wires: Wires,
     pub(crate) me: PeerId,
     answers: Arc<Answers>,
     /// Nothing where it could not have a port: calls go over the swarm then.
@@ -175,6 +178,7 @@ impl Mesh {
             looking: SharedLooking::new(Looking::new(Instant::now())),
             searches: Searches::default(),
             missed: Missed::default(),
+            unheard: UnderWay::default(),
             service,
             wires,
             me,

@@ -5,6 +5,7 @@ mod behaviour;
 mod drive;
 mod finding;
 mod leaving;
+mod link;
 mod paths;
 mod punch;
 mod reach;
@@ -21,6 +22,7 @@ mod turns;
 
 pub(crate) use behaviour::MOST_ANNOUNCED;
 pub(crate) use drive::{Driver, Order};
+pub(crate) use link::Link;
 pub use situation::Situation;
 pub use traffic::Traffic;
 pub(crate) use transport::Wires;
