@@ -287,7 +287,7 @@ mod tests {
     use crate::membership::RootKey;
     use crate::support::start;
     use karman_types::Tier;
-    use std::net::UdpSocket;
+    use std::net::{TcpListener, UdpSocket};
 
     fn offer() -> Offer {
         Offer {
@@ -354,8 +354,11 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_node_that_is_silent_is_waited_for_once() {
         let node = start(None, Some(&RootKey::generate().unwrap()));
-        let (silent, gone) = (UdpSocket::bind("127.0.0.1:0").unwrap(), PeerId::random());
-        let port = silent.local_addr().unwrap().port();
+        let gone = PeerId::random();
+        // The machine does not refuse what comes to its port.
+        let takes = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = takes.local_addr().unwrap().port();
+        let _silent = UdpSocket::bind(("127.0.0.1", port)).unwrap();
         let address = format!("/ip4/127.0.0.1/udp/{port}/quic-v1/p2p/{gone}");
         let asks = async || {
             node.mesh.dial(address.parse().unwrap()).await;

@@ -10,6 +10,7 @@ mod paths;
 mod punch;
 mod reach;
 mod records;
+mod refused;
 mod relays;
 mod restarted;
 mod situation;
