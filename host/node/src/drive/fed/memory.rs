@@ -120,24 +120,15 @@ impl Memory {
         self.apart(move |memory| memory.get(&key)).await
     }
 
-    /// Has a client keep this from now on, written where the disk holds up nobody.
-    pub(super) async fn remember(
-        self: &Arc<Self>,
-        key: &Key,
-        remembered: Remembered,
-    ) -> Result<(), TaskError> {
-        let key = key.clone();
-        self.apart(move |memory| memory.put(&key, remembered)).await
-    }
-
     /// Whether this node gave anything to secure sums of the run, or spread it.
     pub(super) async fn has_given(self: &Arc<Self>, key: &Key) -> Result<bool, TaskError> {
         let key = key.clone();
         self.apart(move |memory| Ok(memory.given(&key)?.is_some())).await
     }
 
-    /// Does what may wait for the disk on no thread of the network. It is done to its end, also when nobody waits for it any more.
-    async fn apart<T: Send + 'static>(
+    /// Does on no thread of the network what takes its time, as the disk does, and millions of numbers. It is done to its end, also when
+    /// nobody waits for it any more.
+    pub(super) async fn apart<T: Send + 'static>(
         self: &Arc<Self>,
         what: impl FnOnce(&Self) -> Result<T, TaskError> + Send + 'static,
     ) -> Result<T, TaskError> {

@@ -33,13 +33,14 @@ pub(super) async fn carry_out(
             other => Err(not_asked(&other)),
         },
         Work::Begin { seed } => match learn(plugin, setting, Lesson::Begin { seed }, context).await? {
-            Learnt::Begun(model) => Ok(Answer::Begun {
-                model: wire::frames_of(&model)?,
-            }),
+            Learnt::Begun(model) => {
+                let model = memory.apart(move |_| wire::frames_of(&model)).await?;
+                Ok(Answer::Begun { model })
+            }
             other => Err(not_asked(&other)),
         },
         Work::Evaluate { model } => {
-            let model = wire::arrays(&model)?;
+            let model = memory.apart(move |_| wire::arrays(&model)).await?;
             match learn(plugin, setting, Lesson::Evaluate { model }, context).await? {
                 Learnt::Judged(said) => Ok(Answer::Judged(Judgement {
                     samples: said.samples,
@@ -62,12 +63,12 @@ pub(super) async fn carry_out(
                 )
                 .with_field("work"));
             }
-            let exercise = Exercise {
+            let exercise = Arc::new(Exercise {
                 of: (assignment, version),
                 course,
                 model,
                 control,
-            };
+            });
             let update = exercise.answer(plugin, memory, &key, setting, context);
             Ok(Answer::Trained(update.await?))
         }
@@ -91,12 +92,12 @@ pub(super) async fn share(
     };
     let train = |lesson: spread::Lesson| {
         async move {
-            let exercise = Exercise {
+            let exercise = Arc::new(Exercise {
                 of: (assignment, lesson.version),
                 course: lesson.course,
                 model: lesson.model,
                 control: Frames::new(),
-            };
+            });
             let answer = exercise.answer(plugin, &sharer.memory, &sharer.key, setting, context);
             answer.await
         }
@@ -130,25 +131,29 @@ pub(super) async fn take_part(
     let key = &key;
     let train = |lesson: sum::Lesson| {
         async move {
-            let exercise = Exercise {
+            let exercise = Arc::new(Exercise {
                 of: (assignment, lesson.version),
                 course: lesson.course,
                 model: lesson.model,
                 control: Frames::new(),
-            };
+            });
             let fitted = exercise.fit(plugin, memory, key, setting, context).await?;
-            let mut remembered = memory.recall(key).await?;
-            let (samples, steps, loss) = (fitted.samples, fitted.steps, fitted.loss);
-            let (changes, state) = exercise.changes(plugin, fitted)?;
-            remembered.state = state;
-            memory.remember(key, remembered).await?;
-            let numbers = changes.into_iter().flat_map(|array| array.values);
-            Ok(Trained {
-                numbers: numbers.collect(),
-                samples,
-                steps,
-                loss,
-            })
+            let (plugin, key) = (plugin.clone(), key.clone());
+            let keep = move |memory: &Memory| {
+                let mut remembered = memory.get(&key)?;
+                let (samples, steps, loss) = (fitted.samples, fitted.steps, fitted.loss);
+                let (changes, state) = exercise.changes(&plugin, fitted)?;
+                remembered.state = state;
+                memory.put(&key, remembered)?;
+                let numbers = changes.into_iter().flat_map(|array| array.values);
+                Ok(Trained {
+                    numbers: numbers.collect(),
+                    samples,
+                    steps,
+                    loss,
+                })
+            };
+            memory.apart(keep).await
         }
         .boxed()
     };
@@ -168,7 +173,7 @@ struct Exercise {
 impl Exercise {
     /// The update: the one that was answered before, where there is one.
     async fn answer(
-        &self,
+        self: &Arc<Self>,
         plugin: &Arc<Plugin>,
         memory: &Arc<Memory>,
         key: &Key,
@@ -182,14 +187,18 @@ impl Exercise {
             return Ok(answer.clone());
         }
         let fitted = self.fit(plugin, memory, key, setting, context).await?;
-        let update = Box::new(self.update(plugin, fitted, &mut remembered)?);
-        remembered.answered = Some((self.of, update.clone()));
-        memory.remember(key, remembered).await?;
-        Ok(update)
+        let (exercise, plugin, key) = (self.clone(), plugin.clone(), key.clone());
+        let keep = move |memory: &Memory| {
+            let update = Box::new(exercise.update(&plugin, fitted, &mut remembered)?);
+            remembered.answered = Some((exercise.of, update.clone()));
+            memory.put(&key, remembered)?;
+            Ok(update)
+        };
+        memory.apart(keep).await
     }
 
     async fn fit(
-        &self,
+        self: &Arc<Self>,
         plugin: &Arc<Plugin>,
         memory: &Arc<Memory>,
         key: &Key,
@@ -198,11 +207,15 @@ impl Exercise {
     ) -> Result<Fitted, TaskError> {
         let (assignment, version) = self.of;
         tracing::debug!(assignment = assignment.0, version, "training");
-        let lesson = Lesson::Fit {
-            model: wire::arrays(&self.model)?,
-            training: self.training()?,
-            state: memory.recall(key).await?.state,
+        let (exercise, of) = (self.clone(), key.clone());
+        let lesson = move |memory: &Memory| {
+            Ok(Lesson::Fit {
+                model: wire::arrays(&exercise.model)?,
+                training: exercise.training()?,
+                state: memory.get(&of)?.state,
+            })
         };
+        let lesson = memory.apart(lesson).await?;
         let progress = memory.progress(key, assignment, version);
         match plugin.learn(setting, lesson, context, Some(progress)).await?.0 {
             Learnt::Fitted(fitted) => Ok(fitted),

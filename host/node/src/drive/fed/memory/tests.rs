@@ -74,7 +74,9 @@ async fn what_a_client_keeps_is_there_again_wherever_it_is_kept() {
     for memory in [on_disk, Memory::in_process(BTreeMap::new())].map(Arc::new) {
         let mine = key(b"driver", 3);
         assert_eq!(memory.recall(&mine).await.unwrap().state, b"");
-        memory.remember(&mine, remembered(b"mine")).await.unwrap();
+        let of = mine.clone();
+        let kept = memory.apart(move |memory| memory.put(&of, remembered(b"mine")));
+        kept.await.unwrap();
         assert_eq!(memory.recall(&mine).await.unwrap().state, b"mine");
         assert!(!memory.has_given(&mine).await.unwrap());
         memory.give(&mine, AssignmentId(1)).unwrap();
