@@ -44,6 +44,7 @@ mod company;
 mod data;
 mod discovery;
 mod emulate;
+mod farewell;
 mod gate;
 #[cfg(test)]
 mod hostile;
