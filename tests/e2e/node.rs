@@ -155,3 +155,17 @@ fn a_node_goes_on_when_nobody_reads_what_it_says() {
         assert_eq!(answer.status, 200, "{answer:?}");
     }
 }
+
+#[test]
+fn a_plugin_is_called_by_what_it_does_and_changed_by_its_name_only() {
+    let home = Home::new();
+    let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    home.run(["deploy", guest("event-screen").to_str().unwrap()]).ok();
+    let serves = || server.post("/tasks/event-screen", &[], b"0,9.81,50\n").status != 404;
+    for other in ["vibration", "vibration/screening/events/event-screen"] {
+        home.run(["undeploy", other]).fails(4, "has no plugin");
+        assert!(serves());
+    }
+    home.run(["undeploy", "event-screen"]).ok();
+    assert!(!serves());
+}

@@ -138,7 +138,16 @@ impl Mesh {
                 plane.want(node);
             }
             let asked = ask_if_taken(stream, head.clone(), body.clone(), most);
-            if let Some(answer) = asked.await? {
+            let asked = tokio::select! {
+                biased;
+                answer = asked => answer?,
+                () = self.unheard(node) => {
+                    // The next call would wait on the same connection.
+                    let _ = self.0.orders.send(Order::Part(node)).await;
+                    return Err(unreachable(node, "it has fallen silent"));
+                }
+            };
+            if let Some(answer) = asked {
                 return Ok(answer);
             }
         }

@@ -1,15 +1,13 @@
 //! Who offers what: asked of the DHT, and then of the nodes themselves.
 
-mod under_way;
-
-use self::under_way::{Search, UnderWay};
 use crate::calling::{PATIENCE, node_of};
 use crate::gate::peer_of;
 use crate::mesh::Mesh;
 use crate::offer::{self, TIERS};
 use crate::peers::Known;
 use crate::swarm::Order;
-use futures::future::{join_all, ready};
+use crate::under_way::UnderWay;
+use futures::future::{BoxFuture, join_all, ready};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use karman_types::{NodeId, Offer};
@@ -24,6 +22,8 @@ use tokio::time::timeout_at;
 
 /// How long an answer of the DHT is used again. A search takes several round trips and, in a large mesh, a megabyte; a call should not.
 const LATELY: Duration = Duration::from_secs(30);
+/// How long nobody is searched for once more where nobody was found: all that wait for a provider ask at once, and again and again.
+const IN_VAIN: Duration = Duration::from_secs(1);
 /// How often it is completed by those that are there and have said meanwhile that they offer the task.
 const COMPLETED: Duration = Duration::from_secs(1);
 /// How much longer than the first one other providers may take to say what they offer.
@@ -50,17 +50,27 @@ impl Provider {
     }
 }
 
-/// Providers that the DHT has named lately, by task, and what it is asked now. An empty answer is not remembered: the next may have one.
+/// Providers that the DHT has named lately, by task, and what it is asked now. That it named none is remembered for a moment only: the next
+/// answer may have one.
 #[derive(Default)]
 pub(crate) struct Found {
     lately: Mutex<HashMap<String, Answer>>,
-    under_way: UnderWay,
+    under_way: UnderWay<String, HashSet<PeerId>>,
 }
 
 struct Answer {
     providers: HashSet<PeerId>,
+    /// How many nodes had come into reach when the search began, where it has found nobody.
+    in_vain: Option<u64>,
     searched: Instant,
     completed: Instant,
+}
+
+impl Answer {
+    /// Whether it may be used again.
+    fn holds(&self) -> bool {
+        self.searched.elapsed() < self.in_vain.map_or(LATELY, |_| IN_VAIN)
+    }
 }
 
 impl Found {
@@ -68,7 +78,7 @@ impl Found {
     fn lately(&self, task: &str, offering: impl FnOnce() -> Vec<PeerId>) -> Option<HashSet<PeerId>> {
         let mut found = self.lately.lock();
         let answer = found.get_mut(task)?;
-        if answer.searched.elapsed() >= LATELY {
+        if !answer.holds() {
             return None;
         }
         if answer.completed.elapsed() >= COMPLETED {
@@ -76,6 +86,13 @@ impl Found {
             answer.completed = Instant::now();
         }
         Some(answer.providers.clone())
+    }
+
+    /// Whether a search has found nobody a moment ago, and no node has come into reach since: that makes it worth another one.
+    fn in_vain(&self, task: &str, arrivals: u64) -> bool {
+        let found = self.lately.lock();
+        let answer = found.get(task).filter(|answer| answer.holds());
+        answer.is_some_and(|answer| answer.in_vain == Some(arrivals))
     }
 
     /// Leaves out those that were asked and did not say in time that they run the task, so that they hold up no other call; they are
@@ -90,15 +107,16 @@ impl Found {
         }
     }
 
-    fn remember(&self, task: &str, providers: &[Provider]) {
+    fn remember(&self, task: &str, providers: &[Provider], arrivals: u64) {
         let mut found = self.lately.lock();
         if found.len() >= MOST_FOUND {
-            found.retain(|_, answer| answer.searched.elapsed() < LATELY);
+            found.retain(|_, answer| answer.holds());
         }
-        if !providers.is_empty() && found.len() < MOST_FOUND {
+        if found.len() < MOST_FOUND || found.contains_key(task) {
             let now = Instant::now();
             let answer = Answer {
                 providers: providers.iter().map(|provider| provider.id).collect(),
+                in_vain: providers.is_empty().then_some(arrivals),
                 searched: now,
                 completed: now,
             };
@@ -115,11 +133,12 @@ impl Mesh {
             providers = self.that_run(task, found.clone()).await;
             self.0.found.keep(task, &found, &providers);
         }
-        if providers.is_empty() {
-            let search = self.0.found.under_way.search(task, || self.search_for(task));
+        let arrivals = *self.0.peers.arrivals().borrow();
+        if providers.is_empty() && !self.0.found.in_vain(task, arrivals) {
+            let search = self.0.found.under_way.share(task, || self.search_for(task));
             let found = search.await;
             providers = self.that_run(task, found).await;
-            self.0.found.remember(task, &providers);
+            self.0.found.remember(task, &providers, arrivals);
         }
         if providers.is_empty() {
             // A neighbour that has just come may not have announced itself yet.
@@ -129,7 +148,7 @@ impl Mesh {
     }
 
     /// Asks the DHT who announced the task.
-    fn search_for(&self, task: &str) -> Search {
+    fn search_for(&self, task: &str) -> BoxFuture<'static, HashSet<PeerId>> {
         let (mesh, keys) = (self.clone(), TIERS.map(|tier| offer::task_key(task, tier)));
         async move { mesh.find(keys).await }.boxed()
     }
@@ -268,7 +287,7 @@ mod tests {
     use crate::membership::RootKey;
     use crate::support::start;
     use karman_types::Tier;
-    use std::net::UdpSocket;
+    use std::net::{TcpListener, UdpSocket};
 
     fn offer() -> Offer {
         Offer {
@@ -287,11 +306,26 @@ mod tests {
         let (first, second) = (PeerId::random(), PeerId::random());
         let lately = || found.lately(task, || vec![second]);
         assert_eq!(lately(), None);
-        found.remember(task, &[]);
-        assert_eq!(lately(), None);
-        found.remember(task, &[Provider::of(first, (Arc::new(offer()), 0))]);
-        assert_eq!(lately(), Some(HashSet::from([first])));
+        found.remember(task, &[], 7);
         let ago = |age| Instant::now().checked_sub(age).unwrap();
+        {
+            // However long this test takes, it was a moment ago.
+            let mut all = found.lately.lock();
+            let answer = all.get_mut(task).unwrap();
+            answer.searched = Instant::now() + LATELY;
+            answer.completed = answer.searched;
+        }
+        assert_eq!(lately(), Some(HashSet::new()));
+        assert!(found.in_vain(task, 7) && !found.in_vain(task, 8));
+        // Who says so meanwhile is called at once; and soon others are searched for once more.
+        found.lately.lock().get_mut(task).unwrap().completed = ago(COMPLETED);
+        assert_eq!(lately(), Some(HashSet::from([second])));
+        found.lately.lock().get_mut(task).unwrap().searched = ago(IN_VAIN);
+        assert!(!found.in_vain(task, 7));
+        assert_eq!(lately(), None);
+        found.remember(task, &[Provider::of(first, (Arc::new(offer()), 0))], 0);
+        assert!(!found.in_vain(task, 0));
+        assert_eq!(lately(), Some(HashSet::from([first])));
         found.lately.lock().get_mut(task).unwrap().completed = ago(COMPLETED);
         assert_eq!(lately(), Some(HashSet::from([first, second])));
         found.lately.lock().get_mut(task).unwrap().searched = ago(LATELY);
@@ -304,12 +338,12 @@ mod tests {
         let [here, gone, new] = [(); 3].map(|()| PeerId::random());
         let [said, silent, found_since] =
             [here, gone, new].map(|id| Provider::of(id, (Arc::new(offer()), 0)));
-        found.remember(task, &[said.clone(), silent.clone()]);
+        found.remember(task, &[said.clone(), silent.clone()], 0);
         let lately = || found.lately(task, || vec![gone]);
         assert_eq!(lately(), Some(HashSet::from([here, gone])));
         let asked = lately().unwrap();
         // Another caller searches while they are asked.
-        found.remember(task, &[said.clone(), silent, found_since]);
+        found.remember(task, &[said.clone(), silent, found_since], 0);
         found.keep(task, &asked, &[said]);
         assert_eq!(lately(), Some(HashSet::from([here, new])));
         let ago = Instant::now().checked_sub(COMPLETED).unwrap();
@@ -320,8 +354,11 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_node_that_is_silent_is_waited_for_once() {
         let node = start(None, Some(&RootKey::generate().unwrap()));
-        let (silent, gone) = (UdpSocket::bind("127.0.0.1:0").unwrap(), PeerId::random());
-        let port = silent.local_addr().unwrap().port();
+        let gone = PeerId::random();
+        // The machine does not refuse what comes to its port.
+        let takes = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = takes.local_addr().unwrap().port();
+        let _silent = UdpSocket::bind(("127.0.0.1", port)).unwrap();
         let address = format!("/ip4/127.0.0.1/udp/{port}/quic-v1/p2p/{gone}");
         let asks = async || {
             node.mesh.dial(address.parse().unwrap()).await;

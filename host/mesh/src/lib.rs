@@ -44,6 +44,7 @@ mod company;
 mod data;
 mod discovery;
 mod emulate;
+mod farewell;
 mod gate;
 #[cfg(test)]
 mod hostile;
@@ -65,6 +66,8 @@ mod swarm;
 mod taken;
 mod tensors;
 pub mod trace;
+mod under_way;
+mod unheard;
 mod wire;
 mod words;
 

@@ -5,6 +5,7 @@ use crate::company::{Looking, SharedLooking, keep_company, keep_listening};
 use crate::data::Plane;
 use crate::discovery::Found;
 use crate::emulate::Lines;
+use crate::farewell::{FAREWELL, hear_farewells};
 use crate::gate::GateError;
 use crate::gate::door::{DOOR, answer_door};
 use crate::members::{MEMBERS, tell_members};
@@ -16,6 +17,7 @@ use crate::peers::{Peer, Peers};
 use crate::renewal::{AGAIN, keep_up, show_again};
 use crate::standing::Standing;
 use crate::swarm::{Driver, Order, Situation, Traffic, Wires};
+use crate::under_way::UnderWay;
 use crate::words::{OFFER, Voice, look, tell_offers};
 use futures::future::BoxFuture;
 use karman_space::LinkProfile;
@@ -33,8 +35,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 const ORDERS: usize = 1024;
 /// The swarm has threads of its own: a guest never runs on them.
 const THREADS: usize = 2;
-/// How long a node that leaves takes to tell the others.
-const GOODBYE: Duration = Duration::from_millis(500);
 
 /// How a node takes part.
 #[derive(Clone, Debug)]
@@ -95,8 +95,10 @@ pub(crate) struct Inner {
     pub(crate) searches: Searches,
     /// Nodes that did not answer lately.
     pub(crate) missed: Missed,
+    /// Nodes that calls over the swarm wait for.
+    pub(crate) unheard: UnderWay<PeerId, ()>,
     pub(crate) service: Arc<dyn Serve>,
-    wires: Wires,
+    pub(crate) wires: Wires,
     pub(crate) me: PeerId,
     answers: Arc<Answers>,
     /// Nothing where it could not have a port: calls go over the swarm then.
@@ -162,7 +164,7 @@ impl Mesh {
         let mut streams = driver.streams();
         let mut incoming = |protocol| streams.accept(protocol).expect("registered once");
         let (calls, questions, news) = (incoming(CALL), incoming(OFFER), incoming(AGAIN));
-        let (whom, led) = (incoming(MEMBERS), incoming(DOOR));
+        let (whom, led, leaving) = (incoming(MEMBERS), incoming(DOOR), incoming(FAREWELL));
         standing.opens_ways(streams.clone());
         threads.spawn(driver.run());
         let mesh = Self(Arc::new(Inner {
@@ -175,6 +177,7 @@ impl Mesh {
             looking: SharedLooking::new(Looking::new(Instant::now())),
             searches: Searches::default(),
             missed: Missed::default(),
+            unheard: UnderWay::default(),
             service,
             wires,
             me,
@@ -188,6 +191,7 @@ impl Mesh {
         threads.spawn(show_again(Arc::downgrade(&mesh.0), news));
         threads.spawn(answer_door(Arc::downgrade(&mesh.0), led));
         threads.spawn(tell_members(Arc::downgrade(&mesh.0), whom));
+        threads.spawn(hear_farewells(Arc::downgrade(&mesh.0), leaving));
         threads.spawn(keep_up(Arc::downgrade(&mesh.0)));
         threads.spawn(keep_company(Arc::downgrade(&mesh.0)));
         threads.spawn(keep_listening(Arc::downgrade(&mesh.0)));
@@ -332,20 +336,6 @@ impl Mesh {
             lines.ok_or_else(|| TaskError::invalid("this node was started without a link profile"))?;
         lines.change(profile);
         Ok(())
-    }
-
-    /// Leaves: ends every connection, and waits until the others have been told, for half a second at most. Nothing can be asked of
-    /// the mesh any more.
-    pub async fn leave(&self) {
-        if let Some(plane) = &self.0.plane {
-            plane.close();
-        }
-        let (tell, gone) = oneshot::channel();
-        let leaves = async {
-            let _ = self.0.orders.send(Order::Leave(tell)).await;
-            gone.await
-        };
-        let _ = tokio::time::timeout(GOODBYE, leaves).await;
     }
 
     /// Counts how often a node has come into reach; closed when this one has left the mesh.

@@ -142,6 +142,15 @@ impl Plugins {
         })
     }
 
+    /// The plugin of just this name: who changes one does not mean another that does the same.
+    pub(crate) fn named(&self, name: &str) -> Result<Arc<Slot>, TaskError> {
+        self.slots.read().get(name).cloned().ok_or_else(|| {
+            TaskError::unavailable(format!("this node has no plugin `{name}`"))
+                .with_field("name")
+                .with_hint("`karman top` shows those that it has")
+        })
+    }
+
     /// Every plugin with what it did.
     pub fn list(&self) -> Vec<PluginStatus> {
         self.slots
@@ -245,7 +254,7 @@ impl Plugins {
     /// `unavailable` when there is none of that name.
     pub async fn undeploy(&self, name: &str) -> Result<(), TaskError> {
         let _one_at_a_time = self.changing.lock().await;
-        let identity = self.find(name)?.current().identity().to_string();
+        let identity = self.named(name)?.current().identity().to_string();
         self.runtime()
             .home()
             .store()?
@@ -262,7 +271,7 @@ impl Plugins {
     /// `unavailable` when there is no such plugin, `invalid` when a wider grant still allows what is revoked.
     pub async fn grant(&self, name: &str, grants: &[Grant], revoke: bool) -> Result<GrantSet, TaskError> {
         let _one_at_a_time = self.changing.lock().await;
-        let slot = self.find(name)?;
+        let slot = self.named(name)?;
         let identity = slot.current().identity().to_string();
         let store = self.runtime().home().store()?;
         let allowed = match revoke {

@@ -32,7 +32,7 @@ pub struct StoreLimits {
     /// Bytes of all bundles that wait here. Default 1 GiB.
     pub bundles: ByteSize,
     /// Bundles that have left or ended and are remembered, so that none is taken twice; beyond that those of others are forgotten
-    /// first. Default 10,000.
+    /// first, and of these those of whoever brought the most. Default 10,000.
     pub ended_bundles: u32,
     /// Memory for pages of the database. Default 16 MiB.
     pub cache: ByteSize,

@@ -2,7 +2,8 @@
 
 use crate::StoreError;
 use redb::{
-    ReadTransaction, ReadableDatabase, ReadableTable, Table, TableDefinition, TableHandle, WriteTransaction,
+    MultimapTableDefinition, ReadTransaction, ReadableDatabase, ReadableTable, Table, TableDefinition,
+    TableHandle, WriteTransaction,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -45,6 +46,9 @@ pub(crate) const TAKEN: &str = "bundles";
 pub(crate) const ENDED: Records = TableDefinition::new("bundles-ended");
 /// Of those: rank, when it is forgotten, and its digest.
 pub(crate) const FORGET: TableDefinition<'_, (u8, u64, &str), ()> = TableDefinition::new("bundles-forget");
+/// Of those that others brought, by who did: rank, when it is forgotten, and its digest.
+pub(crate) const BROUGHT: MultimapTableDefinition<'_, &str, (u8, u64, &str)> =
+    MultimapTableDefinition::new("bundles-brought");
 /// Digest to the model of another node.
 pub(crate) const VISITING: Records = TableDefinition::new("visiting");
 /// What was measured of models.
@@ -63,7 +67,7 @@ pub(crate) const KEEPERS_LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition:
 pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
 
 /// What this version writes and reads.
-pub(crate) const FORMAT: u64 = 9;
+pub(crate) const FORMAT: u64 = 10;
 
 pub(crate) struct Tables(redb::Database);
 
@@ -90,6 +94,7 @@ impl Tables {
                     txn.open_table(records)?;
                 }
                 txn.open_table(FORGET)?;
+                txn.open_multimap_table(BROUGHT)?;
                 txn.open_table(PROGRESS)?;
                 txn.open_table(DECISIONS)?;
                 txn.open_table(REDEEMED)?;

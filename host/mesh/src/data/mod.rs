@@ -10,6 +10,7 @@ mod tls;
 
 pub(crate) use outgoing::Outgoing;
 pub(crate) use plane::{OnLine, Plane};
+pub(crate) use silence::{Passed, Silence, pause};
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
+use crate::swarm::Link;
 use bytes::Bytes;
 use quinn::SendStream;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
@@ -11,14 +11,13 @@ use tokio::io::AsyncWrite;
 pub(crate) struct Outgoing {
     stream: SendStream,
     ended: bool,
-    /// Bytes sent to its node.
-    sent: Arc<AtomicU64>,
+    link: Arc<Link>,
 }
 
 impl Outgoing {
-    pub(super) const fn new(stream: SendStream, sent: Arc<AtomicU64>) -> Self {
+    pub(super) const fn new(stream: SendStream, link: Arc<Link>) -> Self {
         let ended = false;
-        Self { stream, ended, sent }
+        Self { stream, ended, link }
     }
 
     /// Sends all of these bytes, without a copy of them.
@@ -26,7 +25,7 @@ impl Outgoing {
         while !bytes.is_empty() {
             let mut rest = [bytes];
             let written = self.stream.write_chunks(&mut rest).await?;
-            self.sent.fetch_add(written.bytes as u64, Ordering::Relaxed);
+            self.link.sends(written.bytes);
             [bytes] = rest;
         }
         Ok(())
@@ -40,7 +39,7 @@ impl AsyncWrite for Outgoing {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(AsyncWrite::poll_write(Pin::new(&mut self.stream), context, bytes))?;
-        self.sent.fetch_add(written as u64, Ordering::Relaxed);
+        self.link.sends(written);
         Poll::Ready(Ok(written))
     }
 

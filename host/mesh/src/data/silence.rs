@@ -13,16 +13,16 @@ const ROUND_TRIPS: u32 = 8;
 const LOOKS: u32 = 4;
 
 /// Counts how long a connection is silent. Pure: what has passed on it is an argument.
-struct Silence {
+pub(crate) struct Silence {
     passed: Passed,
     unheard: u32,
 }
 
-/// Frames that were sent and have to be acknowledged, packets that have come.
+/// How much was sent that has to be acknowledged or answered, how much has come: frames and packets, or whatever else tells.
 #[derive(Clone, Copy, Eq, PartialEq)]
-struct Passed {
-    sent: u64,
-    heard: u64,
+pub(crate) struct Passed {
+    pub(crate) sent: u64,
+    pub(crate) heard: u64,
 }
 
 impl Passed {
@@ -36,12 +36,12 @@ impl Passed {
 }
 
 impl Silence {
-    const fn new(passed: Passed) -> Self {
+    pub(crate) const fn new(passed: Passed) -> Self {
         Self { passed, unheard: 0 }
     }
 
     /// Whether the connection is dead. What was sent since the look before may have been sent just now.
-    const fn looks(&mut self, passed: Passed) -> bool {
+    pub(crate) const fn looks(&mut self, passed: Passed) -> bool {
         if passed.heard != self.passed.heard {
             self.unheard = 0;
         } else if self.unheard > 0 || passed.sent != self.passed.sent {
@@ -52,12 +52,16 @@ impl Silence {
     }
 }
 
+/// How long after a look the next one is, on a connection with this round trip.
+pub(crate) fn pause(round_trip: Duration) -> Duration {
+    PATIENCE.max(ROUND_TRIPS * round_trip) / LOOKS
+}
+
 /// Over when nothing is heard any more on the connection though something was sent.
 pub(super) async fn falls(connection: &Connection) {
     let mut silence = Silence::new(Passed::on(connection));
     loop {
-        let patience = PATIENCE.max(ROUND_TRIPS * connection.rtt());
-        sleep(patience / LOOKS).await;
+        sleep(pause(connection.rtt())).await;
         if silence.looks(Passed::on(connection)) {
             return;
         }

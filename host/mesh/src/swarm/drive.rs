@@ -53,6 +53,8 @@ pub(crate) enum Order {
     Meet(PeerId),
     /// End all connections with this node.
     Part(PeerId),
+    /// Forget what this node has announced: it leaves.
+    Forget(PeerId),
     /// End all connections: this node leaves.
     Leave(oneshot::Sender<()>),
     /// Where this node can be reached.
@@ -184,6 +186,7 @@ impl Driver {
             Order::Look(most) => self.look(most),
             Order::Meet(peer) => self.meet_again(peer),
             Order::Part(peer) => drop(self.swarm.disconnect_peer_id(peer)),
+            Order::Forget(peer) => self.swarm.behaviour_mut().kad.store_mut().has_left(&peer),
             Order::Leave(gone) => self.leaving = Some(gone),
             Order::Addresses(tell) => {
                 let _ = tell.send(self.addresses());

@@ -57,6 +57,13 @@ impl Records {
         }
     }
 
+    /// Forgets all that a node has told.
+    pub(crate) fn has_left(&mut self, provider: &PeerId) {
+        for key in self.by_provider.get(provider).cloned().unwrap_or_default() {
+            self.remove_provider(&key, provider);
+        }
+    }
+
     /// Makes room for a record of somebody else: first of those that are over, then of whoever has the most.
     fn make_room(&mut self, record: &ProviderRecord, now: Instant) -> Result<()> {
         self.make_room_at(&record.key, now);
@@ -225,6 +232,22 @@ mod tests {
         records.remove_provider(&key(1), &me);
         assert_eq!((records.count, records.provided().count()), (0, 0));
         assert!(records.by_key.is_empty() && records.by_provider.is_empty());
+    }
+
+    #[test]
+    fn of_one_that_has_left_nothing_is_known_and_all_of_the_others() {
+        let (mut records, stays, leaves) = (small(8), PeerId::random(), PeerId::random());
+        for number in 0..4 {
+            for provider in [stays, leaves] {
+                records.add_provider(record(number, provider, later())).unwrap();
+            }
+        }
+        records.has_left(&leaves);
+        records.has_left(&PeerId::random());
+        assert_eq!(records.count, 4);
+        assert!((0..4).all(|number| knows(&records, number, stays) && !knows(&records, number, leaves)));
+        records.add_provider(record(1, leaves, later())).unwrap();
+        assert!(knows(&records, 1, leaves), "it is back");
     }
 
     #[test]

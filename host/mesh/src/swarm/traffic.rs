@@ -2,6 +2,7 @@
 //!
 //! The bytes counted are those of the streams. What carries them comes on top: framing, encryption, acknowledgements.
 
+use super::link::Link;
 use futures::{AsyncRead, AsyncWrite};
 use libp2p::PeerId;
 use libp2p::core::StreamMuxer;
@@ -13,6 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 /// The first line on a stream whose protocol is agreed upon (multistream-select 1.0).
 const MULTISTREAM: &[u8] = b"/multistream/1.0.0\n";
@@ -40,8 +42,8 @@ pub struct Traffic {
 #[derive(Default)]
 pub(crate) struct Meter {
     protocols: Mutex<BTreeMap<String, Arc<Counter>>>,
-    /// Bytes sent to each node, direct calls among them.
-    links: Mutex<HashMap<PeerId, Arc<AtomicU64>>>,
+    /// What passes to and from each node.
+    links: Mutex<HashMap<PeerId, Arc<Link>>>,
 }
 
 #[derive(Default)]
@@ -62,8 +64,8 @@ impl Meter {
         counters.iter().map(read).collect()
     }
 
-    /// The counter of what is sent to a node. What goes to one more than are remembered is counted nowhere.
-    pub(crate) fn link(&self, to: &PeerId) -> Arc<AtomicU64> {
+    /// What passes to and from a node. Of one more than are remembered nobody else knows it.
+    pub(crate) fn link(&self, to: &PeerId) -> Arc<Link> {
         let mut links = self.links.lock();
         match links.len() < MOST_LINKS || links.contains_key(to) {
             true => links.entry(*to).or_default().clone(),
@@ -74,7 +76,7 @@ impl Meter {
     /// Bytes sent to a node so far.
     pub(crate) fn sent_to(&self, node: &PeerId) -> u64 {
         let links = self.links.lock();
-        links.get(node).map_or(0, |sent| sent.load(Ordering::Relaxed))
+        links.get(node).map_or(0, |link| link.sent())
     }
 
     fn counter(&self, protocol: &str) -> Arc<Counter> {
@@ -91,7 +93,7 @@ impl Meter {
 pub(super) struct Metered {
     connection: StreamMuxerBox,
     meter: Arc<Meter>,
-    link: Arc<AtomicU64>,
+    link: Arc<Link>,
 }
 
 impl Metered {
@@ -145,7 +147,7 @@ pub(super) struct MeteredStream {
     /// Whether this side opened it: the opener says the protocol's name.
     ours: bool,
     meter: Arc<Meter>,
-    link: Arc<AtomicU64>,
+    link: Arc<Link>,
     /// The counter of its protocol, once that is known.
     known: Option<Arc<Counter>>,
     /// What the opener has said until then.
@@ -236,6 +238,7 @@ impl AsyncRead for MeteredStream {
     ) -> Poll<io::Result<usize>> {
         let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         self.count(false, &buffer[..read]);
+        self.link.reads(read);
         Poll::Ready(Ok(read))
     }
 }
@@ -248,7 +251,7 @@ impl AsyncWrite for MeteredStream {
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
         self.count(true, &bytes[..written]);
-        self.link.fetch_add(written as u64, Ordering::Relaxed);
+        self.link.writes(written, Instant::now());
         Poll::Ready(Ok(written))
     }
 
@@ -293,8 +296,8 @@ mod tests {
     #[test]
     fn what_is_sent_to_a_node_is_counted_over_all_connections() {
         let (meter, node) = (Meter::default(), PeerId::random());
-        meter.link(&node).fetch_add(3, Ordering::Relaxed);
-        meter.link(&node).fetch_add(4, Ordering::Relaxed);
+        meter.link(&node).sends(3);
+        meter.link(&node).sends(4);
         assert_eq!((meter.sent_to(&node), meter.sent_to(&PeerId::random())), (7, 0));
     }
 

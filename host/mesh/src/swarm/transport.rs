@@ -1,6 +1,7 @@
 //! QUIC first, TCP with Noise and Yamux where UDP does not pass, over a relay where nothing else does; the gate in front of
 //! all of them. A relayed connection is encrypted from end to end: the relay carries what it cannot read.
 
+use super::refused::Heedful;
 use super::traffic::{Meter, Metered};
 use crate::emulate::{Emulated, Lines, SharedLine};
 use crate::gate::{GateError, admit};
@@ -50,7 +51,8 @@ pub(crate) fn gated(
     let mut quic = quic::Config::new(keypair);
     quic.keep_alive_interval = KEEP_ALIVE;
     quic.max_idle_timeout = SILENCE.as_millis() as u32;
-    let quic = quic::tokio::Transport::new(quic).map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
+    let quic = Heedful(quic::tokio::Transport::new(quic));
+    let quic = quic.map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
     let direct = quic.or_transport(tcp).map(|either, _| either.into_inner());
     let named = dns::tokio::Transport::system(direct).map_err(|error| broken(&error))?;
     let relayed = relayed

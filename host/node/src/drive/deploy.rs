@@ -94,7 +94,7 @@ impl Node {
         let (here, mut elsewhere) = self.selected(selector).await?;
         elsewhere.retain(|node| node.offer.tasks.iter().any(|task| task.name == name));
         let mut outcomes = Vec::new();
-        if here && self.plugins().find(name).is_ok() {
+        if here && self.plugins().named(name).is_ok() {
             let outcome = self.undeploy(name).await;
             outcomes.push(UndeployedOn {
                 node: self.runtime().id(),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use karman_mesh::membership::{Member, Right};
 use karman_mesh::{Envelope, Parcel, Wanted, open_bundle};
 use karman_space::Priority;
-use karman_store::BundleState;
+use karman_store::{Bundle, BundleState};
 use karman_types::{Digest, ErrorKind, TaskError};
 
 impl Node {
@@ -43,6 +43,7 @@ impl Node {
             anywhere: false,
         };
         let bytes = self.fetch(wanted, peer_of(from)?).await?;
+        let brought_by = Some(from.node);
         let taken = blocking(move || {
             let taken = open_bundle(&bytes)
                 .map_err(TaskError::from)
@@ -52,7 +53,11 @@ impl Node {
                             TaskError::limit("the bundle lives longer than 30 days").with_field("lifetime")
                         );
                     }
-                    kept(store.bundles().keep(&record(&head, &bytes), &bytes))
+                    let bundle = Bundle {
+                        brought_by,
+                        ..record(&head, &bytes)
+                    };
+                    kept(store.bundles().keep(&bundle, &bytes))
                 });
             if taken.is_err() {
                 store.blobs().forget_partial(&digest);

@@ -310,6 +310,7 @@ pub(super) fn record(head: &BundleHead, bytes: &Bytes) -> Bundle {
         label: String::new(),
         source: head.source,
         destination: head.destination,
+        brought_by: None,
         size: bytes.len() as u64,
         priority: head.priority,
         created_ms: head.created_ms,

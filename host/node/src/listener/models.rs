@@ -38,7 +38,7 @@ async fn planned(State(node): State<Node>, Path(name): Path<String>) -> Json<Opt
 
 /// Whether it ran in parts until now.
 async fn unplan(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<bool>, Refusal> {
-    Ok(Json(node.unsplit_model(&name)?))
+    Ok(Json(node.unsplit_model(&name).await?))
 }
 
 /// From now on the plan goes by these links, not by what is measured.

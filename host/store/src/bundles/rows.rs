@@ -1,16 +1,21 @@
 //! The rows of bundles within one transaction. Those that wait are apart from those that have ended: however many have, they take no
 //! room from the others, and what is known of one is found without reading all.
 
-use crate::tables::{BUNDLES, ENDED, FORGET, META, TAKEN, get, list, put};
+use crate::tables::{BROUGHT, BUNDLES, ENDED, FORGET, META, TAKEN, get, list, put};
 use crate::{Bundle, BundleState, StoreError};
 use karman_types::NodeId;
-use redb::{ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
+use redb::{
+    MultimapTable, MultimapValue, ReadableMultimapTable, ReadableTable, ReadableTableMetadata, Table,
+    WriteTransaction,
+};
 use serde::{Deserialize, Serialize};
 
 type Row<'txn> = Table<'txn, &'static str, &'static [u8]>;
 /// When one that has ended is forgotten: by rank, then by time.
 type Place = (u8, u64, &'static str);
 const RANKS: u8 = 4;
+/// From this rank on it is about bundles that this node has made itself.
+const OWN: u8 = 2;
 
 /// A bundle that has ended.
 #[derive(Deserialize, Serialize)]
@@ -26,6 +31,7 @@ pub(super) struct Rows<'txn> {
     waiting: Row<'txn>,
     ended: Row<'txn>,
     forget: Table<'txn, Place, ()>,
+    brought: MultimapTable<'txn, &'static str, Place>,
     meta: Table<'txn, &'static str, u64>,
 }
 
@@ -41,6 +47,7 @@ impl<'txn> Rows<'txn> {
             waiting: txn.open_table(BUNDLES)?,
             ended: txn.open_table(ENDED)?,
             forget: txn.open_table(FORGET)?,
+            brought: txn.open_multimap_table(BROUGHT)?,
             meta: txn.open_table(META)?,
         })
     }
@@ -69,12 +76,14 @@ impl<'txn> Rows<'txn> {
         put(&mut self.ended, ENDED, name, &ended)?;
         let rank = rank(bundle, self.here);
         self.forget.insert((rank, until_ms, name), ())?;
-        while self.forget.len()? > self.most_ended {
-            let Some((first, _)) = self.forget.pop_first()? else {
-                break;
-            };
-            let (_, _, name) = first.value();
-            self.ended.remove(name)?;
+        if let Some(by) = bundle.brought_by {
+            self.brought
+                .insert(by.to_string().as_str(), (rank, until_ms, name))?;
+        }
+        for _ in self.most_ended..self.forget.len()? {
+            if let Some(first) = self.goes_first()? {
+                self.remove(&first)?;
+            }
         }
         Ok(())
     }
@@ -88,15 +97,46 @@ impl<'txn> Rows<'txn> {
             let rank = rank(&bundle, self.here);
             self.ended.remove(name)?;
             self.forget.remove((rank, until_ms, name))?;
+            if let Some(by) = bundle.brought_by {
+                self.brought
+                    .remove(by.to_string().as_str(), (rank, until_ms, name))?;
+            }
         }
         Ok(())
     }
 
+    /// Which of those that have ended is forgotten where there are too many. What was for others, or has been opened here, goes before
+    /// what this node has made; and of that the first of whoever brought the most, so that nobody pushes out what others brought.
+    fn goes_first(&self) -> Result<Option<String>, StoreError> {
+        let Some((first, _)) = self.forget.first()? else {
+            return Ok(None);
+        };
+        let (rank, _, first) = first.value();
+        let ended = get::<Ended>(&self.ended, ENDED, first)?;
+        let is_noted = ended.is_some_and(|ended| ended.bundle.brought_by.is_some());
+        if rank < OWN && !is_noted {
+            // From before format 10.
+            return Ok(Some(first.to_owned()));
+        }
+        let mut most: Option<MultimapValue<'_, Place>> = None;
+        for member in self.brought.iter()? {
+            let (_, places) = member?;
+            if most.as_ref().is_none_or(|most| places.len() > most.len()) {
+                most = Some(places);
+            }
+        }
+        let Some(place) = most.and_then(|mut places| places.next()) else {
+            return Ok(Some(first.to_owned()));
+        };
+        let place = place?;
+        let (_, _, name) = place.value();
+        Ok(Some(name.to_owned()))
+    }
+
     /// Forgets those that have been remembered for long enough.
     pub(super) fn forget(&mut self, now_ms: u64) -> Result<(), StoreError> {
-        for (rank, until_ms, name) in due(&self.forget, now_ms)? {
-            self.forget.remove((rank, until_ms, name.as_str()))?;
-            self.ended.remove(name.as_str())?;
+        for name in due(&self.forget, now_ms)? {
+            self.remove(&name)?;
         }
         Ok(())
     }
@@ -127,15 +167,21 @@ impl<'txn> Rows<'txn> {
 }
 
 /// Those with the least rank are forgotten first where too many have ended: what was for others. Then what this node has opened, and
-/// what it has sent itself; an answer may still come to what has left and is not done.
+/// what it has sent itself; an answer may still come to what has left and is not done. What a member has brought says of itself who
+/// made it: that it was this node counts for nothing.
 fn rank(bundle: &Bundle, here: NodeId) -> u8 {
     match bundle {
         Bundle {
+            brought_by: None,
             source,
             state: BundleState::Passed { .. },
             ..
-        } if *source == here => 3,
-        Bundle { source, .. } if *source == here => 2,
+        } if *source == here => OWN + 1,
+        Bundle {
+            brought_by: None,
+            source,
+            ..
+        } if *source == here => OWN,
         Bundle { destination, .. } if *destination == here => 1,
         _ => 0,
     }
@@ -159,16 +205,13 @@ pub(super) fn taken(meta: &impl ReadableTable<&'static str, u64>) -> Result<u64,
 }
 
 /// Those that have been remembered for long enough.
-pub(super) fn due(
-    forget: &impl ReadableTable<Place, ()>,
-    now_ms: u64,
-) -> Result<Vec<(u8, u64, String)>, StoreError> {
+pub(super) fn due(forget: &impl ReadableTable<Place, ()>, now_ms: u64) -> Result<Vec<String>, StoreError> {
     let mut due = Vec::new();
     for rank in 0..RANKS {
         for row in forget.range((rank, 0, "")..(rank, now_ms, ""))? {
             let (place, _) = row?;
-            let (rank, until_ms, name) = place.value();
-            due.push((rank, until_ms, name.to_owned()));
+            let (_, _, name) = place.value();
+            due.push(name.to_owned());
         }
     }
     Ok(due)

@@ -8,6 +8,7 @@ fn bundle(bytes: &Bytes, priority: u8, expires_ms: u64) -> Bundle {
         label: String::new(),
         source: NodeId::of_key(b"a"),
         destination: NodeId::of_key(b"b"),
+        brought_by: None,
         size: bytes.len() as u64,
         priority,
         created_ms: 0,
@@ -249,4 +250,53 @@ fn what_an_earlier_version_has_kept_together_is_told_apart() {
     assert_eq!(store.bundles().get(&gone.digest).unwrap(), Some(gone));
     let room = |bytes| store.bundles().has_room(bytes).unwrap();
     assert_eq!((files(&store), room(3), room(4)), (1, true, false));
+}
+
+#[test]
+fn who_floods_a_node_with_bundles_pushes_out_nothing_that_others_brought() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = StoreLimits {
+        ended_bundles: 6,
+        ..StoreLimits::default()
+    };
+    let store = Store::open_with(dir.path(), limits).unwrap();
+    let here = store.node_key().id();
+    let [honest, floods] = [b"honest", b"floods"].map(|key| Some(NodeId::of_key(key)));
+    let ends = |text: String, brought_by, source, expires_ms| {
+        let bytes = Bytes::from(text);
+        let kept = Bundle {
+            brought_by,
+            source,
+            ..bundle(&bytes, 1, expires_ms)
+        };
+        assert!(store.bundles().keep(&kept, &bytes).unwrap());
+        let (to, at_ms) = (NodeId::of_key(b"c"), 7);
+        let passed = BundleState::Passed { to, at_ms };
+        assert!(store.bundles().leave(&kept.digest, passed).unwrap());
+        kept.digest
+    };
+    let other = NodeId::of_key(b"a");
+    let stay = [
+        ends("own".into(), None, here, 1_000),
+        ends("first".into(), honest, other, 1_000),
+        ends("second".into(), honest, other, 2_000),
+    ];
+    // Neither a later time nor the name of this node on them helps them.
+    let flood: Vec<Digest> = (0..20u64)
+        .map(|number| ends(format!("flood {number}"), floods, here, 9_000 + number))
+        .collect();
+    let known = |digest: &Digest| store.bundles().get(digest).unwrap().is_some();
+    assert!(stay.iter().all(known));
+    let (before, last) = flood.split_at(17);
+    assert!(last.iter().all(known) && !before.iter().any(known));
+    // What is forgotten in time takes no part in it any more.
+    assert_eq!(store.bundles().expire(100_000_000).unwrap(), []);
+    assert_eq!(store.bundles().list().unwrap(), []);
+    let again: Vec<Digest> = (0..7u64)
+        .map(|number| {
+            let by = if number < 4 { honest } else { floods };
+            ends(format!("again {number}"), by, other, number)
+        })
+        .collect();
+    assert!(!known(&again[0]) && again[1..].iter().all(known));
 }

@@ -4,6 +4,7 @@ mod disk;
 
 use super::given::Given;
 use super::wire::{Order, RunId};
+use crate::services::blocking;
 use disk::{Disk, What};
 use karman_engine::capability::checkpoint::Progress;
 use karman_fed::{AssignmentId, ClientId, Update};
@@ -114,6 +115,33 @@ impl Memory {
             turns.entry(key).or_default().clone()
         };
         turn.lock_owned().await
+    }
+
+    /// What a client keeps, read where the disk holds up nobody.
+    pub(super) async fn recall(self: &Arc<Self>, key: &Key) -> Result<Remembered, TaskError> {
+        let key = key.clone();
+        self.apart(move |memory| memory.get(&key)).await
+    }
+
+    /// Whether this node gave anything to secure sums of the run, or spread it.
+    pub(super) async fn has_given(self: &Arc<Self>, key: &Key) -> Result<bool, TaskError> {
+        let key = key.clone();
+        self.apart(move |memory| Ok(memory.given(&key)?.is_some())).await
+    }
+
+    /// Does on no thread of the network what takes its time, as the disk does, and millions of numbers. It is done to its end, also when
+    /// nobody waits for it any more.
+    pub(super) async fn apart<T: Send + 'static>(
+        self: &Arc<Self>,
+        what: impl FnOnce(&Self) -> Result<T, TaskError> + Send + 'static,
+    ) -> Result<T, TaskError> {
+        match self.place {
+            Place::Process(_) => what(self),
+            Place::Disk(_) => {
+                let memory = self.clone();
+                blocking(move || what(&memory)).await
+            }
+        }
     }
 
     pub(super) fn get(&self, key: &Key) -> Result<Remembered, TaskError> {
@@ -252,90 +280,4 @@ impl Progress for OrderProgress {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::disk::MOST_CLIENTS;
-    use super::*;
-    use futures::FutureExt;
-    use tempfile::TempDir;
-
-    fn on_disk(folder: &TempDir) -> Memory {
-        Memory::on_disk(Store::open(folder.path()).unwrap(), ByteSize::gib(1))
-    }
-
-    fn key(driver: &[u8], client: u64) -> Key {
-        Key {
-            driver: NodeId::of_key(driver),
-            run: RunId("0a".into()),
-            client: ClientId(client),
-        }
-    }
-
-    fn remembered(state: &[u8]) -> Remembered {
-        Remembered {
-            state: state.to_vec(),
-            ..Remembered::default()
-        }
-    }
-
-    #[test]
-    fn another_driver_finds_nothing_and_disturbs_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let memory = on_disk(&folder);
-        memory.put(&key(b"driver", 0), remembered(b"mine")).unwrap();
-        assert_eq!(memory.get(&key(b"other", 0)).unwrap().state, b"");
-        memory.put(&key(b"other", 0), remembered(b"its own")).unwrap();
-        assert_eq!(memory.get(&key(b"driver", 0)).unwrap().state, b"mine");
-    }
-
-    #[test]
-    fn clients_and_their_progress_take_the_room_of_those_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let memory = on_disk(&folder);
-        let progress = |client| memory.progress(&key(b"driver", client), AssignmentId(1), 1);
-        // Orders that never end leave progress alone.
-        progress(0).save(b"begun".to_vec()).unwrap();
-        memory.put(&key(b"driver", 1), remembered(b"one")).unwrap();
-        for client in 2..MOST_CLIENTS as u64 {
-            progress(client).save(b"begun".to_vec()).unwrap();
-        }
-        assert!(progress(0).load().is_some());
-        for client in 100..102 {
-            progress(client).save(b"begun".to_vec()).unwrap();
-        }
-        assert!(progress(0).load().is_none());
-        assert_eq!(memory.get(&key(b"driver", 1)).unwrap().state, b"");
-        assert!(progress(2).load().is_some() && progress(101).load().is_some());
-    }
-
-    #[test]
-    fn what_was_given_to_a_sum_is_known_after_a_restart_and_makes_room_for_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let memory = on_disk(&folder);
-        let mine = key(b"driver", 7);
-        memory.give(&mine, AssignmentId(3)).unwrap();
-        for client in 100..101 + MOST_CLIENTS as u64 {
-            memory.put(&key(b"driver", client), remembered(b"x")).unwrap();
-        }
-        drop(memory);
-        let memory = on_disk(&folder);
-        assert!(memory.given(&mine).unwrap().is_some());
-        assert!(memory.given(&key(b"other", 7)).unwrap().is_none());
-        let again = memory.give(&mine, AssignmentId(3)).unwrap_err();
-        assert!(again.message.contains("is in a sum already"), "{again}");
-        // Nor does the driver get a second client of the run out of one node by another number.
-        let other = memory.give(&key(b"driver", 8), AssignmentId(4)).unwrap_err();
-        assert_eq!(other.field.as_deref(), Some("client"), "{other}");
-        memory.give(&mine, AssignmentId(4)).unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_node_does_one_thing_of_a_run_after_the_other_whatever_number_it_has() {
-        let folder = tempfile::tempdir().unwrap();
-        let memory = on_disk(&folder);
-        let turn = memory.turn(&key(b"driver", 7)).await;
-        assert!(memory.turn(&key(b"driver", 8)).now_or_never().is_none());
-        assert!(memory.turn(&key(b"other", 8)).now_or_never().is_some());
-        drop(turn);
-        assert!(memory.turn(&key(b"driver", 8)).now_or_never().is_some());
-    }
-}
+mod tests;

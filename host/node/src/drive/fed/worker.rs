@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// an encoding has lost twice, and take as long again.
 pub(super) async fn carry_out(
     plugin: &Arc<Plugin>,
-    memory: &Memory,
+    memory: &Arc<Memory>,
     driver: NodeId,
     order: Order,
     context: CallContext,
@@ -33,13 +33,14 @@ pub(super) async fn carry_out(
             other => Err(not_asked(&other)),
         },
         Work::Begin { seed } => match learn(plugin, setting, Lesson::Begin { seed }, context).await? {
-            Learnt::Begun(model) => Ok(Answer::Begun {
-                model: wire::frames_of(&model)?,
-            }),
+            Learnt::Begun(model) => {
+                let model = memory.apart(move |_| wire::frames_of(&model)).await?;
+                Ok(Answer::Begun { model })
+            }
             other => Err(not_asked(&other)),
         },
         Work::Evaluate { model } => {
-            let model = wire::arrays(&model)?;
+            let model = memory.apart(move |_| wire::arrays(&model)).await?;
             match learn(plugin, setting, Lesson::Evaluate { model }, context).await? {
                 Learnt::Judged(said) => Ok(Answer::Judged(Judgement {
                     samples: said.samples,
@@ -56,18 +57,18 @@ pub(super) async fn carry_out(
             model,
             control,
         } => {
-            if memory.given(&key)?.is_some() {
+            if memory.has_given(&key).await? {
                 return Err(TaskError::denied(
                     "the updates of this run go into secure sums or to its other clients, and nowhere else",
                 )
                 .with_field("work"));
             }
-            let exercise = Exercise {
+            let exercise = Arc::new(Exercise {
                 of: (assignment, version),
                 course,
                 model,
                 control,
-            };
+            });
             let update = exercise.answer(plugin, memory, &key, setting, context);
             Ok(Answer::Trained(update.await?))
         }
@@ -91,12 +92,12 @@ pub(super) async fn share(
     };
     let train = |lesson: spread::Lesson| {
         async move {
-            let exercise = Exercise {
+            let exercise = Arc::new(Exercise {
                 of: (assignment, lesson.version),
                 course: lesson.course,
                 model: lesson.model,
                 control: Frames::new(),
-            };
+            });
             let answer = exercise.answer(plugin, &sharer.memory, &sharer.key, setting, context);
             answer.await
         }
@@ -130,25 +131,29 @@ pub(super) async fn take_part(
     let key = &key;
     let train = |lesson: sum::Lesson| {
         async move {
-            let exercise = Exercise {
+            let exercise = Arc::new(Exercise {
                 of: (assignment, lesson.version),
                 course: lesson.course,
                 model: lesson.model,
                 control: Frames::new(),
-            };
+            });
             let fitted = exercise.fit(plugin, memory, key, setting, context).await?;
-            let mut remembered = memory.get(key)?;
-            let (samples, steps, loss) = (fitted.samples, fitted.steps, fitted.loss);
-            let (changes, state) = exercise.changes(plugin, fitted)?;
-            remembered.state = state;
-            memory.put(key, remembered)?;
-            let numbers = changes.into_iter().flat_map(|array| array.values);
-            Ok(Trained {
-                numbers: numbers.collect(),
-                samples,
-                steps,
-                loss,
-            })
+            let (plugin, key) = (plugin.clone(), key.clone());
+            let keep = move |memory: &Memory| {
+                let mut remembered = memory.get(&key)?;
+                let (samples, steps, loss) = (fitted.samples, fitted.steps, fitted.loss);
+                let (changes, state) = exercise.changes(&plugin, fitted)?;
+                remembered.state = state;
+                memory.put(&key, remembered)?;
+                let numbers = changes.into_iter().flat_map(|array| array.values);
+                Ok(Trained {
+                    numbers: numbers.collect(),
+                    samples,
+                    steps,
+                    loss,
+                })
+            };
+            memory.apart(keep).await
         }
         .boxed()
     };
@@ -168,41 +173,49 @@ struct Exercise {
 impl Exercise {
     /// The update: the one that was answered before, where there is one.
     async fn answer(
-        &self,
+        self: &Arc<Self>,
         plugin: &Arc<Plugin>,
-        memory: &Memory,
+        memory: &Arc<Memory>,
         key: &Key,
         setting: Setting,
         context: CallContext,
     ) -> Result<Box<Update>, TaskError> {
-        let mut remembered = memory.get(key)?;
+        let mut remembered = memory.recall(key).await?;
         if let Some((of, answer)) = &remembered.answered
             && *of == self.of
         {
             return Ok(answer.clone());
         }
         let fitted = self.fit(plugin, memory, key, setting, context).await?;
-        let update = Box::new(self.update(plugin, fitted, &mut remembered)?);
-        remembered.answered = Some((self.of, update.clone()));
-        memory.put(key, remembered)?;
-        Ok(update)
+        let (exercise, plugin, key) = (self.clone(), plugin.clone(), key.clone());
+        let keep = move |memory: &Memory| {
+            let update = Box::new(exercise.update(&plugin, fitted, &mut remembered)?);
+            remembered.answered = Some((exercise.of, update.clone()));
+            memory.put(&key, remembered)?;
+            Ok(update)
+        };
+        memory.apart(keep).await
     }
 
     async fn fit(
-        &self,
+        self: &Arc<Self>,
         plugin: &Arc<Plugin>,
-        memory: &Memory,
+        memory: &Arc<Memory>,
         key: &Key,
         setting: Setting,
         context: CallContext,
     ) -> Result<Fitted, TaskError> {
         let (assignment, version) = self.of;
         tracing::debug!(assignment = assignment.0, version, "training");
-        let lesson = Lesson::Fit {
-            model: wire::arrays(&self.model)?,
-            training: self.training()?,
-            state: memory.get(key)?.state,
+        let (exercise, of) = (self.clone(), key.clone());
+        let lesson = move |memory: &Memory| {
+            Ok(Lesson::Fit {
+                model: wire::arrays(&exercise.model)?,
+                training: exercise.training()?,
+                state: memory.get(&of)?.state,
+            })
         };
+        let lesson = memory.apart(lesson).await?;
         let progress = memory.progress(key, assignment, version);
         match plugin.learn(setting, lesson, context, Some(progress)).await?.0 {
             Learnt::Fitted(fitted) => Ok(fitted),

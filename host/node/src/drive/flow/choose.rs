@@ -172,7 +172,7 @@ impl Chooser {
     ) -> Result<Choice, TaskError> {
         let until = within.and_then(|within| Instant::now().checked_add(within / 2));
         let mut chosen = self.choose_now(tasks, of).await;
-        while chosen.as_ref().is_err_and(is_nobody_there) && self.lost.may_be_back(tasks, until).await {
+        while chosen.as_ref().is_err_and(is_nobody_there) && self.lost.may_be_back(tasks, of.1, until).await {
             chosen = self.choose_now(tasks, of).await;
         }
         chosen
@@ -210,7 +210,7 @@ impl Chooser {
         let mut policy = self.policy.lock();
         let candidates = &policy.tasks()[task].candidates;
         let unreachable = candidates.iter().enumerate().filter(|(candidate, known)| {
-            away.contains(&(task, *candidate)) || self.lost.has(tasks, &known.binding)
+            away.contains(&(task, *candidate)) || self.lost.has(tasks, task, &known.binding)
         });
         let asked = Asked {
             now: self.started.elapsed(),

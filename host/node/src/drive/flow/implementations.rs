@@ -138,16 +138,19 @@ impl Tasks {
                 error,
             });
         }
-        let mut measured: Vec<Implementation> =
-            all.iter().filter_map(|one| one.implementation.clone()).collect();
-        if order.only.is_some() {
-            let others = known(inner, capability).await?.into_iter();
-            measured.extend(others.filter(|known| all.iter().all(|one| one.name != known.name)));
-            measured.sort_by(|one, other| one.name.cmp(&other.name));
-        }
-        remember(inner, capability, measured).await?;
-        Ok(all)
+        remember(inner, capability, all, order.only.is_some()).await
     }
+}
+
+/// What is known from now on: what was measured now and, where that was to be `only` one, what was known of the others.
+fn known_now(before: Vec<Implementation>, all: &[Measured], only: bool) -> Vec<Implementation> {
+    let measured = all.iter().filter_map(|one| one.implementation.clone());
+    let is_other = |known: &Implementation| only && all.iter().all(|one| one.name != known.name);
+    let mut now: Vec<Implementation> = measured.chain(before.into_iter().filter(is_other)).collect();
+    if only {
+        now.sort_by(|one, other| one.name.cmp(&other.name));
+    }
+    now
 }
 
 /// What a call costs: as it is said now, else as it was said before.
@@ -330,45 +333,27 @@ pub(super) async fn all_known(tasks: &Inner) -> Result<Known, TaskError> {
     Ok(known.unwrap_or_default())
 }
 
-async fn remember(tasks: &Inner, capability: &str, measured: Vec<Implementation>) -> Result<(), TaskError> {
+/// Writes down what was measured of those who do a capability. Others may be measured at the same time.
+async fn remember(
+    tasks: &Inner,
+    capability: &str,
+    all: Vec<Measured>,
+    only: bool,
+) -> Result<Vec<Measured>, TaskError> {
     let (home, capability) = (tasks.runtime.home().clone(), capability.to_owned());
-    blocking(move || {
+    let all = blocking(move || {
+        let change = |known: &mut Known| {
+            let of = known.entry(capability).or_default();
+            *of = known_now(std::mem::take(of), &all, only);
+        };
         let store = home.store()?;
-        let known: Option<Known> = store.profiles().get(RECORD).map_err(store_error)?;
-        let mut known = known.unwrap_or_default();
-        known.insert(capability, measured);
-        store.profiles().put(RECORD, &known).map_err(store_error)
+        store.profiles().change(RECORD, change).map_err(store_error)?;
+        Ok(all)
     })
     .await?;
     tasks.flows.measured.fetch_add(1, Ordering::Relaxed);
-    Ok(())
+    Ok(all)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_price_stays_until_another_one_is_said() {
-        let time = Duration::from_millis(1);
-        let before = [Implementation {
-            name: "digits-l@9c01d2e7".into(),
-            binding: Binding::Model("digits-l".into()),
-            profile: Profile {
-                accuracy: None,
-                mean: time,
-                p50: time,
-                p95: time,
-                p99: time,
-                cost: 0.002,
-                energy: None,
-                samples: 1,
-            },
-        }];
-        let said = BTreeMap::from([("digits-l@9c01d2e7".to_owned(), 0.5)]);
-        let nothing = BTreeMap::new();
-        assert_eq!(price(&said, &before, "digits-l@9c01d2e7"), 0.5);
-        assert_eq!(price(&nothing, &before, "digits-l@9c01d2e7"), 0.002);
-        assert_eq!(price(&nothing, &before, "digits-s@9c01d2e7"), 0.0);
-    }
-}
+mod tests;

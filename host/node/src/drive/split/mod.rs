@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `wire` | what nodes say to each other about it |
+//! | `orders` | which models run in parts, for the next start |
 //! | `profiles`, `links` | how fast nodes and links are, as each measures it |
 //! | `policy` | who says where a model is cut |
 //! | `problem`, `plan` | what follows from that, and what nodes must make ready for it |
@@ -20,6 +21,7 @@
 mod encodings;
 mod journey;
 mod links;
+mod orders;
 mod pilot;
 mod plan;
 mod policy;
@@ -39,9 +41,10 @@ pub use wire::Leg;
 
 use crate::node::{Inner, Node};
 use crate::runtime::Runtime;
-use crate::services::store_error;
+use crate::services::blocking;
 use karman_engine::capability::nn::Tensors;
 use karman_types::{Digest, TaskError};
+use orders::Orders;
 use parking_lot::Mutex;
 use pilot::{InParts, Pilot};
 use serde::{Deserialize, Serialize};
@@ -116,8 +119,13 @@ impl Node {
         let answer = planned.answer(order.apply);
         if order.apply {
             let pilot = Pilot::start(self, planned).await?;
-            self.keep_order(name, Some(order))?;
-            self.take_into_use(name, pilot, || true);
+            let (node, name, order) = (self.clone(), name.to_owned(), order.clone());
+            // Both or neither, also where whoever gave the order goes away meanwhile.
+            let apply = move || {
+                node.orders()?.keep(&name, Some(&order))?;
+                node.take_into_use(&name, pilot, &order)
+            };
+            blocking(apply).await?;
         }
         Ok(answer)
     }
@@ -125,18 +133,16 @@ impl Node {
     /// Plans once more by an order that was given before, and runs the model like that if the operator has not said otherwise meanwhile.
     async fn plan_again(&self, name: &str, order: &SplitOrder) -> Result<(), TaskError> {
         let pilot = Pilot::start(self, plan::plan(self, name, order).await?).await?;
-        let holds = || self.orders().is_ok_and(|orders| orders.get(name) == Some(order));
-        self.take_into_use(name, pilot, holds);
-        Ok(())
+        self.take_into_use(name, pilot, order)
     }
 
-    /// Runs a model in parts from now on, if that is still wanted.
-    fn take_into_use(&self, name: &str, pilot: Arc<Pilot>, wanted: impl FnOnce() -> bool) {
+    /// Runs a model in parts from now on, if the order for it still holds.
+    fn take_into_use(&self, name: &str, pilot: Arc<Pilot>, order: &SplitOrder) -> Result<(), TaskError> {
         {
             // All under the lock, as where it ends: whoever comes meanwhile finds all of it or nothing.
             let mut pilots = self.split().pilots.lock();
-            if !wanted() {
-                return;
+            if !self.orders()?.hold(name, Some(order))? {
+                return Ok(());
             }
             let model = Arc::new(InParts(pilot.clone()));
             self.runtime().models().divert(name, Some(model));
@@ -146,6 +152,7 @@ impl Node {
         if let Ok(model) = plan::model_of(self, name) {
             self.replaced(name, model.digest);
         }
+        Ok(())
     }
 
     /// Has the plan of a model that runs in parts go by links that are stated, from now on, instead of those that are measured; those
@@ -167,11 +174,19 @@ impl Node {
     ///
     /// # Errors
     /// What the disk refuses.
-    pub fn unsplit_model(&self, name: &str) -> Result<bool, TaskError> {
-        self.keep_order(name, None)?;
-        let mut pilots = self.split().pilots.lock();
-        self.runtime().models().divert(name, None);
-        Ok(pilots.remove(name).is_some())
+    pub async fn unsplit_model(&self, name: &str) -> Result<bool, TaskError> {
+        let (node, name) = (self.clone(), name.to_owned());
+        let end = move || {
+            node.orders()?.keep(&name, None)?;
+            let mut pilots = node.split().pilots.lock();
+            if !node.orders()?.hold(&name, None)? {
+                // It was ordered in parts again meanwhile.
+                return Ok(pilots.contains_key(&name));
+            }
+            node.runtime().models().divert(&name, None);
+            Ok(pilots.remove(&name).is_some())
+        };
+        blocking(end).await
     }
 
     /// This node has this file under that name now. Parts of another one run no longer: the model runs here alone until parts of the
@@ -235,35 +250,20 @@ impl Node {
         })
     }
 
-    /// Writes down how a model is run, for the next start.
-    fn keep_order(&self, name: &str, order: Option<&SplitOrder>) -> Result<(), TaskError> {
-        let mut orders = self.orders()?;
-        match order {
-            Some(order) => drop(orders.insert(name.to_owned(), order.clone())),
-            None => drop(orders.remove(name)),
-        }
-        let store = self.runtime().home().store()?;
-        store.profiles().put(ORDERS, &orders).map_err(store_error)
-    }
-
-    fn orders(&self) -> Result<HashMap<String, SplitOrder>, TaskError> {
-        let store = self.runtime().home().store()?;
-        Ok(store
-            .profiles()
-            .get(ORDERS)
-            .map_err(store_error)?
-            .unwrap_or_default())
+    fn orders(&self) -> Result<Orders, TaskError> {
+        Orders::of(self.runtime().home())
     }
 }
 
-/// The record of how models are run.
-const ORDERS: &str = "orders";
 /// How long a model runs here alone, after a start or with another file, until its helpers are asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// After a start, or with another file: runs models in parts again that ran so before. Until their helpers answer they run here alone.
 pub(crate) async fn resume(node: Weak<Inner>) {
-    let orders = |node: &Node| node.orders().unwrap_or_default();
+    let orders = |node: &Node| {
+        let all = node.orders().and_then(|orders| orders.all());
+        all.unwrap_or_default()
+    };
     let mut left: Vec<String> = match Node::upgrade(&node) {
         Some(node) => orders(&node).into_keys().collect(),
         None => return,

@@ -53,6 +53,7 @@ impl Disk {
             label: "task tally".into(),
             source: NodeId::of_key(b"here"),
             destination: sent.to,
+            brought_by: None,
             size: bytes.len() as u64,
             priority: 1,
             created_ms: 0,

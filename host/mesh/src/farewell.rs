@@ -1,0 +1,80 @@
+//! How a node leaves. It takes back what it has announced, as far as it is connected with those who know of it: in a small mesh these are
+//! all. Others name it for up to a day to those who search, who ask it in vain.
+
+use crate::mesh::{Inner, Mesh};
+use crate::swarm::Order;
+use futures::StreamExt;
+use futures::future::join_all;
+use libp2p::StreamProtocol;
+use libp2p_stream::IncomingStreams;
+use std::collections::HashSet;
+use std::sync::Weak;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// A stream of it says all that there is to say.
+pub(crate) const FAREWELL: StreamProtocol = StreamProtocol::new("/karman/farewell/1");
+/// How long the others may take to hear it.
+const HEARD: Duration = Duration::from_millis(200);
+/// How long leaving takes.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+impl Mesh {
+    /// Leaves: ends every connection, and waits until the others have been told, for half a second at most. Nothing can be asked of
+    /// the mesh any more.
+    pub async fn leave(&self) {
+        if let Some(plane) = &self.0.plane {
+            plane.close();
+        }
+        let (tell, gone) = oneshot::channel();
+        let leaves = async {
+            let _ = self.0.orders.send(Order::Announce(HashSet::new())).await;
+            let there = self.0.peers.there().into_iter();
+            join_all(there.map(|peer| self.stream_within(peer, FAREWELL, HEARD))).await;
+            let _ = self.0.orders.send(Order::Leave(tell)).await;
+            gone.await
+        };
+        let _ = timeout(GOODBYE, leaves).await;
+    }
+}
+
+/// Forgets what those have announced who leave. Each takes back its own: the connection proves who it is.
+pub(crate) async fn hear_farewells(mesh: Weak<Inner>, mut leaving: IncomingStreams) {
+    while let Some((peer, _)) = leaving.next().await {
+        let Some(inner) = mesh.upgrade() else { return };
+        let _ = inner.orders.send(Order::Forget(peer)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::membership::RootKey;
+    use crate::offer::{TIERS, task_key};
+    use crate::support::{addresses, invite, start};
+    use std::time::Instant;
+
+    const SOON: Duration = Duration::from_secs(30);
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_a_node_has_announced_is_forgotten_when_it_leaves() {
+        let root = RootKey::generate().unwrap();
+        let first = start(None, Some(&root));
+        let leaves = start(Some(invite(&root, &addresses(&first).await)), None);
+        leaves.mesh.admitted(SOON).await.unwrap();
+        leaves.mesh.announce().await;
+        let peer = leaves.mesh.me();
+        let until = async |named: bool, what: &str| {
+            let started = Instant::now();
+            let keys = || TIERS.map(|tier| task_key("vision/echo", tier));
+            while first.mesh.find(keys()).await.contains(&peer) != named {
+                assert!(started.elapsed() < SOON, "{what}");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        until(true, "nobody knows what it offers").await;
+        leaves.mesh.leave().await;
+        until(false, "it is named though it has gone").await;
+    }
+}

@@ -1,0 +1,52 @@
+use super::*;
+
+fn implementation(name: &str, cost: f64) -> Implementation {
+    let time = Duration::from_millis(1);
+    Implementation {
+        name: name.into(),
+        binding: Binding::Model("digits-l".into()),
+        profile: Profile {
+            accuracy: None,
+            mean: time,
+            p50: time,
+            p95: time,
+            p99: time,
+            cost,
+            energy: None,
+            samples: 1,
+        },
+    }
+}
+
+#[test]
+fn of_others_than_the_one_that_is_measured_stays_what_is_known() {
+    let before = ["b", "c"].map(|name| implementation(name, 1.0)).to_vec();
+    let measured = |name: &str, cost: Option<f64>| Measured {
+        name: name.into(),
+        implementation: cost.map(|cost| implementation(name, cost)),
+        error: None,
+    };
+    let now = |all: &[Measured], only| {
+        let now = known_now(before.clone(), all, only);
+        let costs = now.iter().map(|known| (known.name.clone(), known.profile.cost));
+        costs.collect::<Vec<_>>()
+    };
+    let [b, c] = ["b", "c"].map(|name| (name.to_owned(), 1.0));
+    let new = |name: &str| (name.to_owned(), 2.0);
+    let both = [measured("d", Some(2.0)), measured("b", Some(2.0))];
+    assert_eq!(now(&both, false), [new("d"), new("b")]);
+    assert_eq!(now(&both[1..], true), [new("b"), c.clone()]);
+    assert_eq!(now(&both[..1], true), [b, c.clone(), new("d")]);
+    // What could not be measured is known no more.
+    assert_eq!(now(&[measured("b", None)], true), [c]);
+}
+
+#[test]
+fn a_price_stays_until_another_one_is_said() {
+    let before = [implementation("digits-l@9c01d2e7", 0.002)];
+    let said = BTreeMap::from([("digits-l@9c01d2e7".to_owned(), 0.5)]);
+    let nothing = BTreeMap::new();
+    assert_eq!(price(&said, &before, "digits-l@9c01d2e7"), 0.5);
+    assert_eq!(price(&nothing, &before, "digits-l@9c01d2e7"), 0.002);
+    assert_eq!(price(&nothing, &before, "digits-s@9c01d2e7"), 0.0);
+}
