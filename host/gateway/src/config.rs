@@ -65,8 +65,11 @@ pub struct GatewayLimits {
     pub waiting: usize,
     /// How long they wait. Default 1 s.
     pub wait: Time,
-    /// How long a request may take. Default 300 s.
+    /// How long a request may take; so long it also has once the gateway is told to stop. Default 300 s.
     pub time: Time,
+    /// How long the gateway goes on taking callers once it is told to stop, while `/readyz` says no already: the time that whoever sends
+    /// them needs to see it. Default 0 s.
+    pub notice: Time,
 }
 
 impl Default for GatewayLimits {
@@ -81,6 +84,7 @@ impl Default for GatewayLimits {
             waiting: 256,
             wait: Time(Duration::from_secs(1)),
             time: Time(Duration::from_secs(300)),
+            notice: Time(Duration::ZERO),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How much callers may do, and what those that misbehave get.
 
+use super::load::limited;
 use super::*;
 
 #[test]
@@ -120,6 +121,24 @@ fn it_finishes_what_it_has_begun_when_it_is_stopped() {
     let Node { server, .. } = node;
     let (code, _) = server.stop();
     assert_eq!((code, &asked.join().unwrap()[..]), (0, "HTTP/1.1 200"));
+}
+
+/// Whoever sends callers to it sees that it will close, and it goes on until they had the time to.
+#[test]
+fn it_gives_notice_before_it_closes() {
+    let node = gateway(limited("notice = \"1 h\""), &["infer:*"]);
+    assert_eq!(node.server.get("/readyz").status, 200);
+    node.server.signal_terminate();
+    let started = Instant::now();
+    while node.server.get("/readyz").status != 503 {
+        assert!(started.elapsed() < FOUND, "it says that it is ready");
+    }
+    assert_eq!(node.server.get("/v2/health/ready").status, 503);
+    assert_eq!(node.server.get("/healthz").status, 200);
+    assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
+    // A second signal lets nobody wait.
+    let Node { server, .. } = node;
+    assert_eq!(server.stop().0, 0);
 }
 
 #[test]

@@ -18,7 +18,7 @@ const BODIES_MIB: u64 = 16;
 /// By how much the process may grow besides.
 const GROWTH: u64 = 96 << 20;
 
-fn limited(limits: &str) -> Home {
+pub(super) fn limited(limits: &str) -> Home {
     let home = home("cloud");
     let file = home.path().join("config/karman/node.toml");
     let config = std::fs::read_to_string(&file).unwrap();
