@@ -6,6 +6,7 @@ use crate::access::{CallerLimits, Right};
 use karman_node::{NodeConfig, Time};
 use karman_package::PublicKey;
 use karman_types::{ByteSize, TaskError, from_toml};
+use rustls::pki_types::DnsName;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +27,9 @@ pub struct GatewayConfig {
     pub open_limits: CallerLimits,
     /// Keys whose tokens are taken besides those that this node's own key signed.
     pub token_keys: Vec<PublicKey>,
+    /// Names that lead here, besides those of this machine and of `acme`: `gateway.example`. Where one is named, and where it listens for
+    /// this machine alone, callers without a token have to ask for one of them, or for an address. Default: none.
+    pub hosts: Vec<String>,
     /// Origins whose pages may call, such as `https://app.example`. Default: none.
     pub cors: Vec<String>,
     /// What it holds at once.
@@ -128,6 +132,11 @@ impl GatewayConfig {
                 format!("is {}, less than one body of {}", limits.bodies, limits.body),
             ));
         }
+        let is_name = |host: &&String| DnsName::try_from(host.as_str()).is_ok();
+        if let Some(host) = self.hosts.iter().find(|host| !is_name(host)) {
+            let says = format!("has `{host}`; a name is written `gateway.example`, without scheme and port");
+            return Err(("hosts", says));
+        }
         let whole = |origin: &&String| {
             let rest = origin
                 .strip_prefix("https://")
@@ -199,6 +208,8 @@ mod tests {
             ("[limits]\nat-once = 0", "`limits.at-once` is 0"),
             ("[limits]\nbodies = \"1 MiB\"", "less than one body"),
             ("cors = [\"app.example\"]", "an origin is written"),
+            ("hosts = [\"http://a\"]", "`hosts` has `http://a`"),
+            ("hosts = [\"a:80\"]", "without scheme and port"),
             (ACME, "`acme.terms-agreed` is not true"),
             (
                 &ACME.replace("gw.example", "*.example")[..],

@@ -8,6 +8,7 @@ use crate::connections::Busy;
 use crate::cors::Cors;
 use crate::decisions::Decisions;
 use crate::guarded::Guarded;
+use crate::hosts::Hosts;
 use crate::inference::{Inference, answer_grpc};
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
@@ -48,6 +49,7 @@ pub(crate) struct Pipeline {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) limits: GatewayLimits,
     pub(crate) cors: Cors,
+    pub(crate) hosts: Hosts,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) inference: Inference,
     /// Everything that is a route.
@@ -77,6 +79,7 @@ impl Pipeline {
             admission,
             limits: config.limits,
             cors: Cors::new(&config.cors),
+            hosts: Hosts::new(config, node.runtime().config().listen),
             decisions,
             inference,
             routes,
@@ -150,8 +153,11 @@ impl Pipeline {
         }
         let caller = self.access.caller(request.headers())?;
         *known = Some(caller.clone());
-        if is_forged && caller.is_anyone() {
-            return Err(forged());
+        if caller.is_anyone() {
+            self.hosts.must_know(&request)?;
+            if is_forged {
+                return Err(forged());
+            }
         }
         judge(target, &request, &caller)?;
         let place = caller.clone().enter(self.access.now())?;

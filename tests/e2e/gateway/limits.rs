@@ -43,7 +43,7 @@ fn slow_callers_keep_nobody_out() {
         stream
     };
     let mut slow: Vec<TcpStream> = (0..200)
-        .map(|at| slow(["", "G", "POST /v2 HTTP/1.1\r\nhost: a\r\nx: "][at % 3]))
+        .map(|at| slow(["", "G", "POST /v2 HTTP/1.1\r\nhost: localhost\r\nx: "][at % 3]))
         .collect();
     assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
 
@@ -51,7 +51,9 @@ fn slow_callers_keep_nobody_out() {
     let stream = &mut slow[0];
     *stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let head = format!("POST /v2/models/{MODEL}/infer HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nabc");
+    let head = format!(
+        "POST /v2/models/{MODEL}/infer HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nabc"
+    );
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = [0; 16];
     stream.read_exact(&mut answer).unwrap();
@@ -59,7 +61,7 @@ fn slow_callers_keep_nobody_out() {
     // One that is for nothing that there is, is not waited for.
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let head = "POST /nothing HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nabc";
+    let head = "POST /nothing HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nabc";
     stream.write_all(head.as_bytes()).unwrap();
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(&answer[9..12], b"404", "{}", String::from_utf8_lossy(&answer));
@@ -103,7 +105,7 @@ fn it_finishes_what_it_has_begun_when_it_is_stopped() {
     let address = node.server.address.clone();
     let asked = std::thread::spawn(move || {
         let mut stream = TcpStream::connect(address).unwrap();
-        let head = "POST /tasks/hostile HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\nkarman-meta-do: sleep 1000\r\n\r\n";
+        let head = "POST /tasks/hostile HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nkarman-meta-do: sleep 1000\r\n\r\n";
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).unwrap();
