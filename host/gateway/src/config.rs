@@ -74,6 +74,9 @@ pub struct GatewayLimits {
     /// How long the gateway goes on taking callers once it is told to stop, while `/readyz` says no already: the time that whoever sends
     /// them needs to see it. Default 0 s.
     pub notice: Time,
+    /// Tokens that do not hold which one address (a /64 of IPv6) may send in a second. Beyond that, tokens from there that the gateway has
+    /// not met are not looked at for a while. Default 10.
+    pub failed_tokens: u32,
 }
 
 impl Default for GatewayLimits {
@@ -89,6 +92,7 @@ impl Default for GatewayLimits {
             wait: Time(Duration::from_secs(1)),
             time: Time(Duration::from_secs(300)),
             notice: Time(Duration::ZERO),
+            failed_tokens: 10,
         }
     }
 }
@@ -118,6 +122,12 @@ impl GatewayConfig {
             if value == 0 {
                 return Err((key, "is 0; nobody would be served".into()));
             }
+        }
+        if limits.failed_tokens == 0 {
+            return Err((
+                "limits.failed-tokens",
+                "is 0; nobody would be told what is wrong".into(),
+            ));
         }
         if let Some(acme) = &self.acme {
             acme.check()?;
@@ -206,6 +216,7 @@ mod tests {
             ("opne = []", "did you mean `open`?"),
             ("open = [\"infer\"]", "is not a right"),
             ("[limits]\nat-once = 0", "`limits.at-once` is 0"),
+            ("[limits]\nfailed-tokens = 0", "`limits.failed-tokens` is 0"),
             ("[limits]\nbodies = \"1 MiB\"", "less than one body"),
             ("cors = [\"app.example\"]", "an origin is written"),
             ("hosts = [\"http://a\"]", "`hosts` has `http://a`"),

@@ -94,7 +94,7 @@ impl Pipeline {
         busy: Busy,
         peer: SocketAddr,
     ) -> Response {
-        let span = span::of(&request, || self.access.is_known(request.headers()));
+        let span = span::of(&request, || self.access.is_known(request.headers(), peer.ip()));
         let answered = self.answer_in(request, busy, peer).instrument(span.clone()).await;
         span::ends(&span, &answered);
         answered
@@ -120,7 +120,7 @@ impl Pipeline {
             Some(response) => Ok(response),
             None => {
                 let is_forged = Cors::is_forged(&request, origin.as_ref());
-                let attempt = self.attempt(target, request, is_forged, &mut busy, &mut caller);
+                let attempt = self.attempt(target, request, peer, is_forged, &mut busy, &mut caller);
                 let attempt = AssertUnwindSafe(attempt).catch_unwind();
                 attempt
                     .await
@@ -143,6 +143,7 @@ impl Pipeline {
         &self,
         target: Target,
         request: Request<Incoming>,
+        peer: SocketAddr,
         is_forged: bool,
         busy: &mut Busy,
         known: &mut Option<Arc<Caller>>,
@@ -151,7 +152,7 @@ impl Pipeline {
         if target == Target::Health {
             return Ok(self.route(request.map(Body::new)).await);
         }
-        let caller = self.access.caller(request.headers())?;
+        let caller = self.access.caller(request.headers(), peer.ip())?;
         *known = Some(caller.clone());
         if caller.is_anyone() {
             self.hosts.must_know(&request)?;
@@ -346,6 +347,7 @@ impl Line {
 mod tests {
     use super::*;
     use crate::access::{CallerLimits, Revoked};
+    use std::net::Ipv4Addr;
 
     #[test]
     fn a_plugin_gets_no_token_and_speaks_for_itself_alone() {
@@ -369,8 +371,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open = vec!["flow:flood-*".parse().unwrap()];
         let revoked = Revoked::of(folder.path());
-        let access = Access::new(Vec::new(), open, CallerLimits::default(), revoked);
-        let caller = access.caller(&HeaderMap::new()).unwrap();
+        let access = Access::new(Vec::new(), open, CallerLimits::default(), revoked, 1);
+        let caller = access
+            .caller(&HeaderMap::new(), Ipv4Addr::LOCALHOST.into())
+            .unwrap();
         let may = |name: &str| {
             let body = format!(r#"{{ "workflow": "name = '{name}'\n[task.tiny]", "input": 1 }}"#);
             may_submit(&caller, body.as_bytes())

@@ -27,6 +27,25 @@ fn a_caller_gets_what_its_token_says_and_no_more() {
     assert!(answers.iter().any(|answer| answer.status == 200), "{answers:?}");
 }
 
+#[test]
+fn too_many_tokens_that_do_not_hold_are_not_looked_at() {
+    let node = gateway(limited("failed-tokens = 1"), &[]);
+    let named = token(&node, &["--right", "infer:*"]);
+    let with = |bearer: &str| infer(&node.server, MODEL, &[("authorization", bearer)]);
+    assert_eq!(with(&named).status, 200);
+    let mut answers = (0..100).map(|_| with("Bearer nonsense"));
+    let refused = answers
+        .find(|answer| answer.status != 401)
+        .expect("all are looked at");
+    assert_eq!(
+        (refused.status, header(&refused, "retry-after")),
+        (429, Some("1")),
+        "{refused:?}"
+    );
+    // Whom the gateway has met comes in from the same address.
+    assert_eq!(with(&named).status, 200);
+}
+
 /// Connections that never finish what they say give way to those that do.
 #[test]
 fn slow_callers_keep_nobody_out() {
