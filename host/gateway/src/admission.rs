@@ -129,7 +129,7 @@ impl Admission {
             ));
             let error = error.with_field("body");
             return Err(error
-                .with_hint("send them as bytes: the binary tensor extension")
+                .with_hint("send them as bytes: the binary tensor extension; `raw_input_contents` of gRPC")
                 .into());
         }
         self.room(takes)

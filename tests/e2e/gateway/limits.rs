@@ -1,5 +1,6 @@
 //! How much callers may do, and what those that misbehave get.
 
+use super::clients::python;
 use super::load::limited;
 use super::*;
 
@@ -205,5 +206,8 @@ fn what_a_body_becomes_has_to_have_room_too() {
             .is_some_and(|error| error.contains("binary tensor extension")),
         "{error}"
     );
+    // Of gRPC, too: what is no longer than a body may be would be more than all of them.
+    let said = python(&node, "typed.py", &[MODEL, "250000"]);
+    assert_eq!(said.lines().last(), Some("done"), "{said}");
     assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
 }
