@@ -71,8 +71,7 @@ impl Pipeline {
         let metrics = Arc::new(Metrics::new(admission.clone()));
         let inference = Inference::new(node.clone(), config.limits.time.0, admission.clone());
         let decisions = Arc::new(Decisions::default());
-        let admin = crate::admin::router(node.clone(), decisions.clone(), metrics.clone());
-        let routes = crate::routes::router(&node, &inference, &metrics).merge(admin);
+        let routes = crate::routes::router(&node, &inference, &metrics, &decisions);
         Self {
             access,
             metrics,

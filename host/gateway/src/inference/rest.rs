@@ -139,13 +139,6 @@ pub(crate) fn router(inference: Inference) -> Router {
         .route("/v2/models/{model}/versions/{version}", get(model))
         .route("/v2/models/{model}/versions/{version}/ready", get(model_ready))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer))
-        .method_not_allowed_fallback(|| async {
-            Refusal::new(
-                http::StatusCode::METHOD_NOT_ALLOWED,
-                TaskError::invalid("this path takes another method"),
-            )
-            .response(Speaks::Inference)
-        })
         // Bodies were read before, within the bounds of the gateway and of the caller.
         .layer(DefaultBodyLimit::disable())
         .with_state(inference)
