@@ -3,6 +3,7 @@ mod acme;
 pub use acme::{AcmeConfig, ExternalAccount};
 
 use crate::access::{CallerLimits, Right};
+use http::HeaderValue;
 use karman_node::{NodeConfig, Time};
 use karman_package::PublicKey;
 use karman_types::{ByteSize, TaskError, from_toml};
@@ -10,6 +11,9 @@ use rustls::pki_types::DnsName;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// How long browsers come by TLS alone, where the operator does not say.
+const HSTS: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The table `[gateway]` of node.toml, each key of which can also be given as `KARMAN_GATEWAY__KEY`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -21,6 +25,10 @@ pub struct GatewayConfig {
     /// A certificate that it gets by itself instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acme: Option<AcmeConfig>,
+    /// How long browsers are to come by TLS alone once they have, where it shows a certificate (RFC 6797). `0 s` has them forget it.
+    /// Default 365 days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hsts: Option<Time>,
     /// What takes no token. Default: nothing.
     pub open: Vec<Right>,
     /// How much all callers without a token may do together.
@@ -111,6 +119,15 @@ impl GatewayConfig {
             .check()
             .map_err(|(key, why)| wrong(format!("`{key}` {why}")))?;
         Ok(config)
+    }
+
+    /// What browsers are told of TLS, where it is on.
+    pub(crate) fn strict_transport(&self) -> Option<HeaderValue> {
+        if self.tls.is_none() && self.acme.is_none() {
+            return None;
+        }
+        let time = self.hsts.map_or(HSTS, |time| time.0);
+        HeaderValue::try_from(format!("max-age={}", time.as_secs())).ok()
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {
@@ -206,6 +223,26 @@ mod tests {
             (&account.key_id[..], account.key),
             ("kid-1", PathBuf::from("/etc/karman/binding.key"))
         );
+    }
+
+    #[test]
+    fn browsers_are_told_of_tls_where_it_is_on() {
+        let told = |text: &str| {
+            let told = read(text).unwrap().strict_transport();
+            told.map(|value| value.to_str().unwrap().to_owned())
+        };
+        let tls = "tls = { certificate = \"a\", key = \"b\" }\n";
+        assert_eq!(told("hsts = \"1 d\""), None);
+        assert_eq!(told(tls).as_deref(), Some("max-age=31536000"));
+        assert_eq!(
+            told(&format!("{tls}hsts = \"1 d\"")).as_deref(),
+            Some("max-age=86400")
+        );
+        assert_eq!(
+            told(&format!("{tls}hsts = \"0 s\"")).as_deref(),
+            Some("max-age=0")
+        );
+        assert!(told(&format!("{ACME}terms-agreed = true")).is_some());
     }
 
     #[test]

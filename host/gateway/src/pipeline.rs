@@ -50,6 +50,8 @@ pub(crate) struct Pipeline {
     pub(crate) limits: GatewayLimits,
     pub(crate) cors: Cors,
     pub(crate) hosts: Hosts,
+    /// What browsers are told of TLS.
+    pub(crate) strict_transport: Option<HeaderValue>,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) inference: Inference,
     /// Everything that is a route.
@@ -78,6 +80,7 @@ impl Pipeline {
             admission,
             limits: config.limits,
             cors: Cors::new(&config.cors),
+            strict_transport: config.strict_transport(),
             hosts: Hosts::new(config, node.runtime().config().listen),
             decisions,
             inference,
@@ -129,6 +132,10 @@ impl Pipeline {
         let mut response = answered.unwrap_or_else(|refusal| refusal.response(target.speaks()));
         self.cors.allow(&mut response, origin);
         response.headers_mut().insert(REQUEST_ID, line.id.clone());
+        if let Some(told) = &self.strict_transport {
+            let headers = response.headers_mut();
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, told.clone());
+        }
         self.metrics
             .answered(target, response.status(), line.started.elapsed());
         let id = line.id.to_str().unwrap_or_default();
