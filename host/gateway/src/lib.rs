@@ -15,7 +15,7 @@
 //! | `inference` | the Open Inference Protocol v2 |
 //! | `admin`, `decisions`, `dashboard` | how the mesh is run, and what people see of it |
 //! | `hosts`, `cors` | by what name it is asked for, and by whose pages |
-//! | `refusal`, `metrics`, `guarded`, `span` | what every response shares |
+//! | `refusal`, `metrics`, `guarded`, `line`, `span` | what every response shares |
 //! | `config` | the table `[gateway]` of node.toml |
 //!
 //! ```
@@ -53,6 +53,7 @@ mod gateway;
 mod guarded;
 mod hosts;
 mod inference;
+mod line;
 mod metrics;
 mod openapi;
 mod pipeline;

@@ -10,6 +10,7 @@ use crate::decisions::Decisions;
 use crate::guarded::Guarded;
 use crate::hosts::Hosts;
 use crate::inference::{Inference, answer_grpc};
+use crate::line::{Line, REQUEST_ID};
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 use crate::span;
@@ -21,25 +22,21 @@ use futures::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use hyper::body::Incoming;
 use karman_mesh::membership::Pattern;
-use karman_mesh::trace::SPANS;
 use karman_node::{FlowOrder, Node, plugin_path};
 use karman_types::{TaskError, format_duration};
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::time::timeout;
 use tower_service::Service;
 use tracing::Instrument;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A plugin's page is an origin of its own in a browser (Content Security Policy, level 3): with the gateway's it could read the token that
 /// the dashboard keeps.
 const OWN_ORIGIN: HeaderValue = HeaderValue::from_static(
     "sandbox allow-downloads allow-forms allow-modals allow-popups allow-popups-to-escape-sandbox allow-scripts",
 );
-/// The longest name of a request that a caller may give.
-const MOST_ID: usize = 128;
 
 /// What requests are answered with.
 pub(crate) struct Pipeline {
@@ -56,15 +53,6 @@ pub(crate) struct Pipeline {
     pub(crate) inference: Inference,
     /// Everything that is a route.
     pub(crate) routes: Router,
-}
-
-/// What an access line says of a request.
-struct Line {
-    id: HeaderValue,
-    method: Method,
-    path: String,
-    peer: SocketAddr,
-    started: Instant,
 }
 
 impl Pipeline {
@@ -109,13 +97,7 @@ impl Pipeline {
         peer: SocketAddr,
     ) -> Response {
         let target = Target::of(request.uri().path());
-        let line = Line {
-            id: request_id(&request),
-            method: request.method().clone(),
-            path: span::cut(request.uri().path()).to_owned(),
-            peer,
-            started: Instant::now(),
-        };
+        let line = Line::of(&request, peer);
         let origin = self.cors.origin(request.headers());
         let mut caller = None;
         let answered = match self.cors.preflight(&request, origin.as_ref()) {
@@ -303,50 +285,6 @@ fn pattern(name: &str) -> Result<Pattern, TaskError> {
 pub(crate) fn unknown() -> Refusal {
     let error = TaskError::invalid("no such path").with_field("path");
     Refusal::unknown(error.with_hint("GET /openapi.json describes those that there are"))
-}
-
-/// The caller's name for the request, or a new one.
-fn request_id(request: &Request<Incoming>) -> HeaderValue {
-    let plain = |value: &&HeaderValue| {
-        let fits = |c: &u8| c.is_ascii_alphanumeric() || b"-_.:/+=".contains(c);
-        !value.is_empty() && value.len() <= MOST_ID && value.as_bytes().iter().all(fits)
-    };
-    let given = request.headers().get(REQUEST_ID).filter(plain).cloned();
-    given.unwrap_or_else(|| {
-        HeaderValue::try_from(format!("{:032x}", fastrand::u128(..))).expect("hexadecimal")
-    })
-}
-
-impl Line {
-    fn log(&self, target: Target, response: &Response, caller: Option<&Caller>) {
-        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-        tracing::info!(
-            target: "access",
-            request = self.id.to_str().unwrap_or_default(),
-            method = span::method(&self.method),
-            path = self.path,
-            route = target.name(),
-            status = response.status().as_u16(),
-            grpc_status = header("grpc-status"),
-            took_us = self.started.elapsed().as_micros() as u64,
-            caller = caller.map_or("-", Caller::name),
-            peer = %self.peer,
-            model = header("karman-model"),
-            node = header("karman-node"),
-            "answered"
-        );
-        // For collectors: without the path, which may open what it names, and without who asked.
-        tracing::info!(
-            target: SPANS,
-            request = self.id.to_str().unwrap_or_default(),
-            route = target.name(),
-            status = response.status().as_u16(),
-            took_us = self.started.elapsed().as_micros() as u64,
-            model = header("karman-model"),
-            node = header("karman-node"),
-            "answered"
-        );
-    }
 }
 
 #[cfg(test)]
