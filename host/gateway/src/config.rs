@@ -77,6 +77,8 @@ pub struct GatewayLimits {
     pub waiting: usize,
     /// How long they wait. Default 1 s.
     pub wait: Time,
+    /// Requests beside those that run: which HTTP plugins answer, which wait for an end, or ask how something is. Default 1024.
+    pub beside: usize,
     /// How long a request may take; so long it also has once the gateway is told to stop. Default 300 s.
     pub time: Time,
     /// How long the gateway goes on taking callers once it is told to stop, while `/readyz` says no already: the time that whoever sends
@@ -98,6 +100,7 @@ impl Default for GatewayLimits {
             at_once: None,
             waiting: 256,
             wait: Time(Duration::from_secs(1)),
+            beside: 1024,
             time: Time(Duration::from_secs(300)),
             notice: Time(Duration::ZERO),
             failed_tokens: 10,
@@ -135,6 +138,7 @@ impl GatewayConfig {
         for (key, value) in [
             ("limits.connections", limits.connections),
             ("limits.at-once", limits.at_once.unwrap_or(1)),
+            ("limits.beside", limits.beside),
         ] {
             if value == 0 {
                 return Err((key, "is 0; nobody would be served".into()));

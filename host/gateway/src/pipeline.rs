@@ -152,8 +152,9 @@ impl Pipeline {
         let place = caller.clone().enter(self.access.now())?;
         if target == Target::Plugin {
             busy.is_whole();
+            let places = (place, self.admission.enter_beside()?);
             let response = self.plugin(request).await?;
-            return Ok(response.map(|body| Body::new(Guarded::new(body, place))));
+            return Ok(response.map(|body| Body::new(Guarded::new(body, places))));
         }
         let most = caller.most_body().unwrap_or(u64::MAX).min(self.limits.body.0);
         let (mut head, body) = request.into_parts();
@@ -164,6 +165,10 @@ impl Pipeline {
         }
         let admitted = match target.is_work(&head.method) {
             true => Some(self.admission.enter().await?),
+            false => None,
+        };
+        let beside = match target.is_beside(&head.method) {
+            true => Some(self.admission.enter_beside()?),
             false => None,
         };
         let room = body.room;
@@ -182,7 +187,7 @@ impl Pipeline {
             }
         };
         // The work is done; what is left of the request is its response.
-        drop((admitted, room));
+        drop((admitted, beside, room));
         Ok(response.map(|body| Body::new(Guarded::new(body, place))))
     }
 

@@ -184,6 +184,35 @@ fn a_task_has_the_time_that_a_request_has() {
     assert!(late.text().contains("gateway.limits.time"), "{late:?}");
 }
 
+/// Who waits for an end takes no place from what runs, but there are only so many places to wait at.
+#[test]
+fn only_so_many_wait_for_an_end() {
+    let node = gateway(limited("beside = 1"), &["call:*"]);
+    // Accepted, for whoever may come to have it: it does not end here.
+    let accepted = node
+        .server
+        .post("/tasks/absent", &[("karman-accept", "local")], b"1");
+    assert_eq!(accepted.status, 202, "{accepted:?}");
+    let path = format!("/accepted/{}", accepted.json()["task"].as_str().unwrap());
+    let head = format!("GET {path}/result?wait=60s HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let (mut waiting, started) = (Vec::new(), Instant::now());
+    let refused = loop {
+        let mut stream = TcpStream::connect(&node.server.address).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        // One of them comes in before a question does, and stays.
+        waiting.push(stream);
+        let answer = node.server.get(&path);
+        match answer.status {
+            503 => break answer,
+            200 => assert!(started.elapsed() < FOUND, "everybody may wait"),
+            _ => panic!("{answer:?}"),
+        }
+    };
+    assert_eq!(header(&refused, "retry-after"), Some("1"), "{refused:?}");
+    assert_eq!(node.server.post("/tasks/tiny", &[], b"1").status, 200);
+    assert_eq!(node.server.get("/healthz").status, 200);
+}
+
 /// Two bytes of JSON are an element of many: what there is no room for is not read at all.
 #[test]
 fn what_a_body_becomes_has_to_have_room_too() {
