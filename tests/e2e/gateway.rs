@@ -311,6 +311,7 @@ fn the_routes_are_described() {
             .replace("{model}", MODEL)
             .replace("{version}", version)
             .replace("{name}", "tiny")
+            .replace("{path}", "a")
             .replace("{task}", "01JD7W2Z0Q8V5M3N9K4T6B1XAC")
             .replace("{run}", "01JD7W2Z0Q8V5M3N9K4T6B1XAC");
         for method in methods.as_object().unwrap().keys() {
