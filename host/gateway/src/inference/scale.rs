@@ -1,5 +1,5 @@
 //! What a `ModelInferRequest` takes once it is decoded, told from its bytes alone. They are read in the order and by the rules of their
-//! decoder, and counted instead of kept: an element may take thirty times what it took on the way, an empty tensor a hundred times.
+//! decoder, and counted instead of kept: an element may take thirty times what it took on the way, an empty tensor three hundred times.
 
 use super::messages::{InferParameter, InferTensor, RequestedOutput};
 use super::weight::ELEMENT;
