@@ -203,10 +203,10 @@ impl Node {
         &self.0.logs
     }
 
-    /// Whether it answers: from [`attend`](Self::attend) on, until the shutdown begins.
+    /// Whether it answers: from [`attend`](Self::attend) on, until the shutdown begins or it is taken out of service.
     pub fn is_ready(&self) -> bool {
-        let ready = self.0.ready.lock();
-        ready.as_ref().is_some_and(|shut_down| !shut_down.has_started())
+        let answers = |shut_down: &ShutDown| !shut_down.has_started();
+        self.0.ready.lock().as_ref().is_some_and(answers) && !self.tasks().draining()
     }
 
     /// What it says of itself.

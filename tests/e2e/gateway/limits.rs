@@ -164,6 +164,15 @@ fn it_gives_notice_before_it_closes() {
 }
 
 #[test]
+fn one_that_is_taken_out_of_service_is_not_ready() {
+    let node = gateway(home("cloud"), &["admin"]);
+    assert_eq!(node.server.get("/readyz").status, 200);
+    assert_eq!(node.server.post("/admin/drain", &[], b"").status, 200);
+    assert_eq!(node.server.get("/readyz").status, 503);
+    assert_eq!(node.server.get("/healthz").status, 200);
+}
+
+#[test]
 fn a_task_has_the_time_that_a_request_has() {
     let home = home("cloud");
     let file = home.path().join("config/karman/node.toml");
