@@ -1,14 +1,12 @@
-//! The names that the gateway is asked by. Whoever has a name can lead it to any address, for a moment also to this machine's own (DNS
-//! rebinding): then a browser takes what answers there for the origin of that one's page, and no rule about other origins holds it back.
-//! What the browser believes to ask stands in `host`, or in `:authority` of HTTP/2 and gRPC.
+//! The names that callers without a token have to ask for: `karman_node::other_host` says why.
 
 use crate::config::GatewayConfig;
 use crate::refusal::Refusal;
 use crate::span;
-use http::uri::Authority;
-use http::{HeaderValue, Request, header};
+use http::Request;
+use karman_node::{other_host, plain_host};
 use karman_types::TaskError;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// Names that lead here, as far as is known.
 #[derive(Clone, Debug)]
@@ -23,7 +21,7 @@ impl Hosts {
         let of_certificate = config.acme.iter().flat_map(|acme| &acme.names);
         let named = config.hosts.iter().chain(of_certificate);
         Self {
-            named: named.map(|name| plain(name)).collect(),
+            named: named.map(|name| plain_host(name)).collect(),
             judges: !config.open.is_empty() && (!config.hosts.is_empty() || listen.ip().is_loopback()),
         }
     }
@@ -36,33 +34,11 @@ impl Hosts {
         if !self.judges {
             return Ok(());
         }
-        let authority = request.uri().authority().map(|asked| asked.as_str().as_bytes());
-        let headers = request.headers().get_all(header::HOST).iter();
-        let mut asked = authority.into_iter().chain(headers.map(HeaderValue::as_bytes));
-        match asked.find(|asked| !self.knows(asked)) {
-            Some(other) => Err(strange(&String::from_utf8_lossy(other))),
+        match other_host(request, &self.named) {
+            Some(other) => Err(strange(&other)),
             None => Ok(()),
         }
     }
-
-    fn knows(&self, asked: &[u8]) -> bool {
-        let Ok(authority) = Authority::try_from(asked) else {
-            return false;
-        };
-        let host = authority.host();
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        // Nobody can lead an address elsewhere.
-        if bare.unwrap_or(host).parse::<IpAddr>().is_ok() {
-            return true;
-        }
-        let name = plain(host);
-        name == "localhost" || name.ends_with(".localhost") || self.named.contains(&name)
-    }
-}
-
-/// `Gateway.Example.` is `gateway.example`.
-fn plain(name: &str) -> String {
-    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 fn strange(host: &str) -> Refusal {
@@ -77,6 +53,7 @@ fn strange(host: &str) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::header;
 
     fn hosts(open: &[&str], hosts: &[&str], listen: &str) -> Hosts {
         let config = GatewayConfig {

@@ -1,6 +1,6 @@
 use super::answer::{Named, Refusal, other_method};
 use super::connections::{Listener, ShutDown};
-use super::{flows, metrics, plugin, stream, tasks};
+use super::{flows, metrics, pages, plugin, stream, tasks};
 use crate::drive::Ran;
 use crate::node::Node;
 use axum::BoxError;
@@ -80,6 +80,14 @@ async fn answer(node: Node, mut router: Router, mut request: Request<Incoming>) 
         *request.uri_mut() = rest;
         let answer = node.serve_http(&name, request).await;
         return answer.unwrap_or_else(|error| Refusal(error).into_response());
+    }
+    // Whoever only watches is told by whatever name.
+    let is_watched = matches!(request.uri().path(), "/healthz" | "/readyz");
+    if !is_watched
+        && node.runtime().config().listen.ip().is_loopback()
+        && let Err(error) = pages::refuse(&request)
+    {
+        return Refusal(error).into_response();
     }
     router
         .call(request.map(Body::new))
