@@ -1,4 +1,4 @@
-//! The names that callers without a token have to ask for: `karman_node::other_host` says why.
+//! The names that callers without a token have to ask for: a page can lead its own name here (DNS rebinding), see [`other_host`].
 
 use crate::config::GatewayConfig;
 use crate::refusal::Refusal;
