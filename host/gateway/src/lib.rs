@@ -65,3 +65,4 @@ mod target;
 pub use access::{AccessTerms, AccessToken, CallerLimits, Revoked, Right, RightError, TokenError};
 pub use config::{AcmeConfig, ExternalAccount, GatewayConfig, GatewayLimits, TlsConfig};
 pub use gateway::Gateway;
+pub use inference::weigh_infer_request;

@@ -29,6 +29,7 @@ pub(crate) use rest::{
     __path_index, __path_infer, __path_infer_version, __path_live, __path_model, __path_model_ready,
     __path_model_version, __path_model_version_ready, __path_ready, __path_server,
 };
+pub use scale::weigh as weigh_infer_request;
 
 use crate::access::{Caller, Right};
 use crate::admission::Admission;

@@ -6,8 +6,9 @@ use super::weight::ELEMENT;
 use bytes::Bytes;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-/// The bytes that a message takes besides its own. Of one that does not read, what it takes until that is found out.
-pub(super) fn weigh(message: &[u8]) -> u64 {
+/// The bytes that a `ModelInferRequest` takes once it is decoded, besides its own. Of one that does not read, what it takes until that is
+/// found out.
+pub fn weigh(message: &[u8]) -> u64 {
     let mut scale = Scale {
         rest: message,
         weight: 0,
