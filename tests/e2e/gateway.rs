@@ -171,6 +171,38 @@ fn wrong_requests_are_told_in_the_words_of_the_protocol() {
 }
 
 #[test]
+fn a_path_or_a_method_that_is_wrong_is_told_as_any_other_error() {
+    let node = gateway(home("cloud"), &["call:*", "flow:*", "admin"]);
+    for (method, path, status, field) in [
+        ("DELETE", "/tasks/tiny", 405, "method"),
+        ("POST", "/healthz", 405, "method"),
+        ("PUT", "/flows", 405, "method"),
+        ("POST", "/admin/nodes", 405, "method"),
+        ("GET", "/accepted/%FF", 400, "path"),
+        ("GET", "/flows/%FF/why", 400, "path"),
+        ("GET", "/accepted/a/result?wait=1s&wait=2s", 400, "query"),
+        ("GET", "/flows/a/b/c", 404, "path"),
+        ("GET", "/nothing", 404, "path"),
+    ] {
+        let answer = node.server.send(method, path, &[], b"");
+        let error = answer.json();
+        assert_eq!(
+            (answer.status, &error["code"], &error["field"]),
+            (status, &json!("invalid"), &json!(field)),
+            "{method} {path}: {answer:?}"
+        );
+        let allowed = header(&answer, "allow");
+        assert_eq!(
+            allowed.is_some_and(|those| !those.is_empty()),
+            status == 405,
+            "{answer:?}"
+        );
+    }
+    let read_only = node.server.send("POST", "/healthz", &[], b"");
+    assert_eq!(header(&read_only, "allow"), Some("GET,HEAD"));
+}
+
+#[test]
 fn nobody_comes_in_without_the_right() {
     let node = gateway(home("cloud"), &[]);
     let server = &node.server;
@@ -279,6 +311,7 @@ fn the_routes_are_described() {
             .replace("{model}", MODEL)
             .replace("{version}", version)
             .replace("{name}", "tiny")
+            .replace("{path}", "a")
             .replace("{task}", "01JD7W2Z0Q8V5M3N9K4T6B1XAC")
             .replace("{run}", "01JD7W2Z0Q8V5M3N9K4T6B1XAC");
         for method in methods.as_object().unwrap().keys() {

@@ -169,3 +169,27 @@ fn a_plugin_is_called_by_what_it_does_and_changed_by_its_name_only() {
     home.run(["undeploy", "event-screen"]).ok();
     assert!(!serves());
 }
+
+/// It asks nobody who they are, so what a browser says of a page is all that there is to go by.
+#[test]
+fn somebody_elses_page_has_nothing_of_a_node_on_its_machine() {
+    let home = Home::new();
+    let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    home.run(["deploy", guest("tiny").to_str().unwrap()]).ok();
+    let call = |more: &[(&str, &str)]| server.post("/tasks/tiny", more, b"12");
+    assert_eq!(call(&[]).status, 200);
+    for (header, field) in [
+        (("host", "evil.example:8080"), "host"),
+        (("sec-fetch-site", "cross-site"), "origin"),
+    ] {
+        let refused = call(&[header]);
+        assert_eq!(
+            (refused.status, refused.json()["field"].as_str()),
+            (403, Some(field)),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(call(&[("sec-fetch-site", "same-origin")]).status, 200);
+    let watched = server.send("GET", "/readyz", &[("host", "evil.example")], b"");
+    assert_eq!(watched.status, 200, "{watched:?}");
+}

@@ -231,6 +231,12 @@ impl Server {
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     }
 
+    /// Asks it to stop, and does not wait for its end.
+    pub(crate) fn signal_terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
     /// Kills it as a power cut would.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
@@ -239,8 +245,7 @@ impl Server {
 
     /// Asks it to stop, and answers its exit code and what it said besides.
     pub(crate) fn stop(mut self) -> (i32, String) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.signal_terminate();
         let mut said = String::new();
         self.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         (self.child.wait().unwrap().code().unwrap_or(-1), said)

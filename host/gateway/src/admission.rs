@@ -25,6 +25,8 @@ pub(crate) struct Admission {
     waiting: AtomicUsize,
     most_waiting: usize,
     wait: Duration,
+    beside: Arc<Semaphore>,
+    most_beside: usize,
     bodies: Arc<Semaphore>,
     most_bodies: ByteSize,
     mean: Mutex<Duration>,
@@ -46,6 +48,7 @@ impl Admission {
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let at_once = limits.at_once.unwrap_or(PER_CORE * cores);
         let at_once = at_once.min(Semaphore::MAX_PERMITS);
+        let most_beside = limits.beside.min(Semaphore::MAX_PERMITS);
         let pieces = usize::try_from(limits.bodies.0 / PIECE).unwrap_or(usize::MAX);
         Arc::new(Self {
             running: Arc::new(Semaphore::new(at_once)),
@@ -53,6 +56,8 @@ impl Admission {
             waiting: AtomicUsize::new(0),
             most_waiting: limits.waiting,
             wait: limits.wait.0,
+            beside: Arc::new(Semaphore::new(most_beside)),
+            most_beside,
             bodies: Arc::new(Semaphore::new(pieces.min(Semaphore::MAX_PERMITS))),
             most_bodies: limits.bodies,
             mean: Mutex::default(),
@@ -86,6 +91,21 @@ impl Admission {
             Ok(Ok(permit)) => Ok(permit),
             _ => Err(self.full()),
         }
+    }
+
+    /// A place for what takes none among what runs. It does not wait for one: those that have one may for long.
+    ///
+    /// # Errors
+    /// `unavailable`, with the time after which to try again, when all are taken.
+    pub(crate) fn enter_beside(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let place = self.beside.clone().try_acquire_owned();
+        place.map_err(|_| {
+            let error = TaskError::unavailable(format!(
+                "the gateway is full: {} requests wait for an end, or for plugins",
+                self.most_beside
+            ));
+            Refusal::later(error.with_hint("try again later"), Duration::from_secs(1))
+        })
     }
 
     fn full(&self) -> Refusal {
@@ -129,7 +149,7 @@ impl Admission {
             ));
             let error = error.with_field("body");
             return Err(error
-                .with_hint("send them as bytes: the binary tensor extension")
+                .with_hint("send them as bytes: the binary tensor extension; `raw_input_contents` of gRPC")
                 .into());
         }
         self.room(takes)
@@ -195,6 +215,21 @@ mod tests {
         drop(first);
         third.await.unwrap().unwrap();
         assert_eq!(admission.load(), (1, 0, 0));
+    }
+
+    #[test]
+    fn who_waits_for_an_end_takes_a_place_beside_those_that_run() {
+        let admission = Admission::new(&GatewayLimits {
+            beside: 1,
+            ..GatewayLimits::default()
+        });
+        let place = admission.enter_beside().unwrap();
+        let refused = admission.enter_beside().unwrap_err().response(Speaks::Plain);
+        assert_eq!(refused.status(), http::StatusCode::SERVICE_UNAVAILABLE);
+        assert!(refused.headers().contains_key("retry-after"));
+        assert_eq!(admission.load().0, 0, "it does not run");
+        drop(place);
+        assert!(admission.enter_beside().is_ok());
     }
 
     #[test]

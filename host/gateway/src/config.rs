@@ -3,12 +3,17 @@ mod acme;
 pub use acme::{AcmeConfig, ExternalAccount};
 
 use crate::access::{CallerLimits, Right};
+use http::HeaderValue;
 use karman_node::{NodeConfig, Time};
 use karman_package::PublicKey;
 use karman_types::{ByteSize, TaskError, from_toml};
+use rustls::pki_types::DnsName;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// How long browsers come by TLS alone, where the operator does not say.
+const HSTS: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The table `[gateway]` of node.toml, each key of which can also be given as `KARMAN_GATEWAY__KEY`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -20,12 +25,19 @@ pub struct GatewayConfig {
     /// A certificate that it gets by itself instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acme: Option<AcmeConfig>,
+    /// How long browsers are to come by TLS alone once they have, where it shows a certificate (RFC 6797). `0 s` has them forget it.
+    /// Default 365 days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hsts: Option<Time>,
     /// What takes no token. Default: nothing.
     pub open: Vec<Right>,
     /// How much all callers without a token may do together.
     pub open_limits: CallerLimits,
     /// Keys whose tokens are taken besides those that this node's own key signed.
     pub token_keys: Vec<PublicKey>,
+    /// Names that lead here, besides those of this machine and of `acme`: `gateway.example`. Where one is named, and where it listens for
+    /// this machine alone, callers without a token have to ask for one of them, or for an address. Default: none.
+    pub hosts: Vec<String>,
     /// Origins whose pages may call, such as `https://app.example`. Default: none.
     pub cors: Vec<String>,
     /// What it holds at once.
@@ -65,8 +77,16 @@ pub struct GatewayLimits {
     pub waiting: usize,
     /// How long they wait. Default 1 s.
     pub wait: Time,
-    /// How long a request may take. Default 300 s.
+    /// Requests beside those that run: which HTTP plugins answer, which wait for an end, or ask how something is. Default 1024.
+    pub beside: usize,
+    /// How long a request may take; so long it also has once the gateway is told to stop. Default 300 s.
     pub time: Time,
+    /// How long the gateway goes on taking callers once it is told to stop, while `/readyz` says no already: the time that whoever sends
+    /// them needs to see it. Default 0 s.
+    pub notice: Time,
+    /// Tokens that do not hold which one address (a /64 of IPv6) may send in a second. Beyond that, tokens from there that the gateway has
+    /// not met are not looked at for a while. Default 10.
+    pub failed_tokens: u32,
 }
 
 impl Default for GatewayLimits {
@@ -80,7 +100,10 @@ impl Default for GatewayLimits {
             at_once: None,
             waiting: 256,
             wait: Time(Duration::from_secs(1)),
+            beside: 1024,
             time: Time(Duration::from_secs(300)),
+            notice: Time(Duration::ZERO),
+            failed_tokens: 10,
         }
     }
 }
@@ -101,15 +124,31 @@ impl GatewayConfig {
         Ok(config)
     }
 
+    /// What browsers are told of TLS, where it is on.
+    pub(crate) fn strict_transport(&self) -> Option<HeaderValue> {
+        if self.tls.is_none() && self.acme.is_none() {
+            return None;
+        }
+        let time = self.hsts.map_or(HSTS, |time| time.0);
+        HeaderValue::try_from(format!("max-age={}", time.as_secs())).ok()
+    }
+
     fn check(&self) -> Result<(), (&'static str, String)> {
         let limits = &self.limits;
         for (key, value) in [
             ("limits.connections", limits.connections),
             ("limits.at-once", limits.at_once.unwrap_or(1)),
+            ("limits.beside", limits.beside),
         ] {
             if value == 0 {
                 return Err((key, "is 0; nobody would be served".into()));
             }
+        }
+        if limits.failed_tokens == 0 {
+            return Err((
+                "limits.failed-tokens",
+                "is 0; nobody would be told what is wrong".into(),
+            ));
         }
         if let Some(acme) = &self.acme {
             acme.check()?;
@@ -123,6 +162,11 @@ impl GatewayConfig {
                 "limits.bodies",
                 format!("is {}, less than one body of {}", limits.bodies, limits.body),
             ));
+        }
+        let is_name = |host: &&String| DnsName::try_from(host.as_str()).is_ok();
+        if let Some(host) = self.hosts.iter().find(|host| !is_name(host)) {
+            let says = format!("has `{host}`; a name is written `gateway.example`, without scheme and port");
+            return Err(("hosts", says));
         }
         let whole = |origin: &&String| {
             let rest = origin
@@ -186,6 +230,26 @@ mod tests {
     }
 
     #[test]
+    fn browsers_are_told_of_tls_where_it_is_on() {
+        let told = |text: &str| {
+            let told = read(text).unwrap().strict_transport();
+            told.map(|value| value.to_str().unwrap().to_owned())
+        };
+        let tls = "tls = { certificate = \"a\", key = \"b\" }\n";
+        assert_eq!(told("hsts = \"1 d\""), None);
+        assert_eq!(told(tls).as_deref(), Some("max-age=31536000"));
+        assert_eq!(
+            told(&format!("{tls}hsts = \"1 d\"")).as_deref(),
+            Some("max-age=86400")
+        );
+        assert_eq!(
+            told(&format!("{tls}hsts = \"0 s\"")).as_deref(),
+            Some("max-age=0")
+        );
+        assert!(told(&format!("{ACME}terms-agreed = true")).is_some());
+    }
+
+    #[test]
     fn keys_are_read_and_wrong_ones_are_named() {
         let config = read("open = [\"infer:*\"]\n[limits]\nat-once = 4\nidle = \"5 s\"").unwrap();
         assert_eq!((config.open.len(), config.limits.at_once), (1, Some(4)));
@@ -193,8 +257,11 @@ mod tests {
             ("opne = []", "did you mean `open`?"),
             ("open = [\"infer\"]", "is not a right"),
             ("[limits]\nat-once = 0", "`limits.at-once` is 0"),
+            ("[limits]\nfailed-tokens = 0", "`limits.failed-tokens` is 0"),
             ("[limits]\nbodies = \"1 MiB\"", "less than one body"),
             ("cors = [\"app.example\"]", "an origin is written"),
+            ("hosts = [\"http://a\"]", "`hosts` has `http://a`"),
+            ("hosts = [\"a:80\"]", "without scheme and port"),
             (ACME, "`acme.terms-agreed` is not true"),
             (
                 &ACME.replace("gw.example", "*.example")[..],

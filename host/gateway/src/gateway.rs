@@ -19,7 +19,8 @@ impl Gateway {
     pub fn new(node: Node, node_key: [u8; 32], config: GatewayConfig) -> Self {
         let keys = std::iter::once(PublicKey::from_bytes(node_key)).chain(config.token_keys.iter().copied());
         let revoked = Revoked::of(node.runtime().home().folder());
-        let access = Access::new(keys.collect(), config.open.clone(), config.open_limits, revoked);
+        let (open, failed) = (config.open.clone(), config.limits.failed_tokens);
+        let access = Access::new(keys.collect(), open, config.open_limits, revoked, failed);
         Self {
             pipeline: Arc::new(Pipeline::new(node.clone(), &config, access)),
             node,

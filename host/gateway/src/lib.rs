@@ -14,7 +14,8 @@
 //! | `routes`, `openapi` | what there is to ask for, and its description |
 //! | `inference` | the Open Inference Protocol v2 |
 //! | `admin`, `decisions`, `dashboard` | how the mesh is run, and what people see of it |
-//! | `cors`, `refusal`, `metrics`, `guarded`, `span` | what every response shares |
+//! | `hosts`, `cors` | by what name it is asked for, and by whose pages |
+//! | `refusal`, `metrics`, `guarded`, `line`, `span` | what every response shares |
 //! | `config` | the table `[gateway]` of node.toml |
 //!
 //! ```
@@ -50,7 +51,9 @@ mod dashboard;
 mod decisions;
 mod gateway;
 mod guarded;
+mod hosts;
 mod inference;
+mod line;
 mod metrics;
 mod openapi;
 mod pipeline;
@@ -62,3 +65,4 @@ mod target;
 pub use access::{AccessTerms, AccessToken, CallerLimits, Revoked, Right, RightError, TokenError};
 pub use config::{AcmeConfig, ExternalAccount, GatewayConfig, GatewayLimits, TlsConfig};
 pub use gateway::Gateway;
+pub use inference::weigh_infer_request;

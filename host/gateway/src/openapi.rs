@@ -1,8 +1,11 @@
 //! The description of the routes, made from the code that answers them.
 
+use crate::refusal::Speaks;
+use crate::target::Target;
 use crate::{admin, inference};
-use utoipa::openapi::OpenApi as Document;
+use http::StatusCode;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{Content, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 #[derive(OpenApi)]
@@ -40,9 +43,12 @@ use utoipa::{Modify, OpenApi, ToSchema};
         healthz,
         readyz,
         metrics,
+        described,
+        plugin,
+        plugin_post,
     ),
     components(schemas(PlainError)),
-    modifiers(&Bearer),
+    modifiers(&Bearer, &Refused),
     security((), ("token" = [])),
 )]
 struct Api;
@@ -57,6 +63,74 @@ impl Modify for Bearer {
             .bearer_format("Biscuit")
             .build();
         components.add_security_scheme("token", SecurityScheme::Http(scheme));
+    }
+}
+
+/// What the gateway itself may answer, whichever route is asked for: it refuses before the route is reached.
+struct Refused;
+
+/// Why, by status.
+const REFUSED: [(&str, &str); 7] = [
+    ("401", "It takes a token, or that one does not hold"),
+    (
+        "403",
+        "The token has no right to it; or a page asks, or for a name, that may not without one",
+    ),
+    ("408", "The body comes too slowly"),
+    ("413", "The body is longer than it may be"),
+    (
+        "429",
+        "Too many requests, or tokens that do not hold; `retry-after` says when to come again",
+    ),
+    ("500", "It failed in the gateway"),
+    (
+        "503",
+        "The gateway is full, or nobody answers who could; `retry-after` may say when to come again",
+    ),
+];
+
+impl Modify for Refused {
+    fn modify(&self, document: &mut Document) {
+        for (path, item) in &mut document.paths.paths {
+            let target = Target::of(path);
+            let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete];
+            for operation in operations.into_iter().flatten() {
+                let responses = &mut operation.responses.responses;
+                // Those who watch over it are let in by whatever name, with whatever token.
+                if target != Target::Health {
+                    for (status, why) in REFUSED {
+                        let response = || RefOr::T(refused(why, target.speaks()));
+                        responses.entry(status.to_owned()).or_insert_with(response);
+                    }
+                }
+                for (status, response) in responses {
+                    if let RefOr::T(response) = response {
+                        explain(status, response);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn refused(why: &str, speaks: Speaks) -> Response {
+    let schema = match speaks {
+        Speaks::Inference => "InferenceError",
+        Speaks::Plain | Speaks::Grpc => "PlainError",
+    };
+    let content = Content::new(Some(Ref::from_schema_name(schema)));
+    ResponseBuilder::new()
+        .description(why)
+        .content("application/json", content)
+        .build()
+}
+
+/// A response that says nothing of itself says what its status does.
+fn explain(status: &str, response: &mut Response) {
+    if response.description.is_empty() {
+        let known: Option<StatusCode> = status.parse().ok();
+        let reason = known.and_then(|status| status.canonical_reason());
+        response.description = reason.unwrap_or("The caller went away").to_owned();
     }
 }
 
@@ -131,7 +205,8 @@ fn withdraw() {}
     params(("task" = String, Path), ("wait" = Option<String>, Query, description = "How long to wait for it, as `10 s`")), responses(
     (status = 200, description = "The result"), (status = 202, description = "None yet; its status"),
     (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
-    (status = 422, body = PlainError), (status = 503, body = PlainError), (status = 504, body = PlainError)))]
+    (status = 404, body = PlainError), (status = 422, body = PlainError), (status = 499, body = PlainError),
+    (status = 503, body = PlainError), (status = 504, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn result() {}
 
@@ -185,3 +260,74 @@ fn readyz() {}
     (status = 401, body = PlainError), (status = 403, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn metrics() {}
+
+/// This description.
+#[utoipa::path(get, path = "/openapi.json", tag = "health", responses((status = 200, description = "OpenAPI, in JSON")))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn described() {}
+
+/// Asks an HTTP plugin, which sees the path below its name, however many parts it has. Any other method reaches it, too. It does not get
+/// the token.
+#[utoipa::path(get, path = "/http/{name}/{path}", tag = "plugins",
+    params(("name" = String, Path, description = "The plugin"), ("path" = String, Path, description = "The path that it sees")),
+    responses((status = "default", description = "What the plugin answers"), (status = 404, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn plugin() {}
+
+/// Sends a body to an HTTP plugin.
+#[utoipa::path(post, path = "/http/{name}/{path}", tag = "plugins",
+    params(("name" = String, Path, description = "The plugin"), ("path" = String, Path, description = "The path that it sees")),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = "default", description = "What the plugin answers"), (status = 404, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn plugin_post() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn paths() -> serde_json::Map<String, Value> {
+        let document = serde_json::to_value(document()).unwrap();
+        document["paths"].as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn every_route_of_the_gateway_is_described() {
+        let paths = paths();
+        let files = [
+            include_str!("routes.rs"),
+            include_str!("inference/rest.rs"),
+            include_str!("admin/mod.rs"),
+        ];
+        for file in files {
+            for route in file.split(".route(").skip(1) {
+                let path = route.split('"').nth(1).unwrap();
+                assert!(paths.contains_key(path), "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_gateway_refuses_is_described_for_every_route() {
+        let paths = paths();
+        for (path, methods) in &paths {
+            for (method, operation) in methods.as_object().unwrap() {
+                let responses = operation["responses"].as_object().unwrap();
+                for (status, response) in responses {
+                    let says = response["description"].as_str();
+                    assert!(
+                        says.is_some_and(|says| !says.is_empty()),
+                        "{method} {path}: {status}"
+                    );
+                }
+                let refused = REFUSED.iter().all(|(status, _)| responses.contains_key(*status));
+                let is_health = Target::of(path) == Target::Health;
+                assert!(refused != is_health, "{method} {path}: {responses:?}");
+            }
+        }
+        let index = &paths["/v2/repository/index"]["post"]["responses"]["401"];
+        let schema = &index["content"]["application/json"]["schema"]["$ref"];
+        assert_eq!(schema, "#/components/schemas/InferenceError");
+    }
+}

@@ -8,7 +8,9 @@ use crate::connections::Busy;
 use crate::cors::Cors;
 use crate::decisions::Decisions;
 use crate::guarded::Guarded;
+use crate::hosts::Hosts;
 use crate::inference::{Inference, answer_grpc};
+use crate::line::{Line, REQUEST_ID};
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 use crate::span;
@@ -20,25 +22,21 @@ use futures::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use hyper::body::Incoming;
 use karman_mesh::membership::Pattern;
-use karman_mesh::trace::SPANS;
 use karman_node::{FlowOrder, Node, plugin_path};
 use karman_types::{TaskError, format_duration};
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::time::timeout;
 use tower_service::Service;
 use tracing::Instrument;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A plugin's page is an origin of its own in a browser (Content Security Policy, level 3): with the gateway's it could read the token that
 /// the dashboard keeps.
 const OWN_ORIGIN: HeaderValue = HeaderValue::from_static(
     "sandbox allow-downloads allow-forms allow-modals allow-popups allow-popups-to-escape-sandbox allow-scripts",
 );
-/// The longest name of a request that a caller may give.
-const MOST_ID: usize = 128;
 
 /// What requests are answered with.
 pub(crate) struct Pipeline {
@@ -48,19 +46,13 @@ pub(crate) struct Pipeline {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) limits: GatewayLimits,
     pub(crate) cors: Cors,
+    pub(crate) hosts: Hosts,
+    /// What browsers are told of TLS.
+    pub(crate) strict_transport: Option<HeaderValue>,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) inference: Inference,
     /// Everything that is a route.
     pub(crate) routes: Router,
-}
-
-/// What an access line says of a request.
-struct Line {
-    id: HeaderValue,
-    method: Method,
-    path: String,
-    peer: SocketAddr,
-    started: Instant,
 }
 
 impl Pipeline {
@@ -69,14 +61,15 @@ impl Pipeline {
         let metrics = Arc::new(Metrics::new(admission.clone()));
         let inference = Inference::new(node.clone(), config.limits.time.0, admission.clone());
         let decisions = Arc::new(Decisions::default());
-        let admin = crate::admin::router(node.clone(), decisions.clone(), metrics.clone());
-        let routes = crate::routes::router(&node, &inference, &metrics).merge(admin);
+        let routes = crate::routes::router(&node, &inference, &metrics, &decisions);
         Self {
             access,
             metrics,
             admission,
             limits: config.limits,
             cors: Cors::new(&config.cors),
+            strict_transport: config.strict_transport(),
+            hosts: Hosts::new(config, node.runtime().config().listen),
             decisions,
             inference,
             routes,
@@ -91,7 +84,7 @@ impl Pipeline {
         busy: Busy,
         peer: SocketAddr,
     ) -> Response {
-        let span = span::of(&request, || self.access.is_known(request.headers()));
+        let span = span::of(&request, || self.access.is_known(request.headers(), peer.ip()));
         let answered = self.answer_in(request, busy, peer).instrument(span.clone()).await;
         span::ends(&span, &answered);
         answered
@@ -104,20 +97,14 @@ impl Pipeline {
         peer: SocketAddr,
     ) -> Response {
         let target = Target::of(request.uri().path());
-        let line = Line {
-            id: request_id(&request),
-            method: request.method().clone(),
-            path: span::cut(request.uri().path()).to_owned(),
-            peer,
-            started: Instant::now(),
-        };
+        let line = Line::of(&request, peer);
         let origin = self.cors.origin(request.headers());
         let mut caller = None;
         let answered = match self.cors.preflight(&request, origin.as_ref()) {
             Some(response) => Ok(response),
             None => {
                 let is_forged = Cors::is_forged(&request, origin.as_ref());
-                let attempt = self.attempt(target, request, is_forged, &mut busy, &mut caller);
+                let attempt = self.attempt(target, request, peer, is_forged, &mut busy, &mut caller);
                 let attempt = AssertUnwindSafe(attempt).catch_unwind();
                 attempt
                     .await
@@ -127,6 +114,10 @@ impl Pipeline {
         let mut response = answered.unwrap_or_else(|refusal| refusal.response(target.speaks()));
         self.cors.allow(&mut response, origin);
         response.headers_mut().insert(REQUEST_ID, line.id.clone());
+        if let Some(told) = &self.strict_transport {
+            let headers = response.headers_mut();
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, told.clone());
+        }
         self.metrics
             .answered(target, response.status(), line.started.elapsed());
         self.decisions
@@ -139,6 +130,7 @@ impl Pipeline {
         &self,
         target: Target,
         request: Request<Incoming>,
+        peer: SocketAddr,
         is_forged: bool,
         busy: &mut Busy,
         known: &mut Option<Arc<Caller>>,
@@ -147,17 +139,21 @@ impl Pipeline {
         if target == Target::Health {
             return Ok(self.route(request.map(Body::new)).await);
         }
-        let caller = self.access.caller(request.headers())?;
+        let caller = self.access.caller(request.headers(), peer.ip())?;
         *known = Some(caller.clone());
-        if is_forged && caller.is_anyone() {
-            return Err(forged());
+        if caller.is_anyone() {
+            self.hosts.must_know(&request)?;
+            if is_forged {
+                return Err(forged());
+            }
         }
         judge(target, &request, &caller)?;
         let place = caller.clone().enter(self.access.now())?;
         if target == Target::Plugin {
             busy.is_whole();
+            let places = (place, self.admission.enter_beside()?);
             let response = self.plugin(request).await?;
-            return Ok(response.map(|body| Body::new(Guarded::new(body, place))));
+            return Ok(response.map(|body| Body::new(Guarded::new(body, places))));
         }
         let most = caller.most_body().unwrap_or(u64::MAX).min(self.limits.body.0);
         let (mut head, body) = request.into_parts();
@@ -168,6 +164,10 @@ impl Pipeline {
         }
         let admitted = match target.is_work(&head.method) {
             true => Some(self.admission.enter().await?),
+            false => None,
+        };
+        let beside = match target.is_beside(&head.method) {
+            true => Some(self.admission.enter_beside()?),
             false => None,
         };
         let room = body.room;
@@ -186,7 +186,7 @@ impl Pipeline {
             }
         };
         // The work is done; what is left of the request is its response.
-        drop((admitted, room));
+        drop((admitted, beside, room));
         Ok(response.map(|body| Body::new(Guarded::new(body, place))))
     }
 
@@ -291,54 +291,11 @@ pub(crate) fn unknown() -> Refusal {
     Refusal::unknown(error.with_hint("GET /openapi.json describes those that there are"))
 }
 
-/// The caller's name for the request, or a new one.
-fn request_id(request: &Request<Incoming>) -> HeaderValue {
-    let plain = |value: &&HeaderValue| {
-        let fits = |c: &u8| c.is_ascii_alphanumeric() || b"-_.:/+=".contains(c);
-        !value.is_empty() && value.len() <= MOST_ID && value.as_bytes().iter().all(fits)
-    };
-    let given = request.headers().get(REQUEST_ID).filter(plain).cloned();
-    given.unwrap_or_else(|| {
-        HeaderValue::try_from(format!("{:032x}", fastrand::u128(..))).expect("hexadecimal")
-    })
-}
-
-impl Line {
-    fn log(&self, target: Target, response: &Response, caller: Option<&Caller>) {
-        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-        tracing::info!(
-            target: "access",
-            request = self.id.to_str().unwrap_or_default(),
-            method = span::method(&self.method),
-            path = self.path,
-            route = target.name(),
-            status = response.status().as_u16(),
-            grpc_status = header("grpc-status"),
-            took_us = self.started.elapsed().as_micros() as u64,
-            caller = caller.map_or("-", Caller::name),
-            peer = %self.peer,
-            model = header("karman-model"),
-            node = header("karman-node"),
-            "answered"
-        );
-        // For collectors: without the path, which may open what it names, and without who asked.
-        tracing::info!(
-            target: SPANS,
-            request = self.id.to_str().unwrap_or_default(),
-            route = target.name(),
-            status = response.status().as_u16(),
-            took_us = self.started.elapsed().as_micros() as u64,
-            model = header("karman-model"),
-            node = header("karman-node"),
-            "answered"
-        );
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::access::{CallerLimits, Revoked};
+    use std::net::Ipv4Addr;
 
     #[test]
     fn a_plugin_gets_no_token_and_speaks_for_itself_alone() {
@@ -362,8 +319,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open = vec!["flow:flood-*".parse().unwrap()];
         let revoked = Revoked::of(folder.path());
-        let access = Access::new(Vec::new(), open, CallerLimits::default(), revoked);
-        let caller = access.caller(&HeaderMap::new()).unwrap();
+        let access = Access::new(Vec::new(), open, CallerLimits::default(), revoked, 1);
+        let caller = access
+            .caller(&HeaderMap::new(), Ipv4Addr::LOCALHOST.into())
+            .unwrap();
         let may = |name: &str| {
             let body = format!(r#"{{ "workflow": "name = '{name}'\n[task.tiny]", "input": 1 }}"#);
             may_submit(&caller, body.as_bytes())

@@ -95,6 +95,15 @@ impl Target {
         }
     }
 
+    /// Whether it takes a place beside what runs: who waits for an end, and plugins, which have limits of their own.
+    pub(crate) fn is_beside(self, method: &Method) -> bool {
+        match self {
+            Self::Accepted | Self::Plugin => true,
+            Self::Flow => method != Method::POST,
+            _ => false,
+        }
+    }
+
     /// How refusals are said.
     pub(crate) const fn speaks(self) -> Speaks {
         match self {
@@ -133,5 +142,9 @@ mod tests {
     fn waiting_for_a_workflow_is_no_work() {
         assert!(Target::Flow.is_work(&Method::POST) && Target::Task.is_work(&Method::POST));
         assert!(!Target::Flow.is_work(&Method::GET) && !Target::Accepted.is_work(&Method::GET));
+        for target in [Target::Flow, Target::Accepted, Target::Plugin] {
+            assert!(target.is_beside(&Method::GET), "{target:?}");
+        }
+        assert!(!Target::Flow.is_beside(&Method::POST) && !Target::Health.is_beside(&Method::GET));
     }
 }

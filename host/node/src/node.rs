@@ -11,9 +11,9 @@ use crate::services::blocking;
 use karman_engine::Machine;
 use karman_mesh::Mesh;
 use karman_types::TaskError;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// A running node. Cheap to clone.
@@ -32,7 +32,8 @@ pub(crate) struct Inner {
     split: Split,
     federated: Federated,
     logs: LogRing,
-    ready: AtomicBool,
+    /// Since it answers, what tells it to stop.
+    ready: Mutex<Option<ShutDown>>,
 }
 
 /// What a node says of itself.
@@ -84,7 +85,7 @@ impl Node {
             lent: Lent::default(),
             bundles,
             logs,
-            ready: AtomicBool::new(false),
+            ready: Mutex::default(),
         })))
     }
 
@@ -129,7 +130,7 @@ impl Node {
     /// When the operator's socket cannot be taken.
     pub async fn attend(&self, shut_down: &ShutDown) -> Result<(), TaskError> {
         serve_control(self.clone(), shut_down.clone()).await?;
-        self.0.ready.store(true, Ordering::Relaxed);
+        *self.0.ready.lock() = Some(shut_down.clone());
         go_on(&self.downgrade());
         Ok(())
     }
@@ -137,7 +138,7 @@ impl Node {
     /// Takes the operator's socket away, for the process may end before the task that answered there has cleaned up; and leaves the
     /// mesh.
     pub async fn leave_off(&self) {
-        self.0.ready.store(false, Ordering::Relaxed);
+        *self.0.ready.lock() = None;
         let _ = std::fs::remove_file(self.runtime().home().control_socket());
         if let Some(mesh) = self.mesh() {
             mesh.leave().await;
@@ -205,9 +206,10 @@ impl Node {
         &self.0.logs
     }
 
-    /// Whether it answers.
+    /// Whether it answers: from [`attend`](Self::attend) on, until the shutdown begins or it is taken out of service.
     pub fn is_ready(&self) -> bool {
-        self.0.ready.load(Ordering::Relaxed)
+        let answers = |shut_down: &ShutDown| !shut_down.has_started();
+        self.0.ready.lock().as_ref().is_some_and(answers) && !self.tasks().draining()
     }
 
     /// What it says of itself.

@@ -1,5 +1,7 @@
 //! How much callers may do, and what those that misbehave get.
 
+use super::clients::python;
+use super::load::limited;
 use super::*;
 
 #[test]
@@ -26,6 +28,25 @@ fn a_caller_gets_what_its_token_says_and_no_more() {
     assert!(answers.iter().any(|answer| answer.status == 200), "{answers:?}");
 }
 
+#[test]
+fn too_many_tokens_that_do_not_hold_are_not_looked_at() {
+    let node = gateway(limited("failed-tokens = 1"), &[]);
+    let named = token(&node, &["--right", "infer:*"]);
+    let with = |bearer: &str| infer(&node.server, MODEL, &[("authorization", bearer)]);
+    assert_eq!(with(&named).status, 200);
+    let mut answers = (0..100).map(|_| with("Bearer nonsense"));
+    let refused = answers
+        .find(|answer| answer.status != 401)
+        .expect("all are looked at");
+    assert_eq!(
+        (refused.status, header(&refused, "retry-after")),
+        (429, Some("1")),
+        "{refused:?}"
+    );
+    // Whom the gateway has met comes in from the same address.
+    assert_eq!(with(&named).status, 200);
+}
+
 /// Connections that never finish what they say give way to those that do.
 #[test]
 fn slow_callers_keep_nobody_out() {
@@ -42,7 +63,7 @@ fn slow_callers_keep_nobody_out() {
         stream
     };
     let mut slow: Vec<TcpStream> = (0..200)
-        .map(|at| slow(["", "G", "POST /v2 HTTP/1.1\r\nhost: a\r\nx: "][at % 3]))
+        .map(|at| slow(["", "G", "POST /v2 HTTP/1.1\r\nhost: localhost\r\nx: "][at % 3]))
         .collect();
     assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
 
@@ -50,7 +71,9 @@ fn slow_callers_keep_nobody_out() {
     let stream = &mut slow[0];
     *stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let head = format!("POST /v2/models/{MODEL}/infer HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nabc");
+    let head = format!(
+        "POST /v2/models/{MODEL}/infer HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nabc"
+    );
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = [0; 16];
     stream.read_exact(&mut answer).unwrap();
@@ -58,7 +81,7 @@ fn slow_callers_keep_nobody_out() {
     // One that is for nothing that there is, is not waited for.
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let head = "POST /nothing HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nabc";
+    let head = "POST /nothing HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nabc";
     stream.write_all(head.as_bytes()).unwrap();
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(&answer[9..12], b"404", "{}", String::from_utf8_lossy(&answer));
@@ -102,7 +125,7 @@ fn it_finishes_what_it_has_begun_when_it_is_stopped() {
     let address = node.server.address.clone();
     let asked = std::thread::spawn(move || {
         let mut stream = TcpStream::connect(address).unwrap();
-        let head = "POST /tasks/hostile HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\nkarman-meta-do: sleep 1000\r\n\r\n";
+        let head = "POST /tasks/hostile HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nkarman-meta-do: sleep 1000\r\n\r\n";
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).unwrap();
@@ -120,6 +143,33 @@ fn it_finishes_what_it_has_begun_when_it_is_stopped() {
     let Node { server, .. } = node;
     let (code, _) = server.stop();
     assert_eq!((code, &asked.join().unwrap()[..]), (0, "HTTP/1.1 200"));
+}
+
+/// Whoever sends callers to it sees that it will close, and it goes on until they had the time to.
+#[test]
+fn it_gives_notice_before_it_closes() {
+    let node = gateway(limited("notice = \"1 h\""), &["infer:*"]);
+    assert_eq!(node.server.get("/readyz").status, 200);
+    node.server.signal_terminate();
+    let started = Instant::now();
+    while node.server.get("/readyz").status != 503 {
+        assert!(started.elapsed() < FOUND, "it says that it is ready");
+    }
+    assert_eq!(node.server.get("/v2/health/ready").status, 503);
+    assert_eq!(node.server.get("/healthz").status, 200);
+    assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
+    // A second signal lets nobody wait.
+    let Node { server, .. } = node;
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn one_that_is_taken_out_of_service_is_not_ready() {
+    let node = gateway(home("cloud"), &["admin"]);
+    assert_eq!(node.server.get("/readyz").status, 200);
+    assert_eq!(node.server.post("/admin/drain", &[], b"").status, 200);
+    assert_eq!(node.server.get("/readyz").status, 503);
+    assert_eq!(node.server.get("/healthz").status, 200);
 }
 
 #[test]
@@ -141,6 +191,35 @@ fn a_task_has_the_time_that_a_request_has() {
     );
     // The limit of the plugin itself, two seconds, has not ended it.
     assert!(late.text().contains("gateway.limits.time"), "{late:?}");
+}
+
+/// Who waits for an end takes no place from what runs, but there are only so many places to wait at.
+#[test]
+fn only_so_many_wait_for_an_end() {
+    let node = gateway(limited("beside = 1"), &["call:*"]);
+    // Accepted, for whoever may come to have it: it does not end here.
+    let accepted = node
+        .server
+        .post("/tasks/absent", &[("karman-accept", "local")], b"1");
+    assert_eq!(accepted.status, 202, "{accepted:?}");
+    let path = format!("/accepted/{}", accepted.json()["task"].as_str().unwrap());
+    let head = format!("GET {path}/result?wait=60s HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let (mut waiting, started) = (Vec::new(), Instant::now());
+    let refused = loop {
+        let mut stream = TcpStream::connect(&node.server.address).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        // One of them comes in before a question does, and stays.
+        waiting.push(stream);
+        let answer = node.server.get(&path);
+        match answer.status {
+            503 => break answer,
+            200 => assert!(started.elapsed() < FOUND, "everybody may wait"),
+            _ => panic!("{answer:?}"),
+        }
+    };
+    assert_eq!(header(&refused, "retry-after"), Some("1"), "{refused:?}");
+    assert_eq!(node.server.post("/tasks/tiny", &[], b"1").status, 200);
+    assert_eq!(node.server.get("/healthz").status, 200);
 }
 
 /// Two bytes of JSON are an element of many: what there is no room for is not read at all.
@@ -165,5 +244,8 @@ fn what_a_body_becomes_has_to_have_room_too() {
             .is_some_and(|error| error.contains("binary tensor extension")),
         "{error}"
     );
+    // Of gRPC, too: what is no longer than a body may be would be more than all of them.
+    let said = python(&node, "typed.py", &[MODEL, "250000"]);
+    assert_eq!(said.lines().last(), Some("done"), "{said}");
     assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
 }

@@ -18,7 +18,7 @@ const BODIES_MIB: u64 = 16;
 /// By how much the process may grow besides.
 const GROWTH: u64 = 96 << 20;
 
-fn limited(limits: &str) -> Home {
+pub(super) fn limited(limits: &str) -> Home {
     let home = home("cloud");
     let file = home.path().join("config/karman/node.toml");
     let config = std::fs::read_to_string(&file).unwrap();
@@ -186,7 +186,7 @@ fn a_thousand_slow_heads_keep_nobody_out() {
     let node = gateway(home("cloud"), &["infer:*"]);
     let streams = slow(
         &node,
-        "POST /v2/models/digits-s/infer HTTP/1.1\r\nhost: a\r\nx-slow: ",
+        "POST /v2/models/digits-s/infer HTTP/1.1\r\nhost: localhost\r\nx-slow: ",
     );
     others_are_served_beside(&node, streams);
 }
@@ -194,7 +194,9 @@ fn a_thousand_slow_heads_keep_nobody_out() {
 #[test]
 fn a_thousand_slow_bodies_keep_nobody_out() {
     more_descriptors();
-    let head = format!("POST /v2/models/{MODEL}/infer HTTP/1.1\r\nhost: a\r\ncontent-length: 4096\r\n\r\n{{");
+    let head = format!(
+        "POST /v2/models/{MODEL}/infer HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4096\r\n\r\n{{"
+    );
     // Where there is a place for each, and where there are far too few.
     for connections in [4096, 100] {
         let node = gateway(limited(&format!("connections = {connections}")), &["infer:*"]);

@@ -29,3 +29,36 @@ fn a_page_of_a_plugin_is_an_origin_of_its_own() {
         "{policy}"
     );
 }
+
+/// A page whose name leads to this machine is of the gateway's own origin to a browser; all that tells is the name.
+#[test]
+fn a_name_that_is_led_to_it_gets_nothing_without_a_token() {
+    let home = home("cloud");
+    let file = home.path().join("config/karman/node.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(
+        &file,
+        format!("{config}[gateway]\nhosts = [\"gateway.example\"]\n"),
+    )
+    .unwrap();
+    let node = gateway(home, &["call:*", "admin"]);
+    let call = |more: &[(&str, &str)]| node.server.post("/tasks/tiny", more, b"1");
+    assert_eq!(call(&[]).status, 200);
+    assert_eq!(call(&[("host", "gateway.example:443")]).status, 200);
+    let rebound = [
+        ("host", "evil.example:8080"),
+        ("origin", "http://evil.example:8080"),
+    ];
+    let refused = call(&rebound);
+    assert_eq!(
+        (refused.status, refused.json()["field"].as_str()),
+        (403, Some("host")),
+        "{refused:?}"
+    );
+    let read = node.server.send("GET", "/admin/nodes", &rebound[..1], b"");
+    assert_eq!(read.status, 403, "{read:?}");
+    assert_eq!(node.server.send("GET", "/readyz", &rebound[..1], b"").status, 200);
+    let bearer = token(&node, &["--right", "call:tiny"]);
+    let known = call(&[rebound[0], ("authorization", &bearer)]);
+    assert_eq!(known.status, 200, "{known:?}");
+}

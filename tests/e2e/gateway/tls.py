@@ -49,6 +49,7 @@ headers = {"authorization": bearer, "content-type": "application/json"}
 connection.request("POST", f"/v2/models/{model}/infer", json.dumps({"inputs": inputs}), headers)
 answer = connection.getresponse()
 assert answer.status == 200, answer.read()
+assert answer.getheader("strict-transport-security") == "max-age=31536000", answer.getheaders()
 over_rest = np.array(json.loads(answer.read())["outputs"][0]["data"], dtype=np.float32)
 assert np.allclose(over_grpc.ravel(), over_rest, atol=1e-6), (over_grpc, over_rest)
 connection.request("GET", f"/v2/models/{model}")

@@ -1,5 +1,6 @@
 //! Who calls, what they may do, and how much: a token behind `Bearer`, or none for what the operator left open.
 
+mod failures;
 mod rate;
 mod revoked;
 mod right;
@@ -10,6 +11,7 @@ pub use right::{Right, RightError};
 pub use token::{AccessTerms, AccessToken, CallerLimits, TokenError};
 
 use crate::refusal::Refusal;
+use failures::Failures;
 use http::{HeaderMap, header};
 use karman_mesh::membership::UnixTime;
 use karman_package::PublicKey;
@@ -17,6 +19,7 @@ use karman_types::{ErrorKind, TaskError};
 use parking_lot::Mutex;
 use rate::Bucket;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -32,6 +35,7 @@ pub(crate) struct Access {
     keys: Vec<PublicKey>,
     revoked: Revoked,
     known: Mutex<Known>,
+    failures: Failures,
     anyone: Arc<Caller>,
     started: Instant,
 }
@@ -56,16 +60,26 @@ pub(crate) struct Caller {
     running: AtomicU32,
 }
 
+/// Why nobody knows who calls.
+enum Stranger {
+    /// What it sends is no token, or one that does not hold.
+    Refused(TaskError),
+    /// Too many that came from its address did not hold: for so long none is looked at that is new.
+    TooMany(Duration),
+}
+
 /// A place among the requests that a caller may have at once.
 #[derive(Debug)]
 pub(crate) struct Place(Arc<Caller>);
 
 impl Access {
+    /// `failed` is how many tokens that do not hold one address may send in a second.
     pub(crate) fn new(
         keys: Vec<PublicKey>,
         open: Vec<Right>,
         limits: CallerLimits,
         revoked: Revoked,
+        failed: u32,
     ) -> Self {
         let anyone = Caller {
             token: None,
@@ -78,13 +92,38 @@ impl Access {
             keys,
             revoked,
             known: Mutex::default(),
+            failures: Failures::new(failed),
             anyone: Arc::new(anyone),
             started: Instant::now(),
         }
     }
 
-    /// Who sends these headers.
-    pub(crate) fn caller(&self, headers: &HeaderMap) -> Result<Arc<Caller>, Refusal> {
+    /// Who sends these headers from there.
+    ///
+    /// # Errors
+    /// 401 for what is no token that holds; 429, with the time after which to try again, where too many that came from there were none.
+    pub(crate) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Arc<Caller>, Refusal> {
+        let wait = match self.recognised(headers, peer) {
+            Ok(caller) => return Ok(caller),
+            Err(Stranger::Refused(error)) => match self.failures.count(peer, self.now()) {
+                Ok(()) => return Err(Refusal::unauthorized(error)),
+                Err(wait) => wait,
+            },
+            Err(Stranger::TooMany(wait)) => wait,
+        };
+        let error = TaskError::limit("too many tokens from this address do not hold");
+        let hint = "try again later, with one that does: `karman token inspect` shows what is wrong with it";
+        let error = error.with_field("authorization").with_hint(hint);
+        Err(Refusal::later(error, wait))
+    }
+
+    /// Whether these headers have a token that holds.
+    pub(crate) fn is_known(&self, headers: &HeaderMap, peer: IpAddr) -> bool {
+        let caller = self.recognised(headers, peer);
+        caller.is_ok_and(|caller| caller.token.is_some())
+    }
+
+    fn recognised(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Arc<Caller>, Stranger> {
         let Some(value) = headers.get(header::AUTHORIZATION) else {
             return Ok(self.anyone.clone());
         };
@@ -92,29 +131,25 @@ impl Access {
         let bearer = text
             .split_once(' ')
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let Some((_, text)) = bearer else {
-            let error = TaskError::denied("the header `authorization` is not `Bearer TOKEN`");
-            return Err(Refusal::unauthorized(error));
-        };
-        self.known(text.trim()).map_err(|error| {
-            let error = TaskError::new(ErrorKind::Denied, error.to_string())
-                .with_field("authorization")
-                .with_hint("`karman token issue` makes a token on the gateway's machine");
-            Refusal::unauthorized(error)
-        })
+        match bearer {
+            Some((_, text)) => self.known(text.trim(), peer),
+            None => {
+                let error = TaskError::denied("the header `authorization` is not `Bearer TOKEN`");
+                Err(Stranger::Refused(error))
+            }
+        }
     }
 
-    /// Whether these headers have a token that holds.
-    pub(crate) fn is_known(&self, headers: &HeaderMap) -> bool {
-        self.caller(headers).is_ok_and(|caller| caller.token.is_some())
-    }
-
-    fn known(&self, text: &str) -> Result<Arc<Caller>, TokenError> {
+    fn known(&self, text: &str, peer: IpAddr) -> Result<Arc<Caller>, Stranger> {
         let digest = blake3::hash(text.as_bytes());
         let known = self.known.lock().by_text.get(&digest).cloned();
         let caller = match known {
             Some(caller) => caller,
-            None => self.meet(digest, AccessToken::read(text, &self.keys)?),
+            None => {
+                let may = self.failures.may(peer, self.now());
+                may.map_err(Stranger::TooMany)?;
+                self.meet(digest, AccessToken::read(text, &self.keys)?)
+            }
         };
         let Some(token) = &caller.token else {
             return Ok(caller);
@@ -122,7 +157,7 @@ impl Access {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         token.check(UnixTime::from_seconds(now.as_secs()))?;
         match self.revoked.has(&token.id, self.started.elapsed()) {
-            true => Err(TokenError::Revoked(token.id.clone())),
+            true => Err(TokenError::Revoked(token.id.clone()).into()),
             false => Ok(caller),
         }
     }
@@ -152,6 +187,13 @@ impl Access {
     /// Time on the clock that rates are judged by.
     pub(crate) fn now(&self) -> Duration {
         self.started.elapsed()
+    }
+}
+
+impl From<TokenError> for Stranger {
+    fn from(error: TokenError) -> Self {
+        let error = TaskError::new(ErrorKind::Denied, error.to_string()).with_field("authorization");
+        Self::Refused(error.with_hint("`karman token issue` makes a token on the gateway's machine"))
     }
 }
 
@@ -240,5 +282,50 @@ impl Caller {
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refusal::Speaks;
+    use http::{HeaderValue, StatusCode};
+
+    #[test]
+    fn who_fails_too_often_is_not_looked_at_and_who_is_known_is_not_kept_out() {
+        const HERE: [u8; 4] = [192, 0, 2, 1];
+        let folder = tempfile::tempdir().unwrap();
+        let pair = ed25519_compact::KeyPair::from_seed(ed25519_compact::Seed::new([7; 32]));
+        let (keys, revoked) = (vec![PublicKey::from_bytes(*pair.pk)], Revoked::of(folder.path()));
+        let access = Access::new(keys, Vec::new(), CallerLimits::default(), revoked, 1);
+        let token = |name: &str| {
+            let terms = AccessTerms {
+                name: name.into(),
+                rights: vec!["infer:*".parse().unwrap()],
+                not_after: UnixTime::from_seconds(4_000_000_000),
+                limits: CallerLimits::default(),
+            };
+            AccessToken::issue(&[7; 32], &terms, UnixTime::from_seconds(1_000_000)).unwrap()
+        };
+        let status = |token: &str, from: [u8; 4]| {
+            let value: HeaderValue = format!("Bearer {token}").parse().unwrap();
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
+            match access.caller(&headers, from.into()) {
+                Ok(_) => StatusCode::OK,
+                Err(refusal) => refusal.response(Speaks::Plain).status(),
+            }
+        };
+        let known = token("known");
+        assert_eq!(status(&known, HERE), StatusCode::OK);
+        assert_eq!(status("nonsense", HERE), StatusCode::UNAUTHORIZED);
+        // Once a second it may; the machine may be slow, but not that slow every time.
+        let is_kept_out = |number: usize| {
+            let new = token(&format!("new-{number}"));
+            let refused = (status("nonsense", HERE), status(&new, HERE));
+            refused == (StatusCode::TOO_MANY_REQUESTS, StatusCode::TOO_MANY_REQUESTS)
+        };
+        assert!((0..100).any(is_kept_out));
+        assert_eq!(status(&known, HERE), StatusCode::OK);
+        assert_eq!(status(&token("other"), [192, 0, 2, 2]), StatusCode::OK);
     }
 }

@@ -19,15 +19,31 @@ impl Bucket {
 
     /// Takes one out; else how long until there is one.
     pub(super) fn take(&mut self, rate: u32, now: Duration) -> Result<(), Duration> {
-        let rate = f64::from(rate.max(1));
-        let passed = now.saturating_sub(self.at).as_secs_f64();
-        self.left = (self.left + passed * rate).min(rate);
+        self.left = self.filled(rate, now);
         self.at = self.at.max(now);
-        if self.left < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - self.left) / rate));
-        }
+        self.has(rate, now)?;
         self.left -= 1.0;
         Ok(())
+    }
+
+    /// Whether there is one; else how long until then.
+    pub(super) fn has(&self, rate: u32, now: Duration) -> Result<(), Duration> {
+        let left = self.filled(rate, now);
+        match left < 1.0 {
+            true => Err(Duration::from_secs_f64((1.0 - left) / f64::from(rate.max(1)))),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether it holds as much as a new one.
+    pub(super) fn is_full(&self, rate: u32, now: Duration) -> bool {
+        self.filled(rate, now) >= f64::from(rate)
+    }
+
+    fn filled(&self, rate: u32, now: Duration) -> f64 {
+        let rate = f64::from(rate.max(1));
+        let passed = now.saturating_sub(self.at).as_secs_f64();
+        (self.left + passed * rate).min(rate)
     }
 }
 

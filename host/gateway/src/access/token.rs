@@ -262,6 +262,7 @@ mod tests {
     use base64::engine::general_purpose::URL_SAFE;
     use http::header::AUTHORIZATION;
     use http::{HeaderMap, HeaderValue};
+    use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -286,9 +287,11 @@ mod tests {
         }
     }
 
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
     fn access(folder: &std::path::Path) -> Access {
         let revoked = Revoked::of(folder);
-        Access::new(vec![key(&SEED)], Vec::new(), CallerLimits::default(), revoked)
+        Access::new(vec![key(&SEED)], Vec::new(), CallerLimits::default(), revoked, 3)
     }
 
     fn bearing(token: &str) -> HeaderMap {
@@ -318,10 +321,10 @@ mod tests {
     fn who_has_a_token_that_holds_is_known() {
         let folder = tempfile::tempdir().unwrap();
         let access = access(folder.path());
-        assert!(access.is_known(&bearing(&until(4_000_000_000))));
-        assert!(!access.is_known(&bearing(&until(1_000_001))));
-        assert!(!access.is_known(&bearing("nonsense")));
-        assert!(!access.is_known(&HeaderMap::new()));
+        assert!(access.is_known(&bearing(&until(4_000_000_000)), PEER));
+        assert!(!access.is_known(&bearing(&until(1_000_001)), PEER));
+        assert!(!access.is_known(&bearing("nonsense"), PEER));
+        assert!(!access.is_known(&HeaderMap::new(), PEER));
     }
 
     #[test]
@@ -332,7 +335,7 @@ mod tests {
         let mut bytes = URL_SAFE.decode(&text).unwrap();
         // A field that readers of Protobuf do not know, and pass over.
         bytes.extend([15 << 3, 1]);
-        let caller = |text: &str| access.caller(&bearing(text)).unwrap();
+        let caller = |text: &str| access.caller(&bearing(text), PEER).unwrap();
         let (one, other) = (caller(&text), caller(&URL_SAFE.encode(bytes)));
         assert!(Arc::ptr_eq(&one, &other) && Arc::ptr_eq(&one, &caller(&text)));
         assert_eq!(access.known.lock().by_text.len(), 1);

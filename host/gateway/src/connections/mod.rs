@@ -30,8 +30,8 @@ use tokio::time::{MissedTickBehavior, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long connections may take to finish once the gateway shuts down.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// How long a connection without a request under way may stay once the gateway shuts down: the end of its last answer may be on its way.
+const UNASKED: Duration = Duration::from_secs(10);
 /// How long a handshake of TLS may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How often the files of the certificate are looked at.
@@ -55,7 +55,7 @@ pub(crate) struct Door {
     tls: Option<Shown>,
     /// Who gets its certificate, where nobody else does.
     acme: Option<Acme>,
-    idle: Duration,
+    limits: GatewayLimits,
     table: Arc<Table>,
 }
 
@@ -63,6 +63,21 @@ pub(crate) struct Door {
 struct Farewell {
     stop: watch::Sender<bool>,
     alive: watch::Sender<()>,
+}
+
+impl Farewell {
+    /// Says it, and waits for so long, unless it has to be quick.
+    async fn say(self, most: Duration, shut_down: &ShutDown) {
+        self.stop.send_replace(true);
+        tokio::select! {
+            _ = timeout(most, self.alive.closed()) => {}
+            () = shut_down.hurried() => {}
+        }
+        match self.alive.receiver_count() {
+            0 => tracing::info!("every request has ended"),
+            connections => tracing::warn!(connections, "requests that have not ended are given up"),
+        }
+    }
 }
 
 impl Door {
@@ -86,7 +101,7 @@ impl Door {
             listener,
             tls,
             acme,
-            idle: config.limits.idle.0,
+            limits: config.limits,
             table: Table::new(most_connections(&config.limits)),
         })
     }
@@ -127,7 +142,7 @@ impl Door {
         if let Some(acme) = self.acme.take() {
             ordering.spawn(acme.keep());
         }
-        let mut stop = pin!(shut_down.started());
+        let mut stop = pin!(closing(shut_down, self.limits.notice.0));
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         let mut refused = false;
         loop {
@@ -158,7 +173,8 @@ impl Door {
             let stream = Awake::new(stream);
             let (service, busy) = (service.clone(), seat.seat());
             let answer = move |request| service(request, Busy::new(busy.clone()), peer);
-            let (tls, idle) = (shown.as_ref().map(|shown| shown.borrow().clone()), self.idle);
+            let tls = shown.as_ref().map(|shown| shown.borrow().clone());
+            let idle = self.limits.idle.0;
             let (stopped, alive) = (farewell.stop.subscribe(), farewell.alive.subscribe());
             tokio::spawn(async move {
                 match tls {
@@ -174,9 +190,14 @@ impl Door {
             });
         }
         drop(self.listener);
-        farewell.stop.send_replace(true);
-        let _ = timeout(FAREWELL, farewell.alive.closed()).await;
+        farewell.say(self.limits.time.0, shut_down).await;
     }
+}
+
+/// Until nobody else is let in: whoever sends callers here is given notice first.
+async fn closing(shut_down: &ShutDown, notice: Duration) {
+    shut_down.started().await;
+    let _ = timeout(notice, shut_down.hurried()).await;
 }
 
 /// Looks for a renewed certificate, until nobody shows it any more. The disk that it lies on may take its time: nobody waits for it.
@@ -287,7 +308,8 @@ async fn attend<I, S, F, B>(
     let mut stopping = false;
     loop {
         let since = seat.idle_since().unwrap_or_else(Instant::now);
-        let wake = since + idle;
+        let most = if stopping { idle.min(UNASKED) } else { idle };
+        let wake = since + most;
         tokio::select! {
             ended = &mut connection => {
                 if let Err(error) = ended {
@@ -296,7 +318,7 @@ async fn attend<I, S, F, B>(
                 return;
             }
             () = sleep_until(wake.into()) => {
-                if seat.idle_since().is_some_and(|since| since.elapsed() >= idle) {
+                if seat.idle_since().is_some_and(|since| since.elapsed() >= most) {
                     break;
                 }
             }
@@ -315,8 +337,30 @@ async fn attend<I, S, F, B>(
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use futures::FutureExt;
     use http_body_util::Full;
     use tokio::io::AsyncReadExt;
+
+    #[tokio::test]
+    async fn a_farewell_lasts_as_long_as_what_is_under_way_unless_it_has_to_be_quick() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let farewell = || Farewell {
+            stop: watch::Sender::new(false),
+            alive: watch::Sender::new(()),
+        };
+        let (shut_down, first, second) = (ShutDown::default(), farewell(), farewell());
+        let (under_way, told) = (first.alive.subscribe(), first.stop.subscribe());
+        let mut waiting = pin!(first.say(HOUR, &shut_down));
+        assert!(waiting.as_mut().now_or_never().is_none() && *told.borrow());
+        drop(under_way);
+        waiting.await;
+
+        let _never_ends = second.alive.subscribe();
+        let mut waiting = pin!(second.say(HOUR, &shut_down));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        shut_down.hurry();
+        waiting.await;
+    }
 
     #[tokio::test]
     async fn a_handshake_that_does_not_end_makes_room() {

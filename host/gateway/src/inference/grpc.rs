@@ -5,9 +5,9 @@ use super::messages::{
     ModelInferResponse, ModelMetadataResponse, ModelReadyResponse, ModelRequest, Nothing, Parameter,
     ServerLiveResponse, ServerMetadataResponse, ServerReadyResponse, TensorMetadata,
 };
-use super::{BYTES, EXTENSIONS, Inference, Objectives, Question, Reply, SERVER, Value, binary, weight};
+use super::{BYTES, EXTENSIONS, Inference, Objectives, Question, Reply, SERVER, Value, binary};
 use crate::access::Caller;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Speaks};
 use crate::target::GRPC_SERVICE;
 use axum::body::Body;
 use bytes::Bytes;
@@ -58,12 +58,13 @@ pub(crate) async fn answer(
             call.unary(request, |call, _: IndexRequest, _| index(call).boxed())
                 .await
         }
-        "ModelInfer" => {
-            call.unary(request, |call, asked, headers| {
-                infer(call, asked, headers).boxed()
-            })
-            .await
-        }
+        "ModelInfer" => match call.inference.room_for(request.body()) {
+            Ok(_room) => {
+                let does: Does<_, _> = |call, asked, headers| infer(call, asked, headers).boxed();
+                call.unary(request, does).await
+            }
+            Err(refusal) => refusal.response(Speaks::Grpc),
+        },
         other => {
             Status::new(Code::Unimplemented, format!("there is no method `{other}`")).into_http::<Body>()
         }
@@ -198,8 +199,6 @@ async fn index(call: Call) -> Answered<IndexResponse> {
 
 async fn infer(call: Call, asked: ModelInferRequest, headers: HeaderMap) -> Answered<ModelInferResponse> {
     let objectives = Objectives::of(&headers)?;
-    let read = weight::of_tensors(&asked.inputs);
-    let _room = call.inference.admission.room_to_read(read, asked.encoded_len())?;
     let question = Question {
         inputs: inputs(asked.inputs, asked.raw_input_contents)?,
         wanted: asked.outputs.into_iter().map(|wanted| wanted.name).collect(),

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `rest`, `binary` | JSON, and tensors as bytes behind it |
 //! | `grpc`, `messages` | the same over gRPC |
-//! | `weight` | what a request takes once it is read |
+//! | `weight`, `scale` | what a request takes once it is read |
 //! | `objectives` | how accurate, how fast, how cheap the answer has to be |
 //! | `decision` | who ran what and why, as headers |
 
@@ -18,6 +18,7 @@ mod grpc;
 mod messages;
 mod objectives;
 mod rest;
+mod scale;
 mod weight;
 
 pub(crate) use decision::Decision;
@@ -28,6 +29,7 @@ pub(crate) use rest::{
     __path_index, __path_infer, __path_infer_version, __path_live, __path_model, __path_model_ready,
     __path_model_version, __path_model_version_ready, __path_ready, __path_server,
 };
+pub use scale::weigh as weigh_infer_request;
 
 use crate::access::{Caller, Right};
 use crate::admission::Admission;
@@ -39,6 +41,7 @@ use karman_tensor::Tensor;
 use karman_types::{TaskError, TaskRequest};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The name of the server in its metadata.
 const SERVER: &str = "karman";
@@ -46,6 +49,9 @@ const SERVER: &str = "karman";
 const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "model_repository"];
 /// The most inputs or outputs of one request.
 const MOST_TENSORS: usize = 1024;
+
+/// Before a message of gRPC stand whether it is compressed, and its length.
+const GRPC_HEAD: usize = 5;
 
 /// The type of a task's input and output.
 const BYTES: &str = "BYTES";
@@ -98,6 +104,15 @@ impl Inference {
             most,
             admission,
         }
+    }
+
+    /// Room for what a call of gRPC becomes once it is read: what there is none for is not read.
+    ///
+    /// # Errors
+    /// As those of [`Admission::room_to_read`].
+    fn room_for(&self, call: &[u8]) -> Result<OwnedSemaphorePermit, Refusal> {
+        let message = call.get(GRPC_HEAD..).unwrap_or_default();
+        self.admission.room_to_read(scale::weigh(message), message.len())
     }
 
     /// Runs a model or task.

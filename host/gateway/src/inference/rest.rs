@@ -139,13 +139,6 @@ pub(crate) fn router(inference: Inference) -> Router {
         .route("/v2/models/{model}/versions/{version}", get(model))
         .route("/v2/models/{model}/versions/{version}/ready", get(model_ready))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer))
-        .method_not_allowed_fallback(|| async {
-            Refusal::new(
-                http::StatusCode::METHOD_NOT_ALLOWED,
-                TaskError::invalid("this path takes another method"),
-            )
-            .response(Speaks::Inference)
-        })
         // Bodies were read before, within the bounds of the gateway and of the caller.
         .layer(DefaultBodyLimit::disable())
         .with_state(inference)
@@ -218,7 +211,8 @@ async fn index(
 /// What a model or task takes and gives.
 #[utoipa::path(get, path = "/v2/models/{model}", tag = "inference", params(("model" = String, Path)), responses(
     (status = 200, body = ModelMetadata), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
-    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError)))]
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError),
+    (status = 504, body = InferenceError)))]
 async fn model(
     State(inference): State<Inference>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -232,7 +226,8 @@ async fn model(
 /// Whether a model or task can be run.
 #[utoipa::path(get, path = "/v2/models/{model}/ready", tag = "inference", params(("model" = String, Path)), responses(
     (status = 200, body = ModelReady), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
-    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError)))]
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError),
+    (status = 504, body = InferenceError)))]
 async fn model_ready(
     State(inference): State<Inference>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -250,7 +245,8 @@ async fn model_ready(
 #[utoipa::path(get, path = "/v2/models/{model}/versions/{version}", tag = "inference",
     params(("model" = String, Path), ("version" = String, Path)), responses(
     (status = 200, body = ModelMetadata), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
-    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError)))]
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError),
+    (status = 504, body = InferenceError)))]
 #[allow(dead_code, reason = "its attribute is the description: `model` answers")]
 fn model_version() {}
 
@@ -258,19 +254,24 @@ fn model_version() {}
 #[utoipa::path(get, path = "/v2/models/{model}/versions/{version}/ready", tag = "inference",
     params(("model" = String, Path), ("version" = String, Path)), responses(
     (status = 200, body = ModelReady), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
-    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError)))]
+    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError),
+    (status = 504, body = InferenceError)))]
 #[allow(dead_code, reason = "its attribute is the description: `model_ready` answers")]
 fn model_version_ready() {}
 
 /// Runs a version of a model or task: like `/v2/models/{model}/infer`, where the model has this version.
 #[utoipa::path(post, path = "/v2/models/{model}/versions/{version}/infer", tag = "inference",
     params(("model" = String, Path), ("version" = String, Path),
-        ("karman-within" = Option<String>, Header, description = "The longest time, as `200 ms`")),
+        ("karman-within" = Option<String>, Header, description = "The longest time, as `200 ms`"),
+        ("karman-accuracy" = Option<f64>, Header, description = "The share of right answers, from 0 to 1: at least this"),
+        ("karman-p95" = Option<String>, Header, description = "95 of a hundred answers take at most this, as `50 ms`"),
+        ("karman-cost" = Option<f64>, Header, description = "What the answer costs: at most this")),
     request_body = InferRequest, responses(
     (status = 200, body = InferResponse), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
     (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 408, body = InferenceError),
+    (status = 412, body = InferenceError, description = "Nobody meets a bound; it is named"),
     (status = 413, body = InferenceError), (status = 422, body = InferenceError), (status = 429, body = InferenceError),
-    (status = 503, body = InferenceError), (status = 504, body = InferenceError)))]
+    (status = 499, body = InferenceError), (status = 503, body = InferenceError), (status = 504, body = InferenceError)))]
 #[allow(dead_code, reason = "its attribute is the description: `infer` answers")]
 fn infer_version() {}
 
@@ -288,7 +289,7 @@ fn infer_version() {}
     (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 408, body = InferenceError),
     (status = 412, body = InferenceError, description = "Nobody meets a bound; it is named"),
     (status = 413, body = InferenceError), (status = 422, body = InferenceError), (status = 429, body = InferenceError),
-    (status = 503, body = InferenceError), (status = 504, body = InferenceError)))]
+    (status = 499, body = InferenceError), (status = 503, body = InferenceError), (status = 504, body = InferenceError)))]
 async fn infer(
     State(inference): State<Inference>,
     Extension(caller): Extension<Arc<Caller>>,

@@ -1,10 +1,10 @@
 //! What a request takes once it is read: a number of one digit becomes an element of many bytes, so a body alone says too little.
+//! For gRPC, `scale` knows.
 
-use super::messages::InferTensor;
 use karman_node::inference::Scalar;
 
 /// An element that was read.
-const ELEMENT: u64 = size_of::<Scalar>() as u64;
+pub(super) const ELEMENT: u64 = size_of::<Scalar>() as u64;
 /// A list that grows has place for up to twice as many.
 const GROWN: u64 = 2 * ELEMENT;
 /// What is shorter is not looked at: whatever it becomes is little.
@@ -28,25 +28,9 @@ pub(super) fn of_json(json: &[u8]) -> u64 {
     commas * GROWN
 }
 
-/// The bytes that the elements of these tensors take, where they came one by one.
-pub(super) fn of_tensors(tensors: &[InferTensor]) -> u64 {
-    let contents = tensors.iter().filter_map(|tensor| tensor.contents.as_ref());
-    let elements = contents.map(|contents| {
-        contents.bools.len()
-            + contents.ints.len()
-            + contents.longs.len()
-            + contents.unsigned_ints.len()
-            + contents.unsigned_longs.len()
-            + contents.floats.len()
-            + contents.doubles.len()
-    });
-    elements.sum::<usize>() as u64 * ELEMENT
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inference::messages::Contents;
     use karman_node::inference::InferRequest;
     use serde_json::json;
 
@@ -64,23 +48,5 @@ mod tests {
         assert!(serde_json::from_str::<String>(&text).is_ok());
         assert_eq!(of_json(text.as_bytes()), 0);
         assert_eq!(of_json(b"[1,2,3]"), 0);
-    }
-
-    #[test]
-    fn tensors_weigh_what_came_one_by_one() {
-        let contents = Contents {
-            ints: vec![1; 10],
-            floats: vec![1.0; 5],
-            bytes: vec![bytes::Bytes::from_static(b"abc")],
-            ..Contents::default()
-        };
-        let tensors = [
-            InferTensor {
-                contents: Some(contents),
-                ..InferTensor::default()
-            },
-            InferTensor::default(),
-        ];
-        assert_eq!(of_tensors(&tensors), 15 * ELEMENT);
     }
 }

@@ -8,7 +8,7 @@ use karman_node::{Listener, ShutDown, serve_plugin};
 use karman_types::{TaskError, World};
 use serde_json::json;
 use std::net::SocketAddr;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// `karman serve`
 #[derive(Args, Debug)]
@@ -75,7 +75,7 @@ pub(crate) fn threads() -> Result<tokio::runtime::Runtime, TaskError> {
     runtime.map_err(|error| TaskError::internal(error.to_string()))
 }
 
-/// A shutdown that SIGINT or SIGTERM starts.
+/// A shutdown that SIGINT or SIGTERM starts; a second one lets nobody wait for what is under way.
 pub(crate) fn stop_by_signal() -> Result<ShutDown, TaskError> {
     let failed = |error: std::io::Error| TaskError::internal(error.to_string());
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -83,12 +83,18 @@ pub(crate) fn stop_by_signal() -> Result<ShutDown, TaskError> {
     let shut_down = ShutDown::default();
     let stop = shut_down.clone();
     tokio::spawn(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        tracing::info!("shutting down: connections may finish");
+        either(&mut interrupt, &mut terminate).await;
+        tracing::info!("shutting down: what is under way may finish; a second signal ends it");
         stop.now();
+        either(&mut interrupt, &mut terminate).await;
+        stop.hurry();
     });
     Ok(shut_down)
+}
+
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
+    }
 }

@@ -1,8 +1,12 @@
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequestParts, Path, Query};
 use axum::response::{IntoResponse, Json};
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::Full;
-use karman_types::{ErrorKind, TaskError};
+use karman_types::{ByteSize, ErrorKind, TaskError};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// An error as the body of an answer: the fields of the command line's `--json` errors.
@@ -51,4 +55,62 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> axum::response::Response {
         (status(&self.0), Json(error_json(&self.0))).into_response()
     }
+}
+
+/// A path that is there, asked by a method that it does not take; the header `allow` names those that it does.
+pub(crate) async fn other_method() -> impl IntoResponse {
+    let error = TaskError::invalid("this path takes another method").with_field("method");
+    let error = error.with_hint("the header `allow` names those that it takes");
+    (StatusCode::METHOD_NOT_ALLOWED, Json(error_json(&error)))
+}
+
+/// What a path names.
+pub(crate) struct Named<T>(pub(crate) T);
+
+impl<S, T> FromRequestParts<S> for Named<T>
+where
+    S: Send + Sync,
+    T: DeserializeOwned + Send,
+{
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let read = Path::<T>::from_request_parts(parts, state).await;
+        let wrong = |why: String| Refusal(TaskError::invalid(why).with_field("path"));
+        match read {
+            Ok(Path(named)) => Ok(Self(named)),
+            Err(rejection) => Err(wrong(rejection.body_text())),
+        }
+    }
+}
+
+/// What stands behind a path's question mark.
+pub(crate) struct Asked<T>(pub(crate) T);
+
+impl<S, T> FromRequestParts<S> for Asked<T>
+where
+    S: Send + Sync,
+    T: DeserializeOwned + Send,
+{
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let read = Query::<T>::from_request_parts(parts, state).await;
+        let wrong = |why: String| Refusal(TaskError::invalid(why).with_field("query"));
+        match read {
+            Ok(Query(asked)) => Ok(Self(asked)),
+            Err(rejection) => Err(wrong(rejection.body_text())),
+        }
+    }
+}
+
+/// A body that was to be read whole, of at most so many bytes.
+pub(crate) fn whole(read: Result<Bytes, BytesRejection>, most: ByteSize) -> Result<Bytes, TaskError> {
+    read.map_err(|rejection| {
+        let error = match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => TaskError::limit(format!("the body is longer than {most}")),
+            _ => TaskError::invalid(rejection.body_text()),
+        };
+        error.with_field("body")
+    })
 }

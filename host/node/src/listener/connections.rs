@@ -25,23 +25,58 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Tells listeners to stop: no new connections, those there finish.
 #[derive(Clone, Debug)]
-pub struct ShutDown(watch::Sender<bool>);
+pub struct ShutDown(watch::Sender<Stage>);
+
+/// How far a shutdown is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Stage {
+    /// There is none.
+    Open,
+    /// What is under way may finish.
+    Farewell,
+    /// Nobody waits for it any more.
+    Hurry,
+}
 
 impl Default for ShutDown {
     fn default() -> Self {
-        Self(watch::Sender::new(false))
+        Self(watch::Sender::new(Stage::Open))
     }
 }
 
 impl ShutDown {
     /// Starts the shutdown.
     pub fn now(&self) {
-        self.0.send_replace(true);
+        self.reach(Stage::Farewell);
+    }
+
+    /// Starts it, and lets nobody wait for what is under way.
+    pub fn hurry(&self) {
+        self.reach(Stage::Hurry);
+    }
+
+    /// Whether it has started.
+    pub fn has_started(&self) -> bool {
+        *self.0.borrow() >= Stage::Farewell
     }
 
     /// Waits until it starts.
     pub async fn started(&self) {
-        let _ = self.0.subscribe().wait_for(|stop| *stop).await;
+        self.reached(Stage::Farewell).await;
+    }
+
+    /// Waits until nobody is to wait for what is under way.
+    pub async fn hurried(&self) {
+        self.reached(Stage::Hurry).await;
+    }
+
+    /// There is no way back.
+    fn reach(&self, stage: Stage) {
+        self.0.send_modify(|now| *now = stage.max(*now));
+    }
+
+    async fn reached(&self, stage: Stage) {
+        let _ = self.0.subscribe().wait_for(|now| *now >= stage).await;
     }
 }
 
@@ -116,6 +151,27 @@ impl Listener {
             });
         }
         drop(self.listener);
-        let _ = tokio::time::timeout(FAREWELL, graceful.shutdown()).await;
+        tokio::select! {
+            _ = tokio::time::timeout(FAREWELL, graceful.shutdown()) => {}
+            () = shut_down.hurried() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn a_shutdown_goes_one_way() {
+        let shut_down = ShutDown::default();
+        assert!(!shut_down.has_started() && shut_down.started().now_or_never().is_none());
+        shut_down.now();
+        assert!(shut_down.has_started() && shut_down.started().now_or_never().is_some());
+        assert!(shut_down.hurried().now_or_never().is_none());
+        shut_down.hurry();
+        shut_down.now();
+        assert!(shut_down.has_started() && shut_down.hurried().now_or_never().is_some());
     }
 }

@@ -1,14 +1,15 @@
 //! Workflows over HTTP: running them, how far they are, and withdrawing them. Whoever knows the id of a run may ask: it is as good as
 //! random. Only the operator sees them all.
 
-use super::answer::Refusal;
+use super::answer::{Asked, Named, Refusal, whole};
 use super::public::accepting;
 use super::tasks::{Wait, read};
 use crate::drive::{FlowOrder, FlowStatus, MeasureOrder, Measured};
 use crate::node::Node;
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
@@ -49,7 +50,7 @@ async fn decisions(State(node): State<Node>) -> Result<Response, Refusal> {
 }
 
 /// Why a run was served by whom it was.
-async fn why(State(node): State<Node>, Path(run): Path<String>) -> Result<Json<Vec<Told>>, Refusal> {
+async fn why(State(node): State<Node>, Named(run): Named<String>) -> Result<Json<Vec<Told>>, Refusal> {
     let run = read(&run)?;
     let entries = node.tasks().decisions().entries().await?;
     Ok(Json(explain(&entries, run)))
@@ -57,8 +58,12 @@ async fn why(State(node): State<Node>, Path(run): Path<String>) -> Result<Json<V
 
 /// `POST /flows`: the body is `{"workflow": …, "input": …}`, the workflow a `flow.toml` in a text, or the same keys in JSON. The
 /// answer is the id of the run, once it is durable: on this disk, or with the keepers where the header `karman-accept` says `kept`.
-async fn run(State(node): State<Node>, headers: HeaderMap, body: Bytes) -> Result<Response, Refusal> {
-    let order = FlowOrder::read(&body)?;
+async fn run(
+    State(node): State<Node>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Refusal> {
+    let order = FlowOrder::read(&whole(body, Limits::ceiling().input)?)?;
     let (promise, key) = accepting(&headers)?;
     let promise = promise.unwrap_or(Guarantee::Local);
     let run = node.tasks().run_flow(&order, promise, key).await?;
@@ -72,14 +77,14 @@ async fn list(State(node): State<Node>) -> Result<Json<Vec<FlowStatus>>, Refusal
 
 async fn status(
     State(node): State<Node>,
-    Path(run): Path<String>,
-    Query(wait): Query<Wait>,
+    Named(run): Named<String>,
+    Asked(wait): Asked<Wait>,
 ) -> Result<Json<FlowStatus>, Refusal> {
     let status = node.tasks().flow_within(read(&run)?, wait.time()?);
     Ok(Json(status.await?))
 }
 
 /// Withdraws a run that has not ended; forgets the result of one that has.
-async fn remove(State(node): State<Node>, Path(run): Path<String>) -> Result<Json<FlowStatus>, Refusal> {
+async fn remove(State(node): State<Node>, Named(run): Named<String>) -> Result<Json<FlowStatus>, Refusal> {
     Ok(Json(node.tasks().remove_flow(read(&run)?).await?))
 }

@@ -1,12 +1,12 @@
-use super::answer::Refusal;
+use super::answer::{Named, Refusal, other_method};
 use super::connections::{Listener, ShutDown};
-use super::{flows, metrics, plugin, stream, tasks};
+use super::{flows, metrics, pages, plugin, stream, tasks};
 use crate::drive::Ran;
 use crate::node::Node;
 use axum::BoxError;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Json};
 use axum::routing::{get, post};
@@ -40,6 +40,7 @@ pub(crate) async fn serve_public(listener: Listener, node: Node, shut_down: &Shu
         .fallback(|| async {
             Refusal(TaskError::invalid("no such path").with_hint("POST /tasks/NAME, or /http/NAME/…"))
         })
+        .method_not_allowed_fallback(other_method)
         .with_state(node.clone());
     let service = move |request| answer(node.clone(), router.clone(), request);
     listener.serve(service, shut_down).await;
@@ -80,6 +81,14 @@ async fn answer(node: Node, mut router: Router, mut request: Request<Incoming>) 
         let answer = node.serve_http(&name, request).await;
         return answer.unwrap_or_else(|error| Refusal(error).into_response());
     }
+    // Whoever only watches is told by whatever name.
+    let is_watched = matches!(request.uri().path(), "/healthz" | "/readyz");
+    if !is_watched
+        && node.runtime().config().listen.ip().is_loopback()
+        && let Err(error) = pages::refuse(&request)
+    {
+        return Refusal(error).into_response();
+    }
     router
         .call(request.map(Body::new))
         .await
@@ -108,7 +117,7 @@ async fn ready(State(node): State<Node>) -> (StatusCode, &'static str) {
 /// the header `karman-accept` the task is accepted instead, and the answer is its id.
 pub(crate) async fn call(
     State(node): State<Node>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, Refusal> {

@@ -1,0 +1,261 @@
+//! What a `ModelInferRequest` takes once it is decoded, told from its bytes alone. They are read in the order and by the rules of their
+//! decoder, and counted instead of kept: an element may take thirty times what it took on the way, an empty tensor three hundred times.
+
+use super::messages::{InferParameter, InferTensor, RequestedOutput};
+use super::weight::ELEMENT;
+use bytes::Bytes;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+
+/// The bytes that a `ModelInferRequest` takes once it is decoded, besides its own. Of one that does not read, what it takes until that is
+/// found out.
+pub fn weigh(message: &[u8]) -> u64 {
+    let mut scale = Scale {
+        rest: message,
+        weight: 0,
+    };
+    while !scale.rest.is_empty() && scale.field(Scale::request).is_some() {}
+    scale.weight
+}
+
+/// What is still to be read, and what the rest takes.
+struct Scale<'a> {
+    rest: &'a [u8],
+    weight: u64,
+}
+
+/// Reads what follows the key of a field of some message; nothing where its decoder gives up.
+type Field<'a> = fn(&mut Scale<'a>, u32, WireType) -> Option<()>;
+
+impl<'a> Scale<'a> {
+    fn request(&mut self, tag: u32, wire: WireType) -> Option<()> {
+        match tag {
+            4 => self.parameter(tag, wire),
+            5 => self.one_of::<InferTensor>(wire, Self::tensor),
+            6 => self.one_of::<RequestedOutput>(wire, Self::output),
+            7 => self.bytes(tag, wire),
+            _ => self.skip(tag, wire),
+        }
+    }
+
+    fn tensor(&mut self, tag: u32, wire: WireType) -> Option<()> {
+        match tag {
+            3 => self.numbers::<i64>(tag, wire, varints),
+            4 => self.parameter(tag, wire),
+            5 if wire == WireType::LengthDelimited => self.within(Self::contents),
+            _ => self.skip(tag, wire),
+        }
+    }
+
+    fn contents(&mut self, tag: u32, wire: WireType) -> Option<()> {
+        match tag {
+            1 => self.numbers::<bool>(tag, wire, varints),
+            2 | 4 => self.numbers::<i32>(tag, wire, varints),
+            3 | 5 => self.numbers::<i64>(tag, wire, varints),
+            6 => self.numbers::<f32>(tag, wire, |numbers| numbers.len().div_ceil(4)),
+            7 => self.numbers::<f64>(tag, wire, |numbers| numbers.len().div_ceil(8)),
+            8 => self.bytes(tag, wire),
+            _ => self.skip(tag, wire),
+        }
+    }
+
+    fn output(&mut self, tag: u32, wire: WireType) -> Option<()> {
+        match tag {
+            2 => self.parameter(tag, wire),
+            _ => self.skip(tag, wire),
+        }
+    }
+
+    /// An entry of a map. A table that grows is empty by half, and each text has an allocation of its own.
+    fn parameter(&mut self, tag: u32, wire: WireType) -> Option<()> {
+        self.weight += 2 * grown::<(String, InferParameter)>();
+        self.skip(tag, wire)
+    }
+
+    /// An element whose bytes stay where they are.
+    fn bytes(&mut self, tag: u32, wire: WireType) -> Option<()> {
+        self.weight += grown::<Bytes>();
+        self.skip(tag, wire)
+    }
+
+    /// Numbers, one by one or packed: a list of them, what is read of each element, and the tensor that it becomes.
+    fn numbers<T>(&mut self, tag: u32, wire: WireType, count: fn(&[u8]) -> usize) -> Option<()> {
+        let each = grown::<T>() + ELEMENT + size_of::<T>() as u64;
+        if wire != WireType::LengthDelimited {
+            self.weight += each;
+            return self.skip(tag, wire);
+        }
+        let length = self.length()?;
+        let (numbers, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        self.weight += count(numbers) as u64 * each;
+        Some(())
+    }
+
+    /// One more message in a list.
+    fn one_of<T>(&mut self, wire: WireType, field: Field<'a>) -> Option<()> {
+        self.weight += grown::<T>();
+        match wire {
+            WireType::LengthDelimited => self.within(field),
+            _ => None,
+        }
+    }
+
+    /// A message within another. That its last field reaches beyond its end is found out when that has been read.
+    fn within(&mut self, field: Field<'a>) -> Option<()> {
+        let length = self.length()?;
+        let end = self.rest.len().checked_sub(length)?;
+        while self.rest.len() > end {
+            self.field(field)?;
+        }
+        (self.rest.len() == end).then_some(())
+    }
+
+    fn field(&mut self, field: Field<'a>) -> Option<()> {
+        let (tag, wire) = decode_key(&mut self.rest).ok()?;
+        field(self, tag, wire)
+    }
+
+    fn length(&mut self) -> Option<usize> {
+        usize::try_from(decode_varint(&mut self.rest).ok()?).ok()
+    }
+
+    fn skip(&mut self, tag: u32, wire: WireType) -> Option<()> {
+        skip_field(wire, tag, &mut self.rest, DecodeContext::default()).ok()
+    }
+}
+
+/// An element of a list that grows, which has place for up to twice as many.
+const fn grown<T>() -> u64 {
+    2 * size_of::<T>() as u64
+}
+
+/// Each ends with a byte below 128; one more may have begun.
+fn varints(numbers: &[u8]) -> usize {
+    1 + numbers.iter().filter(|byte| **byte < 0x80).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::messages::{Contents, ModelInferRequest};
+    use super::*;
+    use proptest::prelude::*;
+    use prost::Message;
+
+    /// What the lists of a decoded request take.
+    fn taken(request: &ModelInferRequest) -> u64 {
+        fn list<T>(list: &Vec<T>) -> u64 {
+            (list.capacity() * size_of::<T>()) as u64
+        }
+        let contents = |contents: &Contents| {
+            let numbers = list(&contents.bools) + list(&contents.ints) + list(&contents.longs);
+            let unsigned = list(&contents.unsigned_ints) + list(&contents.unsigned_longs);
+            let others = list(&contents.floats) + list(&contents.doubles) + list(&contents.bytes);
+            numbers + unsigned + others
+        };
+        let entry = size_of::<(String, InferParameter)>() as u64;
+        let inputs = request.inputs.iter().map(|input| {
+            let inside = input.contents.as_ref().map_or(0, contents);
+            inside + list(&input.shape) + input.parameters.capacity() as u64 * entry
+        });
+        let outputs = request
+            .outputs
+            .iter()
+            .map(|output| output.parameters.capacity() as u64 * entry);
+        let own = list(&request.inputs) + list(&request.outputs) + list(&request.raw_input_contents);
+        own + inputs.sum::<u64>() + outputs.sum::<u64>() + request.parameters.capacity() as u64 * entry
+    }
+
+    fn request(inputs: Vec<InferTensor>) -> ModelInferRequest {
+        ModelInferRequest {
+            inputs,
+            ..ModelInferRequest::default()
+        }
+    }
+
+    fn tensor(contents: Contents) -> InferTensor {
+        InferTensor {
+            shape: vec![1, -1, 1 << 40],
+            contents: Some(contents),
+            ..InferTensor::default()
+        }
+    }
+
+    #[test]
+    fn what_is_little_on_the_way_and_much_when_it_is_read_weighs_that_much() {
+        let ints = tensor(Contents {
+            ints: vec![0; 10_000],
+            ..Contents::default()
+        });
+        let bytes = request(vec![ints]).encode_to_vec();
+        assert!(weigh(&bytes) >= 10_000 * (8 + ELEMENT), "{}", weigh(&bytes));
+        assert!(weigh(&bytes) < 10_100 * 40, "{}", weigh(&bytes));
+        let bytes = request(vec![InferTensor::default(); 10_000]).encode_to_vec();
+        assert_eq!(weigh(&bytes), 10_000 * grown::<InferTensor>());
+        // Bytes stay as they came.
+        let raw = ModelInferRequest {
+            raw_input_contents: vec![vec![7; 100_000].into()],
+            ..request(vec![InferTensor::default()])
+        };
+        assert!(weigh(&raw.encode_to_vec()) < 1000);
+    }
+
+    /// A decoder reads a list whose length lies within the message around it, and minds only then that it lies beyond the nearer end.
+    #[test]
+    fn a_list_that_reaches_beyond_its_message_weighs_what_is_read_of_it() {
+        // One tensor of 4 bytes: contents of 65,539 bytes, in which are 65,535 numbers of one byte each.
+        let mut bytes = vec![0x2a, 4, 0x2a, 0x83, 0x80, 4, 0x12, 0xff, 0xff, 3];
+        bytes.extend([1; 65_535]);
+        assert!(ModelInferRequest::decode(&bytes[..]).is_err());
+        assert!(weigh(&bytes) > 65_535 * (8 + ELEMENT), "{}", weigh(&bytes));
+    }
+
+    fn any_request() -> impl Strategy<Value = ModelInferRequest> {
+        let numbers = || prop::collection::vec(any::<i64>(), 0..40);
+        let contents = (
+            numbers(),
+            numbers(),
+            prop::collection::vec(any::<f64>(), 0..40),
+            0..20usize,
+        );
+        let contents = contents.prop_map(|(longs, ints, doubles, count)| Contents {
+            ints: ints.iter().map(|value| *value as i32).collect(),
+            bools: longs.iter().map(|value| *value > 0).collect(),
+            floats: doubles.iter().map(|value| *value as f32).collect(),
+            bytes: vec![Bytes::from_static(b"ab"); count],
+            longs,
+            doubles,
+            ..Contents::default()
+        });
+        let inputs = prop::collection::vec(contents.prop_map(tensor), 0..6);
+        let parameters = prop::collection::hash_map("[a-z]{1,3}", Just(InferParameter::default()), 0..20);
+        (inputs, parameters, 0..9usize).prop_map(|(inputs, parameters, outputs)| ModelInferRequest {
+            outputs: vec![RequestedOutput::default(); outputs],
+            raw_input_contents: vec![Bytes::from_static(b"c"); outputs],
+            parameters,
+            ..request(inputs)
+        })
+    }
+
+    proptest! {
+        /// Whatever is changed on the way: what is decoded was weighed.
+        #[test]
+        fn nothing_that_is_decoded_takes_more_than_it_weighs(
+            request in any_request(),
+            flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        ) {
+            let mut bytes = request.encode_to_vec();
+            for (at, byte) in flips {
+                if !bytes.is_empty() {
+                    let at = at.index(bytes.len());
+                    bytes[at] = byte;
+                }
+            }
+            let mut read = ModelInferRequest::default();
+            // What was read until it failed is there, too.
+            let _ = read.merge(&bytes[..]);
+            // The first few elements of a list have their places at once.
+            let few = 1024 * (1 + read.inputs.len() as u64);
+            prop_assert!(taken(&read) <= weigh(&bytes) + few, "{} > {}", taken(&read), weigh(&bytes));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What the log says of a request.
+
+use crate::access::Caller;
+use crate::span;
+use crate::target::Target;
+use axum::response::Response;
+use http::{HeaderName, HeaderValue, Method, Request};
+use karman_mesh::trace::SPANS;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// Where the name of a request stands.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest name of a request that a caller may give.
+const MOST_ID: usize = 128;
+
+/// What an access line says of a request.
+pub(crate) struct Line {
+    pub(crate) id: HeaderValue,
+    method: Method,
+    path: String,
+    peer: SocketAddr,
+    pub(crate) started: Instant,
+}
+
+impl Line {
+    /// Of one that has just come from there.
+    pub(crate) fn of<B>(request: &Request<B>, peer: SocketAddr) -> Self {
+        Self {
+            id: request_id(request),
+            method: request.method().clone(),
+            path: span::cut(request.uri().path()).to_owned(),
+            peer,
+            started: Instant::now(),
+        }
+    }
+
+    /// Writes it.
+    pub(crate) fn log(&self, target: Target, response: &Response, caller: Option<&Caller>) {
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        tracing::info!(
+            target: "access",
+            request = self.id.to_str().unwrap_or_default(),
+            method = span::method(&self.method),
+            path = self.path,
+            route = target.name(),
+            status = response.status().as_u16(),
+            grpc_status = header("grpc-status"),
+            took_us = self.started.elapsed().as_micros() as u64,
+            caller = caller.map_or("-", Caller::name),
+            peer = %self.peer,
+            model = header("karman-model"),
+            node = header("karman-node"),
+            "answered"
+        );
+        // For collectors: without the path, which may open what it names, and without who asked.
+        tracing::info!(
+            target: SPANS,
+            request = self.id.to_str().unwrap_or_default(),
+            route = target.name(),
+            status = response.status().as_u16(),
+            took_us = self.started.elapsed().as_micros() as u64,
+            model = header("karman-model"),
+            node = header("karman-node"),
+            "answered"
+        );
+    }
+}
+
+/// The caller's name for the request, or a new one.
+fn request_id<B>(request: &Request<B>) -> HeaderValue {
+    let plain = |value: &&HeaderValue| {
+        let fits = |c: &u8| c.is_ascii_alphanumeric() || b"-_.:/+=".contains(c);
+        !value.is_empty() && value.len() <= MOST_ID && value.as_bytes().iter().all(fits)
+    };
+    let given = request.headers().get(REQUEST_ID).filter(plain).cloned();
+    given.unwrap_or_else(|| {
+        HeaderValue::try_from(format!("{:032x}", fastrand::u128(..))).expect("hexadecimal")
+    })
+}

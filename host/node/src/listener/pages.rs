@@ -1,0 +1,113 @@
+//! Pages in a browser, which may be anybody's. Whoever has a name can lead it to any address, for a moment also to this machine's own (DNS
+//! rebinding): then a browser takes what answers there for the origin of that one's page, and no rule about other origins holds it back.
+//! What the browser believes to ask stands in `host`, or in `:authority` of HTTP/2 and gRPC.
+
+use http::uri::Authority;
+use http::{HeaderValue, Request, header};
+use karman_types::TaskError;
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// Where browsers say whose page asks (Fetch Metadata). No page can say it in their place.
+const SITE: &str = "sec-fetch-site";
+/// The longest name that is told again.
+const MOST_TOLD: usize = 256;
+
+/// The host that a request asks for, where that is neither `localhost`, nor a name below it, nor an address, nor one of these names (as
+/// [`plain_host`] has them). A tool that names none is no browser.
+pub fn other_host<'r, B>(request: &'r Request<B>, named: &[String]) -> Option<Cow<'r, str>> {
+    let authority = request.uri().authority().map(|asked| asked.as_str().as_bytes());
+    let headers = request.headers().get_all(header::HOST).iter();
+    let mut asked = authority.into_iter().chain(headers.map(HeaderValue::as_bytes));
+    let other = asked.find(|asked| !leads_here(asked, named))?;
+    Some(String::from_utf8_lossy(other))
+}
+
+/// `Gateway.Example.` is `gateway.example`.
+pub fn plain_host(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+fn leads_here(asked: &[u8], named: &[String]) -> bool {
+    let Ok(authority) = Authority::try_from(asked) else {
+        return false;
+    };
+    let host = authority.host();
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    // Nobody can lead an address elsewhere.
+    if bare.unwrap_or(host).parse::<IpAddr>().is_ok() {
+        return true;
+    }
+    let name = plain_host(host);
+    name == "localhost" || name.ends_with(".localhost") || named.contains(&name)
+}
+
+/// Refuses what somebody's page wants of a door that asks nobody who they are, and is for this machine alone.
+///
+/// # Errors
+/// `denied`: field `host` for a name that somebody leads here, field `origin` for what a page of another origin wants done.
+pub(super) fn refuse<B>(request: &Request<B>) -> Result<(), TaskError> {
+    if let Some(other) = other_host(request, &[]) {
+        let other: String = other.chars().take(MOST_TOLD).collect();
+        let error = TaskError::denied(format!("`{other}` is no name of this machine")).with_field("host");
+        return Err(error
+            .with_hint("ask for `localhost` or an address; a gateway takes the names in its `hosts`, too"));
+    }
+    let site = request.headers().get(SITE);
+    let is_other = site.is_some_and(|site| site == "cross-site" || site == "same-site");
+    if is_other && !request.method().is_safe() {
+        let error = TaskError::denied("pages of other origins have nothing done here").with_field("origin");
+        return Err(error.with_hint("a gateway lets those call that are in its `cors`"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Method;
+
+    fn asks(method: Method, headers: &[(&'static str, &str)]) -> Request<()> {
+        let request = Request::builder().method(method).uri("/tasks/a");
+        let request = headers
+            .iter()
+            .fold(request, |request, (name, value)| request.header(*name, *value));
+        request.body(()).unwrap()
+    }
+
+    fn field(request: &Request<()>) -> Option<String> {
+        refuse(request).err().and_then(|error| error.field)
+    }
+
+    #[test]
+    fn a_page_has_nothing_by_a_name_that_it_leads_here() {
+        let led = asks(
+            Method::GET,
+            &[("host", "evil.example:8080"), (SITE, "same-origin")],
+        );
+        assert_eq!(field(&led).as_deref(), Some("host"));
+        let long = "a".repeat(2000);
+        let error = refuse(&asks(Method::GET, &[("host", &long)])).unwrap_err();
+        assert!(error.message.len() < 2 * MOST_TOLD, "{error}");
+        for ours in ["localhost:8080", "127.0.0.1:8080", "[::1]", "a.localhost"] {
+            assert_eq!(field(&asks(Method::POST, &[("host", ours)])), None, "{ours}");
+        }
+        assert_eq!(field(&asks(Method::POST, &[])), None, "no browser");
+        let named = ["gateway.example".to_owned()];
+        let asked = asks(Method::GET, &[("host", "Gateway.Example.:443")]);
+        assert!(other_host(&asked, &named).is_none() && other_host(&asked, &[]).is_some());
+    }
+
+    #[test]
+    fn a_page_of_another_origin_has_nothing_done() {
+        let from = |method, site| field(&asks(method, &[("host", "localhost"), (SITE, site)]));
+        for site in ["cross-site", "same-site"] {
+            assert_eq!(from(Method::POST, site).as_deref(), Some("origin"), "{site}");
+            // What it reads the browser keeps from it.
+            assert_eq!(from(Method::GET, site), None, "{site}");
+        }
+        for site in ["same-origin", "none"] {
+            assert_eq!(from(Method::POST, site), None, "{site}");
+        }
+    }
+}
