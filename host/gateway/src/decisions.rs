@@ -1,3 +1,4 @@
+use crate::told;
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -24,23 +25,12 @@ pub(crate) struct Decided {
     took_us: u64,
 }
 
-/// The headers that say what was decided, in the order of the fields of [`Decided`].
-const HEADERS: [&str; 7] = [
-    "karman-model",
-    "karman-node",
-    "karman-why",
-    "karman-tier",
-    "karman-ran-on",
-    "karman-cut",
-    "karman-decision",
-];
-
 /// What a response has said of itself: few ask for it, so it is read then.
 #[derive(Debug)]
 struct Kept {
     at: SystemTime,
     request: HeaderValue,
-    headers: [Option<HeaderValue>; HEADERS.len()],
+    headers: [Option<HeaderValue>; 7],
     took: Duration,
 }
 
@@ -50,8 +40,17 @@ pub(crate) struct Decisions(Mutex<VecDeque<Kept>>);
 
 impl Decisions {
     /// Keeps what a response says of itself; one without a decision says nothing.
-    pub(crate) fn keep(&self, headers: &HeaderMap, request: &HeaderValue, took: Duration) {
-        let headers = HEADERS.map(|name| headers.get(name).cloned());
+    pub(crate) fn keep(&self, all: &HeaderMap, request: &HeaderValue, took: Duration) {
+        let headers = [
+            told::MODEL,
+            told::NODE,
+            told::WHY,
+            told::TIER,
+            told::RAN_ON,
+            told::CUT,
+            told::DECISION,
+        ];
+        let headers = headers.map(|name| all.get(name).cloned());
         let [Some(_model), Some(_node), Some(_why), ..] = &headers else {
             return;
         };
@@ -61,11 +60,11 @@ impl Decisions {
             headers,
             took,
         };
-        let mut all = self.0.lock();
-        if all.len() == MOST {
-            all.pop_front();
+        let mut last = self.0.lock();
+        if last.len() == MOST {
+            last.pop_front();
         }
-        all.push_back(kept);
+        last.push_back(kept);
     }
 
     /// The last ones, the last first.

@@ -61,6 +61,7 @@ mod refusal;
 mod routes;
 mod span;
 mod target;
+mod told;
 
 pub use access::{AccessTerms, AccessToken, CallerLimits, Revoked, Right, RightError, TokenError};
 pub use config::{AcmeConfig, ExternalAccount, GatewayConfig, GatewayLimits, TlsConfig};

@@ -3,6 +3,7 @@
 use crate::access::Caller;
 use crate::span;
 use crate::target::Target;
+use crate::told;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, Method, Request};
 use karman_mesh::trace::SPANS;
@@ -11,6 +12,8 @@ use std::time::Instant;
 
 /// Where the name of a request stands.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// How a call of gRPC ended.
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// The longest name of a request that a caller may give.
 const MOST_ID: usize = 128;
 
@@ -37,7 +40,7 @@ impl Line {
 
     /// Writes it.
     pub(crate) fn log(&self, target: Target, response: &Response, caller: Option<&Caller>) {
-        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let header = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
         tracing::info!(
             target: "access",
             request = self.id.to_str().unwrap_or_default(),
@@ -45,12 +48,12 @@ impl Line {
             path = self.path,
             route = target.name(),
             status = response.status().as_u16(),
-            grpc_status = header("grpc-status"),
+            grpc_status = header(GRPC_STATUS),
             took_us = self.started.elapsed().as_micros() as u64,
             caller = caller.map_or("-", Caller::name),
             peer = %self.peer,
-            model = header("karman-model"),
-            node = header("karman-node"),
+            model = header(told::MODEL),
+            node = header(told::NODE),
             "answered"
         );
         // For collectors: without the path, which may open what it names, and without who asked.
@@ -60,8 +63,8 @@ impl Line {
             route = target.name(),
             status = response.status().as_u16(),
             took_us = self.started.elapsed().as_micros() as u64,
-            model = header("karman-model"),
-            node = header("karman-node"),
+            model = header(told::MODEL),
+            node = header(told::NODE),
             "answered"
         );
     }

@@ -152,7 +152,7 @@ impl Pipeline {
         if target == Target::Plugin {
             busy.is_whole();
             let places = (place, self.admission.enter_beside()?);
-            let response = self.plugin(request).await?;
+            let response = Box::pin(self.plugin(request)).await?;
             return Ok(response.map(|body| Body::new(Guarded::new(body, places))));
         }
         let most = caller.most_body().unwrap_or(u64::MAX).min(self.limits.body.0);
@@ -174,7 +174,7 @@ impl Pipeline {
         let response = match target {
             Target::Grpc | Target::GrpcInfer => {
                 let request = Request::from_parts(head, body.bytes);
-                answer_grpc(self.inference.clone(), caller, request).await
+                Box::pin(answer_grpc(self.inference.clone(), caller, request)).await
             }
             _ => {
                 head.extensions.insert(caller);

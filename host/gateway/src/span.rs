@@ -1,6 +1,7 @@
 //! The span of a request, for those who collect traces.
 
 use crate::target::Target;
+use crate::told;
 use axum::response::Response;
 use http::{HeaderMap, Method, Request};
 use karman_mesh::trace::{Carried, HEADERS, SPANS, follow};
@@ -61,12 +62,15 @@ pub(crate) fn method(method: &Method) -> &str {
 
 /// What was answered, and by whom.
 pub(crate) fn ends(span: &Span, response: &Response) {
+    if span.is_disabled() {
+        return;
+    }
     let status = response.status();
     span.record("http.response.status_code", status.as_u16());
     if status.is_server_error() {
         span.record("otel.status_code", "ERROR");
     }
-    for (field, header) in [("karman.model", "karman-model"), ("karman.node", "karman-node")] {
+    for (field, header) in [("karman.model", told::MODEL), ("karman.node", told::NODE)] {
         if let Some(value) = response
             .headers()
             .get(header)

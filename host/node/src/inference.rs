@@ -217,10 +217,10 @@ fn made<T: Element>(
     data: &[Scalar],
     read: impl Fn(&Scalar) -> Option<T>,
 ) -> Result<Tensor, String> {
-    let elements = data
-        .iter()
-        .map(|value| read(value).ok_or_else(|| format!("{value} does not fit its type")));
-    let elements: Vec<T> = elements.collect::<Result<_, _>>()?;
+    let mut elements = Vec::with_capacity(data.len());
+    for value in data {
+        elements.push(read(value).ok_or_else(|| format!("{value} does not fit its type"))?);
+    }
     Tensor::from_slice(shape, &elements).map_err(|error| error.to_string())
 }
 

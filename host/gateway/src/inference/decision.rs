@@ -1,6 +1,10 @@
+use crate::told;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use karman_node::{Chosen, Inferred, Leg, Node, Ran};
 use karman_types::{NodeId, TaskId, Tier};
+
+/// A response has these headers, and those of its kind, its length and its request: room for all is made once.
+const MOST_HEADERS: usize = 12;
 
 /// Who ran what, and why: what the node said that ran it.
 #[derive(Clone, Debug)]
@@ -81,20 +85,20 @@ impl Decision {
 
     /// As headers of a response, which are also metadata of gRPC.
     pub(crate) fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        let mut put = |name: &'static str, value: Option<String>| {
+        let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
+        let mut put = |name: HeaderName, value: Option<String>| {
             // What is no header (a line break, say) is left out rather than let through.
             if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
-                headers.insert(HeaderName::from_static(name), value);
+                headers.insert(name, value);
             }
         };
-        put("karman-model", Some(self.model.clone()));
-        put("karman-node", Some(self.node.to_string()));
-        put("karman-tier", Some(self.tier.to_string()));
-        put("karman-ran-on", self.ran_on.clone());
-        put("karman-cut", self.cut());
-        put("karman-why", Some(self.why.clone()));
-        put("karman-decision", self.request.map(|request| request.to_string()));
+        put(told::MODEL, Some(self.model.clone()));
+        put(told::NODE, Some(self.node.to_string()));
+        put(told::TIER, Some(self.tier.to_string()));
+        put(told::RAN_ON, self.ran_on.clone());
+        put(told::CUT, self.cut());
+        put(told::WHY, Some(self.why.clone()));
+        put(told::DECISION, self.request.map(|request| request.to_string()));
         headers
     }
 }
