@@ -159,7 +159,8 @@ impl NodeModels {
     ) -> Result<Loaded, TaskError> {
         let there = self.on_gpu(name, &record).await;
         let models = self.clone();
-        let here = blocking(move || models.load_record(&record)).await?;
+        // Under its own key only: what is kept under two is never let go.
+        let here = blocking(move || models.load(&models.file(record.digest)?)).await?;
         let there = match there {
             Ok(there) => there,
             Err(error) => return Ok(here.because(format!("auto: not on the GPU: {}", error.message))),

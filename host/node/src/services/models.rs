@@ -280,7 +280,7 @@ impl NodeModels {
     }
 
     /// A model for the processor.
-    pub(super) fn load_record(&self, record: &karman_store::Model) -> Result<Loaded, TaskError> {
+    fn load_record(&self, record: &karman_store::Model) -> Result<Loaded, TaskError> {
         let key = (record.digest, None);
         if let Some(loaded) = self.ready(key) {
             return Ok(loaded);
