@@ -5,7 +5,7 @@ use crate::control::{Control, escape};
 use crate::error::Worded;
 use bytes::Bytes;
 use http::Method;
-use karman_node::{HeldModel, NodeStatus};
+use karman_node::{HeldModel, NodeConfig, NodeStatus, unfit_for_gpu};
 use karman_store::{ModelInfo, Store};
 use karman_types::{Grant, GrantSet, TaskError};
 
@@ -101,14 +101,21 @@ impl Held {
         }
     }
 
+    /// By this configuration those are noted that cannot run on its GPU, where no node runs that knows.
+    ///
     /// # Errors
     /// What the node or the disk says.
-    pub(crate) fn models(&self) -> Result<Vec<HeldModel>, TaskError> {
+    pub(crate) fn models(&self, config: &NodeConfig) -> Result<Vec<HeldModel>, TaskError> {
         match self {
             Self::Node(control) => control.get("/models"),
             Self::Store(store) => {
+                let unfit = unfit_for_gpu(store, &config.gpu, &config.models)?;
                 let models = store.models().list().map_err(Worded::worded)?;
-                Ok(models.into_iter().map(HeldModel::from).collect())
+                let of = |model: karman_store::Model| HeldModel {
+                    refused: unfit.get(&(model.name.clone(), model.digest)).cloned(),
+                    ..model.into()
+                };
+                Ok(models.into_iter().map(of).collect())
             }
         }
     }

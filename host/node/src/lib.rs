@@ -58,4 +58,4 @@ pub use node::{Node, NodeStatus};
 pub use plugins::{DeployOptions, Deployed, PluginStatus, Plugins};
 pub use power::{Channel as PowerChannel, PowerProfile};
 pub use runtime::{Runtime, RuntimeOptions};
-pub use services::{ModelSource, NodeModels, check_for_gpu};
+pub use services::{ModelSource, NodeModels, Unfit, check_for_gpu, unfit_for_gpu};

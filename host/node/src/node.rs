@@ -55,8 +55,7 @@ impl Node {
     /// Opens the node's folder and loads the plugins that it holds.
     ///
     /// # Errors
-    /// `unavailable` when another node holds the folder, or a model that is to run on the GPU has an operator without a kernel; `internal`
-    /// when something in the folder is damaged or the engine cannot start.
+    /// `unavailable` when another node holds the folder; `internal` when something in the folder is damaged or the engine cannot start.
     pub async fn start(
         config: NodeConfig,
         options: RuntimeOptions,
@@ -66,7 +65,10 @@ impl Node {
         let calls = Arc::new(Calls::new(Arc::downgrade(&plugins)));
         let runtime = Runtime::new(config, options, Some(calls.clone()))?;
         let models = runtime.models().clone();
-        blocking(move || models.check_for_gpu()).await?;
+        // A node that nobody attends to starts whatever its GPU cannot run.
+        if let Err(error) = blocking(move || models.look_for_unfit()).await {
+            tracing::warn!(%error, "which models cannot run on the GPU is not known");
+        }
         plugins.start(runtime.clone()).await?;
         let tasks = Tasks::start(runtime.clone(), plugins.clone(), runtime.config().tasks.clone())?;
         if let Err(error) = tasks.check_policy() {

@@ -51,19 +51,32 @@ fn runs_on(home: &Home, model: &str) -> String {
     found["runs_on"].as_str().unwrap().to_owned()
 }
 
-/// When it is added, when its node starts, and when it is asked for: never does the processor run it in silence.
+/// When it is added, and when it is asked for: never does the processor run it in silence. Its node starts all the same.
 #[test]
-fn a_model_with_an_operator_without_a_kernel_is_refused_by_its_name() {
+fn a_model_with_an_operator_without_a_kernel_is_refused_by_its_name_and_its_node_starts() {
     let says = "operator `QuantizeLinear`";
     let home = Home::new();
     add(&home, "digits-l-int8").ok();
     configure(&home, "models = { \"digits-*\" = \"gpu\" }");
     add(&home, "digits-l-int8").fails(4, says);
-    home.run(["node", "up", "--listen", "127.0.0.1:0"]).fails(4, says);
-    configure(&home, "models = { \"digits-*\" = \"auto\" }");
+    is_told(&home, says);
     let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
-    add(&home, "digits-l-int8").ok();
+    is_told(&home, says);
+    called(&home, "digits-l-int8").fails(4, says);
+    add(&home, "digits-l-int8").fails(4, says);
     drop(server);
+    configure(&home, "models = { \"digits-*\" = \"auto\" }");
+    let _server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    add(&home, "digits-l-int8").ok();
+}
+
+/// Who looks at the node or at its models.
+#[track_caller]
+fn is_told(home: &Home, says: &str) {
+    for told in [home.run(["doctor"]), home.run(["model", "list"])] {
+        let told = told.ok().out();
+        assert!(told.contains(says), "{told}");
+    }
 }
 
 #[test]

@@ -17,6 +17,10 @@ const MOST_START: Duration = Duration::from_secs(30);
 /// Time beyond that of the work in which the device's own process may give up and say so.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// How much of the address space its allocator (mimalloc) takes ahead at once. The least that it knows: what it has taken does not count
+/// against the memory that a shader may take to be read, and by itself it takes a gigabyte.
+const RESERVES: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "64MiB");
+
 /// How to start the process that holds a device.
 #[derive(Clone, Debug)]
 pub struct RemoteOptions {
@@ -193,6 +197,7 @@ impl Process {
         let absent = |what: &str, why: &dyn std::fmt::Display| GpuError::Absent(format!("{what}: {why}"));
         let mut child = Command::new(&options.program)
             .args(&options.arguments)
+            .env(RESERVES.0, RESERVES.1)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

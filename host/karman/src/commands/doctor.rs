@@ -1,6 +1,7 @@
 use crate::app::App;
 use crate::control::Control;
 use crate::error::Worded;
+use crate::held::Held;
 use crate::output::table;
 use clap::Args;
 use karman_engine::{Engine, EngineOptions, Machine};
@@ -70,6 +71,7 @@ impl Doctor {
             "name another with KARMAN_CACHE",
         ));
         findings.extend(node(app));
+        findings.extend(models(app, &config));
         findings.push(Finding::good("interfaces", interfaces()));
         drop(progress);
         show(app, &findings)?;
@@ -282,6 +284,26 @@ fn node(app: &App) -> Vec<Finding> {
         }
         Ok(None) => vec![Finding::good("node", "none runs; `karman node up` starts one")],
         Err(error) => vec![Finding::bad("node", &error)],
+    }
+}
+
+/// The models that are to run on the GPU and cannot; without any for it nothing is asked.
+fn models(app: &App, config: &NodeConfig) -> Vec<Finding> {
+    if config.gpu.models.is_empty() {
+        return Vec::new();
+    }
+    let asked = Held::if_any(app).and_then(|held| held.map(|held| held.models(config)).transpose());
+    match asked {
+        Ok(models) => {
+            let models = models.into_iter().flatten();
+            let refused = models.filter_map(|model| Some((model.name, model.refused?)));
+            let of = |(name, error): (String, TaskError)| Finding {
+                what: format!("model {name}").into(),
+                ..Finding::bad("model", &error)
+            };
+            refused.map(of).collect()
+        }
+        Err(error) => vec![Finding::bad("models", &error)],
     }
 }
 

@@ -1,6 +1,7 @@
 //! What passes between this node and another one.
 
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 const BYTE: Duration = Duration::from_micros(125);
 /// More than this no connection holds that is not acknowledged.
 const LONGEST: Duration = Duration::from_secs(40);
+/// So much from a relay holds up an answer that comes over it; what is said in passing does not.
+const HOLDS_UP: u64 = 4 << 10;
 
 /// Counts bytes over all connections, and notes what may be under way still. Pure but for its locks: time is an argument.
 #[derive(Default)]
@@ -16,6 +19,8 @@ pub(crate) struct Link {
     heard: AtomicU64,
     /// When all that the swarm has sent is there at the latest.
     arrives: Mutex<Option<Instant>>,
+    /// What passes to and from the relay that the last connection goes over.
+    relay: Mutex<Option<Arc<Self>>>,
 }
 
 impl Link {
@@ -24,9 +29,17 @@ impl Link {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Bytes that the swarm has read.
+    /// Grows with the bytes that the swarm has read; and with those that a relay sends for others, which come over the same connection before
+    /// an answer does.
     pub(crate) fn heard(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed)
+        let of = |link: &Self| link.heard.load(Ordering::Relaxed);
+        let of_relay = self.relay.lock().as_deref().map_or(0, of) / HOLDS_UP;
+        of(self).wrapping_add(of_relay)
+    }
+
+    /// Its connection goes over a relay from now on, or over none.
+    pub(crate) fn goes_over(&self, relay: Option<Arc<Self>>) {
+        *self.relay.lock() = relay;
     }
 
     /// Bytes go out.
@@ -48,9 +61,10 @@ impl Link {
         self.heard.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Whether something may be under way still on a slow link.
+    /// Whether something may be under way still on a slow link, be it as far as the relay only.
     pub(crate) fn is_busy(&self, now: Instant) -> bool {
-        self.arrives.lock().is_some_and(|arrives| arrives > now)
+        let of = |link: &Self| link.arrives.lock().is_some_and(|arrives| arrives > now);
+        of(self) || self.relay.lock().as_deref().is_some_and(of)
     }
 
     /// The other has answered: what was sent before is there.
@@ -79,6 +93,23 @@ mod tests {
         link.writes(usize::MAX, start);
         link.writes(1, start);
         assert!(link.is_busy(start + LONGEST - second) && !link.is_busy(start + LONGEST));
+    }
+
+    #[test]
+    fn what_a_relay_carries_for_others_holds_up_an_answer() {
+        let (link, relay, start) = (Link::default(), Arc::new(Link::default()), Instant::now());
+        relay.reads(HOLDS_UP as usize);
+        relay.writes(8_000, start);
+        link.reads(1);
+        assert!(link.heard() == 1 && !link.is_busy(start));
+        link.goes_over(Some(relay.clone()));
+        assert!(link.heard() == 2 && link.is_busy(start));
+        relay.reads(HOLDS_UP as usize - 1);
+        assert_eq!((link.sent(), link.heard()), (0, 2), "a few words");
+        relay.reads(1);
+        assert_eq!(link.heard(), 3);
+        link.goes_over(None);
+        assert!(link.heard() == 1 && !link.is_busy(start));
     }
 
     #[test]

@@ -131,9 +131,34 @@ pub(super) fn is_circuit(address: &Multiaddr) -> bool {
     address.iter().any(|part| part == Protocol::P2pCircuit)
 }
 
+/// The third node over which an address leads.
+pub(super) fn relay_in(address: &Multiaddr) -> Option<PeerId> {
+    let mut named = None;
+    for part in address {
+        match part {
+            Protocol::P2p(peer) => named = Some(peer),
+            Protocol::P2pCircuit => return named,
+            _ => {}
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_over_a_third_node_names_it() {
+        let [relay, peer] = [(); 2].map(|()| PeerId::random());
+        let over = |text: &str| relay_in(&text.parse().unwrap());
+        let at = "/ip4/198.18.0.1/tcp/1";
+        let circuit = format!("{at}/p2p/{relay}/p2p-circuit");
+        assert_eq!(over(&circuit), Some(relay));
+        assert_eq!(over(&format!("{circuit}/p2p/{peer}")), Some(relay));
+        assert_eq!(over(&format!("{at}/p2p/{peer}")), None);
+        assert_eq!(over(&format!("{at}/p2p-circuit")), None);
+    }
 
     #[test]
     fn places_are_taken_at_the_nearest_relays_under_their_public_addresses() {

@@ -97,8 +97,15 @@ pub(super) struct Metered {
 }
 
 impl Metered {
-    pub(super) fn new(connection: StreamMuxerBox, meter: Arc<Meter>, to: PeerId) -> Self {
+    /// `over` is the relay between, where there is one.
+    pub(super) fn new(
+        connection: StreamMuxerBox,
+        meter: Arc<Meter>,
+        to: PeerId,
+        over: Option<PeerId>,
+    ) -> Self {
         let link = meter.link(&to);
+        link.goes_over(over.map(|relay| meter.link(&relay)));
         Self {
             connection,
             meter,

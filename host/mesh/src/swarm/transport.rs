@@ -2,6 +2,7 @@
 //! all of them. A relayed connection is encrypted from end to end: the relay carries what it cannot read.
 
 use super::refused::Heedful;
+use super::relays::relay_in;
 use super::traffic::{Meter, Metered};
 use crate::emulate::{Emulated, Lines, SharedLine};
 use crate::gate::{GateError, admit};
@@ -64,11 +65,9 @@ pub(crate) fn gated(
     Ok(relayed
         .or_transport(named)
         .map(|either, _| either.into_inner())
-        .map(move |(peer, muxer), _| {
-            (
-                peer,
-                StreamMuxerBox::new(Metered::new(muxer, meter.clone(), peer)),
-            )
+        .map(move |(peer, muxer), endpoint| {
+            let metered = Metered::new(muxer, meter.clone(), peer, relay_of(&endpoint));
+            (peer, StreamMuxerBox::new(metered))
         })
         .and_then({
             let (standing, lines) = (standing.clone(), lines.clone());
@@ -85,6 +84,14 @@ pub(crate) fn gated(
         })
         .and_then(move |(peer, muxer), endpoint| emulate(lines, standing, peer, muxer, endpoint))
         .boxed())
+}
+
+/// The third node that a connection goes over.
+fn relay_of(endpoint: &ConnectedPoint) -> Option<PeerId> {
+    match endpoint {
+        ConnectedPoint::Dialer { address, .. } => relay_in(address),
+        ConnectedPoint::Listener { local_addr, .. } => relay_in(local_addr),
+    }
 }
 
 /// The line to a member; nothing where none is emulated.

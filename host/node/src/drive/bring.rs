@@ -24,6 +24,9 @@ pub struct HeldModel {
     /// The back-end and device that run it, where a node was asked, and as far as it was ever loaded there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs_on: Option<String>,
+    /// Why whoever asks for it is refused: it is to run on the GPU, and cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<TaskError>,
 }
 
 impl From<Model> for HeldModel {
@@ -41,6 +44,7 @@ impl From<Model> for HeldModel {
             bytes,
             info,
             runs_on: None,
+            refused: None,
         }
     }
 }

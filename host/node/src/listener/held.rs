@@ -94,8 +94,9 @@ async fn models(State(node): State<Node>) -> Result<Json<Vec<HeldModel>>, Refusa
     })
     .await?;
     for model in &mut models {
-        let runs_on = node.runtime().models().runs_on(&model.name, model.digest);
-        model.runs_on = Some(runs_on);
+        let known = node.runtime().models();
+        model.runs_on = Some(known.runs_on(&model.name, model.digest));
+        model.refused = known.refused(&model.name, model.digest);
     }
     Ok(Json(models))
 }

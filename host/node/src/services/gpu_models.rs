@@ -11,7 +11,9 @@ use karman_engine::capability::nn::{Model, Models, Tensors};
 use karman_gpu::Words;
 use karman_infer::profile::Timing;
 use karman_infer::{DeviceModel, ModelLimits, TensorInfo};
-use karman_types::{ByteSize, TaskError, format_duration};
+use karman_store::Store;
+use karman_types::{ByteSize, Digest, TaskError, format_duration};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,6 +141,9 @@ impl NodeModels {
     }
 
     async fn on_gpu(self: &Arc<Self>, name: &str, record: &karman_store::Model) -> Result<Loaded, TaskError> {
+        if let Some(refused) = self.refused(name, record.digest) {
+            return Err(refused);
+        }
         let (models, digest, name) = (self.clone(), record.digest, name.to_owned());
         let tenant = format!("model {}", digest.short());
         let read = move |most| read_for_gpu(&name, models.file(digest)?, models.limits(), most);
@@ -154,7 +159,8 @@ impl NodeModels {
     ) -> Result<Loaded, TaskError> {
         let there = self.on_gpu(name, &record).await;
         let models = self.clone();
-        let here = blocking(move || models.load_record(&record)).await?;
+        // Under its own key only: what is kept under two is never let go.
+        let here = blocking(move || models.load(&models.file(record.digest)?)).await?;
         let there = match there {
             Ok(there) => there,
             Err(error) => return Ok(here.because(format!("auto: not on the GPU: {}", error.message))),
@@ -178,39 +184,56 @@ impl NodeModels {
         })
     }
 
-    /// Whether the models of this node that its operator has run on the GPU can. Blocks.
+    /// Notes which models of this node cannot run on the GPU though its operator has them run there: whoever asks for one is told what keeps
+    /// it from there, and everything else runs. Blocks.
     ///
     /// # Errors
-    /// What keeps the first of them from it.
-    pub(crate) fn check_for_gpu(&self) -> Result<(), TaskError> {
+    /// What the disk refuses.
+    pub(crate) fn look_for_unfit(&self) -> Result<(), TaskError> {
         let config = self.compute.config();
         if config.models.is_empty() {
             return Ok(());
         }
-        for model in self.all()? {
-            if config.model(&model.name) != Some(ModelDevice::Gpu) {
-                continue;
-            }
-            match self.file(model.digest) {
-                Ok(file) => check_for_gpu(config, self.limits(), &model.name, &file)?,
-                // The others run without it, and who asks for it is told.
-                Err(error) => tracing::warn!(model = model.name, %error, "its file does not read"),
-            }
+        let unfit = unfit_for_gpu(&self.home().store()?, config, self.limits())?;
+        for ((model, _), error) in &unfit {
+            tracing::warn!(model, %error, "whoever asks for it is refused");
         }
+        self.set_unfit(unfit);
         Ok(())
     }
 
-    /// The same for one that is to be added.
+    /// Whether a model that is to be added can run where its operator has it run. Blocks.
     ///
     /// # Errors
     /// What keeps it from the GPU.
     pub(crate) fn check_one_for_gpu(&self, name: &str, onnx: &[u8]) -> Result<(), TaskError> {
         check_for_gpu(self.compute.config(), self.limits(), name, onnx)
     }
+}
 
-    fn all(&self) -> Result<Vec<karman_store::Model>, TaskError> {
-        self.home().store()?.models().list().map_err(store_error)
+/// Models that are to run on the GPU and cannot, by name and file, each with what keeps it from there.
+pub type Unfit = HashMap<(String, Digest), TaskError>;
+
+/// The models of this store that cannot run on a GPU though this configuration has them run there. One whose file does not read is not
+/// among them: the log says so. No GPU is asked. Blocks.
+///
+/// # Errors
+/// What the disk refuses.
+pub fn unfit_for_gpu(store: &Store, config: &GpuConfig, limits: &ModelLimits) -> Result<Unfit, TaskError> {
+    let mut unfit = Unfit::new();
+    for model in store.models().list().map_err(store_error)? {
+        if config.model(&model.name) != Some(ModelDevice::Gpu) {
+            continue;
+        }
+        match store.blobs().read(&model.digest) {
+            Ok(file) => {
+                let read = read_for_gpu(&model.name, file, limits, config.memory);
+                unfit.extend(read.err().map(|error| ((model.name, model.digest), error)));
+            }
+            Err(error) => tracing::warn!(model = model.name, %error, "its file does not read"),
+        }
     }
+    Ok(unfit)
 }
 
 /// Whether a model can run on a GPU, where this configuration has it run there: each of its operators has a kernel, and it takes no more

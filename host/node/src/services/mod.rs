@@ -14,7 +14,7 @@ pub(crate) use buckets::StoreBuckets;
 pub(crate) use compute::NodeCompute;
 pub(crate) use effects::{Carried, Effects, Origin};
 pub(crate) use gpu_models::WithGpu;
-pub use gpu_models::check_for_gpu;
+pub use gpu_models::{Unfit, check_for_gpu, unfit_for_gpu};
 pub(crate) use loaded::Loaded;
 pub(crate) use models::infer_error;
 pub use models::{ModelSource, NodeModels};

@@ -1,3 +1,4 @@
+use super::gpu_models::Unfit;
 use super::pace::Pace;
 use super::turns::Turns;
 use super::{Loaded, NodeCompute, blocking, store_error};
@@ -53,6 +54,8 @@ pub struct NodeModels {
     pub(super) compute: Arc<NodeCompute>,
     /// Held by who makes a model ready that does not simply run on the processor.
     pub(super) readying: tokio::sync::Mutex<()>,
+    /// Models that the GPU cannot run and the processor may not.
+    unfit: RwLock<Unfit>,
     /// Models that are run in parts, over several nodes.
     diverted: RwLock<HashMap<String, Arc<dyn Model>>>,
 }
@@ -73,6 +76,7 @@ impl NodeModels {
             home,
             compute,
             readying: tokio::sync::Mutex::default(),
+            unfit: RwLock::default(),
             pace: Arc::new(Pace::new(&source.pace)),
             diverted: RwLock::default(),
             source,
@@ -184,6 +188,15 @@ impl NodeModels {
         self.compute.config().model(name)
     }
 
+    /// What keeps a model of this node from the GPU on which its operator has it run: whoever asks for it is refused.
+    pub(crate) fn refused(&self, name: &str, digest: Digest) -> Option<TaskError> {
+        self.unfit.read().get(&(name.to_owned(), digest)).cloned()
+    }
+
+    pub(super) fn set_unfit(&self, unfit: Unfit) {
+        *self.unfit.write() = unfit;
+    }
+
     /// What a model of this node runs on, in words, as far as it was ever asked for.
     pub(crate) fn runs_on(&self, name: &str, digest: Digest) -> String {
         if let Some(model) = self.diverted.read().get(name) {
@@ -267,7 +280,7 @@ impl NodeModels {
     }
 
     /// A model for the processor.
-    pub(super) fn load_record(&self, record: &karman_store::Model) -> Result<Loaded, TaskError> {
+    fn load_record(&self, record: &karman_store::Model) -> Result<Loaded, TaskError> {
         let key = (record.digest, None);
         if let Some(loaded) = self.ready(key) {
             return Ok(loaded);

@@ -24,7 +24,7 @@ pub(crate) struct Turns {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     mean: Duration,
-    /// The longest inputs among them.
+    /// The longest inputs of those that were quick.
     bytes: usize,
 }
 
@@ -79,8 +79,10 @@ impl Turns {
         let mut seen = self.seen.lock();
         let before = seen.unwrap_or(Seen {
             mean: computed,
-            bytes,
+            bytes: 0,
         });
+        // That it is rare makes a long run no shorter.
+        let bytes = if computed < QUICK { bytes } else { 0 };
         let mean = before.mean.mul_f64(1.0 - WEIGHT) + computed.mul_f64(WEIGHT);
         *seen = Some(Seen {
             mean,
@@ -112,6 +114,16 @@ mod tests {
         assert_ne!(ran_on(&turns, 11).await, current().id(), "longer than any before");
         turns.saw(10, QUICK * 20);
         assert_ne!(ran_on(&turns, 10).await, current().id(), "one took long");
+    }
+
+    #[test]
+    fn that_most_are_short_makes_a_long_run_no_shorter() {
+        let turns = Turns::new(1);
+        turns.saw(1000, QUICK * 5);
+        for _ in 0..100 {
+            turns.saw(10, QUICK / 3);
+        }
+        assert!(turns.is_quick(10) && !turns.is_quick(1000));
     }
 
     #[tokio::test]

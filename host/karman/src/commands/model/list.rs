@@ -16,16 +16,16 @@ pub(super) struct List {
 
 impl List {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        let config = app.config()?;
         let mut models = Held::if_any(app)?
-            .map(|held| held.models())
+            .map(|held| held.models(&config))
             .transpose()?
             .unwrap_or_default();
-        let gpu = app.config()?.gpu;
         for model in &mut models {
             let name = &model.name;
             model
                 .runs_on
-                .get_or_insert_with(|| configured(&gpu, name).to_owned());
+                .get_or_insert_with(|| configured(&config.gpu, name).to_owned());
         }
         if app.output.json {
             return models.iter().try_for_each(|model| app.output.line(json!(model)));
@@ -58,11 +58,15 @@ impl List {
             other => format!("{key} {other}"),
         };
         let info: Vec<String> = model.info.iter().map(of).collect();
+        let place = match &model.refused {
+            Some(error) => format!("nowhere: {}", error.message),
+            None => model.runs_on.clone().unwrap_or_default(),
+        };
         vec![
             model.name.clone(),
             format_bytes(model.bytes),
             digest,
-            model.runs_on.clone().unwrap_or_default(),
+            place,
             info.join(", "),
         ]
     }

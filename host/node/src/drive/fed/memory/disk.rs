@@ -64,7 +64,7 @@ pub(super) struct Disk {
     store: Store,
     /// What all clients may take.
     most: ByteSize,
-    making_room: Mutex<()>,
+    writing: Mutex<()>,
 }
 
 impl Disk {
@@ -73,7 +73,7 @@ impl Disk {
             gifts: Gifts::new(store.clone()),
             store,
             most,
-            making_room: Mutex::default(),
+            writing: Mutex::default(),
         }
     }
 
@@ -92,6 +92,8 @@ impl Disk {
         value: &impl Serialize,
         bytes: usize,
     ) -> Result<(), TaskError> {
+        // Whoever makes room meanwhile would take what is not there yet for gone, and nobody would know of it afterwards.
+        let _one_at_a_time = self.writing.lock();
         self.make_room(what, key, (bytes as u64).next_multiple_of(STEP))?;
         self.store.runs().put(&what.name(key), value).map_err(store_error)
     }
@@ -102,7 +104,6 @@ impl Disk {
 
     /// Whoever may call a client could fill its disk with runs, with clients of one, and with what a plugin wants to have again.
     fn make_room(&self, what: What, key: &Key, bytes: u64) -> Result<(), TaskError> {
-        let _one_at_a_time = self.making_room.lock();
         let mut rows = self.rows()?;
         let known = rows.iter().position(|row| row.key == *key);
         let mut row = known.map_or_else(|| Row::of(key.clone()), |place| rows[place].clone());
@@ -201,6 +202,27 @@ mod tests {
         assert_eq!(put(&disk, What::Client, 4, 11 * MIB), over);
         assert_eq!(put(&disk, What::Client, 2, 6 * MIB), over);
         assert_eq!((there(&disk, 2), there(&disk, 4)), ([true; 2], [false; 2]));
+    }
+
+    #[test]
+    fn of_clients_that_write_at_once_nothing_is_kept_that_nobody_knows_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Disk::new(Store::open(folder.path()).unwrap(), ByteSize::mib(2));
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let disk = &disk;
+                scope.spawn(move || {
+                    for client in (0..8).map(|turn| 8 * turn + thread) {
+                        disk.put(What::Client, &key(client), &client, MIB).unwrap();
+                    }
+                });
+            }
+        });
+        let known: Vec<Key> = disk.rows().unwrap().into_iter().map(|row| row.key).collect();
+        let kept = |client: &u64| disk.get::<u64>(What::Client, &key(*client)).unwrap().is_some();
+        let kept: Vec<Key> = (0..64).filter(kept).map(key).collect();
+        assert_eq!((known.len(), kept.len()), (2, 2));
+        assert!(kept.iter().all(|key| known.contains(key)));
     }
 
     #[test]
