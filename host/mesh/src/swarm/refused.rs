@@ -18,8 +18,9 @@ use tokio::time::{sleep, timeout};
 
 /// How long a handshake may take before TCP is tried.
 const HEAD_START: Duration = Duration::from_millis(500);
-/// How long it may take after TCP was refused, at least: a router may have refused that, and a packet may be lost.
-const GRACE: Duration = Duration::from_secs(1);
+/// How long it may take after TCP was refused, at least: a router near by may have refused that, and by way of a satellite the packet that
+/// was lost is sent again after a second.
+const GRACE: Duration = Duration::from_secs(2);
 /// Round trips that this is at least.
 const ROUND_TRIPS: u32 = 4;
 

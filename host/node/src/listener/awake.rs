@@ -83,6 +83,12 @@ impl<S> Awake<S> {
         }
     }
 
+    /// Whoever is being answered asks for nothing: another one may be waited for.
+    fn answers(&mut self) {
+        self.pauses.answers(Instant::now());
+        self.place = None;
+    }
+
     /// Whether the next request may come at any moment, and nobody else is waited for.
     fn waits(&mut self) -> bool {
         if self.pauses.answered.is_none() || !self.pauses.may_ask_soon(Instant::now()) {
@@ -120,7 +126,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Awake<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Awake<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes));
-        self.pauses.answers(Instant::now());
+        self.answers();
         Poll::Ready(written)
     }
 
@@ -130,7 +136,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Awake<S> {
         pieces: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, pieces));
-        self.pauses.answers(Instant::now());
+        self.answers();
         Poll::Ready(written)
     }
 
