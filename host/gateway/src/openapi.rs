@@ -189,14 +189,14 @@ fn call() {}
 /// How far an accepted task is.
 #[utoipa::path(get, path = "/accepted/{task}", tag = "tasks", params(("task" = String, Path)), responses(
     (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn accepted() {}
 
 /// Withdraws an accepted task, or forgets its result.
 #[utoipa::path(delete, path = "/accepted/{task}", tag = "tasks", params(("task" = String, Path)), responses(
     (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn withdraw() {}
 
@@ -225,14 +225,14 @@ fn run_flow() {}
 #[utoipa::path(get, path = "/flows/{run}", tag = "workflows",
     params(("run" = String, Path), ("wait" = Option<String>, Query, description = "How long to wait for its end, as `10 s`")), responses(
     (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn flow() {}
 
 /// Withdraws a run that has not ended, and forgets the result of one that has.
 #[utoipa::path(delete, path = "/flows/{run}", tag = "workflows", params(("run" = String, Path)), responses(
     (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn withdraw_flow() {}
 
