@@ -30,6 +30,7 @@ use utoipa::{Modify, OpenApi, ToSchema};
         flow,
         withdraw_flow,
         why,
+        events,
         admin::nodes,
         admin::models,
         admin::tasks,
@@ -242,6 +243,19 @@ fn withdraw_flow() {}
     (status = 403, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn why() {}
+
+/// What happens to a run of a workflow, as server-sent events: what has happened so far, then what happens, until it has ended. `begun`,
+/// `item`, `retried`, `failed`, `skipped` and `done` are of its tasks, `undoing`, `undone` and `not-undone` of a failure, `brief` says that
+/// single items are left out from there on, and the last one is `ended`, with the status. `cut` says why the events stop before that.
+#[utoipa::path(get, path = "/flows/{run}/events", tag = "workflows",
+    params(("run" = String, Path),
+        ("last-event-id" = Option<String>, Header, description = "The id of the last event that is known: what came after it is told")),
+    responses(
+    (status = 200, description = "The events", body = String, content_type = "text/event-stream"),
+    (status = 204, description = "Its end is known already"), (status = 400, body = PlainError), (status = 401, body = PlainError),
+    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn events() {}
 
 /// Whether the process runs.
 #[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, description = "It runs")))]
