@@ -12,6 +12,7 @@ mod acme;
 mod admin;
 mod clients;
 mod dashboard;
+mod described;
 mod events;
 mod limits;
 mod load;

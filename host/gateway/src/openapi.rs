@@ -154,6 +154,7 @@ pub(crate) struct PlainError {
 
 /// A workflow that is to run.
 #[derive(ToSchema)]
+#[schema(example = look)]
 #[allow(
     dead_code,
     reason = "only its schema is used: the one that reads it is the node"
@@ -163,6 +164,14 @@ struct FlowRequest {
     workflow: String,
     /// What goes into its first tasks.
     input: Option<serde_json::Value>,
+}
+
+/// A workflow of one task, which a model does.
+fn look() -> serde_json::Value {
+    let row = [0.0, 0.25, 1.0, 0.5, 0.5, 1.0, 0.25, 0.0];
+    let image = serde_json::json!([[vec![row; 8]]]);
+    let workflow = "name = 'look'\n[task.classify]\nrun = 'model/digits-s'\n";
+    serde_json::json!({ "workflow": workflow, "input": { "image": image } })
 }
 
 /// The description.
