@@ -323,6 +323,17 @@ fn workflows_over_http_and_wrong_ones_refused() {
         assert!(started.elapsed() < FOUND * 3, "{status}");
     };
     assert_eq!(ended["output"], "1");
+    let told = node.server.get(&format!("/flows/{run}/events"));
+    let head = told.head.to_ascii_lowercase();
+    assert!(head.contains("content-type: text/event-stream"), "{told:?}");
+    let told = told.text();
+    for event in [
+        "id: 1\nevent: begun\n",
+        "id: 2\nevent: done\n",
+        "id: end\nevent: ended\n",
+    ] {
+        assert!(told.contains(event), "{told}");
+    }
     for (workflow, says) in [
         (json!("name = 'a'\n[task.b]\nretrys = 1"), "retrys"),
         (

@@ -12,6 +12,8 @@ mod acme;
 mod admin;
 mod clients;
 mod dashboard;
+mod described;
+mod events;
 mod limits;
 mod load;
 mod objectives;
@@ -316,10 +318,12 @@ fn the_routes_are_described() {
             .replace("{run}", "01JD7W2Z0Q8V5M3N9K4T6B1XAC");
         for method in methods.as_object().unwrap().keys() {
             let answer = node.server.send(&method.to_uppercase(), &path, &[], b"");
-            assert!(
-                ![404, 405].contains(&answer.status),
-                "{method} {path}: {answer:?}"
-            );
+            let is_no_path = match answer.status {
+                // There is no such task, which is another thing.
+                404 => answer.json()["field"] != "task",
+                status => status == 405,
+            };
+            assert!(!is_no_path, "{method} {path}: {answer:?}");
         }
     }
 }

@@ -193,4 +193,14 @@ fn a_kept_workflow_goes_on_when_its_coordinator_is_lost() {
         .map(|n| ended["steps"][n]["attempts"].as_u64().unwrap())
         .collect();
     assert_eq!(attempts, [1, 1, 1], "{ended}");
+    // What happened is told from its beginning, by whoever is asked.
+    let events = format!("/flows/{run}/events");
+    let told = sites[3].ask("GET", &events, &[], b"").unwrap().text();
+    for event in [
+        "id: 1\nevent: begun\n",
+        "id: 6\nevent: done\n",
+        "id: end\nevent: ended\n",
+    ] {
+        assert!(told.contains(event), "{told}");
+    }
 }

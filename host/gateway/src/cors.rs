@@ -9,7 +9,7 @@ const REMEMBER: HeaderValue = HeaderValue::from_static("600");
 /// What a page may send, besides what every page may.
 const TAKEN: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, inference-header-content-length, karman-accept, karman-accuracy, karman-cost, \
-     karman-idempotency-key, karman-p95, karman-within, x-request-id",
+     karman-idempotency-key, karman-p95, karman-within, last-event-id, x-request-id",
 );
 /// What a page may read, besides what every page may.
 const SHOWN: HeaderValue = HeaderValue::from_static(

@@ -30,6 +30,7 @@ use utoipa::{Modify, OpenApi, ToSchema};
         flow,
         withdraw_flow,
         why,
+        events,
         admin::nodes,
         admin::models,
         admin::tasks,
@@ -153,6 +154,7 @@ pub(crate) struct PlainError {
 
 /// A workflow that is to run.
 #[derive(ToSchema)]
+#[schema(example = look)]
 #[allow(
     dead_code,
     reason = "only its schema is used: the one that reads it is the node"
@@ -162,6 +164,14 @@ struct FlowRequest {
     workflow: String,
     /// What goes into its first tasks.
     input: Option<serde_json::Value>,
+}
+
+/// A workflow of one task, which a model does.
+fn look() -> serde_json::Value {
+    let row = [0.0, 0.25, 1.0, 0.5, 0.5, 1.0, 0.25, 0.0];
+    let image = serde_json::json!([[vec![row; 8]]]);
+    let workflow = "name = 'look'\n[task.classify]\nrun = 'model/digits-s'\n";
+    serde_json::json!({ "workflow": workflow, "input": { "image": image } })
 }
 
 /// The description.
@@ -189,14 +199,14 @@ fn call() {}
 /// How far an accepted task is.
 #[utoipa::path(get, path = "/accepted/{task}", tag = "tasks", params(("task" = String, Path)), responses(
     (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn accepted() {}
 
 /// Withdraws an accepted task, or forgets its result.
 #[utoipa::path(delete, path = "/accepted/{task}", tag = "tasks", params(("task" = String, Path)), responses(
     (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn withdraw() {}
 
@@ -225,14 +235,14 @@ fn run_flow() {}
 #[utoipa::path(get, path = "/flows/{run}", tag = "workflows",
     params(("run" = String, Path), ("wait" = Option<String>, Query, description = "How long to wait for its end, as `10 s`")), responses(
     (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn flow() {}
 
 /// Withdraws a run that has not ended, and forgets the result of one that has.
 #[utoipa::path(delete, path = "/flows/{run}", tag = "workflows", params(("run" = String, Path)), responses(
     (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn withdraw_flow() {}
 
@@ -242,6 +252,19 @@ fn withdraw_flow() {}
     (status = 403, body = PlainError)))]
 #[allow(dead_code, reason = "its attribute is the description")]
 fn why() {}
+
+/// What happens to a run of a workflow, as server-sent events: what has happened so far, then what happens, until it has ended. `begun`,
+/// `item`, `retried`, `failed`, `skipped` and `done` are of its tasks, `undoing`, `undone` and `not-undone` of a failure, `brief` says that
+/// single items are left out from there on, and the last one is `ended`, with the status. `cut` says why the events stop before that.
+#[utoipa::path(get, path = "/flows/{run}/events", tag = "workflows",
+    params(("run" = String, Path),
+        ("last-event-id" = Option<String>, Header, description = "The id of the last event that is known: what came after it is told")),
+    responses(
+    (status = 200, description = "The events", body = String, content_type = "text/event-stream"),
+    (status = 204, description = "Its end is known already"), (status = 400, body = PlainError), (status = 401, body = PlainError),
+    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
+#[allow(dead_code, reason = "its attribute is the description")]
+fn events() {}
 
 /// Whether the process runs.
 #[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, description = "It runs")))]

@@ -185,9 +185,10 @@ impl Pipeline {
                 }
             }
         };
-        // The work is done; what is left of the request is its response.
-        drop((admitted, beside, room));
-        Ok(response.map(|body| Body::new(Guarded::new(body, place))))
+        // The work is done; what is left of the request is its response. What follows a workflow has only begun.
+        drop((admitted, room));
+        let follows = beside.filter(|_| target == Target::FlowEvents);
+        Ok(response.map(|body| Body::new(Guarded::new(body, (place, follows)))))
     }
 
     async fn route(&self, request: Request<Body>) -> Response {
@@ -226,7 +227,9 @@ fn judge(target: Target, request: &Request<Incoming>, caller: &Caller) -> Result
         }
         // Whoever knows the id of a task may ask for it: it is as good as random.
         Target::Accepted => caller.must_some(|right| matches!(right, Right::Call(_)), "call:…"),
-        Target::Flow => caller.must_some(|right| matches!(right, Right::Flow(_)), "flow:…"),
+        Target::Flow | Target::FlowEvents => {
+            caller.must_some(|right| matches!(right, Right::Flow(_)), "flow:…")
+        }
         Target::Health
         | Target::Document
         | Target::Models

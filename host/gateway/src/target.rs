@@ -29,6 +29,8 @@ pub(crate) enum Target {
     Accepted,
     /// A workflow.
     Flow,
+    /// What happens to a workflow, as it happens.
+    FlowEvents,
     /// An HTTP plugin.
     Plugin,
     /// How the mesh is run.
@@ -56,6 +58,7 @@ impl Target {
             _ if below("/v2") => Self::Models,
             _ if below("/tasks") => Self::Task,
             _ if below("/accepted") => Self::Accepted,
+            _ if below("/flows") && path.ends_with("/events") => Self::FlowEvents,
             _ if below("/flows") => Self::Flow,
             _ if below("/http") => Self::Plugin,
             _ if below("/admin") => Self::Admin,
@@ -78,6 +81,7 @@ impl Target {
             Self::Task => "task",
             Self::Accepted => "accepted",
             Self::Flow => "flow",
+            Self::FlowEvents => "flow-events",
             Self::Plugin => "plugin",
             Self::Admin => "admin",
             Self::Dashboard => "dashboard",
@@ -98,7 +102,7 @@ impl Target {
     /// Whether it takes a place beside what runs: who waits for an end, and plugins, which have limits of their own.
     pub(crate) fn is_beside(self, method: &Method) -> bool {
         match self {
-            Self::Accepted | Self::Plugin => true,
+            Self::Accepted | Self::FlowEvents | Self::Plugin => true,
             Self::Flow => method != Method::POST,
             _ => false,
         }
@@ -129,6 +133,9 @@ mod tests {
             ("/inference.GRPCInferenceService/ModelInfer", Target::GrpcInfer),
             ("/inference.GRPCInferenceService/ServerLive", Target::Grpc),
             ("/tasks/a/b", Target::Task),
+            ("/flows", Target::Flow),
+            ("/flows/a/why", Target::Flow),
+            ("/flows/a/events", Target::FlowEvents),
             ("/http/a", Target::Plugin),
             ("/admin/nodes", Target::Admin),
             ("/", Target::Dashboard),
@@ -142,7 +149,7 @@ mod tests {
     fn waiting_for_a_workflow_is_no_work() {
         assert!(Target::Flow.is_work(&Method::POST) && Target::Task.is_work(&Method::POST));
         assert!(!Target::Flow.is_work(&Method::GET) && !Target::Accepted.is_work(&Method::GET));
-        for target in [Target::Flow, Target::Accepted, Target::Plugin] {
+        for target in [Target::Flow, Target::FlowEvents, Target::Accepted, Target::Plugin] {
             assert!(target.is_beside(&Method::GET), "{target:?}");
         }
         assert!(!Target::Flow.is_beside(&Method::POST) && !Target::Health.is_beside(&Method::GET));

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 /// What a model is to be run on.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[schema(example = digit)]
 pub struct InferRequest {
     /// The caller's name for the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,6 +27,16 @@ pub struct InferRequest {
     /// The outputs that are wanted; all of them where none is named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<WantedOutput>,
+}
+
+/// A request to a model that tells digits: what the description of the routes shows.
+fn digit() -> serde_json::Value {
+    let row = [0.0, 0.25, 1.0, 0.5, 0.5, 1.0, 0.25, 0.0];
+    let image = serde_json::json!([[vec![row; 8]]]);
+    serde_json::json!({
+        "inputs": [{ "name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": image }],
+        "outputs": [{ "name": "probabilities" }],
+    })
 }
 
 /// What is asked of a request as a whole.
@@ -274,6 +285,13 @@ mod tests {
         assert!(announced.read_bytes(&bytes[..7]).is_err());
         let missing = announced.read().unwrap_err();
         assert!(missing.message.contains("no data"), "{missing}");
+    }
+
+    #[test]
+    fn the_example_of_the_description_is_a_request() {
+        let request: InferRequest = serde_json::from_value(digit()).unwrap();
+        let input = request.inputs.into_iter().next().unwrap();
+        assert_eq!(input.read().unwrap().1.shape().dims(), [1, 1, 8, 8]);
     }
 
     #[test]

@@ -214,6 +214,14 @@ impl Node {
         self.0.ready.lock().as_ref().is_some_and(answers) && !self.tasks().draining()
     }
 
+    /// Waits until its shutdown begins.
+    pub(crate) async fn stops(&self) {
+        let shut_down = self.0.ready.lock().clone();
+        if let Some(shut_down) = shut_down {
+            shut_down.started().await;
+        }
+    }
+
     /// What it says of itself.
     pub fn status(&self) -> NodeStatus {
         NodeStatus {

@@ -6,6 +6,8 @@ use anyhow::Result;
 const PACKAGES: &str = "ziglang==0.17.0 componentize-py==0.25.* onnxruntime==1.31.*";
 /// The clients of others that the gateway is tested with. They build no guest, so they have an environment of their own.
 const OF_OTHERS: &str = "tritonclient[http,grpc]==2.73.*";
+/// Makes requests of the description of the gateway's routes. It has an environment of its own, too: it shares packages with the clients.
+const OF_DESCRIPTIONS: &str = "schemathesis==4.32.*";
 /// What the study `fed` compares with.
 const FLOWER_PACKAGES: &str = "flwr[simulation]==1.41.* numpy";
 /// What the study `gateway` compares with; each has an environment of its own, with the ONNX Runtime that we use.
@@ -26,6 +28,13 @@ pub(crate) const CLIENTS: Step = Step {
     recipe: OF_OTHERS,
     missing: || !tools().join("clients/bin/python").exists(),
     install: || pip("clients", OF_OTHERS),
+};
+
+pub(crate) const SCHEMATHESIS: Step = Step {
+    name: "schemathesis",
+    recipe: OF_DESCRIPTIONS,
+    missing: || !tools().join("schemathesis/bin/schemathesis").exists(),
+    install: || pip("schemathesis", OF_DESCRIPTIONS),
 };
 
 pub(crate) const FLOWER: Step = Step {

@@ -133,9 +133,11 @@ impl Inner {
 
 fn forgotten(task: TaskId) -> TaskError {
     TaskError::unavailable(format!("task {task} has ended, and its result is kept no longer"))
+        .with_field("task")
 }
 
 fn unknown(task: TaskId) -> TaskError {
     TaskError::unavailable(format!("this node does not know task {task}"))
+        .with_field("task")
         .with_hint("`karman task list` shows what it holds; other nodes hold others")
 }

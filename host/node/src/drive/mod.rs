@@ -46,6 +46,7 @@ pub(crate) use fed::{Federated, go_on};
 pub use flow::{
     Chosen, Example, FlowOrder, FlowState, FlowStatus, MeasureOrder, Measured, StepStatus, Wanted,
 };
+pub(crate) use flow::{FlowEvent, Follower, Known};
 pub use keepers::{KeeperStatus, KeepersConfig, KeepersStatus};
 pub use mesh::{JoinOptions, NodeOffer, PeerStatus, Pinged};
 pub(crate) use mesh::{join, mesh_of};

@@ -2,6 +2,7 @@
 //! random. Only the operator sees them all.
 
 use super::answer::{Asked, Named, Refusal, whole};
+use super::events::events;
 use super::public::accepting;
 use super::tasks::{Wait, read};
 use crate::drive::{FlowOrder, FlowStatus, MeasureOrder, Measured};
@@ -24,6 +25,7 @@ pub(crate) fn router() -> Router<Node> {
         .route("/flows", post(run))
         .route("/flows/{run}", get(status).delete(remove))
         .route("/flows/{run}/why", get(why))
+        .route("/flows/{run}/events", get(events))
         .layer(DefaultBodyLimit::max(Limits::ceiling().input.as_usize()))
 }
 

@@ -4,6 +4,7 @@ mod answer;
 mod awake;
 mod connections;
 mod control;
+mod events;
 mod fed;
 mod flows;
 mod held;

@@ -1,7 +1,7 @@
 //! Which edges are taken, what begins, with which input.
 
 use super::settle::kept;
-use super::{Machine, Outcome, Phase, Run, RunId, RunState, StepState};
+use super::{Machine, Outcome, Phase, Run, RunId, RunState, StepState, What};
 use karman_types::{Edge, Side, TaskError, Workflow};
 use serde_json::{Map, Value};
 
@@ -41,6 +41,7 @@ impl Machine {
             Some(Err((from, error))) => self.fail(Some(from), error),
             Some(Ok(edges)) if edges.is_empty() && !self.workflow.edges_into(task).is_empty() => {
                 self.change().steps[task].state = StepState::Skipped;
+                self.tell(What::Skipped { task });
             }
             Some(Ok(_)) => self.begin(task),
         }
@@ -99,6 +100,7 @@ impl Machine {
             Ok(runs) => runs,
             Err(error) => return self.fail(Some(task), error),
         };
+        self.tell(What::Begun { task, runs });
         let run = Run {
             attempt: 0,
             doubtful: false,
@@ -110,6 +112,9 @@ impl Machine {
             0 => StepState::Done,
             _ => StepState::Running,
         };
+        if runs == 0 {
+            self.tell(What::Done { task });
+        }
     }
 
     /// How many runs a task has.

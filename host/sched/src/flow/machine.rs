@@ -1,4 +1,6 @@
-use super::{Action, AttemptId, Call, Event, Outcome, Phase, Record, RunId, RunState, StepState, Ticket};
+use super::{
+    Action, AttemptId, Call, Event, Outcome, Phase, Record, RunId, RunState, StepState, Ticket, What,
+};
 use karman_types::{TaskError, TaskId, Workflow};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -237,6 +239,12 @@ impl Machine {
     pub(super) const fn change(&mut self) -> &mut Record {
         self.changed = true;
         &mut self.record
+    }
+
+    /// Has this told to whoever follows the run, once it is durable.
+    pub(super) fn tell(&mut self, what: What) {
+        let after = self.elapsed();
+        self.change().history.add(after, what);
     }
 
     pub(super) fn attempt(&self, of: RunId) -> AttemptId {

@@ -22,6 +22,7 @@
 //! |---|---|
 //! | `event` | events, actions, and what names a run |
 //! | `record` | what is written down |
+//! | `history` | what has happened, for whoever follows the run |
 //! | `machine` | what wakes when, what waits for durability |
 //! | `advance` | which edges are taken, what begins, with which input |
 //! | `settle` | answers, retries, failure |
@@ -62,6 +63,7 @@
 mod advance;
 mod draw;
 mod event;
+mod history;
 mod machine;
 pub mod patterns;
 mod record;
@@ -71,6 +73,7 @@ mod undo;
 
 pub use draw::text;
 pub use event::{Action, AttemptId, Call, Event, RunId, Ticket};
+pub use history::{Change, History, What};
 pub use machine::{Machine, ResumeError};
 pub use record::{Failure, NotUndone, Outcome, Phase, Record, Run, RunState, Step, StepState, Undoing};
 pub use svg::svg;

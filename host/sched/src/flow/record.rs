@@ -1,4 +1,4 @@
-use super::RunId;
+use super::{History, RunId};
 use karman_types::{TaskError, TaskId, Workflow};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,6 +19,9 @@ pub struct Record {
     pub effects: Vec<RunId>,
     /// How far the whole is.
     pub phase: Phase,
+    /// What has happened. A run that began under a version without it has none of what was before.
+    #[serde(default)]
+    pub history: History,
 }
 
 /// How far a run of a workflow is.
@@ -153,6 +156,7 @@ impl Record {
             steps: vec![step; workflow.tasks().len()],
             effects: Vec::new(),
             phase: Phase::Running,
+            history: History::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Answers, retries, failure.
 
-use super::{AttemptId, Failure, Machine, Phase, Run, RunId, RunState, StepState, Undoing};
+use super::history::brief;
+use super::{AttemptId, Failure, Machine, Phase, Run, RunId, RunState, StepState, Undoing, What};
 use karman_types::{ErrorKind, FlowTask, RecordError, Side, TaskError, Workflow};
 use serde_json::Value;
 use std::time::Duration;
@@ -124,8 +125,16 @@ impl Machine {
         let step = &mut record.steps[of.task];
         step.runs[of.item].state = RunState::Done(output);
         let done = |run: &Run| matches!(run.state, RunState::Done(_));
-        if step.runs.iter().all(done) {
+        let all = step.runs.iter().all(done);
+        if all {
             step.state = StepState::Done;
+        }
+        let (task, item) = (of.task, of.item);
+        if self.workflow.tasks()[task].each.is_some() {
+            self.tell(What::Item { task, item });
+        }
+        if all {
+            self.tell(What::Done { task });
         }
     }
 
@@ -140,6 +149,12 @@ impl Machine {
             Some(pause) => {
                 run.state = RunState::Pausing;
                 self.timers.insert(of, self.now + pause);
+                self.tell(What::Retried {
+                    task: of.task,
+                    item: of.item,
+                    attempt,
+                    error: brief(&error),
+                });
             }
             None => {
                 self.failed(of, error.clone());
@@ -150,6 +165,11 @@ impl Machine {
 
     /// The run has failed for good.
     pub(super) fn failed(&mut self, of: RunId, error: TaskError) {
+        self.tell(What::Failed {
+            task: of.task,
+            item: of.item,
+            error: brief(&error),
+        });
         let record = self.change();
         let run = &mut record.steps[of.task].runs[of.item];
         run.state = RunState::Failed(error);
@@ -163,6 +183,10 @@ impl Machine {
         if !matches!(self.record.phase, Phase::Running) {
             return;
         }
+        self.tell(What::Undoing {
+            task,
+            error: brief(&error),
+        });
         let task = task.map(|task| self.workflow.tasks()[task].name.clone());
         self.change().phase = Phase::Undoing(Undoing {
             why: Failure { task, error },

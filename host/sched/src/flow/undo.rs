@@ -1,7 +1,8 @@
 //! Compensation: the effects of a workflow that failed are taken back one by one, the last first.
 
+use super::history::brief;
 use super::settle::{may_retry, pause};
-use super::{AttemptId, Machine, NotUndone, Outcome, Phase, RunId, RunState, Undoing};
+use super::{AttemptId, Machine, NotUndone, Outcome, Phase, RunId, RunState, Undoing, What};
 use karman_types::TaskError;
 use serde_json::{Value, json};
 
@@ -100,14 +101,27 @@ impl Machine {
         }
         undoing.attempt = 0;
         undoing.left = undoing.left.map(|left| left - 1);
-        match result {
-            Ok(_) => undoing.undone.push(RunId { undo: false, ..of }),
-            Err(error) => undoing.not_undone.push(NotUndone {
-                task: name,
-                item: of.item,
-                error,
-            }),
-        }
+        let RunId { task, item, .. } = of;
+        let what = match result {
+            Ok(_) => {
+                undoing.undone.push(RunId { undo: false, ..of });
+                What::Undone { task, item }
+            }
+            Err(error) => {
+                let why = brief(&error);
+                undoing.not_undone.push(NotUndone {
+                    task: name,
+                    item,
+                    error,
+                });
+                What::NotUndone {
+                    task,
+                    item,
+                    error: why,
+                }
+            }
+        };
+        self.tell(what);
     }
 
     /// The time of an attempt at undoing, or the pause after one, is over.

@@ -1,7 +1,7 @@
 //! Any workflow, with its coordinator killed anywhere.
 
 use super::ID;
-use karman_sched::flow::{Action, Call, Event, Machine, Outcome, Phase, Record, RunId};
+use karman_sched::flow::{Action, Call, Event, Machine, Outcome, Phase, Record, RunId, StepState, What};
 use karman_types::{TaskError, Workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -110,6 +110,15 @@ impl World {
         assert_eq!(number, call.attempt.number);
     }
 
+    /// What is told of a durable record keeps its place in every later one.
+    fn is_told_on(&self, record: &Record) {
+        if let Some(saved) = &self.saved {
+            let before: Vec<_> = saved.history.after(0).collect();
+            let now: Vec<_> = record.history.after(0).take(before.len()).collect();
+            assert_eq!(before, now);
+        }
+    }
+
     fn crash(&mut self) {
         self.now += Duration::from_secs(1);
         // A write that nobody waits for any more may be durable or not; what ran goes on, unheard.
@@ -141,6 +150,7 @@ impl World {
         match action {
             Action::Save { ticket, .. } if self.rng.u8(..8) == 0 => Event::Unsaved { ticket },
             Action::Save { ticket, record } => {
+                self.is_told_on(&record);
                 self.saved = Some(*record);
                 Event::Saved { ticket }
             }
@@ -216,6 +226,20 @@ fn runner(broken: Option<usize>, flaky: u32) -> Runner {
     }
 }
 
+/// How often it is told that a task has begun, was skipped, is done.
+fn told(record: &Record, asked: usize) -> [usize; 3] {
+    let mut times = [0; 3];
+    for (_, change) in record.history.after(0) {
+        match change.what {
+            What::Begun { task, .. } if task == asked => times[0] += 1,
+            What::Skipped { task } if task == asked => times[1] += 1,
+            What::Done { task } if task == asked => times[2] += 1,
+            _ => {}
+        }
+    }
+    times
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 64, ..ProptestConfig::default() })]
 
@@ -239,6 +263,14 @@ proptest! {
             }
             let runs = world.machine.record().steps.iter().map(|step| step.runs.len()).sum::<usize>();
             prop_assert!(world.runner.inputs.len() <= 2 * runs);
+            for task in 0..flow.tasks().len() {
+                let record = world.machine.record();
+                let step = &record.steps[task];
+                let is = |state| usize::from(step.state == state);
+                let begun = usize::from(!step.runs.is_empty());
+                let (skipped, done) = (is(StepState::Skipped), is(StepState::Done));
+                prop_assert_eq!(told(record, task), [begun, skipped, done]);
+            }
         }
     }
 

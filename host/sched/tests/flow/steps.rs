@@ -1,7 +1,7 @@
 //! What a run does, step by step.
 
 use super::ID;
-use karman_sched::flow::{Action, Event, Machine, Outcome};
+use karman_sched::flow::{Action, Event, Machine, Outcome, What};
 use karman_types::{TaskError, Workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -208,4 +208,50 @@ fn contracts_are_checked_before_and_after_each_call() {
     let actions = answer(&mut machine, 1, &actions[0], Ok(json!({ "class": 3 })));
     let done = Outcome::Done(json!({ "class": 3 }));
     assert_eq!(actions, [Action::End { outcome: done }]);
+}
+
+#[test]
+fn what_happens_is_told_in_its_order() {
+    let text = "name = 'f'\n[task.a]\nundo = 'un-a'\nretries = 1\n[task.b]\nafter = ['a']";
+    let mut machine = machine(text);
+    let actions = saved(&mut machine, 0, Event::Tick);
+    let away = TaskError::unavailable("away");
+    assert_eq!(answer(&mut machine, 10, &actions[0], Err(away.clone())), []);
+    let actions = saved(&mut machine, 110, Event::Tick);
+    let actions = answer(&mut machine, 120, &actions[0], Ok(json!("out")));
+    let broken = TaskError::failed("broken").with_hint("mend it");
+    let actions = answer(&mut machine, 130, &actions[0], Err(broken));
+    let actions = answer(&mut machine, 140, &actions[0], Ok(Value::Null));
+    assert!(matches!(actions[..], [Action::End { .. }]), "{actions:?}");
+
+    let (item, broken) = (0, TaskError::failed("broken"));
+    let retried = What::Retried {
+        task: 0,
+        item,
+        attempt: 1,
+        error: away,
+    };
+    let failed = What::Failed {
+        task: 1,
+        item,
+        error: broken.clone(),
+    };
+    let undoing = What::Undoing {
+        task: Some(1),
+        error: broken,
+    };
+    let expected = [
+        (0, What::Begun { task: 0, runs: 1 }),
+        (10, retried),
+        (120, What::Done { task: 0 }),
+        (120, What::Begun { task: 1, runs: 1 }),
+        (130, failed),
+        (130, undoing),
+        (140, What::Undone { task: 0, item }),
+    ];
+    let told = machine.record().history.after(0);
+    let told: Vec<(u64, What)> = told
+        .map(|(_, change)| (change.after_ms, change.what.clone()))
+        .collect();
+    assert_eq!(told, expected);
 }

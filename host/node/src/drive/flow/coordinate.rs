@@ -248,6 +248,7 @@ impl Entered {
         });
         let Flows { live: all, .. } = &tasks.flows;
         all.lock().insert(run, live.clone());
+        tasks.flows.taken_up.notify_waiters();
         Self {
             tasks: tasks.clone(),
             run,

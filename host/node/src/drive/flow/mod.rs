@@ -23,11 +23,13 @@
 //! | `progress` | what is written down, and where |
 //! | `json` | between the JSON of workflows and the bytes of tasks |
 //! | `status` | how far it is, in the words of its operator |
+//! | `follow` | what happens to it, one after the other |
 
 mod choose;
 mod choosers;
 mod coordinate;
 mod fit;
+mod follow;
 mod implementations;
 mod json;
 mod labels;
@@ -41,6 +43,7 @@ mod status;
 mod step;
 
 pub(super) use coordinate::coordinate;
+pub(crate) use follow::{FlowEvent, Follower, Known};
 pub use implementations::{Example, MeasureOrder, Measured};
 pub use order::FlowOrder;
 pub use request::{Chosen, Wanted};
@@ -91,6 +94,8 @@ pub(super) struct Flows {
     /// How often implementations were measured: what was chosen from before is chosen from no more.
     measured: AtomicU64,
     suspended: watch::Sender<bool>,
+    /// A run is coordinated here that was not before.
+    taken_up: Notify,
 }
 
 /// A run that is being coordinated.
@@ -188,14 +193,7 @@ impl Tasks {
     /// # Errors
     /// `unavailable` when neither this node nor a keeper knows it, `invalid` when it is a task of its own.
     pub(crate) async fn flow(&self, run: TaskId) -> Result<FlowStatus, TaskError> {
-        let status = self.status(run).await?;
-        if !is_one(&status.name) {
-            return Err(TaskError::invalid(format!(
-                "{run} is no run of a workflow but of the task `{}`",
-                status.name
-            ))
-            .with_hint("`karman task status` shows it"));
-        }
+        let status = self.run_status(run).await?;
         let progress = self.progress(run).await?;
         Ok(FlowStatus::of(&status, progress))
     }
