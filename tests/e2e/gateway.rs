@@ -16,6 +16,7 @@ mod limits;
 mod load;
 mod objectives;
 mod pages;
+mod routes;
 mod tls;
 
 const MODEL: &str = "digits-s";
