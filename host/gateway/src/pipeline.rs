@@ -42,7 +42,7 @@ const OWN_ORIGIN: HeaderValue = HeaderValue::from_static(
 /// What requests are answered with.
 pub(crate) struct Pipeline {
     pub(crate) node: Node,
-    pub(crate) access: Access,
+    pub(crate) access: Arc<Access>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) limits: GatewayLimits,
@@ -60,7 +60,8 @@ pub(crate) struct Pipeline {
 impl Pipeline {
     pub(crate) fn new(node: Node, config: &GatewayConfig, access: Access) -> Self {
         let admission = Admission::new(&config.limits);
-        let metrics = Arc::new(Metrics::new(admission.clone()));
+        let access = Arc::new(access);
+        let metrics = Arc::new(Metrics::new(admission.clone(), access.clone()));
         let inference = Inference::new(node.clone(), config.limits.time.0, admission.clone());
         let decisions = Arc::new(Decisions::default());
         let routes = crate::routes::router(&node, &inference, &metrics, &decisions);
