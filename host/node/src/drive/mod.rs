@@ -14,6 +14,7 @@ mod dispatch;
 mod fed;
 mod flow;
 mod incoming;
+mod invite;
 mod keepers;
 mod look;
 mod mesh;
@@ -46,6 +47,7 @@ pub(crate) use fed::{Federated, go_on};
 pub use flow::{
     Chosen, Example, FlowOrder, FlowState, FlowStatus, MeasureOrder, Measured, StepStatus, Wanted,
 };
+pub use invite::{InviteOrder, reachable};
 pub use keepers::{KeeperStatus, KeepersConfig, KeepersStatus};
 pub use mesh::{JoinOptions, NodeOffer, PeerStatus, Pinged};
 pub(crate) use mesh::{join, mesh_of};

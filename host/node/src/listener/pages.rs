@@ -105,7 +105,10 @@ mod tests {
         let below = ["*.example".to_owned()];
         assert!(other_host(&asked, &below).is_none());
         for other in ["example", ".example", "a.gateway.example"] {
-            assert!(other_host(&asks(Method::GET, &[("host", other)]), &below).is_some(), "{other}");
+            assert!(
+                other_host(&asks(Method::GET, &[("host", other)]), &below).is_some(),
+                "{other}"
+            );
         }
     }
 
