@@ -49,7 +49,7 @@ pub(crate) struct Pipeline {
     pub(crate) cors: Cors,
     pub(crate) hosts: Hosts,
     pub(crate) sites: Sites,
-    /// What browsers are told of TLS.
+    /// What browsers are told of TLS, where it is on.
     pub(crate) strict_transport: Option<HeaderValue>,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) inference: Inference,
@@ -205,7 +205,7 @@ impl Pipeline {
 
     /// An HTTP plugin reads its body and sends its response as it likes, within its own limits.
     async fn plugin(&self, led: &Led, mut request: Request<Incoming>) -> Result<Response, Refusal> {
-        led.lead(&mut request);
+        led.lead(&mut request, self.strict_transport.is_some());
         hide(request.headers_mut());
         let mut response = self.node.serve_http(&led.plugin, request).await?;
         let headers = response.headers_mut();

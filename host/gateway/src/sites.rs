@@ -15,6 +15,8 @@ use std::sync::Arc;
 /// Where a plugin is told what stood before the path that it sees: so it can write links that lead back to it. Web frameworks know it by
 /// this name.
 const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+/// Where it is told by which scheme it was asked, so that its links and cookies have the same.
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The routes of all hosts.
 #[derive(Debug, Default)]
@@ -192,8 +194,8 @@ impl Led {
     }
 
     /// Makes a request what the plugin sees: the path behind the route's, the host that was asked for, and what stood before the path.
-    /// What a caller says of that itself is taken away.
-    pub(crate) fn lead<B>(&self, request: &mut Request<B>) {
+    /// What a caller says of that itself is taken away; without TLS the scheme is for a proxy in front to tell.
+    pub(crate) fn lead<B>(&self, request: &mut Request<B>, is_tls: bool) {
         // HTTP/2 has the host there; and where both are, this one counts (RFC 9112, section 3.2.2).
         let asked = request.uri().authority().map(|asked| {
             let asked = asked.as_str();
@@ -203,6 +205,9 @@ impl Led {
         let headers = request.headers_mut();
         if let Some(Ok(host)) = asked {
             headers.insert(header::HOST, host);
+        }
+        if is_tls {
+            headers.insert(PROTO, HeaderValue::from_static("https"));
         }
         headers.remove(PREFIX);
         if let (false, Ok(prefix)) = (self.prefix.is_empty(), HeaderValue::try_from(&*self.prefix)) {
@@ -240,7 +245,7 @@ mod tests {
         let mut request = asks(host, path);
         let Asked { target, led } = sites.asked(&request);
         let seen = led.map(|led| {
-            led.lead(&mut request);
+            led.lead(&mut request, false);
             format!("{} {}", led.plugin, request.uri())
         });
         (target, seen.unwrap_or_default())
@@ -319,8 +324,9 @@ mod tests {
                 .headers_mut()
                 .insert(PREFIX, HeaderValue::from_static("/evil"));
             let led = sites.asked(&request).led.unwrap();
-            led.lead(&mut request);
+            led.lead(&mut request, true);
             let header = |name: HeaderName| request.headers().get(name).cloned();
+            assert_eq!(header(PROTO), Some(HeaderValue::from_static("https")));
             (header(PREFIX), header(header::HOST))
         };
         let told = |text: &'static str| Some(HeaderValue::from_static(text));
