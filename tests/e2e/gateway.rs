@@ -1,6 +1,6 @@
 //! The gateway as callers have it: the inference protocol in JSON, in bytes and over gRPC, who may, and how much.
 
-use crate::mesh::{FOUND, Node, home};
+use crate::mesh::{FOUND, Node, home, up};
 use crate::support::{Answer, Home, Server, guest, root};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -16,8 +16,10 @@ mod described;
 mod events;
 mod limits;
 mod load;
+mod manage;
 mod objectives;
 mod pages;
+mod routes;
 mod tls;
 
 const MODEL: &str = "digits-s";

@@ -56,7 +56,8 @@ function showNodes({ here, offer, peers }) {
 
 function showLoad(load) {
   const items = [
-    ["run", load.running], ["wait", load.waiting], ["connections", load.connections], ["bodies held", bytes(load.bodies)],
+    ["run", load.running], ["wait", load.waiting], ["beside", load.beside], ["connections", load.connections],
+    ["bodies held", bytes(load.bodies)], ["failed tokens", load.failed_tokens + load.tokens_kept_out],
   ];
   put("load", ...items.map(([name, value]) => element("div", [element("dt", name), element("dd", String(value))])));
 }

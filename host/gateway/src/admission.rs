@@ -155,6 +155,11 @@ impl Admission {
         self.room(takes)
     }
 
+    /// Requests that stand beside those that run.
+    pub(crate) fn beside(&self) -> usize {
+        self.most_beside - self.beside.available_permits()
+    }
+
     /// Requests that run and wait, and bytes of bodies that are held.
     pub(crate) fn load(&self) -> (usize, usize, u64) {
         let running = self.at_once - self.running.available_permits();
@@ -227,8 +232,13 @@ mod tests {
         let refused = admission.enter_beside().unwrap_err().response(Speaks::Plain);
         assert_eq!(refused.status(), http::StatusCode::SERVICE_UNAVAILABLE);
         assert!(refused.headers().contains_key("retry-after"));
-        assert_eq!(admission.load().0, 0, "it does not run");
+        assert_eq!(
+            (admission.load().0, admission.beside()),
+            (0, 1),
+            "it does not run"
+        );
         drop(place);
+        assert_eq!(admission.beside(), 0);
         assert!(admission.enter_beside().is_ok());
     }
 

@@ -1,6 +1,8 @@
 mod acme;
+mod routes;
 
 pub use acme::{AcmeConfig, ExternalAccount};
+pub use routes::RouteConfig;
 
 use crate::access::{CallerLimits, Right};
 use http::HeaderValue;
@@ -38,6 +40,8 @@ pub struct GatewayConfig {
     /// Names that lead here, besides those of this machine and of `acme`: `gateway.example`. Where one is named, and where it listens for
     /// this machine alone, callers without a token have to ask for one of them, or for an address. Default: none.
     pub hosts: Vec<String>,
+    /// Where HTTP plugins answer besides `/http/NAME`. Default: nowhere.
+    pub routes: Vec<RouteConfig>,
     /// Origins whose pages may call, such as `https://app.example`. Default: none.
     pub cors: Vec<String>,
     /// What it holds at once.
@@ -168,6 +172,7 @@ impl GatewayConfig {
             let says = format!("has `{host}`; a name is written `gateway.example`, without scheme and port");
             return Err(("hosts", says));
         }
+        routes::check(&self.routes, &self.hosts)?;
         let whole = |origin: &&String| {
             let rest = origin
                 .strip_prefix("https://")
@@ -262,6 +267,14 @@ mod tests {
             ("cors = [\"app.example\"]", "an origin is written"),
             ("hosts = [\"http://a\"]", "`hosts` has `http://a`"),
             ("hosts = [\"a:80\"]", "without scheme and port"),
+            (
+                "[[routes]]\npath = \"/v2\"\nplugin = \"a\"",
+                "`routes` has the path `/v2`, which is the gateway's own",
+            ),
+            (
+                "[[routes]]\nhosts = \"a.example\"\nplugin = \"a\"",
+                "did you mean `host`?",
+            ),
             (ACME, "`acme.terms-agreed` is not true"),
             (
                 &ACME.replace("gw.example", "*.example")[..],

@@ -37,6 +37,7 @@ impl Gateway {
         let door = Door::open(self.node.runtime().config().listen, &self.config).await?;
         let url = door.url()?;
         self.node.attend(shut_down).await?;
+        self.pipeline.sites.warn_of_missing(&self.node);
         self.pipeline.metrics.count_connections(door.connections());
         up(&url);
         let pipeline = self.pipeline.clone();

@@ -1,9 +1,10 @@
 //! The names that callers without a token have to ask for: a page can lead its own name here (DNS rebinding), see [`other_host`].
 
-use crate::config::GatewayConfig;
+use crate::config::{GatewayConfig, RouteConfig};
 use crate::refusal::Refusal;
 use crate::span;
-use http::Request;
+use http::uri::Authority;
+use http::{Request, header};
 use karman_node::{other_host, plain_host};
 use karman_types::TaskError;
 use std::net::SocketAddr;
@@ -20,8 +21,9 @@ impl Hosts {
     pub(crate) fn new(config: &GatewayConfig, listen: SocketAddr) -> Self {
         let of_certificate = config.acme.iter().flat_map(|acme| &acme.names);
         let named = config.hosts.iter().chain(of_certificate);
+        let of_routes = config.routes.iter().filter_map(RouteConfig::host);
         Self {
-            named: named.map(|name| plain_host(name)).collect(),
+            named: named.map(|name| plain_host(name)).chain(of_routes).collect(),
             judges: !config.open.is_empty() && (!config.hosts.is_empty() || listen.ip().is_loopback()),
         }
     }
@@ -41,6 +43,17 @@ impl Hosts {
     }
 }
 
+/// The host that a request asks for, as [`plain_host`] has it: `:authority`, or the one of an address that is written out, goes before the
+/// header (RFC 9112, section 3.2.2).
+pub(crate) fn asked_host<B>(request: &Request<B>) -> Option<String> {
+    let of_header = || {
+        let value = request.headers().get(header::HOST)?;
+        Authority::try_from(value.as_bytes()).ok()
+    };
+    let asked = request.uri().authority().cloned().or_else(of_header)?;
+    Some(plain_host(asked.host()))
+}
+
 fn strange(host: &str) -> Refusal {
     let host = span::cut(host);
     let error = TaskError::denied(format!(
@@ -53,15 +66,23 @@ fn strange(host: &str) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::header;
 
     fn hosts(open: &[&str], hosts: &[&str], listen: &str) -> Hosts {
         let config = GatewayConfig {
+            routes: vec![route("Shop.Example"), route("*.branch.example")],
             open: open.iter().map(|right| right.parse().unwrap()).collect(),
             hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
             ..GatewayConfig::default()
         };
         Hosts::new(&config, listen.parse().unwrap())
+    }
+
+    fn route(host: &str) -> RouteConfig {
+        RouteConfig {
+            host: Some(host.to_owned()),
+            path: "/".into(),
+            plugin: "shop".into(),
+        }
     }
 
     fn asks(uri: &str, host: Option<&str>) -> Request<()> {
@@ -84,6 +105,8 @@ mod tests {
             "[::1]:8080",
             "192.168.0.7",
             "gateway.example:443",
+            "shop.example:443",
+            "a.branch.example",
         ] {
             assert_eq!(takes(ours), Ok(()), "{ours}");
         }
@@ -94,6 +117,10 @@ mod tests {
             "127.0.0.1.evil.example",
             "localhost@evil.example",
             "gateway.example.evil.example",
+            "a.shop.example",
+            "branch.example",
+            ".branch.example",
+            "a.b.branch.example",
             "",
             "a b",
         ] {

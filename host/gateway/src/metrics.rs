@@ -1,5 +1,6 @@
 //! What the gateway measures of itself, beside what its node measures: OpenMetrics, under OpenTelemetry's names where it has them.
 
+use crate::access::{Access, FailedTokens};
 use crate::admission::Admission;
 use crate::target::Target;
 use axum::response::{IntoResponse, Response};
@@ -9,6 +10,7 @@ use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -42,14 +44,16 @@ impl MetricConstructor<Histogram> for Fresh {
 pub(crate) struct Metrics {
     durations: Family<Labels, Histogram, Fresh>,
     admission: Arc<Admission>,
+    access: Arc<Access>,
     connections: Mutex<Option<Box<dyn Fn() -> usize + Send + Sync>>>,
 }
 
 impl Metrics {
-    pub(crate) fn new(admission: Arc<Admission>) -> Self {
+    pub(crate) fn new(admission: Arc<Admission>, access: Arc<Access>) -> Self {
         Self {
             durations: Family::new_with_constructor(Fresh),
             admission,
+            access,
             connections: Mutex::default(),
         }
     }
@@ -71,11 +75,15 @@ impl Metrics {
     /// What the gateway has on its hands.
     pub(crate) fn load(&self) -> Load {
         let (running, waiting, bodies) = self.admission.load();
+        let FailedTokens { judged, kept_out } = self.access.failed();
         Load {
             running,
             waiting,
+            beside: self.admission.beside(),
             connections: self.connections.lock().as_ref().map_or(0, |count| count()),
             bodies,
+            failed_tokens: judged,
+            tokens_kept_out: kept_out,
         }
     }
 
@@ -103,9 +111,14 @@ impl Metrics {
 pub(crate) struct Load {
     running: usize,
     waiting: usize,
+    /// Requests beside those that run: that HTTP plugins answer, that wait for an end, or ask how something is.
+    beside: usize,
     connections: usize,
     /// Bytes of bodies.
     bodies: u64,
+    /// Tokens that did not hold, since it began; and those that nobody looked at, for too many had come from there.
+    failed_tokens: u64,
+    tokens_kept_out: u64,
 }
 
 struct Loads(Arc<Metrics>);
@@ -139,6 +152,12 @@ impl Collector for Loads {
                 load.waiting as i64,
             ),
             (
+                "karman_gateway_beside",
+                "Requests beside those that run: which plugins answer, which wait for an end, or ask how something is",
+                None,
+                load.beside as i64,
+            ),
+            (
                 "karman_gateway_bodies",
                 "Bodies of requests that are held",
                 Some(&Unit::Bytes),
@@ -147,6 +166,15 @@ impl Collector for Loads {
         ] {
             let descriptor = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
             ConstGauge::new(value).encode(descriptor)?;
+        }
+        let (name, help) = ("karman_gateway_failed_tokens", "Tokens that did not hold");
+        let mut tokens = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (outcome, count) in [
+            ("refused", load.failed_tokens),
+            ("not_looked_at", load.tokens_kept_out),
+        ] {
+            let labels = [("outcome", outcome)];
+            ConstCounter::new(count).encode(tokens.encode_family(&labels)?)?;
         }
         Ok(())
     }

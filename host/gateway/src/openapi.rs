@@ -41,6 +41,12 @@ use utoipa::{Modify, OpenApi, ToSchema};
         admin::errors,
         admin::load,
         admin::drain,
+        admin::plugins::installed,
+        admin::plugins::deploy,
+        admin::plugins::undeploy,
+        admin::plugins::allow,
+        admin::plugins::disallow,
+        admin::invitations::invite,
         healthz,
         readyz,
         metrics,
@@ -322,6 +328,8 @@ mod tests {
             include_str!("routes.rs"),
             include_str!("inference/rest.rs"),
             include_str!("admin/mod.rs"),
+            include_str!("admin/plugins.rs"),
+            include_str!("admin/invitations.rs"),
         ];
         for file in files {
             for route in file.split(".route(").skip(1) {

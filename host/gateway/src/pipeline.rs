@@ -13,6 +13,7 @@ use crate::inference::{Inference, answer_grpc};
 use crate::line::{Line, REQUEST_ID};
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
+use crate::sites::{Asked, Led, Sites};
 use crate::span;
 use crate::target::Target;
 use axum::Router;
@@ -22,7 +23,7 @@ use futures::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use hyper::body::Incoming;
 use karman_mesh::membership::Pattern;
-use karman_node::{FlowOrder, Node, plugin_path};
+use karman_node::{FlowOrder, Node};
 use karman_types::{TaskError, format_duration};
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -33,7 +34,7 @@ use tower_service::Service;
 use tracing::Instrument;
 
 /// A plugin's page is an origin of its own in a browser (Content Security Policy, level 3): with the gateway's it could read the token that
-/// the dashboard keeps.
+/// the dashboard keeps. A plugin that has a host for itself is one already, and may keep something there.
 const OWN_ORIGIN: HeaderValue = HeaderValue::from_static(
     "sandbox allow-downloads allow-forms allow-modals allow-popups allow-popups-to-escape-sandbox allow-scripts",
 );
@@ -41,13 +42,14 @@ const OWN_ORIGIN: HeaderValue = HeaderValue::from_static(
 /// What requests are answered with.
 pub(crate) struct Pipeline {
     pub(crate) node: Node,
-    pub(crate) access: Access,
+    pub(crate) access: Arc<Access>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) limits: GatewayLimits,
     pub(crate) cors: Cors,
     pub(crate) hosts: Hosts,
-    /// What browsers are told of TLS.
+    pub(crate) sites: Sites,
+    /// What browsers are told of TLS, where it is on.
     pub(crate) strict_transport: Option<HeaderValue>,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) inference: Inference,
@@ -58,7 +60,8 @@ pub(crate) struct Pipeline {
 impl Pipeline {
     pub(crate) fn new(node: Node, config: &GatewayConfig, access: Access) -> Self {
         let admission = Admission::new(&config.limits);
-        let metrics = Arc::new(Metrics::new(admission.clone()));
+        let access = Arc::new(access);
+        let metrics = Arc::new(Metrics::new(admission.clone(), access.clone()));
         let inference = Inference::new(node.clone(), config.limits.time.0, admission.clone());
         let decisions = Arc::new(Decisions::default());
         let routes = crate::routes::router(&node, &inference, &metrics, &decisions);
@@ -70,6 +73,7 @@ impl Pipeline {
             cors: Cors::new(&config.cors),
             strict_transport: config.strict_transport(),
             hosts: Hosts::new(config, node.runtime().config().listen),
+            sites: Sites::new(config),
             decisions,
             inference,
             routes,
@@ -84,19 +88,23 @@ impl Pipeline {
         busy: Busy,
         peer: SocketAddr,
     ) -> Response {
-        let span = span::of(&request, || self.access.is_known(request.headers(), peer.ip()));
-        let answered = self.answer_in(request, busy, peer).instrument(span.clone()).await;
+        let asked = self.sites.asked(&request);
+        let is_known = || self.access.is_known(request.headers(), peer.ip());
+        let span = span::of(&request, asked.target, is_known);
+        let answered = self.answer_in(asked, request, busy, peer);
+        let answered = answered.instrument(span.clone()).await;
         span::ends(&span, &answered);
         answered
     }
 
     async fn answer_in(
         self: Arc<Self>,
+        asked: Asked,
         request: Request<Incoming>,
         mut busy: Busy,
         peer: SocketAddr,
     ) -> Response {
-        let target = Target::of(request.uri().path());
+        let target = asked.target;
         let line = Line::of(&request, peer);
         let origin = self.cors.origin(request.headers());
         let mut caller = None;
@@ -104,7 +112,7 @@ impl Pipeline {
             Some(response) => Ok(response),
             None => {
                 let is_forged = Cors::is_forged(&request, origin.as_ref());
-                let attempt = self.attempt(target, request, peer, is_forged, &mut busy, &mut caller);
+                let attempt = self.attempt(asked, request, peer, is_forged, &mut busy, &mut caller);
                 let attempt = AssertUnwindSafe(attempt).catch_unwind();
                 attempt
                     .await
@@ -128,7 +136,7 @@ impl Pipeline {
 
     async fn attempt(
         &self,
-        target: Target,
+        Asked { target, led }: Asked,
         request: Request<Incoming>,
         peer: SocketAddr,
         is_forged: bool,
@@ -147,12 +155,12 @@ impl Pipeline {
                 return Err(forged());
             }
         }
-        judge(target, &request, &caller)?;
+        judge(target, led.as_ref(), &request, &caller)?;
         let place = caller.clone().enter(self.access.now())?;
-        if target == Target::Plugin {
+        if let Some(led) = led {
             busy.is_whole();
             let places = (place, self.admission.enter_beside()?);
-            let response = Box::pin(self.plugin(request)).await?;
+            let response = Box::pin(self.plugin(&led, request)).await?;
             return Ok(response.map(|body| Body::new(Guarded::new(body, places))));
         }
         let most = caller.most_body().unwrap_or(u64::MAX).min(self.limits.body.0);
@@ -197,21 +205,26 @@ impl Pipeline {
     }
 
     /// An HTTP plugin reads its body and sends its response as it likes, within its own limits.
-    async fn plugin(&self, mut request: Request<Incoming>) -> Result<Response, Refusal> {
-        let (name, rest) = plugin_path(request.uri()).ok_or_else(unknown)?;
-        *request.uri_mut() = rest;
+    async fn plugin(&self, led: &Led, mut request: Request<Incoming>) -> Result<Response, Refusal> {
+        led.lead(&mut request, self.strict_transport.is_some());
         hide(request.headers_mut());
-        let mut response = self.node.serve_http(&name, request).await?;
-        disown(response.headers_mut());
-        response
-            .headers_mut()
-            .append(header::CONTENT_SECURITY_POLICY, OWN_ORIGIN);
+        let mut response = self.node.serve_http(&led.plugin, request).await?;
+        let headers = response.headers_mut();
+        disown(headers);
+        if !led.is_alone {
+            headers.append(header::CONTENT_SECURITY_POLICY, OWN_ORIGIN);
+        }
         Ok(response)
     }
 }
 
 /// Whether the caller may come to the target at all. What a model's name decides is judged where the name is read.
-fn judge(target: Target, request: &Request<Incoming>, caller: &Caller) -> Result<(), Refusal> {
+fn judge(
+    target: Target,
+    led: Option<&Led>,
+    request: &Request<Incoming>,
+    caller: &Caller,
+) -> Result<(), Refusal> {
     let path = request.uri().path();
     let named = |prefix: &str, kind: fn(Pattern) -> Right| {
         let name = path.strip_prefix(prefix).unwrap_or_default();
@@ -222,8 +235,8 @@ fn judge(target: Target, request: &Request<Incoming>, caller: &Caller) -> Result
         Target::Admin => caller.must(&Right::Admin),
         Target::Task => named("/tasks", Right::Call),
         Target::Plugin => {
-            let (name, _) = plugin_path(request.uri()).ok_or_else(unknown)?;
-            caller.must(&Right::Http(pattern(&name)?))
+            let led = led.ok_or_else(unknown)?;
+            caller.must(&Right::Http(pattern(&led.plugin)?))
         }
         // Whoever knows the id of a task may ask for it: it is as good as random.
         Target::Accepted => caller.must_some(|right| matches!(right, Right::Call(_)), "call:…"),

@@ -77,7 +77,8 @@ impl Refusal {
         response
     }
 
-    fn plain(&self) -> serde_json::Value {
+    /// The error as JSON.
+    pub(crate) fn plain(&self) -> serde_json::Value {
         let TaskError {
             kind,
             message,

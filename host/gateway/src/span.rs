@@ -13,8 +13,7 @@ const MOST_BYTES: usize = 512;
 
 /// The span of a request: part of the trace that its headers name, where this gateway knows who sends it, or the first of one. Whose
 /// trace it is decides whether it is recorded, and that is not for just anybody.
-pub(crate) fn of<B>(request: &Request<B>, is_known: impl FnOnce() -> bool) -> Span {
-    let target = Target::of(request.uri().path());
+pub(crate) fn of<B>(request: &Request<B>, target: Target, is_known: impl FnOnce() -> bool) -> Span {
     // What only asks whether the gateway is there would be most of all traces.
     if target == Target::Health {
         return Span::none();
@@ -27,7 +26,7 @@ pub(crate) fn of<B>(request: &Request<B>, is_known: impl FnOnce() -> bool) -> Sp
         otel.status_code = Empty,
         http.request.method = method(request.method()),
         http.response.status_code = Empty,
-        url.path = shown(&target, request.uri().path()),
+        url.path = shown(target, request.uri().path()),
         karman.model = Empty,
         karman.node = Empty,
     );
@@ -38,7 +37,7 @@ pub(crate) fn of<B>(request: &Request<B>, is_known: impl FnOnce() -> bool) -> Sp
 }
 
 /// The path as collectors get it. Those of accepted tasks open them, and those of plugins may be secrets.
-fn shown<'a>(target: &Target, path: &'a str) -> &'a str {
+fn shown(target: Target, path: &str) -> &str {
     match target {
         Target::Models | Target::Infer | Target::Grpc | Target::GrpcInfer => cut(path),
         _ => "",

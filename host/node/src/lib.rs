@@ -42,12 +42,12 @@ pub use config::{
 pub use contacts::contact_plan;
 pub use drive::{
     BundleStatus, Chosen, CutBy, DecisionLog, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedNews,
-    FedSeen, FedStatus, FlowOrder, FlowState, FlowStatus, HeldModel, Inferred, JoinOptions, KeeperStatus,
-    KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts,
-    ModelOn, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent, SplitOrder,
-    SplitPlan, StepStatus, SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan, TaskState, TaskStatus,
-    TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run, read_fed_answer, read_fed_order,
-    simulate, stored_model, stored_onnx, stored_run, stored_runs,
+    FedSeen, FedStatus, FlowOrder, FlowState, FlowStatus, HeldModel, Inferred, InviteOrder, JoinOptions,
+    KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription,
+    ModelInParts, ModelOn, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent,
+    SplitOrder, SplitPlan, StepStatus, SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan, TaskState, TaskStatus,
+    TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run, reachable, read_fed_answer,
+    read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::select::Bounds;
@@ -55,7 +55,7 @@ pub use karman_store::BundleState;
 pub use listener::{Awake, Listener, ShutDown, other_host, plain_host, plugin_path, serve_plugin};
 pub use logs::{LogEvent, LogRing};
 pub use node::{Node, NodeStatus};
-pub use plugins::{DeployOptions, Deployed, PluginStatus, Plugins};
+pub use plugins::{DeployOptions, Deployed, MOST_PLUGIN_BYTES, PluginStatus, Plugins};
 pub use power::{Channel as PowerChannel, PowerProfile};
 pub use runtime::{Runtime, RuntimeOptions};
 pub use services::{ModelSource, NodeModels, Unfit, check_for_gpu, unfit_for_gpu};

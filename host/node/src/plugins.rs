@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+/// A plugin's file may have so many bytes.
+pub const MOST_PLUGIN_BYTES: usize = 64 << 20;
+
 /// The plugins of a node by name.
 pub struct Plugins {
     runtime: OnceLock<Runtime>,
@@ -166,7 +169,10 @@ impl Plugins {
     }
 
     /// The name under which this component would serve: its own, or `name` where it brings no manifest.
-    pub(crate) fn name_of(&self, component: &[u8], name: &str) -> Result<String, TaskError> {
+    ///
+    /// # Errors
+    /// Those of [`karman_engine::LoadError`] for what is no component, or has a manifest that does not read.
+    pub fn name_of(&self, component: &[u8], name: &str) -> Result<String, TaskError> {
         let package =
             Package::read(component, &ReadLimits::default()).map_err(karman_engine::LoadError::from)?;
         let foreign = || self.runtime().config().foreign(name, package.world);

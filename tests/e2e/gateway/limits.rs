@@ -45,6 +45,34 @@ fn too_many_tokens_that_do_not_hold_are_not_looked_at() {
     );
     // Whom the gateway has met comes in from the same address.
     assert_eq!(with(&named).status, 200);
+    // Whoever watches over it sees how many there were.
+    let watcher = token(&node, &["--right", "admin", "--right", "metrics"]);
+    let seen = |path: &str| {
+        let started = Instant::now();
+        loop {
+            let headers = [("authorization", &watcher[..])];
+            let answer = node.server.send("GET", path, &headers, b"");
+            // It is new there, too, so it waits for its turn.
+            if answer.status != 429 || started.elapsed() > FOUND {
+                return answer;
+            }
+        }
+    };
+    let load = seen("/admin/load").json();
+    let count = |name: &str| load[name].as_u64().unwrap();
+    assert!(
+        count("failed_tokens") >= 1 && count("tokens_kept_out") >= 1,
+        "{load}"
+    );
+    assert_eq!(count("beside"), 0, "{load}");
+    let metrics = seen("/metrics").text();
+    for name in [
+        "karman_gateway_beside 0",
+        "karman_gateway_failed_tokens_total{outcome=\"refused\"} ",
+        "karman_gateway_failed_tokens_total{outcome=\"not_looked_at\"} ",
+    ] {
+        assert!(metrics.contains(name), "{name}: {metrics}");
+    }
 }
 
 /// Connections that never finish what they say give way to those that do.

@@ -121,6 +121,7 @@ fn node() -> Document {
     let in_config = |heading, name, key: &str| Section::new(heading, config, name, defaults[key].clone());
     let gate = "host/gateway/src/config.rs";
     let acme = "host/gateway/src/config/acme.rs";
+    let routes = "host/gateway/src/config/routes.rs";
     Document {
         title: "`node.toml`: a node",
         about: "Found at `--config`, `KARMAN_CONFIG`, `$XDG_CONFIG_HOME/karman/node.toml` or `/etc/karman/node.toml`; each key can also be \
@@ -176,6 +177,7 @@ fn node() -> Document {
                 "ExternalAccount",
                 Value::Null,
             ),
+            Section::new("[[gateway.routes]]", routes, "RouteConfig", Value::Null),
             Section::new(
                 "[gateway.open-limits]",
                 "host/gateway/src/access/token.rs",

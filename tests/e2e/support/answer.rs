@@ -21,7 +21,7 @@ impl Answer {
     }
 }
 
-/// One request on a connection of its own.
+/// One request on a connection of its own. Unless the headers name another host, it asks for this machine.
 pub(crate) fn exchange(
     mut stream: impl Read + Write,
     method: &str,
@@ -29,14 +29,15 @@ pub(crate) fn exchange(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Answer {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
+    let given = |known: &str| headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(known));
+    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+    if !given("host") {
+        head.push_str("host: localhost\r\n");
+    }
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
-    if !headers
-        .iter()
-        .any(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-    {
+    if !given("content-length") {
         head.push_str(&format!("content-length: {}\r\n", body.len()));
     }
     head.push_str("\r\n");

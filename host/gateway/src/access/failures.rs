@@ -4,6 +4,7 @@ use super::rate::Bucket;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Addresses that are counted apart; those beyond are counted together.
@@ -17,6 +18,18 @@ pub(super) struct Failures {
     /// How many one address may send in a second.
     rate: u32,
     counted: Mutex<Counted>,
+    /// All that were counted, and all that were not looked at.
+    judged: AtomicU64,
+    kept_out: AtomicU64,
+}
+
+/// Tokens that did not hold, since the gateway began.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct FailedTokens {
+    /// Those that were judged.
+    pub(crate) judged: u64,
+    /// Those that nobody looked at, for too many had come from their address.
+    pub(crate) kept_out: u64,
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +44,22 @@ impl Failures {
         Self {
             rate,
             counted: Mutex::default(),
+            judged: AtomicU64::new(0),
+            kept_out: AtomicU64::new(0),
         }
+    }
+
+    /// How many there were.
+    pub(super) fn all(&self) -> FailedTokens {
+        FailedTokens {
+            judged: self.judged.load(Ordering::Relaxed),
+            kept_out: self.kept_out.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Counts one that is not looked at.
+    pub(super) fn keep_out(&self) {
+        self.kept_out.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether one more may be judged that comes from there; else how long until then.
@@ -46,6 +74,7 @@ impl Failures {
 
     /// Counts one; when it is one too many, says how long until the next.
     pub(super) fn count(&self, peer: IpAddr, now: Duration) -> Result<(), Duration> {
+        self.judged.fetch_add(1, Ordering::Relaxed);
         let mut counted = self.counted.lock();
         counted.bucket(network(peer), self.rate, now).take(self.rate, now)
     }
@@ -96,6 +125,7 @@ mod tests {
             assert_eq!(failures.may(one, START), Ok(()));
             assert_eq!(failures.count(one, START), Ok(()));
         }
+        assert_eq!((failures.all().judged, failures.all().kept_out), (3, 0));
         let wait = failures.may(one, START).unwrap_err();
         assert_eq!(failures.count(one, START), Err(wait));
         assert_eq!(

@@ -6,6 +6,7 @@ mod revoked;
 mod right;
 mod token;
 
+pub(crate) use failures::FailedTokens;
 pub use revoked::Revoked;
 pub use right::{Right, RightError};
 pub use token::{AccessTerms, AccessToken, CallerLimits, TokenError};
@@ -109,7 +110,10 @@ impl Access {
                 Ok(()) => return Err(Refusal::unauthorized(error)),
                 Err(wait) => wait,
             },
-            Err(Stranger::TooMany(wait)) => wait,
+            Err(Stranger::TooMany(wait)) => {
+                self.failures.keep_out();
+                wait
+            }
         };
         let error = TaskError::limit("too many tokens from this address do not hold");
         let hint = "try again later, with one that does: `karman token inspect` shows what is wrong with it";
@@ -182,6 +186,11 @@ impl Access {
         });
         by_text.insert(digest, caller.clone());
         caller
+    }
+
+    /// Tokens that did not hold.
+    pub(crate) fn failed(&self) -> FailedTokens {
+        self.failures.all()
     }
 
     /// Time on the clock that rates are judged by.
@@ -325,6 +334,8 @@ mod tests {
             refused == (StatusCode::TOO_MANY_REQUESTS, StatusCode::TOO_MANY_REQUESTS)
         };
         assert!((0..100).any(is_kept_out));
+        let failed = access.failed();
+        assert!(failed.judged >= 1 && failed.kept_out >= 1, "{failed:?}");
         assert_eq!(status(&known, HERE), StatusCode::OK);
         assert_eq!(status(&token("other"), [192, 0, 2, 2]), StatusCode::OK);
     }

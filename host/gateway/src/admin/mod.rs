@@ -1,14 +1,18 @@
-//! How the mesh is run, for those with the right `admin`: nodes, models, tasks, workflows, federated rounds, contacts, what was
-//! decided lately, what went wrong. Also what the dashboard shows.
+//! How the mesh is run, for those with the right `admin`: nodes, models, plugins, invitations, tasks, workflows, federated rounds,
+//! contacts, what was decided lately, what went wrong. Also what the dashboard shows.
 
+pub(crate) mod invitations;
+pub(crate) mod plugins;
 mod rounds;
 
+use crate::access::Caller;
 use crate::decisions::{Decided, Decisions};
 use crate::metrics::{Load, Metrics};
 use crate::openapi::PlainError;
 use crate::refusal::Refusal;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
 use axum::response::Json;
 use axum::routing::{get, post};
 use karman_node::{
@@ -72,6 +76,8 @@ pub(crate) fn router(node: Node, decisions: Arc<Decisions>, metrics: Arc<Metrics
         .route("/admin/errors", get(errors))
         .route("/admin/load", get(load))
         .route("/admin/drain", post(drain))
+        .merge(plugins::router())
+        .merge(invitations::router())
         .with_state(Admin {
             node,
             decisions,
@@ -178,9 +184,39 @@ async fn load(State(admin): State<Admin>) -> Json<Load> {
     (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
     (status = 500, body = PlainError)))]
 async fn drain(State(admin): State<Admin>) -> Result<Json<Vec<NodeId>>, Refusal> {
-    // It goes on when the caller goes away: a node that takes nothing new, and hands nothing on either, would help nobody.
-    let drained = tokio::spawn(async move { admin.node.drain().await }).await;
-    let failed =
-        |error: tokio::task::JoinError| TaskError::internal(format!("the node is not drained: {error}"));
-    Ok(Json(drained.map_err(failed)?))
+    // A node that takes nothing new, and hands nothing on either, would help nobody.
+    let drained = to_the_end(async move { Ok(admin.node.drain().await) });
+    Ok(Json(drained.await?))
+}
+
+/// Does something that is not to be left half done: it goes on when the caller goes away.
+async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, TaskError>> + Send + 'static,
+) -> Result<T, TaskError> {
+    let failed = |error: tokio::task::JoinError| TaskError::internal(format!("it broke off: {error}"));
+    tokio::spawn(work).await.map_err(failed)?
+}
+
+/// What changes who runs what, and who belongs to the mesh, is for callers that can be told apart: with a token, even where `admin` is open
+/// to everybody.
+fn must_have_token(caller: &Caller) -> Result<(), Refusal> {
+    if !caller.is_anyone() {
+        return Ok(());
+    }
+    let error =
+        TaskError::denied("this takes a token, even where `admin` is open").with_field("authorization");
+    let hint = "`karman token issue NAME --right admin` on the gateway's machine makes one";
+    Err(Refusal::unauthorized(error.with_hint(hint)))
+}
+
+/// What a path names.
+fn path_of<T>(read: Result<Path<T>, PathRejection>) -> Result<T, TaskError> {
+    let wrong = |rejection: PathRejection| TaskError::invalid(rejection.body_text()).with_field("path");
+    read.map(|Path(named)| named).map_err(wrong)
+}
+
+/// What stands behind a path's question mark.
+fn query_of<T>(read: Result<Query<T>, QueryRejection>) -> Result<T, TaskError> {
+    let wrong = |rejection: QueryRejection| TaskError::invalid(rejection.body_text()).with_field("query");
+    read.map(|Query(asked)| asked).map_err(wrong)
 }

@@ -42,6 +42,21 @@ impl Standing {
         self.keep(issuer.issue(&self.key, &terms, now)?)
     }
 
+    /// An invitation for one node, good until `expires`, that leads to these addresses of issuers.
+    ///
+    /// # Errors
+    /// `NoIssuer` when this node may not invite, `NotAMember` for terms that it may not give or too many addresses.
+    pub fn invite(
+        &self,
+        terms: &Terms,
+        expires: UnixTime,
+        for_node: Option<&[u8; 32]>,
+        addresses: Vec<String>,
+    ) -> Result<Invitation, GateError> {
+        let issuer = self.issuer().ok_or(GateError::NoIssuer)?;
+        Ok(issuer.invite(terms, expires, for_node, addresses, self.now())?)
+    }
+
     /// Puts a node out of the mesh. Others learn it at their next contact.
     ///
     /// # Errors

@@ -30,6 +30,21 @@ pub struct UndeployedOn {
 }
 
 impl Node {
+    /// Puts a plugin into service here, and tells the mesh.
+    ///
+    /// # Errors
+    /// As [`Plugins::deploy`](crate::Plugins::deploy).
+    pub async fn deploy(
+        &self,
+        component: Vec<u8>,
+        name: &str,
+        options: DeployOptions,
+    ) -> Result<Deployed, TaskError> {
+        let deployed = self.plugins().deploy(component, name, options).await?;
+        self.announce().await;
+        Ok(deployed)
+    }
+
     /// Deploys a component on every node that the selector names: they are told what it is, and fetch it from this node and
     /// from each other.
     ///
@@ -45,8 +60,7 @@ impl Node {
         let (here, elsewhere) = self.selected(selector).await?;
         let mut outcomes = Vec::new();
         if here {
-            let outcome = self.plugins().deploy(component.to_vec(), name, options).await;
-            self.announce().await;
+            let outcome = self.deploy(component.to_vec(), name, options).await;
             outcomes.push(DeployedOn {
                 node: self.runtime().id(),
                 outcome,
@@ -79,7 +93,7 @@ impl Node {
     ///
     /// # Errors
     /// `unavailable` when there is none of that name.
-    pub(crate) async fn undeploy(&self, name: &str) -> Result<(), TaskError> {
+    pub async fn undeploy(&self, name: &str) -> Result<(), TaskError> {
         self.plugins().undeploy(name).await?;
         self.tasks().inner().flows.plugins_changed(self.plugins());
         self.announce().await;

@@ -14,6 +14,7 @@ mod dispatch;
 mod fed;
 mod flow;
 mod incoming;
+mod invite;
 mod keepers;
 mod look;
 mod mesh;
@@ -47,6 +48,7 @@ pub use flow::{
     Chosen, Example, FlowOrder, FlowState, FlowStatus, MeasureOrder, Measured, StepStatus, Wanted,
 };
 pub(crate) use flow::{FlowEvent, Follower, Known};
+pub use invite::{InviteOrder, reachable};
 pub use keepers::{KeeperStatus, KeepersConfig, KeepersStatus};
 pub use mesh::{JoinOptions, NodeOffer, PeerStatus, Pinged};
 pub(crate) use mesh::{join, mesh_of};

@@ -6,7 +6,7 @@ use super::connections::ShutDown;
 use super::{fed, flows, held, mesh, models, public, tasks};
 use crate::logs::LogEvent;
 use crate::node::{Node, NodeStatus};
-use crate::plugins::{DeployOptions, Deployed};
+use crate::plugins::{DeployOptions, Deployed, MOST_PLUGIN_BYTES};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
@@ -16,9 +16,6 @@ use karman_types::{Grant, GrantSet, TaskError};
 use serde::Deserialize;
 use std::os::unix::fs::PermissionsExt;
 use tokio::net::UnixListener;
-
-/// A plugin's file may be this long.
-const MOST_BYTES: usize = 64 << 20;
 
 /// Answers the operator until the shutdown.
 pub(crate) async fn serve_control(node: Node, shut_down: ShutDown) -> Result<(), TaskError> {
@@ -47,7 +44,7 @@ pub(crate) async fn serve_control(node: Node, shut_down: ShutDown) -> Result<(),
         .merge(models::router())
         .merge(tasks::operator())
         .merge(flows::operator())
-        .layer(DefaultBodyLimit::max(MOST_BYTES))
+        .layer(DefaultBodyLimit::max(MOST_PLUGIN_BYTES))
         .with_state(node);
     tokio::spawn(async move {
         let stopped = async move { shut_down.started().await };
@@ -68,9 +65,7 @@ async fn deploy(
     Query(options): Query<DeployOptions>,
     file: Bytes,
 ) -> Result<Json<Deployed>, Refusal> {
-    let deployed = node.plugins().deploy(file.into(), &name, options).await?;
-    node.announce().await;
-    Ok(Json(deployed))
+    Ok(Json(node.deploy(file.into(), &name, options).await?))
 }
 
 async fn undeploy(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<()>, Refusal> {

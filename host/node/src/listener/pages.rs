@@ -14,7 +14,7 @@ const SITE: &str = "sec-fetch-site";
 const MOST_TOLD: usize = 256;
 
 /// The host that a request asks for, where that is neither `localhost`, nor a name below it, nor an address, nor one of these names (as
-/// [`plain_host`] has them). A tool that names none is no browser.
+/// [`plain_host`] has them; `*.shop.example` is every name with one part more). A tool that names none is no browser.
 pub fn other_host<'r, B>(request: &'r Request<B>, named: &[String]) -> Option<Cow<'r, str>> {
     let authority = request.uri().authority().map(|asked| asked.as_str().as_bytes());
     let headers = request.headers().get_all(header::HOST).iter();
@@ -39,7 +39,13 @@ fn leads_here(asked: &[u8], named: &[String]) -> bool {
         return true;
     }
     let name = plain_host(host);
-    name == "localhost" || name.ends_with(".localhost") || named.contains(&name)
+    let fits = |known: &String| match known.strip_prefix("*.") {
+        Some(below) => name
+            .split_once('.')
+            .is_some_and(|(first, rest)| !first.is_empty() && rest == below),
+        None => *known == name,
+    };
+    name == "localhost" || name.ends_with(".localhost") || named.iter().any(fits)
 }
 
 /// Refuses what somebody's page wants of a door that asks nobody who they are, and is for this machine alone.
@@ -96,6 +102,14 @@ mod tests {
         let named = ["gateway.example".to_owned()];
         let asked = asks(Method::GET, &[("host", "Gateway.Example.:443")]);
         assert!(other_host(&asked, &named).is_none() && other_host(&asked, &[]).is_some());
+        let below = ["*.example".to_owned()];
+        assert!(other_host(&asked, &below).is_none());
+        for other in ["example", ".example", "a.gateway.example"] {
+            assert!(
+                other_host(&asks(Method::GET, &[("host", other)]), &below).is_some(),
+                "{other}"
+            );
+        }
     }
 
     #[test]

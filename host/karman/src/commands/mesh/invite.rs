@@ -1,7 +1,8 @@
 use crate::app::App;
 use crate::control::Control;
 use clap::Args;
-use karman_mesh::membership::{Issuer, Right, Rights, RootKey, Terms, UnixTime};
+use karman_mesh::membership::{Issuer, Right, RootKey, UnixTime};
+use karman_node::{InviteOrder, Time, reachable};
 use karman_package::PublicKey;
 use karman_store::NodeKeys;
 use karman_types::{TaskError, Tier, parse_duration};
@@ -47,10 +48,15 @@ impl Invite {
         })?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = UnixTime::from_seconds(now.as_secs());
-        let not_after = now.after(self.lasts);
-        let mut terms = Terms::usual(self.tier, not_after);
-        let usual = terms.rights.iter();
-        terms.rights = usual.chain(&self.rights).cloned().collect::<Rights>();
+        let order = InviteOrder {
+            tier: self.tier,
+            expires: Time(self.expires),
+            lasts: Time(self.lasts),
+            rights: self.rights.clone(),
+            for_node: self.for_node,
+            addresses: self.addresses.clone(),
+        };
+        let terms = order.terms(now);
         let addresses = self.addresses(app)?;
         let for_node = self.for_node.as_ref().map(PublicKey::as_bytes);
         let issuer = Issuer::root(&RootKey::from_seed(&root));
@@ -81,12 +87,6 @@ impl Invite {
             TaskError::unavailable("where is this node to be found? it does not run")
                 .with_hint("start it (`karman node up`), or give --address")
         })?;
-        let all: Vec<String> = running.get("/mesh/addresses")?;
-        let local = |address: &String| address.contains("/127.0.0.1/") || address.contains("/ip6/::1/");
-        let mut outside: Vec<String> = all.iter().filter(|address| !local(address)).cloned().collect();
-        if outside.is_empty() {
-            outside = all;
-        }
-        Ok(outside)
+        Ok(reachable(running.get("/mesh/addresses")?))
     }
 }

@@ -1,0 +1,128 @@
+//! Invitations into the mesh, for those with the right `admin`.
+
+use super::{Admin, must_have_token};
+use crate::access::Caller;
+use crate::openapi::PlainError;
+use crate::refusal::Refusal;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::response::Json;
+use axum::routing::post;
+use axum::{Extension, Router};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, header};
+use karman_mesh::membership::{Right, UnixTime};
+use karman_node::InviteOrder;
+use karman_types::{ByteSize, TaskError, Tier};
+use serde::Serialize;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// What is asked for may have so many bytes: an invitation itself has at most 4,096 characters.
+const MOST_BYTES: ByteSize = ByteSize::kib(16);
+
+/// What somebody is invited to.
+#[derive(ToSchema)]
+#[allow(
+    dead_code,
+    reason = "only its schema is used: the one that is read is `InviteOrder`"
+)]
+pub(crate) struct InviteRequest {
+    /// `edge`, `fog`, `cloud` or `space`.
+    tier: String,
+    /// How long the invitation can be used, as `7 d`, which it is by default.
+    expires: Option<String>,
+    /// How long the membership lasts before it must be renewed, as `30 d`, which it is by default.
+    lasts: Option<String>,
+    /// What the node may do besides calling tasks, as `deploy:*`.
+    rights: Option<Vec<String>>,
+    /// The key of the node that it is for, which then joins without this one in reach.
+    r#for: Option<String>,
+    /// Where it finds this node, as `/ip4/192.0.2.7/udp/7117/quic-v1`. Default: where this one listens.
+    addresses: Option<Vec<String>>,
+}
+
+/// An invitation: a secret until it is used.
+#[derive(Serialize)]
+struct Invited {
+    /// What `karman node up --join` takes, once.
+    invitation: String,
+    /// What logs call it.
+    id: String,
+    tier: Tier,
+    /// The last second it can be used, since 1970.
+    expires: UnixTime,
+}
+
+/// The routes. How long a body may be is judged here, so that it is told as any other error.
+pub(super) fn router() -> Router<Admin> {
+    Router::new()
+        .route("/admin/invitations", post(invite))
+        .layer(DefaultBodyLimit::disable())
+}
+
+/// Invites one node into the mesh. The invitation is told this once: it is kept nowhere. Takes a token, even where `admin` is open.
+#[utoipa::path(post, path = "/admin/invitations", tag = "administration", request_body = InviteRequest, responses(
+    (status = 200, description = "The invitation, what logs call it, and until when it can be used"),
+    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
+    (status = 429, body = PlainError), (status = 503, body = PlainError)))]
+async fn invite(
+    State(admin): State<Admin>,
+    Extension(caller): Extension<Arc<Caller>>,
+    order: Bytes,
+) -> Result<([(HeaderName, HeaderValue); 1], Json<Invited>), Refusal> {
+    must_have_token(&caller)?;
+    let order = read(&order)?;
+    let invitation = admin.node.invite(&order).await?;
+    let invited = Invited {
+        invitation: invitation.to_string(),
+        id: invitation.id().to_string(),
+        tier: order.tier,
+        expires: invitation.expires(),
+    };
+    // Whoever has the answer may use it, so nobody on the way keeps it.
+    let unkept = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+    Ok((unkept, Json(invited)))
+}
+
+/// Reads what is asked for. Whoever may let others in, or put them out, would go on when the token is taken back: that is given where the
+/// root key is.
+fn read(order: &[u8]) -> Result<InviteOrder, TaskError> {
+    if order.len() as u64 > MOST_BYTES.0 {
+        let error = TaskError::limit(format!("what is asked for has more than {MOST_BYTES}"));
+        return Err(error.with_field("body"));
+    }
+    let order: InviteOrder = serde_json::from_slice(order).map_err(|error| {
+        let error = TaskError::invalid(format!("the invitation does not read: {error}")).with_field("body");
+        error.with_hint("in JSON: {\"tier\": \"edge\", \"expires\": \"7 d\"}")
+    })?;
+    let is_beyond = |right: &&Right| matches!(right, Right::Issue | Right::Revoke);
+    match order.rights.iter().find(is_beyond) {
+        Some(right) => Err(
+            TaskError::denied(format!("`{right}` is given by nobody from outside"))
+                .with_field("rights")
+                .with_hint("`karman mesh invite` on the machine with the root key gives it"),
+        ),
+        None => Ok(order),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::ErrorKind;
+
+    #[test]
+    fn nobody_is_made_an_issuer_from_outside() {
+        for right in ["issue", "revoke"] {
+            let error = read(format!(r#"{{ "tier": "edge", "rights": ["drain", "{right}"] }}"#).as_bytes());
+            let error = error.unwrap_err();
+            assert_eq!(error.field.as_deref(), Some("rights"));
+            assert!(error.message.contains(right), "{error}");
+        }
+        assert!(read(br#"{ "tier": "edge", "rights": ["deploy:*"] }"#).is_ok());
+        let unread = read(br#"{ "tier": "moon" }"#).unwrap_err();
+        assert_eq!(unread.field.as_deref(), Some("body"));
+        let long = read(" ".repeat(20 << 10).as_bytes()).unwrap_err();
+        assert_eq!(long.kind, ErrorKind::Limit, "{long}");
+    }
+}

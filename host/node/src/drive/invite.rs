@@ -1,0 +1,131 @@
+//! Invitations into the mesh.
+
+use super::mesh::refused;
+use super::mesh_of;
+use crate::config::Time;
+use crate::node::Node;
+use karman_mesh::membership::{Invitation, Right, Rights, Terms, UnixTime};
+use karman_mesh::{GateError, Multiaddr};
+use karman_package::PublicKey;
+use karman_types::{TaskError, Tier};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// How long an invitation can be used, where nobody says otherwise; and how long the membership that comes of it lasts.
+const EXPIRES: Duration = Duration::from_secs(7 * 86_400);
+const LASTS: Duration = Duration::from_secs(30 * 86_400);
+
+/// What somebody is invited to.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct InviteOrder {
+    /// Where the node will stand.
+    pub tier: Tier,
+    /// How long the invitation can be used. Default 7 days.
+    #[serde(default = "expires")]
+    pub expires: Time,
+    /// How long the membership lasts before it must be renewed. Default 30 days.
+    #[serde(default = "lasts")]
+    pub lasts: Time,
+    /// What the node may do besides what any of its tier may.
+    #[serde(default)]
+    pub rights: Vec<Right>,
+    /// The key of the node that it is for, which then joins without an issuer in reach.
+    #[serde(default, rename = "for")]
+    pub for_node: Option<PublicKey>,
+    /// Where it finds this node. Default: where this one listens.
+    #[serde(default)]
+    pub addresses: Vec<Multiaddr>,
+}
+
+fn expires() -> Time {
+    Time(EXPIRES)
+}
+
+fn lasts() -> Time {
+    Time(LASTS)
+}
+
+impl InviteOrder {
+    /// What the membership says that comes of it.
+    pub fn terms(&self, now: UnixTime) -> Terms {
+        let mut terms = Terms::usual(self.tier, now.after(self.lasts.0));
+        let rights: Rights = terms.rights.iter().chain(&self.rights).cloned().collect();
+        terms.rights = rights;
+        terms
+    }
+}
+
+/// Those of a node's addresses by which others find it: one of the loopback leads them to themselves. Where there are only such, all.
+pub fn reachable(addresses: Vec<String>) -> Vec<String> {
+    let is_local = |address: &String| address.contains("/127.0.0.1/") || address.contains("/ip6/::1/");
+    match addresses.iter().all(is_local) {
+        true => addresses,
+        false => addresses
+            .into_iter()
+            .filter(|address| !is_local(address))
+            .collect(),
+    }
+}
+
+impl Node {
+    /// Invites one node into the mesh. What is answered is a secret until it is used, and is kept nowhere here.
+    ///
+    /// # Errors
+    /// `unavailable` when this node belongs to no mesh or may not invite, `denied` for terms that it may not give, `invalid` for an
+    /// invitation that would be too long.
+    pub async fn invite(&self, order: &InviteOrder) -> Result<Invitation, TaskError> {
+        let mesh = mesh_of(self)?;
+        let addresses = match order.addresses.is_empty() {
+            true => reachable(mesh.addresses().await.iter().map(ToString::to_string).collect()),
+            false => order.addresses.iter().map(ToString::to_string).collect(),
+        };
+        let standing = mesh.standing();
+        let now = standing.now();
+        let (terms, expires) = (order.terms(now), now.after(order.expires.0));
+        let for_node = order.for_node.as_ref().map(PublicKey::as_bytes);
+        let invited = standing.invite(&terms, expires, for_node, addresses);
+        let invitation = invited.map_err(|error| match error {
+            GateError::NotAMember(error) => TaskError::new(error.kind(), error.to_string()),
+            error => refused(error),
+        })?;
+        tracing::info!(id = %invitation.id(), tier = %order.tier, "a node is invited");
+        Ok(invitation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_reads_as_the_command_line_has_it() {
+        let order: InviteOrder = serde_json::from_str(
+            r#"{ "tier": "fog", "rights": ["deploy:*"], "expires": "1h", "addresses": ["/ip4/192.0.2.7/udp/7117/quic-v1"] }"#,
+        )
+        .unwrap();
+        assert_eq!(order.expires.0, Duration::from_secs(3600));
+        let now = UnixTime::from_seconds(1_000_000_000);
+        let terms = order.terms(now);
+        assert_eq!((terms.tier, terms.not_after), (Tier::Fog, now.after(LASTS)));
+        let rights: Vec<String> = terms.rights.iter().map(ToString::to_string).collect();
+        assert_eq!(rights, ["call:*", "deploy:*"]);
+        for wrong in [
+            "{}",
+            r#"{ "tier": "moon" }"#,
+            r#"{ "tier": "fog", "right": [] }"#,
+            r#"{ "tier": "fog", "rights": ["root"] }"#,
+        ] {
+            assert!(serde_json::from_str::<InviteOrder>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_led_to_himself() {
+        let (here, there) = ("/ip4/127.0.0.1/udp/1/quic-v1", "/ip4/192.0.2.7/udp/1/quic-v1");
+        let of = |addresses: &[&str]| reachable(addresses.iter().map(|&text| text.to_owned()).collect());
+        assert_eq!(of(&[here, there]), [there]);
+        assert_eq!(of(&[here]), [here]);
+        assert!(of(&[]).is_empty());
+    }
+}
