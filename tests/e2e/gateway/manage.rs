@@ -18,7 +18,10 @@ fn plugins_come_and_go_and_hold_what_they_are_granted() {
         (401, &json!("authorization")),
         "{nobody:?}"
     );
-    let bearer = token(&node, &["--right", "admin"]);
+    let viewer = token(&node, &["--right", "admin"]);
+    let seen = ask(&node, "POST", "/admin/plugins/tally", &viewer, &tally);
+    assert_eq!(seen.status, 403, "{seen:?}");
+    let bearer = token(&node, &["--right", "manage"]);
     for (method, path, body, status, field) in [
         ("POST", "/admin/plugins/other", &tally[..], 400, "name"),
         ("POST", "/admin/plugins/tally", &tally[..], 403, "asks"),
@@ -125,7 +128,7 @@ fn an_invited_node_gets_a_plugin_from_outside() {
         home: home_of_cloud,
         server,
     };
-    let bearer = token(&cloud, &["--right", "admin"]);
+    let bearer = token(&cloud, &["--right", "manage"]);
     let issuer = json!({ "tier": "edge", "rights": ["issue"] }).to_string();
     let refused = ask(&cloud, "POST", "/admin/invitations", &bearer, issuer.as_bytes());
     assert_eq!(

@@ -18,8 +18,10 @@ pub enum Right {
     Flow(Pattern),
     /// `metrics`: read what the gateway measures.
     Metrics,
-    /// `admin`: see and change how the mesh is run.
+    /// `admin`: see how the mesh is run, and take this node out of service.
     Admin,
+    /// `manage`: what `admin` is for; bring plugins into service and out of it, change what they hold, invite nodes.
+    Manage,
 }
 
 /// A text that is no right.
@@ -38,6 +40,7 @@ impl Right {
             | (Self::Call(held), Self::Call(name))
             | (Self::Http(held), Self::Http(name))
             | (Self::Flow(held), Self::Flow(name)) => pattern_matches(held.as_str(), name.as_str()),
+            (Self::Manage, Self::Admin) => true,
             _ => self == asked,
         }
     }
@@ -52,6 +55,7 @@ impl fmt::Display for Right {
             Self::Flow(name) => write!(f, "flow:{}", name.as_str()),
             Self::Metrics => f.write_str("metrics"),
             Self::Admin => f.write_str("admin"),
+            Self::Manage => f.write_str("manage"),
         }
     }
 }
@@ -67,13 +71,14 @@ impl FromStr for Right {
         let kind = match text.split_once(':') {
             None if text == "metrics" => return Ok(Self::Metrics),
             None if text == "admin" => return Ok(Self::Admin),
+            None if text == "manage" => return Ok(Self::Manage),
             Some(("infer", _)) => Self::Infer,
             Some(("call", _)) => Self::Call,
             Some(("http", _)) => Self::Http,
             Some(("flow", _)) => Self::Flow,
             _ => {
                 return Err(error(
-                    "the rights are infer:PATTERN, call:PATTERN, http:PATTERN, flow:PATTERN, metrics and admin",
+                    "the rights are infer:PATTERN, call:PATTERN, http:PATTERN, flow:PATTERN, metrics, admin and manage",
                 ));
             }
         };
@@ -113,6 +118,7 @@ mod tests {
             "flow:flood",
             "metrics",
             "admin",
+            "manage",
         ] {
             assert_eq!(right(text).to_string(), text);
         }

@@ -1,6 +1,6 @@
-//! Invitations into the mesh, for those with the right `admin`.
+//! Invitations into the mesh, for those with the right `manage`.
 
-use super::{Admin, must_have_token};
+use super::{Admin, must_manage};
 use crate::access::Caller;
 use crate::openapi::PlainError;
 use crate::refusal::Refusal;
@@ -60,7 +60,7 @@ pub(super) fn router() -> Router<Admin> {
         .layer(DefaultBodyLimit::disable())
 }
 
-/// Invites one node into the mesh. The invitation is told this once: it is kept nowhere. Takes a token, even where `admin` is open.
+/// Invites one node into the mesh. The invitation is told this once: it is kept nowhere. Takes a token with the right `manage`.
 #[utoipa::path(post, path = "/admin/invitations", tag = "administration", request_body = InviteRequest, responses(
     (status = 200, description = "The invitation, what logs call it, and until when it can be used"),
     (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
@@ -70,7 +70,7 @@ async fn invite(
     Extension(caller): Extension<Arc<Caller>>,
     order: Bytes,
 ) -> Result<([(HeaderName, HeaderValue); 1], Json<Invited>), Refusal> {
-    must_have_token(&caller)?;
+    must_manage(&caller)?;
     let order = read(&order)?;
     let invitation = admin.node.invite(&order).await?;
     let invited = Invited {

@@ -5,7 +5,7 @@ pub(crate) mod invitations;
 pub(crate) mod plugins;
 mod rounds;
 
-use crate::access::Caller;
+use crate::access::{Caller, Right};
 use crate::decisions::{Decided, Decisions};
 use crate::metrics::{Load, Metrics};
 use crate::openapi::PlainError;
@@ -197,15 +197,14 @@ async fn to_the_end<T: Send + 'static>(
     tokio::spawn(work).await.map_err(failed)?
 }
 
-/// What changes who runs what, and who belongs to the mesh, is for callers that can be told apart: with a token, even where `admin` is open
+/// What changes who runs what, and who belongs to the mesh, is for callers that can be told apart: with a token, even where that is open
 /// to everybody.
-fn must_have_token(caller: &Caller) -> Result<(), Refusal> {
+fn must_manage(caller: &Caller) -> Result<(), Refusal> {
     if !caller.is_anyone() {
-        return Ok(());
+        return caller.must(&Right::Manage);
     }
-    let error =
-        TaskError::denied("this takes a token, even where `admin` is open").with_field("authorization");
-    let hint = "`karman token issue NAME --right admin` on the gateway's machine makes one";
+    let error = TaskError::denied("this takes a token, whatever is open").with_field("authorization");
+    let hint = "`karman token issue NAME --right manage` on the gateway's machine makes one";
     Err(Refusal::unauthorized(error.with_hint(hint)))
 }
 

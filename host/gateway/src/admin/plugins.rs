@@ -1,6 +1,6 @@
-//! Plugins, for those with the right `admin`: who has which, what those of this node hold; into service, and out of it.
+//! Plugins: who has which, and what those of this node hold; for those with the right `manage` into service, and out of it.
 
-use super::{Admin, must_have_token, path_of, query_of, to_the_end};
+use super::{Admin, must_manage, path_of, query_of, to_the_end};
 use crate::access::Caller;
 use crate::openapi::PlainError;
 use crate::refusal::Refusal;
@@ -103,7 +103,7 @@ async fn installed(State(admin): State<Admin>) -> Result<Json<Installed>, Refusa
     }))
 }
 
-/// Puts a plugin into service: on this node, or on those that `on` names. Takes a token, even where `admin` is open.
+/// Puts a plugin into service: on this node, or on those that `on` names. Takes a token with the right `manage`.
 #[utoipa::path(post, path = "/admin/plugins/{name}", tag = "administration",
     params(("name" = String, Path, description = "The plugin's name; it gives one to a component that brings none"),
         ("on" = Option<String>, Query, description = "`tier=edge`, a node's id or its beginning, or `all`. Default: this node"),
@@ -122,7 +122,7 @@ async fn deploy(
     how: Result<Query<How>, QueryRejection>,
     component: Bytes,
 ) -> Result<Json<Vec<OnNode>>, Refusal> {
-    must_have_token(&caller)?;
+    must_manage(&caller)?;
     let node = admin.node;
     let (name, how) = (path_of(name)?, query_of(how)?);
     if component.len() > MOST_PLUGIN_BYTES {
@@ -168,8 +168,8 @@ async fn deploy(
     ))
 }
 
-/// Takes a plugin out of service: on this node, or on those that `on` names and that have it. Calls under way finish. Takes a token,
-/// even where `admin` is open.
+/// Takes a plugin out of service: on this node, or on those that `on` names and that have it. Calls under way finish. Takes a token
+/// with the right `manage`.
 #[utoipa::path(delete, path = "/admin/plugins/{name}", tag = "administration",
     params(("name" = String, Path, description = "The plugin"),
         ("on" = Option<String>, Query, description = "`tier=edge`, a node's id or its beginning, or `all`. Default: this node")), responses(
@@ -182,7 +182,7 @@ async fn undeploy(
     name: Result<Path<String>, PathRejection>,
     on: Result<Query<Where>, QueryRejection>,
 ) -> Result<Json<Vec<OnNode>>, Refusal> {
-    must_have_token(&caller)?;
+    must_manage(&caller)?;
     let node = admin.node;
     let (name, Where { on }) = (path_of(name)?, query_of(on)?);
     let undeployed = to_the_end(async move {
@@ -204,7 +204,7 @@ async fn undeploy(
     ))
 }
 
-/// Allows grants to a plugin of this node, from its next call on. Takes a token, even where `admin` is open.
+/// Allows grants to a plugin of this node, from its next call on. Takes a token with the right `manage`.
 #[utoipa::path(post, path = "/admin/plugins/{name}/grants", tag = "administration",
     params(("name" = String, Path, description = "The plugin")),
     request_body(content = Vec<String>, description = "The grants, as `kv:road`"), responses(
@@ -218,7 +218,7 @@ async fn allow(
     name: Result<Path<String>, PathRejection>,
     grants: Bytes,
 ) -> Result<Json<GrantSet>, Refusal> {
-    must_have_token(&caller)?;
+    must_manage(&caller)?;
     let node = admin.node;
     let name = path_of(name)?;
     if grants.len() as u64 > MOST_GRANTS.0 {
@@ -233,7 +233,7 @@ async fn allow(
     Ok(Json(granted.await.map_err(missing)?))
 }
 
-/// Takes a grant back from a plugin of this node, from its next call on. Takes a token, even where `admin` is open.
+/// Takes a grant back from a plugin of this node, from its next call on. Takes a token with the right `manage`.
 #[utoipa::path(delete, path = "/admin/plugins/{name}/grants", tag = "administration",
     params(("name" = String, Path, description = "The plugin"), ("grant" = String, Query, description = "The grant, as `kv:road`")),
     responses(
@@ -246,7 +246,7 @@ async fn disallow(
     name: Result<Path<String>, PathRejection>,
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<GrantSet>, Refusal> {
-    must_have_token(&caller)?;
+    must_manage(&caller)?;
     let node = admin.node;
     let (name, Which { grant }) = (path_of(name)?, query_of(which)?);
     let left = to_the_end(async move { node.plugins().grant(&name, &[grant], true).await });

@@ -39,7 +39,7 @@ enum Verb {
 struct Issue {
     /// Who it is for, as logs write it
     name: String,
-    /// What the holder may do: infer:PATTERN, call:PATTERN, http:PATTERN, flow:PATTERN, metrics or admin; may be given again
+    /// What the holder may do: infer:PATTERN, call:PATTERN, http:PATTERN, flow:PATTERN, metrics, admin or manage; may be given again
     #[arg(long = "right", value_name = "RIGHT", required = true)]
     rights: Vec<Right>,
     /// How long it lasts
