@@ -30,6 +30,7 @@ pub(super) fn of(file: &str, name: &str) -> String {
         "Link" => "tables, as a link profile's `[[link]]`",
         "Tier" => return choices("host/types/src/task.rs", name),
         "Language" => return choices("host/types/src/manifest.rs", name),
+        "ModelDevice" => return choices("host/node/src/config/gpu.rs", name),
         "BackendChoice" => return choices("host/node/src/config.rs", name),
         "Route" if file.starts_with("host/node/") => return choices("host/sched/src/call/route.rs", name),
         "Route" | "ServePolicy" => return choices("host/sim/src/scenario/describe.rs", name),
