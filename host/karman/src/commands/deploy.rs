@@ -31,8 +31,8 @@ pub(crate) struct Deploy {
     /// Let an older version replace a newer one
     #[arg(long)]
     downgrade: bool,
-    /// Let another publisher's plugin take over the name
-    #[arg(long)]
+    /// Let another publisher's plugin take over the name; on other nodes their own operators do
+    #[arg(long, conflicts_with = "on")]
     replace: bool,
 }
 

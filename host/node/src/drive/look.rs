@@ -124,6 +124,7 @@ impl Inner {
             TaskState::Done | TaskState::Failed | TaskState::Expired | TaskState::Cancelled => {
                 self.feed(Event::Fetched { task });
             }
+            TaskState::Forgotten => {}
             _ if flow::is_one(&before.name) => self.withdraw_flow(task, before.guarantee)?,
             _ => self.feed(Event::Cancel { asked: task }),
         }
