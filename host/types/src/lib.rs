@@ -54,7 +54,10 @@ pub use offer::{Offer, OfferedTask, capability_levels};
 pub use record::{Problem, Record, RecordError, Side, Value};
 pub use slo::{Slo, SloError};
 pub use task::{CallContext, MAX_CALL_DEPTH, Metadata, TaskRequest, TaskResponse, Tier};
-pub use units::{ByteSize, ParseUnitError, format_bytes, format_duration, parse_duration, serde_duration};
+pub use units::{
+    ByteSize, ParseUnitError, format_bytes, format_duration, parse_duration, serde_duration,
+    serde_optional_duration,
+};
 pub use unknown_key::{KeyError, from_toml};
 pub use workflow::{
     Comparison, Edge, FieldPath, FlowTask, Predicate, PredicateError, Scalar, Workflow, WorkflowError,

@@ -1,4 +1,4 @@
-use crate::units::serde_duration;
+use crate::units::serde_optional_duration;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -23,7 +23,11 @@ pub struct Slo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
     /// The 95th percentile of the time from request to answer: at most this.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_duration")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "serde_optional_duration"
+    )]
     pub latency_p95: Option<Duration>,
     /// Money for the batch, in the currency of the profiles: at most this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,27 +117,6 @@ impl Slo {
     /// when no more than these are over it.
     pub const fn late_allowed(&self) -> u64 {
         self.requests / 20
-    }
-}
-
-mod optional_duration {
-    use super::*;
-    use serde::{Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(
-        time: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match time {
-            Some(time) => serde_duration::serialize(time, serializer),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        serde_duration::deserialize(deserializer).map(Some)
     }
 }
 

@@ -166,6 +166,30 @@ pub mod serde_duration {
     }
 }
 
+/// The same of a duration that may be left out.
+pub mod serde_optional_duration {
+    use super::*;
+
+    #[derive(Deserialize, Serialize)]
+    struct Written(#[serde(with = "serde_duration")] Duration);
+
+    /// Writes the exact time, where there is one.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        time.map(Written).serialize(serializer)
+    }
+
+    /// Reads what [`parse_duration`] reads, or nothing.
+    ///
+    /// # Errors
+    /// When the text is no time.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<Written>::deserialize(deserializer)?.map(|written| written.0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

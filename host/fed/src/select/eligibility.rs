@@ -1,5 +1,5 @@
 use crate::{Instant, Profile, Window};
-use karman_types::{format_duration, serde_duration};
+use karman_types::{format_duration, serde_optional_duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct Eligibility {
     pub least_charge: f64,
     /// How long training is taken to last where it was never measured. Default 60 s, or half of the `timeout` of `[pace]` where that is
     /// shorter.
-    #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "serde_optional_duration", skip_serializing_if = "Option::is_none")]
     pub training: Option<Duration>,
 }
 
@@ -142,25 +142,4 @@ fn transferred_at(windows: &[Window], length: Duration, now: Instant) -> Option<
         left -= room;
     }
     None
-}
-
-mod optional_duration {
-    use super::*;
-    use serde::{Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(
-        time: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match time {
-            Some(time) => serde_duration::serialize(time, serializer),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        serde_duration::deserialize(deserializer).map(Some)
-    }
 }

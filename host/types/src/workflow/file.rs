@@ -1,7 +1,7 @@
 //! How a workflow stands in a file.
 
 use super::{Edge, FieldPath, FlowTask, Predicate, Scalar, Workflow};
-use crate::{DataContract, Slo, serde_duration};
+use crate::{DataContract, Slo, serde_duration, serde_optional_duration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,11 @@ pub(super) struct File {
     /// What people call it.
     pub(super) name: String,
     /// How long after its start it must have ended. Default: no bound of its own.
-    #[serde(default, with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "serde_optional_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(super) deadline: Option<Duration>,
     /// The tasks with no edge into them, where there are several. Default: the one there is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -65,10 +69,18 @@ pub(super) struct TaskTable {
     #[serde(default = "pause", with = "serde_duration")]
     pub(super) pause: Duration,
     /// How long one attempt may take. Default: as long as the limit of the plugin.
-    #[serde(default, with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "serde_optional_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(super) timeout: Option<Duration>,
     /// How long after the start of the workflow it must have ended. Default: the deadline of the workflow.
-    #[serde(default, with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "serde_optional_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(super) deadline: Option<Duration>,
     /// What runs to take its effect back when the workflow fails after it. Default: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,26 +153,4 @@ fn table(task: FlowTask) -> (String, TaskTable) {
         with: task.with,
     };
     (task.name, table)
-}
-
-mod optional_duration {
-    use super::serde_duration;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use std::time::Duration;
-
-    #[derive(Deserialize, Serialize)]
-    struct Written(#[serde(with = "serde_duration")] Duration);
-
-    pub(super) fn serialize<S: Serializer>(
-        time: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        time.map(Written).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<Written>::deserialize(deserializer)?.map(|written| written.0))
-    }
 }
