@@ -1,6 +1,6 @@
 //! One request from its head to the head of its response: who calls, whether there is room, who answers.
 
-use crate::access::{Access, Caller, Right};
+use crate::access::{Access, Caller, Place, Right};
 use crate::admission::Admission;
 use crate::body;
 use crate::config::{GatewayConfig, GatewayLimits};
@@ -9,7 +9,7 @@ use crate::cors::Cors;
 use crate::decisions::Decisions;
 use crate::guarded::Guarded;
 use crate::hosts::Hosts;
-use crate::inference::{Inference, answer_grpc};
+use crate::inference::{Inference, Named, answer_grpc, run_rest};
 use crate::line::{Line, REQUEST_ID};
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
@@ -29,6 +29,7 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tower_service::Service;
 use tracing::Instrument;
@@ -38,6 +39,18 @@ use tracing::Instrument;
 const OWN_ORIGIN: HeaderValue = HeaderValue::from_static(
     "sandbox allow-downloads allow-forms allow-modals allow-popups allow-popups-to-escape-sandbox allow-scripts",
 );
+
+/// What is sent, with what the request holds until then.
+pub(crate) type Answer = http::Response<Guarded<(Busy, Taken)>>;
+
+/// Places that a request holds until its response is sent.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Among those of its caller.
+    place: Option<Place>,
+    /// Beside what runs.
+    beside: Option<OwnedSemaphorePermit>,
+}
 
 /// What requests are answered with.
 pub(crate) struct Pipeline {
@@ -87,7 +100,7 @@ impl Pipeline {
         request: Request<Incoming>,
         busy: Busy,
         peer: SocketAddr,
-    ) -> Response {
+    ) -> Answer {
         let asked = self.sites.asked(&request);
         let is_known = || self.access.is_known(request.headers(), peer.ip());
         let span = span::of(&request, asked.target, is_known);
@@ -103,13 +116,13 @@ impl Pipeline {
         request: Request<Incoming>,
         mut busy: Busy,
         peer: SocketAddr,
-    ) -> Response {
+    ) -> Answer {
         let target = asked.target;
         let line = Line::of(&request, peer);
         let origin = self.cors.origin(request.headers());
         let mut caller = None;
         let answered = match self.cors.preflight(&request, origin.as_ref()) {
-            Some(response) => Ok(response),
+            Some(response) => Ok((response, Taken::default())),
             None => {
                 let is_forged = Cors::is_forged(&request, origin.as_ref());
                 let attempt = self.attempt(asked, request, peer, is_forged, &mut busy, &mut caller);
@@ -119,7 +132,8 @@ impl Pipeline {
                     .unwrap_or_else(|_| Err(TaskError::internal("the request failed in the host").into()))
             }
         };
-        let mut response = answered.unwrap_or_else(|refusal| refusal.response(target.speaks()));
+        let refused = |refusal: Refusal| (refusal.response(target.speaks()), Taken::default());
+        let (mut response, taken) = answered.unwrap_or_else(refused);
         self.cors.allow(&mut response, origin);
         response.headers_mut().insert(REQUEST_ID, line.id.clone());
         if let Some(told) = &self.strict_transport {
@@ -131,7 +145,7 @@ impl Pipeline {
         self.decisions
             .keep(response.headers(), &line.id, line.started.elapsed());
         line.log(target, &response, caller.as_deref());
-        response.map(|body| Body::new(Guarded::new(body, busy)))
+        response.map(|body| Guarded::new(body, (busy, taken)))
     }
 
     async fn attempt(
@@ -142,10 +156,11 @@ impl Pipeline {
         is_forged: bool,
         busy: &mut Busy,
         known: &mut Option<Arc<Caller>>,
-    ) -> Result<Response, Refusal> {
+    ) -> Result<(Response, Taken), Refusal> {
         // Those who watch over the gateway have no token, and come when it is full, too.
         if target == Target::Health {
-            return Ok(self.route(request.map(Body::new)).await);
+            let routed = self.route(request.map(Body::new)).await;
+            return Ok((routed, Taken::default()));
         }
         let caller = self.access.caller(request.headers(), peer.ip())?;
         *known = Some(caller.clone());
@@ -159,9 +174,11 @@ impl Pipeline {
         let place = caller.clone().enter(self.access.now())?;
         if let Some(led) = led {
             busy.is_whole();
-            let places = (place, self.admission.enter_beside()?);
-            let response = Box::pin(self.plugin(&led, request)).await?;
-            return Ok(response.map(|body| Body::new(Guarded::new(body, places))));
+            let taken = Taken {
+                beside: Some(self.admission.enter_beside()?),
+                place: Some(place),
+            };
+            return Ok((Box::pin(self.plugin(&led, request)).await?, taken));
         }
         let most = caller.most_body().unwrap_or(u64::MAX).min(self.limits.body.0);
         let (mut head, body) = request.into_parts();
@@ -179,24 +196,32 @@ impl Pipeline {
             false => None,
         };
         let room = body.room;
-        let response = match target {
-            Target::Grpc | Target::GrpcInfer => {
+        let to_run = match target == Target::Infer && head.method == Method::POST {
+            true => Named::plainly(head.uri.path()),
+            false => None,
+        };
+        let response = match (target, to_run) {
+            (_, Some(named)) => run_rest(&self.inference, &caller, named, &head.headers, body.bytes).await?,
+            (Target::Grpc | Target::GrpcInfer, None) => {
                 let request = Request::from_parts(head, body.bytes);
                 Box::pin(answer_grpc(self.inference.clone(), caller, request)).await
             }
-            _ => {
+            (_, None) => {
                 head.extensions.insert(caller);
                 let routed = self.route(Request::from_parts(head, Body::from(body.bytes)));
                 match target {
-                    Target::Task => in_time(self.limits.time.0, routed).await?,
+                    Target::Task => Box::pin(in_time(self.limits.time.0, routed)).await?,
                     _ => routed.await,
                 }
             }
         };
         // The work is done; what is left of the request is its response. What follows a workflow has only begun.
         drop((admitted, room));
-        let follows = beside.filter(|_| target == Target::FlowEvents);
-        Ok(response.map(|body| Body::new(Guarded::new(body, (place, follows)))))
+        let taken = Taken {
+            place: Some(place),
+            beside: beside.filter(|_| target == Target::FlowEvents),
+        };
+        Ok((response, taken))
     }
 
     async fn route(&self, request: Request<Body>) -> Response {

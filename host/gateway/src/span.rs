@@ -2,8 +2,7 @@
 
 use crate::target::Target;
 use crate::told;
-use axum::response::Response;
-use http::{HeaderMap, Method, Request};
+use http::{HeaderMap, Method, Request, Response};
 use karman_mesh::trace::{Carried, HEADERS, SPANS, follow};
 use tracing::field::Empty;
 use tracing::{Span, info_span};
@@ -60,7 +59,7 @@ pub(crate) fn method(method: &Method) -> &str {
 }
 
 /// What was answered, and by whom.
-pub(crate) fn ends(span: &Span, response: &Response) {
+pub(crate) fn ends<B>(span: &Span, response: &Response<B>) {
     if span.is_disabled() {
         return;
     }

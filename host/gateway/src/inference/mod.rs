@@ -6,7 +6,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `rest`, `binary` | JSON, and tensors as bytes behind it |
+//! | `rest`, `named`, `binary` | JSON, and tensors as bytes behind it |
 //! | `grpc`, `messages` | the same over gRPC |
 //! | `weight`, `scale` | what a request takes once it is read |
 //! | `objectives` | how accurate, how fast, how cheap the answer has to be |
@@ -16,6 +16,7 @@ mod binary;
 mod decision;
 mod grpc;
 mod messages;
+mod named;
 mod objectives;
 mod rest;
 mod scale;
@@ -23,12 +24,13 @@ mod weight;
 
 pub(crate) use decision::Decision;
 pub(crate) use grpc::answer as answer_grpc;
+pub(crate) use named::Named;
 use objectives::{Objectives, told};
-pub(crate) use rest::router;
 pub(crate) use rest::{
     __path_index, __path_infer, __path_infer_version, __path_live, __path_model, __path_model_ready,
     __path_model_version, __path_model_version_ready, __path_ready, __path_server,
 };
+pub(crate) use rest::{router, run as run_rest};
 pub use scale::weigh as weigh_infer_request;
 
 use crate::access::{Caller, Right};
@@ -137,7 +139,8 @@ impl Inference {
         let inputs = std::mem::take(&mut question.inputs);
         let is_task = matches!(&inputs[..], [(_, Value::Bytes(_))]);
         let mut reply = match is_task {
-            true => self.run_task(&question, inputs, within).await?,
+            // Boxed, as all that is rare beside: each request has room for the largest of its steps.
+            true => Box::pin(self.run_task(&question, inputs, within)).await?,
             false => self.run_model(&question, inputs, within).await?,
         };
         if !question.wanted.is_empty() {
@@ -154,7 +157,7 @@ impl Inference {
     ) -> Result<Reply, Refusal> {
         let model = &question.model;
         if let Some(version) = &question.version {
-            self.check_version(model, version).await?;
+            Box::pin(self.check_version(model, version)).await?;
         }
         let tensors = inputs.into_iter().map(|(name, value)| match value {
             Value::Tensor(tensor) => Ok((name, tensor)),
@@ -167,7 +170,7 @@ impl Inference {
         let (ran, decision) = match self.is_chosen_for(question).await? {
             true => {
                 let wanted = wanted(&question.objectives, within);
-                let chosen = self.node.infer_within(model, wanted, tensors).await;
+                let chosen = Box::pin(self.node.infer_within(model, wanted, tensors)).await;
                 let (ran, chosen) = chosen.map_err(told)?;
                 let decision = Decision::of_model(chosen.model(), &ran).chosen(chosen.request);
                 (ran, decision)
@@ -192,7 +195,7 @@ impl Inference {
         if !question.objectives.bounds.is_empty() {
             return Ok(true);
         }
-        Ok(question.model.contains('/') && self.node.is_measured(&question.model).await?)
+        Ok(question.model.contains('/') && Box::pin(self.node.is_measured(&question.model)).await?)
     }
 
     async fn run_task(

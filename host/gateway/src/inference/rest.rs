@@ -1,7 +1,9 @@
 //! The protocol over REST.
 
 use super::binary::{self, HEADER_LENGTH};
-use super::{Described, EXTENSIONS, Inference, MOST_TENSORS, Objectives, Question, Reply, SERVER, weight};
+use super::{
+    Described, EXTENSIONS, Inference, MOST_TENSORS, Named, Objectives, Question, Reply, SERVER, weight,
+};
 use crate::access::Caller;
 use crate::refusal::{Refusal, Speaks};
 use axum::body::Body;
@@ -142,13 +144,6 @@ pub(crate) fn router(inference: Inference) -> Router {
         // Bodies were read before, within the bounds of the gateway and of the caller.
         .layer(DefaultBodyLimit::disable())
         .with_state(inference)
-}
-
-/// A model, and its version where the path names one.
-#[derive(serde::Deserialize)]
-struct Named {
-    model: String,
-    version: Option<String>,
 }
 
 /// What a path names, where it reads.
@@ -297,7 +292,18 @@ async fn infer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Wrong> {
-    let Path(Named { model, version }) = path?;
+    let Path(named) = path?;
+    Ok(run(&inference, &caller, named, &headers, body).await?)
+}
+
+/// Runs what is named.
+pub(crate) async fn run(
+    inference: &Inference,
+    caller: &Caller,
+    Named { model, version }: Named,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<Response, Refusal> {
     let length = headers
         .get(HEADER_LENGTH)
         .map(|value| value.to_str().unwrap_or_default());
@@ -314,18 +320,18 @@ async fn infer(
     let question = Question {
         inputs: binary::read(request.inputs, behind)?,
         wanted: request.outputs.iter().map(|wanted| wanted.name.clone()).collect(),
-        objectives: Objectives::of(&headers)?,
+        objectives: Objectives::of(headers)?,
         model,
         version: version.clone(),
     };
-    let reply = inference.infer(&caller, question).await?;
+    let reply = inference.infer(caller, question).await?;
     let as_bytes = |name: &str| {
         let wanted = request.outputs.iter().find(|wanted| wanted.name == name);
         wanted
             .and_then(|wanted| wanted.parameters.binary_data)
             .unwrap_or(request.parameters.binary_data_output)
     };
-    Ok(written(reply, request.id, version, as_bytes)?)
+    written(reply, request.id, version, as_bytes)
 }
 
 /// The response: JSON, and behind it the outputs that are wanted as bytes.

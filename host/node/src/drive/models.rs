@@ -104,7 +104,8 @@ impl Node {
                 why: "this node has the model".to_owned(),
             });
         }
-        self.infer_elsewhere(name, inputs).await
+        // Boxed: who asks a model of this node pays for no way to others.
+        Box::pin(self.infer_elsewhere(name, inputs)).await
     }
 
     async fn infer_elsewhere(&self, name: &str, inputs: Tensors) -> Result<Inferred, TaskError> {

@@ -222,7 +222,7 @@ impl Node {
     pub async fn run_model(&self, name: &str, inputs: Tensors) -> Result<RanInParts, TaskError> {
         let pilot = self.split().pilots.lock().get(name).cloned();
         if let Some(pilot) = pilot {
-            let (results, legs) = pilot.run(inputs).await?;
+            let (results, legs) = Box::pin(pilot.run(inputs)).await?;
             let ran_on = InParts(pilot).words();
             return Ok(RanInParts {
                 results,
