@@ -89,12 +89,12 @@ impl Plot {
         let _ = writeln!(
             svg,
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
-             <text x=\"14\" y=\"{:.1}\" text-anchor=\"middle\" transform=\"rotate(-90 14 {2:.1})\">{}</text>",
+             <text x=\"14\" y=\"{middle:.1}\" text-anchor=\"middle\" transform=\"rotate(-90 14 {middle:.1})\">{}</text>",
             (left + WIDTH - right) / 2.0,
             HEIGHT - 10.0,
             escape(&self.x),
-            HEIGHT / 2.0,
-            escape(&self.y)
+            escape(&self.y),
+            middle = HEIGHT / 2.0
         );
         for (index, curve) in self.curves.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
@@ -188,6 +188,15 @@ mod tests {
         assert_eq!(svg.matches("class=\"curve\"").count(), 16);
         assert!(svg.contains("a &amp; b") && svg.contains("&lt;7&gt;") && svg.contains("stroke-dasharray"));
         assert!(svg.contains("prefers-color-scheme:dark"));
+    }
+
+    #[test]
+    fn the_name_of_the_vertical_axis_is_rotated_about_its_middle() {
+        let svg = Plot::new("title", "seconds", "share", Vec::new()).svg();
+        assert!(
+            svg.contains("transform=\"rotate(-90 14 200.0)\">share</text>"),
+            "{svg}"
+        );
     }
 
     #[test]
