@@ -52,12 +52,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         match WITH_PLUGINS.iter().find(|(with, _)| with == study) {
             Some((_, plugins)) => {
                 setup::setup(&[setup::WASM, setup::PYTHON])?;
-                guests::guests(
-                    &plugins
-                        .iter()
-                        .map(|plugin| (*plugin).to_owned())
-                        .collect::<Vec<_>>(),
-                )?;
+                guests::guests(&owned(plugins))?;
             }
             None => _ = build.arg("--no-default-features"),
         }
@@ -111,9 +106,13 @@ fn nodes(study: &str, arguments: &[String]) -> Result<()> {
     };
     if !built.is_empty() {
         setup::setup(&[setup::DEBIAN, setup::WASM, setup::PYTHON])?;
-        guests::guests(&built.iter().map(|guest| (*guest).to_owned()).collect::<Vec<_>>())?;
+        guests::guests(&owned(built))?;
     }
     beside_the_tool(&[], arguments)
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// Builds the studies of nodes, and the tool beside them, and runs one.

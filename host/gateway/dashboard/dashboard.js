@@ -4,6 +4,8 @@ import { contacts, curve, nodeName, world } from "./drawings.js";
 import { at, bytes, duration, element, ids, none, short, table, time } from "./page.js";
 
 const EVERY_MS = 2000;
+// A question that is not answered by then has failed, and is asked again.
+const PATIENCE_MS = 15_000;
 const TIERS = ["space", "edge", "fog", "cloud"];
 const KEY = "karman-token";
 const VERSIONS = 10;
@@ -34,7 +36,7 @@ function showNodes({ here, offer, peers }) {
   const nodes = [{ id: here.node, tier: offer.tier, offer, words: "this node", kind: "here" }];
   for (const peer of peers) {
     const link = peer.path ? `connected: ${peer.path}` : `not connected, last seen ${duration(peer.last_seen_ms * 1000)} ago`;
-    const trip = peer.path && peer.round_trip_us != null ? `, ${duration(peer.round_trip_us)} there and back` : "";
+    const trip = peer.path && peer.round_trip_us != null ? `, round trip ${duration(peer.round_trip_us)}` : "";
     const words = link + trip;
     nodes.push({ id: peer.node, tier: peer.tier, offer: peer.offer, words, sent: peer.sent_bytes, kind: peer.path ? "" : "away" });
   }
@@ -56,8 +58,8 @@ function showNodes({ here, offer, peers }) {
 
 function showLoad(load) {
   const items = [
-    ["run", load.running], ["wait", load.waiting], ["beside", load.beside], ["connections", load.connections],
-    ["bodies held", bytes(load.bodies)], ["failed tokens", load.failed_tokens + load.tokens_kept_out],
+    ["requests running", load.running], ["requests waiting", load.waiting], ["beside them", load.beside], ["connections", load.connections],
+    ["memory of bodies", bytes(load.bodies)], ["failed tokens", load.failed_tokens + load.tokens_kept_out],
   ];
   put("load", ...items.map(([name, value]) => element("div", [element("dt", name), element("dd", String(value))])));
 }
@@ -185,7 +187,7 @@ const PARTS = [
 async function ask(path) {
   const token = sessionStorage.getItem(KEY);
   const headers = token ? { authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(path, { headers, cache: "no-store" });
+  const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
   if (answer.ok) return answer.text();
   const body = await answer.json().catch(() => ({}));
   const error = new Error(body.message || answer.statusText);
@@ -200,8 +202,14 @@ function take(part, text) {
   part.wait = part.every;
 }
 
-function say(words) {
+function say(words, wrong = false) {
   if (at("state").textContent !== words) at("state").textContent = words;
+  at("state").classList.toggle("wrong", wrong);
+}
+
+function sayMissing(missing) {
+  const shown = at("contents").hidden ? "trying again" : "below is what was known before";
+  say(missing.length ? `No answer (${missing.join("; ")}): ${shown}` : "", missing.length > 0);
 }
 
 function still(yes) {
@@ -270,13 +278,16 @@ async function look() {
   });
   if (missing.length < due.length) opened();
   reach();
-  say(missing.length ? `not answered (${missing.join("; ")}); what is below of that is of before` : "");
+  sayMissing(missing);
   timer = setTimeout(look, EVERY_MS);
 }
 
 at("enter").addEventListener("submit", (event) => {
   event.preventDefault();
-  sessionStorage.setItem(KEY, at("token").value.trim());
+  const token = at("token").value.trim();
+  // No header can carry anything else, and the browser would not even ask.
+  if (!/^[!-~]+$/.test(token)) return enter("A token has no spaces, and only the letters, digits and signs of ASCII.");
+  sessionStorage.setItem(KEY, token);
   at("token").value = "";
   look();
 });

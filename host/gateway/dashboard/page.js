@@ -15,8 +15,8 @@ export const ids = (all) => all.flatMap((id) => [short(id), " "]);
 
 // The day is only told of what is not about now.
 export function time(ms) {
-  const at = new Date(ms);
-  return Math.abs(Date.now() - ms) < 12 * 3600e3 ? at.toLocaleTimeString() : at.toLocaleString();
+  const date = new Date(ms);
+  return Math.abs(Date.now() - ms) < 12 * 3600e3 ? date.toLocaleTimeString() : date.toLocaleString();
 }
 
 export function duration(us) {

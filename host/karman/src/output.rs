@@ -83,7 +83,7 @@ impl Output {
         }
     }
 
-    /// What failed on some of several nodes: each is said, the last as the error of the command.
+    /// What failed on some of several nodes: each is said as an error, the last as that of the command.
     ///
     /// # Errors
     /// When there is one.
@@ -93,7 +93,7 @@ impl Output {
             error
         });
         let last = failed.next_back();
-        failed.for_each(|error| self.note(error));
+        failed.for_each(|error| self.error(&error));
         last.map_or(Ok(()), Err)
     }
 

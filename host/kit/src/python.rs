@@ -121,7 +121,7 @@ fn missing(why: String) -> KitError {
     KitError::MissingTool {
         tool: "componentize-py",
         why,
-        hint: "run `pip install componentize-py==0.25.*`".into(),
+        hint: "run `pip install 'componentize-py==0.25.*'`".into(),
     }
 }
 

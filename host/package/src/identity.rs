@@ -1,6 +1,5 @@
 use crate::PublicKey;
 use karman_types::Digest;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
@@ -65,19 +64,7 @@ impl FromStr for Identity {
     }
 }
 
-impl Serialize for Identity {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Identity {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+karman_types::serde_as_text!(Identity);
 
 #[cfg(test)]
 mod tests {

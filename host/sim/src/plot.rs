@@ -18,8 +18,11 @@ pub struct Curve {
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 400.0;
-/// Left, top, right, bottom.
-const MARGIN: [f64; 4] = [64.0, 40.0, 160.0, 48.0];
+// The margins around the curves; the legend stands in the right one.
+const LEFT: f64 = 64.0;
+const TOP: f64 = 40.0;
+const RIGHT: f64 = 160.0;
+const BOTTOM: f64 = 48.0;
 /// Okabe and Ito's colours, which people with any kind of colour vision tell apart; without black and yellow, which vanish on
 /// dark and on light ground.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"];
@@ -50,13 +53,12 @@ impl Plot {
     /// The plot as a file.
     pub fn svg(&self) -> String {
         let points = || self.curves.iter().flat_map(|curve| &curve.points);
-        let x = Axis::over(points().map(|point| point.0));
-        let y = Axis::over(points().map(|point| point.1));
-        let [left, top, right, bottom] = MARGIN;
-        let place_x = |value| left + x.share(value) * (WIDTH - left - right);
-        let place_y = |value| HEIGHT - bottom - y.share(value) * (HEIGHT - top - bottom);
+        let frame = Frame {
+            x: Axis::over(points().map(|point| point.0)),
+            y: Axis::over(points().map(|point| point.1)),
+        };
         let mut svg = String::new();
-        // Writing into a string cannot fail.
+        // Writing into a string cannot fail, here and below.
         let _ = write!(
             svg,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\
@@ -64,60 +66,88 @@ impl Plot {
              text{{font:12px system-ui,sans-serif;fill:#444}}.grid{{stroke:#8884;fill:none}}\
              .curve{{fill:none;stroke-width:2;stroke-linejoin:round}}\
              @media(prefers-color-scheme:dark){{text{{fill:#ccc}}}}</style>\n\
-             <text x=\"{left}\" y=\"22\" font-weight=\"bold\">{title}</text>\n",
+             <text x=\"{LEFT}\" y=\"22\" font-weight=\"bold\">{title}</text>\n",
             title = escape(&self.title)
         );
-        for (value, label) in x.ticks() {
-            let (at, below) = (place_x(value), HEIGHT - bottom);
+        frame.draw(&mut svg);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
+             <text x=\"14\" y=\"{middle:.1}\" text-anchor=\"middle\" transform=\"rotate(-90 14 {middle:.1})\">{}</text>",
+            (LEFT + WIDTH - RIGHT) / 2.0,
+            HEIGHT - 10.0,
+            escape(&self.x),
+            escape(&self.y),
+            middle = HEIGHT / 2.0
+        );
+        for (index, curve) in self.curves.iter().enumerate() {
+            curve.draw(&frame, index, &mut svg);
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+}
+
+impl Curve {
+    /// The curve, and its line of the legend.
+    fn draw(&self, frame: &Frame, index: usize, svg: &mut String) {
+        let colour = COLOURS[index % COLOURS.len()];
+        // A second round through the colours is dashed.
+        let dash = ["", " stroke-dasharray=\"6 4\""][usize::from(index >= COLOURS.len())];
+        let mut path = String::new();
+        for (number, (x, y)) in self.points.iter().enumerate() {
+            let step = if number == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{step}{:.1} {:.1}", frame.place_x(*x), frame.place_y(*y));
+        }
+        let (at, row) = (WIDTH - RIGHT + 12.0, TOP + 8.0 + 18.0 * index as f64);
+        let _ = writeln!(
+            svg,
+            "<path class=\"curve\" stroke=\"{colour}\"{dash} d=\"{path}\"/>\
+             <path class=\"curve\" stroke=\"{colour}\"{dash} d=\"M{at} {row}h18\"/>\
+             <text x=\"{}\" y=\"{}\">{}</text>",
+            at + 24.0,
+            row + 4.0,
+            escape(&self.name)
+        );
+    }
+}
+
+/// The two axes, and where a value of each lies in the picture.
+struct Frame {
+    x: Axis,
+    y: Axis,
+}
+
+impl Frame {
+    fn place_x(&self, value: f64) -> f64 {
+        LEFT + self.x.share(value) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn place_y(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - self.y.share(value) * (HEIGHT - TOP - BOTTOM)
+    }
+
+    /// A line and a label for each tick.
+    fn draw(&self, svg: &mut String) {
+        for (value, label) in self.x.ticks() {
+            let (at, below) = (self.place_x(value), HEIGHT - BOTTOM);
             let _ = writeln!(
                 svg,
-                "<path class=\"grid\" d=\"M{at:.1} {top}V{below}\"/>\
+                "<path class=\"grid\" d=\"M{at:.1} {TOP}V{below}\"/>\
                  <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
                 below + 18.0
             );
         }
-        for (value, label) in y.ticks() {
-            let (at, end) = (place_y(value), WIDTH - right);
+        for (value, label) in self.y.ticks() {
+            let (at, end) = (self.place_y(value), WIDTH - RIGHT);
             let _ = writeln!(
                 svg,
-                "<path class=\"grid\" d=\"M{left} {at:.1}H{end}\"/>\
+                "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{end}\"/>\
                  <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-                left - 8.0,
+                LEFT - 8.0,
                 at + 4.0
             );
         }
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
-             <text x=\"14\" y=\"{:.1}\" text-anchor=\"middle\" transform=\"rotate(-90 14 {2:.1})\">{}</text>",
-            (left + WIDTH - right) / 2.0,
-            HEIGHT - 10.0,
-            escape(&self.x),
-            HEIGHT / 2.0,
-            escape(&self.y)
-        );
-        for (index, curve) in self.curves.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
-            // A second round through the colours is dashed.
-            let dash = ["", " stroke-dasharray=\"6 4\""][usize::from(index >= COLOURS.len())];
-            let mut path = String::new();
-            for (number, (px, py)) in curve.points.iter().enumerate() {
-                let step = if number == 0 { 'M' } else { 'L' };
-                let _ = write!(path, "{step}{:.1} {:.1}", place_x(*px), place_y(*py));
-            }
-            let (at, row) = (WIDTH - right + 12.0, top + 8.0 + 18.0 * index as f64);
-            let _ = writeln!(
-                svg,
-                "<path class=\"curve\" stroke=\"{colour}\"{dash} d=\"{path}\"/>\
-                 <path class=\"curve\" stroke=\"{colour}\"{dash} d=\"M{at} {row}h18\"/>\
-                 <text x=\"{}\" y=\"{}\">{}</text>",
-                at + 24.0,
-                row + 4.0,
-                escape(&curve.name)
-            );
-        }
-        svg.push_str("</svg>\n");
-        svg
     }
 }
 
@@ -188,6 +218,15 @@ mod tests {
         assert_eq!(svg.matches("class=\"curve\"").count(), 16);
         assert!(svg.contains("a &amp; b") && svg.contains("&lt;7&gt;") && svg.contains("stroke-dasharray"));
         assert!(svg.contains("prefers-color-scheme:dark"));
+    }
+
+    #[test]
+    fn the_name_of_the_vertical_axis_is_rotated_about_its_middle() {
+        let svg = Plot::new("title", "seconds", "share", Vec::new()).svg();
+        assert!(
+            svg.contains("transform=\"rotate(-90 14 200.0)\">share</text>"),
+            "{svg}"
+        );
     }
 
     #[test]

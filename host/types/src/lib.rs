@@ -35,6 +35,7 @@ mod limits;
 mod manifest;
 mod offer;
 mod record;
+mod serde_as_text;
 pub mod serde_list;
 mod slo;
 mod task;

@@ -20,7 +20,7 @@ pub(crate) struct Deploy {
     #[arg(long, value_name = "SELECTOR")]
     on: Option<String>,
     /// If the node cannot be reached now, let the plugin wait for it this long, sealed; --on names one node
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "on")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "on")]
     wait: Option<Duration>,
     /// Which goes first of what waits: bulk, normal or expedited [default: normal]
     #[arg(long, value_name = "PRIORITY", value_parser = priority, requires = "wait")]
@@ -155,10 +155,6 @@ fn is_reached(control: &Control, node: &str) -> Result<bool, TaskError> {
     Ok(peers
         .iter()
         .any(|peer| peer.path.is_some() && peer.node.to_string().starts_with(node)))
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| error.to_string())
 }
 
 fn priority(text: &str) -> Result<Priority, String> {

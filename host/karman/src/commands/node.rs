@@ -144,15 +144,17 @@ fn drain(app: &App) -> Result<(), TaskError> {
     let left: Vec<TaskStatus> = control.get("/accepted")?;
     let left = left
         .iter()
-        .filter(|task| task.state == TaskState::Waiting)
+        .filter(|task| matches!(task.state, TaskState::Waiting | TaskState::DeadlineUnknown))
         .count();
+    let tasks = match left {
+        1 => "1 task waits".to_owned(),
+        left => format!("{left} tasks wait"),
+    };
     app.output.result(
         || match (heirs.is_empty(), left) {
             (_, 0) => "drained: nothing runs or waits here".into(),
-            (true, _) => {
-                format!("drained: no node in reach takes over, {left} tasks wait here for the next start")
-            }
-            (false, _) => format!("drained: {left} tasks wait here for the next start"),
+            (true, _) => format!("drained: no node in reach takes over, {tasks} here for the next start"),
+            (false, _) => format!("drained: {tasks} here for the next start"),
         },
         || json!({ "heirs": heirs, "waiting": left }),
     )

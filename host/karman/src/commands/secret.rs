@@ -5,7 +5,7 @@ use karman_types::TaskError;
 use serde_json::json;
 use std::io::{IsTerminal, Read};
 
-/// No secret is longer than a store takes.
+/// The most that is read; how much a node's store takes of it is for `[store] secret` to say.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// `karman secret`
@@ -17,7 +17,7 @@ pub(crate) struct Secret {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Set a secret; its value comes from standard input, without the last line break
+    /// Set a secret; its value comes from standard input, without the last line break, or is asked for and not shown
     #[command(
         after_help = "Examples:\n  karman secret set api-token < token.txt\n  pass show tiles | karman secret set tiles-token"
     )]
@@ -51,16 +51,7 @@ impl Secret {
 }
 
 fn set(app: &App, name: &str) -> Result<(), TaskError> {
-    let stdin = std::io::stdin();
-    if stdin.is_terminal() {
-        app.output.note(format!("the value of `{name}`, then Ctrl-D:"));
-    }
-    let mut value = Vec::new();
-    let read = stdin.lock().take(MOST_BYTES).read_to_end(&mut value);
-    read.map_err(|error| TaskError::unavailable(format!("standard input cannot be read: {error}")))?;
-    if value.ends_with(b"\n") {
-        value.pop();
-    }
+    let value = read(name)?;
     if value.is_empty() {
         return Err(TaskError::invalid(format!("the value of `{name}` is empty"))
             .with_field("value")
@@ -71,4 +62,31 @@ fn set(app: &App, name: &str) -> Result<(), TaskError> {
     Held::open(app)?.set_secret(name, value)?;
     app.output
         .result(|| format!("{name} is set"), || json!({ "name": name }))
+}
+
+/// The value of a secret: a line that is typed, or all that standard input brings.
+fn read(name: &str) -> Result<Vec<u8>, TaskError> {
+    let unread =
+        |error: std::io::Error| TaskError::unavailable(format!("standard input cannot be read: {error}"));
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        let typed = rpassword::prompt_password(format!("the value of `{name}`: ")).map_err(unread)?;
+        return Ok(typed.into_bytes());
+    }
+    let mut value = Vec::new();
+    stdin
+        .lock()
+        .take(MOST_BYTES + 1)
+        .read_to_end(&mut value)
+        .map_err(unread)?;
+    if value.len() as u64 > MOST_BYTES {
+        return Err(
+            TaskError::limit(format!("the value of `{name}` is longer than {MOST_BYTES} bytes"))
+                .with_field("value"),
+        );
+    }
+    if value.ends_with(b"\n") {
+        value.pop();
+    }
+    Ok(value)
 }

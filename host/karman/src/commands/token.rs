@@ -43,7 +43,7 @@ struct Issue {
     #[arg(long = "right", value_name = "RIGHT", required = true)]
     rights: Vec<Right>,
     /// How long it lasts
-    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
     expires: Duration,
     /// Requests a second, in the mean
     #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u32).range(1..))]
@@ -71,10 +71,6 @@ struct Inspect {
 struct Revoke {
     /// Its id, as `karman token inspect` shows it
     id: String,
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| error.to_string())
 }
 
 impl Token {

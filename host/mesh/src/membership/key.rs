@@ -1,6 +1,5 @@
 use super::{MembershipError, statement};
 use karman_types::ParseIdError;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 use zeroize::Zeroizing;
@@ -48,19 +47,7 @@ impl FromStr for MeshKey {
     }
 }
 
-impl Serialize for MeshKey {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for MeshKey {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+karman_types::serde_as_text!(MeshKey);
 
 /// The secret half of a mesh's root key. Whoever has it can let anybody in; it is best kept off the nodes, with a
 /// [`backup`](Self::backup). The memory is wiped when it is dropped.

@@ -68,70 +68,79 @@ impl Program {
     /// # Errors
     /// [`SplitError::Program`] names the first stage that does not fit.
     pub(super) fn check(&self, network: &Network) -> Result<(), SplitError> {
-        let layers = network.layers();
         for (index, stage) in self.stages.iter().enumerate() {
-            let wrong = |what| SplitError::Program { stage: index, what };
-            let within = |part: &Part, activation: usize| {
-                let extent = network.activation(activation);
-                part.rows.end <= extent.height && part.channels.end <= extent.channels
+            stage
+                .check(network)
+                .map_err(|what| SplitError::Program { stage: index, what })?;
+        }
+        Ok(())
+    }
+}
+
+impl Stage {
+    fn check(&self, network: &Network) -> Result<(), &'static str> {
+        let layers = network.layers();
+        let within = |part: &Part, activation: usize| {
+            let extent = network.activation(activation);
+            part.rows.end <= extent.height && part.channels.end <= extent.channels
+        };
+        let inside = |part: &Part, whole: &Part| part.and(whole) == *part;
+        let run = &self.layers;
+        if run.start > run.end || run.end > layers.len() {
+            return Err("it has layers that are not there");
+        }
+        if !within(&self.output, run.end) {
+            return Err("its output is larger than the layer's");
+        }
+        for input in &self.inputs {
+            let sent = match self.work {
+                Work::Run => input.activation,
+                Work::Reduce => run.end,
             };
-            let inside = |part: &Part, whole: &Part| part.and(whole) == *part;
-            let run = &stage.layers;
-            if run.start > run.end || run.end > layers.len() {
-                return Err(wrong("it has layers that are not there"));
+            let fits = input.activation <= run.start
+                && within(&input.part, input.activation)
+                && input
+                    .from
+                    .iter()
+                    .all(|share| within(&share.part, input.activation))
+                && (self.work == Work::Reduce
+                    || input.from.iter().all(|share| inside(&share.part, &input.part)))
+                && input.to.iter().all(|share| within(&share.part, sent));
+            if !fits {
+                return Err("it has inputs that are not there");
             }
-            if !within(&stage.output, run.end) {
-                return Err(wrong("its output is larger than the layer's"));
+        }
+        match self.work {
+            Work::Run => self.check_run(layers),
+            Work::Reduce => self.check_reduction(network),
+        }
+    }
+
+    fn check_run(&self, layers: &[Layer]) -> Result<(), &'static str> {
+        for (activation, part) in parts_of_run(layers, &self.layers, &self.output) {
+            let given = self.inputs.iter().find(|input| input.activation == activation);
+            if activation <= self.layers.start && given.is_none_or(|given| given.part != part) {
+                return Err("its inputs are not what its output needs");
             }
-            for input in &stage.inputs {
-                let sent = match stage.work {
-                    Work::Run => input.activation,
-                    Work::Reduce => run.end,
-                };
-                let fits = input.activation <= run.start
-                    && within(&input.part, input.activation)
-                    && input
-                        .from
-                        .iter()
-                        .all(|share| within(&share.part, input.activation))
-                    && (stage.work == Work::Reduce
-                        || input.from.iter().all(|share| inside(&share.part, &input.part)))
-                    && input.to.iter().all(|share| within(&share.part, sent));
-                if !fits {
-                    return Err(wrong("it has inputs that are not there"));
-                }
-            }
-            match stage.work {
-                Work::Run => {
-                    for (activation, part) in parts_of_run(layers, run, &stage.output) {
-                        let given = stage.inputs.iter().find(|input| input.activation == activation);
-                        if activation <= run.start && given.is_none_or(|given| given.part != part) {
-                            return Err(wrong("its inputs are not what its output needs"));
-                        }
-                    }
-                }
-                Work::Reduce => {
-                    let [input] = &stage.inputs[..] else {
-                        return Err(wrong("a reduction has one input"));
-                    };
-                    let whole_rows = |part: &Part| {
-                        part.is_empty() || part.rows.len() == network.activation(run.start).height
-                    };
-                    let one = run.len() == 1 && Network::has_sums(&layers[run.start]);
-                    if !one || input.activation != run.start {
-                        return Err(wrong(
-                            "a reduction has one layer, a convolution without groups or a mean",
-                        ));
-                    }
-                    let divided = matches!(layers[run.start].operator(), Operator::AveragePool);
-                    let parts = input.from.iter().map(|share| &share.part);
-                    if !divided && !parts.chain([&input.part]).all(whole_rows) {
-                        return Err(wrong(
-                            "the sums of a convolution are over all rows of some channels",
-                        ));
-                    }
-                }
-            }
+        }
+        Ok(())
+    }
+
+    fn check_reduction(&self, network: &Network) -> Result<(), &'static str> {
+        let (layers, run) = (network.layers(), &self.layers);
+        let [input] = &self.inputs[..] else {
+            return Err("a reduction has one input");
+        };
+        let whole_rows =
+            |part: &Part| part.is_empty() || part.rows.len() == network.activation(run.start).height;
+        let one = run.len() == 1 && Network::has_sums(&layers[run.start]);
+        if !one || input.activation != run.start {
+            return Err("a reduction has one layer, a convolution without groups or a mean");
+        }
+        let divided = matches!(layers[run.start].operator(), Operator::AveragePool);
+        let parts = input.from.iter().map(|share| &share.part);
+        if !divided && !parts.chain([&input.part]).all(whole_rows) {
+            return Err("the sums of a convolution are over all rows of some channels");
         }
         Ok(())
     }

@@ -36,12 +36,55 @@ impl Report {
 /// One page without anything to fetch: curves first, then the rounds, then what clients did wrong.
 fn page(run: &FedStatus) -> String {
     let name = escaped(&run.name);
-    let (mut rounds, mut troubles) = (String::new(), String::new());
-    let (mut accuracy, mut loss, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
-    let mut sent = 0;
-    for event in &run.log {
-        // Writing into a string cannot fail.
-        let _ = match event {
+    let told = Told::of(run);
+    let last = told.accuracy.last().map_or(String::new(), |(version, share)| {
+        format!(", accuracy {share:.4} after version {version:.0}")
+    });
+    let troubles = match told.troubles.is_empty() {
+        true => "<p>Nobody did anything wrong.</p>".into(),
+        false => format!("<ul>\n{}</ul>", told.troubles),
+    };
+    let rounds = &told.rounds;
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{name}</title>\n<style>\
+         body{{font:15px system-ui,sans-serif;max-width:760px;margin:2em auto;padding:0 1em;color-scheme:light dark}}\
+         table{{border-collapse:collapse}}td,th{{text-align:right;padding:.15em .8em;border-bottom:1px solid #8884}}</style>\n\
+         <h1>{name}</h1>\n<p>{} clients{last}</p>\n{}\
+         <h2>Rounds</h2>\n<table><tr><th>version<th>clients<th>lost<th>loss<th>updates<th>time</tr>\n{rounds}</table>\n\
+         <h2>Troubles</h2>\n{troubles}\n</html>\n",
+        run.members
+            .len()
+            .max(run.status.as_ref().map_or(0, |status| status.here)),
+        told.plots(),
+    )
+}
+
+/// What the page says of a run's events.
+#[derive(Default)]
+struct Told {
+    /// A row of the table for each version.
+    rounds: String,
+    /// An item of the list for each trouble.
+    troubles: String,
+    accuracy: Vec<(f64, f64)>,
+    loss: Vec<(f64, f64)>,
+    /// MiB of updates up to each version.
+    updates: Vec<(f64, f64)>,
+    bytes_up: u64,
+}
+
+impl Told {
+    fn of(run: &FedStatus) -> Self {
+        let mut told = Self::default();
+        for event in &run.log {
+            // Writing into a string cannot fail.
+            let _ = told.add(event, run);
+        }
+        told
+    }
+
+    fn add(&mut self, event: &FedEvent, run: &FedStatus) -> std::fmt::Result {
+        match event {
             FedEvent::Round {
                 version,
                 clients,
@@ -52,16 +95,17 @@ fn page(run: &FedStatus) -> String {
                 ms,
                 ..
             } => {
-                sent += bytes_up;
-                loss.extend(mean.map(|mean| (*version as f64, mean)));
-                bytes.push((*version as f64, sent as f64 / f64::from(1 << 20)));
+                self.bytes_up += bytes_up;
+                self.loss.extend(mean.map(|mean| (*version as f64, mean)));
+                self.updates
+                    .push((*version as f64, self.bytes_up as f64 / f64::from(1 << 20)));
                 let time = format_duration(Duration::from_millis(*ms));
                 let went = swarm
                     .as_ref()
                     .map_or_else(String::new, |swarm| escaped(&round_the_clients(swarm, run)));
                 let mean = mean.map_or_else(|| "none".into(), |mean| format!("{mean:.4}"));
                 writeln!(
-                    rounds,
+                    self.rounds,
                     "<tr><td>{version}<td>{}<td>{lost}<td>{mean}<td>{}<td>{time}{went}</tr>",
                     clients.len(),
                     format_bytes(*bytes_up)
@@ -72,66 +116,49 @@ fn page(run: &FedStatus) -> String {
                 accuracy: share,
                 ..
             } => {
-                accuracy.push((*version as f64, *share));
+                self.accuracy.push((*version as f64, *share));
                 Ok(())
             }
             FedEvent::Trouble { client, what } => {
                 let at = run.members.get(client.0 as usize).map(|node| node.short());
                 let at = at.map_or(String::new(), |node| format!(" on node {node}"));
-                writeln!(troubles, "<li>client {}{at}: {}</li>", client.0, escaped(what))
+                writeln!(
+                    self.troubles,
+                    "<li>client {}{at}: {}</li>",
+                    client.0,
+                    escaped(what)
+                )
             }
             FedEvent::Failed { round, why } => {
                 writeln!(
-                    troubles,
+                    self.troubles,
                     "<li>round {round} made no version: {}</li>",
                     escaped(why)
                 )
             }
             FedEvent::Finished { failure, .. } => match failure {
-                Some(why) => writeln!(troubles, "<li>ended: {}</li>", escaped(why)),
+                Some(why) => writeln!(self.troubles, "<li>ended: {}</li>", escaped(why)),
                 None => Ok(()),
             },
-        };
+        }
     }
-    let last = accuracy.last().map_or(String::new(), |(version, share)| {
-        format!(", accuracy {share:.4} after version {version:.0}")
-    });
-    let plots = [
-        Plot::new(
-            "Accuracy on samples held back",
-            "version",
-            "accuracy",
-            vec![Curve::new("mean", accuracy)],
-        ),
-        Plot::new(
-            "Loss of the training",
-            "version",
-            "loss",
-            vec![Curve::new("mean", loss)],
-        ),
-        Plot::new(
-            "Updates received",
-            "version",
-            "MiB",
-            vec![Curve::new("sum", bytes)],
-        ),
-    ];
-    let plots: String = plots.iter().map(Plot::svg).collect();
-    let troubles = match troubles.is_empty() {
-        true => "<p>Nobody did anything wrong.</p>".into(),
-        false => format!("<ul>\n{troubles}</ul>"),
-    };
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{name}</title>\n<style>\
-         body{{font:15px system-ui,sans-serif;max-width:760px;margin:2em auto;padding:0 1em;color-scheme:light dark}}\
-         table{{border-collapse:collapse}}td,th{{text-align:right;padding:.15em .8em;border-bottom:1px solid #8884}}</style>\n\
-         <h1>{name}</h1>\n<p>{} clients{last}</p>\n{plots}\
-         <h2>Rounds</h2>\n<table><tr><th>version<th>clients<th>lost<th>loss<th>updates<th>time</tr>\n{rounds}</table>\n\
-         <h2>Troubles</h2>\n{troubles}\n</html>\n",
-        run.members
-            .len()
-            .max(run.status.as_ref().map_or(0, |status| status.here)),
-    )
+
+    fn plots(&self) -> String {
+        let plot = |title: &str, y: &str, curve: &str, points| {
+            Plot::new(title, "version", y, vec![Curve::new(curve, points)]).svg()
+        };
+        [
+            plot(
+                "Accuracy on samples held back",
+                "accuracy",
+                "mean",
+                self.accuracy.clone(),
+            ),
+            plot("Loss of the training", "loss", "mean", self.loss.clone()),
+            plot("Updates received", "MiB", "sum", self.updates.clone()),
+        ]
+        .concat()
+    }
 }
 
 fn escaped(text: &str) -> String {

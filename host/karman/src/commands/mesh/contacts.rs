@@ -14,7 +14,7 @@ pub(super) struct Contacts {
     #[arg(long, value_name = "TIME")]
     from: Option<Time>,
     /// For how long
-    #[arg(long = "for", value_name = "TIME", default_value = "1d", value_parser = time)]
+    #[arg(long = "for", value_name = "TIME", default_value = "1d", value_parser = parse_duration)]
     ahead: Duration,
     /// As a file for `contacts` in node.toml
     #[arg(long)]
@@ -22,10 +22,6 @@ pub(super) struct Contacts {
     /// Ids in full length
     #[arg(long)]
     long: bool,
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| error.to_string())
 }
 
 impl Contacts {

@@ -18,10 +18,10 @@ pub(super) struct Invite {
     #[arg(long)]
     tier: Tier,
     /// How long the invitation can be used
-    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_duration)]
     expires: Duration,
     /// How long the membership lasts before it must be renewed
-    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
     lasts: Duration,
     /// What the node may do, such as deploy:* or drain; besides calling tasks; may be given again
     #[arg(long = "right", value_name = "RIGHT")]
@@ -32,10 +32,6 @@ pub(super) struct Invite {
     /// Where it finds this node, such as /ip4/192.0.2.7/udp/7117/quic-v1 [default: where the running node listens]
     #[arg(long = "address", value_name = "ADDRESS")]
     addresses: Vec<karman_mesh::Multiaddr>,
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| error.to_string())
 }
 
 impl Invite {

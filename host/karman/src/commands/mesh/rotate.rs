@@ -18,12 +18,8 @@ pub(super) struct Rotate {
     #[arg(long, value_name = "FILE")]
     backup: Option<PathBuf>,
     /// How long memberships and invitations hold that the old key has signed; 0s where others have that key
-    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
     grace: Duration,
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| error.to_string())
 }
 
 impl Rotate {
