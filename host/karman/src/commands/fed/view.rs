@@ -1,7 +1,7 @@
 //! A run as it goes on: one line for each round, on standard output.
 
 use crate::app::App;
-use karman_fed::SwarmReport;
+use karman_fed::{ClientId, SwarmReport};
 use karman_node::{FedEvent, FedStatus};
 use karman_types::{TaskError, format_bytes, format_duration};
 use serde_json::json;
@@ -125,14 +125,18 @@ impl View {
 /// How updates went from client to client, and whom they have not come to.
 pub(super) fn round_the_clients(swarm: &SwarmReport, run: &FedStatus) -> String {
     let covered = if swarm.covered { "" } else { ", cover not reached" };
-    let apart = swarm.apart.iter().map(|apart| {
-        let node = run.members.get(apart.client.0 as usize);
-        let who = node.map_or_else(|| apart.client.0.to_string(), |node| node.short());
-        format!(", without client {who}: {}", apart.why)
-    });
-    let apart: String = apart.collect();
+    let who = |client: &ClientId| {
+        let node = run.members.get(client.0 as usize);
+        node.map_or_else(|| client.0.to_string(), |node| node.short())
+    };
+    let apart = swarm.apart.iter();
+    let apart = apart.map(|apart| format!(", without client {}: {}", who(&apart.client), apart.why));
+    let false_pieces = swarm.false_pieces.iter();
+    let out =
+        false_pieces.map(|client| format!(", client {} gave false pieces and is left out", who(client)));
+    let named: String = apart.chain(out).collect();
     format!(
-        "   {} have the mean, warm-up {:.0} % of {}{covered}{apart}",
+        "   {} have the mean, warm-up {:.0} % of {}{covered}{named}",
         swarm.complete.len(),
         100.0 * swarm.warm_up_share(),
         format_duration(Duration::from_millis(swarm.ms))
@@ -142,7 +146,7 @@ pub(super) fn round_the_clients(swarm: &SwarmReport, run: &FedStatus) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use karman_fed::{Apart, ClientId};
+    use karman_fed::Apart;
 
     #[test]
     fn a_round_is_one_line_with_all_that_happened_in_it() {
@@ -192,6 +196,7 @@ mod tests {
         let mut swarm = SwarmReport {
             complete: vec![ClientId(0), ClientId(2)],
             apart: Vec::new(),
+            false_pieces: Vec::new(),
             covered: false,
             unprotected: 3,
             warm_up_ms: 240,
@@ -208,6 +213,12 @@ mod tests {
         let told = round_the_clients(&swarm, &run);
         assert!(
             told.ends_with(", without client 1: it has left the round"),
+            "{told}"
+        );
+        swarm.false_pieces.push(ClientId(2));
+        let told = round_the_clients(&swarm, &run);
+        assert!(
+            told.ends_with("round, client 2 gave false pieces and is left out"),
             "{told}"
         );
         // One that nobody judged is shown when the next one comes.
