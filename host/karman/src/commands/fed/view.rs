@@ -1,7 +1,7 @@
 //! A run as it goes on: one line for each round, on standard output.
 
 use crate::app::App;
-use karman_fed::{ClientId, SwarmReport};
+use karman_fed::{ClientId, Run, SwarmReport};
 use karman_node::{FedEvent, FedStatus};
 use karman_types::{TaskError, format_bytes, format_duration};
 use serde_json::json;
@@ -122,6 +122,35 @@ impl View {
     }
 }
 
+/// What a run does now, in a line.
+pub(super) fn doing(run: &FedStatus, described: &Run) -> String {
+    let name = &run.name;
+    if let Some(waits) = waits(run, described) {
+        return waits;
+    }
+    let Some(status) = &run.status else {
+        return format!("{name}: a client makes the first version");
+    };
+    let round = (status.version + 1).min(status.rounds);
+    format!(
+        "{name}: round {round}/{}, {} clients are at work, {} updates are here",
+        status.rounds, status.training, status.gathered
+    )
+}
+
+/// What a run waits for whose first round cannot begin; nothing where it can.
+pub(super) fn waits(run: &FedStatus, described: &Run) -> Option<String> {
+    let name = &run.name;
+    let Some(status) = &run.status else {
+        let plugin = &described.clients.plugin;
+        let none = run.members.is_empty() && described.clients.simulated == 0;
+        return none.then(|| format!("{name}: waiting for a node that has the client `{plugin}`"));
+    };
+    let (here, needed) = (status.here, described.start_with);
+    let waits = status.version == 0 && status.training == 0 && here < needed;
+    waits.then(|| format!("{name}: waiting for clients: {here} of the {needed} of `start-with` are here"))
+}
+
 /// How updates went from client to client, and whom they have not come to.
 pub(super) fn round_the_clients(swarm: &SwarmReport, run: &FedStatus) -> String {
     let covered = if swarm.covered { "" } else { ", cover not reached" };
@@ -146,7 +175,52 @@ pub(super) fn round_the_clients(swarm: &SwarmReport, run: &FedStatus) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use karman_fed::Apart;
+    use karman_fed::{Apart, Status};
+
+    #[test]
+    fn a_run_that_waits_says_what_for() {
+        let described =
+            Run::from_toml("name = 'digits'\nrounds = 3\nstart-with = 5\n[clients]\nplugin = 'fed-digits'\n");
+        let described = described.unwrap();
+        let mut run = FedStatus {
+            name: "digits".into(),
+            status: None,
+            running: true,
+            members: Vec::new(),
+            events: 0,
+            log: Vec::new(),
+        };
+        let nobody = "digits: waiting for a node that has the client `fed-digits`";
+        assert_eq!(waits(&run, &described).as_deref(), Some(nobody));
+        assert_eq!(doing(&run, &described), nobody);
+        run.members.push(karman_types::NodeId::of_key(b"node"));
+        assert_eq!(waits(&run, &described), None);
+        assert_eq!(
+            doing(&run, &described),
+            "digits: a client makes the first version"
+        );
+        let mut status = Status {
+            version: 0,
+            rounds: 3,
+            here: 2,
+            training: 0,
+            gathered: 0,
+            accuracy: None,
+            spent: None,
+            ended: false,
+            failure: None,
+        };
+        run.status = Some(status.clone());
+        let few = "digits: waiting for clients: 2 of the 5 of `start-with` are here";
+        assert_eq!(doing(&run, &described), few);
+        (status.here, status.training, status.gathered) = (5, 3, 2);
+        run.status = Some(status.clone());
+        let trains = "digits: round 1/3, 3 clients are at work, 2 updates are here";
+        assert_eq!(doing(&run, &described), trains);
+        status.version = 3;
+        run.status = Some(status);
+        assert!(doing(&run, &described).starts_with("digits: round 3/3"));
+    }
 
     #[test]
     fn a_round_is_one_line_with_all_that_happened_in_it() {
