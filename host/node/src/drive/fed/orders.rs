@@ -57,11 +57,13 @@ pub(super) fn here(client: ClientId, answer: &Answer) -> Option<Event> {
         Answer::Described {
             samples,
             label_entropy,
+            charge,
         } => Some(Event::Here {
             client,
             profile: Profile {
                 samples: *samples,
                 label_entropy: *label_entropy,
+                charge: *charge,
                 ..Profile::default()
             },
         }),
@@ -296,6 +298,25 @@ mod tests {
             }
             .boxed()
         }
+    }
+
+    #[test]
+    fn what_a_client_says_of_itself_is_what_the_run_is_told() {
+        let described = Answer::Described {
+            samples: 7,
+            label_entropy: Some(0.5),
+            charge: Some(0.3),
+        };
+        let profile = Profile {
+            samples: 7,
+            label_entropy: Some(0.5),
+            charge: Some(0.3),
+            ..Profile::default()
+        };
+        let client = ClientId(4);
+        let told = here(client, &described);
+        assert_eq!(told, Some(Event::Here { client, profile }));
+        assert_eq!(here(client, &Answer::Begun { model: Vec::new() }), None);
     }
 
     async fn asked(times: usize, patience: Duration) -> (Result<Answer, TaskError>, usize) {

@@ -66,6 +66,7 @@ pub(super) fn introduce(outbox: &UnboundedSender<Event>, clients: u64) {
         let described = Answer::Described {
             samples: 10,
             label_entropy: None,
+            charge: None,
         };
         let here = orders::here(ClientId(number), &described).unwrap();
         outbox.send(here).unwrap();

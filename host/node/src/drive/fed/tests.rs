@@ -71,6 +71,7 @@ impl Clients for Liars {
                 Work::Describe => Answer::Described {
                     samples: 10,
                     label_entropy: None,
+                    charge: None,
                 },
                 Work::Begin { .. } => {
                     let model: Frames = vec![("weight".into(), frame(&[0.0, 0.0]))];

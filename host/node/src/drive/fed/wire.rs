@@ -109,6 +109,9 @@ pub(super) enum Answer {
     Described {
         samples: u64,
         label_entropy: Option<f64>,
+        /// The state of charge of its node, 0 to 1; nothing on mains.
+        #[serde(default)]
+        charge: Option<f64>,
     },
     Begun {
         #[serde(deserialize_with = "a_model")]
