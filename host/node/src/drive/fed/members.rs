@@ -7,8 +7,8 @@ use super::sum::{Credential, Identity};
 use super::wire::{self, Answer, Order, RunId, Work};
 use super::worker;
 use crate::battery;
-use crate::drive::mesh_of;
 use crate::drive::swarm::{SwarmLed, SwarmPlan};
+use crate::drive::{mesh_of, split};
 use crate::node::{Inner, Node};
 use crate::services::blocking;
 use bytes::Bytes;
@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const CHARGES: Duration = Duration::from_secs(300);
 /// How long a node may take to say what its data are.
 const INTRODUCTION: Duration = Duration::from_secs(60);
+/// How much of that it may take to measure its link.
+const MEASURING: Duration = Duration::from_secs(20);
 /// The longest id of a run.
 const MOST_ID: usize = 64;
 
@@ -139,12 +141,17 @@ async fn here(
             };
             worker::share(&sharer, &found, order, context).await
         }
-        _ => charged(worker::carry_out(&found, &memory, driver, order, context).await?).await,
+        _ => {
+            let by_link = order.by_link && driver != node.runtime().id();
+            let answer = worker::carry_out(&found, &memory, driver, order, context).await?;
+            described(node, by_link.then_some(driver), answer).await
+        }
     }
 }
 
-/// What a plugin says of itself, with what it cannot know: how full the batteries of its node are.
-async fn charged(answer: Answer) -> Result<Answer, TaskError> {
+/// What a plugin says of itself, with what it cannot know: how full the batteries of its node are, and what the link to the driver carries where
+/// that is asked.
+async fn described(node: &Node, link_to: Option<NodeId>, answer: Answer) -> Result<Answer, TaskError> {
     let Answer::Described {
         samples,
         label_entropy,
@@ -153,10 +160,20 @@ async fn charged(answer: Answer) -> Result<Answer, TaskError> {
     else {
         return Ok(answer);
     };
+    let link = match link_to {
+        Some(driver) => {
+            let measured = split::bytes_per_second(node, driver, MEASURING).await;
+            measured
+                .inspect_err(|error| tracing::debug!(%error, "the link to the driver of a run is not measured"))
+                .ok()
+        }
+        None => None,
+    };
     Ok(Answer::Described {
         samples,
         label_entropy,
         charge: blocking(|| Ok(battery::state_of_charge())).await?,
+        link,
     })
 }
 

@@ -67,6 +67,7 @@ pub(super) fn introduce(outbox: &UnboundedSender<Event>, clients: u64) {
             samples: 10,
             label_entropy: None,
             charge: None,
+            link: None,
         };
         let here = orders::here(ClientId(number), &described).unwrap();
         outbox.send(here).unwrap();

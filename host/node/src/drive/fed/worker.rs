@@ -30,6 +30,7 @@ pub(super) async fn carry_out(
                 samples: said.samples,
                 label_entropy: said.label_entropy,
                 charge: None,
+                link: None,
             }),
             other => Err(not_asked(&other)),
         },
