@@ -164,7 +164,9 @@ async fn described(node: &Node, link_to: Option<NodeId>, answer: Answer) -> Resu
         Some(driver) => {
             let measured = split::bytes_per_second(node, driver, MEASURING).await;
             measured
-                .inspect_err(|error| tracing::debug!(%error, "the link to the driver of a run is not measured"))
+                .inspect_err(
+                    |error| tracing::debug!(%error, "the link to the driver of a run is not measured"),
+                )
                 .ok()
         }
         None => None,
