@@ -109,6 +109,14 @@ impl Progress {
             bar.set_message(what.to_owned());
         }
     }
+
+    /// Does something that writes to the terminal, out of its way.
+    pub(crate) fn aside<T>(&self, writes: impl FnOnce() -> T) -> T {
+        match &self.0 {
+            Some(bar) => bar.suspend(writes),
+            None => writes(),
+        }
+    }
 }
 
 impl Drop for Progress {

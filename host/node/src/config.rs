@@ -339,11 +339,12 @@ mod tests {
 
     #[test]
     fn what_rounds_take_is_a_number_of_the_operator() {
-        let text = "[federated]\nround-disk = \"1 GiB\"\nkept = \"2 GiB\"";
+        let text = "[federated]\nround-disk = \"1 GiB\"\nkept = \"2 GiB\"\nneglect = \"20 s\"";
         let config = load(text, &[("KARMAN_FEDERATED__MEMORY", "3 MiB")]).unwrap();
         let federated = config.federated;
         assert_eq!(federated.round_disk, ByteSize::gib(1));
         assert_eq!(federated.kept, ByteSize::gib(2));
+        assert_eq!(federated.neglect, Duration::from_secs(20));
         assert_eq!(federated.memory, ByteSize::mib(3));
         assert_eq!(federated.disk, FederatedConfig::default().disk);
     }

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod battery;
 mod config;
 mod contacts;
 mod drive;

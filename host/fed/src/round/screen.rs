@@ -93,6 +93,9 @@ pub enum Refusal {
     /// In a secure sum it has shared something else than its secret.
     #[error("what it shared in a secure sum is not its secret")]
     FalseSecret,
+    /// In a round without a server it has given others what is no piece of any update, by the word of more than half of its neighbours.
+    #[error("most of its neighbours say that it sent them what is no piece of the round")]
+    FalsePieces,
     /// A profile that cannot be.
     #[error(transparent)]
     Profile(#[from] ProfileError),

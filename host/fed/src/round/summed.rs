@@ -105,7 +105,11 @@ impl Coordinator {
             Some(_) => RoundFailure::NoMean(reason),
             None => RoundFailure::NoSum(reason),
         };
-        match liar.is_some_and(|liar| self.shut_out(liar)) {
+        let lie = match self.run.swarm {
+            Some(_) => Refusal::FalsePieces,
+            None => Refusal::FalseSecret,
+        };
+        match liar.is_some_and(|liar| self.shut_out(liar, lie)) {
             // Clients are finite, so this ends without being counted.
             true => self.drop_round(failure),
             false => self.fail_round(failure),
@@ -113,8 +117,8 @@ impl Coordinator {
     }
 
     /// Asks a client of the run nothing more, for one lie is enough; whether it is one.
-    fn shut_out(&mut self, client: ClientId) -> bool {
-        self.refuse(client, Refusal::FalseSecret);
+    pub(super) fn shut_out(&mut self, client: ClientId, lie: Refusal) -> bool {
+        self.refuse(client, lie);
         let Some(member) = self.core.roster.get_mut(&client) else {
             return false;
         };

@@ -116,6 +116,10 @@ pub struct SwarmReport {
     /// Those that were in the round and have not, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<Apart>,
+    /// Those that gave others what is no piece of the round, by the word of more than half of their neighbours, in their order. They are asked
+    /// nothing more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub false_pieces: Vec<ClientId>,
     /// Whether every client had its cover before they went on by themselves. If not, neighbours may have seen whose update is whose.
     pub covered: bool,
     /// Pieces of their own that clients sent outside of any cover.
@@ -134,7 +138,8 @@ impl SwarmReport {
 }
 
 impl Coordinator {
-    /// Takes in the mean of a round's updates. It cannot be taken apart: an update is in it also where its client has left since.
+    /// Takes in the mean of a round's updates. It cannot be taken apart: an update is in it also where its client has left since, or was found
+    /// out to give others false pieces.
     pub(super) fn swarmed(&mut self, swarmed: Swarmed) {
         self.core.tally.bytes_up += swarmed.bytes;
         let parts = swarmed.parts.iter().map(|(part, _)| part.assignment);
@@ -144,7 +149,12 @@ impl Coordinator {
             // It is of a round that is over.
             return;
         }
-        if let Err(why) = self.take_mean(swarmed) {
+        let found_out = swarmed.report.false_pieces.clone();
+        let taken = self.take_mean(swarmed);
+        for client in found_out {
+            self.shut_out(client, Refusal::FalsePieces);
+        }
+        if let Err(why) = taken {
             self.fail_round(RoundFailure::NoMean(why));
         }
     }

@@ -17,7 +17,6 @@ const LOST_AFTER: u32 = 3;
 /// clients go on by themselves ([`super::Exchange`]). It knows whose update is whose; a round's clients must not share its interests.
 pub struct Coordinator {
     settings: SwarmSettings,
-    seed: [u8; 32],
     update_of: Vec<u32>,
     order: Vec<Digest>,
     board: Board,
@@ -48,7 +47,7 @@ pub enum Phase {
 
 impl Coordinator {
     /// A round of clients with these links and these updates (the digest of each one's [`super::Descriptor`]). Everything random is drawn
-    /// from the seed, which has to be secret until the round is over.
+    /// from the seed. It has to be secret and stay so: it shows whose update is whose.
     ///
     /// # Errors
     ///
@@ -79,7 +78,6 @@ impl Coordinator {
         let spray = spray(&settings, &board, &seed);
         Ok(Self {
             settings,
-            seed,
             update_of,
             order,
             board,
@@ -92,14 +90,9 @@ impl Coordinator {
         })
     }
 
-    /// What it is bound to before it sees any update: a digest of its seed.
-    pub fn commitment(seed: &[u8; 32]) -> Digest {
+    /// What a round of this seed is called. It does not tell the seed.
+    pub fn round(seed: &[u8; 32]) -> Digest {
         Digest::of(&[b"karman swarm seed".as_slice(), seed].concat())
-    }
-
-    /// The seed, to be told to everybody after the round.
-    pub const fn seed(&self) -> &[u8; 32] {
-        &self.seed
     }
 
     /// Who exchanges chunks with whom.

@@ -16,7 +16,7 @@ use serde_bytes::ByteArray;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Letter {
-    /// What the coordinator is bound to ([`super::Coordinator::commitment`]): no two rounds have the same.
+    /// What the round is called ([`super::Coordinator::round`]): no two have the same name.
     pub round: Digest,
     /// What it says.
     pub message: Message,

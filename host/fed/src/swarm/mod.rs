@@ -11,14 +11,17 @@
 //!
 //! When everybody holds its cover, the swarm goes on by itself ([`Exchange`]). A transfer outside the gate is counted
 //! ([`Ground::Unprotected`]); a warm-up that runs out of time goes on all the same, and says that its promise is void
-//! ([`Phase::Swarming`]). Afterwards the coordinator shows its seed and what it told whom, and everybody can check that ([`audit()`]).
+//! ([`Phase::Swarming`]). Afterwards clients say who gave them what is no chunk of the round, and whom enough of them name is found out
+//! ([`audit()`]).
 //!
 //! What it hides is whose update is whose, from curious neighbours. The coordinator knows. Who may join is the mesh's
 //! affair: each client shows the others that it is a member.
 //!
 //! Source: Li, Dogani, Wang, Liang, Laoutaris, arXiv 2605.10499, written from its text. Ours are the deterministic schedule, the three
-//! gates (as stated, nothing but sprayed chunks could move until the cover is full), what happens to clients that fall silent, and the
-//! replay in the audit, which recomputes the schedule instead of checking its bounds only.
+//! gates (as stated, nothing but sprayed chunks could move until the cover is full), what happens to clients that fall silent, what clients do
+//! whom their leader neglects ([`Attention`]), and the audit. The paper has the coordinator show its seed and its schedule after the round, for
+//! everybody to check. They name the owner of every sprayed chunk, so that the round would have hidden nothing: here they are shown to nobody.
+//! Clients check what they are told, at the time, and each other.
 //!
 //! | file | what |
 //! |---|---|
@@ -30,7 +33,8 @@
 //! | `mean` | what comes out |
 //! | `message`, `list` | what nodes say to each other, and how much of it is read |
 //! | `company` | who may be in a round together |
-//! | `audit` | whether the coordinator kept to its word |
+//! | `neglect` | how long a client waits for its leader |
+//! | `audit` | whether the clients kept to the rules, by what they say of each other |
 //!
 //! ```
 //! use karman_fed::swarm::{Coordinator, Layout, Link, Phase, SwarmSettings};
@@ -61,6 +65,7 @@ mod inventory;
 mod list;
 mod mean;
 mod message;
+mod neglect;
 mod overlay;
 mod peer;
 mod schedule;
@@ -68,7 +73,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use audit::{Record, Slot, Violation, audit};
+pub use audit::audit;
 pub use board::{Ground, Transfer};
 pub use chunk::{Chunk, ChunkError, Descriptor, Layout};
 pub use company::CompanyError;
@@ -77,6 +82,7 @@ pub use exchange::{Exchange, ExchangeError};
 pub use inventory::Inventory;
 pub use mean::{Mean, MeanError, MeanRule};
 pub use message::{Answer, Beginning, Letter, Message, MessageError, Neighbourhood, Opening, Place, Shown};
+pub use neglect::{Attention, Neglect};
 pub use overlay::{Client, Overlay};
 pub use peer::{Peer, PeerError};
 pub use settings::{Cover, Gate, Link, Scheduler, SwarmError, SwarmSettings};

@@ -32,6 +32,8 @@ pub struct Peer {
     /// How many chunks of others it held when the coordinator last heard of it.
     reported: u32,
     unprotected: u32,
+    /// Whoever sent it what is not the chunk that it was said to be.
+    altered: BTreeSet<Client>,
     exchange: Option<Exchange>,
 }
 
@@ -72,6 +74,9 @@ pub enum PeerError {
         /// What it should hold.
         cover: u32,
     },
+    /// The exchange is to begin, and there is nobody to exchange anything with.
+    #[error("no neighbour is left to exchange chunks with")]
+    Alone,
     /// Its own update is not among the descriptors, or a descriptor is there twice or out of order.
     #[error("the descriptors are not those of a round with this client in it")]
     Descriptors,
@@ -121,6 +126,7 @@ impl Peer {
             uncovered: BTreeMap::new(),
             reported: 0,
             unprotected: 0,
+            altered: BTreeSet::new(),
             exchange: None,
         })
     }
@@ -235,14 +241,16 @@ impl Peer {
     ///
     /// # Errors
     ///
-    /// It has not, or one is no client or was none of its neighbours before.
+    /// It has not, there are none, or one is no client or was none of its neighbours before.
     pub fn check_end(
         &self,
         neighbours: impl IntoIterator<Item = Client>,
         protected: bool,
     ) -> Result<(), PeerError> {
         let clients = self.descriptors.len();
+        let mut alone = true;
         for neighbour in neighbours {
+            alone = false;
             if self.strangers.contains(&neighbour)
                 || neighbour == self.me
                 || usize::from(neighbour) >= clients
@@ -252,8 +260,9 @@ impl Peer {
         }
         let (held, cover) = (self.held().len(), self.settings.cover(clients));
         match protected && held < cover {
-            false => Ok(()),
             true => Err(PeerError::NoCover { held, cover }),
+            false if alone => Err(PeerError::Alone),
+            false => Ok(()),
         }
     }
 
@@ -268,7 +277,7 @@ impl Peer {
     ///
     /// # Errors
     ///
-    /// They are not that chunk; the exchange does not ask the sender for it again.
+    /// They are not that chunk; the exchange does not ask the sender for it again, and [`Peer::altered`] names it.
     pub fn received(&mut self, from: Client, chunk: Chunk, bytes: &[u8]) -> Result<bool, PeerError> {
         let fits = bytes.len() == self.layout.chunk as usize;
         self.hashed(from, chunk, fits.then(|| Digest::of(bytes)))
@@ -282,6 +291,10 @@ impl Peer {
     pub fn hashed(&mut self, from: Client, chunk: Chunk, digest: Option<Digest>) -> Result<bool, PeerError> {
         let right = self.digest(chunk).ok_or(ChunkError::Unknown(chunk))?;
         if digest != Some(right) {
+            // What somebody passed on that could not look into it says nothing of that one.
+            if from != self.me {
+                self.altered.insert(from);
+            }
             if let Some(exchange) = &mut self.exchange {
                 exchange.refused(from, chunk);
             }
@@ -314,6 +327,21 @@ impl Peer {
     /// The warm-up is not over.
     pub fn exchange(&mut self) -> Result<&mut Exchange, PeerError> {
         self.exchange.as_mut().ok_or(PeerError::WarmUp)
+    }
+
+    /// The clients that have sent it bytes that are not the chunk they were said to be: what it tells of the others after the round
+    /// ([`super::audit()`]).
+    pub const fn altered(&self) -> &BTreeSet<Client> {
+        &self.altered
+    }
+
+    /// How many chunks it has to have where it has fewer: its cover, and once the warm-up is over all.
+    pub fn needed(&self) -> Option<u32> {
+        let needed = match self.exchange {
+            Some(_) => self.chunks(),
+            None => self.settings.cover(self.descriptors.len()),
+        };
+        (self.held().len() < needed).then_some(needed)
     }
 
     /// The updates whose chunks are all here, in the order of their descriptors, with their weights: what it aggregates

@@ -1,5 +1,6 @@
-use karman_types::ByteSize;
+use karman_types::{ByteSize, serde_duration};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// What a node gives to federated runs in which its own client is: to rounds in which updates go from client to client, and to what is kept.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -15,6 +16,10 @@ pub struct FederatedConfig {
     /// Bytes on the disk for what its clients keep of runs between two orders, whatever the kind of round: the last answer, what a plugin wants to
     /// have again, how far it is. What was begun first is forgotten first. Default 4 GiB.
     pub kept: ByteSize,
+    /// How long whoever leads a round in which updates go from client to client may leave a client of this node without a word, or without a piece
+    /// while it needs more of them: then the client leaves the round. Default 5 min.
+    #[serde(with = "serde_duration")]
+    pub neglect: Duration,
 }
 
 impl Default for FederatedConfig {
@@ -24,6 +29,7 @@ impl Default for FederatedConfig {
             disk: ByteSize::gib(16),
             memory: ByteSize::mib(512),
             kept: ByteSize::gib(4),
+            neglect: Duration::from_secs(300),
         }
     }
 }

@@ -31,6 +31,7 @@ fn swarmed(run: &Run, orders: &[(ClientId, Order)]) -> Swarmed {
         report: SwarmReport {
             complete: orders.iter().map(|(client, _)| *client).collect(),
             apart: Vec::new(),
+            false_pieces: Vec::new(),
             covered: true,
             unprotected: 2,
             warm_up_ms: 12,
@@ -197,6 +198,39 @@ fn means_of_other_rounds_are_not_taken_and_updates_that_stay_where_they_are_fail
         world.failures(),
         ["there is no mean of its updates: only 1 waits for the round"]
     );
+}
+
+/// Whether its round comes to a mean or not.
+#[test]
+fn who_gives_others_false_pieces_is_asked_nothing_more_and_the_run_goes_on() {
+    for comes_to_a_mean in [true, false] {
+        let run = described("[swarm]\n[limits]\nfailed-rounds = 1\n[evaluation]\nevery = 0\n");
+        let (mut world, orders) = begun(&run);
+        let liar = orders[1].0;
+        let event = if comes_to_a_mean {
+            let mut swarmed = Box::new(swarmed(&run, &orders));
+            swarmed.report.false_pieces.push(liar);
+            Event::Swarmed { swarmed }
+        } else {
+            Event::Unsummed {
+                assignments: orders.iter().map(|(_, order)| order.assignment).collect(),
+                liar: Some(liar),
+                reason: "nobody has a mean".into(),
+            }
+        };
+        world.feed(event);
+        assert_eq!(world.refusals(), [Refusal::FalsePieces]);
+        assert!(world.seen.contains(&Action::Excluded { client: liar }));
+        assert!(!world.coordinator.status().ended);
+        world.feed_all();
+        let orders = std::mem::take(&mut world.orders);
+        let asked: Vec<ClientId> = orders.iter().map(|(client, _)| *client).collect();
+        assert!(asked.len() == 4 && !asked.contains(&liar), "{asked:?}");
+        let swarmed = Box::new(swarmed(&run, &orders));
+        world.feed(Event::Swarmed { swarmed });
+        let versions = if comes_to_a_mean { 2 } else { 1 };
+        assert_eq!(world.coordinator.status().version, versions);
+    }
 }
 
 #[test]

@@ -4,10 +4,18 @@ mod audits;
 mod gates;
 mod rounds;
 mod rules;
+mod schedules;
 
 use super::*;
 use karman_types::Digest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One slot of spray or warm-up.
+struct Slot {
+    /// What the coordinator told the clients.
+    told: Vec<Transfer>,
+    arrived: Vec<(Client, Chunk)>,
+}
 
 /// A round with its peers and the chunks that each of them has.
 struct World {
@@ -93,11 +101,7 @@ impl World {
             arrived
                 .iter()
                 .for_each(|(client, chunk)| self.coordinator.delivered(*client, *chunk));
-            self.slots.push(Slot {
-                told,
-                arrived,
-                left: Vec::new(),
-            });
+            self.slots.push(Slot { told, arrived });
         }
     }
 
@@ -175,17 +179,6 @@ impl World {
             mean.add(&numbers, *weight).unwrap();
         }
         (rebuilt.len(), mean.finish().unwrap())
-    }
-
-    fn record(&self) -> Record<'_> {
-        Record {
-            settings: &self.settings,
-            links: &self.links,
-            descriptors: &self.digests,
-            commitment: Coordinator::commitment(&SEED),
-            seed: SEED,
-            slots: &self.slots,
-        }
     }
 }
 

@@ -48,6 +48,15 @@ fn a_peer_keeps_to_its_own_rules() {
         Err(ChunkError::Unknown(999).into())
     );
     assert!(!peer.held().contains(foreign));
+    assert_eq!(
+        peer.altered(),
+        &BTreeSet::from([1]),
+        "it is named after the round"
+    );
+    // What came by way of a third says nothing of that one.
+    let passed_on = peer.received(0, foreign, &[9; 8]);
+    assert_eq!(passed_on, Err(ChunkError::Altered(foreign).into()));
+    assert_eq!(peer.altered().len(), 1);
     assert_eq!(peer.exchange().unwrap_err(), PeerError::WarmUp);
 }
 
@@ -123,10 +132,13 @@ fn a_peer_has_the_same_neighbours_all_the_time_and_its_cover_at_the_end() {
             Err(PeerError::Overlay(stranger))
         );
     }
+    assert_eq!(peer.needed(), None);
     let bare = &world.peers[7];
+    assert_eq!(bare.needed(), Some(cover), "it has its own alone");
     let lacks = PeerError::NoCover { held: 25, cover };
     assert_eq!(bare.check_end([], true), Err(lacks));
-    assert_eq!(bare.check_end([], false), Ok(()));
+    assert_eq!(bare.check_end([2], false), Ok(()));
+    assert_eq!(bare.check_end([], false), Err(PeerError::Alone));
 }
 
 /// A neighbour that says it has what it has not is asked once; another one gives the chunk.

@@ -1,4 +1,4 @@
-use super::view::View;
+use super::view::{View, doing, waits};
 use crate::app::App;
 use crate::commands::serve;
 use crate::control::{Control, escape};
@@ -13,8 +13,9 @@ use karman_types::TaskError;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// How long one question waits at the node.
+/// How long one question waits at the node; and where somebody watches how a round goes.
 const WAIT_MS: u64 = 20_000;
+const WATCHED_MS: u64 = 1_000;
 
 /// `karman fed run`
 #[derive(Args, Debug)]
@@ -59,15 +60,34 @@ impl Run {
                 || json!({ "name": started.name }),
             );
         }
+        let watched = app.output.shows_progress();
+        if watched {
+            app.output.note(format!(
+                "this node drives `{}`: Ctrl-C ends the watching alone, `karman fed stop {0}` the run",
+                run.name
+            ));
+        }
+        let wait = if watched { WATCHED_MS } else { WAIT_MS };
+        let progress = app.progress(&run.name);
         let mut view = View::default();
-        let mut seen = 0;
+        let (mut seen, mut noted) = (0, None);
         loop {
-            let path = format!("/fed/{}?after={seen}&wait_ms={WAIT_MS}", escape(&run.name));
+            let path = format!("/fed/{}?after={seen}&wait_ms={wait}", escape(&run.name));
             let status: FedStatus = control.get(&path)?;
-            for event in &status.log {
-                view.show(app, event, &status)?;
-            }
+            progress.step(&doing(&status, run));
+            progress.aside(|| {
+                status
+                    .log
+                    .iter()
+                    .try_for_each(|event| view.show(app, event, &status))
+            })?;
             seen += status.log.len();
+            // Where nobody sees the progress, what keeps a run from its first round is said once.
+            let waits = waits(&status, run).filter(|_| !watched && status.log.is_empty());
+            if waits.is_some() && waits != noted {
+                waits.iter().for_each(|waits| app.output.note(waits));
+                noted = waits;
+            }
             if !status.running && seen >= status.events {
                 return outcome(&status);
             }
@@ -83,12 +103,20 @@ impl Run {
         let plugin = load::plugin(app, &runtime, &source, &self.grants)?;
         let mut view = View::default();
         let mut shown = Ok(());
+        let described = run.clone();
+        let begins = format!(
+            "{}: {} clients say what they have",
+            run.name, run.clients.simulated
+        );
+        let progress = app.progress(&begins);
         let told = |event: &FedEvent, status: &FedStatus| {
+            progress.step(&doing(status, &described));
             if shown.is_ok() {
-                shown = view.show(app, event, status);
+                shown = progress.aside(|| view.show(app, event, status));
             }
         };
         let status = threads.block_on(simulate(&runtime, plugin, run, self.again, told))?;
+        drop(progress);
         shown?;
         outcome(&status)
     }

@@ -6,6 +6,7 @@ use crate::output::table;
 use bytes::Bytes;
 use clap::Args;
 use http::Method;
+use karman_fed::privacy::{Adjacency, Spent};
 use karman_node::{FedEvent, FedStatus};
 use karman_types::TaskError;
 use serde_json::json;
@@ -124,10 +125,45 @@ fn shown(run: &FedStatus) -> String {
         } => Some(format!("\n\nversion {version}:{}", round_the_clients(swarm, run))),
         _ => None,
     });
+    let spent = run.status.as_ref().and_then(|status| status.spent.as_ref());
     let clients = table(&rows);
     format!(
-        "{}\n\n{clients}{}",
+        "{}\n\n{clients}{}{}",
         listed(std::slice::from_ref(run)),
-        went.unwrap_or_default()
+        went.unwrap_or_default(),
+        spent.map_or_else(String::new, given_away)
     )
+}
+
+/// What a private run has given away of a client, and what that compares.
+fn given_away(spent: &Spent) -> String {
+    let adjacency = match spent.adjacency {
+        Adjacency::AddOrRemoveClient => "two runs of which one has a client that the other has not",
+        Adjacency::AnyTwoUpdates => "two runs in which one client's update is another",
+    };
+    format!(
+        "\n\nε {:.2} at δ {:e} after {} rounds, between {adjacency}",
+        spent.epsilon, spent.delta, spent.rounds
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_private_run_gives_away_is_told_with_what_it_compares() {
+        let mut spent = Spent {
+            epsilon: 1.504,
+            delta: 1e-5,
+            adjacency: Adjacency::AddOrRemoveClient,
+            order: 9.0,
+            rounds: 12,
+            drawn: 12,
+        };
+        let told = "ε 1.50 at δ 1e-5 after 12 rounds, between two runs of which one has a client that the other has not";
+        assert_eq!(given_away(&spent).trim(), told);
+        spent.adjacency = Adjacency::AnyTwoUpdates;
+        assert!(given_away(&spent).ends_with("one client's update is another"));
+    }
 }

@@ -1,7 +1,7 @@
 //! A run as it goes on: one line for each round, on standard output.
 
 use crate::app::App;
-use karman_fed::SwarmReport;
+use karman_fed::{ClientId, Run, SwarmReport};
 use karman_node::{FedEvent, FedStatus};
 use karman_types::{TaskError, format_bytes, format_duration};
 use serde_json::json;
@@ -122,17 +122,50 @@ impl View {
     }
 }
 
+/// What a run does now, in a line.
+pub(super) fn doing(run: &FedStatus, described: &Run) -> String {
+    let name = &run.name;
+    if let Some(waits) = waits(run, described) {
+        return waits;
+    }
+    let Some(status) = &run.status else {
+        return format!("{name}: a client makes the first version");
+    };
+    let round = (status.version + 1).min(status.rounds);
+    format!(
+        "{name}: round {round}/{}, {} clients are at work, {} updates are here",
+        status.rounds, status.training, status.gathered
+    )
+}
+
+/// What a run waits for whose first round cannot begin; nothing where it can.
+pub(super) fn waits(run: &FedStatus, described: &Run) -> Option<String> {
+    let name = &run.name;
+    let Some(status) = &run.status else {
+        let plugin = &described.clients.plugin;
+        let none = run.members.is_empty() && described.clients.simulated == 0;
+        return none.then(|| format!("{name}: waiting for a node that has the client `{plugin}`"));
+    };
+    let (here, needed) = (status.here, described.start_with);
+    let waits = status.version == 0 && status.training == 0 && here < needed;
+    waits.then(|| format!("{name}: waiting for clients: {here} of the {needed} of `start-with` are here"))
+}
+
 /// How updates went from client to client, and whom they have not come to.
 pub(super) fn round_the_clients(swarm: &SwarmReport, run: &FedStatus) -> String {
     let covered = if swarm.covered { "" } else { ", cover not reached" };
-    let apart = swarm.apart.iter().map(|apart| {
-        let node = run.members.get(apart.client.0 as usize);
-        let who = node.map_or_else(|| apart.client.0.to_string(), |node| node.short());
-        format!(", without client {who}: {}", apart.why)
-    });
-    let apart: String = apart.collect();
+    let who = |client: &ClientId| {
+        let node = run.members.get(client.0 as usize);
+        node.map_or_else(|| client.0.to_string(), |node| node.short())
+    };
+    let apart = swarm.apart.iter();
+    let apart = apart.map(|apart| format!(", without client {}: {}", who(&apart.client), apart.why));
+    let false_pieces = swarm.false_pieces.iter();
+    let out =
+        false_pieces.map(|client| format!(", client {} gave false pieces and is left out", who(client)));
+    let named: String = apart.chain(out).collect();
     format!(
-        "   {} have the mean, warm-up {:.0} % of {}{covered}{apart}",
+        "   {} have the mean, warm-up {:.0} % of {}{covered}{named}",
         swarm.complete.len(),
         100.0 * swarm.warm_up_share(),
         format_duration(Duration::from_millis(swarm.ms))
@@ -142,7 +175,52 @@ pub(super) fn round_the_clients(swarm: &SwarmReport, run: &FedStatus) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use karman_fed::{Apart, ClientId};
+    use karman_fed::{Apart, Status};
+
+    #[test]
+    fn a_run_that_waits_says_what_for() {
+        let described =
+            Run::from_toml("name = 'digits'\nrounds = 3\nstart-with = 5\n[clients]\nplugin = 'fed-digits'\n");
+        let described = described.unwrap();
+        let mut run = FedStatus {
+            name: "digits".into(),
+            status: None,
+            running: true,
+            members: Vec::new(),
+            events: 0,
+            log: Vec::new(),
+        };
+        let nobody = "digits: waiting for a node that has the client `fed-digits`";
+        assert_eq!(waits(&run, &described).as_deref(), Some(nobody));
+        assert_eq!(doing(&run, &described), nobody);
+        run.members.push(karman_types::NodeId::of_key(b"node"));
+        assert_eq!(waits(&run, &described), None);
+        assert_eq!(
+            doing(&run, &described),
+            "digits: a client makes the first version"
+        );
+        let mut status = Status {
+            version: 0,
+            rounds: 3,
+            here: 2,
+            training: 0,
+            gathered: 0,
+            accuracy: None,
+            spent: None,
+            ended: false,
+            failure: None,
+        };
+        run.status = Some(status.clone());
+        let few = "digits: waiting for clients: 2 of the 5 of `start-with` are here";
+        assert_eq!(doing(&run, &described), few);
+        (status.here, status.training, status.gathered) = (5, 3, 2);
+        run.status = Some(status.clone());
+        let trains = "digits: round 1/3, 3 clients are at work, 2 updates are here";
+        assert_eq!(doing(&run, &described), trains);
+        status.version = 3;
+        run.status = Some(status);
+        assert!(doing(&run, &described).starts_with("digits: round 3/3"));
+    }
 
     #[test]
     fn a_round_is_one_line_with_all_that_happened_in_it() {
@@ -192,6 +270,7 @@ mod tests {
         let mut swarm = SwarmReport {
             complete: vec![ClientId(0), ClientId(2)],
             apart: Vec::new(),
+            false_pieces: Vec::new(),
             covered: false,
             unprotected: 3,
             warm_up_ms: 240,
@@ -208,6 +287,12 @@ mod tests {
         let told = round_the_clients(&swarm, &run);
         assert!(
             told.ends_with(", without client 1: it has left the round"),
+            "{told}"
+        );
+        swarm.false_pieces.push(ClientId(2));
+        let told = round_the_clients(&swarm, &run);
+        assert!(
+            told.ends_with("round, client 2 gave false pieces and is left out"),
             "{told}"
         );
         // One that nobody judged is shown when the next one comes.

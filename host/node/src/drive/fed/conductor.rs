@@ -5,10 +5,13 @@ use super::handle::{Handle, Shown, handle};
 use super::orders::{Clients, Orders};
 use super::record::{FedEvent, Record, words};
 use super::wire::{Answer, Frames, NOT_ASKED, Order, Work};
+use crate::drive::split;
 use crate::services::blocking;
 use futures::future::BoxFuture;
-use karman_fed::{Action, Checkpoint, ClientId, Coordinator, Event, Instant};
+use karman_fed::{Action, Checkpoint, ClientId, Coordinator, EncodingPolicy, Event, Instant};
 use karman_store::Store;
+use karman_tensor::Tensor;
+use karman_tensor::encode::Encoding;
 use karman_types::{ErrorKind, TaskError};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,6 +20,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 /// How long a client may take to begin a model.
 const BEGINNING: Duration = Duration::from_secs(300);
+
+/// Numbers of a model that encodings are measured with.
+const MEASURED: usize = 1 << 18;
 
 /// What is needed to drive a run.
 pub(super) struct Conductor {
@@ -92,9 +98,15 @@ impl Conductor {
     async fn drive_to_end(&mut self) -> Result<(), TaskError> {
         match &self.coordinator {
             Some(coordinator) if coordinator.status().ended => return Ok(()),
-            Some(_) => self.feed(Event::Severed).await?,
+            Some(_) => {
+                self.measure().await?;
+                self.feed(Event::Severed).await?;
+            }
             None => match self.first.take() {
-                Some(model) => self.coordinator = Some(begun(self.record.run.clone(), &model)?),
+                Some(model) => {
+                    self.coordinator = Some(begun(self.record.run.clone(), &model)?);
+                    self.measure().await?;
+                }
                 None => self.begin().await?,
             },
         }
@@ -175,10 +187,33 @@ impl Conductor {
                 }
             }
         }
+        self.measure().await?;
         for event in introduced {
             self.feed(event).await?;
         }
         Ok(())
+    }
+
+    /// Measures what encodings do with the model on this machine, where updates travel as their links ask for. Half precision is none of
+    /// them: of the small numbers of an update it may lose more than it is taken to, and what it loses is not sent later.
+    async fn measure(&mut self) -> Result<(), TaskError> {
+        let Some(coordinator) = &self.coordinator else {
+            return Ok(());
+        };
+        let EncodingPolicy::ByLink(most_error) = coordinator.run().encoding else {
+            return Ok(());
+        };
+        let model = coordinator.model().clone();
+        let encodings = blocking(move || {
+            let some = &model[..model.len().min(MEASURED)];
+            let tensor = Tensor::from_slice([some.len() as u32], some);
+            let tensor = tensor.map_err(|error| TaskError::internal(error.to_string()))?;
+            let mut encodings = split::measured(&tensor, most_error);
+            encodings.retain(|measured| measured.encoding != Encoding::F16);
+            Ok(encodings)
+        });
+        let encodings = encodings.await?;
+        self.feed(Event::Measured { encodings }).await
     }
 
     fn begun_by(&mut self, answer: Result<Answer, TaskError>) -> Result<(), TaskError> {

@@ -6,9 +6,11 @@ use super::spread::Sharer;
 use super::sum::{Credential, Identity};
 use super::wire::{self, Answer, Order, RunId, Work};
 use super::worker;
-use crate::drive::mesh_of;
+use crate::battery;
 use crate::drive::swarm::{SwarmLed, SwarmPlan};
+use crate::drive::{mesh_of, split};
 use crate::node::{Inner, Node};
+use crate::services::blocking;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -26,8 +28,12 @@ use tokio::time::MissedTickBehavior;
 
 /// How often a run looks for nodes that have come, or come back.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often clients on batteries are asked how full these are.
+const CHARGES: Duration = Duration::from_secs(300);
 /// How long a node may take to say what its data are.
 const INTRODUCTION: Duration = Duration::from_secs(60);
+/// How much of that it may take to measure its link.
+const MEASURING: Duration = Duration::from_secs(20);
 /// The longest id of a run.
 const MOST_ID: usize = 64;
 
@@ -46,6 +52,8 @@ struct Known {
     nodes: Vec<NodeId>,
     /// Those that answer.
     here: BTreeSet<ClientId>,
+    /// Of those, the ones that have said how full their batteries are.
+    on_batteries: BTreeSet<ClientId>,
 }
 
 impl Members {
@@ -57,7 +65,11 @@ impl Members {
             plugin: run.clients.plugin.clone(),
             // Whoever leads a swarm knows whose update is whose: none of them comes to it.
             takes_part: run.swarm.is_none(),
-            known: Mutex::new(Known { nodes, here }),
+            known: Mutex::new(Known {
+                nodes,
+                here,
+                on_batteries: BTreeSet::new(),
+            }),
         }
     }
 
@@ -82,7 +94,9 @@ impl Clients for Members {
     }
 
     fn lost(&self, client: ClientId) {
-        self.known.lock().here.remove(&client);
+        let mut known = self.known.lock();
+        known.here.remove(&client);
+        known.on_batteries.remove(&client);
     }
 
     fn members(&self) -> Vec<NodeId> {
@@ -127,8 +141,42 @@ async fn here(
             };
             worker::share(&sharer, &found, order, context).await
         }
-        _ => worker::carry_out(&found, &memory, driver, order, context).await,
+        _ => {
+            let by_link = order.by_link && driver != node.runtime().id();
+            let answer = worker::carry_out(&found, &memory, driver, order, context).await?;
+            described(node, by_link.then_some(driver), answer).await
+        }
     }
+}
+
+/// What a plugin says of itself, with what it cannot know: how full the batteries of its node are, and what the link to the driver carries where
+/// that is asked.
+async fn described(node: &Node, link_to: Option<NodeId>, answer: Answer) -> Result<Answer, TaskError> {
+    let Answer::Described {
+        samples,
+        label_entropy,
+        ..
+    } = answer
+    else {
+        return Ok(answer);
+    };
+    let link = match link_to {
+        Some(driver) => {
+            let measured = split::bytes_per_second(node, driver, MEASURING).await;
+            measured
+                .inspect_err(
+                    |error| tracing::debug!(%error, "the link to the driver of a run is not measured"),
+                )
+                .ok()
+        }
+        None => None,
+    };
+    Ok(Answer::Described {
+        samples,
+        label_entropy,
+        charge: blocking(|| Ok(battery::state_of_charge())).await?,
+        link,
+    })
 }
 
 async fn far(
@@ -179,22 +227,33 @@ pub(crate) async fn serve(
     Ok((response, report))
 }
 
-/// Announces nodes that have the plugin and are meant, as they come and come back, until the run is over. One that is slow to
-/// answer keeps no other waiting.
+/// Announces nodes that have the plugin and are meant, as they come and come back, and how full their batteries are, until the run is over.
+/// One that is slow to answer keeps no other waiting.
 pub(super) async fn announce(members: Arc<Members>, id: RunId, run: Run, inbox: UnboundedSender<Event>) {
     let mut asked = BTreeSet::new();
     let mut answers = FuturesUnordered::new();
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut charges = tokio::time::interval(CHARGES);
+    charges.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let introduces = |client: ClientId| {
+        let order = Order::new(&id, &run, client, Work::Describe);
+        let answer = members.ask(order, Some(INTRODUCTION));
+        async move { (client, answer.await) }
+    };
     while !inbox.is_closed() {
         tokio::select! {
             _ = look.tick() => {
                 let Ok(node) = members.node() else { return };
                 let absent = members.absent(&node, &run.clients.on).await;
                 for client in absent.into_iter().filter(|client| asked.insert(*client)) {
-                    let order = Order::new(&id, &run, client, Work::Describe);
-                    let answer = members.ask(order, Some(INTRODUCTION));
-                    answers.push(async move { (client, answer.await) });
+                    answers.push(introduces(client));
+                }
+            }
+            _ = charges.tick() => {
+                let known = members.on_batteries().into_iter();
+                for client in known.filter(|client| asked.insert(*client)) {
+                    answers.push(introduces(client));
                 }
             }
             Some((client, answer)) = answers.next() => {
@@ -211,10 +270,20 @@ pub(super) async fn announce(members: Arc<Members>, id: RunId, run: Run, inbox: 
 impl Members {
     fn announced(&self, inbox: &UnboundedSender<Event>, client: ClientId, answer: &Answer) {
         if let Some(event) = orders::here(client, answer) {
-            self.known.lock().here.insert(client);
+            let mut known = self.known.lock();
+            known.here.insert(client);
+            match answer {
+                Answer::Described { charge: Some(_), .. } => known.on_batteries.insert(client),
+                _ => known.on_batteries.remove(&client),
+            };
+            drop(known);
             // The run may be over.
             let _ = inbox.send(event);
         }
+    }
+
+    fn on_batteries(&self) -> BTreeSet<ClientId> {
+        self.known.lock().on_batteries.clone()
     }
 
     /// The clients on nodes in reach that are not known to be there. A node that is new gets the next number.

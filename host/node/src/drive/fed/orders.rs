@@ -9,6 +9,7 @@ use crate::drive::swarm::{SwarmLed, SwarmPlan};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_fed::{AssignmentId, ClientId, Event, Layout, Profile, Run};
+use karman_tensor::encode::Link;
 use karman_types::{ErrorKind, NodeId, TaskError};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,11 +58,15 @@ pub(super) fn here(client: ClientId, answer: &Answer) -> Option<Event> {
         Answer::Described {
             samples,
             label_entropy,
+            charge,
+            link,
         } => Some(Event::Here {
             client,
             profile: Profile {
                 samples: *samples,
                 label_entropy: *label_entropy,
+                charge: *charge,
+                link: link.map(|bytes_per_second| Link { bytes_per_second }),
                 ..Profile::default()
             },
         }),
@@ -296,6 +301,29 @@ mod tests {
             }
             .boxed()
         }
+    }
+
+    #[test]
+    fn what_a_client_says_of_itself_is_what_the_run_is_told() {
+        let described = Answer::Described {
+            samples: 7,
+            label_entropy: Some(0.5),
+            charge: Some(0.3),
+            link: Some(2e6),
+        };
+        let profile = Profile {
+            samples: 7,
+            label_entropy: Some(0.5),
+            charge: Some(0.3),
+            link: Some(Link {
+                bytes_per_second: 2e6,
+            }),
+            ..Profile::default()
+        };
+        let client = ClientId(4);
+        let told = here(client, &described);
+        assert_eq!(told, Some(Event::Here { client, profile }));
+        assert_eq!(here(client, &Answer::Begun { model: Vec::new() }), None);
     }
 
     async fn asked(times: usize, patience: Duration) -> (Result<Answer, TaskError>, usize) {

@@ -66,6 +66,8 @@ pub(super) fn introduce(outbox: &UnboundedSender<Event>, clients: u64) {
         let described = Answer::Described {
             samples: 10,
             label_entropy: None,
+            charge: None,
+            link: None,
         };
         let here = orders::here(ClientId(number), &described).unwrap();
         outbox.send(here).unwrap();

@@ -8,9 +8,12 @@ use super::wire::{self, Answer, Frames, Order, Work};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use karman_fed::{ClientId, Run, Update};
+use karman_fed::{ClientId, Event, Profile, Run, Update};
 use karman_store::Store;
+use karman_tensor::encode::{Encoded, Encoding, Link};
 use karman_types::TaskError;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
@@ -71,6 +74,8 @@ impl Clients for Liars {
                 Work::Describe => Answer::Described {
                     samples: 10,
                     label_entropy: None,
+                    charge: None,
+                    link: None,
                 },
                 Work::Begin { .. } => {
                     let model: Frames = vec![("weight".into(), frame(&[0.0, 0.0]))];
@@ -149,4 +154,62 @@ fn what_is_no_order_is_refused() {
             "{error}"
         );
     }
+}
+
+/// Clients that note how their updates are to travel.
+#[derive(Default)]
+struct Senders(Arc<Mutex<BTreeMap<u64, Encoding>>>);
+
+impl Clients for Senders {
+    fn ask(&self, order: Order, _: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>> {
+        let noted = self.0.clone();
+        // Nothing that packs well.
+        let mut random = fastrand::Rng::with_seed(1);
+        let numbers: Vec<f32> = (0..4096).map(|_| random.f32() - 0.5).collect();
+        async move {
+            Ok(match order.work {
+                Work::Begin { .. } => Answer::Begun {
+                    model: vec![("weight".into(), frame(&numbers))],
+                },
+                Work::Train { course, .. } => {
+                    noted.lock().insert(order.client.0, course.encoding);
+                    let array = Encoded::encode([4096].into(), &numbers, course.encoding).unwrap();
+                    let array = if course.pack { array.pack() } else { array };
+                    Answer::Trained(Box::new(Update {
+                        frames: vec![array.to_bytes()],
+                        ..update(order.client)
+                    }))
+                }
+                other => return Err(TaskError::invalid(format!("nobody is asked {other:?}"))),
+            })
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn updates_travel_as_measured_links_ask_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let text = "name = 'x'\nrounds = 1\nstart-with = 3\n[clients]\nplugin = 'x'\n[encoding]\nby-link = 0.01\n\
+                [pace]\nmode = 'synchronous'\nclients = 3\n[evaluation]\nevery = 0\n";
+    let record = Record::new(Run::from_toml(text).unwrap());
+    let channel = unbounded_channel();
+    let outbox = channel.0.clone();
+    let senders = Senders::default();
+    let noted = senders.0.clone();
+    let (conductor, _handle) = Conductor::new(record, store, Arc::new(senders), channel, None).unwrap();
+    // One whose link is slow, one whose link is faster than anything, and one that has not measured it.
+    for (client, rate) in [(0, Some(1e3)), (1, Some(1e15)), (2, None)] {
+        let profile = Profile {
+            samples: 10,
+            link: rate.map(|bytes_per_second| Link { bytes_per_second }),
+            ..Profile::default()
+        };
+        let client = ClientId(client);
+        outbox.send(Event::Here { client, profile }).unwrap();
+    }
+    conductor.drive().await.unwrap();
+    let encodings: Vec<Encoding> = noted.lock().values().copied().collect();
+    assert_eq!(encodings, [Encoding::Int8, Encoding::F32, Encoding::F32]);
 }

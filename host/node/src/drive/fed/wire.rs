@@ -4,7 +4,7 @@ use super::{spread, sum};
 use crate::services::blocking;
 use bytes::Bytes;
 use karman_engine::learn::Array;
-use karman_fed::{AssignmentId, ClientId, Judgement, Layout, Run, Train, Update};
+use karman_fed::{AssignmentId, ClientId, EncodingPolicy, Judgement, Layout, Run, Train, Update};
 use karman_tensor::Shape;
 use karman_tensor::encode::{Encoded, Encoding};
 use karman_types::{TaskError, serde_list};
@@ -37,6 +37,9 @@ pub(super) struct Order {
     pub(super) share: Option<(u32, u32)>,
     #[serde(deserialize_with = "properties")]
     pub(super) properties: Vec<(String, String)>,
+    /// Whether a client that says what it has measures its link to the driver too.
+    #[serde(default)]
+    pub(super) by_link: bool,
     pub(super) work: Work,
 }
 
@@ -85,6 +88,7 @@ impl Order {
             client,
             share: (shares > 0).then(|| share(shares)),
             properties: clients.properties.clone().into_iter().collect(),
+            by_link: matches!(run.encoding, EncodingPolicy::ByLink(_)),
             work,
         }
     }
@@ -109,6 +113,12 @@ pub(super) enum Answer {
     Described {
         samples: u64,
         label_entropy: Option<f64>,
+        /// The state of charge of its node, 0 to 1; nothing on mains.
+        #[serde(default)]
+        charge: Option<f64>,
+        /// What its link to the driver carries, in bytes a second; nothing where it was not asked, or cannot measure it.
+        #[serde(default)]
+        link: Option<f64>,
     },
     Begun {
         #[serde(deserialize_with = "a_model")]

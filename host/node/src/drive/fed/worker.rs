@@ -29,6 +29,8 @@ pub(super) async fn carry_out(
             Learnt::Described(said) => Ok(Answer::Described {
                 samples: said.samples,
                 label_entropy: said.label_entropy,
+                charge: None,
+                link: None,
             }),
             other => Err(not_asked(&other)),
         },

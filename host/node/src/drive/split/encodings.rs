@@ -80,10 +80,8 @@ impl Encodings {
         let mut seen = self.0.lock();
         let known = |seen: &Seen| seen.uses < MEASURE_AGAIN && max_error <= seen.max_error;
         if !seen.as_ref().is_some_and(known) {
-            let allowed = candidates().filter(|(encoding, _)| error_of(*encoding) <= max_error);
-            let measured = allowed.filter_map(|(encoding, packed)| measure(largest, encoding, packed));
             *seen = Some(Seen {
-                measured: measured.collect(),
+                measured: measured(largest, max_error),
                 max_error,
                 uses: 0,
             });
@@ -99,6 +97,13 @@ impl Encodings {
         };
         choose(bytes, bytes, link, max_error, &seen.measured).ok()
     }
+}
+
+/// What encodings whose error is allowed do with this tensor, on this machine.
+pub(in crate::drive) fn measured(tensor: &Tensor, max_error: f64) -> Vec<Measured> {
+    let allowed = candidates().filter(|(encoding, _)| error_of(*encoding) <= max_error);
+    let measured = allowed.filter_map(|(encoding, packed)| measure(tensor, encoding, packed));
+    measured.collect()
 }
 
 /// The most bytes that a tensor of so many travels in where links are slow and this error is allowed: what a plan may count on.

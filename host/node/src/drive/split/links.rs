@@ -54,6 +54,22 @@ pub(super) async fn measure(node: &Node, to: NodeId) -> Result<LinkMeasure, Task
     })
 }
 
+/// How many bytes a second the link from this node to another carries. One that is not measured within that time is told to be as fast as it can
+/// be at most.
+///
+/// # Errors
+/// The other node is not in reach.
+pub(in crate::drive) async fn bytes_per_second(
+    node: &Node,
+    to: NodeId,
+    within: Duration,
+) -> Result<f64, TaskError> {
+    match tokio::time::timeout(within, measure(node, to)).await {
+        Ok(measured) => Ok(measured?.rate_mbit_s * 1e6 / 8.0),
+        Err(_) => Ok((TIMES * SMALL) as f64 / within.as_secs_f64()),
+    }
+}
+
 /// How many milliseconds so many bytes take to another node now, by sending them once: far less than it takes to measure the link.
 pub(super) async fn probe(node: &Node, to: NodeId, bytes: usize) -> Result<f64, TaskError> {
     let mesh = mesh_of(node)?;

@@ -31,7 +31,9 @@ mod serve;
 mod stages;
 mod wire;
 
+pub(in crate::drive) use encodings::measured;
 pub use links::LinkMeasure;
+pub(in crate::drive) use links::bytes_per_second;
 pub use plan::{SplitOrder, SplitPlan};
 pub use policy::CutBy;
 pub(crate) use profiles::tell as profile;

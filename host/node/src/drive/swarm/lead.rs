@@ -3,8 +3,8 @@
 use super::talk::{invalid, is_gone, say};
 use futures::future::join_all;
 use karman_fed::swarm::{
-    Answer, Beginning, Chunk, Client, Coordinator, Descriptor, Inventory, Link, Message, Neighbourhood,
-    Phase, Place, Record, Shown, Slot, SwarmSettings, Transfer,
+    Answer, Beginning, Client, Coordinator, Descriptor, Inventory, Link, Message, Neighbourhood, Phase,
+    Place, Shown, SwarmSettings, Transfer,
 };
 use karman_mesh::Mesh;
 use karman_types::{Digest, NodeId, TaskError};
@@ -40,26 +40,15 @@ pub struct SwarmPlan {
     pub patience: Duration,
 }
 
-/// What came of a round, as its coordinator saw it. It tells whose update is whose: it is for whoever checks the coordinator, not for
-/// the clients.
-#[derive(Clone, Debug, PartialEq)]
+/// What came of a round, as its coordinator saw it. It tells whose update is whose: no client is to see it.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SwarmLed {
-    /// What was agreed on.
-    pub settings: SwarmSettings,
-    /// What it was bound to before it saw an update.
-    pub commitment: Digest,
-    /// The seed behind that.
-    pub seed: [u8; 32],
     /// The clients by their numbers.
     pub clients: Vec<NodeId>,
-    /// Their links.
-    pub links: Vec<Link>,
-    /// The digests of their descriptors.
-    pub descriptors: Vec<Digest>,
+    /// With whom each of them exchanged chunks.
+    pub neighbours: Vec<Vec<Client>>,
     /// Their updates' pseudonyms, and what each weighs.
     pub updates: Vec<(Digest, u32)>,
-    /// Spray and warm-up.
-    pub slots: Vec<Slot>,
     /// Whether everybody had its cover at the end of the warm-up.
     pub covered: bool,
     /// How long spray and warm-up took, and after them the exchange.
@@ -72,20 +61,6 @@ pub struct SwarmLed {
     pub refused: Vec<(NodeId, String)>,
 }
 
-impl SwarmLed {
-    /// What [`karman_fed::swarm::audit()`] goes through.
-    pub fn record(&self) -> Record<'_> {
-        Record {
-            settings: &self.settings,
-            links: &self.links,
-            descriptors: &self.descriptors,
-            commitment: self.commitment,
-            seed: self.seed,
-            slots: &self.slots,
-        }
-    }
-}
-
 /// Leads a round among these nodes.
 pub(super) async fn lead(
     mesh: &Mesh,
@@ -96,7 +71,7 @@ pub(super) async fn lead(
     if plan.slot.is_zero() {
         return Err(invalid(&"a slot takes some time").with_field("slot"));
     }
-    let round = Coordinator::commitment(&seed);
+    let round = Coordinator::round(&seed);
     let (clients, refused) = open(mesh, plan, round, nodes).await?;
     if clients.len() < 2 {
         let why: Vec<String> = refused
@@ -126,8 +101,6 @@ pub(super) async fn lead(
         coordinator,
         gone: BTreeSet::new(),
         why: BTreeMap::new(),
-        leaving: Vec::new(),
-        slots: Vec::new(),
     };
     leading.begin().await;
     let started = Instant::now();
@@ -135,13 +108,11 @@ pub(super) async fn lead(
     let warm = Instant::now();
     leading.exchange(covered).await;
     let name = |client: &Client| leading.clients[usize::from(*client)].place.node;
+    let overlay = leading.coordinator.overlay();
+    let all = 0..leading.clients.len() as Client;
     Ok(SwarmLed {
-        settings: plan.settings,
-        commitment: round,
-        seed,
         clients: leading.clients.iter().map(|client| client.place.node).collect(),
-        links,
-        descriptors: digests,
+        neighbours: all.map(|client| overlay.neighbours(client).to_vec()).collect(),
         updates: leading
             .clients
             .iter()
@@ -155,7 +126,6 @@ pub(super) async fn lead(
             .iter()
             .map(|(client, why)| (name(client), why.clone()))
             .collect(),
-        slots: leading.slots,
         refused,
     })
 }
@@ -167,11 +137,8 @@ struct Leading<'a> {
     clients: Vec<Entered>,
     coordinator: Coordinator,
     gone: BTreeSet<Client>,
-    /// Of those, the ones that the coordinator has not been told of: it is told at the end of a slot, as whoever checks it later will be.
-    leaving: Vec<Client>,
     /// What some of those said that are gone.
     why: BTreeMap<Client, String>,
-    slots: Vec<Slot>,
 }
 
 impl Leading<'_> {
@@ -196,7 +163,7 @@ impl Leading<'_> {
                 Err(error) => {
                     tracing::warn!(client, %error, gone = is_gone(&error), "a client of a swarm round is left out");
                     if self.gone.insert(client) {
-                        self.leaving.push(client);
+                        self.coordinator.left(client);
                         if !is_gone(&error) {
                             self.why.insert(client, error.message);
                         }
@@ -262,10 +229,7 @@ impl Leading<'_> {
                 return false;
             }
             self.send(&told).await;
-            let arrived = self.collect().await;
-            let left = std::mem::take(&mut self.leaving);
-            left.iter().for_each(|client| self.coordinator.left(*client));
-            self.slots.push(Slot { told, arrived, left });
+            self.collect().await;
         }
     }
 
@@ -284,20 +248,17 @@ impl Leading<'_> {
     }
 
     /// What has arrived, by the word of those who got it: a sender might say anything.
-    async fn collect(&mut self) -> Vec<(Client, Chunk)> {
+    async fn collect(&mut self) {
         let all = self.clients.len() as u32 * self.plan.settings.layout.chunks;
-        let mut arrived = Vec::new();
         for (client, held) in self.reports().await {
             let Some(known) = self.coordinator.held(client) else {
                 continue;
             };
             let new = held.missing_in(known).filter(|chunk| *chunk < all);
-            arrived.extend(new.map(|chunk| (client, chunk)));
+            for chunk in new.collect::<Vec<_>>() {
+                self.coordinator.delivered(client, chunk);
+            }
         }
-        for (client, chunk) in &arrived {
-            self.coordinator.delivered(*client, *chunk);
-        }
-        arrived
     }
 
     /// The clients by themselves, until all that are there hold the same, nothing moves any more, or the time is over.

@@ -80,14 +80,13 @@ impl Swarms {
             }
             seats.insert(name.clone(), seat.clone());
         }
-        let _taken = Taken {
+        let taken = Taken {
             swarms: self,
             name,
             seat,
         };
-        match tokio::time::timeout(patience, told).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(TaskError::cancelled("the round ended without an outcome")),
+        match tokio::time::timeout(patience, taken.seat.outcome(told)).await {
+            Ok(outcome) => outcome,
             Err(_) => {
                 let says = format!("no outcome within {}", format_duration(patience));
                 Err(TaskError::deadline(says).with_hint("does its coordinator lead the round?"))
@@ -140,7 +139,8 @@ impl Node {
     ///
     /// # Errors
     /// `invalid` when it takes part in one of this name already, or the update has no mean; `unavailable` when the node belongs to no
-    /// mesh; `deadline` when there is no outcome in time; what the disk refuses.
+    /// mesh; `deadline` when there is no outcome in time, or whoever leads the round neglects this node ([`SwarmEntry::neglect`]); what the
+    /// disk refuses.
     pub async fn join_swarm(&self, entry: SwarmEntry) -> Result<SwarmOutcome, TaskError> {
         mesh_of(self)?;
         let folder = self.runtime().home().folder().join("swarm");

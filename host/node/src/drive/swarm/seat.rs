@@ -8,7 +8,7 @@ use crate::services::blocking;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use karman_fed::swarm::{
-    Answer, Beginning, Chunk, Client, Letter, Link, MeanRule, Message, Neighbourhood, Opening, Transfer,
+    Answer, Attention, Beginning, Chunk, Client, Letter, Link, MeanRule, Message, Opening, Transfer,
 };
 use karman_mesh::Mesh;
 use karman_types::{Digest, NodeId, TaskError};
@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
+
+mod leaving;
 
 /// The longest slot of the exchange, and the longest exchange, that a coordinator can ask for.
 const LONGEST_SLOT: Duration = Duration::from_secs(60);
@@ -42,6 +44,9 @@ pub struct SwarmEntry {
     pub link: Link,
     /// How long to wait for the outcome.
     pub patience: Duration,
+    /// How long `lead` may leave this node without a word, or, before clients are by themselves, without a chunk while it needs more; then it
+    /// leaves the round. Where they are by themselves, it takes what it has once neither has come for so long.
+    pub neglect: Duration,
     /// The least protection that it takes part with ([`SwarmSettings::protection`]): others' chunks that hide its own, as a share of those of one
     /// update. It leaves a round whose warm-up ends before it has its cover. 0 where nothing need be hidden.
     ///
@@ -66,6 +71,8 @@ pub struct SwarmOutcome {
     pub covered: bool,
     /// Chunks of its own that this client sent outside of any cover.
     pub unprotected: u32,
+    /// The clients that have sent it what is no chunk of the round, by their numbers.
+    pub altered: Vec<Client>,
 }
 
 /// A client in a round, or one that waits for it.
@@ -73,6 +80,8 @@ pub(super) struct Seat {
     entry: SwarmEntry,
     folder: PathBuf,
     stage: Mutex<Stage>,
+    began: Instant,
+    attention: Mutex<Attention>,
     tell: Mutex<Option<oneshot::Sender<Result<SwarmOutcome, TaskError>>>>,
     /// The exchange, once it has begun.
     swarming: Mutex<Option<AbortHandle>>,
@@ -88,10 +97,13 @@ impl Seat {
             let says = format!("number {place} of the update is {}", entry.update[place]);
             return Err(TaskError::invalid(says).with_field("update"));
         }
+        let attention = Attention::new(karman_fed::Instant::default(), entry.neglect);
         Ok(Self {
             entry,
             folder: folder.into(),
             stage: Mutex::new(Stage::Waiting),
+            began: Instant::now(),
+            attention: Mutex::new(attention),
             tell: Mutex::new(Some(tell)),
             swarming: Mutex::default(),
         })
@@ -210,6 +222,7 @@ impl Seat {
 
     /// What the coordinator says.
     async fn obey(self: &Arc<Self>, mesh: &Mesh, round: Digest, order: Message) -> Result<Answer, TaskError> {
+        self.attention.lock().heard(self.now());
         match order {
             Message::Open(opening) => {
                 let (seat, members) = (self.clone(), mesh.standing().clone());
@@ -257,26 +270,6 @@ impl Seat {
     fn told(&self, round: Digest, transfers: &[Transfer]) -> Result<Vec<Errand>, TaskError> {
         let told = |playing: &mut Playing| Ok(playing.told(transfers, self.entry.link));
         self.playing(round, told)?.map_err(|why| self.quit(why))
-    }
-
-    /// The warm-up is over. Who asked for a cover goes on with it, or not at all.
-    fn ends_warm_up(&self, round: Digest, hood: Neighbourhood) -> Result<(), TaskError> {
-        let protected = self.entry.protection > 0.0;
-        let ends = |playing: &mut Playing| Ok(playing.check_end(&hood, protected));
-        self.playing(round, ends)?.map_err(|why| self.quit(why))?;
-        self.playing(round, |playing| playing.swarm(hood))
-    }
-
-    /// Leaves the round, and says why to whoever waits for its outcome.
-    fn quit(&self, why: TaskError) -> TaskError {
-        tracing::warn!(name = self.name(), %why, "this node leaves a swarm round");
-        self.leave();
-        let tell = self.tell.lock().take();
-        if let Some(tell) = tell {
-            // Nobody may wait for it any more.
-            let _ = tell.send(Err(why.clone()));
-        }
-        why
     }
 
     /// Says what everybody may know of its update. That is cut and hashed without the stage locked, which others need meanwhile.
@@ -337,7 +330,7 @@ impl Seat {
         Ok(())
     }
 
-    /// The exchange, slot by slot, until the coordinator ends the round or the time is over.
+    /// The exchange, slot by slot, until the coordinator ends the round, the time is over, or nothing comes any more from anybody.
     async fn swarm(self: Arc<Self>, mesh: Mesh, round: Digest, slot: Duration, within: Duration) {
         let started = Instant::now();
         let mut slots = interval(slot);
@@ -350,6 +343,11 @@ impl Seat {
         while started.elapsed() < within {
             tokio::select! {
                 _ = slots.tick() => {
+                    let now = self.now();
+                    self.supplied(now);
+                    if self.attention.lock().is_over(now) {
+                        break;
+                    }
                     let step = self.playing(round, |playing| playing.step(self.entry.link, &busy));
                     let Ok(errands) = step else { return };
                     // Who has not taken what was sent to it gets no more: a link that carries less sets the pace, for itself.

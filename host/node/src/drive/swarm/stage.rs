@@ -161,6 +161,11 @@ impl Playing {
         longest_led(self.clients.len(), &self.layout, link).max(self.longest())
     }
 
+    /// How many chunks are here; and how many have to be, where these are fewer.
+    pub(super) fn supply(&self) -> (u32, Option<u32>) {
+        (self.peer.held().len(), self.peer.needed())
+    }
+
     /// Whether a client is known to have left.
     pub(super) fn has_left(&self, client: Client) -> bool {
         self.gone.contains(&client)
@@ -205,11 +210,13 @@ impl Playing {
         Ok(self.place(to)?.node)
     }
 
-    /// The warm-up is over.
+    /// The warm-up is over. Who has left, this client finds out by itself from now on.
     pub(super) fn swarm(&mut self, hood: Neighbourhood) -> Result<(), TaskError> {
         if self.peer.exchange().is_ok() {
             return Ok(());
         }
+        self.gone.clear();
+        self.missed.clear();
         self.covered = hood.covered;
         self.fresh = self.peer.held().missing_in(&hood.known).collect();
         self.neighbours = hood.neighbours.iter().map(|(client, _)| *client).collect();
@@ -317,7 +324,7 @@ impl Playing {
         }
     }
 
-    /// A client does not answer any more, or the coordinator says that it has left.
+    /// A client does not answer any more, or, in the warm-up, the coordinator says that it has left.
     pub(super) fn left(&mut self, client: Client) {
         self.gone.insert(client);
         self.neighbours.retain(|neighbour| *neighbour != client);
@@ -327,8 +334,12 @@ impl Playing {
         }
     }
 
+    /// What it holds, for the coordinator. That others are `gone` it is believed as long as it says who sends what: once clients are by
+    /// themselves, it could part them by a word.
     pub(super) fn report(&mut self, gone: &[Client]) -> Answer {
-        gone.iter().for_each(|client| self.left(*client));
+        if self.peer.exchange().is_err() {
+            gone.iter().for_each(|client| self.left(*client));
+        }
         Answer::Held(self.peer.report())
     }
 
@@ -352,6 +363,7 @@ impl Playing {
             left_out,
             covered: self.covered,
             unprotected: self.peer.unprotected(),
+            altered: self.peer.altered().iter().copied().collect(),
         })
     }
 

@@ -5,7 +5,7 @@ use super::talk::say;
 use super::{SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan, Swarms};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
-use karman_fed::swarm::{Cover, Layout, Letter, Link, Message, SwarmSettings, audit};
+use karman_fed::swarm::{Cover, Layout, Letter, Link, Message, SwarmSettings};
 use karman_mesh::membership::{Invitation, Issuer, Member, RootKey, Terms, UnixTime};
 use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, Multiaddr, Peer, RemoteReport, Serve, Standing};
 use karman_store::Store;
@@ -119,6 +119,7 @@ impl Node {
             rule: None,
             link,
             patience: LONG,
+            neglect: LONG,
             protection: 0.0,
             disk: 1 << 30,
         };
@@ -238,8 +239,8 @@ async fn led(first: &Node, plan: &SwarmPlan, clients: &[NodeId]) -> SwarmLed {
     let led = lead(&first.mesh, plan, clients, SEED).await.unwrap();
     assert!(led.refused.is_empty(), "{:?}", led.refused);
     assert_eq!(led.clients, clients);
-    // The very schedule is what its seed leads to, over a real network too.
-    assert_eq!(audit(&led.record()), Ok(()));
+    let mut around = led.neighbours.iter();
+    assert!(around.all(|some| some.len() >= plan.settings.neighbours.min(clients.len() - 1)));
     led
 }
 

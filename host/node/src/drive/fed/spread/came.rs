@@ -6,9 +6,10 @@ use crate::drive::fed::wire::NOT_ASKED;
 use crate::drive::swarm::SwarmLed;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use karman_fed::swarm::{self, Client};
 use karman_fed::{Absent, Apart, ClientId, Part, Reached, SwarmReport, Swarmed};
 use karman_types::{Digest, TaskError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Spreading {
     /// Whether a client was no longer in the round when that ended.
@@ -46,6 +47,23 @@ impl Spreading {
             }
         }
         all
+    }
+
+    /// The clients that gave others what is no piece of the round, by what all say of each other.
+    pub(super) fn audit(&self, led: &SwarmLed, came: &BTreeMap<ClientId, Came>) -> Vec<ClientId> {
+        let members = self.spread.clients.members();
+        let number = |client: &ClientId| -> Option<Client> {
+            let node = members.get(client.0 as usize)?;
+            let place = led.clients.iter().position(|other| other == node)?;
+            Client::try_from(place).ok()
+        };
+        let said: BTreeMap<Client, BTreeSet<Client>> = came
+            .iter()
+            .filter_map(|(client, came)| Some((number(client)?, came.altered.iter().copied().collect())))
+            .collect();
+        let found_out = swarm::audit(&led.neighbours, &said);
+        let is_one = |client: &&ClientId| number(client).is_some_and(|number| found_out.contains(&number));
+        self.takers.keys().filter(is_one).copied().collect()
     }
 
     /// The mean that clients agree on, from one of them; and how many bytes came for it.
@@ -131,6 +149,7 @@ impl Spreading {
             report: SwarmReport {
                 complete: who,
                 apart,
+                false_pieces: self.found_out.clone(),
                 covered: led.covered,
                 unprotected: came.values().map(|came| u64::from(came.unprotected)).sum(),
                 warm_up_ms: warm_up.as_millis() as u64,

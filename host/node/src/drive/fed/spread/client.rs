@@ -124,6 +124,7 @@ fn came(outcome: &SwarmOutcome) -> Came {
         },
         left_out: outcome.left_out.clone(),
         unprotected: outcome.unprotected,
+        altered: outcome.altered.clone(),
     }
 }
 
@@ -166,6 +167,7 @@ impl Sharer {
             rule: Some(joining.rule),
             link: joining.link,
             patience: Duration::from_millis(joining.within_ms).min(LONGEST),
+            neglect: self.limits.neglect,
             protection: PROTECTION,
             // As much as was said to be needed, and no more.
             disk: room.saturating_mul(joining.clients.into()),

@@ -23,6 +23,8 @@ pub(super) struct Spreading {
     pub(super) spread: Joint,
     /// Who has trained, and has not been reported as lost before the round began.
     pub(super) takers: BTreeMap<ClientId, Taker>,
+    /// Who gave others what is no piece of the round, by the word of most of its neighbours.
+    pub(super) found_out: Vec<ClientId>,
     /// When its time is over.
     ends: Instant,
 }
@@ -40,6 +42,7 @@ pub(in crate::drive::fed) async fn make(joint: Joint) {
         ends: Instant::now() + joint.time(),
         spread: joint,
         takers: BTreeMap::new(),
+        found_out: Vec::new(),
     };
     let event = match spreading.run().await {
         Ok(swarmed) => Event::Swarmed {
@@ -51,7 +54,8 @@ pub(in crate::drive::fed) async fn make(joint: Joint) {
                 .values()
                 .map(|taker| taker.part.assignment)
                 .collect(),
-            liar: None,
+            // The others may come to a mean in the next round, without that one.
+            liar: spreading.found_out.first().copied(),
             reason,
         },
     };
@@ -69,6 +73,7 @@ impl Spreading {
         self.join(&name, &settings).await;
         let led = self.lead(&name, settings).await?;
         let came = self.outcomes(&name, &led).await;
+        self.found_out = self.audit(&led, &came);
         let reached = came
             .iter()
             .map(|(client, came)| (*client, came.reached.clone()))

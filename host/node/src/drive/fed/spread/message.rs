@@ -4,7 +4,7 @@ use crate::drive::fed::wire::{self, Course, Frames};
 use bytes::Bytes;
 use karman_fed::Reached;
 use karman_fed::strategy::WeightPolicy;
-use karman_fed::swarm::{Layout, Link, MeanRule, SwarmSettings};
+use karman_fed::swarm::{Client, Layout, Link, MeanRule, SwarmSettings};
 use karman_types::{Digest, serde_list};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
@@ -71,10 +71,18 @@ pub(in crate::drive::fed) struct Came {
     pub(super) left_out: Vec<(Digest, String)>,
     /// Pieces of its own that it sent outside of any cover.
     pub(super) unprotected: u32,
+    /// The clients that have sent it what is no piece of the round, by their numbers there.
+    #[serde(default, deserialize_with = "clients")]
+    pub(super) altered: Vec<Client>,
 }
 
 /// No more of them than a round has clients.
 fn left_out<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Digest, String)>, D::Error> {
+    serde_list::at_most(deserializer, SwarmSettings::MOST_CLIENTS)
+}
+
+/// The same.
+fn clients<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Client>, D::Error> {
     serde_list::at_most(deserializer, SwarmSettings::MOST_CLIENTS)
 }
 
@@ -116,7 +124,7 @@ mod tests {
         })
     }
 
-    fn came(updates: usize, left_out: usize) -> Bytes {
+    fn came(updates: usize, left_out: usize, altered: usize) -> Bytes {
         let one = Digest::of(b"one");
         let came = Came {
             reached: Reached {
@@ -125,6 +133,7 @@ mod tests {
             },
             left_out: vec![(one, "no numbers".into()); left_out],
             unprotected: 2,
+            altered: vec![7; altered],
         };
         write(&Answer::Spread(Box::new(Answered::Came(Box::new(came))))).unwrap()
     }
@@ -163,14 +172,14 @@ mod tests {
             let written = write(&Answer::Spread(Box::new(answered))).unwrap();
             assert_eq!(read_fed_answer(&written), Ok(written));
         }
-        assert_eq!(read_fed_answer(&came(3, 1)), Ok(came(3, 1)));
+        assert_eq!(read_fed_answer(&came(3, 1, 1)), Ok(came(3, 1, 1)));
     }
 
     #[test]
     fn what_no_round_has_is_refused_while_it_is_read() {
         let most = SwarmSettings::MOST_CLIENTS;
-        assert!(read_fed_answer(&came(most, most)).is_ok());
-        for bytes in [came(most + 1, 0), came(0, most + 1)] {
+        assert!(read_fed_answer(&came(most, most, most)).is_ok());
+        for bytes in [came(most + 1, 0, 0), came(0, most + 1, 0), came(0, 0, most + 1)] {
             let error = read_fed_answer(&bytes).unwrap_err();
             assert!(error.message.contains("at most 4096"), "{error}");
             assert_eq!(error.field.as_deref(), Some("body"));

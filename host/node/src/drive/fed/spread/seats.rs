@@ -214,6 +214,7 @@ mod tests {
         disk: ByteSize(15),
         memory: ByteSize(8),
         kept: ByteSize(0),
+        neglect: Duration::MAX,
     };
 
     fn driver(number: usize) -> NodeId {
@@ -317,6 +318,7 @@ mod tests {
             left_out: Vec::new(),
             covered: true,
             unprotected: 0,
+            altered: Vec::new(),
         };
         let ends = async { Ok::<_, TaskError>(outcome) }.boxed();
         assert_eq!(take(0, 10, 4, ends), Ok(()));

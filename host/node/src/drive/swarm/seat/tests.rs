@@ -1,9 +1,13 @@
 //! What a client takes from whom, without a network.
 
+mod leaving;
+
 use super::*;
 use crate::drive::swarm::errands::What;
 use bytes::Bytes;
-use karman_fed::swarm::{Cover, Descriptor, Gate, Ground, Inventory, Layout, Place, Shown, SwarmSettings};
+use karman_fed::swarm::{
+    Cover, Descriptor, Gate, Inventory, Layout, Neighbourhood, Place, Shown, SwarmSettings,
+};
 use karman_mesh::Mailbox;
 use karman_types::ErrorKind;
 use tempfile::TempDir;
@@ -56,6 +60,7 @@ fn entry(update: Vec<f32>, protection: f64) -> SwarmEntry {
         rule: None,
         link: Link { up: 1, down: 1 },
         patience: Duration::ZERO,
+        neglect: Duration::from_millis(100),
         protection,
         disk: 16,
     }
@@ -211,54 +216,6 @@ fn exchanging(folder: &TempDir) -> (Seat, Digest, Vec<Chunk>) {
     seat.playing(round, |playing| playing.swarm(hood)).unwrap();
     let own = LAYOUT.chunks - first;
     (seat, round, (own..own + LAYOUT.chunks).collect())
-}
-
-#[test]
-fn a_round_whose_leader_breaks_its_rules_is_left_and_the_reason_told() {
-    let order = |chunk| Transfer {
-        from: 0,
-        to: 1,
-        chunk,
-        ground: Ground::Offered,
-    };
-    // What nothing hides, more than its link carries, and what it does not hold.
-    let wrong: [fn(Chunk) -> Vec<Chunk>; 3] = [
-        |own| vec![own],
-        |own| vec![own, own],
-        |own| vec![LAYOUT.chunks - own],
-    ];
-    for wrong in wrong {
-        let folder = tempfile::tempdir().unwrap();
-        let (seat, round, _, first) = begun(&folder);
-        let (tell, mut told) = oneshot::channel();
-        *seat.tell.lock() = Some(tell);
-        let orders: Vec<Transfer> = wrong(LAYOUT.chunks - first).into_iter().map(order).collect();
-        let left = seat.told(round, &orders).unwrap_err();
-        assert_eq!(left.kind, ErrorKind::Denied, "{left}");
-        assert_eq!(told.try_recv().unwrap(), Err(left));
-        let over = seat.playing(round, |_| Ok(())).unwrap_err();
-        assert_eq!(over.kind, ErrorKind::Unavailable, "{over}");
-    }
-}
-
-#[test]
-fn who_wants_a_cover_and_has_none_at_the_end_of_the_warm_up_leaves() {
-    for (protection, stays) in [(0.0, true), (0.2, false)] {
-        let folder = tempfile::tempdir().unwrap();
-        let (seat, round, ..) = begun_with(&folder, protection, Cover::OfSwarm(1.0));
-        let none = || Inventory::none(2 * LAYOUT.chunks);
-        let hood = Neighbourhood {
-            neighbours: vec![(1, none())],
-            known: none(),
-            covered: true,
-        };
-        let ended = seat.ends_warm_up(round, hood);
-        assert_eq!(ended.is_ok(), stays, "{ended:?}");
-        assert_eq!(seat.playing(round, |_| Ok(())).is_ok(), stays);
-        if let Err(left) = ended {
-            assert_eq!(left.kind, ErrorKind::Denied, "{left}");
-        }
-    }
 }
 
 #[test]

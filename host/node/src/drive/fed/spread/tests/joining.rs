@@ -91,6 +91,7 @@ async fn a_mean_of_one_update_is_not_given_away() {
             left_out: Vec::new(),
             covered: true,
             unprotected: 0,
+            altered: Vec::new(),
         };
         let comes = async move { Ok::<_, TaskError>(outcome) }.boxed();
         let takes = (Takes::default(), &sharer.limits);

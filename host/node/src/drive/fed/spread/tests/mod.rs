@@ -20,7 +20,7 @@ use crate::drive::fed::wire::{Answer, Order, Work};
 use crate::drive::swarm::{SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use karman_fed::swarm::Mean;
+use karman_fed::swarm::{Client, Mean};
 use karman_fed::{AssignmentId, ClientId};
 use karman_types::{Digest, NodeId, TaskError};
 use parking_lot::Mutex;
@@ -42,6 +42,8 @@ enum Does {
     Quit,
     /// It says that it has come to another mean.
     Lie,
+    /// In the second round all others say that it sent them what is no piece, and it says so of one of them.
+    Alter,
     /// It never says what it has come to.
     Hang,
     /// It is not there when the round begins, and still trains and joins.
@@ -141,7 +143,14 @@ impl Village {
     /// Adds up what those have who wait.
     fn play(&self, plan: &SwarmPlan, nodes: &[NodeId], second: bool) -> SwarmLed {
         let mut mean: Option<Mean> = None;
-        let (mut led, mut tell) = (empty(plan), Vec::new());
+        let took = (Duration::from_millis(30), Duration::from_millis(70));
+        let covered = true;
+        let mut led = SwarmLed {
+            covered,
+            took,
+            ..SwarmLed::default()
+        };
+        let mut tell = Vec::new();
         for at in nodes {
             let missing = self.does == Does::Miss && *at == node(ClientId(2));
             let waiting = self.hall.0.lock().remove(&(plan.name.clone(), *at));
@@ -167,7 +176,7 @@ impl Village {
                 entry.weight,
             ));
             if !second || *at != node(ClientId(2)) || !matches!(self.does, Does::Leave | Does::Quit) {
-                tell.push(told);
+                tell.push((*at, told));
                 continue;
             }
             led.gone.push(*at);
@@ -182,29 +191,29 @@ impl Village {
             left_out: Vec::new(),
             covered: true,
             unprotected: 1,
+            altered: Vec::new(),
         };
-        for told in tell {
-            assert!(told.send(Ok(outcome.clone())).is_ok());
+        let number = |at: &NodeId| led.clients.iter().position(|other| other == at).unwrap() as Client;
+        let odd = node(ClientId(2));
+        let all = 0..led.clients.len() as Client;
+        for (at, told) in tell {
+            let accused = if at == odd { node(ClientId(0)) } else { odd };
+            let accuses = second && self.does == Does::Alter;
+            let outcome = SwarmOutcome {
+                altered: if accuses {
+                    vec![number(&accused)]
+                } else {
+                    Vec::new()
+                },
+                ..outcome.clone()
+            };
+            assert!(told.send(Ok(outcome)).is_ok());
         }
+        led.neighbours = all
+            .clone()
+            .map(|client| all.clone().filter(|other| *other != client).collect())
+            .collect();
         led
-    }
-}
-
-fn empty(plan: &SwarmPlan) -> SwarmLed {
-    SwarmLed {
-        settings: plan.settings,
-        commitment: Digest::of(b""),
-        seed: [0; 32],
-        clients: Vec::new(),
-        links: Vec::new(),
-        descriptors: Vec::new(),
-        updates: Vec::new(),
-        slots: Vec::new(),
-        covered: true,
-        took: (Duration::from_millis(30), Duration::from_millis(70)),
-        gone: Vec::new(),
-        why: BTreeMap::new(),
-        refused: Vec::new(),
     }
 }
 

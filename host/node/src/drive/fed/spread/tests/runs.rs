@@ -120,6 +120,25 @@ async fn one_that_says_it_has_another_mean_is_not_believed() {
 }
 
 #[tokio::test]
+async fn one_that_gives_others_false_pieces_is_named_and_left_out_of_later_rounds() {
+    let (_, log) = learn("[swarm]\n", Does::Alter).await;
+    let without = (but_two(), but_two());
+    assert_eq!(rounds(&log), [all(), all(), without.clone(), without], "{log:?}");
+    let named = |event: &FedEvent| match event {
+        FedEvent::Round { swarm, .. } => Some(swarm.clone().unwrap().false_pieces),
+        _ => None,
+    };
+    let named: Vec<Vec<ClientId>> = log.iter().filter_map(named).collect();
+    // The one that is accused by a liar alone is not.
+    assert_eq!(named, [vec![], vec![ClientId(2)], vec![], vec![]], "{log:?}");
+    let troubles = troubles(&log);
+    assert!(
+        troubles.iter().any(|what| what.contains("no piece of the round")),
+        "{troubles:?}"
+    );
+}
+
+#[tokio::test]
 async fn one_that_never_says_what_it_has_come_to_holds_up_a_round_and_does_not_end_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path()).unwrap();
