@@ -1,14 +1,15 @@
 //! What the log says of a request.
 
 use crate::access::Caller;
+use crate::proxies::Peer;
 use crate::span;
 use crate::target::Target;
 use crate::told;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, Method, Request};
 use karman_mesh::trace::SPANS;
-use std::net::SocketAddr;
 use std::time::Instant;
+use tracing::field::display;
 
 /// Where the name of a request stands.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -22,13 +23,13 @@ pub(crate) struct Line {
     pub(crate) id: HeaderValue,
     method: Method,
     path: String,
-    peer: SocketAddr,
+    peer: Peer,
     pub(crate) started: Instant,
 }
 
 impl Line {
     /// Of one that has just come from there.
-    pub(crate) fn of<B>(request: &Request<B>, peer: SocketAddr) -> Self {
+    pub(crate) fn of<B>(request: &Request<B>, peer: Peer) -> Self {
         Self {
             id: request_id(request),
             method: request.method().clone(),
@@ -52,6 +53,7 @@ impl Line {
             took_us = self.started.elapsed().as_micros() as u64,
             caller = caller.map_or("-", Caller::name),
             peer = %self.peer,
+            proxy = self.peer.proxy().map(display),
             model = header(told::MODEL),
             node = header(told::NODE),
             "answered"
