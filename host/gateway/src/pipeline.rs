@@ -109,7 +109,7 @@ impl Pipeline {
         peer: Peer,
     ) -> Response {
         let target = asked.target;
-        let line = Line::of(&request, peer);
+        let line = Line::of(&request, &asked, peer);
         let origin = self.cors.origin(request.headers());
         let mut caller = None;
         let answered = match self.cors.preflight(&request, origin.as_ref()) {
