@@ -22,6 +22,7 @@ pub(super) fn of(file: &str, name: &str) -> String {
         "Network" => "address or network",
         "NodeId" => "node",
         "Grant" => "grant",
+        "HostName" => "host name",
         "Right" => "right",
         "Scalar" | "Setting" => "value",
         "Predicate" => "`[edge.when]`",
