@@ -17,6 +17,15 @@ const RANKS: u8 = 4;
 /// From this rank on it is about bundles that this node has made itself.
 const OWN: u8 = 2;
 
+/// When one that has ended is forgotten, as a row says it.
+pub(super) struct Due {
+    rank: u8,
+    until_ms: u64,
+    name: String,
+    /// The member that brought it, where the row is one of what that has brought.
+    by: Option<String>,
+}
+
 /// A bundle that has ended.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Ended {
@@ -80,10 +89,9 @@ impl<'txn> Rows<'txn> {
             self.brought
                 .insert(by.to_string().as_str(), (rank, until_ms, name))?;
         }
-        for _ in self.most_ended..self.forget.len()? {
-            if let Some(first) = self.goes_first()? {
-                self.remove(&first)?;
-            }
+        while self.forget.len()? > self.most_ended {
+            let Some(first) = self.goes_first()? else { break };
+            self.forget_at(&first)?;
         }
         Ok(())
     }
@@ -93,6 +101,10 @@ impl<'txn> Rows<'txn> {
             self.waiting.remove(name)?;
             return self.weigh(|bytes| bytes.saturating_sub(bundle.size));
         }
+        self.remove_ended(name)
+    }
+
+    fn remove_ended(&mut self, name: &str) -> Result<(), StoreError> {
         if let Some(Ended { until_ms, bundle }) = get::<Ended>(&self.ended, ENDED, name)? {
             let rank = rank(&bundle, self.here);
             self.ended.remove(name)?;
@@ -105,38 +117,58 @@ impl<'txn> Rows<'txn> {
         Ok(())
     }
 
+    /// Forgets one that has ended. In a damaged store there may be a row for one that is not there, or that is remembered until another
+    /// time: that row goes, or it would be come upon for ever.
+    fn forget_at(&mut self, due: &Due) -> Result<(), StoreError> {
+        let ended = get::<Ended>(&self.ended, ENDED, &due.name)?;
+        if ended.is_some_and(|ended| ended.until_ms == due.until_ms) {
+            self.remove_ended(&due.name)?;
+        }
+        let place = (due.rank, due.until_ms, due.name.as_str());
+        let mut was_left = self.forget.remove(place)?.is_some();
+        if let Some(by) = &due.by {
+            was_left |= self.brought.remove(by.as_str(), place)?;
+        }
+        if was_left {
+            tracing::warn!(
+                bundle = due.name,
+                "the store was damaged: a row about a bundle that it does not know is gone"
+            );
+        }
+        Ok(())
+    }
+
     /// Which of those that have ended is forgotten where there are too many. What was for others, or has been opened here, goes before
     /// what this node has made; and of that the first of whoever brought the most, so that nobody pushes out what others brought.
-    fn goes_first(&self) -> Result<Option<String>, StoreError> {
+    fn goes_first(&self) -> Result<Option<Due>, StoreError> {
         let Some((first, _)) = self.forget.first()? else {
             return Ok(None);
         };
-        let (rank, _, first) = first.value();
-        let ended = get::<Ended>(&self.ended, ENDED, first)?;
+        let (rank, _, name) = first.value();
+        let ended = get::<Ended>(&self.ended, ENDED, name)?;
+        let is_known = ended.is_some();
         let is_noted = ended.is_some_and(|ended| ended.bundle.brought_by.is_some());
-        if rank < OWN && !is_noted {
-            // From before format 10.
-            return Ok(Some(first.to_owned()));
+        if !is_known || (rank < OWN && !is_noted) {
+            // Of none that is there, or from before format 10.
+            return Ok(Some(Due::at(first.value(), None)));
         }
-        let mut most: Option<MultimapValue<'_, Place>> = None;
+        let mut most: Option<(String, MultimapValue<'_, Place>)> = None;
         for member in self.brought.iter()? {
-            let (_, places) = member?;
-            if most.as_ref().is_none_or(|most| places.len() > most.len()) {
-                most = Some(places);
+            let (by, places) = member?;
+            if most.as_ref().is_none_or(|(_, most)| places.len() > most.len()) {
+                most = Some((by.value().to_owned(), places));
             }
         }
-        let Some(place) = most.and_then(|mut places| places.next()) else {
-            return Ok(Some(first.to_owned()));
+        let Some((by, place)) = most.and_then(|(by, mut places)| Some((by, places.next()?))) else {
+            return Ok(Some(Due::at(first.value(), None)));
         };
-        let place = place?;
-        let (_, _, name) = place.value();
-        Ok(Some(name.to_owned()))
+        Ok(Some(Due::at(place?.value(), Some(by))))
     }
 
     /// Forgets those that have been remembered for long enough.
     pub(super) fn forget(&mut self, now_ms: u64) -> Result<(), StoreError> {
-        for name in due(&self.forget, now_ms)? {
-            self.remove(&name)?;
+        for row in due(&self.forget, now_ms)? {
+            self.forget_at(&row)?;
         }
         Ok(())
     }
@@ -204,14 +236,24 @@ pub(super) fn taken(meta: &impl ReadableTable<&'static str, u64>) -> Result<u64,
     Ok(taken.map_or(0, |bytes| bytes.value()))
 }
 
+impl Due {
+    fn at((rank, until_ms, name): (u8, u64, &str), by: Option<String>) -> Self {
+        Self {
+            rank,
+            until_ms,
+            name: name.to_owned(),
+            by,
+        }
+    }
+}
+
 /// Those that have been remembered for long enough.
-pub(super) fn due(forget: &impl ReadableTable<Place, ()>, now_ms: u64) -> Result<Vec<String>, StoreError> {
+pub(super) fn due(forget: &impl ReadableTable<Place, ()>, now_ms: u64) -> Result<Vec<Due>, StoreError> {
     let mut due = Vec::new();
     for rank in 0..RANKS {
         for row in forget.range((rank, 0, "")..(rank, now_ms, ""))? {
             let (place, _) = row?;
-            let (_, _, name) = place.value();
-            due.push(name.to_owned());
+            due.push(Due::at(place.value(), None));
         }
     }
     Ok(due)

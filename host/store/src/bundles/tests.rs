@@ -300,3 +300,62 @@ fn who_floods_a_node_with_bundles_pushes_out_nothing_that_others_brought() {
         .collect();
     assert!(!known(&again[0]) && again[1..].iter().all(known));
 }
+
+/// What a damaged store remembers of bundles that it does not know.
+#[test]
+fn a_row_about_no_bundle_is_come_upon_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = StoreLimits {
+        ended_bundles: 2,
+        ..StoreLimits::default()
+    };
+    let store = Store::open_with(dir.path(), limits).unwrap();
+    let by = NodeId::of_key(b"member");
+    let ends = |text: &str, expires_ms| {
+        let bytes = Bytes::from(text.to_owned());
+        let kept = Bundle {
+            brought_by: Some(by),
+            ..bundle(&bytes, 1, expires_ms)
+        };
+        assert!(store.bundles().keep(&kept, &bytes).unwrap());
+        store.bundles().set(&kept.digest, BundleState::Delivered).unwrap();
+        kept.digest
+    };
+    let rows = || {
+        let txn = store.tables().read().unwrap();
+        let forget = txn.open_table(FORGET).unwrap().len().unwrap();
+        let brought = txn.open_multimap_table(crate::tables::BROUGHT).unwrap();
+        (forget, brought.len().unwrap())
+    };
+    let loses = |digest: &Digest| {
+        let lost = store.tables().write(|txn| {
+            txn.open_table(ENDED)?.remove(digest.to_string().as_str())?;
+            Ok(())
+        });
+        lost.unwrap();
+    };
+    let lost = ends("lost", 1_000);
+    loses(&lost);
+    assert_eq!(rows(), (1, 1));
+    assert_eq!(store.bundles().expire(100_000_000).unwrap(), []);
+    assert_eq!(rows().0, 0, "it is not looked at again");
+    // Where too many have ended such rows make room, and take none from the others.
+    loses(&ends("lost too", 2_000));
+    let known = |digest: &Digest| store.bundles().get(digest).unwrap().is_some();
+    let all = ["one", "two", "three"].map(|text| ends(text, 5_000));
+    assert_eq!(all.iter().filter(|&digest| known(digest)).count(), 2);
+    assert_eq!(rows().0, 2);
+    // One that waits anew is not touched by what is left of it.
+    let bytes = Bytes::from_static(b"again");
+    let again = ends("again", 6_000);
+    loses(&again);
+    assert!(
+        store
+            .bundles()
+            .keep(&bundle(&bytes, 1, 900_000_000), &bytes)
+            .unwrap()
+    );
+    store.bundles().expire(200_000_000).unwrap();
+    assert_eq!((rows().0, store.bundles().waiting().unwrap().len()), (0, 1));
+    assert_eq!(store.blobs().read(&again).unwrap(), bytes);
+}
