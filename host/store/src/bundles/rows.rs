@@ -9,11 +9,17 @@ use redb::{
     WriteTransaction,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 type Row<'txn> = Table<'txn, &'static str, &'static [u8]>;
 /// When one that has ended is forgotten: by rank, then by time.
 type Place = (u8, u64, &'static str);
 const RANKS: u8 = 4;
+/// Before the id of a member: bytes of the bundles that it has brought and that wait, and how many these are, in [`META`].
+const BYTES_OF: &str = "bundles-of/";
+const WAITING_OF: &str = "waiting-of/";
+/// What is counted of members, by name in [`META`].
+pub(super) type Counts = BTreeMap<String, u64>;
 /// From this rank on it is about bundles that this node has made itself.
 const OWN: u8 = 2;
 
@@ -70,12 +76,17 @@ impl<'txn> Rows<'txn> {
         Ok((self.waiting.len()?, taken(&self.meta)?))
     }
 
+    /// How many of them this member has brought, and their bytes.
+    pub(super) fn waiting_of(&self, by: NodeId) -> Result<(u64, u64), StoreError> {
+        waiting_of(&self.meta, by)
+    }
+
     /// Writes the row of a bundle, in the place of the one that there is. One that has ended is remembered for so long, or until there
     /// are too many of them.
     pub(super) fn put(&mut self, name: &str, bundle: &Bundle, until_ms: u64) -> Result<(), StoreError> {
         self.remove(name)?;
         if bundle.state == BundleState::Waiting {
-            self.weigh(|bytes| bytes.saturating_add(bundle.size))?;
+            self.count(bundle, u64::saturating_add)?;
             return put(&mut self.waiting, BUNDLES, name, bundle);
         }
         let ended = Ended {
@@ -99,7 +110,7 @@ impl<'txn> Rows<'txn> {
     fn remove(&mut self, name: &str) -> Result<(), StoreError> {
         if let Some(bundle) = get::<Bundle>(&self.waiting, BUNDLES, name)? {
             self.waiting.remove(name)?;
-            return self.weigh(|bytes| bytes.saturating_sub(bundle.size));
+            return self.count(&bundle, u64::saturating_sub);
         }
         self.remove_ended(name)
     }
@@ -191,9 +202,28 @@ impl<'txn> Rows<'txn> {
         Ok(())
     }
 
-    fn weigh(&mut self, change: impl FnOnce(u64) -> u64) -> Result<(), StoreError> {
+    /// Counts anew what each member has waiting here.
+    pub(super) fn count_members(&mut self, counts: &Counts) -> Result<(), StoreError> {
+        for name in of_members(&self.meta)?.keys() {
+            self.meta.remove(name.as_str())?;
+        }
+        for (name, count) in counts {
+            self.meta.insert(name.as_str(), count)?;
+        }
+        Ok(())
+    }
+
+    /// Counts a bundle among those that wait, or no longer.
+    fn count(&mut self, bundle: &Bundle, change: fn(u64, u64) -> u64) -> Result<(), StoreError> {
         let bytes = taken(&self.meta)?;
-        self.meta.insert(TAKEN, change(bytes))?;
+        self.meta.insert(TAKEN, change(bytes, bundle.size))?;
+        for (name, more) in counts_of(bundle) {
+            let before = number(&self.meta, &name)?;
+            match change(before, more) {
+                0 => _ = self.meta.remove(name.as_str())?,
+                after => _ = self.meta.insert(name.as_str(), after)?,
+            }
+        }
         Ok(())
     }
 }
@@ -232,8 +262,48 @@ pub(super) fn find(
 
 /// Bytes of all that wait.
 pub(super) fn taken(meta: &impl ReadableTable<&'static str, u64>) -> Result<u64, StoreError> {
-    let taken = meta.get(TAKEN)?;
-    Ok(taken.map_or(0, |bytes| bytes.value()))
+    number(meta, TAKEN)
+}
+
+/// How many of those that wait this member has brought, and their bytes.
+pub(super) fn waiting_of(
+    meta: &impl ReadableTable<&'static str, u64>,
+    by: NodeId,
+) -> Result<(u64, u64), StoreError> {
+    let [bytes, waiting] = names_of(by);
+    Ok((number(meta, &waiting)?, number(meta, &bytes)?))
+}
+
+/// What is counted of all members, by name.
+pub(super) fn of_members(meta: &impl ReadableTable<&'static str, u64>) -> Result<Counts, StoreError> {
+    let mut counts = Counts::new();
+    for begin in [BYTES_OF, WAITING_OF] {
+        for row in meta.range(begin..)? {
+            let (name, count) = row?;
+            if !name.value().starts_with(begin) {
+                break;
+            }
+            counts.insert(name.value().to_owned(), count.value());
+        }
+    }
+    Ok(counts)
+}
+
+/// What one that waits counts for, of the member that has brought it.
+pub(super) fn counts_of(bundle: &Bundle) -> impl Iterator<Item = (String, u64)> + use<> {
+    let counts = [bundle.size, 1];
+    let names = bundle.brought_by.map(names_of);
+    names
+        .into_iter()
+        .flat_map(move |names| names.into_iter().zip(counts))
+}
+
+fn names_of(by: NodeId) -> [String; 2] {
+    [format!("{BYTES_OF}{by}"), format!("{WAITING_OF}{by}")]
+}
+
+fn number(meta: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u64, StoreError> {
+    Ok(meta.get(name)?.map_or(0, |number| number.value()))
 }
 
 impl Due {

@@ -359,3 +359,63 @@ fn a_row_about_no_bundle_is_come_upon_once() {
     assert_eq!((rows().0, store.bundles().waiting().unwrap().len()), (0, 1));
     assert_eq!(store.blobs().read(&again).unwrap(), bytes);
 }
+
+#[test]
+fn one_member_leaves_room_for_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = || StoreLimits {
+        bundles: ByteSize(100),
+        bundles_per_member: ByteSize(10),
+        waiting_per_member: 2,
+        ..StoreLimits::default()
+    };
+    let store = Store::open_with(dir.path(), limits()).unwrap();
+    let [one, other] = [b"one", b"two"].map(|key| NodeId::of_key(key));
+    let brings = |store: &Store, by, text: &'static str| {
+        let bytes = Bytes::from_static(text.as_bytes());
+        let kept = Bundle {
+            brought_by: by,
+            ..bundle(&bytes, 1, 1_000)
+        };
+        match store.bundles().keep(&kept, &bytes) {
+            Err(StoreError::Limit { field, .. }) => Err(field),
+            kept => Ok(kept.unwrap()),
+        }
+    };
+    assert_eq!(brings(&store, Some(one), "12345678"), Ok(true));
+    assert_eq!(brings(&store, Some(one), "abc"), Err("bundles-per-member"));
+    assert_eq!(brings(&store, Some(one), "1"), Ok(true));
+    assert_eq!(brings(&store, Some(one), "2"), Err("waiting-per-member"));
+    assert_eq!(brings(&store, Some(one), "1"), Ok(false), "it is known");
+    // It is told before it sends the bytes, and others have their room.
+    assert!(store.bundles().must_have_room(Some(one), 1).is_err());
+    assert!(store.bundles().must_have_room(Some(other), 10).is_ok());
+    assert!(store.bundles().must_have_room(Some(other), 11).is_err());
+    assert_eq!(brings(&store, Some(other), "abcdefgh"), Ok(true));
+    assert_eq!(brings(&store, None, "what this node makes itself"), Ok(true));
+    // What has ended makes room, and what waits counts after a restart, also where an earlier version has not counted it.
+    store
+        .bundles()
+        .set(&Digest::of(b"12345678"), BundleState::Delivered)
+        .unwrap();
+    assert_eq!(brings(&store, Some(one), "3"), Ok(true));
+    let counted = || of_members(&store.tables().read().unwrap().open_table(META).unwrap()).unwrap();
+    let before = counted();
+    assert_eq!(
+        before.values().sum::<u64>(),
+        2 + 2 + 8 + 1,
+        "bytes and numbers of two members"
+    );
+    store
+        .tables()
+        .write(|txn| store.bundles().rows(txn)?.count_members(&Counts::new()))
+        .unwrap();
+    assert!(counted().is_empty());
+    drop(store);
+    let store = Store::open_with(dir.path(), limits()).unwrap();
+    let counted = of_members(&store.tables().read().unwrap().open_table(META).unwrap()).unwrap();
+    assert_eq!(counted, before);
+    assert_eq!(brings(&store, Some(one), "4"), Err("waiting-per-member"));
+    assert_eq!(store.bundles().expire(2_000).unwrap().len(), 4);
+    assert_eq!(brings(&store, Some(one), "5"), Ok(true));
+}
