@@ -59,10 +59,10 @@ pub enum InvitationState {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WithdrawError {
-    /// None is remembered by this id.
+    /// None is remembered by this id, or it has fewer than four characters.
     #[error("no invitation that was made here is `{0}`")]
     Unknown(String),
-    /// Several ids begin so, or what was given is too short to tell.
+    /// Several ids begin so.
     #[error("`{0}` is the beginning of several invitations")]
     Ambiguous(String),
     /// A node has joined by it.

@@ -19,7 +19,7 @@ pub(super) fn of(file: &str, name: &str) -> String {
         "SocketAddr" => "address",
         "Multiaddr" => "multiaddr",
         "PublicKey" => "public key",
-        "Network" => "address or network",
+        "Network" => "network",
         "NodeId" => "node",
         "Grant" => "grant",
         "HostName" => "host name",
