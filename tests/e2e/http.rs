@@ -49,6 +49,26 @@ fn a_gibibyte_is_refused_before_it_is_read() {
     assert_eq!(server.get("/").status, 200);
 }
 
+/// All that tells a page whose name leads to this machine from the plugin's own is the name.
+#[test]
+fn a_name_that_is_led_to_a_served_plugin_gets_nothing() {
+    let home = Home::new();
+    let folder = home.path().join("config/karman");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("node.toml"), "hosts = [\"hello.example\"]\n").unwrap();
+    let server = serve(&home, "hello-http02");
+    let get = |host: &str| server.send("GET", "/", &[("host", host)], b"");
+    let refused = get("evil.example");
+    assert_eq!(
+        (refused.status, refused.json()["field"].as_str()),
+        (403, Some("host")),
+        "{refused:?}"
+    );
+    for ours in ["hello.example:8080", "localhost:8080", "127.0.0.1", "[::1]:80"] {
+        assert_eq!(get(ours).status, 200, "{ours}");
+    }
+}
+
 #[test]
 fn a_shutdown_lets_connections_finish() {
     let home = Home::new();

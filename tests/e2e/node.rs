@@ -190,6 +190,13 @@ fn somebody_elses_page_has_nothing_of_a_node_on_its_machine() {
         );
     }
     assert_eq!(call(&[("sec-fetch-site", "same-origin")]).status, 200);
+    // Nor of its HTTP plugins, whether there are any or not.
+    let page = server.send("GET", "/http/any/", &[("host", "evil.example")], b"");
+    assert_eq!(
+        (page.status, page.json()["field"].as_str()),
+        (403, Some("host")),
+        "{page:?}"
+    );
     let watched = server.send("GET", "/readyz", &[("host", "evil.example")], b"");
     assert_eq!(watched.status, 200, "{watched:?}");
 }

@@ -1,7 +1,9 @@
 mod acme;
+mod network;
 mod routes;
 
 pub use acme::{AcmeConfig, ExternalAccount};
+pub use network::{Network, NetworkError};
 pub use routes::RouteConfig;
 
 use crate::access::{CallerLimits, Right};
@@ -40,6 +42,9 @@ pub struct GatewayConfig {
     /// Names that lead here, besides those of this machine and of `acme`: `gateway.example`. Where one is named, and where it listens for
     /// this machine alone, callers without a token have to ask for one of them, or for an address. Default: none.
     pub hosts: Vec<String>,
+    /// Reverse proxies in front of it: addresses, and networks such as `10.0.0.0/8`. Only what they say of whom they ask for
+    /// (`Forwarded`, `X-Forwarded-For`) is believed. Default: none.
+    pub trusted_proxies: Vec<Network>,
     /// Where HTTP plugins answer besides `/http/NAME`. Default: nowhere.
     pub routes: Vec<RouteConfig>,
     /// Origins whose pages may call, such as `https://app.example`. Default: none.
@@ -267,6 +272,10 @@ mod tests {
             ("cors = [\"app.example\"]", "an origin is written"),
             ("hosts = [\"http://a\"]", "`hosts` has `http://a`"),
             ("hosts = [\"a:80\"]", "without scheme and port"),
+            (
+                "trusted-proxies = [\"proxy.example\"]",
+                "neither an address nor a network",
+            ),
             (
                 "[[routes]]\npath = \"/v2\"\nplugin = \"a\"",
                 "`routes` has the path `/v2`, which is the gateway's own",

@@ -15,6 +15,7 @@
 //! | `inference` | the Open Inference Protocol v2 |
 //! | `admin`, `decisions`, `dashboard` | how the mesh is run, and what people see of it |
 //! | `hosts`, `cors` | by what name it is asked for, and by whose pages |
+//! | `proxies` | who asks by way of a reverse proxy |
 //! | `sites` | which HTTP plugin answers there |
 //! | `refusal`, `metrics`, `guarded`, `line`, `span` | what every response shares |
 //! | `config` | the table `[gateway]` of node.toml |
@@ -58,6 +59,7 @@ mod line;
 mod metrics;
 mod openapi;
 mod pipeline;
+mod proxies;
 mod refusal;
 mod routes;
 mod sites;
@@ -66,6 +68,8 @@ mod target;
 mod told;
 
 pub use access::{AccessTerms, AccessToken, CallerLimits, Revoked, Right, RightError, TokenError};
-pub use config::{AcmeConfig, ExternalAccount, GatewayConfig, GatewayLimits, RouteConfig, TlsConfig};
+pub use config::{
+    AcmeConfig, ExternalAccount, GatewayConfig, GatewayLimits, Network, NetworkError, RouteConfig, TlsConfig,
+};
 pub use gateway::Gateway;
 pub use inference::weigh_infer_request;

@@ -1,14 +1,18 @@
 //! What the log says of a request.
 
 use crate::access::Caller;
+use crate::hosts::asked_host;
+use crate::proxies::Peer;
+use crate::sites::Asked;
 use crate::span;
 use crate::target::Target;
 use crate::told;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, Method, Request};
 use karman_mesh::trace::SPANS;
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
+use tracing::field::display;
 
 /// Where the name of a request stands.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -21,18 +25,23 @@ const MOST_ID: usize = 128;
 pub(crate) struct Line {
     pub(crate) id: HeaderValue,
     method: Method,
+    host: Option<String>,
     path: String,
-    peer: SocketAddr,
+    /// The HTTP plugin that it leads to.
+    plugin: Option<Arc<str>>,
+    peer: Peer,
     pub(crate) started: Instant,
 }
 
 impl Line {
-    /// Of one that has just come from there.
-    pub(crate) fn of<B>(request: &Request<B>, peer: SocketAddr) -> Self {
+    /// Of one that has just come from there, and what it asks for.
+    pub(crate) fn of<B>(request: &Request<B>, asked: &Asked, peer: Peer) -> Self {
         Self {
             id: request_id(request),
             method: request.method().clone(),
+            host: asked_host(request),
             path: span::cut(request.uri().path()).to_owned(),
+            plugin: asked.led.as_ref().map(|led| led.plugin.clone()),
             peer,
             started: Instant::now(),
         }
@@ -45,13 +54,16 @@ impl Line {
             target: "access",
             request = self.id.to_str().unwrap_or_default(),
             method = span::method(&self.method),
+            host = self.host.as_deref().map(span::cut),
             path = self.path,
             route = target.name(),
+            plugin = self.plugin.as_deref(),
             status = response.status().as_u16(),
             grpc_status = header(GRPC_STATUS),
             took_us = self.started.elapsed().as_micros() as u64,
             caller = caller.map_or("-", Caller::name),
             peer = %self.peer,
+            proxy = self.peer.proxy().map(display),
             model = header(told::MODEL),
             node = header(told::NODE),
             "answered"
@@ -61,6 +73,7 @@ impl Line {
             target: SPANS,
             request = self.id.to_str().unwrap_or_default(),
             route = target.name(),
+            plugin = self.plugin.as_deref(),
             status = response.status().as_u16(),
             took_us = self.started.elapsed().as_micros() as u64,
             model = header(told::MODEL),

@@ -12,6 +12,7 @@ use crate::hosts::Hosts;
 use crate::inference::{Inference, Named, answer_grpc, run_rest};
 use crate::line::{Line, REQUEST_ID};
 use crate::metrics::Metrics;
+use crate::proxies::{Peer, Proxies};
 use crate::refusal::Refusal;
 use crate::sites::{Asked, Led, Sites};
 use crate::span;
@@ -61,6 +62,7 @@ pub(crate) struct Pipeline {
     pub(crate) limits: GatewayLimits,
     pub(crate) cors: Cors,
     pub(crate) hosts: Hosts,
+    pub(crate) proxies: Proxies,
     pub(crate) sites: Sites,
     /// What browsers are told of TLS, where it is on.
     pub(crate) strict_transport: Option<HeaderValue>,
@@ -86,6 +88,7 @@ impl Pipeline {
             cors: Cors::new(&config.cors),
             strict_transport: config.strict_transport(),
             hosts: Hosts::new(config, node.runtime().config().listen),
+            proxies: Proxies::new(config.trusted_proxies.clone()),
             sites: Sites::new(config),
             decisions,
             inference,
@@ -102,7 +105,8 @@ impl Pipeline {
         peer: SocketAddr,
     ) -> Answer {
         let asked = self.sites.asked(&request);
-        let is_known = || self.access.is_known(request.headers(), peer.ip());
+        let peer = self.proxies.peer(request.headers(), peer);
+        let is_known = || self.access.is_known(request.headers(), peer.address);
         let span = span::of(&request, asked.target, is_known);
         let answered = self.answer_in(asked, request, busy, peer);
         let answered = answered.instrument(span.clone()).await;
@@ -115,10 +119,10 @@ impl Pipeline {
         asked: Asked,
         request: Request<Incoming>,
         mut busy: Busy,
-        peer: SocketAddr,
+        peer: Peer,
     ) -> Answer {
         let target = asked.target;
-        let line = Line::of(&request, peer);
+        let line = Line::of(&request, &asked, peer);
         let origin = self.cors.origin(request.headers());
         let mut caller = None;
         let answered = match self.cors.preflight(&request, origin.as_ref()) {
@@ -152,7 +156,7 @@ impl Pipeline {
         &self,
         Asked { target, led }: Asked,
         request: Request<Incoming>,
-        peer: SocketAddr,
+        peer: Peer,
         is_forged: bool,
         busy: &mut Busy,
         known: &mut Option<Arc<Caller>>,
@@ -162,7 +166,7 @@ impl Pipeline {
             let routed = self.route(request.map(Body::new)).await;
             return Ok((routed, Taken::default()));
         }
-        let caller = self.access.caller(request.headers(), peer.ip())?;
+        let caller = self.access.caller(request.headers(), peer.address)?;
         *known = Some(caller.clone());
         if caller.is_anyone() {
             self.hosts.must_know(&request)?;

@@ -5,9 +5,12 @@ use crate::control::{Control, escape};
 use crate::error::Worded;
 use bytes::Bytes;
 use http::Method;
+use karman_mesh::membership::{Invitation, UnixTime};
+use karman_mesh::{InvitationStatus, Invitations};
 use karman_node::{HeldModel, NodeConfig, NodeStatus, unfit_for_gpu};
 use karman_store::{ModelInfo, Store};
 use karman_types::{Grant, GrantSet, TaskError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The node's belongings.
 pub(crate) enum Held {
@@ -101,6 +104,47 @@ impl Held {
         }
     }
 
+    /// Remembers an invitation that was made here.
+    ///
+    /// # Errors
+    /// `limit` where too many are remembered; what the node or the disk says.
+    pub(crate) fn remember(&self, invitation: &Invitation, now: UnixTime) -> Result<(), TaskError> {
+        match self {
+            Self::Node(control) => {
+                let word = json(&invitation.to_string())?;
+                control.order(Method::POST, "/mesh/invitations", word)
+            }
+            Self::Store(store) => Invitations::of(store)
+                .remember(invitation, now)
+                .map_err(Worded::worded),
+        }
+    }
+
+    /// The invitations that were made here, the last first.
+    ///
+    /// # Errors
+    /// What the node or the disk says.
+    pub(crate) fn invitations(&self) -> Result<Vec<InvitationStatus>, TaskError> {
+        match self {
+            Self::Node(control) => control.get("/mesh/invitations"),
+            Self::Store(store) => Invitations::of(store).list(clock()).map_err(Worded::worded),
+        }
+    }
+
+    /// Takes an invitation back.
+    ///
+    /// # Errors
+    /// `unavailable` where none has this id, `invalid` where it cannot be taken back; what the node or the disk says.
+    pub(crate) fn withdraw(&self, id: &str) -> Result<InvitationStatus, TaskError> {
+        match self {
+            Self::Node(control) => {
+                let path = format!("/mesh/invitations/{}", escape(id));
+                control.order(Method::DELETE, &path, Bytes::new())
+            }
+            Self::Store(store) => Ok(Invitations::of(store).withdraw(id, clock())?),
+        }
+    }
+
     /// By this configuration those are noted that cannot run on its GPU, where no node runs that knows.
     ///
     /// # Errors
@@ -172,6 +216,11 @@ impl Held {
             Self::Store(store) => store.secrets().set(name, &value).map_err(Worded::worded),
         }
     }
+}
+
+fn clock() -> UnixTime {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixTime::from_seconds(now.as_secs())
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Bytes, TaskError> {

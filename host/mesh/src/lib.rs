@@ -48,6 +48,7 @@ mod farewell;
 mod gate;
 #[cfg(test)]
 mod hostile;
+mod invitations;
 mod members;
 pub mod membership;
 mod mesh;
@@ -78,6 +79,7 @@ pub use call::{Ask, CallHead, RemoteReport};
 pub use company::Search;
 pub use discovery::Provider;
 pub use gate::{GateError, PROTOCOL, peer_of, read_greeting};
+pub use invitations::{InvitationState, InvitationStatus, Invitations, WithdrawError};
 pub use libp2p::{Multiaddr, PeerId};
 pub use members::read_members;
 pub use mesh::{Mesh, MeshOptions, Serve};

@@ -57,6 +57,7 @@ impl MembershipError {
             Self::Revoked { .. } => "revoked",
             Self::WrongKey { .. } => "wrong-key",
             Self::Used => "used-invitation",
+            Self::Withdrawn => "withdrawn-invitation",
             Self::Old { .. } => "old-revocations",
             Self::Replaced { .. } => "old-root",
             Self::FalseRoot { .. } => "false-root",

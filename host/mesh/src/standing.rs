@@ -11,6 +11,7 @@ use self::roots::Roots;
 use crate::acquaintances::Acquaintances;
 use crate::gate::door::MOST_LED;
 use crate::gate::{About, Credential, GateError, Knew, Shown};
+use crate::invitations::Invitations;
 use crate::membership::{Invitation, Issuer, Kind, Member, Membership, MeshKey, Signed, UnixTime};
 use crate::refusals::Refusals;
 use bytes::Bytes;
@@ -78,6 +79,7 @@ impl Standing {
             (Some(roots), named) if named.is_none_or(|named| roots.lineage.contains(&named)) => roots,
             (Some(_), Some(mesh)) => {
                 // Nothing of another mesh holds in this one.
+                Invitations::of(&store).forget()?;
                 store
                     .mesh()
                     .remove(&[&[MEMBERSHIP, ENTRANCES], &roots::RECORDS[..]].concat())?;
@@ -139,6 +141,11 @@ impl Standing {
         Ok(())
     }
 
+    /// The invitations that this node remembers. They are on its disk.
+    pub fn invitations(&self) -> Invitations<'_> {
+        Invitations::of(&self.store)
+    }
+
     fn issuer(&self) -> Option<Arc<Issuer>> {
         self.issuer.read().clone()
     }
@@ -156,6 +163,7 @@ impl Standing {
         let remembered: Option<MeshKey> = store.mesh().get(MESH)?;
         if remembered.is_some() {
             Acquaintances::forget(store)?;
+            Invitations::of(store).forget()?;
             let records = [&[MESH, MEMBERSHIP, ENTRANCES], &roots::RECORDS[..]];
             store.mesh().remove(&records.concat())?;
         }

@@ -1,6 +1,7 @@
 mod compute;
 mod federated;
 mod gpu;
+mod host_name;
 mod orbits;
 mod policies;
 mod power;
@@ -10,6 +11,7 @@ mod variables;
 pub use compute::ComputeProfile;
 pub use federated::FederatedConfig;
 pub use gpu::{GpuChoice, GpuConfig, ModelDevice};
+pub use host_name::{HostName, HostNameError};
 pub use orbits::{GroundStation, Orbits};
 pub use policies::PoliciesConfig;
 pub use power::StatedPower;
@@ -35,6 +37,9 @@ pub struct NodeConfig {
     pub tier: Tier,
     /// Where it answers HTTP: tasks and HTTP plugins. Default `127.0.0.1:8080`.
     pub listen: SocketAddr,
+    /// Names that lead here, besides those of this machine: `node.example`. Where one is named, and where it listens for this machine
+    /// alone, callers have to ask for one of them, or for an address. A gateway goes by `hosts` of `[gateway]`. Default: none.
+    pub hosts: Vec<HostName>,
     /// Takes only plugins signed by one of `trusted-keys`. Default false.
     pub signed_only: bool,
     /// Publishers that the operator trusts.
@@ -174,6 +179,7 @@ impl Default for NodeConfig {
         Self {
             tier: Tier::default(),
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            hosts: Vec::new(),
             signed_only: false,
             trusted_keys: Vec::new(),
             onnxruntime: None,

@@ -38,7 +38,8 @@ pub use ahead::{ContactStatus, ContactsAhead, Place, SatelliteNode, StationNode}
 pub use config::MeshConfig;
 pub use config::{
     BackendChoice, Ceiling, ComputeProfile, ConfigError, FederatedConfig, Foreign, GpuChoice, GpuConfig,
-    GroundStation, ModelDevice, NodeConfig, Orbits, PoliciesConfig, StatedPower, TelemetryConfig, Time,
+    GroundStation, HostName, HostNameError, ModelDevice, NodeConfig, Orbits, PoliciesConfig, StatedPower,
+    TelemetryConfig, Time,
 };
 pub use contacts::contact_plan;
 pub use drive::{

@@ -153,7 +153,7 @@ impl Node {
     }
 
     /// The plugins that it holds.
-    pub fn plugins(&self) -> &Plugins {
+    pub fn plugins(&self) -> &Arc<Plugins> {
         &self.0.plugins
     }
 

@@ -1,10 +1,15 @@
 //! The plugins that a node holds: what is in its store, loaded and ready under its name.
 
+mod kept;
+#[cfg(test)]
+mod tests;
+
 use crate::runtime::Runtime;
-use crate::services::store_error;
+use crate::services::{blocking, to_the_end};
+use bytes::Bytes;
 use karman_engine::{Plugin, Slot, StateMoved};
 use karman_package::{Identity, Package, ReadLimits};
-use karman_store::{Downgrade, NewPlugin};
+use karman_store::Store;
 use karman_types::{ErrorKind, Grant, GrantSet, TaskError};
 use parking_lot::RwLock;
 use semver::Version;
@@ -92,21 +97,12 @@ impl Plugins {
     /// Gives the table its runtime, whose `invoke` already points here, and loads what the store holds. A plugin that no
     /// longer loads is logged and left out; the node runs without it.
     pub(crate) async fn start(&self, runtime: Runtime) -> Result<(), TaskError> {
-        let store = runtime.home().store()?;
         let _ = self.runtime.set(runtime);
-        for record in store
-            .plugins()
-            .list()
-            .map_err(store_error)?
-            .into_iter()
-            .filter(|record| record.enabled)
-        {
-            let loaded = match store.plugins().component(&record.identity) {
-                Ok(bytes) => {
-                    self.load(bytes.to_vec(), record.name.clone(), record.granted)
-                        .await
-                }
-                Err(error) => Err(store_error(error)),
+        let held = self.stored(|store| store.plugins().list()).await?;
+        for record in held.into_iter().filter(|record| record.enabled) {
+            let loaded = match self.component(record.identity).await {
+                Ok(bytes) => self.load(bytes, record.name.clone(), record.granted).await,
+                Err(error) => Err(error),
             };
             let started = match loaded {
                 Ok(plugin) => self.put(&record.name, plugin).await.map(|_| ()),
@@ -180,14 +176,25 @@ impl Plugins {
     }
 
     /// Puts a plugin into service: verified, checked and, once it serves, kept across restarts. What it newly asks for waits
-    /// for the operator's word; an older version, or another publisher under the same name, needs the option that says so.
+    /// for the operator's word; an older version, or another publisher under the same name, needs the option that says so. What
+    /// has begun goes on to its end, also where nobody waits for it any more.
     ///
     /// # Errors
     /// `denied` for what needs the operator's word, those of [`karman_engine::LoadError`] for what does not load; the version
     /// before goes on serving.
     pub async fn deploy(
-        &self,
+        self: &Arc<Self>,
         bytes: Vec<u8>,
+        name: &str,
+        options: DeployOptions,
+    ) -> Result<Deployed, TaskError> {
+        let (plugins, name) = (self.clone(), name.to_owned());
+        to_the_end(async move { plugins.deploy_now(bytes.into(), &name, options).await }).await
+    }
+
+    async fn deploy_now(
+        &self,
+        bytes: Bytes,
         name: &str,
         options: DeployOptions,
     ) -> Result<Deployed, TaskError> {
@@ -200,43 +207,29 @@ impl Plugins {
         let before = self.slots.read().get(&name).map(|slot| slot.current());
         self.check_succession(before.as_deref(), &identity, &manifest.version, options)?;
 
-        let store = self.runtime().home().store()?;
         let key = identity.to_string();
-        let allowed = store.grants().get(&key).map_err(store_error)?;
-        let plugin = self.load(bytes.clone(), name.clone(), allowed.clone()).await?;
+        let of_plugin = key.clone();
+        let allowed = self.stored(move |store| store.grants().get(&of_plugin)).await?;
+        let plugin = self.load(bytes.clone(), name.clone(), allowed).await?;
         let asked: GrantSet = manifest.asks.iter().cloned().collect();
         let missing: Vec<Grant> = asked.beyond(plugin.grants()).cloned().collect();
         let plugin = match (missing.is_empty(), options.grant_asked) {
             (true, _) => plugin,
             (false, true) => {
-                let allowed = store.grants().allow(&key, &missing).map_err(store_error)?;
-                self.load(bytes.clone(), name.clone(), allowed).await?
+                let of_plugin = key.clone();
+                let allowed = self.stored(move |store| store.grants().allow(&of_plugin, &missing));
+                self.load(bytes.clone(), name.clone(), allowed.await?).await?
             }
             (false, false) => return Err(waits_for_operator(&name, &missing)),
         };
         let moved = self.put(&name, plugin.clone()).await?;
-        let publisher = package.publisher.map(|key| key.to_string());
-        let new = NewPlugin {
-            identity: &key,
-            name: &name,
-            version: manifest.version.clone(),
-            world: package.world,
-            publisher: publisher.as_deref(),
-            component: &bytes,
-        };
-        let kept = store
-            .plugins()
-            .install(&new, Downgrade::Allow)
-            .map_err(store_error);
+        let other = before.as_ref().map(|before| before.identity());
+        let other = other.filter(|other| *other != identity);
+        let kept = self.keep(&name, &manifest.version, package, bytes, other).await;
         if let (Err(_), Some(before)) = (&kept, before.clone()) {
             self.put(&name, before).await?;
         }
         kept?;
-        if let Some(before) = &before
-            && before.identity() != identity
-        {
-            let _ = store.plugins().remove(&before.identity().to_string());
-        }
         tracing::info!(plugin = name, version = %manifest.version, "deployed");
         Ok(Deployed {
             id: plugin.package().id.to_string(),
@@ -258,42 +251,51 @@ impl Plugins {
     ///
     /// # Errors
     /// `unavailable` when there is none of that name.
-    pub async fn undeploy(&self, name: &str) -> Result<(), TaskError> {
-        let _one_at_a_time = self.changing.lock().await;
-        let identity = self.named(name)?.current().identity().to_string();
-        self.runtime()
-            .home()
-            .store()?
-            .plugins()
-            .remove(&identity)
-            .map_err(store_error)?;
-        self.slots.write().remove(name);
-        Ok(())
+    pub async fn undeploy(self: &Arc<Self>, name: &str) -> Result<(), TaskError> {
+        let (plugins, name) = (self.clone(), name.to_owned());
+        to_the_end(async move {
+            let _one_at_a_time = plugins.changing.lock().await;
+            let identity = plugins.named(&name)?.current().identity().to_string();
+            plugins
+                .stored(move |store| store.plugins().remove(&identity))
+                .await?;
+            plugins.slots.write().remove(&name);
+            Ok(())
+        })
+        .await
     }
 
     /// Allows or revokes grants of a plugin. They bind from its next call on.
     ///
     /// # Errors
     /// `unavailable` when there is no such plugin, `invalid` when a wider grant still allows what is revoked.
-    pub async fn grant(&self, name: &str, grants: &[Grant], revoke: bool) -> Result<GrantSet, TaskError> {
-        let _one_at_a_time = self.changing.lock().await;
-        let slot = self.named(name)?;
-        let identity = slot.current().identity().to_string();
-        let store = self.runtime().home().store()?;
-        let allowed = match revoke {
-            true => store.grants().revoke(&identity, grants),
-            false => store.grants().allow(&identity, grants),
-        }
-        .map_err(store_error)?;
-        let bytes = store.plugins().component(&identity).map_err(store_error)?;
-        let plugin = self.load(bytes.to_vec(), name.to_owned(), allowed).await?;
-        self.put(name, plugin.clone()).await?;
-        Ok(plugin.grants().clone())
+    pub async fn grant(
+        self: &Arc<Self>,
+        name: &str,
+        grants: &[Grant],
+        revoke: bool,
+    ) -> Result<GrantSet, TaskError> {
+        let (plugins, name, grants) = (self.clone(), name.to_owned(), grants.to_vec());
+        to_the_end(async move {
+            let _one_at_a_time = plugins.changing.lock().await;
+            let identity = plugins.named(&name)?.current().identity().to_string();
+            let of_plugin = identity.clone();
+            let change = move |store: &Store| match revoke {
+                true => store.grants().revoke(&of_plugin, &grants),
+                false => store.grants().allow(&of_plugin, &grants),
+            };
+            let allowed = plugins.stored(change).await?;
+            let bytes = plugins.component(identity).await?;
+            let plugin = plugins.load(bytes, name.clone(), allowed).await?;
+            plugins.put(&name, plugin.clone()).await?;
+            Ok(plugin.grants().clone())
+        })
+        .await
     }
 
-    async fn load(&self, bytes: Vec<u8>, name: String, allowed: GrantSet) -> Result<Arc<Plugin>, TaskError> {
+    async fn load(&self, bytes: Bytes, name: String, allowed: GrantSet) -> Result<Arc<Plugin>, TaskError> {
         let runtime = self.runtime().clone();
-        crate::services::blocking(move || runtime.load(&bytes, &name, &allowed)).await
+        blocking(move || runtime.load(&bytes, &name, &allowed)).await
     }
 
     /// Lets this version serve; a check that fails leaves the one before in place.

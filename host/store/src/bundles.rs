@@ -1,6 +1,6 @@
 mod rows;
 
-use self::rows::{Ended, Rows, due, find, taken};
+use self::rows::{Counts, Ended, Rows, counts_of, due, find, of_members, taken, waiting_of};
 use crate::tables::{BUNDLES, ENDED, FORGET, META, TAKEN, list};
 use crate::{Store, StoreError};
 use bytes::Bytes;
@@ -108,28 +108,56 @@ impl Bundles<'_> {
                 before.state = BundleState::Delivered;
                 rows.put(&done, &before, until_ms(&before))?;
             }
-            self.room(rows.waiting()?, bytes.len() as u64)?;
+            let of_member = bundle.brought_by.map(|by| rows.waiting_of(by)).transpose()?;
+            self.room(rows.waiting()?, of_member, bytes.len() as u64)?;
             rows.put(&name, bundle, until_ms(bundle))?;
             Ok((true, done.copied().into_iter().collect()))
         })
     }
 
-    /// Whether a bundle of this length would be kept now.
+    /// Whether a bundle of this length that this node makes would be kept now.
     ///
     /// # Errors
     /// What the disk refused.
     pub fn has_room(&self, bytes: u64) -> Result<bool, StoreError> {
-        let txn = self.0.tables().read()?;
-        let waiting = txn.open_table(BUNDLES)?.len()?;
-        let taken = taken(&txn.open_table(META)?)?;
-        Ok(self.room((waiting, taken), bytes).is_ok())
+        match self.must_have_room(None, bytes) {
+            Ok(()) => Ok(true),
+            Err(StoreError::Limit { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
-    fn room(&self, (waiting, taken): (u64, u64), bytes: u64) -> Result<(), StoreError> {
-        for (field, value, most) in [
-            ("bundles", taken.saturating_add(bytes), self.0.limits().bundles.0),
+    /// Refuses a bundle of this length that would not be kept now; of one that a member brings, by what it has brought already, too.
+    ///
+    /// # Errors
+    /// [`StoreError::Limit`] when there is no room for it, else what the disk refused.
+    pub fn must_have_room(&self, brought_by: Option<NodeId>, bytes: u64) -> Result<(), StoreError> {
+        let txn = self.0.tables().read()?;
+        let waiting = txn.open_table(BUNDLES)?.len()?;
+        let meta = txn.open_table(META)?;
+        let of_member = brought_by.map(|by| waiting_of(&meta, by)).transpose()?;
+        self.room((waiting, taken(&meta)?), of_member, bytes)
+    }
+
+    fn room(
+        &self,
+        (waiting, taken): (u64, u64),
+        of_member: Option<(u64, u64)>,
+        bytes: u64,
+    ) -> Result<(), StoreError> {
+        let limits = self.0.limits();
+        let (most, most_waiting) = (limits.bundles_per_member.0, u64::from(limits.waiting_per_member));
+        let of_member = of_member.map(|(waiting, taken)| {
+            [
+                ("bundles-per-member", taken.saturating_add(bytes), most),
+                ("waiting-per-member", waiting + 1, most_waiting),
+            ]
+        });
+        let of_all = [
+            ("bundles", taken.saturating_add(bytes), limits.bundles.0),
             ("waiting bundles", waiting + 1, MOST_WAITING),
-        ] {
+        ];
+        for (field, value, most) in of_all.into_iter().chain(of_member.into_iter().flatten()) {
             if value > most {
                 return Err(StoreError::Limit { field, value, most });
             }
@@ -275,6 +303,24 @@ impl Bundles<'_> {
             return Ok(());
         }
         self.0.tables().write(|txn| self.rows(txn)?.part(until_ms))
+    }
+
+    /// Counts what each member has waiting here: earlier versions did not.
+    pub(crate) fn count_members(&self) -> Result<(), StoreError> {
+        let mut counts = Counts::new();
+        for bundle in self.waiting()? {
+            for (name, count) in counts_of(&bundle) {
+                *counts.entry(name).or_default() += count;
+            }
+        }
+        let known = of_members(&self.0.tables().read()?.open_table(META)?)?;
+        match known == counts {
+            true => Ok(()),
+            false => self
+                .0
+                .tables()
+                .write(|txn| self.rows(txn)?.count_members(&counts)),
+        }
     }
 
     fn rows<'txn>(&self, txn: &'txn WriteTransaction) -> Result<Rows<'txn>, StoreError> {

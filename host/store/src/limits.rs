@@ -31,6 +31,10 @@ pub struct StoreLimits {
     pub visiting: ByteSize,
     /// Bytes of all bundles that wait here. Default 1 GiB.
     pub bundles: ByteSize,
+    /// Of these the bytes that one member has brought. Default 512 MiB.
+    pub bundles_per_member: ByteSize,
+    /// Bundles that wait here, 10,000 at most, of those that one member has brought. Default 5,000.
+    pub waiting_per_member: u32,
     /// Bundles that have left or ended and are remembered, so that none is taken twice; beyond that those of others are forgotten
     /// first, and of these those of whoever brought the most. Default 10,000.
     pub ended_bundles: u32,
@@ -53,6 +57,8 @@ impl Default for StoreLimits {
             partial: ByteSize::gib(4),
             visiting: ByteSize::gib(4),
             bundles: ByteSize::gib(1),
+            bundles_per_member: ByteSize::mib(512),
+            waiting_per_member: 5_000,
             ended_bundles: 10_000,
             cache: ByteSize::mib(16),
         }

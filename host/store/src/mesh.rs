@@ -12,6 +12,18 @@ const BUILT: u64 = match u64::from_str_radix(env!("KARMAN_BUILT"), 10) {
     Err(_) => panic!("SOURCE_DATE_EPOCH is no number of seconds"),
 };
 
+/// In the place of the key of whoever used an invitation: nobody may. It is the key of no node.
+const NOBODY: [u8; 32] = [0; 32];
+
+/// What has become of an invitation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Redeemed {
+    /// The holder of this public key has used it.
+    By([u8; 32]),
+    /// It was withdrawn before anybody had.
+    Withdrawn,
+}
+
 /// What a node must not forget of the mesh that it belongs to. The records are the mesh's own; here they are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Mesh<'a>(pub(crate) &'a Store);
@@ -42,6 +54,25 @@ impl Mesh<'_> {
         Ok(names)
     }
 
+    /// The records whose names begin so, in order, by what follows in their names.
+    ///
+    /// # Errors
+    /// [`StoreError::Record`] when one is not what was asked for, else what the disk refused.
+    pub fn records<R: DeserializeOwned>(&self, begin: &str) -> Result<Vec<(String, R)>, StoreError> {
+        let table = self.0.tables().read()?.open_table(MESH)?;
+        let mut records = Vec::new();
+        for row in table.range(begin..)? {
+            let (name, _) = row?;
+            let Some(rest) = name.value().strip_prefix(begin) else {
+                break;
+            };
+            if let Some(record) = get(&table, MESH, name.value())? {
+                records.push((rest.to_owned(), record));
+            }
+        }
+        Ok(records)
+    }
+
     /// Writes the record of this name.
     ///
     /// # Errors
@@ -67,15 +98,37 @@ impl Mesh<'_> {
     }
 
     /// Remembers that an invitation was used by the holder of this public key. Whether it is (still) theirs: true at the
-    /// first time and whenever the same holder comes again, false for anyone else.
+    /// first time and whenever the same holder comes again, false for anyone else, and for all once it is withdrawn.
     ///
     /// # Errors
     /// [`StoreError::Limit`] when too many are remembered, else what the disk refused.
     pub fn redeem(&self, invitation: u128, holder: &[u8; 32]) -> Result<bool, StoreError> {
+        Ok(*holder != NOBODY && self.spend(invitation, holder)? == *holder)
+    }
+
+    /// Remembers that nobody may use an invitation, unless somebody has. What has become of it now.
+    ///
+    /// # Errors
+    /// As for [`Mesh::redeem`].
+    pub fn withdraw(&self, invitation: u128) -> Result<Redeemed, StoreError> {
+        Ok(became(self.spend(invitation, &NOBODY)?))
+    }
+
+    /// What has become of an invitation; nothing yet where nobody has used it and nobody may not.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn redeemed(&self, invitation: u128) -> Result<Option<Redeemed>, StoreError> {
+        let table = self.0.tables().read()?.open_table(REDEEMED)?;
+        Ok(table.get(invitation)?.map(|holder| became(*holder.value())))
+    }
+
+    /// Gives an invitation to this holder where nobody has it; who has it now.
+    fn spend(&self, invitation: u128, holder: &[u8; 32]) -> Result<[u8; 32], StoreError> {
         self.0.tables().write(|txn| {
             let mut table = txn.open_table(REDEEMED)?;
             if let Some(before) = table.get(invitation)? {
-                return Ok(before.value() == holder);
+                return Ok(*before.value());
             }
             if table.len()? >= MOST_REDEEMED {
                 return Err(StoreError::Limit {
@@ -85,7 +138,7 @@ impl Mesh<'_> {
                 });
             }
             table.insert(invitation, holder)?;
-            Ok(true)
+            Ok(*holder)
         })
     }
 
@@ -110,9 +163,16 @@ impl Mesh<'_> {
     }
 }
 
+fn became(holder: [u8; 32]) -> Redeemed {
+    match holder {
+        NOBODY => Redeemed::Withdrawn,
+        key => Redeemed::By(key),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::BUILT;
+    use super::{BUILT, NOBODY, Redeemed};
     use crate::Store;
 
     #[test]
@@ -125,6 +185,24 @@ mod tests {
         drop(store);
         let store = Store::open(dir.path()).unwrap();
         assert!(!store.mesh().redeem(7, &[2; 32]).unwrap());
+    }
+
+    #[test]
+    fn an_invitation_that_was_withdrawn_is_used_by_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        assert_eq!(store.mesh().redeemed(7).unwrap(), None);
+        assert_eq!(store.mesh().withdraw(7).unwrap(), Redeemed::Withdrawn);
+        assert_eq!(store.mesh().withdraw(7).unwrap(), Redeemed::Withdrawn);
+        drop(store);
+        let store = Store::open(dir.path()).unwrap();
+        assert!(!store.mesh().redeem(7, &[1; 32]).unwrap());
+        assert!(!store.mesh().redeem(7, &NOBODY).unwrap(), "it is no node's key");
+        assert_eq!(store.mesh().redeemed(7).unwrap(), Some(Redeemed::Withdrawn));
+        // Who was faster has it.
+        assert!(store.mesh().redeem(8, &[1; 32]).unwrap());
+        assert_eq!(store.mesh().withdraw(8).unwrap(), Redeemed::By([1; 32]));
+        assert!(store.mesh().redeem(8, &[1; 32]).unwrap());
     }
 
     #[test]
@@ -156,6 +234,8 @@ mod tests {
             store.mesh().names("members/").unwrap(),
             ["members/a", "members/b"]
         );
+        let records: Vec<(String, u8)> = store.mesh().records("members/").unwrap();
+        assert_eq!(records, [("a".to_owned(), 2), ("b".to_owned(), 1)]);
         store.mesh().remove(&["membership"]).unwrap();
         assert_eq!(store.mesh().get::<Vec<u8>>("membership").unwrap(), None);
     }

@@ -75,6 +75,26 @@ fn too_many_tokens_that_do_not_hold_are_not_looked_at() {
     }
 }
 
+/// Whoever fails too often behind a proxy keeps no other caller of that proxy out.
+#[test]
+fn callers_behind_a_proxy_are_counted_apart() {
+    let home = limited("failed-tokens = 1");
+    let file = home.path().join("config/karman/node.toml");
+    let limited = std::fs::read_to_string(&file).unwrap();
+    let trusting = format!("{limited}\n[gateway]\ntrusted-proxies = [\"127.0.0.1\"]\n");
+    std::fs::write(&file, trusting).unwrap();
+    let node = gateway(home, &[]);
+    let asks = |caller: &str, bearer: &str| {
+        let headers = [("authorization", bearer), ("x-forwarded-for", caller)];
+        infer(&node.server, MODEL, &headers).status
+    };
+    assert!((0..100).any(|_| asks("192.0.2.1", "Bearer nonsense") == 429));
+    // One more from there is not looked at, even if it would hold; from another address it is.
+    assert_eq!(asks("192.0.2.2", "Bearer nonsense"), 401);
+    let named = token(&node, &["--right", "infer:*"]);
+    assert_eq!(asks("192.0.2.3", &named), 200);
+}
+
 /// Connections that never finish what they say give way to those that do.
 #[test]
 fn slow_callers_keep_nobody_out() {

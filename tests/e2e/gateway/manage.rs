@@ -120,6 +120,73 @@ fn plugins_come_and_go_and_hold_what_they_are_granted() {
 }
 
 #[test]
+fn an_invitation_that_was_withdrawn_lets_nobody_in() {
+    let home_of_cloud = home("cloud");
+    home_of_cloud.run(["mesh", "init"]).ok();
+    // Made while nothing runs, it is remembered by the node that runs later.
+    let address = ["--address", "/ip4/192.0.2.7/udp/7117/quic-v1"];
+    let early = [&["--json", "mesh", "invite", "--tier", "fog"][..], &address].concat();
+    let early: Value = serde_json::from_str(&home_of_cloud.run(early).ok().out()).unwrap();
+    let server = home_of_cloud.start(["gateway", "--listen", "127.0.0.1:0"]);
+    let cloud = Node {
+        home: home_of_cloud,
+        server,
+    };
+    let bearer = token(&cloud, &["--right", "manage"]);
+    let order = json!({ "tier": "edge" }).to_string();
+    let invited = ask(&cloud, "POST", "/admin/invitations", &bearer, order.as_bytes()).json();
+    let (id, word) = (&invited["id"], invited["invitation"].as_str().unwrap());
+    let listed = ask(&cloud, "GET", "/admin/invitations", &bearer, b"");
+    assert!(
+        !format!("{listed:?}").contains(word),
+        "the word is nobody's to see"
+    );
+    let states = |listed: &Answer| {
+        let listed = listed.json();
+        let of = |one: &Value| (one["id"].clone(), one["tier"].clone(), one["state"].clone());
+        listed.as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let known = states(&listed);
+    assert_eq!(known.len(), 2, "{known:?}");
+    assert!(known.contains(&(early["id"].clone(), json!("fog"), json!("open"))));
+    assert!(known.contains(&(id.clone(), json!("edge"), json!("open"))));
+
+    let path = format!("/admin/invitations/{}", id.as_str().unwrap());
+    let viewer = token(&cloud, &["--right", "admin"]);
+    assert_eq!(ask(&cloud, "DELETE", &path, &viewer, b"").status, 403);
+    let unknown = ask(&cloud, "DELETE", "/admin/invitations/ffffffff", &bearer, b"");
+    assert_eq!(
+        (unknown.status, &unknown.json()["field"]),
+        (404, &json!("invitation"))
+    );
+    let withdrawn = ask(&cloud, "DELETE", &path, &bearer, b"");
+    assert_eq!(
+        (withdrawn.status, &withdrawn.json()["state"]),
+        (200, &json!("withdrawn")),
+        "{withdrawn:?}"
+    );
+    let short = &early["id"].as_str().unwrap()[..8];
+    cloud.home.run(["mesh", "withdraw", short]).ok();
+    let unknown = cloud.home.run(["mesh", "withdraw", "ffffffff"]);
+    unknown.fails(4, "no invitation that was made here");
+    let comes = home("edge").run(["node", "up", "--listen", "127.0.0.1:0", "--join", word]);
+    comes.fails(3, "was withdrawn");
+
+    // Over a restart they stay withdrawn.
+    let Node { home, server } = cloud;
+    drop(server);
+    let cloud = Node {
+        server: home.start(["gateway", "--listen", "127.0.0.1:0"]),
+        home,
+    };
+    let known = states(&ask(&cloud, "GET", "/admin/invitations", &bearer, b""));
+    assert!(
+        known.iter().all(|(_, _, state)| *state == "withdrawn"),
+        "{known:?}"
+    );
+}
+
+#[test]
 fn an_invited_node_gets_a_plugin_from_outside() {
     let home_of_cloud = home("cloud");
     home_of_cloud.run(["mesh", "init"]).ok();

@@ -88,6 +88,18 @@ fn plugins_answer_where_routes_lead_and_nowhere_else() {
         error.contains("`/a/b`"),
         "it sees what is behind the route: {error}"
     );
+
+    // The log tells which host was asked for, and who answered.
+    let (_, said) = node.server.stop();
+    for (host, plugin) in [
+        ("one.hello.example", "hello-http02"),
+        ("shared.example", "hello-http02"),
+        ("localhost", "hello-http02"),
+    ] {
+        let of_both = [format!("host=\"{host}\""), format!("plugin=\"{plugin}\"")];
+        let is_told = |line: &str| of_both.iter().all(|field| line.contains(field));
+        assert!(said.lines().any(is_told), "{of_both:?}: {said}");
+    }
 }
 
 #[test]

@@ -1,18 +1,20 @@
-//! Invitations into the mesh, for those with the right `manage`.
+//! Invitations into the mesh: to see which there are takes the right `admin`, to make one or to take one back `manage`.
 
-use super::{Admin, must_manage};
+use super::{Admin, must_manage, path_of, to_the_end};
 use crate::access::Caller;
 use crate::openapi::PlainError;
 use crate::refusal::Refusal;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::response::Json;
-use axum::routing::post;
+use axum::routing::{delete, get};
 use axum::{Extension, Router};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
+use karman_mesh::InvitationStatus;
 use karman_mesh::membership::{Right, UnixTime};
 use karman_node::InviteOrder;
-use karman_types::{ByteSize, TaskError, Tier};
+use karman_types::{ByteSize, ErrorKind, TaskError, Tier};
 use serde::Serialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -46,7 +48,7 @@ pub(crate) struct InviteRequest {
 struct Invited {
     /// What `karman node up --join` takes, once.
     invitation: String,
-    /// What logs call it.
+    /// What logs and lists call it.
     id: String,
     tier: Tier,
     /// The last second it can be used, since 1970.
@@ -56,8 +58,42 @@ struct Invited {
 /// The routes. How long a body may be is judged here, so that it is told as any other error.
 pub(super) fn router() -> Router<Admin> {
     Router::new()
-        .route("/admin/invitations", post(invite))
+        .route("/admin/invitations", get(invitations).post(invite))
+        .route("/admin/invitations/{id}", delete(withdraw))
         .layer(DefaultBodyLimit::disable())
+}
+
+/// The invitations that were made on this machine, the last first, and what has become of each; not the words that let nodes in.
+#[utoipa::path(get, path = "/admin/invitations", tag = "administration", responses(
+    (status = 200, description = "`id`, `tier`, `made`, `expires`, `state` (`open`, `used`, `withdrawn`, `expired`), and `used_by`"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
+    (status = 500, body = PlainError)))]
+async fn invitations(State(admin): State<Admin>) -> Result<Json<Vec<InvitationStatus>>, Refusal> {
+    Ok(Json(admin.node.invitations().await?))
+}
+
+/// Takes back an invitation that no node has used: none joins by it any more. Takes a token with the right `manage`.
+#[utoipa::path(delete, path = "/admin/invitations/{id}", tag = "administration",
+    params(("id" = String, Path, description = "The invitation's id, or its beginning")), responses(
+    (status = 200, description = "The invitation as it is now"),
+    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
+    (status = 404, body = PlainError), (status = 429, body = PlainError)))]
+async fn withdraw(
+    State(admin): State<Admin>,
+    Extension(caller): Extension<Arc<Caller>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<InvitationStatus>, Refusal> {
+    must_manage(&caller)?;
+    let id = path_of(id)?;
+    let withdrawn = to_the_end(async move { admin.node.withdraw_invitation(&id).await });
+    Ok(Json(withdrawn.await.map_err(missing)?))
+}
+
+fn missing(error: TaskError) -> Refusal {
+    match (error.kind, error.field.as_deref()) {
+        (ErrorKind::Unavailable, Some("invitation")) => Refusal::unknown(error),
+        _ => error.into(),
+    }
 }
 
 /// Invites one node into the mesh. The invitation is told this once: it is kept nowhere. Takes a token with the right `manage`.
@@ -109,7 +145,6 @@ fn read(order: &[u8]) -> Result<InviteOrder, TaskError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use karman_types::ErrorKind;
 
     #[test]
     fn nobody_is_made_an_issuer_from_outside() {

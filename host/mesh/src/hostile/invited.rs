@@ -2,7 +2,8 @@
 
 use super::old::hello;
 use super::{HOUR, Scene, membership};
-use crate::gate::{Credential, GateError, HELLO, Hello, Judge, Reply, WELCOME, exchange, key_of};
+use crate::gate::{Credential, GateError, HELLO, Hello, Judge, PROTOCOL, Reply, WELCOME, exchange, key_of};
+use crate::invitations::InvitationState;
 use crate::membership::{Invitation, MembershipError};
 use crate::standing::Standing;
 use crate::support::invite;
@@ -55,6 +56,21 @@ async fn only_an_issuer_sees_the_word_of_an_invitation() {
         matches!(refused, GateError::NotAMember(MembershipError::WrongKey { .. })),
         "{refused}"
     );
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_comes_in_by_an_invitation_that_was_withdrawn() {
+    let scene = Scene::begin().await;
+    let standing = scene.first.mesh.standing();
+    let (word, now) = (invite(&scene.root, &scene.at), standing.now());
+    standing.invitations().remember(&word, now).unwrap();
+    let id = word.id().to_string();
+    let withdrawn = standing.invitations().withdraw(&id, now).unwrap();
+    assert_eq!(withdrawn.state, InvitationState::Withdrawn);
+    let shown = Credential::Invitation(word.to_string());
+    scene.shows(&Keypair::generate_ed25519(), shown, PROTOCOL).await;
+    scene.refuses("withdrawn-invitation", 1).await;
     scene.end().await;
 }
 

@@ -85,6 +85,9 @@ pub enum MembershipError {
         "this invitation was used before; each is for one node, ask for a new one (`karman mesh invite`)"
     )]
     Used,
+    /// The invitation was taken back before anybody had used it.
+    #[error("this invitation was withdrawn; ask for a new one (`karman mesh invite`)")]
+    Withdrawn,
     /// Signed by a root key that the mesh has replaced, longer ago than that key holds.
     #[error(
         "it is signed by a root key that mesh {mesh} has replaced, and that held until {until}; ask for a new invitation \
@@ -158,6 +161,7 @@ impl MembershipError {
             | Self::NotAnIssuer { .. }
             | Self::BeyondIssuer { .. }
             | Self::Used
+            | Self::Withdrawn
             | Self::Old { .. }
             | Self::Replaced { .. }
             | Self::FalseRoot { .. }

@@ -39,6 +39,18 @@ impl InvitationId {
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
+
+    /// The same as a number, by which stores know it.
+    pub(crate) const fn number(&self) -> u128 {
+        u128::from_le_bytes(self.0)
+    }
+
+    /// What [`Display`](fmt::Display) writes.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let mut bytes = [0; 16];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
 }
 
 impl fmt::Display for InvitationId {

@@ -7,7 +7,7 @@ use crate::membership::{
     Charter, Invitation, Issuer, Membership, MembershipError, Revocations, Right, Rights, RootKey, Terms,
     UnixTime,
 };
-use karman_store::Store;
+use karman_store::{Redeemed, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,12 +120,11 @@ impl Standing {
         let ((id, terms), _) = self.roots.read().under(now, |mesh, revoked| {
             issuer.redeem_under(mesh, invitation, key, now, revoked)
         })?;
-        if !self
-            .store
-            .mesh()
-            .redeem(u128::from_le_bytes(*id.as_bytes()), key)?
-        {
-            return Err(MembershipError::Used.into());
+        if !self.store.mesh().redeem(id.number(), key)? {
+            return Err(match self.store.mesh().redeemed(id.number())? {
+                Some(Redeemed::Withdrawn) => MembershipError::Withdrawn.into(),
+                _ => MembershipError::Used.into(),
+            });
         }
         Ok(issuer.issue(key, &terms, self.now())?)
     }

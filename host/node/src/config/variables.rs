@@ -1,9 +1,10 @@
 //! Keys that are set by variables of the environment: `KARMAN_CEILING__MEMORY` is `memory` in `[ceiling]`.
 
 /// All that `node.toml` may begin with; other variables of the same prefix are not configuration.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "tier",
     "listen",
+    "hosts",
     "signed-only",
     "trusted-keys",
     "onnxruntime",

@@ -258,6 +258,7 @@ fn refusals(mesh: &Mesh) -> Vec<Diagnosis> {
         "forked-root" => Some("somebody else has the old root key: make the mesh anew"),
         "false-root" => Some("somebody claims to have the mesh's new root key; it has not"),
         "used-invitation" => Some("each invitation is for one node: make another"),
+        "withdrawn-invitation" => Some("its invitation was withdrawn: make another if it is to come"),
         _ => None,
     };
     let refusals = mesh.standing().refusals().into_iter();

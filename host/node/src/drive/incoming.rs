@@ -3,7 +3,7 @@
 use super::away::{self, Come, run_away};
 use super::bundles::{MOST_BUNDLE, Opening, Terms, known};
 use super::mesh_of;
-use super::parcels::{MOST_LIFETIME, has_room, kept, record, too_long};
+use super::parcels::{MOST_LIFETIME, kept, must_have_room, record, too_long};
 use super::serve::peer_of;
 use crate::node::Node;
 use crate::services::{blocking, store_error};
@@ -34,7 +34,7 @@ impl Node {
             }
             Some(_) => return Ok(()),
         }
-        has_room(&store, size).await?;
+        must_have_room(&store, from.node, size).await?;
         let wanted = Wanted {
             digest,
             size,

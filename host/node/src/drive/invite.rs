@@ -4,12 +4,13 @@ use super::mesh::refused;
 use super::mesh_of;
 use crate::config::Time;
 use crate::node::Node;
+use crate::services::{blocking, store_error};
 use karman_mesh::membership::{Invitation, Right, Rights, Terms, UnixTime};
-use karman_mesh::{GateError, Multiaddr};
+use karman_mesh::{GateError, InvitationStatus, Invitations, Multiaddr};
 use karman_package::PublicKey;
 use karman_types::{TaskError, Tier};
 use serde::Deserialize;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long an invitation can be used, where nobody says otherwise; and how long the membership that comes of it lasts.
 const EXPIRES: Duration = Duration::from_secs(7 * 86_400);
@@ -69,11 +70,12 @@ pub fn reachable(addresses: Vec<String>) -> Vec<String> {
 }
 
 impl Node {
-    /// Invites one node into the mesh. What is answered is a secret until it is used, and is kept nowhere here.
+    /// Invites one node into the mesh. What is answered is a secret until it is used, and is kept nowhere here; that there is such an
+    /// invitation is remembered.
     ///
     /// # Errors
     /// `unavailable` when this node belongs to no mesh or may not invite, `denied` for terms that it may not give, `invalid` for an
-    /// invitation that would be too long.
+    /// invitation that would be too long, `limit` where too many are remembered.
     pub async fn invite(&self, order: &InviteOrder) -> Result<Invitation, TaskError> {
         let mesh = mesh_of(self)?;
         let addresses = match order.addresses.is_empty() {
@@ -89,8 +91,60 @@ impl Node {
             GateError::NotAMember(error) => TaskError::new(error.kind(), error.to_string()),
             error => refused(error),
         })?;
+        self.remember_invitation(invitation.clone()).await?;
         tracing::info!(id = %invitation.id(), tier = %order.tier, "a node is invited");
         Ok(invitation)
+    }
+
+    /// Remembers that this invitation was made here now.
+    pub(crate) async fn remember_invitation(&self, invitation: Invitation) -> Result<(), TaskError> {
+        let (home, now) = (self.runtime().home().clone(), self.mesh_time());
+        let remember = move || -> Result<(), TaskError> {
+            let store = home.store()?;
+            let remembered = Invitations::of(&store).remember(&invitation, now);
+            remembered.map_err(store_error)
+        };
+        blocking(remember).await
+    }
+
+    /// The invitations that were made here, the last first, and what has become of each; not their words.
+    ///
+    /// # Errors
+    /// `internal` for what the disk refused.
+    pub async fn invitations(&self) -> Result<Vec<InvitationStatus>, TaskError> {
+        let (home, now) = (self.runtime().home().clone(), self.mesh_time());
+        let list = move || -> Result<Vec<InvitationStatus>, TaskError> {
+            let store = home.store()?;
+            let listed = Invitations::of(&store).list(now);
+            listed.map_err(store_error)
+        };
+        blocking(list).await
+    }
+
+    /// Has nobody use the invitation of this id, or whose id begins so.
+    ///
+    /// # Errors
+    /// `unavailable` (field `invitation`) when none that was made here has it, `invalid` when several begin so, or when there is
+    /// nothing to withdraw: a node has used it, or it is for one node, which asks nobody.
+    pub async fn withdraw_invitation(&self, id: &str) -> Result<InvitationStatus, TaskError> {
+        let (home, now, id) = (self.runtime().home().clone(), self.mesh_time(), id.to_owned());
+        let withdraw = move || -> Result<InvitationStatus, TaskError> {
+            let store = home.store()?;
+            let withdrawn = Invitations::of(&store).withdraw(&id, now);
+            Ok(withdrawn?)
+        };
+        let withdrawn = blocking(withdraw).await?;
+        tracing::info!(id = withdrawn.id, "an invitation is withdrawn");
+        Ok(withdrawn)
+    }
+
+    /// The time by which invitations are judged.
+    fn mesh_time(&self) -> UnixTime {
+        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        match self.mesh() {
+            Some(mesh) => mesh.standing().now(),
+            None => UnixTime::from_seconds(clock().as_secs()),
+        }
     }
 }
 

@@ -271,25 +271,25 @@ pub(super) fn kept(kept: Result<bool, StoreError>) -> Result<bool, TaskError> {
             _ => "",
         };
         match field {
-            "bundles" | "waiting bundles" => store_error(error).with_field(NO_ROOM),
+            "bundles" | "waiting bundles" | "bundles-per-member" | "waiting-per-member" => {
+                store_error(error).with_field(NO_ROOM)
+            }
             _ => store_error(error),
         }
     })
 }
 
-/// Whether a bundle of this length would be kept: said before its bytes take the time of a contact.
+/// Refuses a bundle of this length that would not be kept: said before its bytes take the time of a contact.
 ///
 /// # Errors
-/// `limit` where there is no room for it now, else what the disk refuses.
-pub(super) async fn has_room(store: &Store, bytes: u64) -> Result<(), TaskError> {
+/// `limit` where there is no room for it now, or none for more of this member, else what the disk refuses.
+pub(super) async fn must_have_room(store: &Store, brought_by: NodeId, bytes: u64) -> Result<(), TaskError> {
     let store = store.clone();
-    let room = blocking(move || store.bundles().has_room(bytes).map_err(store_error));
-    match room.await? {
-        true => Ok(()),
-        false => Err(
-            TaskError::limit(format!("there is no room for a bundle of {bytes} bytes")).with_field(NO_ROOM),
-        ),
-    }
+    blocking(move || {
+        let room = store.bundles().must_have_room(Some(brought_by), bytes);
+        kept(room.map(|()| true)).map(drop)
+    })
+    .await
 }
 
 /// Whether it says that there is no room for a bundle now.

@@ -11,7 +11,9 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::response::Json;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
+use karman_mesh::InvitationStatus;
+use karman_mesh::membership::{Invitation, MembershipError};
 use karman_space::Priority;
 use karman_types::{NodeId, TaskError};
 use serde::Deserialize;
@@ -26,6 +28,8 @@ pub(crate) fn router() -> Router<Node> {
         .route("/mesh/keepers", get(keepers).post(name_keepers))
         .route("/mesh/ping/{node}", get(ping))
         .route("/mesh/revoked/{node}", post(revoke))
+        .route("/mesh/invitations", get(invitations).post(remember))
+        .route("/mesh/invitations/{id}", delete(withdraw))
         .route("/mesh/root", post(rotate))
         .route("/mesh/plugins/{name}", post(deploy).delete(undeploy))
         .route("/mesh/bundles", get(bundles))
@@ -73,6 +77,25 @@ async fn ping(State(node): State<Node>, Path(id): Path<String>) -> Result<Json<P
 async fn revoke(State(node): State<Node>, Path(id): Path<String>) -> Result<Json<()>, Refusal> {
     node.revoke(read(&node, &id)?)?;
     Ok(Json(()))
+}
+
+async fn invitations(State(node): State<Node>) -> Result<Json<Vec<InvitationStatus>>, Refusal> {
+    Ok(Json(node.invitations().await?))
+}
+
+/// What the command line has made with the root key is remembered where it can be used.
+async fn remember(State(node): State<Node>, Json(word): Json<String>) -> Result<Json<()>, Refusal> {
+    let wrong = |error: MembershipError| TaskError::new(error.kind(), error.to_string());
+    let invitation: Invitation = word.parse().map_err(wrong)?;
+    node.remember_invitation(invitation).await?;
+    Ok(Json(()))
+}
+
+async fn withdraw(
+    State(node): State<Node>,
+    Path(id): Path<String>,
+) -> Result<Json<InvitationStatus>, Refusal> {
+    Ok(Json(node.withdraw_invitation(&id).await?))
 }
 
 #[derive(Deserialize)]

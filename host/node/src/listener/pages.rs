@@ -2,11 +2,14 @@
 //! rebinding): then a browser takes what answers there for the origin of that one's page, and no rule about other origins holds it back.
 //! What the browser believes to ask stands in `host`, or in `:authority` of HTTP/2 and gRPC.
 
+use super::connections::Listener;
+use crate::config::{HostName, NodeConfig};
 use http::uri::Authority;
 use http::{HeaderValue, Request, header};
 use karman_types::TaskError;
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// Where browsers say whose page asks (Fetch Metadata). No page can say it in their place.
 const SITE: &str = "sec-fetch-site";
@@ -48,24 +51,58 @@ fn leads_here(asked: &[u8], named: &[String]) -> bool {
     name == "localhost" || name.ends_with(".localhost") || named.iter().any(fits)
 }
 
-/// Refuses what somebody's page wants of a door that asks nobody who they are, and is for this machine alone.
-///
-/// # Errors
-/// `denied`: field `host` for a name that somebody leads here, field `origin` for what a page of another origin wants done.
-pub(super) fn refuse<B>(request: &Request<B>) -> Result<(), TaskError> {
-    if let Some(other) = other_host(request, &[]) {
+/// What a door that asks nobody who they are goes by.
+#[derive(Clone, Debug)]
+pub(super) struct Pages {
+    named: Arc<[String]>,
+    /// Whether others are refused: where names are told, or can only be those of this machine.
+    judges: bool,
+}
+
+impl Pages {
+    /// Of a node's door that listens there.
+    pub(super) fn of(config: &NodeConfig, listener: &Listener) -> Self {
+        let listen = listener.address().unwrap_or(config.listen);
+        Self::new(&config.hosts, listen)
+    }
+
+    fn new(hosts: &[HostName], listen: SocketAddr) -> Self {
+        Self {
+            named: hosts.iter().map(|name| plain_host(name.as_str())).collect(),
+            judges: !hosts.is_empty() || listen.ip().is_loopback(),
+        }
+    }
+
+    /// Refuses a request that asks for another host.
+    ///
+    /// # Errors
+    /// `denied` (field `host`) for a name that somebody leads here.
+    pub(super) fn must_know<B>(&self, request: &Request<B>) -> Result<(), TaskError> {
+        let other = match self.judges {
+            true => other_host(request, &self.named),
+            false => None,
+        };
+        let Some(other) = other else { return Ok(()) };
         let other: String = other.chars().take(MOST_TOLD).collect();
         let error = TaskError::denied(format!("`{other}` is no name of this machine")).with_field("host");
-        return Err(error
-            .with_hint("ask for `localhost` or an address; a gateway takes the names in its `hosts`, too"));
+        Err(error.with_hint("ask for `localhost` or an address, or name it in `hosts` of node.toml"))
     }
-    let site = request.headers().get(SITE);
-    let is_other = site.is_some_and(|site| site == "cross-site" || site == "same-site");
-    if is_other && !request.method().is_safe() {
-        let error = TaskError::denied("pages of other origins have nothing done here").with_field("origin");
-        return Err(error.with_hint("a gateway lets those call that are in its `cors`"));
+
+    /// Refuses what somebody's page wants.
+    ///
+    /// # Errors
+    /// Those of [`Pages::must_know`], and `denied` (field `origin`) for what a page of another origin wants done.
+    pub(super) fn must_take<B>(&self, request: &Request<B>) -> Result<(), TaskError> {
+        self.must_know(request)?;
+        let site = request.headers().get(SITE);
+        let is_other = site.is_some_and(|site| site == "cross-site" || site == "same-site");
+        if self.judges && is_other && !request.method().is_safe() {
+            let error = TaskError::denied("pages of other origins have nothing done here");
+            let hint = "a gateway lets those call that are in its `cors`";
+            return Err(error.with_field("origin").with_hint(hint));
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -81,8 +118,31 @@ mod tests {
         request.body(()).unwrap()
     }
 
+    fn door(hosts: &[&str], listen: &str) -> Pages {
+        let hosts: Vec<HostName> = hosts.iter().map(|name| name.parse().unwrap()).collect();
+        Pages::new(&hosts, listen.parse().unwrap())
+    }
+
     fn field(request: &Request<()>) -> Option<String> {
-        refuse(request).err().and_then(|error| error.field)
+        let taken = door(&[], "127.0.0.1:8080").must_take(request);
+        taken.err().and_then(|error| error.field)
+    }
+
+    #[test]
+    fn names_that_are_told_are_taken_and_then_no_others_wherever_it_listens() {
+        let asked = |host| asks(Method::POST, &[("host", host), (SITE, "same-origin")]);
+        let takes = |door: &Pages, host| door.must_take(&asked(host)).is_ok();
+        let named = door(&["Node.Example"], "127.0.0.1:8080");
+        assert!(takes(&named, "node.example:8080") && takes(&named, "localhost"));
+        assert!(!takes(&named, "evil.example"));
+        let open = door(&["node.example"], "0.0.0.0:8080");
+        assert!(takes(&open, "node.example") && takes(&open, "192.0.2.7:8080"));
+        assert!(!takes(&open, "evil.example"));
+        // Where it listens for others and no name is told, any may be right.
+        assert!(takes(&door(&[], "0.0.0.0:8080"), "any.example"));
+        // What a plugin's own pages want is for the plugin to judge.
+        let elsewhere = asks(Method::POST, &[("host", "localhost"), (SITE, "cross-site")]);
+        assert_eq!(named.must_know(&elsewhere), Ok(()));
     }
 
     #[test]
@@ -93,7 +153,10 @@ mod tests {
         );
         assert_eq!(field(&led).as_deref(), Some("host"));
         let long = "a".repeat(2000);
-        let error = refuse(&asks(Method::GET, &[("host", &long)])).unwrap_err();
+        let door = door(&[], "[::1]:8080");
+        let error = door
+            .must_take(&asks(Method::GET, &[("host", &long)]))
+            .unwrap_err();
         assert!(error.message.len() < 2 * MOST_TOLD, "{error}");
         for ours in ["localhost:8080", "127.0.0.1:8080", "[::1]", "a.localhost"] {
             assert_eq!(field(&asks(Method::POST, &[("host", ours)])), None, "{ours}");

@@ -1,11 +1,12 @@
 use super::answer::error_response;
 use super::connections::{Listener, ShutDown};
+use super::pages::Pages;
 use crate::runtime::Runtime;
 use axum::BoxError;
 use bytes::Bytes;
 use http::{Request, Response, header};
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
-use hyper::body::Body;
+use hyper::body::{Body, Incoming};
 use karman_engine::{GuestBody, HttpError, Plugin};
 use karman_types::{TaskError, format_bytes};
 use std::sync::Arc;
@@ -13,9 +14,19 @@ use std::sync::Arc;
 /// The body of an answer: the plugin's, or ours when it has none.
 pub(crate) type PluginBody = Either<GuestBody, Full<Bytes>>;
 
-/// Answers every request on the listener with one HTTP plugin, until the shutdown.
+/// Answers every request on the listener with one HTTP plugin, until the shutdown. On a loopback address, and where the configuration
+/// names hosts, those who ask for another one are refused.
 pub async fn serve_plugin(listener: Listener, runtime: Runtime, plugin: Arc<Plugin>, shut_down: &ShutDown) {
-    let service = move |request| answer(runtime.clone(), plugin.clone(), request);
+    let pages = Pages::of(runtime.config(), &listener);
+    let service = move |request: Request<Incoming>| {
+        let (runtime, plugin, known) = (runtime.clone(), plugin.clone(), pages.must_know(&request));
+        async move {
+            match known {
+                Ok(()) => answer(runtime, plugin, request).await,
+                Err(error) => error_response(&error).map(Either::Right),
+            }
+        }
+    };
     listener.serve(service, shut_down).await;
 }
 

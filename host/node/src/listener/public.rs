@@ -1,6 +1,7 @@
 use super::answer::{Named, Refusal, other_method};
 use super::connections::{Listener, ShutDown};
-use super::{flows, metrics, pages, plugin, stream, tasks};
+use super::pages::Pages;
+use super::{flows, metrics, plugin, stream, tasks};
 use crate::drive::Ran;
 use crate::node::Node;
 use axum::BoxError;
@@ -42,7 +43,8 @@ pub(crate) async fn serve_public(listener: Listener, node: Node, shut_down: &Shu
         })
         .method_not_allowed_fallback(other_method)
         .with_state(node.clone());
-    let service = move |request| answer(node.clone(), router.clone(), request);
+    let pages = Pages::of(node.runtime().config(), &listener);
+    let service = move |request| answer(node.clone(), router.clone(), pages.clone(), request);
     listener.serve(service, shut_down).await;
 }
 
@@ -75,18 +77,23 @@ impl Node {
     }
 }
 
-async fn answer(node: Node, mut router: Router, mut request: Request<Incoming>) -> Response<Body> {
+async fn answer(
+    node: Node,
+    mut router: Router,
+    pages: Pages,
+    mut request: Request<Incoming>,
+) -> Response<Body> {
     if let Some((name, rest)) = plugin_path(request.uri()) {
+        if let Err(error) = pages.must_know(&request) {
+            return Refusal(error).into_response();
+        }
         *request.uri_mut() = rest;
         let answer = node.serve_http(&name, request).await;
         return answer.unwrap_or_else(|error| Refusal(error).into_response());
     }
     // Whoever only watches is told by whatever name.
     let is_watched = matches!(request.uri().path(), "/healthz" | "/readyz");
-    if !is_watched
-        && node.runtime().config().listen.ip().is_loopback()
-        && let Err(error) = pages::refuse(&request)
-    {
+    if !is_watched && let Err(error) = pages.must_take(&request) {
         return Refusal(error).into_response();
     }
     router

@@ -22,6 +22,7 @@ pub(crate) use settings::NodeSettings;
 
 use karman_store::StoreError;
 use karman_types::{ErrorKind, TaskError};
+use tracing::Instrument;
 
 /// A store error as a caller sees it.
 pub(crate) fn store_error(error: StoreError) -> TaskError {
@@ -45,4 +46,13 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(step)
         .await
         .unwrap_or_else(|error| Err(TaskError::internal(format!("a step of the host failed: {error}"))))
+}
+
+/// Does something that is not to be left half done: it goes on when nobody waits for it any more.
+pub(crate) async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, TaskError>> + Send + 'static,
+) -> Result<T, TaskError> {
+    tokio::spawn(work.in_current_span())
+        .await
+        .unwrap_or_else(|error| Err(TaskError::internal(format!("it broke off: {error}"))))
 }

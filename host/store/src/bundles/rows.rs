@@ -9,13 +9,28 @@ use redb::{
     WriteTransaction,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 type Row<'txn> = Table<'txn, &'static str, &'static [u8]>;
 /// When one that has ended is forgotten: by rank, then by time.
 type Place = (u8, u64, &'static str);
 const RANKS: u8 = 4;
+/// Before the id of a member: bytes of the bundles that it has brought and that wait, and how many these are, in [`META`].
+const BYTES_OF: &str = "bundles-of/";
+const WAITING_OF: &str = "waiting-of/";
+/// What is counted of members, by name in [`META`].
+pub(super) type Counts = BTreeMap<String, u64>;
 /// From this rank on it is about bundles that this node has made itself.
 const OWN: u8 = 2;
+
+/// When one that has ended is forgotten, as a row says it.
+pub(super) struct Due {
+    rank: u8,
+    until_ms: u64,
+    name: String,
+    /// The member that brought it, where the row is one of what that has brought.
+    by: Option<String>,
+}
 
 /// A bundle that has ended.
 #[derive(Deserialize, Serialize)]
@@ -61,12 +76,17 @@ impl<'txn> Rows<'txn> {
         Ok((self.waiting.len()?, taken(&self.meta)?))
     }
 
+    /// How many of them this member has brought, and their bytes.
+    pub(super) fn waiting_of(&self, by: NodeId) -> Result<(u64, u64), StoreError> {
+        waiting_of(&self.meta, by)
+    }
+
     /// Writes the row of a bundle, in the place of the one that there is. One that has ended is remembered for so long, or until there
     /// are too many of them.
     pub(super) fn put(&mut self, name: &str, bundle: &Bundle, until_ms: u64) -> Result<(), StoreError> {
         self.remove(name)?;
         if bundle.state == BundleState::Waiting {
-            self.weigh(|bytes| bytes.saturating_add(bundle.size))?;
+            self.count(bundle, u64::saturating_add)?;
             return put(&mut self.waiting, BUNDLES, name, bundle);
         }
         let ended = Ended {
@@ -80,10 +100,9 @@ impl<'txn> Rows<'txn> {
             self.brought
                 .insert(by.to_string().as_str(), (rank, until_ms, name))?;
         }
-        for _ in self.most_ended..self.forget.len()? {
-            if let Some(first) = self.goes_first()? {
-                self.remove(&first)?;
-            }
+        while self.forget.len()? > self.most_ended {
+            let Some(first) = self.goes_first()? else { break };
+            self.forget_at(&first)?;
         }
         Ok(())
     }
@@ -91,8 +110,12 @@ impl<'txn> Rows<'txn> {
     fn remove(&mut self, name: &str) -> Result<(), StoreError> {
         if let Some(bundle) = get::<Bundle>(&self.waiting, BUNDLES, name)? {
             self.waiting.remove(name)?;
-            return self.weigh(|bytes| bytes.saturating_sub(bundle.size));
+            return self.count(&bundle, u64::saturating_sub);
         }
+        self.remove_ended(name)
+    }
+
+    fn remove_ended(&mut self, name: &str) -> Result<(), StoreError> {
         if let Some(Ended { until_ms, bundle }) = get::<Ended>(&self.ended, ENDED, name)? {
             let rank = rank(&bundle, self.here);
             self.ended.remove(name)?;
@@ -105,38 +128,58 @@ impl<'txn> Rows<'txn> {
         Ok(())
     }
 
+    /// Forgets one that has ended. In a damaged store there may be a row for one that is not there, or that is remembered until another
+    /// time: that row goes, or it would be come upon for ever.
+    fn forget_at(&mut self, due: &Due) -> Result<(), StoreError> {
+        let ended = get::<Ended>(&self.ended, ENDED, &due.name)?;
+        if ended.is_some_and(|ended| ended.until_ms == due.until_ms) {
+            self.remove_ended(&due.name)?;
+        }
+        let place = (due.rank, due.until_ms, due.name.as_str());
+        let mut was_left = self.forget.remove(place)?.is_some();
+        if let Some(by) = &due.by {
+            was_left |= self.brought.remove(by.as_str(), place)?;
+        }
+        if was_left {
+            tracing::warn!(
+                bundle = due.name,
+                "the store was damaged: a row about a bundle that it does not know is gone"
+            );
+        }
+        Ok(())
+    }
+
     /// Which of those that have ended is forgotten where there are too many. What was for others, or has been opened here, goes before
     /// what this node has made; and of that the first of whoever brought the most, so that nobody pushes out what others brought.
-    fn goes_first(&self) -> Result<Option<String>, StoreError> {
+    fn goes_first(&self) -> Result<Option<Due>, StoreError> {
         let Some((first, _)) = self.forget.first()? else {
             return Ok(None);
         };
-        let (rank, _, first) = first.value();
-        let ended = get::<Ended>(&self.ended, ENDED, first)?;
+        let (rank, _, name) = first.value();
+        let ended = get::<Ended>(&self.ended, ENDED, name)?;
+        let is_known = ended.is_some();
         let is_noted = ended.is_some_and(|ended| ended.bundle.brought_by.is_some());
-        if rank < OWN && !is_noted {
-            // From before format 10.
-            return Ok(Some(first.to_owned()));
+        if !is_known || (rank < OWN && !is_noted) {
+            // Of none that is there, or from before format 10.
+            return Ok(Some(Due::at(first.value(), None)));
         }
-        let mut most: Option<MultimapValue<'_, Place>> = None;
+        let mut most: Option<(String, MultimapValue<'_, Place>)> = None;
         for member in self.brought.iter()? {
-            let (_, places) = member?;
-            if most.as_ref().is_none_or(|most| places.len() > most.len()) {
-                most = Some(places);
+            let (by, places) = member?;
+            if most.as_ref().is_none_or(|(_, most)| places.len() > most.len()) {
+                most = Some((by.value().to_owned(), places));
             }
         }
-        let Some(place) = most.and_then(|mut places| places.next()) else {
-            return Ok(Some(first.to_owned()));
+        let Some((by, place)) = most.and_then(|(by, mut places)| Some((by, places.next()?))) else {
+            return Ok(Some(Due::at(first.value(), None)));
         };
-        let place = place?;
-        let (_, _, name) = place.value();
-        Ok(Some(name.to_owned()))
+        Ok(Some(Due::at(place?.value(), Some(by))))
     }
 
     /// Forgets those that have been remembered for long enough.
     pub(super) fn forget(&mut self, now_ms: u64) -> Result<(), StoreError> {
-        for name in due(&self.forget, now_ms)? {
-            self.remove(&name)?;
+        for row in due(&self.forget, now_ms)? {
+            self.forget_at(&row)?;
         }
         Ok(())
     }
@@ -159,9 +202,28 @@ impl<'txn> Rows<'txn> {
         Ok(())
     }
 
-    fn weigh(&mut self, change: impl FnOnce(u64) -> u64) -> Result<(), StoreError> {
+    /// Counts anew what each member has waiting here.
+    pub(super) fn count_members(&mut self, counts: &Counts) -> Result<(), StoreError> {
+        for name in of_members(&self.meta)?.keys() {
+            self.meta.remove(name.as_str())?;
+        }
+        for (name, count) in counts {
+            self.meta.insert(name.as_str(), count)?;
+        }
+        Ok(())
+    }
+
+    /// Counts a bundle among those that wait, or no longer.
+    fn count(&mut self, bundle: &Bundle, change: fn(u64, u64) -> u64) -> Result<(), StoreError> {
         let bytes = taken(&self.meta)?;
-        self.meta.insert(TAKEN, change(bytes))?;
+        self.meta.insert(TAKEN, change(bytes, bundle.size))?;
+        for (name, more) in counts_of(bundle) {
+            let before = number(&self.meta, &name)?;
+            match change(before, more) {
+                0 => _ = self.meta.remove(name.as_str())?,
+                after => _ = self.meta.insert(name.as_str(), after)?,
+            }
+        }
         Ok(())
     }
 }
@@ -200,18 +262,68 @@ pub(super) fn find(
 
 /// Bytes of all that wait.
 pub(super) fn taken(meta: &impl ReadableTable<&'static str, u64>) -> Result<u64, StoreError> {
-    let taken = meta.get(TAKEN)?;
-    Ok(taken.map_or(0, |bytes| bytes.value()))
+    number(meta, TAKEN)
+}
+
+/// How many of those that wait this member has brought, and their bytes.
+pub(super) fn waiting_of(
+    meta: &impl ReadableTable<&'static str, u64>,
+    by: NodeId,
+) -> Result<(u64, u64), StoreError> {
+    let [bytes, waiting] = names_of(by);
+    Ok((number(meta, &waiting)?, number(meta, &bytes)?))
+}
+
+/// What is counted of all members, by name.
+pub(super) fn of_members(meta: &impl ReadableTable<&'static str, u64>) -> Result<Counts, StoreError> {
+    let mut counts = Counts::new();
+    for begin in [BYTES_OF, WAITING_OF] {
+        for row in meta.range(begin..)? {
+            let (name, count) = row?;
+            if !name.value().starts_with(begin) {
+                break;
+            }
+            counts.insert(name.value().to_owned(), count.value());
+        }
+    }
+    Ok(counts)
+}
+
+/// What one that waits counts for, of the member that has brought it.
+pub(super) fn counts_of(bundle: &Bundle) -> impl Iterator<Item = (String, u64)> + use<> {
+    let counts = [bundle.size, 1];
+    let names = bundle.brought_by.map(names_of);
+    names
+        .into_iter()
+        .flat_map(move |names| names.into_iter().zip(counts))
+}
+
+fn names_of(by: NodeId) -> [String; 2] {
+    [format!("{BYTES_OF}{by}"), format!("{WAITING_OF}{by}")]
+}
+
+fn number(meta: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u64, StoreError> {
+    Ok(meta.get(name)?.map_or(0, |number| number.value()))
+}
+
+impl Due {
+    fn at((rank, until_ms, name): (u8, u64, &str), by: Option<String>) -> Self {
+        Self {
+            rank,
+            until_ms,
+            name: name.to_owned(),
+            by,
+        }
+    }
 }
 
 /// Those that have been remembered for long enough.
-pub(super) fn due(forget: &impl ReadableTable<Place, ()>, now_ms: u64) -> Result<Vec<String>, StoreError> {
+pub(super) fn due(forget: &impl ReadableTable<Place, ()>, now_ms: u64) -> Result<Vec<Due>, StoreError> {
     let mut due = Vec::new();
     for rank in 0..RANKS {
         for row in forget.range((rank, 0, "")..(rank, now_ms, ""))? {
             let (place, _) = row?;
-            let (_, _, name) = place.value();
-            due.push(name.to_owned());
+            due.push(Due::at(place.value(), None));
         }
     }
     Ok(due)

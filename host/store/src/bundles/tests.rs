@@ -300,3 +300,122 @@ fn who_floods_a_node_with_bundles_pushes_out_nothing_that_others_brought() {
         .collect();
     assert!(!known(&again[0]) && again[1..].iter().all(known));
 }
+
+/// What a damaged store remembers of bundles that it does not know.
+#[test]
+fn a_row_about_no_bundle_is_come_upon_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = StoreLimits {
+        ended_bundles: 2,
+        ..StoreLimits::default()
+    };
+    let store = Store::open_with(dir.path(), limits).unwrap();
+    let by = NodeId::of_key(b"member");
+    let ends = |text: &str, expires_ms| {
+        let bytes = Bytes::from(text.to_owned());
+        let kept = Bundle {
+            brought_by: Some(by),
+            ..bundle(&bytes, 1, expires_ms)
+        };
+        assert!(store.bundles().keep(&kept, &bytes).unwrap());
+        store.bundles().set(&kept.digest, BundleState::Delivered).unwrap();
+        kept.digest
+    };
+    let rows = || {
+        let txn = store.tables().read().unwrap();
+        let forget = txn.open_table(FORGET).unwrap().len().unwrap();
+        let brought = txn.open_multimap_table(crate::tables::BROUGHT).unwrap();
+        (forget, brought.len().unwrap())
+    };
+    let loses = |digest: &Digest| {
+        let lost = store.tables().write(|txn| {
+            txn.open_table(ENDED)?.remove(digest.to_string().as_str())?;
+            Ok(())
+        });
+        lost.unwrap();
+    };
+    let lost = ends("lost", 1_000);
+    loses(&lost);
+    assert_eq!(rows(), (1, 1));
+    assert_eq!(store.bundles().expire(100_000_000).unwrap(), []);
+    assert_eq!(rows().0, 0, "it is not looked at again");
+    // Where too many have ended such rows make room, and take none from the others.
+    loses(&ends("lost too", 2_000));
+    let known = |digest: &Digest| store.bundles().get(digest).unwrap().is_some();
+    let all = ["one", "two", "three"].map(|text| ends(text, 5_000));
+    assert_eq!(all.iter().filter(|&digest| known(digest)).count(), 2);
+    assert_eq!(rows().0, 2);
+    // One that waits anew is not touched by what is left of it.
+    let bytes = Bytes::from_static(b"again");
+    let again = ends("again", 6_000);
+    loses(&again);
+    assert!(
+        store
+            .bundles()
+            .keep(&bundle(&bytes, 1, 900_000_000), &bytes)
+            .unwrap()
+    );
+    store.bundles().expire(200_000_000).unwrap();
+    assert_eq!((rows().0, store.bundles().waiting().unwrap().len()), (0, 1));
+    assert_eq!(store.blobs().read(&again).unwrap(), bytes);
+}
+
+#[test]
+fn one_member_leaves_room_for_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = || StoreLimits {
+        bundles: ByteSize(100),
+        bundles_per_member: ByteSize(10),
+        waiting_per_member: 2,
+        ..StoreLimits::default()
+    };
+    let store = Store::open_with(dir.path(), limits()).unwrap();
+    let [one, other] = [b"one", b"two"].map(|key| NodeId::of_key(key));
+    let brings = |store: &Store, by, text: &'static str| {
+        let bytes = Bytes::from_static(text.as_bytes());
+        let kept = Bundle {
+            brought_by: by,
+            ..bundle(&bytes, 1, 1_000)
+        };
+        match store.bundles().keep(&kept, &bytes) {
+            Err(StoreError::Limit { field, .. }) => Err(field),
+            kept => Ok(kept.unwrap()),
+        }
+    };
+    assert_eq!(brings(&store, Some(one), "12345678"), Ok(true));
+    assert_eq!(brings(&store, Some(one), "abc"), Err("bundles-per-member"));
+    assert_eq!(brings(&store, Some(one), "1"), Ok(true));
+    assert_eq!(brings(&store, Some(one), "2"), Err("waiting-per-member"));
+    assert_eq!(brings(&store, Some(one), "1"), Ok(false), "it is known");
+    // It is told before it sends the bytes, and others have their room.
+    assert!(store.bundles().must_have_room(Some(one), 1).is_err());
+    assert!(store.bundles().must_have_room(Some(other), 10).is_ok());
+    assert!(store.bundles().must_have_room(Some(other), 11).is_err());
+    assert_eq!(brings(&store, Some(other), "abcdefgh"), Ok(true));
+    assert_eq!(brings(&store, None, "what this node makes itself"), Ok(true));
+    // What has ended makes room, and what waits counts after a restart, also where an earlier version has not counted it.
+    store
+        .bundles()
+        .set(&Digest::of(b"12345678"), BundleState::Delivered)
+        .unwrap();
+    assert_eq!(brings(&store, Some(one), "3"), Ok(true));
+    let counted = || of_members(&store.tables().read().unwrap().open_table(META).unwrap()).unwrap();
+    let before = counted();
+    assert_eq!(
+        before.values().sum::<u64>(),
+        2 + 2 + 8 + 1,
+        "bytes and numbers of two members"
+    );
+    store
+        .tables()
+        .write(|txn| store.bundles().rows(txn)?.count_members(&Counts::new()))
+        .unwrap();
+    assert!(counted().is_empty());
+    drop(store);
+    let store = Store::open_with(dir.path(), limits()).unwrap();
+    let counted = of_members(&store.tables().read().unwrap().open_table(META).unwrap()).unwrap();
+    assert_eq!(counted, before);
+    assert_eq!(brings(&store, Some(one), "4"), Err("waiting-per-member"));
+    assert_eq!(store.bundles().expire(2_000).unwrap().len(), 4);
+    assert_eq!(brings(&store, Some(one), "5"), Ok(true));
+}

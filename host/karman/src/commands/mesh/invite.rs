@@ -1,5 +1,6 @@
 use crate::app::App;
 use crate::control::Control;
+use crate::held::Held;
 use clap::Args;
 use karman_mesh::membership::{Issuer, Right, RootKey, UnixTime};
 use karman_node::{InviteOrder, Time, reachable};
@@ -59,18 +60,21 @@ impl Invite {
         let invitation = issuer
             .invite(&terms, now.after(self.expires), for_node, addresses, now)
             .map_err(|error| TaskError::new(error.kind(), error.to_string()))?;
-        let word = invitation.to_string();
+        // First, so that whatever word is told can be withdrawn.
+        Held::open(app)?.remember(&invitation, now)?;
+        let (word, id) = (invitation.to_string(), invitation.id().to_string());
         app.output.result(
             || word.clone(),
-            || json!({ "invitation": word, "tier": self.tier }),
+            || json!({ "invitation": word, "id": id, "tier": self.tier }),
         )?;
         // In capitals the code needs fewer modules; the word does not care.
         if let Ok(code) = QrCode::new(word.to_ascii_uppercase()) {
             app.output.note(code.render::<unicode::Dense1x2>().build());
         }
         app.output.note(format!(
-            "for one node, until {}: karman node up --join INVITATION",
-            now.after(self.expires)
+            "for one node, until {}: karman node up --join INVITATION; `karman mesh withdraw {}` takes it back",
+            now.after(self.expires),
+            &id[..8]
         ));
         Ok(())
     }

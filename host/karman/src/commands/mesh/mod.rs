@@ -3,6 +3,7 @@
 mod bundles;
 mod contacts;
 mod init;
+mod invitations;
 mod invite;
 mod keepers;
 mod leave;
@@ -11,6 +12,7 @@ mod peers;
 mod ping;
 mod revoke;
 mod rotate;
+mod withdraw;
 
 use crate::app::App;
 use clap::{Args, Subcommand};
@@ -35,6 +37,14 @@ enum Verb {
         after_help = "Examples:\n  karman mesh invite --tier edge --expires 7d\n  karman mesh invite --tier fog --right deploy:* --lasts 90d\n  karman mesh invite --tier space --for ed25519:7Kq4yQm0bB8s0kq1vX2d5eT9uW3nR6cJzLhFgPaMiOo"
     )]
     Invite(invite::Invite),
+    /// The invitations that were made here, and what has become of each
+    #[command(after_help = "Examples:\n  karman mesh invitations\n  karman mesh invitations --json")]
+    Invitations(invitations::Invitations),
+    /// Take back an invitation that no node has used
+    #[command(
+        after_help = "Examples:\n  karman mesh withdraw 1f0c9a4e\n  karman mesh withdraw 1f0c9a4e --json"
+    )]
+    Withdraw(withdraw::Withdraw),
     /// The nodes that this one has met
     #[command(after_help = "Examples:\n  karman mesh peers\n  karman mesh peers --json")]
     Peers(peers::Peers),
@@ -75,6 +85,8 @@ impl Mesh {
         match &self.verb {
             Verb::Init(verb) => verb.run(app),
             Verb::Invite(verb) => verb.run(app),
+            Verb::Invitations(verb) => verb.run(app),
+            Verb::Withdraw(verb) => verb.run(app),
             Verb::Keepers(verb) => verb.run(app),
             Verb::Peers(verb) => verb.run(app),
             Verb::Offers(verb) => verb.run(app),

@@ -3,6 +3,7 @@
 //! What is told stands in the progress that was written down, so that it has the same number for everybody and for good. Nothing waits
 //! for a follower: it reads on when it can, and what it has not read stays where it is.
 
+use super::looks::Look;
 use super::progress::Progress;
 use super::{FlowStatus, is_one};
 use crate::drive::status::{TaskState, TaskStatus};
@@ -14,10 +15,12 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::future::pending;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The pause before a run is looked at again where nothing here tells of it: it waits, or another node coordinates it.
+/// The pause before a run is looked at again where nothing here tells of it: it waits, or another node coordinates it. Of these the
+/// keepers are asked once for all who follow it here.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Changes that are made ready at once.
 const AT_ONCE: usize = 256;
@@ -62,6 +65,14 @@ pub(crate) struct Follower {
     known: usize,
     ready: VecDeque<FlowEvent>,
     is_over: bool,
+    /// Shared with all who follow it here.
+    look: Arc<Look<Seen>>,
+}
+
+/// How far a run is.
+pub(super) struct Seen {
+    status: TaskStatus,
+    progress: Option<Progress>,
 }
 
 /// What there is to tell.
@@ -85,6 +96,7 @@ impl Node {
                 known,
                 ready: VecDeque::new(),
                 is_over: false,
+                look: self.tasks().inner().flows.looks.at(run),
             }),
         })
     }
@@ -113,7 +125,8 @@ impl Follower {
     /// Makes ready what there is, or waits until there may be something.
     async fn look(&mut self) -> Result<(), TaskError> {
         let tasks = self.node.tasks();
-        match tasks.news(self.run, self.known).await? {
+        let (news, pause) = tasks.news(self.run, self.known, &self.look).await?;
+        match news {
             News::End(event) => {
                 self.ready.push_back(event);
                 self.is_over = true;
@@ -125,7 +138,7 @@ impl Follower {
             News::Changes(_) => tokio::select! {
                 () = more(tasks.inner(), self.run, self.known) => {}
                 () = end(tasks.inner(), self.run) => {}
-                () = sleep(LOOK_AGAIN) => {}
+                () = sleep(pause) => {}
                 () = self.node.stops() => return Err(stopped()),
             },
         }
@@ -193,8 +206,28 @@ impl Tasks {
         }
     }
 
-    /// What there is to tell to somebody who knows so many changes.
-    async fn news(&self, run: TaskId, known: usize) -> Result<News, TaskError> {
+    /// What there is to tell to somebody who knows so many changes; where that is nothing, after which pause there may be more.
+    async fn news(
+        &self,
+        run: TaskId,
+        known: usize,
+        look: &Look<Seen>,
+    ) -> Result<(News, Duration), TaskError> {
+        let held = self.inner().known(run);
+        if held.as_ref().is_none_or(|status| is_open(status.state))
+            && let Some(events) = self.durable_here(run, known)
+        {
+            return Ok((News::Changes(events), LOOK_AGAIN));
+        }
+        let (seen, pause) = match held {
+            Some(_) => (self.seen(run).await.map(Arc::new), LOOK_AGAIN),
+            None => look.see(LOOK_AGAIN, self.seen(run)).await,
+        };
+        Ok((seen?.news(known)?, pause))
+    }
+
+    /// How far a run is, by this node or by the keepers.
+    async fn seen(&self, run: TaskId) -> Result<Seen, TaskError> {
         // How far it is comes after whether it has ended: what ended before has all its changes then.
         let status = self.run_status(run).await?;
         if status.state == TaskState::Moved {
@@ -202,16 +235,28 @@ impl Tasks {
             let moved = TaskError::unavailable(format!("run {run} was handed over to node {to}"));
             return Err(moved.with_hint("ask that node"));
         }
-        if is_open(status.state)
-            && let Some(events) = self.durable_here(run, known)
-        {
+        let progress = self.progress(run).await?;
+        Ok(Seen { status, progress })
+    }
+
+    /// What there is to tell of a run that is coordinated here, as far as it was begun.
+    fn durable_here(&self, run: TaskId, known: usize) -> Option<Vec<FlowEvent>> {
+        let live = self.inner().flows.get(run)?;
+        let durable = live.durable.borrow();
+        durable.as_ref().map(|progress| changes(progress, known))
+    }
+}
+
+impl Seen {
+    /// What it tells to somebody who knows so many changes.
+    fn news(&self, known: usize) -> Result<News, TaskError> {
+        let events = self.progress.as_ref().map(|progress| changes(progress, known));
+        let events = events.unwrap_or_default();
+        if !events.is_empty() {
             return Ok(News::Changes(events));
         }
-        let progress = self.progress(run).await?;
-        let events = progress.as_ref().map(|progress| changes(progress, known));
-        let events = events.unwrap_or_default();
-        let status = FlowStatus::of(&status, progress);
-        if !events.is_empty() || !status.state.has_ended() {
+        let status = FlowStatus::of(&self.status, self.progress.clone());
+        if !status.state.has_ended() {
             return Ok(News::Changes(events));
         }
         let data = serde_json::to_value(&status).map_err(|error| TaskError::internal(error.to_string()))?;
@@ -220,13 +265,6 @@ impl Tasks {
             name: "ended",
             data,
         }))
-    }
-
-    /// The same of a run that is coordinated here, as far as it was begun.
-    fn durable_here(&self, run: TaskId, known: usize) -> Option<Vec<FlowEvent>> {
-        let live = self.inner().flows.get(run)?;
-        let durable = live.durable.borrow();
-        durable.as_ref().map(|progress| changes(progress, known))
     }
 }
 

@@ -24,6 +24,7 @@
 //! | `json` | between the JSON of workflows and the bytes of tasks |
 //! | `status` | how far it is, in the words of its operator |
 //! | `follow` | what happens to it, one after the other |
+//! | `looks` | looks of several at one run |
 
 mod choose;
 mod choosers;
@@ -33,6 +34,7 @@ mod follow;
 mod implementations;
 mod json;
 mod labels;
+mod looks;
 mod lost;
 mod order;
 mod policy;
@@ -54,10 +56,12 @@ use crate::node::Node;
 use crate::plugins::Plugins;
 use crate::services::{blocking, store_error};
 use choosers::Choosers;
+use follow::Seen;
 use futures::future::join_all;
 use karman_sched::flow::Phase;
 use karman_tasks::{Event, Guarantee, Submission};
 use karman_types::{Digest, NodeId, TaskError, TaskId, TaskRequest};
+use looks::Looks;
 use parking_lot::Mutex;
 use progress::Progress;
 use std::collections::HashMap;
@@ -96,6 +100,8 @@ pub(super) struct Flows {
     suspended: watch::Sender<bool>,
     /// A run is coordinated here that was not before.
     taken_up: Notify,
+    /// What is seen of runs that others coordinate.
+    looks: Looks<Seen>,
 }
 
 /// A run that is being coordinated.
