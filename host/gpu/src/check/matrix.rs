@@ -244,6 +244,7 @@ fn pools() -> Vec<Kernel> {
         kernel_width: 3,
         stride: Sides::both(2),
         padding: Padding::all(0),
+        dilation: Sides::both(1),
         counts_padding: false,
     };
     let shapes = [
@@ -269,6 +270,18 @@ fn pools() -> Vec<Kernel> {
             planes: 70,
             kernel_height: 17,
             kernel_width: 19,
+            ..plain.clone()
+        },
+        Pool {
+            dilation: Sides::both(2),
+            padding: Padding::all(2),
+            ..plain.clone()
+        },
+        Pool {
+            kernel_width: 5,
+            stride: Sides { rows: 1, columns: 2 },
+            dilation: Sides { rows: 4, columns: 3 },
+            padding: UNEVEN,
             ..plain
         },
     ];
