@@ -192,8 +192,11 @@ impl Line {
 
     /// All pixels under an application of the kernel, in order.
     pub(super) fn pixels(self, application: usize) -> StepBy<Range<usize>> {
-        let [begin, before, dilation] =
-            [application * self.stride as usize, self.before as usize, self.dilation as usize];
+        let [begin, before, dilation] = [
+            application * self.stride as usize,
+            self.before as usize,
+            self.dilation as usize,
+        ];
         let skipped = before.saturating_sub(begin).div_ceil(dilation);
         let first = (begin + skipped * dilation).saturating_sub(before);
         let end = (begin + self.reach() as usize).saturating_sub(before);
