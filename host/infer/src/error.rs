@@ -83,6 +83,18 @@ pub enum InferError {
         /// What was given: `u8 [28, 28]`.
         given: String,
     },
+    /// A number of an input that means no row of a table of the model.
+    #[error(
+        "input `{input}` has {number} among its numbers, and the model looks them up in {rows} rows: give 0 or more, below {rows}"
+    )]
+    NoSuchRow {
+        /// The input.
+        input: String,
+        /// The first that means none.
+        number: i64,
+        /// The rows of the table.
+        rows: u32,
+    },
     /// The back-end is not there.
     #[error("{backend} is not available: {reason}")]
     Unavailable {
@@ -153,6 +165,7 @@ impl InferError {
             | Self::UnknownInput { .. }
             | Self::MissingInput { .. }
             | Self::Input { .. }
+            | Self::NoSuchRow { .. }
             | Self::Weight { .. }
             | Self::Rehearsal { .. } => ErrorKind::Invalid,
             Self::Limit { .. } => ErrorKind::Limit,
