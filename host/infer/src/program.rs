@@ -103,10 +103,11 @@ impl DeviceModel {
     /// What a device is to do for these inputs, given by name in any order.
     ///
     /// # Errors
-    /// [`InferError::UnknownInput`], [`InferError::MissingInput`], [`InferError::Input`], [`InferError::NoSuchRow`] and
-    /// [`InferError::Limit`] when the inputs do not fit; those of [`DeviceModel::read`] for another batch than those before.
+    /// [`InferError::UnknownInput`], [`InferError::MissingInput`], [`InferError::Input`], [`InferError::EmptyDimension`],
+    /// [`InferError::NoSuchRow`] and [`InferError::Limit`] when the inputs do not fit; those of [`DeviceModel::read`] for another batch than those before.
     pub fn prepare(&self, given: Vec<(String, Tensor)>) -> Result<DeviceRun, InferError> {
         let given = inputs::arrange(&self.outline.inputs, given, &self.limits)?;
+        inputs::refuse_empty(&self.outline.inputs, &given)?;
         let first = given.first().map(Tensor::shape);
         let batch = match (self.graph.batch(), first) {
             (Some(_), Some(shape)) => shape.dims().first().copied().unwrap_or(1),

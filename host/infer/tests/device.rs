@@ -277,7 +277,7 @@ fn inputs_that_do_not_fit_are_named() {
     // A program has no buffers of nothing.
     assert!(matches!(
         run("image", &[0, 1, 8, 8]),
-        InferError::Gpu(_) | InferError::NotOnGpu { .. }
+        InferError::EmptyDimension { least: 1, .. }
     ));
 }
 
