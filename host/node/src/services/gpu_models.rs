@@ -228,6 +228,39 @@ impl NodeModels {
         })
     }
 
+    /// A model of this node with this file that runs on its GPU, if there is one: parts of it run there, too.
+    ///
+    /// # Errors
+    /// What keeps one from the GPU that is to run there.
+    pub(crate) async fn on_gpu_by_file(
+        self: &Arc<Self>,
+        digest: Digest,
+    ) -> Result<Option<Loaded>, TaskError> {
+        if self.compute.config().models.is_empty() {
+            return Ok(None);
+        }
+        let own = self.home().store()?.models().list().map_err(store_error)?;
+        let is_it =
+            |model: &karman_store::Model| model.digest == digest && self.device_of(&model.name).is_some();
+        let Some(model) = own.into_iter().find(is_it) else {
+            return Ok(None);
+        };
+        let (loaded, _) = self.named(&model.name).await?;
+        Ok(loaded.is_on_gpu().then_some(loaded))
+    }
+
+    /// A part of such a model, ready to run on the GPU.
+    ///
+    /// # Errors
+    /// The first operator that has no kernel, too much memory, no GPU.
+    pub(crate) async fn part_on_gpu(self: &Arc<Self>, of: Digest, part: Bytes) -> Result<Loaded, TaskError> {
+        let (models, tenant) = (self.clone(), format!("model {}", of.short()));
+        let read = move |most| DeviceModel::read(part, models.limits(), most).map_err(infer_error);
+        OnGpu::load(self.compute.clone(), tenant, read)
+            .await
+            .map(Loaded::on_gpu)
+    }
+
     /// Notes which models of this node cannot run on the GPU though its operator has them run there: whoever asks for one is told what keeps
     /// it from there, and everything else runs. Blocks.
     ///
