@@ -14,10 +14,9 @@ fn each(element: u32) {
     for (var channel = 0u; channel < channels; channel++) {
         let plane = (batch * parameters.channels + first_channel + channel) * parameters.height;
         for (var y = 0u; y < parameters.kernel_height; y++) {
-            // Below zero it wraps around and is larger than any image.
-            let from_row = row * parameters.stride_rows + y * parameters.dilation_rows - parameters.pad_top;
+            let from_row = under(row, y, parameters.stride_rows, parameters.dilation_rows, parameters.pad_top);
             for (var x = 0u; x < parameters.kernel_width; x++) {
-                let from_column = column * parameters.stride_columns + x * parameters.dilation_columns - parameters.pad_left;
+                let from_column = under(column, x, parameters.stride_columns, parameters.dilation_columns, parameters.pad_left);
                 if (from_row < parameters.height && from_column < parameters.width) {
                     let tap = ((filter_number * channels + channel) * parameters.kernel_height + y) * parameters.kernel_width + x;
                     sum += weights[tap] * image[(plane + from_row) * parameters.width + from_column];

@@ -19,11 +19,10 @@ fn right(batch: u32, k: u32, column: u32) -> f32 {
     let x = k % parameters.kernel_width;
     let y = k / parameters.kernel_width % parameters.kernel_height;
     let channel = k / (parameters.kernel_width * parameters.kernel_height);
-    // Below zero they wrap around and are larger than any image.
-    let down = column / parameters.out_width * parameters.stride_rows;
-    let across = column % parameters.out_width * parameters.stride_columns;
-    let from_row = down + y * parameters.dilation_rows - parameters.pad_top;
-    let from_column = across + x * parameters.dilation_columns - parameters.pad_left;
+    let down = column / parameters.out_width;
+    let across = column % parameters.out_width;
+    let from_row = under(down, y, parameters.stride_rows, parameters.dilation_rows, parameters.pad_top);
+    let from_column = under(across, x, parameters.stride_columns, parameters.dilation_columns, parameters.pad_left);
     if (from_row >= parameters.height || from_column >= parameters.width) {
         return 0.0;
     }

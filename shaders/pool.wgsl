@@ -13,6 +13,8 @@ struct Parameters {
     out_height: u32,
     out_width: u32,
     counts_padding: u32,
+    dilation_rows: u32,
+    dilation_columns: u32,
 }
 
 @group(0) @binding(0) var<uniform> parameters: Parameters;
@@ -29,10 +31,9 @@ fn each(element: u32) {
     var sum = 0.0;
     var count = 0u;
     for (var y = 0u; y < parameters.kernel_height; y++) {
-        // Below zero it wraps around and is larger than any image.
-        let from_row = row * parameters.stride_rows + y - parameters.pad_top;
+        let from_row = under(row, y, parameters.stride_rows, parameters.dilation_rows, parameters.pad_top);
         for (var x = 0u; x < parameters.kernel_width; x++) {
-            let from_column = column * parameters.stride_columns + x - parameters.pad_left;
+            let from_column = under(column, x, parameters.stride_columns, parameters.dilation_columns, parameters.pad_left);
             if (from_row < parameters.height && from_column < parameters.width) {
                 let value = image[(plane + from_row) * parameters.width + from_column];
                 most = max(most, value);

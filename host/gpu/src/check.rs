@@ -85,6 +85,11 @@ pub fn inputs(kernel: &Kernel, seed: u64) -> Result<Vec<Words>, GpuError> {
         inputs[1] = packed.weights;
         inputs[2] = packed.groups;
     }
+    if let Kernel::Gather(shape) = kernel {
+        // From either end.
+        let number = |word: &mut u32| *word = (*word % (2 * shape.rows)).wrapping_sub(shape.rows);
+        inputs[1].iter_mut().for_each(number);
+    }
     if let Kernel::TopK(_) = kernel {
         inputs.iter_mut().for_each(|words| coarsen(words));
     }

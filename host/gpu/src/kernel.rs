@@ -14,10 +14,12 @@ macro_rules! wgsl {
 mod accumulate;
 mod argument;
 mod attention;
+mod batched_gemm;
 mod broadcast;
 mod concat;
 mod convolution;
 mod encode;
+mod gather;
 mod gemm;
 mod integer;
 mod map;
@@ -27,6 +29,7 @@ mod pass;
 mod pool;
 mod product;
 mod quantised;
+mod rearrange;
 mod reduce;
 mod sides;
 mod top_k;
@@ -35,10 +38,12 @@ mod weights;
 pub use accumulate::Accumulate;
 pub use argument::{Argument, Element, Role, Words, f16_words, f32_words, floats, halves};
 pub use attention::Attention;
+pub use batched_gemm::BatchedGemm;
 pub use broadcast::{Arithmetic, Broadcast};
 pub use concat::Concat;
 pub use convolution::Convolution;
 pub use encode::{Decode, Encode, Format};
+pub use gather::Gather;
 pub use gemm::{Activation, Gemm};
 pub use integer::IntegerGemm;
 pub use map::{Map, Step};
@@ -48,6 +53,7 @@ pub use pass::Pass;
 pub(crate) use pass::grid;
 pub use pool::{Pool, Window};
 pub use quantised::QuantisedGemm;
+pub use rearrange::Rearrange;
 pub use reduce::{Fold, Reduce};
 pub use sides::{Padding, Sides};
 pub use top_k::TopK;
@@ -85,6 +91,12 @@ pub enum Kernel {
     Broadcast(Broadcast),
     /// Tensors one after the other along an axis.
     Concat(Concat),
+    /// Elements in another order: transposed, cut out, more than once.
+    Rearrange(Rearrange),
+    /// Rows of a table by their numbers.
+    Gather(Gather),
+    /// Many products of matrices at once.
+    BatchedGemm(BatchedGemm),
     /// A weighted sum of arrays onto another: one step of a federated average.
     Accumulate(Accumulate),
     /// Numbers to half precision or to 8 bits with a scale per row.
@@ -171,6 +183,9 @@ impl Kernel {
             Self::Map(kernel) => kernel,
             Self::Broadcast(kernel) => kernel,
             Self::Concat(kernel) => kernel,
+            Self::Rearrange(kernel) => kernel,
+            Self::Gather(kernel) => kernel,
+            Self::BatchedGemm(kernel) => kernel,
             Self::Accumulate(kernel) => kernel,
             Self::Encode(kernel) => kernel,
             Self::Decode(kernel) => kernel,
@@ -193,6 +208,9 @@ impl Kernel {
             Self::Map(_) => "map",
             Self::Broadcast(_) => "broadcast",
             Self::Concat(_) => "concat",
+            Self::Rearrange(_) => "rearrange",
+            Self::Gather(_) => "gather",
+            Self::BatchedGemm(_) => "batched-gemm",
             Self::Accumulate(_) => "accumulate",
             Self::Encode(_) => "encode",
             Self::Decode(_) => "decode",
@@ -214,6 +232,9 @@ impl Kernel {
             | Self::Map(_)
             | Self::Broadcast(_)
             | Self::Concat(_)
+            | Self::Rearrange(_)
+            | Self::Gather(_)
+            | Self::BatchedGemm(_)
             | Self::Accumulate(_) => true,
             Self::QuantisedGemm(_)
             | Self::IntegerGemm(_)
@@ -357,6 +378,8 @@ mod tests {
             ("encode", r#""format": "f16", "rows": 1, "columns": 0"#),
             ("decode", r#""format": "int8", "rows": 1, "columns": 0"#),
             ("top-k", r#""length": 0, "keep": 1"#),
+            ("rearrange", r#""length": 0, "sizes": [], "steps": []"#),
+            ("gather", r#""rows": 0, "width": 1, "numbers": 1"#),
         ] {
             let text = format!(r#"{{"kernel": "{name}", {fields}}}"#);
             let kernel = |text: &str| serde_json::from_str::<Kernel>(text).unwrap();

@@ -47,10 +47,10 @@ pub use device::{
 };
 pub use error::GpuError;
 pub use kernel::{
-    Accumulate, Activation, Argument, Arithmetic, Attention, Broadcast, Concat, Convolution, Decode, Element,
-    Encode, Expected, Fold, Format, Gemm, IntegerGemm, Kernel, Map, Mask, Norm, Normalise, Padding, Pass,
-    Pool, Quantised, QuantisedGemm, Reduce, Role, Sides, Step, TopK, Window, Words, f16_words, f32_words,
-    floats, from_awq, from_gptq, halves,
+    Accumulate, Activation, Argument, Arithmetic, Attention, BatchedGemm, Broadcast, Concat, Convolution,
+    Decode, Element, Encode, Expected, Fold, Format, Gather, Gemm, IntegerGemm, Kernel, Map, Mask, Norm,
+    Normalise, Padding, Pass, Pool, Quantised, QuantisedGemm, Rearrange, Reduce, Role, Sides, Step, TopK,
+    Window, Words, f16_words, f32_words, floats, from_awq, from_gptq, halves,
 };
 pub use program::{Call, Plan, Program};
 pub use queue::{Answer, Job, Queue};

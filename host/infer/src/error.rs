@@ -83,6 +83,30 @@ pub enum InferError {
         /// What was given: `u8 [28, 28]`.
         given: String,
     },
+    /// An input without elements, which this back-end does not run.
+    #[error(
+        "dimension `{dimension}` of input `{input}` is 0, and {least} is the least: leave the run out where there is nothing to run it on"
+    )]
+    EmptyDimension {
+        /// The input.
+        input: String,
+        /// The name of the dimension; its place, counted from 0, where it has none.
+        dimension: String,
+        /// The least size that it may have.
+        least: u32,
+    },
+    /// A number of an input that means no row of a table of the model.
+    #[error(
+        "input `{input}` has {number} among its numbers, and the model looks them up in {rows} rows: give 0 or more, below {rows}"
+    )]
+    NoSuchRow {
+        /// The input.
+        input: String,
+        /// The first that means none.
+        number: i64,
+        /// The rows of the table.
+        rows: u32,
+    },
     /// The back-end is not there.
     #[error("{backend} is not available: {reason}")]
     Unavailable {
@@ -153,6 +177,8 @@ impl InferError {
             | Self::UnknownInput { .. }
             | Self::MissingInput { .. }
             | Self::Input { .. }
+            | Self::NoSuchRow { .. }
+            | Self::EmptyDimension { .. }
             | Self::Weight { .. }
             | Self::Rehearsal { .. } => ErrorKind::Invalid,
             Self::Limit { .. } => ErrorKind::Limit,

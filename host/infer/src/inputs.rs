@@ -52,6 +52,26 @@ pub(crate) fn arrange(
         .collect()
 }
 
+/// Refuses inputs without elements, for a back-end that plans by their sizes: arithmetic with a size of 0 ends in its depths, or in the
+/// panic of an operator that divides by one.
+pub(crate) fn refuse_empty(takes: &[TensorInfo], given: &[Tensor]) -> Result<(), InferError> {
+    for (input, tensor) in takes.iter().zip(given) {
+        let Some(axis) = tensor.shape().dims().iter().position(|size| *size == 0) else {
+            continue;
+        };
+        let name = match input.dims.as_ref().and_then(|dims| dims.get(axis)) {
+            Some(Dim::Any(name)) if !name.is_empty() => name.clone(),
+            _ => axis.to_string(),
+        };
+        return Err(InferError::EmptyDimension {
+            input: input.name.clone(),
+            dimension: name,
+            least: 1,
+        });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +105,33 @@ mod tests {
     fn inputs_come_in_the_order_of_the_model() {
         let tensors = give(&[("b", [4, 3]), ("a", [4, 2])]).unwrap();
         assert_eq!(tensors[0].shape().dims(), [4, 2]);
+    }
+
+    #[test]
+    fn an_input_without_elements_is_refused_by_its_dimension() {
+        let takes = [info("a", &["N", "2"]), info("b", &["N", ""])];
+        let tensor = |dims: [u32; 2]| {
+            let zeros = vec![0f32; (dims[0] * dims[1]) as usize];
+            Tensor::from_slice(dims, &zeros).unwrap()
+        };
+        let refused = |one, other| refuse_empty(&takes, &[tensor(one), tensor(other)]);
+        assert_eq!(refused([1, 2], [1, 1]), Ok(()));
+        for (one, other, says) in [
+            (
+                [0, 2],
+                [0, 3],
+                "dimension `N` of input `a` is 0, and 1 is the least",
+            ),
+            (
+                [4, 2],
+                [4, 0],
+                "dimension `1` of input `b` is 0, and 1 is the least",
+            ),
+        ] {
+            let error = refused(one, other).unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+            assert_eq!(error.kind(), karman_types::ErrorKind::Invalid);
+        }
     }
 
     #[test]

@@ -175,6 +175,7 @@ pub trait Model: Send + Sync {
     ///
     /// # Errors
     /// [`InferError::UnknownInput`], [`InferError::MissingInput`], [`InferError::Input`] when the inputs do not fit,
+    /// [`InferError::EmptyDimension`] when one has no elements and the back-end is tract,
     /// [`InferError::Limit`] when a tensor would grow past its bound, [`InferError::Run`] when the model itself fails on
     /// them, [`InferError::Output`], [`InferError::Panicked`].
     fn run(&self, inputs: Vec<(String, Tensor)>) -> Result<Vec<(String, Tensor)>, InferError>;

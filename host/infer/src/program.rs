@@ -7,20 +7,29 @@
 //! | file | what |
 //! |---|---|
 //! | `translate` | node by node; which kernel an operator is |
-//! | `layers`, `elements`, `concat` | convolutions, products, pooling, norms; arithmetic on elements; tensors one after the other |
+//! | `layers`, `products`, `norms` | convolutions and pools; products of matrices; norms, softmax and what folds axes |
+//! | `elements`, `activations` | arithmetic on elements; functions of one of them |
+//! | `concat`, `rearrange` | tensors one after the other; their elements in another order |
+//! | `feed` | from the inputs of a model to those of its program |
 //! | `draft` | the program while it is written |
 
+mod activations;
 mod concat;
 mod draft;
 mod elements;
+mod feed;
 mod layers;
+mod norms;
+mod products;
+mod rearrange;
 mod translate;
 
 use crate::graph::Graph;
 use crate::outline::Outline;
 use crate::{InferError, ModelLimits, TensorInfo, inputs};
 use bytes::Bytes;
-use karman_gpu::{Device, GpuError, Program, Words, Work, f32_words, floats};
+use feed::Feed;
+use karman_gpu::{Device, GpuError, Program, Words, Work, floats};
 use karman_tensor::{Shape, Tensor};
 use karman_types::ByteSize;
 use parking_lot::Mutex;
@@ -45,6 +54,8 @@ pub struct DeviceModel {
 #[derive(Clone)]
 struct Translated {
     program: Arc<Program>,
+    /// What each input of the program is.
+    feeds: Arc<[Feed]>,
     /// Of each output.
     shapes: Arc<[Shape]>,
 }
@@ -92,28 +103,23 @@ impl DeviceModel {
     /// What a device is to do for these inputs, given by name in any order.
     ///
     /// # Errors
-    /// [`InferError::UnknownInput`], [`InferError::MissingInput`], [`InferError::Input`] and [`InferError::Limit`] when the inputs do
-    /// not fit; those of [`DeviceModel::read`] for another batch than those before.
+    /// [`InferError::UnknownInput`], [`InferError::MissingInput`], [`InferError::Input`], [`InferError::EmptyDimension`],
+    /// [`InferError::NoSuchRow`] and [`InferError::Limit`] when the inputs do not fit; those of [`DeviceModel::read`] for another batch than those before.
     pub fn prepare(&self, given: Vec<(String, Tensor)>) -> Result<DeviceRun, InferError> {
         let given = inputs::arrange(&self.outline.inputs, given, &self.limits)?;
+        inputs::refuse_empty(&self.outline.inputs, &given)?;
         let first = given.first().map(Tensor::shape);
         let batch = match (self.graph.batch(), first) {
             (Some(_), Some(shape)) => shape.dims().first().copied().unwrap_or(1),
             _ => 1,
         };
-        let Translated { program, shapes } = self.translated(batch)?;
-        let words = |(tensor, info): (&Tensor, &TensorInfo)| {
-            let elements = tensor.view::<f32>();
-            elements.map(f32_words).map_err(|_| InferError::Input {
-                input: info.clone(),
-                given: format!("{} {}", tensor.element(), tensor.shape()),
-            })
-        };
-        let inputs: Vec<Words> = given
-            .iter()
-            .zip(&self.outline.inputs)
-            .map(words)
-            .collect::<Result<_, _>>()?;
+        let Translated {
+            program,
+            feeds,
+            shapes,
+        } = self.translated(batch)?;
+        let words = |feed: &Feed| feed.words(&given[feed.input], &self.outline.inputs[feed.input]);
+        let inputs: Vec<Words> = feeds.iter().map(words).collect::<Result<_, _>>()?;
         let borrowed: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
         program.check_inputs(&borrowed)?;
         Ok(DeviceRun {
@@ -165,14 +171,11 @@ impl DeviceModel {
             return Ok(programs[programs.len() - 1].1.clone());
         }
         drop(programs);
-        let (program, shapes) = translate::translate(&self.graph, batch, &self.limits, self.most)?;
-        if program.bytes() > self.most.0 {
-            return Err(too_large(program.bytes(), self.most).into());
+        let translated = translate::translate(&self.graph, batch, &self.limits, self.most)?;
+        let bytes = translated.program.bytes();
+        if bytes > self.most.0 {
+            return Err(too_large(bytes, self.most).into());
         }
-        let translated = Translated {
-            program: Arc::new(program),
-            shapes: shapes.into(),
-        };
         let mut programs = self.programs.lock();
         if programs.len() >= MOST_PROGRAMS {
             programs.remove(0);

@@ -86,6 +86,7 @@ impl Model for TractModel {
 
     fn run(&self, given: Vec<(String, Tensor)>) -> Result<Vec<(String, Tensor)>, InferError> {
         let given = inputs::arrange(&self.outline.inputs, given, &self.limits)?;
+        inputs::refuse_empty(&self.outline.inputs, &given)?;
         let plan = self.plan(given.iter().map(Tensor::shape).collect())?;
         let outputs = catching(BackendName::Tract, || {
             let values = given

@@ -4,13 +4,15 @@
 //! normalisation). Constants that say how an operator works (a scale, a bound, a single value that is added) are none, and neither are
 //! those inside of subgraphs.
 
+mod constant;
+
+pub(crate) use constant::{constant, whole_numbers};
+
 use crate::screen::{only, printable, screen};
 use crate::wire::{Fields, Value, Writer};
 use crate::{InferError, ModelLimits};
+use constant::{Constant, FLOAT};
 use std::collections::HashMap;
-
-/// The code of `f32` in an ONNX file.
-const FLOAT: u64 = 1;
 
 /// An array of weights.
 #[derive(Clone, Debug, PartialEq)]
@@ -171,68 +173,6 @@ fn learns_by(op: &str) -> (&'static [usize], u64) {
         // A bias or a matrix; a single value is a setting.
         "MatMul" | "Add" => (&[0, 1], 2),
         _ => (&[], 1),
-    }
-}
-
-/// The numbers of a constant; none where they are not `f32`.
-pub(crate) fn constant(tensor: &[u8]) -> Result<Option<Weight>, InferError> {
-    let constant = Constant::read(tensor)?;
-    match constant.code {
-        FLOAT => constant.weight().map(Some),
-        _ => Ok(None),
-    }
-}
-
-/// A constant as it stands in the file.
-struct Constant<'a> {
-    name: &'a str,
-    code: u64,
-    dims: Vec<i64>,
-    /// Its numbers: four bytes each, little-endian.
-    numbers: &'a [u8],
-}
-
-impl<'a> Constant<'a> {
-    fn read(body: &'a [u8]) -> Result<Self, InferError> {
-        let mut constant = Self {
-            name: "",
-            code: 0,
-            dims: Vec::new(),
-            numbers: &[],
-        };
-        for field in Fields(body) {
-            match field? {
-                (1, dims) => constant.dims.extend(dims.varints()?),
-                (2, code) => constant.code = code.varint()?,
-                (8, name) => constant.name = name.text()?,
-                // Packed numbers lie there as raw ones do. Those that are written one by one are left to `weight` to refuse.
-                (4, Value::Bytes(numbers)) | (9, Value::Bytes(numbers)) => constant.numbers = numbers,
-                _ => {}
-            }
-        }
-        Ok(constant)
-    }
-
-    fn elements(&self) -> u64 {
-        // The screen has multiplied them in 64 bits.
-        self.dims.iter().map(|dim| dim.unsigned_abs()).product()
-    }
-
-    fn weight(&self) -> Result<Weight, InferError> {
-        let wrong = |why: &str| {
-            let name = printable(self.name);
-            InferError::malformed(format!("`{name}` {why}"))
-        };
-        let shape: Result<Vec<u32>, _> = self.dims.iter().map(|dim| u32::try_from(*dim)).collect();
-        let (words, rest) = self.numbers.as_chunks::<4>();
-        if !rest.is_empty() || words.len() as u64 != self.elements() {
-            return Err(wrong("does not hold its numbers in one piece"));
-        }
-        Ok(Weight {
-            name: self.name.to_owned(),
-            shape: shape.map_err(|_| wrong("has a dimension that is too large"))?,
-            values: words.iter().map(|word| f32::from_le_bytes(*word)).collect(),
-        })
     }
 }
 

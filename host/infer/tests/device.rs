@@ -3,73 +3,20 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod common;
+#[path = "common/devices.rs"]
+mod devices;
 
 use common::*;
-use karman_gpu::{Cpu, Device, GpuError, Kernel, Wgpu};
+use devices::*;
+use karman_gpu::{Cpu, GpuError, Kernel};
 use karman_infer::zoo::{Architecture, Variant};
-use karman_infer::{Backend, DeviceModel, InferError, LoadOptions, ModelLimits, Tract};
-use karman_tensor::{Shape, Tensor};
+use karman_infer::{DeviceModel, InferError, ModelLimits};
+use karman_tensor::Tensor;
 use karman_types::ByteSize;
-use std::time::Duration;
-
-const MOST: Duration = Duration::from_secs(120);
-
-/// The processor, and the first Vulkan device where there is one.
-fn devices() -> Vec<Box<dyn Device>> {
-    let mut devices: Vec<Box<dyn Device>> = vec![Box::new(Cpu::new(1)), Box::new(Cpu::new(2))];
-    match Wgpu::open("vulkan-0", None) {
-        Ok(device) => devices.push(Box::new(device)),
-        Err(error) => eprintln!("skipped on GPUs: {error}"),
-    }
-    devices
-}
 
 fn digits(name: &str) -> Vec<u8> {
     let path = format!("{}/../../tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(path).unwrap()
-}
-
-fn read(file: &[u8]) -> Result<DeviceModel, InferError> {
-    DeviceModel::read(file.to_vec(), &ModelLimits::default(), ByteSize::gib(1))
-}
-
-/// Numbers from 0 to 1.
-fn drawn(dims: &[u32], seed: u64) -> Tensor {
-    let mut rng = fastrand::Rng::with_seed(seed);
-    let elements: u32 = dims.iter().product();
-    let numbers: Vec<f32> = (0..elements).map(|_| rng.f32()).collect();
-    Tensor::from_slice(Shape::new(dims).unwrap(), &numbers).unwrap()
-}
-
-/// Runs a model on tract and on every device; outputs differ by no more than this times the largest of them.
-fn agrees(devices: &mut [Box<dyn Device>], file: &[u8], input: &str, images: &[Tensor], most: f32) {
-    let tract = Tract.load(file, &LoadOptions::default()).unwrap();
-    let model = read(file).unwrap();
-    assert_eq!(model.inputs(), tract.inputs());
-    assert_eq!(model.outputs(), tract.outputs());
-    for image in images {
-        let given = vec![(input.to_owned(), image.clone())];
-        let expected = tract.run(given.clone()).unwrap();
-        for device in devices.iter_mut() {
-            let got = model.run(&mut **device, given.clone(), MOST).unwrap();
-            let name = &device.info().name;
-            assert_eq!(got.len(), expected.len());
-            for ((output, got), (wanted, expected)) in got.iter().zip(&expected) {
-                assert_eq!((output, got.shape()), (wanted, expected.shape()));
-                let (got, expected) = (got.view::<f32>().unwrap(), expected.view::<f32>().unwrap());
-                let size = expected
-                    .iter()
-                    .fold(0.0, |most: f32, number| most.max(number.abs()));
-                let mut both = got.iter().zip(expected);
-                let off = both.find(|(got, expected)| {
-                    // What is no number does not hold either.
-                    let holds = (*got - *expected).abs() <= most * size;
-                    !holds
-                });
-                assert_eq!(off, None, "{output} on {name}, where the largest is {size}");
-            }
-        }
-    }
 }
 
 #[test]
@@ -123,29 +70,6 @@ fn what_is_done_to_every_element_goes_into_the_kernel_before() {
     assert_eq!(count(Architecture::Vgg16), (21, 0));
     // 53 convolutions, a pooling, 16 additions, a mean with its division, a product.
     assert_eq!(count(Architecture::ResNet50), (73, 17));
-}
-
-fn ints(name: &str, values: &[i64]) -> Vec<u8> {
-    let values: Vec<u8> = values.iter().flat_map(|value| num(8, *value)).collect();
-    [sub(1, name), values, num(20, 7)].concat()
-}
-
-fn int(name: &str, value: i64) -> Vec<u8> {
-    [sub(1, name), num(3, value), num(20, 2)].concat()
-}
-
-fn text(name: &str, value: &str) -> Vec<u8> {
-    [sub(1, name), sub(4, value), num(20, 3)].concat()
-}
-
-/// A constant of drawn numbers.
-fn weights(name: &str, dims: &[u32], seed: u64) -> Vec<u8> {
-    let sizes: Vec<i64> = dims.iter().map(|dim| i64::from(*dim)).collect();
-    initializer(name, 1, &sizes, drawn(dims, seed).bytes())
-}
-
-fn number(name: &str, value: f32) -> Vec<u8> {
-    initializer(name, 1, &[], &value.to_le_bytes())
 }
 
 /// Batch normalisation that goes into a convolution and one that cannot, a sigmoid unit, constants of every shape, differences, means.
@@ -316,14 +240,22 @@ fn an_operator_without_a_kernel_is_refused_by_its_name() {
         ])
     };
     refused(
-        &one("Transpose", &[ints("perm", &[0, 2, 3, 1])], &[1, 4, 4, 2]),
-        "operator `Transpose` (`y`) does not run on a GPU here",
+        &one("Softplus", &[], &[1, 2, 4, 4]),
+        "operator `Softplus` (`y`) does not run on a GPU here",
     );
-    let wide = [ints("kernel_shape", &[2, 2]), ints("dilations", &[1, 2])];
-    refused(&one("MaxPool", &wide, &[1, 2, 3, 2]), "its `dilations` are not 1");
+    let counted = [
+        ints("kernel_shape", &[3, 3]),
+        ints("strides", &[2, 2]),
+        int("ceil_mode", 1),
+        int("count_include_pad", 1),
+    ];
     refused(
-        &one("Softmax", &[int("axis", 1)], &[1, 2, 4, 4]),
-        "not over the last axis",
+        &one("AveragePool", &counted, &[1, 2, 2, 2]),
+        "beyond a padding that it counts",
+    );
+    refused(
+        &one("LRN", &[int("size", 3), float("beta", 0.8)], &[1, 2, 4, 4]),
+        "its `beta` is 0.8",
     );
     refused(&digits("digits-l-int8"), "uantizeLinear`");
 }
@@ -345,7 +277,7 @@ fn inputs_that_do_not_fit_are_named() {
     // A program has no buffers of nothing.
     assert!(matches!(
         run("image", &[0, 1, 8, 8]),
-        InferError::Gpu(_) | InferError::NotOnGpu { .. }
+        InferError::EmptyDimension { least: 1, .. }
     ));
 }
 

@@ -325,3 +325,16 @@ proptest! {
         let _ = load(&bytes);
     }
 }
+
+/// tract plans by the sizes of its inputs, and a size of 0 is none to plan by.
+#[test]
+fn a_run_on_nothing_is_refused_by_the_dimension_that_is_empty() {
+    let model = Tract.load(&digits(), &LoadOptions::default()).unwrap();
+    let nothing = Tensor::from_slice([0, 1, 8, 8], &[0f32; 0]).unwrap();
+    let error = model.run(vec![("image".into(), nothing)]).unwrap_err();
+    let InferError::EmptyDimension { input, least, .. } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!((input.as_str(), *least), ("image", 1));
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}

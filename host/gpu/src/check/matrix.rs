@@ -1,7 +1,10 @@
+//! The shapes that are checked.
+
+mod tensors;
+
 use crate::kernel::{
-    Accumulate, Activation, Arithmetic, Attention, Broadcast, Concat, Convolution, Decode, Encode, Fold,
-    Format, Gemm, IntegerGemm, Kernel, Map, Mask, Norm, Normalise, Padding, Pool, QuantisedGemm, Reduce,
-    Sides, Step, TopK, Window,
+    Accumulate, Activation, Attention, Convolution, Decode, Encode, Fold, Format, Gemm, IntegerGemm, Kernel,
+    Map, Mask, Norm, Normalise, Padding, Pool, QuantisedGemm, Reduce, Sides, Step, TopK, Window,
 };
 
 /// Of which no two sides are alike.
@@ -18,7 +21,9 @@ pub fn matrix() -> Vec<Kernel> {
     all.extend(quantised());
     all.extend(networks());
     all.extend(arrays());
-    all.extend(tensors());
+    all.extend(tensors::pairs());
+    all.extend(tensors::orders());
+    all.extend(tensors::batches());
     all
 }
 
@@ -244,6 +249,7 @@ fn pools() -> Vec<Kernel> {
         kernel_width: 3,
         stride: Sides::both(2),
         padding: Padding::all(0),
+        dilation: Sides::both(1),
         counts_padding: false,
     };
     let shapes = [
@@ -269,6 +275,18 @@ fn pools() -> Vec<Kernel> {
             planes: 70,
             kernel_height: 17,
             kernel_width: 19,
+            ..plain.clone()
+        },
+        Pool {
+            dilation: Sides::both(2),
+            padding: Padding::all(2),
+            ..plain.clone()
+        },
+        Pool {
+            kernel_width: 5,
+            stride: Sides { rows: 1, columns: 2 },
+            dilation: Sides { rows: 4, columns: 3 },
+            padding: UNEVEN,
             ..plain
         },
     ];
@@ -282,50 +300,6 @@ fn pools() -> Vec<Kernel> {
     });
     let all = shapes.into_iter().chain(means).chain(counted);
     all.map(Kernel::Pool).collect()
-}
-
-/// Two tensors of which one goes on along the other, and several beside each other.
-fn tensors() -> Vec<Kernel> {
-    let pairs: [(&[u32], &[u32]); 9] = [
-        (&[1], &[]),
-        (&[33, 131], &[33, 131]),
-        (&[5, 7, 11], &[]),
-        (&[2, 6, 9, 11], &[1, 6, 1, 1]),
-        (&[2, 6, 9, 11], &[6, 1, 1]),
-        (&[70, 100], &[100]),
-        (&[70, 1], &[70, 65]),
-        (&[3, 1, 7, 1], &[5, 1, 1300]),
-        (&[2, 1, 2, 1, 3, 1, 2, 1], &[1, 3, 1, 2, 1, 2, 1, 5]),
-    ];
-    let mut all = Vec::new();
-    for (first, second) in pairs {
-        for arithmetic in [
-            Arithmetic::Add,
-            Arithmetic::Subtract,
-            Arithmetic::Multiply,
-            Arithmetic::Divide,
-        ] {
-            for (first, second) in [(first, second), (second, first)] {
-                all.push(Kernel::Broadcast(Broadcast {
-                    arithmetic,
-                    first: first.to_vec(),
-                    second: second.to_vec(),
-                }));
-            }
-        }
-    }
-    let widths: [(u32, &[u32]); 5] = [
-        (1, &[1]),
-        (1, &[300, 1000]),
-        (77, &[5, 1, 130]),
-        (1000, &[1, 2, 3, 4]),
-        (3, &[5000, 4099, 1, 17]),
-    ];
-    all.extend(widths.map(|(rows, widths)| {
-        let widths = widths.to_vec();
-        Kernel::Concat(Concat { rows, widths })
-    }));
-    all
 }
 
 fn arrays() -> Vec<Kernel> {
@@ -347,8 +321,10 @@ fn arrays() -> Vec<Kernel> {
         vec![Step::Add, Step::Gelu, Step::Multiply, Step::Tanh],
         vec![Step::Silu, Step::Abs, Step::Sigmoid, Step::Exp],
         vec![Step::AtLeast(-0.5), Step::AtMost(0.75), Step::Scale(2.0)],
+        vec![Step::Scale(2.0), Step::Erf],
+        vec![Step::Abs, Step::SquareRoot],
     ];
-    for (chain, length) in chains.into_iter().zip([1, 1000, 4099, 257, 333]) {
+    for (chain, length) in chains.into_iter().zip([1, 1000, 4099, 257, 333, 5000, 1000]) {
         all.push(Kernel::Map(Map { length, steps: chain }));
     }
     // More workgroups than one dimension holds.

@@ -1,6 +1,6 @@
 use super::argument::floats_mut;
 use super::pass::{Pass, each};
-use super::sides::{Padding, Sides, extent};
+use super::sides::{Line, Padding, Sides, lines};
 use super::{Activation, Argument, Describe, Element, Expected, Words, check_shape, floats, product};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -61,23 +61,22 @@ const fn one() -> u32 {
 impl Convolution {
     /// Rows of the result.
     pub const fn out_height(&self) -> u32 {
-        extent(
-            self.height,
-            self.kernel_height,
-            self.stride.rows,
-            (self.padding.top, self.padding.bottom),
-            self.dilation.rows,
-        )
+        self.lines().0.extent()
     }
 
     /// Columns of the result.
     pub const fn out_width(&self) -> u32 {
-        extent(
-            self.width,
-            self.kernel_width,
-            self.stride.columns,
-            (self.padding.left, self.padding.right),
-            self.dilation.columns,
+        self.lines().1.extent()
+    }
+
+    /// The rows and the columns of an image under a filter.
+    const fn lines(&self) -> (Line, Line) {
+        lines(
+            (self.height, self.width),
+            (self.kernel_height, self.kernel_width),
+            self.stride,
+            self.dilation,
+            self.padding,
         )
     }
 
@@ -111,15 +110,8 @@ impl Convolution {
 
     /// The pixel under a tap of a filter; none in the padding.
     fn pixel(&self, channel: usize, tap: (usize, usize), out: (usize, usize)) -> Option<usize> {
-        let along = |out: usize, tap: usize, before: u32, most: u32| {
-            let at = (out + tap).checked_sub(before as usize)?;
-            (at < most as usize).then_some(at)
-        };
-        let (stride, dilation) = (self.stride, self.dilation);
-        let (down, across) = (out.0 * stride.rows as usize, out.1 * stride.columns as usize);
-        let (tap_down, tap_across) = (tap.0 * dilation.rows as usize, tap.1 * dilation.columns as usize);
-        let row = along(down, tap_down, self.padding.top, self.height)?;
-        let column = along(across, tap_across, self.padding.left, self.width)?;
+        let (rows, columns) = self.lines();
+        let (row, column) = (rows.pixel(out.0, tap.0)?, columns.pixel(out.1, tap.1)?);
         Some((channel * self.height as usize + row) * self.width as usize + column)
     }
 
@@ -223,7 +215,7 @@ impl Describe for Convolution {
         if self.groups == 1 && self.filters >= 8 {
             return vec![Pass {
                 name: "convolution-tiled",
-                source: wgsl!("convolution_head", "convolution_tiled", "tile").into(),
+                source: wgsl!("window", "convolution_head", "convolution_tiled", "tile").into(),
                 constants: tile.constants(),
                 parameters: self.parameters(),
                 bindings,
@@ -232,7 +224,7 @@ impl Describe for Convolution {
         }
         vec![Pass {
             name: "convolution",
-            source: wgsl!("convolution_head", "convolution", "each").into(),
+            source: wgsl!("window", "convolution_head", "convolution", "each").into(),
             constants: vec![],
             parameters: self.parameters(),
             bindings,
@@ -291,13 +283,9 @@ impl Describe for Convolution {
         }
     }
 
-    /// By the definition, with places that may be negative: which pixels are under a tap is worked out another way than on the processor.
+    /// By the definition: which pixels are under a tap is worked out another way than on the processor.
     fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected> {
-        let (stride, dilation) = (self.stride, self.dilation);
-        let under = |out: usize, tap: usize, (stride, dilation): (u32, u32), before: u32, size: u32| {
-            let at = out as i64 * i64::from(stride) + tap as i64 * i64::from(dilation) - i64::from(before);
-            usize::try_from(at).ok().filter(|at| *at < size as usize)
-        };
+        let (rows, columns) = self.lines();
         let (image, weights) = (floats(inputs[0]), floats(inputs[1]));
         let (height, width) = (self.out_height() as usize, self.out_width() as usize);
         let (channels, filters) = (
@@ -313,10 +301,8 @@ impl Describe for Convolution {
                     for number in 0..self.taps() as usize {
                         let (channel, tap) = self.tap(number);
                         let channel = filter / filters * channels + channel;
-                        let down = (stride.rows, dilation.rows);
-                        let across = (stride.columns, dilation.columns);
-                        let row = under(place / width, tap.0, down, self.padding.top, self.height);
-                        let column = under(place % width, tap.1, across, self.padding.left, self.width);
+                        let row = rows.by_definition(place / width, tap.0);
+                        let column = columns.by_definition(place % width, tap.1);
                         let (Some(row), Some(column)) = (row, column) else {
                             continue;
                         };

@@ -49,6 +49,10 @@ pub enum Step {
     Exp,
     /// The magnitude.
     Abs,
+    /// The square root; of what is below 0 no number.
+    SquareRoot,
+    /// The error function, `2/√π ∫ exp(-t²) dt` from 0 to `x`.
+    Erf,
 }
 
 const MOST_STEPS: usize = 16;
@@ -76,6 +80,8 @@ impl Step {
             Self::Gelu => 0.5 * x * (1.0 + (GELU * (x + 0.044_715 * x * x * x)).tanh()),
             Self::Exp => x.exp(),
             Self::Abs => x.abs(),
+            Self::SquareRoot => x.sqrt(),
+            Self::Erf => libm::erff(x),
         }
     }
 
@@ -96,6 +102,8 @@ impl Step {
             }
             Self::Exp => x.exp(),
             Self::Abs => x.abs(),
+            Self::SquareRoot => x.sqrt(),
+            Self::Erf => libm::erf(x),
         }
     }
 
@@ -127,6 +135,8 @@ impl Step {
             }
             Self::Exp => "exp(x)".into(),
             Self::Abs => "abs(x)".into(),
+            Self::SquareRoot => "sqrt(x)".into(),
+            Self::Erf => "error_function(x)".into(),
         }
     }
 }
@@ -158,6 +168,9 @@ impl Map {
                 "@group(0) @binding({}) var<storage, {access}> array_{number}: array<f32>;",
                 number + 1
             );
+        }
+        if self.steps.contains(&Step::Erf) {
+            text.push_str(wgsl!("erf"));
         }
         text.push_str("fn elements() -> u32 { return parameters.length; }\nfn each(i: u32) {\n    var x = array_0[i];\n");
         let (mut next, mut numbers) = (0, 0..);

@@ -1,12 +1,11 @@
 use super::argument::floats_mut;
 use super::pass::{Pass, each};
-use super::sides::{Padding, Sides, extent};
+use super::sides::{Line, Padding, Sides, lines};
 use super::{Argument, Describe, Element, Expected, MOST_WORDS, Words, check_shape, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
 
 /// One number from each window of images in two dimensions, as ONNX's `MaxPool` and `AveragePool`: `f32`, planes by height by width.
 ///
@@ -29,9 +28,12 @@ pub struct Pool {
     /// Pixels from one window to the next. Default 1.
     #[serde(default = "Sides::one")]
     pub stride: Sides,
-    /// Pixels around the image that are no part of a window's number. Less than a window. Default none.
+    /// Pixels around the image that are no part of a window's number. Less than a window reaches. Default none.
     #[serde(default)]
     pub padding: Padding,
+    /// Pixels from one of a window to the next. Where there is padding before the image, no more than the image has. Default 1.
+    #[serde(default = "Sides::one")]
+    pub dilation: Sides,
     /// Whether a mean counts the padding as zeros all the same. Default not.
     #[serde(default)]
     pub counts_padding: bool,
@@ -50,14 +52,23 @@ pub enum Window {
 impl Pool {
     /// Rows of the result.
     pub const fn out_height(&self) -> u32 {
-        let around = (self.padding.top, self.padding.bottom);
-        extent(self.height, self.kernel_height, self.stride.rows, around, 1)
+        self.lines().0.extent()
     }
 
     /// Columns of the result.
     pub const fn out_width(&self) -> u32 {
-        let around = (self.padding.left, self.padding.right);
-        extent(self.width, self.kernel_width, self.stride.columns, around, 1)
+        self.lines().1.extent()
+    }
+
+    /// The rows and the columns of an image under a window.
+    const fn lines(&self) -> (Line, Line) {
+        lines(
+            (self.height, self.width),
+            (self.kernel_height, self.kernel_width),
+            self.stride,
+            self.dilation,
+            self.padding,
+        )
     }
 
     fn results(&self) -> u64 {
@@ -66,13 +77,6 @@ impl Pool {
 
     fn pixels(&self) -> u64 {
         u64::from(self.planes) * u64::from(self.height) * u64::from(self.width)
-    }
-
-    /// The pixels that a window covers along one side of the image.
-    fn covers(out: usize, stride: u32, before: u32, kernel: u32, size: u32) -> Range<usize> {
-        let (begin, before) = (out * stride as usize, before as usize);
-        let end = (begin + kernel as usize).saturating_sub(before);
-        begin.saturating_sub(before)..end.min(size as usize)
     }
 
     /// The number of one window: `values` are its pixels.
@@ -92,21 +96,13 @@ impl Pool {
 
     /// The number at one place of the result.
     fn at(&self, image: &[f32], (plane, row, column): (usize, usize, usize)) -> f64 {
-        let (stride, padding) = (self.stride, self.padding);
-        let rows = Self::covers(row, stride.rows, padding.top, self.kernel_height, self.height);
-        let columns = Self::covers(
-            column,
-            stride.columns,
-            padding.left,
-            self.kernel_width,
-            self.width,
-        );
-        let width = self.width as usize;
-        let values = rows.flat_map(|row| {
-            let line = (plane * self.height as usize + row) * width;
-            image[line + columns.start..line + columns.end].iter()
+        let (rows, columns) = self.lines();
+        let columns = columns.pixels(column);
+        let values = rows.pixels(row).flat_map(|row| {
+            let line = (plane * self.height as usize + row) * self.width as usize;
+            columns.clone().map(move |column| f64::from(image[line + column]))
         });
-        self.fold(values.map(|value| f64::from(*value)))
+        self.fold(values)
     }
 }
 
@@ -123,6 +119,8 @@ impl Describe for Pool {
                 ("stride", self.stride.rows),
                 ("stride", self.stride.columns),
                 ("padding", self.padding.most().saturating_add(1)),
+                ("dilation", self.dilation.rows),
+                ("dilation", self.dilation.columns),
             ],
             &[],
         )?;
@@ -134,13 +132,10 @@ impl Describe for Pool {
                 "a window has at most 2²⁸ pixels",
             );
         }
-        for (padding, kernel) in [
-            (self.padding.top.max(self.padding.bottom), self.kernel_height),
-            (self.padding.left.max(self.padding.right), self.kernel_width),
-        ] {
-            if padding >= kernel {
-                return must("padding", padding, "a window is larger");
-            }
+        let (rows, columns) = self.lines();
+        if !rows.is_always_on_it() || !columns.is_always_on_it() {
+            let says = "a window is larger, and some of it lies on the image";
+            return must("padding", self.padding.most(), says);
         }
         if self.out_height() == 0 {
             return must("kernel-height", self.kernel_height, "it reaches beyond the image");
@@ -166,7 +161,7 @@ impl Describe for Pool {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "pool",
-            source: wgsl!("pool", "each").into(),
+            source: wgsl!("window", "pool", "each").into(),
             constants: vec![("FOLD", self.window as u32)],
             parameters: vec![
                 self.planes,
@@ -181,6 +176,8 @@ impl Describe for Pool {
                 self.out_height(),
                 self.out_width(),
                 u32::from(self.counts_padding),
+                self.dilation.rows,
+                self.dilation.columns,
             ],
             bindings: vec![0, 1],
             workgroups: each(self.results()),
@@ -205,26 +202,21 @@ impl Describe for Pool {
     fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected> {
         let image = floats(inputs[0]);
         let (height, width) = (self.height as usize, self.width as usize);
-        let within = |at: i64, before: u32, size: usize| {
-            let at = usize::try_from(at - i64::from(before)).ok();
-            at.filter(|at| *at < size)
-        };
-        let stride = self.stride;
+        let (across, taps) = (
+            self.kernel_width as usize,
+            self.kernel_height as usize * self.kernel_width as usize,
+        );
+        let (rows, columns) = self.lines();
         let mut values = Vec::new();
         for plane in image.chunks(height * width) {
-            for row in 0..self.out_height() {
-                for column in 0..self.out_width() {
-                    let mut pixels = Vec::new();
-                    for tap in 0..self.kernel_height * self.kernel_width {
-                        let y = i64::from(row) * i64::from(stride.rows) + i64::from(tap / self.kernel_width);
-                        let x = i64::from(column) * i64::from(stride.columns)
-                            + i64::from(tap % self.kernel_width);
-                        let y = within(y, self.padding.top, height);
-                        let x = within(x, self.padding.left, width);
-                        let pixel = y.zip(x).map(|(y, x)| f64::from(plane[y * width + x]));
-                        pixels.extend(pixel);
-                    }
-                    values.push(self.fold(pixels.into_iter()));
+            for row in 0..self.out_height() as usize {
+                for column in 0..self.out_width() as usize {
+                    let pixel = |tap: usize| {
+                        let y = rows.by_definition(row, tap / across)?;
+                        let x = columns.by_definition(column, tap % across)?;
+                        Some(f64::from(plane[y * width + x]))
+                    };
+                    values.push(self.fold((0..taps).filter_map(pixel)));
                 }
             }
         }

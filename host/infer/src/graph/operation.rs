@@ -115,14 +115,15 @@ impl Graph {
         })
     }
 
-    /// The edge of the first output of a node; none where others are used, too, or instead.
-    pub(crate) fn only_output(&self, at: usize) -> Result<Option<usize>, InferError> {
+    /// The edges of a node's outputs, place by place; none where nothing uses one.
+    pub(crate) fn outputs_of(&self, at: usize) -> Result<Vec<Option<usize>>, InferError> {
         let node = &self.nodes[at];
         let raw = RawNode::read(&node.body)?;
-        Ok(match (&node.outputs[..], raw.outputs.first()) {
-            ([edge], Some(first)) if self.edges[*edge].info.name == **first => Some(*edge),
-            _ => None,
-        })
+        let edge = |name: &&str| {
+            let mut edges = node.outputs.iter().copied();
+            edges.find(|edge| self.edges[*edge].info.name == **name)
+        };
+        Ok(raw.outputs.iter().map(edge).collect())
     }
 
     /// The sizes of an edge at this batch; none where more than one of them is open.

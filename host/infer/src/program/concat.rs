@@ -67,7 +67,7 @@ impl Translation<'_> {
 }
 
 /// The dimension that an axis means, which may be counted from the end.
-fn place_of(axis: i64, dimensions: usize) -> Option<usize> {
+pub(super) fn place_of(axis: i64, dimensions: usize) -> Option<usize> {
     let from_end = if axis < 0 { dimensions as i64 } else { 0 };
     let place = usize::try_from(axis.saturating_add(from_end)).ok();
     place.filter(|place| *place < dimensions)

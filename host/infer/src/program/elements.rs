@@ -92,12 +92,44 @@ impl Translation<'_> {
         }
     }
 
+    /// All tensors together.
+    pub(super) fn sum(&mut self, operation: &Operation<'_>) -> Result<Slot, InferError> {
+        let (mut sum, mut dims) = self.operand(operation, 0)?;
+        let mut others = Vec::new();
+        for place in 1..operation.inputs.len() {
+            others.push((place, self.operand(operation, place)?));
+        }
+        // The same may be among them more than once, and stays as it is until then.
+        let slots = others.iter().map(|(_, (slot, _))| *slot);
+        slots.chain([sum]).for_each(|slot| self.draft.keep(slot));
+        for (place, (slot, more)) in others {
+            if dims == more {
+                sum = self.draft.combine(sum, slot, Step::Add)?;
+                continue;
+            }
+            let shape = Broadcast {
+                arithmetic: Arithmetic::Add,
+                first: dims,
+                second: more,
+            };
+            let Some(sizes) = shape.sizes() else {
+                return refuse(
+                    operation,
+                    format!("its input {place} does not fit those before it"),
+                );
+            };
+            sum = self.draft.call(Kernel::Broadcast(shape), vec![sum, slot])?;
+            dims = sizes;
+        }
+        Ok(sum)
+    }
+
     /// Arithmetic of two slots of these sizes, by a kernel of its own.
     fn pairwise(
         &mut self,
         operation: &Operation<'_>,
-        (one, first): (Slot, Vec<u32>),
-        (other, second): (Slot, Vec<u32>),
+        first: (Slot, Vec<u32>),
+        second: (Slot, Vec<u32>),
     ) -> Result<Slot, InferError> {
         let arithmetic = match operation.op.as_str() {
             "Add" => Arithmetic::Add,
@@ -105,6 +137,16 @@ impl Translation<'_> {
             "Mul" => Arithmetic::Multiply,
             _ => Arithmetic::Divide,
         };
+        self.broadcast(arithmetic, first, second)
+    }
+
+    /// The same where the operator has another name.
+    pub(super) fn broadcast(
+        &mut self,
+        arithmetic: Arithmetic,
+        (one, first): (Slot, Vec<u32>),
+        (other, second): (Slot, Vec<u32>),
+    ) -> Result<Slot, InferError> {
         let shape = Broadcast {
             arithmetic,
             first,
@@ -163,7 +205,7 @@ impl Translation<'_> {
     }
 
     /// A constant as long as the tensor that it is combined with.
-    fn spread(
+    pub(super) fn spread(
         &mut self,
         operation: &Operation<'_>,
         shape: &[u32],
@@ -181,9 +223,10 @@ impl Translation<'_> {
     }
 }
 
-/// Whether a constant is the same for every row of a matrix.
+/// Whether a constant is the same for every row of a tensor, of which all but the last dimension are rows.
 fn is_row(weight: &Weight, dims: &[u32]) -> bool {
-    dims.len() == 2 && weight.shape.last() == dims.last() && count(&weight.shape) == u64::from(dims[1])
+    let Some(last) = dims.last() else { return false };
+    weight.shape.last() == Some(last) && count(&weight.shape) == u64::from(*last)
 }
 
 /// An array at every place of a larger one, as ONNX has it: dimensions of one, and those that it lacks in front, go on and on.

@@ -1,12 +1,10 @@
-//! Layers: convolutions, products, pooling and norms.
+//! Layers of images: convolutions and pools.
 
 use super::draft::Slot;
 use super::translate::{Translation, count, refuse};
 use crate::InferError;
 use crate::graph::Operation;
-use karman_gpu::{
-    Activation, Convolution, Fold, Gemm, Kernel, Norm, Normalise, Padding, Pool, Reduce, Sides, Step, Window,
-};
+use karman_gpu::{Activation, Convolution, Fold, Kernel, Padding, Pool, Reduce, Sides, Step, Window};
 
 impl Translation<'_> {
     pub(super) fn convolution(&mut self, operation: &Operation<'_>) -> Result<Slot, InferError> {
@@ -50,73 +48,6 @@ impl Translation<'_> {
         Ok(self.draft.call(Kernel::Convolution(shape), inputs)?)
     }
 
-    pub(super) fn gemm(&mut self, operation: &Operation<'_>) -> Result<Slot, InferError> {
-        let (a, dims) = self.edge(operation, 0)?;
-        let b = self.constant(operation, 1)?;
-        let bias = self.optional(operation, 2)?;
-        for (name, wanted) in [("alpha", 1.0), ("beta", 1.0)] {
-            if operation.float(name, wanted).to_bits() != f32::to_bits(wanted) {
-                return refuse(operation, format!("its `{name}` is not 1"));
-            }
-        }
-        if operation.int("transA", 0) != 0 {
-            return refuse(operation, "its `transA` is set");
-        }
-        let transposed = operation.int("transB", 0) != 0;
-        let (&[m, k], &[rows, columns]) = (&dims[..], &b.shape[..]) else {
-            return refuse(operation, "only matrices are multiplied");
-        };
-        let (inner, n) = if transposed {
-            (columns, rows)
-        } else {
-            (rows, columns)
-        };
-        if inner != k || k == 0 {
-            return refuse(operation, "its matrices do not fit each other");
-        }
-        let mut inputs = vec![a, self.hold(b.values)?];
-        if let Some(bias) = &bias {
-            let values = match &bias.values[..] {
-                &[one] => vec![one; n as usize],
-                _ if bias.values.len() == n as usize && bias.shape.last() == Some(&n) => bias.values.clone(),
-                _ => return refuse(operation, "what it adds is not the same for every row"),
-            };
-            inputs.push(self.hold(values)?);
-        }
-        let shape = Gemm {
-            m,
-            n,
-            k,
-            transposed,
-            bias: bias.is_some(),
-            ..Gemm::default()
-        };
-        Ok(self.draft.call(Kernel::Gemm(shape), inputs)?)
-    }
-
-    /// A tensor, of which all but the last dimension are rows, times a matrix.
-    pub(super) fn product(&mut self, operation: &Operation<'_>) -> Result<Slot, InferError> {
-        let (a, dims) = self.edge(operation, 0)?;
-        let b = self.constant(operation, 1)?;
-        let (Some((&k, rows)), &[inner, n]) = (dims.split_last(), &b.shape[..]) else {
-            return refuse(operation, "only a product with a matrix of the file is computed");
-        };
-        let Ok(m) = u32::try_from(count(rows)) else {
-            return refuse(operation, "it has too many rows");
-        };
-        if inner != k {
-            return refuse(operation, "its matrices do not fit each other");
-        }
-        let shape = Gemm {
-            m,
-            n,
-            k,
-            ..Gemm::default()
-        };
-        let inputs = vec![a, self.hold(b.values)?];
-        Ok(self.draft.call(Kernel::Gemm(shape), inputs)?)
-    }
-
     pub(super) fn pool(&mut self, operation: &Operation<'_>) -> Result<Slot, InferError> {
         let (image, dims) = self.edge(operation, 0)?;
         let kernel = operation.ints("kernel_shape").unwrap_or_default();
@@ -124,11 +55,20 @@ impl Translation<'_> {
             return refuse(operation, "only images in two dimensions are pooled");
         };
         let (stride, dilation) = (sides(operation, "strides")?, sides(operation, "dilations")?);
-        if dilation != Sides::both(1) {
-            return refuse(operation, "its `dilations` are not 1");
-        }
         let [kernel_height, kernel_width] =
             [kernel_height, kernel_width].map(|side| u32::try_from(side).unwrap_or(0));
+        let (image_sides, kernel) = ([height, width], [kernel_height, kernel_width]);
+        let stated = padding(operation, image_sides, kernel, (stride, dilation))?;
+        let is_ceiled =
+            operation.int("ceil_mode", 0) != 0 && operation.text("auto_pad", "NOTSET") == "NOTSET";
+        let padding = match is_ceiled {
+            true => ceiled(image_sides, kernel, (stride, dilation), stated),
+            false => stated,
+        };
+        let counts_padding = operation.int("count_include_pad", 0) != 0;
+        if counts_padding && operation.op == "AveragePool" && padding != stated {
+            return refuse(operation, "its `ceil_mode` goes beyond a padding that it counts");
+        }
         let shape = Pool {
             window: match operation.op.as_str() {
                 "MaxPool" => Window::Max,
@@ -140,13 +80,9 @@ impl Translation<'_> {
             kernel_height,
             kernel_width,
             stride,
-            padding: padding(
-                operation,
-                [height, width],
-                [kernel_height, kernel_width],
-                (stride, dilation),
-            )?,
-            counts_padding: operation.int("count_include_pad", 0) != 0,
+            padding,
+            dilation,
+            counts_padding,
         };
         Ok(self.draft.call(Kernel::Pool(shape), vec![image])?)
     }
@@ -169,31 +105,6 @@ impl Translation<'_> {
             true => Ok(self.draft.steps(slot, &[Step::Scale(1.0 / columns as f32)])?),
             false => Ok(slot),
         }
-    }
-
-    pub(super) fn softmax(&mut self, operation: &Operation<'_>) -> Result<Slot, InferError> {
-        let (values, dims) = self.edge(operation, 0)?;
-        let axis = operation.int("axis", -1);
-        let from_end = if axis < 0 { dims.len() as i64 } else { 0 };
-        let Some((before, [columns, after @ ..])) = usize::try_from(axis.saturating_add(from_end))
-            .ok()
-            .and_then(|axis| dims.split_at_checked(axis))
-        else {
-            return refuse(operation, format!("its `axis` is {axis}"));
-        };
-        let Ok(rows) = u32::try_from(count(before)) else {
-            return refuse(operation, "it has too many rows");
-        };
-        if count(after) != 1 {
-            return refuse(operation, "it is not over the last axis");
-        }
-        let shape = Norm {
-            normalise: Normalise::Softmax,
-            rows,
-            columns: *columns,
-            epsilon_millionths: 10,
-        };
-        Ok(self.draft.call(Kernel::Norm(shape), vec![values])?)
     }
 }
 
@@ -282,9 +193,52 @@ fn same(size: u32, kernel: u32, stride: u32, dilation: u32, begins_larger: bool)
     }
 }
 
+/// The padding with which the last windows are not lost that begin on the image, or on the padding before it, and end beyond what follows it.
+fn ceiled(image: [u32; 2], kernel: [u32; 2], (stride, dilation): (Sides, Sides), stated: Padding) -> Padding {
+    let rows = (stride.rows, dilation.rows);
+    let columns = (stride.columns, dilation.columns);
+    Padding {
+        bottom: after_last(image[0], kernel[0], rows, (stated.top, stated.bottom)),
+        right: after_last(image[1], kernel[1], columns, (stated.left, stated.right)),
+        ..stated
+    }
+}
+
+/// What goes after one side for that.
+fn after_last(size: u32, kernel: u32, (stride, dilation): (u32, u32), (before, after): (u32, u32)) -> u32 {
+    let [size, kernel, stride, dilation] = [size, kernel, stride.max(1), dilation].map(u64::from);
+    let reach = kernel.saturating_sub(1) * dilation + 1;
+    let begins = size + u64::from(before);
+    let Some(room) = (begins + u64::from(after)).checked_sub(reach) else {
+        return after;
+    };
+    let last = room.div_ceil(stride) * stride;
+    let last = if last >= begins {
+        last.saturating_sub(stride)
+    } else {
+        last
+    };
+    // What 32 bits do not count is longer than any padding may be, and refused.
+    u32::try_from((last + reach).saturating_sub(begins)).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As the ONNX specification has it: a window more where one begins on the image and ends beyond, and none that begins beyond.
+    #[test]
+    fn windows_that_end_beyond_the_image_are_not_lost() {
+        let after = |size, kernel, stride, padding| after_last(size, kernel, (stride, 1), padding);
+        assert_eq!(after(6, 3, 2, (0, 0)), 1);
+        assert_eq!(after(7, 3, 2, (0, 0)), 0);
+        assert_eq!(after(6, 3, 2, (1, 1)), 2);
+        // The third would begin on the padding.
+        assert_eq!(after(4, 2, 2, (0, 1)), 0);
+        assert_eq!(after(2, 1, 2, (0, 0)), 0);
+        assert_eq!(after(2, 3, 1, (0, 0)), 0);
+        assert_eq!(after_last(6, 2, (3, 2), (0, 0)), 0);
+    }
 
     /// As the ONNX specification has it: as many results as strides, and what is odd goes to the end or to the beginning.
     #[test]

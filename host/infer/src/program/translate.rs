@@ -1,15 +1,17 @@
 //! From the nodes of a graph to kernels.
 
 use super::draft::{Draft, Slot};
-use super::too_large;
+use super::feed::{Feed, Taken, is_whole};
+use super::{Translated, too_large};
 use crate::graph::{Graph, Operand, Operation};
 use crate::screen::printable;
-use crate::weights::{Weight, constant};
+use crate::weights::{Weight, constant, whole_numbers};
 use crate::{InferError, ModelLimits};
-use karman_gpu::{Program, Step};
+use karman_gpu::Step;
 use karman_tensor::{ElementType, Shape};
 use karman_types::ByteSize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// A graph at one batch, node by node.
 pub(super) struct Translation<'g> {
@@ -23,9 +25,15 @@ pub(super) struct Translation<'g> {
     constants: u64,
     /// Where each edge lies.
     slots: HashMap<usize, Slot>,
+    /// What each input of the program is.
+    feeds: Vec<Feed>,
+    /// Edges of whole numbers that are an input of the model: which.
+    whole: HashMap<usize, usize>,
+    /// Edges whose numbers follow from sizes: those are known, and no device computes them.
+    sizes: HashSet<usize>,
 }
 
-/// The program of a graph at this batch, and the shapes of its outputs.
+/// The program of a graph at this batch, with what goes in and what comes out.
 ///
 /// # Errors
 /// [`InferError::NotOnGpu`] for the first operator that no kernel computes as it is set.
@@ -34,7 +42,7 @@ pub(super) fn translate(
     batch: u32,
     limits: &ModelLimits,
     most: ByteSize,
-) -> Result<(Program, Vec<Shape>), InferError> {
+) -> Result<Translated, InferError> {
     let mut translation = Translation {
         graph,
         batch,
@@ -43,10 +51,17 @@ pub(super) fn translate(
         draft: Draft::default(),
         constants: 0,
         slots: HashMap::new(),
+        feeds: Vec::new(),
+        whole: HashMap::new(),
+        sizes: HashSet::new(),
     };
-    for edge in graph.inputs() {
-        let words = translation.elements(*edge)?;
-        let slot = translation.draft.input(words);
+    for (input, edge) in graph.inputs().iter().enumerate() {
+        if is_whole(graph.edges()[*edge].info.element) {
+            translation.whole.insert(*edge, input);
+            continue;
+        }
+        translation.dims(*edge)?;
+        let slot = translation.feed(input, Taken::AsItIs)?;
         translation.slots.insert(*edge, slot);
     }
     for at in 0..graph.nodes().len() {
@@ -54,14 +69,18 @@ pub(super) fn translate(
     }
     let (mut outputs, mut shapes) = (Vec::new(), Vec::new());
     for edge in graph.outputs() {
-        outputs.push(translation.slot(*edge)?);
         let shape = Shape::new(&translation.dims(*edge)?);
+        outputs.push(translation.slot(*edge)?);
         shapes.push(shape.map_err(|reason| InferError::Output {
             name: graph.edges()[*edge].info.name.clone(),
             reason,
         })?);
     }
-    Ok((translation.draft.finish(&outputs)?, shapes))
+    Ok(Translated {
+        program: Arc::new(translation.draft.finish(&outputs)?),
+        feeds: translation.feeds.into(),
+        shapes: shapes.into(),
+    })
 }
 
 /// An operator that no kernel computes, with the reason.
@@ -79,13 +98,40 @@ pub(super) fn refuse<T>(operation: &Operation<'_>, reason: impl Into<String>) ->
 impl Translation<'_> {
     fn node(&mut self, at: usize) -> Result<(), InferError> {
         let operation = self.graph.operation(at)?;
-        let Some(output) = self.graph.only_output(at)? else {
+        let outputs = self.graph.outputs_of(at)?;
+        if self.follows_from_sizes(&operation, &outputs) {
+            self.sizes.extend(outputs.into_iter().flatten());
+            return Ok(());
+        }
+        if operation.op == "Split" {
+            for (output, slot) in self.split(&operation, &outputs)? {
+                self.lies(&operation, output, slot)?;
+            }
+            return Ok(());
+        }
+        let (Some(Some(output)), true) = (
+            outputs.first().copied(),
+            outputs.iter().skip(1).all(Option::is_none),
+        ) else {
             return refuse(&operation, "only its first output is made, and others are used");
         };
+        let gives = self.graph.edges()[output].info.element;
+        if let Some(input) = self.whole_input(&operation, 0)
+            && only_moves(&operation.op)
+            && is_whole(gives)
+        {
+            self.whole.insert(output, input);
+            return Ok(());
+        }
         let slot = self.kernel(&operation, output)?;
+        self.lies(&operation, output, slot)
+    }
+
+    /// An output of an operator lies there from now on.
+    fn lies(&mut self, operation: &Operation<'_>, output: usize, slot: Slot) -> Result<(), InferError> {
         if self.elements(output)? != self.draft.words(slot) {
             return refuse(
-                &operation,
+                operation,
                 "it gives another shape than the kernel that is like it",
             );
         }
@@ -97,18 +143,60 @@ impl Translation<'_> {
         Ok(())
     }
 
+    /// Whether what an operator gives are whole numbers that follow from the sizes of tensors. The sizes of all tensors are known, so
+    /// that only who takes the numbers themselves has to be refused.
+    fn follows_from_sizes(&self, operation: &Operation<'_>, outputs: &[Option<usize>]) -> bool {
+        let follows = |input: &Operand<'_>| match input {
+            Operand::Edge(edge) => self.sizes.contains(edge),
+            _ => true,
+        };
+        let is_number = |edge: &usize| self.graph.edges()[*edge].info.element != ElementType::F32;
+        let is_known =
+            matches!(operation.op.as_str(), "Shape" | "Size") || operation.inputs.iter().all(follows);
+        is_known && outputs.iter().flatten().all(is_number)
+    }
+
+    /// The input of the model that an operator takes in this place, where that has whole numbers.
+    pub(super) fn whole_input(&self, operation: &Operation<'_>, place: usize) -> Option<usize> {
+        match operation.input(place) {
+            Operand::Edge(edge) => self.whole.get(&edge).copied(),
+            _ => None,
+        }
+    }
+
+    /// The input of the program that is this one of the model, taken so.
+    pub(super) fn feed(&mut self, input: usize, taken: Taken) -> Result<Slot, InferError> {
+        let feed = Feed { input, taken };
+        if let Some(at) = self.feeds.iter().position(|known| *known == feed) {
+            return Ok(Slot::Input(at));
+        }
+        let words = self.elements(self.graph.inputs()[input])?;
+        self.feeds.push(feed);
+        Ok(self.draft.input(words))
+    }
+
     /// What computes an operator.
     fn kernel(&mut self, operation: &Operation<'_>, output: usize) -> Result<Slot, InferError> {
         match operation.op.as_str() {
             "Conv" => self.convolution(operation),
             "Gemm" => self.gemm(operation),
             "MatMul" => self.product(operation),
+            "LayerNormalization" => self.layer_norm(operation),
+            "LRN" => self.response_norm(operation),
+            "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" => self.fold(operation),
             "MaxPool" | "AveragePool" => self.pool(operation),
             "GlobalMaxPool" | "GlobalAveragePool" => self.whole(operation),
             "Softmax" => self.softmax(operation),
             "BatchNormalization" => self.normalisation(operation),
             "Add" | "Sub" | "Mul" | "Div" => self.arithmetic(operation, output),
+            "Sum" => self.sum(operation),
             "Concat" => self.concat(operation, output),
+            "Transpose" => self.transpose(operation),
+            "Slice" => self.slice(operation, output),
+            "Expand" => self.expand(operation, output),
+            "Gather" => self.gather(operation),
+            "Resize" => self.resize(operation, output),
+            "Cast" => self.cast(operation),
             "Clip" => self.clip(operation),
             "Relu" => self.each(operation, &[Step::Relu]),
             "Sigmoid" => self.each(operation, &[Step::Sigmoid]),
@@ -116,6 +204,16 @@ impl Translation<'_> {
             "Exp" => self.each(operation, &[Step::Exp]),
             "Abs" => self.each(operation, &[Step::Abs]),
             "Neg" => self.each(operation, &[Step::Scale(-1.0)]),
+            "Sqrt" => self.each(operation, &[Step::SquareRoot]),
+            "Erf" => self.each(operation, &[Step::Erf]),
+            "HardSigmoid" => self.hard_sigmoid(operation),
+            "HardSwish" => self.hard_swish(operation),
+            "Gelu" => self.gelu(operation),
+            "LeakyRelu" => self.leaky(operation),
+            "PRelu" => self.sloped(operation),
+            "Elu" => self.elu(operation),
+            "Pow" => self.power(operation),
+            "Reciprocal" => self.reciprocal(operation),
             // Elements stay where they are, and those of a batch follow each other.
             "Identity" | "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze" => {
                 self.edge(operation, 0).map(|(slot, _)| slot)
@@ -135,8 +233,26 @@ impl Translation<'_> {
         place: usize,
     ) -> Result<(Slot, Vec<u32>), InferError> {
         match operation.input(place) {
-            Operand::Edge(edge) => Ok((self.slot(edge)?, self.dims(edge)?)),
+            Operand::Edge(edge) => {
+                let dims = self.dims(edge)?;
+                Ok((self.slot(edge)?, dims))
+            }
             _ => refuse(operation, format!("its input {place} is a constant")),
+        }
+    }
+
+    /// The same where it may be a constant, too.
+    pub(super) fn operand(
+        &mut self,
+        operation: &Operation<'_>,
+        place: usize,
+    ) -> Result<(Slot, Vec<u32>), InferError> {
+        match operation.input(place) {
+            Operand::Edge(_) => self.edge(operation, place),
+            _ => {
+                let weight = self.constant(operation, place)?;
+                Ok((self.hold(weight.values)?, weight.shape))
+            }
         }
     }
 
@@ -154,17 +270,27 @@ impl Translation<'_> {
         operation: &Operation<'_>,
         place: usize,
     ) -> Result<Option<Weight>, InferError> {
-        match operation.input(place) {
-            Operand::Absent => Ok(None),
-            Operand::Constant(tensor) => match constant(tensor)? {
-                Some(weight) => Ok(Some(weight)),
-                None => refuse(operation, format!("its input {place} is not f32")),
-            },
-            Operand::Edge(_) => refuse(operation, format!("its input {place} is no constant")),
-            Operand::Computed => refuse(
-                operation,
-                format!("its input {place} is a constant that is computed"),
-            ),
+        let Some(tensor) = of_file(operation, place)? else {
+            return Ok(None);
+        };
+        match constant(tensor)? {
+            Some(weight) => Ok(Some(weight)),
+            None => refuse(operation, format!("its input {place} is not f32")),
+        }
+    }
+
+    /// The whole numbers of the constant that an operator takes in this place, where it is not left out.
+    pub(super) fn numbers(
+        &self,
+        operation: &Operation<'_>,
+        place: usize,
+    ) -> Result<Option<Vec<i64>>, InferError> {
+        let Some(tensor) = of_file(operation, place)? else {
+            return Ok(None);
+        };
+        match whole_numbers(tensor)? {
+            Some(numbers) => Ok(Some(numbers)),
+            None => refuse(operation, format!("its input {place} has no whole numbers")),
         }
     }
 
@@ -190,24 +316,29 @@ impl Translation<'_> {
     }
 
     pub(super) fn dims(&self, edge: usize) -> Result<Vec<u32>, InferError> {
-        let info = &self.graph.edges()[edge].info;
-        let no = |reason: String| InferError::NotOnGpu {
-            what: format!("tensor `{}`", printable(&info.name)),
-            reason,
-        };
-        if info.element != ElementType::F32 {
-            return Err(no(format!(
-                "its elements are {}, and kernels take f32",
-                info.element
-            )));
+        let element = self.graph.edges()[edge].info.element;
+        match element {
+            ElementType::F32 => self.dims_of_any(edge),
+            _ => Err(self.no(edge, format!("its elements are {element}, and kernels take f32"))),
         }
+    }
+
+    fn dims_of_any(&self, edge: usize) -> Result<Vec<u32>, InferError> {
         let dims = self.graph.dims_at(edge, self.batch);
-        dims.ok_or_else(|| no("more than one of its sizes is open".into()))
+        dims.ok_or_else(|| self.no(edge, "more than one of its sizes is open".into()))
+    }
+
+    /// A tensor that no kernel takes, with the reason.
+    fn no(&self, edge: usize, reason: String) -> InferError {
+        InferError::NotOnGpu {
+            what: format!("tensor `{}`", printable(&self.graph.edges()[edge].info.name)),
+            reason,
+        }
     }
 
     /// The elements of an edge, which have to be as few as a tensor may have.
-    fn elements(&self, edge: usize) -> Result<usize, InferError> {
-        let elements = count(&self.dims(edge)?);
+    pub(super) fn elements(&self, edge: usize) -> Result<usize, InferError> {
+        let elements = count(&self.dims_of_any(edge)?);
         InferError::over("tensor", self.limits.tensor.0, elements.saturating_mul(4), || {
             format!("`{}` in bytes", printable(&self.graph.edges()[edge].info.name))
         })?;
@@ -219,6 +350,27 @@ impl Translation<'_> {
     pub(super) fn each(&mut self, operation: &Operation<'_>, steps: &[Step]) -> Result<Slot, InferError> {
         let (slot, _) = self.edge(operation, 0)?;
         Ok(self.draft.steps(slot, steps)?)
+    }
+}
+
+/// Whether an operator leaves the numbers of its first input as they are and where they are.
+fn only_moves(op: &str) -> bool {
+    matches!(
+        op,
+        "Identity" | "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze" | "Cast"
+    )
+}
+
+/// The constant that an operator takes in this place as it stands in the file; none where it is left out.
+fn of_file<'g>(operation: &Operation<'g>, place: usize) -> Result<Option<&'g [u8]>, InferError> {
+    match operation.input(place) {
+        Operand::Absent => Ok(None),
+        Operand::Constant(tensor) => Ok(Some(tensor)),
+        Operand::Edge(_) => refuse(operation, format!("its input {place} is no constant")),
+        Operand::Computed => refuse(
+            operation,
+            format!("its input {place} is a constant that is computed"),
+        ),
     }
 }
 

@@ -1,5 +1,6 @@
 use karman_types::{ByteSize, pattern_matches, serde_duration};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -16,6 +17,21 @@ pub struct GpuConfig {
     pub memory: ByteSize,
     /// The models of this node that run on it, by name or by pattern (`flood-*`). Default none: models run on the processor.
     pub models: BTreeMap<String, ModelDevice>,
+    /// How many times slower or faster than it was measured a model for `auto` may become where it runs before it is measured on both
+    /// again, 1.1 to 100. Default 1.5.
+    #[serde(deserialize_with = "drift")]
+    pub drift: f64,
+    /// The least time from one such measurement to the next; each that changes nothing doubles it, up to 64 times as long. Default 1 min.
+    #[serde(with = "serde_duration")]
+    pub measure_again: Duration,
+}
+
+fn drift<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let times = f64::deserialize(deserializer)?;
+    match (1.1..=100.0).contains(&times) {
+        true => Ok(times),
+        false => Err(D::Error::custom(format!("{times} is not from 1.1 to 100"))),
+    }
 }
 
 impl Default for GpuConfig {
@@ -25,6 +41,8 @@ impl Default for GpuConfig {
             time: Duration::from_secs(5),
             memory: ByteSize::mib(256),
             models: BTreeMap::new(),
+            drift: 1.5,
+            measure_again: Duration::from_secs(60),
         }
     }
 }
@@ -35,7 +53,8 @@ impl Default for GpuConfig {
 pub enum ModelDevice {
     /// The GPU, or nothing.
     Gpu,
-    /// The GPU or the processor, whichever ran it faster when it was loaded.
+    /// The GPU or the processor, whichever ran it faster when it was last measured: when it was loaded, and whenever its runs have
+    /// drifted from that.
     Auto,
 }
 
@@ -101,5 +120,7 @@ mod tests {
     #[test]
     fn what_is_no_device_is_refused() {
         assert!(from_toml::<GpuConfig>("[models]\nflood = \"tpu\"").is_err());
+        assert!(from_toml::<GpuConfig>("drift = 1.0").is_err());
+        assert_eq!(from_toml::<GpuConfig>("drift = 3").unwrap().drift, 3.0);
     }
 }

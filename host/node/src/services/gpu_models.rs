@@ -1,6 +1,7 @@
 //! Models on the GPU of this node, beside those that run on the processor: those of plugins' own, and those of this node that its
 //! operator has run there.
 
+use super::loaded::Timed;
 use super::{Loaded, NodeCompute, NodeModels, blocking, infer_error};
 use crate::config::{GpuConfig, ModelDevice};
 use crate::services::store_error;
@@ -9,8 +10,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Models, Tensors};
 use karman_gpu::Words;
-use karman_infer::profile::Timing;
 use karman_infer::{DeviceModel, ModelLimits, TensorInfo};
+use karman_sched::serve::{Watch, WatchTuning};
 use karman_store::Store;
 use karman_types::{ByteSize, Digest, TaskError, format_duration};
 use std::collections::HashMap;
@@ -134,7 +135,7 @@ impl NodeModels {
         }
         let loaded = match device {
             ModelDevice::Gpu => self.on_gpu(name, &record).await?,
-            ModelDevice::Auto => self.where_faster(name, record).await?,
+            ModelDevice::Auto => self.where_faster(name, record, None).await?,
         };
         self.keep(key, &loaded);
         Ok(loaded)
@@ -151,11 +152,41 @@ impl NodeModels {
         Ok(Loaded::on_gpu(model))
     }
 
-    /// On the GPU or on the processor: measured now, and said. What keeps it from the GPU is said, too.
+    /// Measures a model for [`ModelDevice::Auto`] again, which has drifted from what was measured. Until that is known it runs where it did.
+    pub(super) fn measure_again(
+        self: &Arc<Self>,
+        name: &str,
+        record: Arc<karman_store::Model>,
+        before: Loaded,
+    ) {
+        let (models, name) = (self.clone(), name.to_owned());
+        tokio::spawn(async move {
+            let _alone = models.readying.lock().await;
+            let key = (record.digest, Some(ModelDevice::Auto));
+            match models.where_faster(&name, record, Some(&before)).await {
+                Ok(now) => {
+                    tracing::info!(
+                        model = name,
+                        before = before.words(),
+                        now = now.words(),
+                        "measured again"
+                    );
+                    models.keep(key, &now);
+                }
+                Err(error) => {
+                    tracing::warn!(model = name, %error, "it runs where it did: not measured again")
+                }
+            }
+        });
+    }
+
+    /// On the GPU or on the processor: measured now, and said. What keeps it from the GPU is said, too. `before` is the same model as it ran
+    /// until now.
     async fn where_faster(
         self: &Arc<Self>,
         name: &str,
         record: Arc<karman_store::Model>,
+        before: Option<&Loaded>,
     ) -> Result<Loaded, TaskError> {
         let there = self.on_gpu(name, &record).await;
         let models = self.clone();
@@ -165,7 +196,7 @@ impl NodeModels {
             Ok(there) => there,
             Err(error) => return Ok(here.because(format!("auto: not on the GPU: {}", error.message))),
         };
-        let timed = (here.time().await, there.time().await);
+        let timed = (here.timed().await, there.timed().await);
         Ok(match timed {
             (Ok(processor), Ok(gpu)) => {
                 let says = format!(
@@ -173,15 +204,61 @@ impl NodeModels {
                     words(&gpu),
                     words(&processor)
                 );
-                match gpu.seconds < processor.seconds {
-                    true => there.because(says),
-                    false => here.because(says),
-                }
+                let (chosen, timed) = match gpu.answered.seconds < processor.answered.seconds {
+                    true => (there, gpu),
+                    false => (here, processor),
+                };
+                let stays = before.is_some_and(|before| before.is_on_gpu() == chosen.is_on_gpu());
+                let config = self.compute.config();
+                let tuning = WatchTuning {
+                    drift: config.drift,
+                    every: config.measure_again,
+                };
+                let watch = |now, last: Option<&Watch>| match last {
+                    Some(last) => last.again(now, timed.ran, stays),
+                    None => Watch::new(tuning, now, timed.ran),
+                };
+                chosen.because(says).watched(&timed, before, watch)
             }
+            // Of what ran until now something is known.
+            (Err(error), _) | (_, Err(error)) if before.is_some() => return Err(error),
             (Err(error), _) | (_, Err(error)) => {
                 here.because(format!("auto: it could not be timed on both: {}", error.message))
             }
         })
+    }
+
+    /// A model of this node with this file that runs on its GPU, if there is one: parts of it run there, too.
+    ///
+    /// # Errors
+    /// What keeps one from the GPU that is to run there.
+    pub(crate) async fn on_gpu_by_file(
+        self: &Arc<Self>,
+        digest: Digest,
+    ) -> Result<Option<Loaded>, TaskError> {
+        if self.compute.config().models.is_empty() {
+            return Ok(None);
+        }
+        let own = self.home().store()?.models().list().map_err(store_error)?;
+        let is_it =
+            |model: &karman_store::Model| model.digest == digest && self.device_of(&model.name).is_some();
+        let Some(model) = own.into_iter().find(is_it) else {
+            return Ok(None);
+        };
+        let (loaded, _) = self.named(&model.name).await?;
+        Ok(loaded.is_on_gpu().then_some(loaded))
+    }
+
+    /// A part of such a model, ready to run on the GPU.
+    ///
+    /// # Errors
+    /// The first operator that has no kernel, too much memory, no GPU.
+    pub(crate) async fn part_on_gpu(self: &Arc<Self>, of: Digest, part: Bytes) -> Result<Loaded, TaskError> {
+        let (models, tenant) = (self.clone(), format!("model {}", of.short()));
+        let read = move |most| DeviceModel::read(part, models.limits(), most).map_err(infer_error);
+        OnGpu::load(self.compute.clone(), tenant, read)
+            .await
+            .map(Loaded::on_gpu)
     }
 
     /// Notes which models of this node cannot run on the GPU though its operator has them run there: whoever asks for one is told what keeps
@@ -272,6 +349,6 @@ fn read_for_gpu(
     })
 }
 
-fn words(time: &Timing) -> String {
-    format_duration(Duration::from_secs_f64(time.seconds))
+fn words(timed: &Timed) -> String {
+    format_duration(Duration::from_secs_f64(timed.answered.seconds))
 }

@@ -9,8 +9,11 @@ use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Tensors};
 use karman_infer::TensorInfo;
 use karman_infer::profile::{Timing, sample};
+use karman_sched::serve::Watch;
 use karman_types::TaskError;
+use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
@@ -30,6 +33,27 @@ pub(crate) struct Loaded {
     runner: Runner,
     /// Why it runs there, where that was not said but found out.
     why: Option<Arc<str>>,
+    /// Whether it still runs as fast there, where it was measured.
+    watched: Option<Arc<Watched>>,
+}
+
+/// How long a model runs, told to what watches over where it does.
+struct Watched {
+    since: Instant,
+    /// The bytes of the inputs with which it was measured: other runs tell nothing.
+    bytes: usize,
+    watch: Mutex<Watch>,
+    is_due: AtomicBool,
+}
+
+/// How long a model takes, for one item.
+pub(super) struct Timed {
+    /// Asked for and answered.
+    pub(super) answered: Timing,
+    /// From its turn on, as each run tells it.
+    pub(super) ran: Duration,
+    /// The bytes of its inputs.
+    bytes: usize,
 }
 
 #[derive(Clone)]
@@ -54,6 +78,7 @@ impl Loaded {
         Self {
             runner: Runner::Processor { model, pace, turns },
             why: None,
+            watched: None,
         }
     }
 
@@ -64,6 +89,7 @@ impl Loaded {
                 places: Arc::new(Semaphore::new(MOST_ON_GPU)),
             },
             why: None,
+            watched: None,
         }
     }
 
@@ -73,6 +99,34 @@ impl Loaded {
             why: Some(why.into()),
             ..self
         }
+    }
+
+    /// The same, watched over from now on, measured so; `begin` is given the time since some start, and what watched over it before where
+    /// that was in the same way.
+    pub(super) fn watched(
+        self,
+        timed: &Timed,
+        before: Option<&Self>,
+        begin: impl FnOnce(Duration, Option<&Watch>) -> Watch,
+    ) -> Self {
+        let before = before.and_then(|before| before.watched.as_ref());
+        let since = before.map_or_else(Instant::now, |before| before.since);
+        let last = before.map(|before| *before.watch.lock());
+        Self {
+            watched: Some(Arc::new(Watched {
+                since,
+                bytes: timed.bytes,
+                watch: Mutex::new(begin(since.elapsed(), last.as_ref())),
+                is_due: AtomicBool::new(false),
+            })),
+            ..self
+        }
+    }
+
+    /// Whether it is time to measure again where it runs. Said once.
+    pub(super) fn is_due(&self) -> bool {
+        let watched = self.watched.as_ref();
+        watched.is_some_and(|watched| watched.is_due.swap(false, Ordering::Relaxed))
     }
 
     /// Whether anyone besides the list of models holds it.
@@ -114,10 +168,21 @@ impl Loaded {
 
     /// Runs it once, and how long that took from its turn on.
     pub(crate) async fn run_timed(&self, inputs: Tensors) -> Result<(Tensors, Duration), TaskError> {
+        let bytes = bytes_of(&inputs);
+        let (outputs, took) = self.run_there(inputs, bytes).await?;
+        if let Some(watched) = &self.watched
+            && watched.bytes == bytes
+            && watched.watch.lock().ran(watched.since.elapsed(), took)
+        {
+            watched.is_due.store(true, Ordering::Relaxed);
+        }
+        Ok((outputs, took))
+    }
+
+    async fn run_there(&self, inputs: Tensors, bytes: usize) -> Result<(Tensors, Duration), TaskError> {
         match &self.runner {
             Runner::Processor { model, pace, turns } => {
                 let model = model.clone();
-                let bytes = inputs.iter().map(|(_, tensor)| tensor.bytes().len()).sum();
                 let step = move || model.run(inputs).map_err(infer_error);
                 turns.run(pace, bytes, step).await
             }
@@ -133,21 +198,40 @@ impl Loaded {
     /// # Errors
     /// Those of a run, and where its inputs have sizes that nobody knows.
     pub(crate) async fn time(&self) -> Result<Timing, TaskError> {
+        self.timed().await.map(|timed| timed.answered)
+    }
+
+    /// The same with what each run tells of itself.
+    ///
+    /// # Errors
+    /// Those of [`Loaded::time`].
+    pub(super) async fn timed(&self) -> Result<Timed, TaskError> {
         let (inputs, _) = self.signature();
         let inputs = sample(inputs, 1, 1).map_err(infer_error)?;
-        let (began, mut seconds) = (Instant::now(), Vec::new());
+        let bytes = bytes_of(&inputs);
+        let (began, mut seconds, mut ran) = (Instant::now(), Vec::new(), Vec::new());
         for run in 0..WARM_UP + RUNS {
             let started = Instant::now();
-            self.run_timed(inputs.clone()).await?;
+            let (_, took) = self.run_there(inputs.clone(), bytes).await?;
             if run >= WARM_UP {
                 seconds.push(started.elapsed().as_secs_f64());
+                ran.push(took);
             }
             if !seconds.is_empty() && began.elapsed() > MOST_TIMED {
                 break;
             }
         }
-        Ok(Timing::of(seconds))
+        ran.sort_unstable();
+        Ok(Timed {
+            answered: Timing::of(seconds),
+            ran: ran.get(ran.len() / 2).copied().unwrap_or_default(),
+            bytes,
+        })
     }
+}
+
+fn bytes_of(inputs: &Tensors) -> usize {
+    inputs.iter().map(|(_, tensor)| tensor.bytes().len()).sum()
 }
 
 impl Model for Loaded {

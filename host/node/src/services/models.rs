@@ -163,6 +163,9 @@ impl NodeModels {
         let record = self.record(name)?;
         let (digest, device) = (record.digest, self.device_of(name));
         if let Some(loaded) = self.ready((digest, device)) {
+            if loaded.is_due() {
+                self.measure_again(name, record, loaded.clone());
+            }
             return Ok((loaded, digest));
         }
         let models = self.clone();

@@ -11,6 +11,8 @@
 //! | `deferred` | full batches, as late as they may start; what is too late is refused |
 //! | `refuse_late` | what another policy says, after everything too late is refused |
 //!
+//! [`Watch`] says when it is time to measure again on which of two devices a model runs.
+//!
 //! ```
 //! use karman_sched::serve::{Action, Device, Edf, Exit, ServedModel};
 //! use std::time::Duration;
@@ -42,6 +44,7 @@ mod plan;
 mod profile;
 mod refuse_late;
 mod urgency;
+mod watch;
 
 pub use backlog::Backlog;
 pub use deferred::Deferred;
@@ -52,6 +55,7 @@ pub use edgeserving::EdgeServing;
 pub use longest_queue::LongestQueue;
 pub use profile::{Exit, ProfileError, ServedModel};
 pub use refuse_late::RefuseLate;
+pub use watch::{Watch, WatchTuning};
 
 use std::time::Duration;
 

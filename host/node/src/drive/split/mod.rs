@@ -107,9 +107,7 @@ impl Node {
     /// `unavailable` when this node has no such model; what its back-end or its GPU says.
     pub async fn profile_model(&self, name: &str) -> Result<NodeProfile, TaskError> {
         let digest = plan::model_of(self, name)?.digest;
-        let gpu = profiles::on_gpu(self, name).await?;
-        let profile = profiles::of_here(self, digest, &[]).await?;
-        Ok(NodeProfile { gpu, ..profile })
+        profiles::of_here(self, digest, &[]).await
     }
 
     /// Plans which node runs which part of a model and, where the order says so, runs it like that from then on.

@@ -21,11 +21,8 @@ pub(super) fn problem(
     let milliseconds: Vec<Vec<f64>> = nodes
         .iter()
         .map(|node| {
-            node.profile
-                .seconds()
-                .iter()
-                .map(|seconds| seconds * 1e3)
-                .collect()
+            let seconds = node.seconds();
+            seconds.iter().map(|seconds| seconds * 1e3).collect()
         })
         .collect();
     let layer = |(at, layer): (usize, &karman_infer::profile::LayerProfile)| Layer {

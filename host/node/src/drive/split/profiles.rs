@@ -24,7 +24,7 @@ pub struct NodeProfile {
     pub free_memory: u64,
     /// How long the layers take on its processor.
     pub profile: Profile,
-    /// How long the whole takes on its GPU, where its operator has it run there.
+    /// How long the whole takes on its GPU, where its operator has it run there: its parts run there, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<WholeOnGpu>,
     /// What it draws.
@@ -95,6 +95,7 @@ pub(super) async fn of_here(node: &Node, model: Digest, others: &[NodeId]) -> Re
         .map(|layer| &mut layer.time)
         .chain([&mut profile.whole]);
     times.for_each(|time| time.seconds *= slowdown);
+    let gpu = on_gpu(node, model).await?;
     let mut links = Vec::new();
     // One after the other: together they would measure each other.
     for other in others.iter().filter(|other| **other != node.runtime().id()) {
@@ -108,26 +109,42 @@ pub(super) async fn of_here(node: &Node, model: Digest, others: &[NodeId]) -> Re
         tier: node.tier(),
         free_memory: free_memory().unwrap_or_else(|| node.machine().memory),
         profile,
-        gpu: None,
+        gpu,
         power: PowerProfile::new(power, node.runtime().config().power),
         links,
     })
 }
 
-/// How long a model takes on this node's GPU; nothing where it runs on the processor.
-pub(super) async fn on_gpu(node: &Node, name: &str) -> Result<Option<WholeOnGpu>, TaskError> {
-    let models = node.runtime().models();
-    if models.device_of(name).is_none() {
+/// How long a model of this node takes on its GPU; nothing where it runs on the processor.
+async fn on_gpu(node: &Node, model: Digest) -> Result<Option<WholeOnGpu>, TaskError> {
+    let Some(model) = node.runtime().models().on_gpu_by_file(model).await? else {
         return Ok(None);
-    }
-    let (model, _) = models.named(name).await?;
-    if !model.is_on_gpu() {
-        return Ok(None);
-    }
+    };
     Ok(Some(WholeOnGpu {
         runs_on: model.words(),
         whole: model.time().await?,
     }))
+}
+
+impl NodeProfile {
+    /// The seconds of each layer where its parts of the model run. On a GPU the layers share in what the whole takes there as they do on
+    /// the processor: only there they can be timed one by one.
+    pub(super) fn seconds(&self) -> Vec<f64> {
+        let seconds = self.profile.seconds();
+        match &self.gpu {
+            Some(gpu) => shared(seconds, gpu.whole.seconds),
+            None => seconds,
+        }
+    }
+}
+
+/// Times as shares of a whole.
+fn shared(seconds: Vec<f64>, whole: f64) -> Vec<f64> {
+    let all: f64 = seconds.iter().sum();
+    match all > 0.0 && whole > 0.0 {
+        true => seconds.into_iter().map(|own| own / all * whole).collect(),
+        false => seconds,
+    }
 }
 
 /// The profile on another node, which fetches the model for it where it does not have it.
@@ -228,4 +245,17 @@ pub(super) async fn of_others(
         async move { of_other(node, *other, model, ticket?, all).await }
     });
     join_all(each).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_share_in_the_whole_as_they_did() {
+        assert_eq!(shared(vec![1.0, 3.0], 2.0), [0.5, 1.5]);
+        // Of what was not timed nothing follows.
+        assert_eq!(shared(vec![0.0, 0.0], 2.0), [0.0, 0.0]);
+        assert_eq!(shared(vec![1.0, 3.0], 0.0), [1.0, 3.0]);
+    }
 }

@@ -4,6 +4,7 @@ use super::encodings::Encodings;
 use super::wire::Cut;
 use crate::home::Home;
 use crate::services::{Loaded, NodeModels, blocking, store_error};
+use bytes::Bytes;
 use karman_engine::capability::nn::Tensors;
 use karman_infer::TensorInfo;
 use karman_infer::graph::Graph;
@@ -63,8 +64,13 @@ impl Stages {
                 return Ok(stage);
             }
         }
+        let on_gpu = self.models.on_gpu_by_file(cut.model).await?.is_some();
         let (stages, key) = (self.clone(), (cut.clone(), stage));
-        let loaded = blocking(move || stages.load(&key.0, key.1).map(Arc::new)).await?;
+        let (mut loaded, part) = blocking(move || stages.load(&key.0, key.1, on_gpu)).await?;
+        if let Some(part) = part {
+            loaded.model = Some(self.models.part_on_gpu(cut.model, part).await?);
+        }
+        let loaded = Arc::new(loaded);
         let mut ready = self.ready.lock();
         if ready.len() >= MOST_READY {
             ready.pop_front();
@@ -93,7 +99,8 @@ impl Stages {
         Graph::read(bytes, self.models.limits()).map_err(crate::services::infer_error)
     }
 
-    fn load(&self, cut: &Cut, stage: u8) -> Result<Stage, TaskError> {
+    /// The stage. What of the model is in it is loaded for the processor, or given back where it is to run on the GPU.
+    fn load(&self, cut: &Cut, stage: u8, on_gpu: bool) -> Result<(Stage, Option<Bytes>), TaskError> {
         let graph = self.graph(cut.model)?;
         let stages = stages_of_nodes(&graph, cut)?;
         let last = stages.iter().max().copied().unwrap_or_default();
@@ -128,19 +135,22 @@ impl Stages {
             .collect();
         // What is loaded next needs the room.
         drop((graph, fragments));
-        Ok(Stage {
-            takes: fragment
-                .iter()
-                .flat_map(|fragment| fragment.inputs.clone())
-                .collect(),
-            model: fragment
-                .map(|fragment| self.models.load(&fragment.model))
-                .transpose()?,
+        let takes = fragment.iter().flat_map(|fragment| fragment.inputs.clone());
+        let takes = takes.collect();
+        let part = fragment.map(|fragment| fragment.model);
+        let (here, there) = match on_gpu {
+            true => (None, part),
+            false => (part, None),
+        };
+        let stage = Stage {
+            takes,
+            model: here.map(|part| self.models.load(&part)).transpose()?,
             passes_on,
             results,
             encodings: Encodings::default(),
             is_last: stage == last,
-        })
+        };
+        Ok((stage, there))
     }
 }
 
