@@ -1,8 +1,8 @@
 //! What a device computes: one description per kernel, whatever runs it.
 //!
 //! A [`Kernel`] names the computation and its shape. From that follow, in one file per kernel, its [arguments](Argument), the
-//! [passes](Pass) over `shaders/` that a GPU makes, what the processor does instead, and a reference in double precision that
-//! [`check`](crate::check) holds both against.
+//! [passes](Pass) that a GPU makes over `shaders/`, or a CUDA device over the files of `kernels/` of the same names, what the processor
+//! does instead, and a reference in double precision that [`check`](crate::check) holds all of them against.
 
 /// Files of `shaders/`, one after the other. From the folder `kernel`, as paths go.
 macro_rules! wgsl {
@@ -11,9 +11,27 @@ macro_rules! wgsl {
     };
 }
 
+/// The same of `kernels/`.
+macro_rules! cuda {
+    ($($file:literal),+) => {
+        concat!($(include_str!(concat!("../../../../kernels/", $file, ".cu"))),+)
+    };
+}
+
+/// A [`Source`] of files that have the same names in both folders.
+macro_rules! source {
+    ($($file:literal),+) => {
+        $crate::kernel::Source {
+            wgsl: wgsl!($($file),+).into(),
+            cuda: cuda!($($file),+).into(),
+        }
+    };
+}
+
 mod accumulate;
 mod argument;
 mod attention;
+mod blas;
 mod broadcast;
 mod concat;
 mod convolution;
@@ -35,6 +53,7 @@ mod weights;
 pub use accumulate::Accumulate;
 pub use argument::{Argument, Element, Role, Words, f16_words, f32_words, floats, halves};
 pub use attention::Attention;
+pub use blas::Product;
 pub use broadcast::{Arithmetic, Broadcast};
 pub use concat::Concat;
 pub use convolution::Convolution;
@@ -44,8 +63,8 @@ pub use integer::IntegerGemm;
 pub use map::{Map, Step};
 pub use mask::Mask;
 pub use norm::{Norm, Normalise};
-pub use pass::Pass;
 pub(crate) use pass::grid;
+pub use pass::{Pass, Source};
 pub use pool::{Pool, Window};
 pub use quantised::QuantisedGemm;
 pub use reduce::{Fold, Reduce};
@@ -242,6 +261,20 @@ impl Kernel {
         let passes = self.describe().passes(tile);
         passes.iter().try_for_each(Pass::check)?;
         Ok(passes)
+    }
+
+    /// What a library of linear algebra does of it, where that is most of it: CUDA devices leave it to cuBLAS.
+    ///
+    /// # Errors
+    /// [`GpuError::Kernel`] when the shape means nothing.
+    pub fn product(&self) -> Result<Option<Product>, GpuError> {
+        let Self::Gemm(gemm) = self else {
+            return Ok(None);
+        };
+        gemm.check()?;
+        let product = Product::new(gemm);
+        product.finish.iter().try_for_each(Pass::check)?;
+        Ok(Some(product))
     }
 
     /// What the outputs should hold, computed in double precision and without haste.

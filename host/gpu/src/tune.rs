@@ -93,6 +93,11 @@ impl Tile {
         ]
     }
 
+    /// Threads of a workgroup.
+    pub(crate) fn threads(self) -> [u32; 3] {
+        [self.columns / 4, self.rows / self.per_thread, 1]
+    }
+
     /// A workgroup for each tile of so many products; `tile.wgsl` counts them.
     pub(crate) fn workgroups(self, rows: u32, columns: u32, layers: u32) -> [u32; 3] {
         let (across, down) = (columns.div_ceil(self.columns), rows.div_ceil(self.rows));

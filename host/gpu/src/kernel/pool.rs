@@ -1,5 +1,5 @@
 use super::argument::floats_mut;
-use super::pass::{Pass, each};
+use super::pass::{EACH, Pass, each};
 use super::sides::{Padding, Sides, extent};
 use super::{Argument, Describe, Element, Expected, MOST_WORDS, Words, check_shape, floats};
 use crate::device::Cpu;
@@ -166,7 +166,7 @@ impl Describe for Pool {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "pool",
-            source: wgsl!("pool", "each").into(),
+            source: source!("pool", "each"),
             constants: vec![("FOLD", self.window as u32)],
             parameters: vec![
                 self.planes,
@@ -183,6 +183,7 @@ impl Describe for Pool {
                 u32::from(self.counts_padding),
             ],
             bindings: vec![0, 1],
+            threads: EACH,
             workgroups: each(self.results()),
         }]
     }
