@@ -1,6 +1,6 @@
 //! Shapes of tiles, measured once per device and kept in a small file.
 
-use crate::device::{Class, Device, DeviceInfo, Wgpu};
+use crate::device::{Class, Device, DeviceInfo, Repeat, Wgpu};
 use crate::error::GpuError;
 use crate::kernel::{Gemm, Kernel, Words, grid};
 use serde::{Deserialize, Serialize};

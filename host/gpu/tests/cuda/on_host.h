@@ -80,6 +80,8 @@ extern char __start_shared_of_block[] __attribute__((weak, visibility("hidden"))
 extern char __stop_shared_of_block[] __attribute__((weak, visibility("hidden")));
 }
 
+// For this program alone: another one in the same process has its own.
+namespace {
 namespace on_host {
 
 constexpr unsigned MOST_THREADS = 1024;
@@ -194,3 +196,4 @@ int launch(
 }
 
 } // namespace on_host
+} // namespace
