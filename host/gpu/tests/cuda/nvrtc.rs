@@ -37,7 +37,7 @@ pub(crate) fn load() -> Result<Nvrtc, String> {
             _libraries: libraries,
         }),
         false => Err(
-            "no NVRTC: `cargo xtask setup nvrtc` has it, or KARMAN_NVRTC names the libnvrtc.so.12 of PyPI's nvidia-cuda-nvrtc-cu12"
+            "no NVRTC: `cargo xtask setup --nvrtc` has it, or KARMAN_NVRTC names the libnvrtc.so.12 of PyPI's nvidia-cuda-nvrtc-cu12"
                 .into(),
         ),
     }
