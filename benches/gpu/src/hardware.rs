@@ -111,8 +111,9 @@ fn rates<D: Repeat>(
     blocks: usize,
 ) -> Result<Vec<Pair>> {
     let device = RefCell::new(device);
-    let of =
-        |(prepared, amount): (&D::Prepared, f64)| Ok(amount * rate(&mut **device.borrow_mut(), prepared)?);
+    let of = |(prepared, amount): (&D::Prepared, f64)| -> Result<f64> {
+        Ok(amount * rate(&mut **device.borrow_mut(), prepared)?)
+    };
     measure(blocks, || of(ours), || of(theirs))
 }
 
