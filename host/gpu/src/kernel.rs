@@ -1,8 +1,8 @@
 //! What a device computes: one description per kernel, whatever runs it.
 //!
-//! A [`Kernel`] names the computation and its shape. From that follow, in one file per kernel, its [arguments](Argument), the
-//! [passes](Pass) that a GPU makes over `shaders/`, or a CUDA device over the files of `kernels/` of the same names, what the processor
-//! does instead, and a reference in double precision that [`check`](crate::check) holds all of them against.
+//! A [`Kernel`] names the computation and its shape. From that follow, in one file per kernel, its [arguments](Argument), a GPU's
+//! [passes](Pass) over `shaders/`, or with CUDA over the files of `kernels/` of the same names, what the processor does instead, and a
+//! reference in double precision that [`check`](crate::check) holds all of them against.
 
 /// Files of `shaders/`, one after the other. From the folder `kernel`, as paths go.
 macro_rules! wgsl {
@@ -268,13 +268,10 @@ impl Kernel {
     /// # Errors
     /// [`GpuError::Kernel`] when the shape means nothing.
     pub fn product(&self) -> Result<Option<Product>, GpuError> {
-        let Self::Gemm(gemm) = self else {
-            return Ok(None);
-        };
-        gemm.check()?;
-        let product = Product::new(gemm);
-        product.finish.iter().try_for_each(Pass::check)?;
-        Ok(Some(product))
+        match self {
+            Self::Gemm(gemm) => Product::new(gemm).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// What the outputs should hold, computed in double precision and without haste.

@@ -171,12 +171,10 @@ impl Cuda {
     /// What it does for a kernel.
     fn steps(&mut self, kernel: &Kernel) -> Result<Vec<Step>, GpuError> {
         if let Some(product) = kernel.product()?.filter(|_| !self.own_products) {
-            let finish = product.finish.clone();
-            let mut steps = vec![Step::Product(product)];
-            if let Some(pass) = finish {
-                steps.push(self.driver.step(&pass)?);
-            }
-            return Ok(steps);
+            let finish = product.finish.iter().map(|pass| self.driver.step(pass));
+            let finish = finish.collect::<Result<Vec<_>, _>>()?;
+            let product = Step::Product(Box::new(product));
+            return Ok(std::iter::once(product).chain(finish).collect());
         }
         let passes = kernel.passes(self.tile)?;
         passes.iter().map(|pass| self.driver.step(pass)).collect()

@@ -1,5 +1,7 @@
+use super::Describe;
 use super::gemm::{Activation, Gemm};
 use super::pass::{EACH, Pass, Source, each};
+use crate::error::GpuError;
 
 /// A product of matrices as a library of linear algebra (BLAS) is asked for it, which has matrices column by column: what is row by row
 /// here is there the transposed matrix, so that `C = A B` is asked for as `Cᵀ = Bᵀ Aᵀ`.
@@ -28,11 +30,14 @@ pub struct Product {
 }
 
 impl Product {
-    /// That of a kernel whose shape was checked.
-    pub(super) fn new(gemm: &Gemm) -> Self {
+    /// That of a kernel.
+    pub(super) fn new(gemm: &Gemm) -> Result<Self, GpuError> {
+        gemm.check()?;
         let result = if gemm.bias { 3 } else { 2 };
         let plain = !gemm.bias && gemm.activation == Activation::None;
-        Self {
+        let finish = (!plain).then(|| finish(gemm, result));
+        finish.iter().try_for_each(Pass::check)?;
+        Ok(Self {
             transposed: gemm.transposed,
             m: gemm.n,
             n: gemm.m,
@@ -42,14 +47,14 @@ impl Product {
             result_stride: gemm.n,
             half: gemm.half,
             result,
-            finish: (!plain).then(|| finish(gemm, result)),
-        }
+            finish,
+        })
     }
 }
 
 /// Bias and activation. Without a bias any buffer will do in its place.
 fn finish(gemm: &Gemm, result: usize) -> Pass {
-    // `arguments()` bounds it.
+    // Its shape was checked: the result has 2²⁸ elements at most.
     let elements = gemm.m * gemm.n;
     Pass {
         name: "finish",

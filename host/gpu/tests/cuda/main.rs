@@ -1,13 +1,17 @@
 //! The files of `kernels/` where there is no GPU: that they compile for the devices they are meant for, where NVRTC is at hand, and that
 //! they compute what they should, run by a C++ compiler's program on the processor. What is not here is said. On a CUDA device all of
 //! it runs as it does for users.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod nvrtc;
 mod on_host;
 
 use karman_gpu::check::{check, inputs, matrix};
 use karman_gpu::tune::CANDIDATES;
-use karman_gpu::{Cuda, Gemm, Kernel, Pass, Product, Repeat, Role, Words, floats, halves};
+use karman_gpu::{
+    Cuda, Device, Gemm, GpuError, Kernel, Pass, Product, Repeat, Role, Shader, ShaderLimits, Words, Work,
+    floats, halves,
+};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -140,6 +144,17 @@ fn cuda_devices_are_right() {
             assert!(outcome.holds(), "{outcome:?}");
         }
     }
+    // Also where it would be valid elsewhere.
+    let shader = Work::Shader(Shader {
+        wgsl: "@compute @workgroup_size(1) fn main() {}".into(),
+        entry: "main".into(),
+        workgroups: [1, 1, 1],
+        outputs: vec![],
+        loops: 1,
+        limits: ShaderLimits::default(),
+    });
+    let refused = device.run(&shader, &[], MOST);
+    assert!(matches!(refused, Err(GpuError::Absent(_))), "{refused:?}");
     let kernel = Kernel::Gemm(Gemm {
         m: 64,
         n: 64,

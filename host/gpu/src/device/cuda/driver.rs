@@ -34,7 +34,7 @@ pub(super) enum Step {
     /// One of `kernels/`.
     Launch(Box<Launch>),
     /// A product of matrices by cuBLAS.
-    Product(Product),
+    Product(Box<Product>),
 }
 
 /// A compiled pass.
