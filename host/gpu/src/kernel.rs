@@ -21,10 +21,7 @@ macro_rules! cuda {
 /// A [`Source`] of files that have the same names in both folders.
 macro_rules! source {
     ($($file:literal),+) => {
-        $crate::kernel::Source {
-            wgsl: wgsl!($($file),+).into(),
-            cuda: cuda!($($file),+).into(),
-        }
+        $crate::kernel::Source::new(wgsl!($($file),+), cuda!($($file),+))
     };
 }
 

@@ -58,10 +58,7 @@ fn finish(gemm: &Gemm, result: usize) -> Pass {
     let elements = gemm.m * gemm.n;
     Pass {
         name: "finish",
-        source: Source {
-            wgsl: "".into(),
-            cuda: cuda!("finish", "each").into(),
-        },
+        source: Source::new("", cuda!("finish", "each")),
         constants: vec![],
         parameters: vec![elements, gemm.n, u32::from(gemm.bias), gemm.activation as u32],
         bindings: vec![if gemm.bias { 2 } else { 0 }, result],

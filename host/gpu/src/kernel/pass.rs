@@ -11,6 +11,15 @@ pub struct Source {
     pub cuda: Cow<'static, str>,
 }
 
+impl Source {
+    pub(super) fn new(wgsl: &'static str, cuda: &'static str) -> Self {
+        Self {
+            wgsl: wgsl.into(),
+            cuda: cuda.into(),
+        }
+    }
+}
+
 /// One dispatch of one shader.
 #[derive(Clone, Debug)]
 pub struct Pass {
@@ -200,10 +209,7 @@ mod tests {
     fn more_workgroups_than_a_gpu_counts_are_a_limit() {
         let pass = |workgroups| Pass {
             name: "long",
-            source: Source {
-                wgsl: "".into(),
-                cuda: "".into(),
-            },
+            source: Source::new("", ""),
             constants: vec![],
             parameters: vec![],
             bindings: vec![],
