@@ -26,6 +26,9 @@ impl Host {
     /// Compiles these texts, or says why not.
     #[expect(unsafe_code, reason = "loading a library runs its code")]
     pub(crate) fn build(texts: &[(&'static str, String)]) -> Result<Self, String> {
+        if !cfg!(target_os = "linux") {
+            return Err("shared memory is told apart by the linker of Linux".into());
+        }
         let folder = tempfile::tempdir().unwrap();
         let (source, compiled) = (
             folder.path().join("kernels.cpp"),
