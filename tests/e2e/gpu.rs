@@ -47,6 +47,9 @@ fn a_broken_driver_and_none_are_named_and_the_processor_is_there() {
             vulkan["why"].as_str().unwrap().contains("apt-get") || vulkan["what"] == "gpu",
             "{vulkan}"
         );
+        // A device of CUDA, or which of its libraries is not there.
+        let is_cuda = |line: &Value| line["api"] == "cuda" || line["what"] == "cuda" || line["what"] == "gpu";
+        assert!(found.iter().any(is_cuda), "{found:?}");
         let checked = with_driver(&home, driver, &["gpu", "check", "--device", "vulkan-0"]);
         assert_eq!(checked.code, 4, "{}", checked.stderr);
         assert!(

@@ -38,7 +38,11 @@ enum Command {
     /// Runs every test: sets up, builds the guests, then host, documentation and plugins.
     Test,
     /// Installs what builds and tests need into target/tools. What is there already is kept.
-    Setup,
+    Setup {
+        /// NVIDIA's compiler as well (80 MB): it tells whether the CUDA kernels compile, where no GPU is.
+        #[arg(long)]
+        nvrtc: bool,
+    },
     /// Builds plugins/* and tests/guests/* into target/guests. What has not changed is kept.
     Guests {
         /// Only these; all when none is named.
@@ -61,7 +65,8 @@ fn main() -> anyhow::Result<()> {
         Command::Classify { image } => classify::classify(image),
         Command::Demo { arguments } => demo::demo(&arguments),
         Command::Test => test::test(),
-        Command::Setup => setup::setup(setup::ALL),
+        Command::Setup { nvrtc: false } => setup::setup(setup::ALL),
+        Command::Setup { nvrtc: true } => setup::setup(&[setup::ALL, &[setup::NVRTC]].concat()),
         Command::Guests { names } => guests::guests(&names),
         Command::Ci => ci::ci(),
         Command::Docs => docs::docs(),

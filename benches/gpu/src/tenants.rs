@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use karman_gpu::check::inputs;
-use karman_gpu::{Answer, Device, Done, Gemm, GpuError, Job, Kernel, Queue, Wgpu, Words, Work};
+use karman_gpu::{Answer, Device, Done, Gemm, GpuError, Job, Kernel, Queue, Words, Work};
 use karman_study::report::{Report, Target};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -28,7 +28,7 @@ impl Answer for Told {
 }
 
 /// Measures the share of the one that had less, over half of all.
-pub(crate) fn row(report: &mut Report, device: Wgpu, quick: bool) -> Result<()> {
+pub(crate) fn row(report: &mut Report, device: impl Device + 'static, quick: bool) -> Result<()> {
     let key = format!("share_of_two.{}", device.info().id);
     let side = if device.info().is_hardware() { 1024 } else { 192 };
     let served = if quick { SERVED / 10 } else { SERVED };

@@ -1,7 +1,7 @@
 //! How fast a device is, measured: what it reads and writes in a second, and what it computes.
 
 use crate::check::inputs;
-use crate::device::{Cpu, Device, Wgpu, Work};
+use crate::device::{Cpu, Device, Repeat, Work};
 use crate::error::GpuError;
 use crate::kernel::{Gemm, Kernel, Map, QuantisedGemm};
 use serde::Serialize;
@@ -91,7 +91,7 @@ fn tasks(side: u32, copied: u32) -> Vec<Task> {
 ///
 /// # Errors
 /// When it fails.
-pub fn of_gpu(device: &mut Wgpu) -> Result<Vec<Figure>, GpuError> {
+pub fn of_gpu(device: &mut impl Repeat) -> Result<Vec<Figure>, GpuError> {
     let (side, copied) = if device.info().is_hardware() {
         (1024, 1 << 24)
     } else {

@@ -1,16 +1,19 @@
 //! What runs work: the processor, a GPU in this process, or one in a process of its own.
 
 mod cpu;
+mod cuda;
 mod gpu;
 mod kept;
 mod remote;
 mod wire;
 
 pub use cpu::Cpu;
+pub use cuda::{Cuda, CudaPrepared};
 pub use gpu::{Prepared, Wgpu};
 pub use remote::{Remote, RemoteOptions};
 pub use wire::serve;
 
+pub(crate) use cuda::cuda_devices;
 pub(crate) use gpu::{adapters, describe};
 pub(crate) use remote::end;
 
@@ -74,10 +77,33 @@ pub trait Device: Send {
     fn recover(&mut self) {}
 }
 
+/// A device on which a kernel's inputs stay, to be run any number of times: to measure how long it takes.
+pub trait Repeat: Device {
+    /// A kernel with its inputs on the device.
+    type Prepared;
+
+    /// Puts a kernel's inputs on the device and compiles what it takes.
+    ///
+    /// # Errors
+    /// When the inputs do not fit the kernel or the device, [`GpuError::Absent`] where the device cannot do this.
+    fn prepare(&mut self, kernel: &Kernel, inputs: &[&[u32]]) -> Result<Self::Prepared, GpuError>;
+
+    /// Runs it so many times, one after the other, and says how long all of them took.
+    ///
+    /// # Errors
+    /// When the device fails, or has not done it in time.
+    fn repeat(
+        &mut self,
+        prepared: &Self::Prepared,
+        times: u32,
+        within: Duration,
+    ) -> Result<Duration, GpuError>;
+}
+
 /// A device in words and numbers.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DeviceInfo {
-    /// How it is named here: `vulkan-0`, `cpu`.
+    /// How it is named here: `vulkan-0`, `cuda-0`, `cpu`.
     pub id: String,
     /// Through what it is reached.
     pub api: Api,
@@ -111,6 +137,8 @@ pub enum Api {
     Dx12,
     /// OpenGL (ES).
     Gl,
+    /// NVIDIA's own.
+    Cuda,
 }
 
 /// What kind of device it is. Software comes last where one is chosen.
@@ -146,6 +174,7 @@ impl fmt::Display for Api {
             Self::Metal => "metal",
             Self::Dx12 => "dx12",
             Self::Gl => "gl",
+            Self::Cuda => "cuda",
         })
     }
 }

@@ -78,6 +78,11 @@ impl GpuError {
         Self::Shader(begin(why))
     }
 
+    /// What a device cannot do, in the words of its tools.
+    pub(crate) fn absent(why: &str) -> Self {
+        Self::Absent(begin(why))
+    }
+
     /// A device that failed, in its driver's words.
     pub(crate) fn lost(why: &str) -> Self {
         Self::Lost(begin(why))

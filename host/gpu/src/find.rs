@@ -1,6 +1,6 @@
 //! What devices a machine has, and why there is none where there could be.
 
-use crate::device::{self, Cpu, Device, DeviceInfo, adapters, describe};
+use crate::device::{self, Api, Cpu, Device, DeviceInfo, adapters, cuda_devices, describe};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -38,7 +38,7 @@ const MOST_LAST_WORDS: Duration = Duration::from_secs(1);
 pub fn probe() -> Found {
     let mut devices = describe(&adapters());
     let mut absent = Vec::new();
-    if cfg!(target_os = "linux") && !devices.iter().any(|device| device.api == crate::Api::Vulkan) {
+    if cfg!(target_os = "linux") && !devices.iter().any(|device| device.api == Api::Vulkan) {
         let why = match library("libvulkan.so.1") {
             Err(why) => format!("no Vulkan loader ({why}); Debian and Ubuntu: apt-get install libvulkan1"),
             Ok(()) => "the Vulkan loader is there, but no driver answers it; Debian and Ubuntu: apt-get install \
@@ -50,25 +50,26 @@ pub fn probe() -> Found {
             why,
         });
     }
-    let cuda = match library(if cfg!(windows) {
-        "nvcuda.dll"
-    } else {
-        "libcuda.so.1"
-    }) {
-        Ok(()) => {
-            "a CUDA driver is there, but this build has no CUDA kernels yet: the GPU is used through Vulkan"
-                .into()
-        }
-        Err(why) => format!("no CUDA driver ({why}); this build has no CUDA kernels yet either"),
-    };
-    absent.push(Absent {
-        what: "cuda".into(),
-        why: cuda,
-    });
-    // Within a class Vulkan and its like come before OpenGL, which can do less.
-    devices.sort_by_key(|device| (device.class, device.api == crate::Api::Gl));
+    match cuda_devices() {
+        Ok(found) => devices.extend(found),
+        Err(why) => absent.push(Absent {
+            what: "cuda".into(),
+            why,
+        }),
+    }
+    devices.sort_by_key(|device| (device.class, after(device.api)));
     devices.push(Cpu::new(0).info().clone());
     Found { devices, absent }
+}
+
+/// Within a class those come first that do more: OpenGL has less room than Vulkan and its like, and CUDA runs no shaders of plugins.
+const fn after(api: Api) -> u8 {
+    match api {
+        Api::Vulkan | Api::Metal | Api::Dx12 => 0,
+        Api::Gl => 1,
+        Api::Cuda => 2,
+        Api::Cpu => 3,
+    }
 }
 
 /// Whether a library of the system can be loaded.

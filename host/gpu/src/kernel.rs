@@ -1,8 +1,8 @@
 //! What a device computes: one description per kernel, whatever runs it.
 //!
-//! A [`Kernel`] names the computation and its shape. From that follow, in one file per kernel, its [arguments](Argument), the
-//! [passes](Pass) over `shaders/` that a GPU makes, what the processor does instead, and a reference in double precision that
-//! [`check`](crate::check) holds both against.
+//! A [`Kernel`] names the computation and its shape. From that follow, in one file per kernel, its [arguments](Argument), a GPU's
+//! [passes](Pass) over `shaders/`, or with CUDA over the files of `kernels/` of the same names, what the processor does instead, and a
+//! reference in double precision that [`check`](crate::check) holds all of them against.
 
 /// Files of `shaders/`, one after the other. From the folder `kernel`, as paths go.
 macro_rules! wgsl {
@@ -11,10 +11,25 @@ macro_rules! wgsl {
     };
 }
 
+/// The same of `kernels/`.
+macro_rules! cuda {
+    ($($file:literal),+) => {
+        concat!($(include_str!(concat!("../../../../kernels/", $file, ".cu"))),+)
+    };
+}
+
+/// A [`Source`] of files that have the same names in both folders.
+macro_rules! source {
+    ($($file:literal),+) => {
+        $crate::kernel::Source::new(wgsl!($($file),+), cuda!($($file),+))
+    };
+}
+
 mod accumulate;
 mod argument;
 mod attention;
 mod batched_gemm;
+mod blas;
 mod broadcast;
 mod concat;
 mod convolution;
@@ -39,6 +54,7 @@ pub use accumulate::Accumulate;
 pub use argument::{Argument, Element, Role, Words, f16_words, f32_words, floats, halves};
 pub use attention::Attention;
 pub use batched_gemm::BatchedGemm;
+pub use blas::Product;
 pub use broadcast::{Arithmetic, Broadcast};
 pub use concat::Concat;
 pub use convolution::Convolution;
@@ -49,8 +65,8 @@ pub use integer::IntegerGemm;
 pub use map::{Map, Step};
 pub use mask::Mask;
 pub use norm::{Norm, Normalise};
-pub use pass::Pass;
 pub(crate) use pass::grid;
+pub use pass::{Pass, Source};
 pub use pool::{Pool, Window};
 pub use quantised::QuantisedGemm;
 pub use rearrange::Rearrange;
@@ -263,6 +279,17 @@ impl Kernel {
         let passes = self.describe().passes(tile);
         passes.iter().try_for_each(Pass::check)?;
         Ok(passes)
+    }
+
+    /// What a library of linear algebra does of it, where that is most of it: CUDA devices leave it to cuBLAS.
+    ///
+    /// # Errors
+    /// [`GpuError::Kernel`] when the shape means nothing.
+    pub fn product(&self) -> Result<Option<Product>, GpuError> {
+        match self {
+            Self::Gemm(gemm) => Product::new(gemm).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// What the outputs should hold, computed in double precision and without haste.

@@ -1,8 +1,8 @@
 //! Devices and kernels: whatever GPU a machine has, or its processor, behind one [`Device`].
 //!
 //! [`find`](find::find) says what is there, asking drivers in a child process, for a driver may crash. A [`Kernel`] names a computation
-//! and its shape; every device runs it: GPUs by the shaders of `shaders/` ([`Wgpu`]: Vulkan, Metal, Direct3D 12, OpenGL), the
-//! processor by a matrix library and loops of its own ([`Cpu`]). Kernels that follow each other are a [`Program`], whose constants a
+//! and its shape; every device runs it: GPUs by the shaders of `shaders/` ([`Wgpu`]: Vulkan, Metal, Direct3D 12, OpenGL), those of
+//! NVIDIA also by `kernels/` and cuBLAS ([`Cuda`]), the processor by a matrix library and loops of its own ([`Cpu`]). Kernels that follow each other are a [`Program`], whose constants a
 //! device keeps. A plugin's own WGSL, a [`Shader`], is checked and given a budget of loops before a driver sees it, and runs in a
 //! process of its own ([`Remote`]), which is ended when it takes too long. Where several tenants share a device, a
 //! [`Queue`] stands before it, and a [`Share`] says whose turn it is.
@@ -10,7 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `kernel/` | one file per kernel: arguments, passes of a GPU, the processor's path, the reference |
-//! | `device/` | the processor, wgpu, the process that holds a device, and what to ask for |
+//! | `device/` | the processor, wgpu, CUDA, the process that holds a device, and what to ask for |
 //! | `find.rs` | what is there, and why something is not |
 //! | `shader.rs`, `fuel.rs` | what a plugin's shader may do, and how its loops end |
 //! | `program.rs` | several kernels as one piece of work, and where its buffers lie |
@@ -43,14 +43,15 @@ mod share;
 pub mod tune;
 
 pub use device::{
-    Api, Class, Cpu, Device, DeviceInfo, Done, Prepared, Remote, RemoteOptions, Wgpu, Work, serve,
+    Api, Class, Cpu, Cuda, CudaPrepared, Device, DeviceInfo, Done, Prepared, Remote, RemoteOptions, Repeat,
+    Wgpu, Work, serve,
 };
 pub use error::GpuError;
 pub use kernel::{
     Accumulate, Activation, Argument, Arithmetic, Attention, BatchedGemm, Broadcast, Concat, Convolution,
     Decode, Element, Encode, Expected, Fold, Format, Gather, Gemm, IntegerGemm, Kernel, Map, Mask, Norm,
-    Normalise, Padding, Pass, Pool, Quantised, QuantisedGemm, Rearrange, Reduce, Role, Sides, Step, TopK,
-    Window, Words, f16_words, f32_words, floats, from_awq, from_gptq, halves,
+    Normalise, Padding, Pass, Pool, Product, Quantised, QuantisedGemm, Rearrange, Reduce, Role, Sides,
+    Source, Step, TopK, Window, Words, f16_words, f32_words, floats, from_awq, from_gptq, halves,
 };
 pub use program::{Call, Plan, Program};
 pub use queue::{Answer, Job, Queue};

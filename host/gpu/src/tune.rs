@@ -1,6 +1,6 @@
 //! Shapes of tiles, measured once per device and kept in a small file.
 
-use crate::device::{Class, Device, DeviceInfo, Wgpu};
+use crate::device::{Class, Device, DeviceInfo, Repeat, Wgpu};
 use crate::error::GpuError;
 use crate::kernel::{Gemm, Kernel, Words, grid};
 use serde::{Deserialize, Serialize};
@@ -91,6 +91,11 @@ impl Tile {
             ("TILE_K", self.depth),
             ("THREAD_M", self.per_thread),
         ]
+    }
+
+    /// Threads of a workgroup.
+    pub(crate) fn threads(self) -> [u32; 3] {
+        [self.columns / 4, self.rows / self.per_thread, 1]
     }
 
     /// A workgroup for each tile of so many products; `tile.wgsl` counts them.

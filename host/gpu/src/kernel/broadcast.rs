@@ -1,5 +1,5 @@
 use super::argument::floats_mut;
-use super::pass::{Pass, each};
+use super::pass::{EACH, Pass, each};
 use super::{Argument, Describe, Element, Expected, Words, check_length, check_shape, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -180,10 +180,11 @@ impl Describe for Broadcast {
         parameters.resize(4 + 4 * MOST_SIZES, 0);
         vec![Pass {
             name: "broadcast",
-            source: wgsl!("broadcast", "each").into(),
+            source: source!("broadcast", "each"),
             constants: vec![("ARITHMETIC", self.arithmetic as u32)],
             parameters,
             bindings: vec![0, 1, 2],
+            threads: EACH,
             workgroups: each(self.elements() as u64),
         }]
     }

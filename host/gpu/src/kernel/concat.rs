@@ -1,5 +1,5 @@
 use super::argument::floats_mut;
-use super::pass::{Pass, each};
+use super::pass::{EACH, Pass, each};
 use super::{Argument, Describe, Element, Expected, Words, check_length, check_shape, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -68,7 +68,7 @@ impl Describe for Concat {
         parameters.resize(4 + Self::MOST, width);
         vec![Pass {
             name: "concat",
-            source: wgsl!("concat", "each").into(),
+            source: source!("concat", "each"),
             constants: vec![],
             parameters,
             // What is not there is not read: any will do.
@@ -76,6 +76,7 @@ impl Describe for Concat {
                 .map(|part| part.min(count - 1))
                 .chain([count])
                 .collect(),
+            threads: EACH,
             workgroups: each(u64::from(self.rows) * u64::from(width)),
         }]
     }

@@ -1,5 +1,5 @@
 use super::argument::floats_mut;
-use super::pass::{Pass, each};
+use super::pass::{EACH, Pass, each};
 use super::sides::{Line, Padding, Sides, lines};
 use super::{Activation, Argument, Describe, Element, Expected, Words, check_shape, floats, product};
 use crate::device::Cpu;
@@ -215,19 +215,21 @@ impl Describe for Convolution {
         if self.groups == 1 && self.filters >= 8 {
             return vec![Pass {
                 name: "convolution-tiled",
-                source: wgsl!("window", "convolution_head", "convolution_tiled", "tile").into(),
+                source: source!("window", "convolution_head", "convolution_tiled", "tile"),
                 constants: tile.constants(),
                 parameters: self.parameters(),
                 bindings,
+                threads: tile.threads(),
                 workgroups: tile.workgroups(self.filters, pixels, self.batch),
             }];
         }
         vec![Pass {
             name: "convolution",
-            source: wgsl!("window", "convolution_head", "convolution", "each").into(),
+            source: source!("window", "convolution_head", "convolution", "each"),
             constants: vec![],
             parameters: self.parameters(),
             bindings,
+            threads: EACH,
             workgroups: each(u64::from(self.batch) * u64::from(self.filters) * u64::from(pixels)),
         }]
     }

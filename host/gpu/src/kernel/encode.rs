@@ -1,5 +1,5 @@
 use super::argument::{bytes, floats_mut};
-use super::pass::{Pass, each, grid};
+use super::pass::{EACH, Pass, each, grid};
 use super::{Argument, Describe, Element, Expected, Words, check_length, check_shape, floats, halves};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -60,8 +60,6 @@ fn codes(format: Format, elements: usize) -> (Element, usize) {
     }
 }
 
-const SOURCE: &str = wgsl!("encode");
-
 #[inline(always)]
 fn code(value: f32, scale: f32) -> i8 {
     let level = if scale > 0.0 { value / scale } else { 0.0 };
@@ -98,10 +96,11 @@ impl Describe for Encode {
         let parameters = vec![self.elements() as u32, self.rows, self.columns];
         let pass = |step: u32, bindings: Vec<usize>, workgroups| Pass {
             name: "encode",
-            source: SOURCE.into(),
+            source: source!("encode"),
             constants: vec![("STEP", step)],
             parameters: parameters.clone(),
             bindings,
+            threads: EACH,
             workgroups,
         };
         let words = each(codes(self.format, self.elements()).1 as u64);
@@ -217,13 +216,14 @@ impl Describe for Decode {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "decode",
-            source: wgsl!("decode", "each").into(),
+            source: source!("decode", "each"),
             constants: vec![("INT8", u32::from(self.format == Format::Int8))],
             parameters: vec![self.elements() as u32, self.columns],
             bindings: match self.format {
                 Format::F16 => vec![0, 0, 1],
                 Format::Int8 => vec![0, 1, 2],
             },
+            threads: EACH,
             workgroups: each(self.elements() as u64),
         }]
     }

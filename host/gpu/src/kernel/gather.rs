@@ -1,5 +1,5 @@
 use super::argument::floats_mut;
-use super::pass::{Pass, each};
+use super::pass::{EACH, Pass, each};
 use super::{Argument, Describe, Element, Expected, Words, check_length, check_shape, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -80,10 +80,11 @@ impl Describe for Gather {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "gather",
-            source: wgsl!("gather", "each").into(),
+            source: source!("gather", "each"),
             constants: vec![],
             parameters: vec![self.tables, self.rows, self.width, self.numbers],
             bindings: vec![0, 1, 2],
+            threads: EACH,
             workgroups: each(self.elements()),
         }]
     }

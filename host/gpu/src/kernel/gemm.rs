@@ -83,7 +83,7 @@ const VECTOR_COLUMNS: u32 = 64;
 const VECTOR_PARTS: u32 = 4;
 
 impl Gemm {
-    fn a_row(&self) -> u32 {
+    pub(super) fn a_row(&self) -> u32 {
         if self.a_stride == 0 { self.k } else { self.a_stride }
     }
 
@@ -95,7 +95,7 @@ impl Gemm {
         if self.transposed { self.k } else { self.n }
     }
 
-    fn b_row(&self) -> u32 {
+    pub(super) fn b_row(&self) -> u32 {
         if self.b_stride == 0 {
             self.b_width()
         } else {
@@ -200,24 +200,26 @@ impl Describe for Gemm {
             return vec![Pass {
                 name: "gemv",
                 source: match self.half {
-                    true => wgsl!("gemm_head", "gemm_half", "gemv").into(),
-                    false => wgsl!("gemm_head", "gemm_single", "gemv").into(),
+                    true => source!("gemm_head", "gemm_half", "gemv"),
+                    false => source!("gemm_head", "gemm_single", "gemv"),
                 },
                 constants: vec![("COLUMNS", VECTOR_COLUMNS), ("PARTS", VECTOR_PARTS)],
                 parameters,
                 bindings,
+                threads: [VECTOR_COLUMNS, VECTOR_PARTS, 1],
                 workgroups: [self.n.div_ceil(VECTOR_COLUMNS), self.m, 1],
             }];
         }
         vec![Pass {
             name: "gemm",
             source: match self.half {
-                true => wgsl!("gemm_head", "gemm_half", "gemm", "tile").into(),
-                false => wgsl!("gemm_head", "gemm_single", "gemm", "tile").into(),
+                true => source!("gemm_head", "gemm_half", "gemm", "tile"),
+                false => source!("gemm_head", "gemm_single", "gemm", "tile"),
             },
             constants: tile.constants(),
             parameters,
             bindings,
+            threads: tile.threads(),
             workgroups: tile.workgroups(self.m, self.n, 1),
         }]
     }

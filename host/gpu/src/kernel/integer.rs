@@ -52,10 +52,11 @@ impl Describe for IntegerGemm {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "integer-gemm",
-            source: wgsl!("integer_gemm").into(),
+            source: source!("integer_gemm"),
             constants: vec![("TILE", TILE)],
             parameters: vec![self.m, self.n, self.k / 4],
             bindings: vec![0, 1, 2],
+            threads: [TILE, TILE, 1],
             workgroups: grid(u64::from(self.n.div_ceil(TILE)) * u64::from(self.m.div_ceil(TILE))),
         }]
     }

@@ -1,6 +1,6 @@
 use super::argument::floats_mut;
-use super::pass::{Pass, each};
-use super::{Argument, Describe, Element, Expected, Words, check_length, floats};
+use super::pass::{EACH, Pass, each};
+use super::{Argument, Describe, Element, Expected, Source, Words, check_length, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
@@ -139,6 +139,25 @@ impl Step {
             Self::Erf => "error_function(x)".into(),
         }
     }
+
+    /// The step as CUDA C++.
+    fn cuda(self, y: &str) -> String {
+        match self {
+            Self::Add | Self::Offset(_) => format!("x + {y}"),
+            Self::Multiply | Self::Scale(_) => format!("x * {y}"),
+            Self::AtLeast(_) => format!("fmaxf(x, {y})"),
+            Self::AtMost(_) => format!("fminf(x, {y})"),
+            Self::Relu => "fmaxf(x, 0.0f)".into(),
+            Self::Silu => "x / (1.0f + expf(-x))".into(),
+            Self::Sigmoid => "1.0f / (1.0f + expf(-x))".into(),
+            Self::Tanh => "tanhf(x)".into(),
+            Self::Gelu => format!("0.5f * x * (1.0f + tanhf({GELU}f * (x + 0.044715f * x * x * x)))"),
+            Self::Exp => "expf(x)".into(),
+            Self::Abs => "fabsf(x)".into(),
+            Self::SquareRoot => "sqrtf(x)".into(),
+            Self::Erf => "erff(x)".into(),
+        }
+    }
 }
 
 impl Map {
@@ -173,12 +192,10 @@ impl Map {
             text.push_str(wgsl!("erf"));
         }
         text.push_str("fn elements() -> u32 { return parameters.length; }\nfn each(i: u32) {\n    var x = array_0[i];\n");
-        let (mut next, mut numbers) = (0, 0..);
-        for step in &self.steps {
-            next += usize::from(step.takes_input());
-            let y = match step.number().and_then(|_| numbers.next()) {
-                Some(place) => format!("parameters.number_{place}"),
-                None => format!("array_{next}[i]"),
+        for (step, place) in self.steps.iter().zip(self.places()) {
+            let y = match place {
+                Place::Number(place) => format!("parameters.number_{place}"),
+                Place::Array(place) => format!("array_{place}[i]"),
             };
             let _ = writeln!(text, "    x = {};", step.wgsl(&y));
         }
@@ -186,6 +203,55 @@ impl Map {
         text.push_str(wgsl!("each"));
         text
     }
+
+    /// The same as CUDA C++.
+    fn cuda(&self) -> String {
+        let inputs = 1 + self.more_inputs();
+        let mut text = "struct Parameters {\n    unsigned length;\n".to_owned();
+        for place in 0..self.numbers().count() {
+            let _ = writeln!(text, "    float number_{place};");
+        }
+        text.push_str("};\n\nstruct Buffers {\n");
+        for number in 0..inputs {
+            let _ = writeln!(text, "    const float *array_{number};");
+        }
+        let _ = writeln!(text, "    float *array_{inputs};\n}};\n");
+        text.push_str(
+            "static __device__ unsigned elements(const Parameters &parameters) { return parameters.length; }\n\n\
+             static __device__ void each(const Parameters &parameters, const Buffers &buffers, unsigned i) {\n    \
+             float x = buffers.array_0[i];\n",
+        );
+        for (step, place) in self.steps.iter().zip(self.places()) {
+            let y = match place {
+                Place::Number(place) => format!("parameters.number_{place}"),
+                Place::Array(place) => format!("buffers.array_{place}[i]"),
+            };
+            let _ = writeln!(text, "    x = {};", step.cuda(&y));
+        }
+        let _ = writeln!(text, "    buffers.array_{inputs}[i] = x;\n}}\n");
+        text.push_str(cuda!("each"));
+        text
+    }
+
+    /// Where each step finds its other operand, if it has one.
+    fn places(&self) -> impl Iterator<Item = Place> {
+        let (mut arrays, mut numbers) = (0, 0..);
+        self.steps.iter().map(move |step| {
+            arrays += usize::from(step.takes_input());
+            match step.number().and_then(|_| numbers.next()) {
+                Some(place) => Place::Number(place),
+                None => Place::Array(arrays),
+            }
+        })
+    }
+}
+
+/// Where a step's other operand is.
+enum Place {
+    /// Among the parameters.
+    Number(usize),
+    /// Among the arrays, of which the first is what the steps are done to.
+    Array(usize),
 }
 
 impl Describe for Map {
@@ -222,12 +288,16 @@ impl Describe for Map {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "map",
-            source: self.wgsl().into(),
+            source: Source {
+                wgsl: self.wgsl().into(),
+                cuda: self.cuda().into(),
+            },
             constants: vec![],
             parameters: std::iter::once(self.length)
                 .chain(self.numbers().map(f32::to_bits))
                 .collect(),
             bindings: (0..self.more_inputs() + 2).collect(),
+            threads: EACH,
             workgroups: each(u64::from(self.length)),
         }]
     }

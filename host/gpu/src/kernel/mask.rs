@@ -1,4 +1,4 @@
-use super::pass::{Pass, each};
+use super::pass::{EACH, Pass, each};
 use super::{Argument, Describe, Element, Expected, Words, check_length};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -49,10 +49,11 @@ impl Describe for Mask {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "mask",
-            source: wgsl!("mask", "each").into(),
+            source: source!("mask", "each"),
             constants: vec![("SUBTRACT", u32::from(self.subtract))],
             parameters: vec![self.length],
             bindings: vec![0, 1, 2],
+            threads: EACH,
             workgroups: each(u64::from(self.length.div_ceil(BLOCK))),
         }]
     }

@@ -1,5 +1,5 @@
 use super::argument::floats_mut;
-use super::pass::{Pass, grid};
+use super::pass::{EACH, Pass, grid};
 use super::{Argument, Describe, Element, Expected, Words, check_shape, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -70,7 +70,7 @@ impl Describe for Norm {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "norm",
-            source: wgsl!("norm").into(),
+            source: source!("norm"),
             constants: vec![("NORMALISE", self.normalise as u32)],
             parameters: vec![self.rows, self.columns, (self.epsilon() as f32).to_bits()],
             bindings: match self.normalise {
@@ -78,6 +78,7 @@ impl Describe for Norm {
                 Normalise::Layer => vec![0, 1, 2, 3],
                 Normalise::RootMeanSquare => vec![0, 1, 1, 2],
             },
+            threads: EACH,
             workgroups: grid(u64::from(self.rows)),
         }]
     }

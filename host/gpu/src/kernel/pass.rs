@@ -1,19 +1,40 @@
 use crate::error::GpuError;
 use std::borrow::Cow;
+use std::fmt::Write;
+
+/// What a GPU is told to do, without constants: the same in two languages.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// As WGSL; nothing where only CUDA devices do it.
+    pub wgsl: Cow<'static, str>,
+    /// As CUDA C++.
+    pub cuda: Cow<'static, str>,
+}
+
+impl Source {
+    pub(super) fn new(wgsl: &'static str, cuda: &'static str) -> Self {
+        Self {
+            wgsl: wgsl.into(),
+            cuda: cuda.into(),
+        }
+    }
+}
 
 /// One dispatch of one shader.
 #[derive(Clone, Debug)]
 pub struct Pass {
     /// What it is called in messages.
     pub name: &'static str,
-    /// Its WGSL, without its constants.
-    pub source: Cow<'static, str>,
+    /// What it does, without its constants.
+    pub source: Source,
     /// Constants that are put before it: sizes of tiles, which of several things it does.
     pub constants: Vec<(&'static str, u32)>,
     /// What its uniform block (binding 0) holds.
     pub parameters: Vec<u32>,
     /// Which arguments are bound, in the order of bindings 1, 2, …; the last is written, the others are read.
     pub bindings: Vec<usize>,
+    /// Threads of a workgroup in x, y and z.
+    pub threads: [u32; 3],
     /// Workgroups in x, y and z.
     pub workgroups: [u32; 3],
 }
@@ -36,7 +57,7 @@ impl Pass {
 
     /// Whether its shader takes half precision out of words, or puts it into them: that is no matter of course with every driver.
     pub(crate) fn takes_halves(&self) -> bool {
-        self.source.contains("2x16float")
+        self.source.wgsl.contains("2x16float")
     }
 
     /// The shader with its constants.
@@ -45,7 +66,25 @@ impl Pass {
         let mut text: String = constants
             .map(|(name, value)| format!("const {name}: u32 = {value}u;\n"))
             .collect();
-        text.push_str(&self.source);
+        text.push_str(&self.source.wgsl);
+        text
+    }
+
+    /// The same as CUDA C++: a function `kernel` that takes its parameters and the addresses of its buffers, each as one structure.
+    /// That these are as long as what is passed is checked when it is compiled.
+    pub fn cuda(&self) -> String {
+        let mut text = String::new();
+        // A `String` takes all that is written to it.
+        for (name, value) in &self.constants {
+            let _ = writeln!(text, "constexpr unsigned {name} = {value};");
+        }
+        text.push_str(cuda!("prelude"));
+        text.push_str(&self.source.cuda);
+        let (parameters, buffers) = (4 * self.parameters.len(), 8 * self.bindings.len());
+        let _ = writeln!(
+            text,
+            "static_assert(sizeof(Parameters) == {parameters} && sizeof(Buffers) == {buffers}, \"as it is passed\");"
+        );
         text
     }
 }
@@ -60,6 +99,9 @@ pub(crate) fn grid(groups: u64) -> [u32; 3] {
 
 /// Threads of a workgroup in the shaders that go over elements or rows.
 pub(crate) const THREADS: u32 = 256;
+
+/// The same along x, y and z.
+pub(crate) const EACH: [u32; 3] = [THREADS, 1, 1];
 
 /// The workgroups for so many elements with one thread each.
 pub(crate) fn each(elements: u64) -> [u32; 3] {
@@ -111,12 +153,16 @@ mod tests {
             .flat_map(|kernel| kernel.passes(CANDIDATES[0]).unwrap());
         // Halves are read from words and written to them; no shader computes with them.
         let capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        let shaders: BTreeSet<_> = passes.map(|pass| (pass.wgsl(), pass.bindings.len())).collect();
-        for (wgsl, last) in shaders {
+        let shaders: BTreeSet<_> = passes
+            .map(|pass| (pass.wgsl(), pass.bindings.len(), pass.threads))
+            .collect();
+        for (wgsl, last, threads) in shaders {
             let parsed = naga::front::wgsl::parse_str(&wgsl).map_err(|error| error.message().to_owned());
             let module = parsed.unwrap_or_else(|why| panic!("{why}:\n{wgsl}"));
             let valid = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
             assert!(valid.is_ok(), "{:?}:\n{wgsl}", valid.err());
+            // What CUDA devices are told apart is here part of the text.
+            assert_eq!(module.entry_points[0].workgroup_size, threads, "{wgsl}");
             for (_, variable) in module.global_variables.iter() {
                 if let (AddressSpace::Storage { access }, Some(bound)) = (variable.space, &variable.binding) {
                     let written = access.contains(StorageAccess::STORE);
@@ -163,10 +209,11 @@ mod tests {
     fn more_workgroups_than_a_gpu_counts_are_a_limit() {
         let pass = |workgroups| Pass {
             name: "long",
-            source: "".into(),
+            source: Source::new("", ""),
             constants: vec![],
             parameters: vec![],
             bindings: vec![],
+            threads: EACH,
             workgroups,
         };
         assert_eq!(pass([1, 65_535, 1]).check(), Ok(()));

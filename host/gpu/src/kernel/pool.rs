@@ -1,5 +1,5 @@
 use super::argument::floats_mut;
-use super::pass::{Pass, each};
+use super::pass::{EACH, Pass, each};
 use super::sides::{Line, Padding, Sides, lines};
 use super::{Argument, Describe, Element, Expected, MOST_WORDS, Words, check_shape, floats};
 use crate::device::Cpu;
@@ -161,7 +161,7 @@ impl Describe for Pool {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         vec![Pass {
             name: "pool",
-            source: wgsl!("window", "pool", "each").into(),
+            source: source!("window", "pool", "each"),
             constants: vec![("FOLD", self.window as u32)],
             parameters: vec![
                 self.planes,
@@ -180,6 +180,7 @@ impl Describe for Pool {
                 self.dilation.columns,
             ],
             bindings: vec![0, 1],
+            threads: EACH,
             workgroups: each(self.results()),
         }]
     }

@@ -175,19 +175,21 @@ impl Describe for QuantisedGemm {
             let [x, y, _] = grid(u64::from(self.n.div_ceil(VECTOR_ROWS)));
             return vec![Pass {
                 name: "quantised-gemv",
-                source: wgsl!("quantised_head", "quantised_gemv").into(),
+                source: source!("quantised_head", "quantised_gemv"),
                 constants: vec![bits, ("THREADS", VECTOR_THREADS), ("ROWS", VECTOR_ROWS)],
                 parameters,
                 bindings: vec![0, 1, 2, 3],
+                threads: [VECTOR_THREADS, 1, 1],
                 workgroups: [x, y, self.m],
             }];
         }
         vec![Pass {
             name: "quantised-gemm",
-            source: wgsl!("quantised_head", "quantised_gemm", "tile").into(),
+            source: source!("quantised_head", "quantised_gemm", "tile"),
             constants: tile.constants().into_iter().chain([bits]).collect(),
             parameters,
             bindings: vec![0, 1, 2, 3],
+            threads: tile.threads(),
             workgroups: tile.workgroups(self.m, self.n, 1),
         }]
     }

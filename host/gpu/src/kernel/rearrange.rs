@@ -1,5 +1,5 @@
 use super::argument::floats_mut;
-use super::pass::{Pass, each};
+use super::pass::{EACH, Pass, each};
 use super::{Argument, Describe, Element, Expected, Words, check_length, check_shape, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -132,10 +132,11 @@ impl Describe for Rearrange {
         parameters.resize(4 + 4 * MOST_SIZES, 0);
         vec![Pass {
             name: "rearrange",
-            source: wgsl!("rearrange", "each").into(),
+            source: source!("rearrange", "each"),
             constants: vec![],
             parameters,
             bindings: vec![0, 1],
+            threads: EACH,
             workgroups: each(self.elements() as u64),
         }]
     }

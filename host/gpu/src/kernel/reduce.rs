@@ -1,5 +1,5 @@
 use super::argument::floats_mut;
-use super::pass::{Pass, grid};
+use super::pass::{EACH, Pass, grid};
 use super::{Argument, Describe, Element, Expected, Words, check_length, check_shape, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
@@ -57,10 +57,11 @@ impl Reduce {
         let parts = columns.div_ceil(part);
         Pass {
             name: "reduce",
-            source: wgsl!("reduce").into(),
+            source: source!("reduce"),
             constants: vec![("FOLD", fold as u32)],
             parameters: vec![rows, columns, part, parts],
             bindings,
+            threads: EACH,
             workgroups: grid(u64::from(rows) * u64::from(parts)),
         }
     }

@@ -1,5 +1,5 @@
-use super::pass::{Pass, each};
-use super::{Argument, Describe, Element, Expected, Words, check_length, floats};
+use super::pass::{EACH, Pass, each};
+use super::{Argument, Describe, Element, Expected, Source, Words, check_length, floats};
 use crate::device::Cpu;
 use crate::error::GpuError;
 use crate::tune::Tile;
@@ -119,27 +119,28 @@ impl Describe for TopK {
     fn passes(&self, _tile: Tile) -> Vec<Pass> {
         let (parts, one) = ([self.parts(), 1, 1], [1, 1, 1]);
         let (all, kept) = (each(u64::from(self.length)), each(u64::from(self.keep)));
-        let pass = |source: &'static str, parameters: Vec<u32>, bindings: Vec<usize>, workgroups| Pass {
+        let pass = |source: Source, parameters: Vec<u32>, bindings: Vec<usize>, workgroups| Pass {
             name: "top-k",
-            source: source.into(),
+            source,
             constants: vec![("PART", PART)],
             parameters,
             bindings,
+            threads: EACH,
             workgroups,
         };
         let (length, keep) = (self.length, self.keep);
-        let sum = wgsl!("top_k_sum", "each");
+        let sum = source!("top_k_sum", "each");
         let mut passes = vec![pass(sum, vec![length], vec![UPDATE, LOST, RESIDUAL], all)];
         for (shift, known) in ROUNDS {
-            let (count, pick) = (wgsl!("top_k_count"), wgsl!("top_k_pick"));
+            let (count, pick) = (source!("top_k_count"), source!("top_k_pick"));
             let counted = vec![RESIDUAL, LEAST, COUNTS];
             passes.push(pass(count, vec![length, shift, known], counted, parts));
             let picked = vec![COUNTS, LEAST];
             passes.push(pass(pick, vec![self.parts(), shift, keep], picked, one));
         }
-        let (tally, before) = (wgsl!("top_k_tally"), wgsl!("top_k_before"));
-        let place = wgsl!("top_k_place");
-        let (take, clear) = (wgsl!("top_k_take", "each"), wgsl!("top_k_clear", "each"));
+        let (tally, before) = (source!("top_k_tally"), source!("top_k_before"));
+        let place = source!("top_k_place");
+        let (take, clear) = (source!("top_k_take", "each"), source!("top_k_clear", "each"));
         let placed = vec![RESIDUAL, LEAST, TALLIES, INDICES];
         passes.extend([
             pass(tally, vec![length], vec![RESIDUAL, LEAST, TALLIES], parts),

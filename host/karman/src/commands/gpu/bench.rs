@@ -3,7 +3,7 @@ use crate::output::table;
 use clap::Args;
 use karman_gpu::bench::{Figure, of_cpu, of_gpu};
 use karman_gpu::tune::{Tuned, tune};
-use karman_gpu::{Api, Cpu, DeviceInfo, Wgpu};
+use karman_gpu::{Api, Cpu, Cuda, DeviceInfo, Wgpu};
 use karman_types::{TaskError, format_duration};
 use serde_json::json;
 use std::time::Duration;
@@ -27,6 +27,7 @@ impl Bench {
             let progress = app.progress(&format!("measuring {}", info.id));
             let figures = match info.api {
                 Api::Cpu => of_cpu(&mut Cpu::new(0))?,
+                Api::Cuda => of_gpu(&mut Cuda::open(&info.id)?)?,
                 _ => of_gpu(&mut self.tuned(app, &info)?)?,
             };
             drop(progress);

@@ -4,7 +4,7 @@ use crate::app::App;
 use crate::parent;
 use clap::Args;
 use karman_gpu::tune::Tuned;
-use karman_gpu::{Device, Wgpu};
+use karman_gpu::{Cuda, Device, GpuError, Wgpu};
 use karman_types::TaskError;
 use serde_json::json;
 use std::io::{BufReader, BufWriter, stdin, stdout};
@@ -30,20 +30,25 @@ impl ServeGpu {
         #[cfg(target_os = "linux")]
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         parent::end_with(rustix::process::getppid());
-        let opened = Wgpu::open(&self.device, None).map(|mut device| {
-            let tuned = self.tiles.as_deref().map(Tuned::load).unwrap_or_default();
-            if let Some(tile) = tuned.get(device.info()) {
-                device.set_tile(tile);
-            }
-            device.end_beyond(MOST_READING);
-            Box::new(device) as Box<dyn Device>
-        });
         let served = karman_gpu::serve(
-            opened,
+            self.open(),
             BufReader::new(stdin().lock()),
             BufWriter::new(stdout().lock()),
         );
         served.map_err(|error| TaskError::unavailable(format!("the other end is gone: {error}")))
+    }
+
+    fn open(&self) -> Result<Box<dyn Device>, GpuError> {
+        if Cuda::is_named(&self.device) {
+            return Ok(Box::new(Cuda::open(&self.device)?));
+        }
+        let mut device = Wgpu::open(&self.device, None)?;
+        let tuned = self.tiles.as_deref().map(Tuned::load).unwrap_or_default();
+        if let Some(tile) = tuned.get(device.info()) {
+            device.set_tile(tile);
+        }
+        device.end_beyond(MOST_READING);
+        Ok(Box::new(device))
     }
 }
 

@@ -1,0 +1,17 @@
+// What is kept is not lost: it leaves the sum. Each index is one that `top_k_place.cu` wrote, or the 0 that was there.
+
+struct Parameters {
+    unsigned keep;
+};
+
+struct Buffers {
+    const unsigned *indices;
+    unsigned *sum;
+};
+
+static __device__ unsigned elements(const Parameters &parameters) { return parameters.keep; }
+
+static __device__ void each(const Parameters &parameters, const Buffers &buffers, unsigned i) {
+    buffers.sum[buffers.indices[i]] = 0;
+}
+
