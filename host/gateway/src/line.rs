@@ -12,7 +12,6 @@ use http::{HeaderName, HeaderValue, Method, Request};
 use karman_mesh::trace::SPANS;
 use std::sync::Arc;
 use std::time::Instant;
-use tracing::field::display;
 
 /// Where the name of a request stands.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -48,9 +48,9 @@ pub(crate) type Answer = http::Response<Guarded<(Busy, Taken)>>;
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     /// Among those of its caller.
-    place: Option<Place>,
+    _place: Option<Place>,
     /// Beside what runs.
-    beside: Option<OwnedSemaphorePermit>,
+    _beside: Option<OwnedSemaphorePermit>,
 }
 
 /// What requests are answered with.
@@ -179,8 +179,8 @@ impl Pipeline {
         if let Some(led) = led {
             busy.is_whole();
             let taken = Taken {
-                beside: Some(self.admission.enter_beside()?),
-                place: Some(place),
+                _beside: Some(self.admission.enter_beside()?),
+                _place: Some(place),
             };
             return Ok((Box::pin(self.plugin(&led, request)).await?, taken));
         }
@@ -222,8 +222,8 @@ impl Pipeline {
         // The work is done; what is left of the request is its response. What follows a workflow has only begun.
         drop((admitted, room));
         let taken = Taken {
-            place: Some(place),
-            beside: beside.filter(|_| target == Target::FlowEvents),
+            _place: Some(place),
+            _beside: beside.filter(|_| target == Target::FlowEvents),
         };
         Ok((response, taken))
     }

@@ -1,6 +1,7 @@
 //! Connections: accepted up to a number, with or without TLS, HTTP/1.1 or HTTP/2, and let go when they ask for nothing.
 
 mod acme;
+mod streams;
 mod table;
 mod tls;
 
@@ -11,7 +12,7 @@ use acme::{ACME_TLS, Acme};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use karman_node::{Awake, ShutDown};
 use karman_types::TaskError;
@@ -20,10 +21,12 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use streams::Streams;
 use table::{Seated, Table};
 use tls::Shown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, sleep_until, timeout};
@@ -44,8 +47,6 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 const STREAMS: u32 = 256;
 /// The longest head of a request.
 const HEAD: u32 = 64 << 10;
-/// The gateway wakes this often without need: with this timer always due first, those of requests wake no thread.
-const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Descriptors that are left to files and to other nodes.
 const OTHER_DESCRIPTORS: usize = 256;
 
@@ -143,13 +144,12 @@ impl Door {
             ordering.spawn(acme.keep());
         }
         let mut stop = pin!(closing(shut_down, self.limits.notice.0));
-        let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        let streams = Streams::beside(Handle::current());
         let mut refused = false;
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 () = &mut stop => break,
-                _ = heartbeat.tick() => continue,
             };
             let (stream, peer) = match accepted {
                 Ok(accepted) => {
@@ -170,19 +170,19 @@ impl Door {
                 continue;
             };
             prepare(&stream);
-            let stream = Awake::new(stream);
             let (service, busy) = (service.clone(), seat.seat());
             let answer = move |request| service(request, Busy::new(busy.clone()), peer);
             let tls = shown.as_ref().map(|shown| shown.borrow().clone());
-            let idle = self.limits.idle.0;
+            let (idle, streams) = (self.limits.idle.0, streams.of_one_more());
             let (stopped, alive) = (farewell.stop.subscribe(), farewell.alive.subscribe());
-            tokio::spawn(async move {
+            karman_node::attend(stream, move |stream| async move {
+                let stream = Awake::new(stream);
                 match tls {
-                    None => attend(stream, answer, seat, idle, stopped).await,
+                    None => attend(stream, streams, answer, seat, idle, stopped).await,
                     Some(tls) => {
                         let shaken = shake_hands(&tls, stream, &seat, peer).await;
                         if let Some(stream) = shaken {
-                            attend(stream, answer, seat, idle, stopped).await;
+                            attend(stream, streams, answer, seat, idle, stopped).await;
                         }
                     }
                 }
@@ -278,6 +278,7 @@ async fn shake_hands(
 /// Answers on one connection until it ends, is idle for too long, must make room, or the gateway stops.
 async fn attend<I, S, F, B>(
     stream: I,
+    streams: Streams,
     answer: S,
     seat: Seated,
     idle: Duration,
@@ -293,7 +294,7 @@ async fn attend<I, S, F, B>(
         let answered = answer(request);
         async move { Ok::<_, Infallible>(answered.await) }
     });
-    let mut builder = Builder::new(TokioExecutor::new());
+    let mut builder = Builder::new(streams);
     builder
         .http1()
         .timer(TokioTimer::new())

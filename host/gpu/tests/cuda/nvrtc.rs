@@ -17,7 +17,7 @@ pub(crate) fn load() -> Result<Nvrtc, String> {
     if let Some(file) = std::env::var_os("KARMAN_NVRTC") {
         let file = Path::new(&file);
         let failed = |error: &dyn std::fmt::Display| format!("KARMAN_NVRTC is {}: {error}", file.display());
-        let folder = file.parent().unwrap_or(Path::new("."));
+        let folder = file.parent().unwrap_or_else(|| Path::new("."));
         // It looks for what comes with it by name only, and in no folder of its own.
         let beside = std::fs::read_dir(folder).map_err(|error| failed(&error))?;
         let beside = beside

@@ -3,7 +3,7 @@
 use karman_gpu::{Pass, Words};
 use libloading::Library;
 use std::collections::HashMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::fmt::Write;
 use std::process::Command;
 

@@ -8,6 +8,7 @@ use karman_node::{Listener, ShutDown, serve_plugin};
 use karman_types::{TaskError, World};
 use serde_json::json;
 use std::net::SocketAddr;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// `karman serve`
@@ -25,17 +26,17 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
         let source = Source::find(app, &self.plugin)?;
-        let threads = threads()?;
-        let _inside = threads.enter();
+        let thread = this_thread()?;
+        let _inside = thread.enter();
         let runtime = load::runtime(app, &source.name, &self.grants)?;
         // The address before the code: it is the cheaper one to fail, and who comes early waits instead of failing.
         let address = self.listen.unwrap_or_else(|| runtime.config().listen);
-        let listener = threads.block_on(Listener::bind(address))?;
+        let listener = thread.block_on(Listener::bind(address))?;
         let plugin = load::plugin(app, &runtime, &source, &self.grants)?;
         check(&plugin)?;
         let shut_down = stop_by_signal()?;
         announce(app, &plugin, &listener)?;
-        threads.block_on(serve_plugin(listener, runtime, plugin, &shut_down));
+        thread.block_on(serve_plugin(listener, runtime, plugin, &shut_down));
         Ok(())
     }
 }
@@ -69,9 +70,15 @@ pub(crate) fn announce(app: &App, plugin: &Plugin, listener: &Listener) -> Resul
     Ok(())
 }
 
-/// Threads for connections, one for each core.
-pub(crate) fn threads() -> Result<tokio::runtime::Runtime, TaskError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+/// Threads for all that a node does, one for each core.
+pub(crate) fn threads() -> Result<Runtime, TaskError> {
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| TaskError::internal(error.to_string()))
+}
+
+/// This thread alone, for who only listens: connections have threads of their own.
+fn this_thread() -> Result<Runtime, TaskError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| TaskError::internal(error.to_string()))
 }
 

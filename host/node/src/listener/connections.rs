@@ -1,4 +1,5 @@
 use super::awake::Awake;
+use super::threads;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
@@ -18,10 +19,6 @@ use tokio::sync::watch;
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How long a client may take to send the head of a request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-
-/// How often the listener wakes without need. A timer that is due before every other wakes the thread that waits for the
-/// network; with this one always due first, the timers of requests wake nobody.
-const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Tells listeners to stop: no new connections, those there finish.
 #[derive(Clone, Debug)]
@@ -96,6 +93,7 @@ impl Listener {
                 .with_field("listen")
                 .with_hint("stop what listens there, or name another address with --listen")
         })?;
+        threads::start();
         Ok(Self { listener })
     }
 
@@ -107,7 +105,7 @@ impl Listener {
         self.listener.local_addr()
     }
 
-    /// Answers requests until the shutdown, each connection in a task of its own.
+    /// Answers requests until the shutdown, each connection on one of the [threads](super::attend) for them.
     pub async fn serve<S, F, B>(self, service: S, shut_down: &ShutDown)
     where
         S: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
@@ -117,12 +115,10 @@ impl Listener {
     {
         let graceful = GracefulShutdown::new();
         let mut stop = std::pin::pin!(shut_down.started());
-        let mut heartbeat = tokio::time::interval(HEARTBEAT);
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 () = &mut stop => break,
-                _ = heartbeat.tick() => continue,
             };
             let stream = match accepted {
                 Ok((stream, _)) => stream,
@@ -139,13 +135,13 @@ impl Listener {
                 let answer = service(request);
                 async move { Ok::<_, Infallible>(answer.await) }
             });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_PATIENCE)
-                .serve_connection(TokioIo::new(Awake::new(stream)), answer);
-            let connection = graceful.watch(connection);
-            tokio::spawn(async move {
-                if let Err(error) = connection.await {
+            let watcher = graceful.watcher();
+            threads::attend(stream, |stream| async move {
+                let connection = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEAD_PATIENCE)
+                    .serve_connection(TokioIo::new(Awake::new(stream)), answer);
+                if let Err(error) = watcher.watch(connection).await {
                     tracing::debug!(%error, "a connection ended early");
                 }
             });

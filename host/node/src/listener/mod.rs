@@ -16,6 +16,7 @@ mod plugin;
 mod public;
 mod stream;
 mod tasks;
+mod threads;
 
 pub use awake::Awake;
 pub use connections::{Listener, ShutDown};
@@ -24,3 +25,4 @@ pub use pages::{other_host, plain_host};
 pub use plugin::serve_plugin;
 pub use public::plugin_path;
 pub(crate) use public::serve_public;
+pub use threads::attend;
