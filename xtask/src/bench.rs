@@ -75,9 +75,9 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     }
     setup::setup(setup::BENCH)?;
     match arguments.first().map(String::as_str) {
-        Some("engine") => setup::peers(&[setup::WASMTIME])?,
+        Some("engine") => setup::what_there_is(&[setup::WASMTIME])?,
         Some("fed") => setup::setup(&[setup::FLOWER])?,
-        Some("gateway") => setup::peers(&[setup::WASMTIME, setup::KSERVE, setup::RAY])?,
+        Some("gateway") => setup::what_there_is(&[setup::WASMTIME, setup::KSERVE, setup::RAY])?,
         _ => {}
     }
     guests::guests(&[])?;

