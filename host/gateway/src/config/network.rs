@@ -1,5 +1,4 @@
 use ipnet::IpNet;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -44,18 +43,7 @@ impl fmt::Display for Network {
     }
 }
 
-impl Serialize for Network {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Network {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+karman_types::serde_as_text!(Network);
 
 #[cfg(test)]
 mod tests {

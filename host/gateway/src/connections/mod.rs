@@ -144,7 +144,7 @@ impl Door {
             ordering.spawn(acme.keep());
         }
         let mut stop = pin!(closing(shut_down, self.limits.notice.0));
-        let streams = Streams::beside(Handle::current());
+        let others = Handle::current();
         let mut refused = false;
         loop {
             let accepted = tokio::select! {
@@ -173,7 +173,7 @@ impl Door {
             let (service, busy) = (service.clone(), seat.seat());
             let answer = move |request| service(request, Busy::new(busy.clone()), peer);
             let tls = shown.as_ref().map(|shown| shown.borrow().clone());
-            let (idle, streams) = (self.limits.idle.0, streams.of_one_more());
+            let (idle, streams) = (self.limits.idle.0, Streams::beside(others.clone()));
             let (stopped, alive) = (farewell.stop.subscribe(), farewell.alive.subscribe());
             karman_node::attend(stream, move |stream| async move {
                 let stream = Awake::new(stream);

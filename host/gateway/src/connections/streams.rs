@@ -14,17 +14,12 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// For one connection after the other, with the threads that may help.
+    /// Those of one connection, with the threads that may help.
     pub(super) fn beside(others: Handle) -> Self {
         Self {
             others,
             running: Arc::default(),
         }
-    }
-
-    /// The same for another connection.
-    pub(super) fn of_one_more(&self) -> Self {
-        Self::beside(self.others.clone())
     }
 }
 
