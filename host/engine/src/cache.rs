@@ -106,8 +106,8 @@ impl CompileCache {
         }
         let mut mac = [0; MAC_BYTES];
         file.read_exact(&mut mac)?;
-        let mut code = Vec::with_capacity(length as usize - MAC_BYTES);
-        file.take(MOST_BYTES).read_to_end(&mut code)?;
+        let mut code = vec![0; length as usize - MAC_BYTES];
+        file.read_exact(&mut code)?;
         // `blake3::Hash` compares in constant time.
         if blake3::Hash::from_bytes(mac) != self.mac(fingerprint, id, &code) {
             return Err(invalid("entry was not written by this node"));

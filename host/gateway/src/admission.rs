@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Requests that run at once for each core, unless the operator says otherwise: some wait for other nodes.
-const PER_CORE: usize = 8;
+const PER_CORE: usize = 32;
 /// How much one request counts in the mean time of requests.
 const WEIGHT: f64 = 0.05;
 /// Bodies are counted in pieces of this many bytes.

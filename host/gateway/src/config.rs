@@ -79,7 +79,7 @@ pub struct GatewayLimits {
     pub body: ByteSize,
     /// Bodies together. Default 512 MiB.
     pub bodies: ByteSize,
-    /// Requests that run. Default: 8 for each core.
+    /// Requests that run. Default: 32 for each core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_once: Option<usize>,
     /// Requests that wait for their turn. Default 256.

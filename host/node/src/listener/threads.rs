@@ -3,18 +3,21 @@
 //! hands it on, or takes it away from the thread that has everything about it at hand. Here nobody does. What takes long leaves these
 //! threads by itself: guests after a tick, models and disks at once.
 
-use std::future::pending;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 use tokio::net::TcpStream;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Begins to serve a connection, on the thread that it is called on.
+type Job = Box<dyn FnOnce() + Send>;
 
 /// One of the threads. They stay until the process ends.
 #[derive(Debug)]
 struct Thread {
-    runtime: Handle,
+    jobs: UnboundedSender<Job>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -25,7 +28,7 @@ pub(super) fn start() {
     threads();
 }
 
-/// Serves a connection on the thread that has the fewest.
+/// Serves a connection on the thread that has the fewest, or on this one where there is none.
 pub fn attend<F>(stream: TcpStream, serve: impl FnOnce(TcpStream) -> F + Send + 'static)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -33,20 +36,25 @@ where
     let fewest = threads()
         .iter()
         .min_by_key(|thread| thread.connections.load(Ordering::Relaxed));
-    let Some(thread) = fewest else {
-        tokio::spawn(async move { serve(stream).await });
-        return;
-    };
-    let counted = Counted::new(&thread.connections);
+    let counted = fewest.map(|thread| Counted::new(&thread.connections));
     // It leaves the runtime that accepted it, and joins the one that serves it.
     let stream = stream.into_std();
-    thread.runtime.spawn(async move {
-        match stream.and_then(TcpStream::from_std) {
-            Ok(stream) => serve(stream).await,
-            Err(error) => tracing::warn!(%error, "a connection could not be served"),
-        }
-        drop(counted);
+    let job: Job = Box::new(move || {
+        tokio::spawn(async move {
+            match stream.and_then(TcpStream::from_std) {
+                Ok(stream) => serve(stream).await,
+                Err(error) => tracing::warn!(%error, "a connection could not be served"),
+            }
+            drop(counted);
+        });
     });
+    let left = match fewest {
+        Some(thread) => thread.jobs.send(job).err().map(|refused| refused.0),
+        None => Some(job),
+    };
+    if let Some(job) = left {
+        job();
+    }
 }
 
 fn threads() -> &'static [Thread] {
@@ -62,15 +70,28 @@ fn threads() -> &'static [Thread] {
 
 impl Thread {
     fn start() -> std::io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
+        let (jobs, to_do) = unbounded_channel();
         std::thread::Builder::new()
             .name("karman-connect".into())
-            .spawn(move || runtime.block_on(pending::<()>()))?;
+            .spawn(move || attend_to(to_do))?;
         Ok(Self {
-            runtime: handle,
+            jobs,
             connections: Arc::default(),
         })
+    }
+}
+
+/// What a thread does. It makes its own runtime: whoever starts it has other things to do meanwhile.
+fn attend_to(mut jobs: UnboundedReceiver<Job>) {
+    match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(async {
+            while let Some(begin) = jobs.recv().await {
+                begin();
+            }
+        }),
+        Err(error) => {
+            tracing::warn!(%error, "a thread for connections could not begin: others have its share")
+        }
     }
 }
 

@@ -119,11 +119,11 @@ impl NodeModels {
         }
     }
 
-    /// The same for a file of this length: as many runs at once as there are cores, where that takes not too much memory.
+    /// The same for a file of this length: as many runs at once as two for each core, where that takes not too much memory.
     fn options_for(&self, bytes: u64) -> LoadOptions {
         let fit = usize::try_from(MOST_IN_SESSIONS / bytes.max(1)).unwrap_or(usize::MAX);
         LoadOptions {
-            sessions: NonZeroUsize::new(fit).map_or(NonZeroUsize::MIN, |fit| fit.min(cores())),
+            sessions: NonZeroUsize::new(fit).map_or(NonZeroUsize::MIN, |fit| fit.min(at_once())),
             ..self.options()
         }
     }
@@ -144,9 +144,10 @@ impl NodeModels {
         // tract runs as many as it is asked to, on the cores that there are.
         let at_once = match model.backend() {
             BackendName::OnnxRuntime => options.sessions,
-            BackendName::Tract => cores(),
+            BackendName::Tract => at_once(),
         };
-        Loaded::on_processor(model, self.pace.clone(), Arc::new(Turns::new(at_once.get())))
+        let turns = Turns::new(at_once.get(), cores().get());
+        Loaded::on_processor(model, self.pace.clone(), Arc::new(turns))
     }
 
     /// The back-end of choice, and how it is to load.
@@ -379,6 +380,11 @@ impl Models for Shared {
 
 fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Runs of a model at once: one for each core that others do, and one for each core of those that are done where they are asked for.
+fn at_once() -> NonZeroUsize {
+    cores().saturating_mul(const { NonZeroUsize::new(2).unwrap() })
 }
 
 pub(crate) fn infer_error(error: InferError) -> TaskError {

@@ -10,6 +10,10 @@ use tokio::sync::Semaphore;
 /// Runs that take less are done on the thread that asks: the way to another one and back takes about as long, and keeps two threads
 /// busy. Longer ones would keep others on this thread waiting.
 const QUICK: Duration = Duration::from_micros(150);
+/// So many in a row that took longer have not just waited for a core.
+const MOST_LATE: u32 = 3;
+/// Nor has one that took this long.
+const LONG: Duration = Duration::from_millis(50);
 /// How much one run counts in the mean.
 const WEIGHT: f64 = 0.1;
 
@@ -17,6 +21,9 @@ const WEIGHT: f64 = 0.1;
 #[derive(Debug)]
 pub(crate) struct Turns {
     places: Semaphore,
+    /// Whether quick runs need no place. Where they did, those that wait for one would go on doing so as long as others come: each place
+    /// that is given back belongs to the next of them, who is mostly on another thread and has to be woken there.
+    quick_are_free: bool,
     seen: Mutex<Option<Seen>>,
 }
 
@@ -26,13 +33,23 @@ struct Seen {
     mean: Duration,
     /// The longest inputs of those that were quick.
     bytes: usize,
+    /// How many of the last ones took longer than quick ones do.
+    late: u32,
 }
 
 impl Turns {
-    /// For a model of which so many runs go on at once.
-    pub(crate) fn new(at_once: usize) -> Self {
+    /// For a model of which so many runs go on at once, asked for by so many threads. Each of these is at one quick run at a time: where
+    /// that leaves as many places for the others, quick runs need none.
+    pub(crate) fn new(at_once: usize, threads: usize) -> Self {
+        let quick_are_free = at_once / 2 >= threads;
+        let places = if quick_are_free {
+            at_once - threads
+        } else {
+            at_once
+        };
         Self {
-            places: Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS)),
+            places: Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)),
+            quick_are_free,
             seen: Mutex::new(None),
         }
     }
@@ -47,16 +64,16 @@ impl Turns {
         bytes: usize,
         step: impl FnOnce() -> Result<T, TaskError> + Send + 'static,
     ) -> Result<(T, Duration), TaskError> {
-        let _place = self.places.acquire().await.ok();
-        if pace.slowdown() <= 1.0 && self.is_quick(bytes) {
+        let is_quick = pace.slowdown() <= 1.0 && self.is_quick(bytes);
+        let _place = match is_quick && self.quick_are_free {
+            true => None,
+            false => self.places.acquire().await.ok(),
+        };
+        if is_quick {
             let started = Instant::now();
             let done = step()?;
             let took = started.elapsed();
-            // Whether one that took longer has computed or waited for a core is left to the next, which is measured.
-            match took < QUICK {
-                true => self.saw(bytes, took),
-                false => *self.seen.lock() = None,
-            }
+            self.ran_here(bytes, took);
             return Ok((done, took));
         }
         // What it computes, not what it waits: a busy machine makes no run longer.
@@ -75,11 +92,26 @@ impl Turns {
         seen.is_some_and(|seen| seen.mean < QUICK && bytes <= seen.bytes)
     }
 
+    /// What took longer has computed or waited for a core: after some of them the next is measured.
+    fn ran_here(&self, bytes: usize, took: Duration) {
+        if took < QUICK {
+            return self.saw(bytes, took);
+        }
+        let mut seen = self.seen.lock();
+        *seen = seen
+            .map(|seen| Seen {
+                late: seen.late + 1,
+                ..seen
+            })
+            .filter(|seen| seen.late < MOST_LATE && took < LONG);
+    }
+
     fn saw(&self, bytes: usize, computed: Duration) {
         let mut seen = self.seen.lock();
         let before = seen.unwrap_or(Seen {
             mean: computed,
             bytes: 0,
+            late: 0,
         });
         // That it is rare makes a long run no shorter.
         let bytes = if computed < QUICK { bytes } else { 0 };
@@ -87,6 +119,7 @@ impl Turns {
         *seen = Some(Seen {
             mean,
             bytes: before.bytes.max(bytes),
+            late: 0,
         });
     }
 }
@@ -104,11 +137,12 @@ mod tests {
 
     #[tokio::test]
     async fn short_runs_stay_where_they_are_asked_for_and_others_do_not() {
-        let turns = Turns::new(2);
+        let turns = Turns::new(2, 2);
         assert_ne!(ran_on(&turns, 10).await, current().id(), "nobody knows yet");
         *turns.seen.lock() = Some(Seen {
             mean: QUICK / 3,
             bytes: 10,
+            late: 0,
         });
         assert_eq!(ran_on(&turns, 10).await, current().id());
         assert_ne!(ran_on(&turns, 11).await, current().id(), "longer than any before");
@@ -118,7 +152,7 @@ mod tests {
 
     #[test]
     fn that_most_are_short_makes_a_long_run_no_shorter() {
-        let turns = Turns::new(1);
+        let turns = Turns::new(1, 1);
         turns.saw(1000, QUICK * 5);
         for _ in 0..100 {
             turns.saw(10, QUICK / 3);
@@ -126,9 +160,36 @@ mod tests {
         assert!(turns.is_quick(10) && !turns.is_quick(1000));
     }
 
+    #[test]
+    fn one_that_waited_for_a_core_is_no_long_run_and_several_in_a_row_are() {
+        let turns = Turns::new(2, 1);
+        turns.saw(10, QUICK / 3);
+        for took in [QUICK * 2, QUICK * 9, QUICK / 3, QUICK * 2, QUICK * 3] {
+            turns.ran_here(10, took);
+            assert!(turns.is_quick(10), "{took:?}");
+        }
+        turns.ran_here(10, QUICK * 2);
+        assert!(!turns.is_quick(10), "the third in a row");
+        turns.saw(10, QUICK / 3);
+        turns.ran_here(10, LONG);
+        assert!(!turns.is_quick(10), "nobody waits so long for a core");
+    }
+
+    #[tokio::test]
+    async fn quick_runs_wait_for_no_place_where_there_are_enough() {
+        for (at_once, waits) in [(1, true), (2, false)] {
+            let turns = Turns::new(at_once, 1);
+            turns.saw(10, QUICK / 3);
+            let _held = turns.places.try_acquire().unwrap();
+            assert!(turns.places.try_acquire().is_err(), "that was the only one");
+            let mut run = Box::pin(ran_on(&turns, 10));
+            assert_eq!(futures::poll!(&mut run).is_pending(), waits);
+        }
+    }
+
     #[tokio::test]
     async fn no_more_run_at_once_than_there_are_places() {
-        let turns = Turns::new(1);
+        let turns = Turns::new(1, 1);
         let held = turns.places.try_acquire().unwrap();
         let mut waits = Box::pin(ran_on(&turns, 1));
         assert!(futures::poll!(&mut waits).is_pending());
