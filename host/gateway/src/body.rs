@@ -2,6 +2,7 @@
 
 use crate::admission::Admission;
 use crate::config::GatewayLimits;
+use crate::prompt;
 use crate::refusal::Refusal;
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
@@ -47,7 +48,7 @@ where
     let mut room: Option<OwnedSemaphorePermit> = None;
     let started = Instant::now();
     loop {
-        let frame = match tokio::time::timeout(limits.body_pause.0, body.frame()).await {
+        let frame = match prompt::within(limits.body_pause.0, pin!(body.frame())).await {
             Ok(frame) => frame,
             Err(_) => return Err(too_slow(limits.body_pause.0)),
         };

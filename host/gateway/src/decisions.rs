@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Decisions that are kept; the oldest goes first.
 const MOST: usize = 200;
+/// They tell of about this time at least: where more come, one in each of its parts is kept.
+const SPAN: Duration = Duration::from_millis(200);
 
 /// One request, and what was decided for it: what its headers said.
 #[derive(Clone, Debug, Serialize)]
@@ -40,7 +42,16 @@ pub(crate) struct Decisions(Mutex<VecDeque<Kept>>);
 
 impl Decisions {
     /// Keeps what a response says of itself; one without a decision says nothing.
-    pub(crate) fn keep(&self, all: &HeaderMap, request: &HeaderValue, took: Duration) {
+    pub(crate) fn keep(&self, all: &HeaderMap, request: &HeaderValue, at: SystemTime, took: Duration) {
+        let mut last = self.0.lock();
+        let is_full = last.len() == MOST;
+        let is_younger = |kept: Option<&Kept>, than: Duration| {
+            let age = kept.and_then(|kept| at.duration_since(kept.at).ok());
+            age.is_some_and(|age| age < than)
+        };
+        if is_full && is_younger(last.front(), SPAN) && is_younger(last.back(), SPAN / MOST as u32) {
+            return;
+        }
         let headers = [
             told::MODEL,
             told::NODE,
@@ -55,13 +66,12 @@ impl Decisions {
             return;
         };
         let kept = Kept {
-            at: SystemTime::now(),
+            at,
             request: request.clone(),
             headers,
             took,
         };
-        let mut last = self.0.lock();
-        if last.len() == MOST {
+        if is_full {
             last.pop_front();
         }
         last.push_back(kept);
@@ -104,14 +114,15 @@ mod tests {
     #[test]
     fn the_last_are_kept_and_others_are_none() {
         let decisions = Decisions::default();
-        decisions.keep(&HeaderMap::new(), &REQUEST, Duration::ZERO);
+        decisions.keep(&HeaderMap::new(), &REQUEST, UNIX_EPOCH, Duration::ZERO);
         assert!(decisions.last().is_empty());
         for at in 0..=MOST {
             let mut headers = HeaderMap::new();
             for name in ["karman-model", "karman-node", "karman-why"] {
                 headers.insert(name, at.into());
             }
-            decisions.keep(&headers, &REQUEST, Duration::from_millis(1));
+            let second = Duration::from_secs(at as u64);
+            decisions.keep(&headers, &REQUEST, UNIX_EPOCH + second, Duration::from_millis(1));
         }
         let last = decisions.last();
         assert_eq!(
@@ -122,13 +133,33 @@ mod tests {
     }
 
     #[test]
+    fn where_more_come_than_are_kept_those_that_are_tell_of_some_time() {
+        let decisions = Decisions::default();
+        let mut headers = HeaderMap::new();
+        for name in ["karman-model", "karman-node", "karman-why"] {
+            headers.insert(name, REQUEST);
+        }
+        // Ten in each millisecond, for two seconds.
+        for at in 0..20_000 {
+            let at = UNIX_EPOCH + Duration::from_micros(100 * at);
+            decisions.keep(&headers, &REQUEST, at, Duration::ZERO);
+        }
+        let last = decisions.last();
+        let (newest, oldest) = (last[0].unix_ms, last[MOST - 1].unix_ms);
+        assert!(
+            newest - oldest >= SPAN.as_millis() as u64 - 2 && newest > 1990,
+            "{oldest} to {newest}"
+        );
+    }
+
+    #[test]
     fn a_reason_may_be_in_any_language() {
         let decisions = Decisions::default();
         let mut headers = HeaderMap::new();
         for name in ["karman-model", "karman-node", "karman-why"] {
             headers.insert(name, "weil es nächst ist".parse().unwrap());
         }
-        decisions.keep(&headers, &REQUEST, Duration::ZERO);
+        decisions.keep(&headers, &REQUEST, UNIX_EPOCH, Duration::ZERO);
         assert_eq!(decisions.last()[0].why, "weil es nächst ist");
     }
 }

@@ -17,7 +17,7 @@
 //! | `hosts`, `cors` | by what name it is asked for, and by whose pages |
 //! | `proxies` | who asks by way of a reverse proxy |
 //! | `sites` | which HTTP plugin answers there |
-//! | `refusal`, `metrics`, `guarded`, `line`, `span` | what every response shares |
+//! | `refusal`, `metrics`, `guarded`, `line`, `span`, `prompt` | what every response shares |
 //! | `config` | the table `[gateway]` of node.toml |
 //!
 //! ```
@@ -59,6 +59,7 @@ mod line;
 mod metrics;
 mod openapi;
 mod pipeline;
+mod prompt;
 mod proxies;
 mod refusal;
 mod routes;

@@ -12,11 +12,14 @@ use http::{HeaderName, HeaderValue, Method, Request};
 use karman_mesh::trace::SPANS;
 use std::sync::Arc;
 use std::time::Instant;
+use tracing::Level;
 
 /// Where the name of a request stands.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How a call of gRPC ended.
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+/// Under which lines are logged.
+const ACCESS: &str = "access";
 /// The longest name of a request that a caller may give.
 const MOST_ID: usize = 128;
 
@@ -33,13 +36,17 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Of one that has just come from there, and what it asks for.
+    /// Of one that has just come from there, and what it asks for. What stands nowhere else is not copied where nobody logs it.
     pub(crate) fn of<B>(request: &Request<B>, asked: &Asked, peer: Peer) -> Self {
+        let (host, path) = match tracing::enabled!(target: ACCESS, Level::INFO) {
+            true => (asked_host(request), span::cut(request.uri().path()).to_owned()),
+            false => (None, String::new()),
+        };
         Self {
             id: request_id(request),
             method: request.method().clone(),
-            host: asked_host(request),
-            path: span::cut(request.uri().path()).to_owned(),
+            host,
+            path,
             plugin: asked.led.as_ref().map(|led| led.plugin.clone()),
             peer,
             started: Instant::now(),
@@ -50,7 +57,7 @@ impl Line {
     pub(crate) fn log(&self, target: Target, response: &Response, caller: Option<&Caller>) {
         let header = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
         tracing::info!(
-            target: "access",
+            target: ACCESS,
             request = self.id.to_str().unwrap_or_default(),
             method = span::method(&self.method),
             host = self.host.as_deref().map(span::cut),

@@ -29,7 +29,7 @@ use karman_types::{TaskError, format_duration};
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tower_service::Service;
@@ -129,8 +129,9 @@ impl Pipeline {
             Some(response) => Ok((response, Taken::default())),
             None => {
                 let is_forged = Cors::is_forged(&request, origin.as_ref());
+                // Boxed: it is large, and until it begins it is moved from hand to hand.
                 let attempt = self.attempt(asked, request, peer, is_forged, &mut busy, &mut caller);
-                let attempt = AssertUnwindSafe(attempt).catch_unwind();
+                let attempt = AssertUnwindSafe(Box::pin(attempt)).catch_unwind();
                 attempt
                     .await
                     .unwrap_or_else(|_| Err(TaskError::internal("the request failed in the host").into()))
@@ -144,10 +145,10 @@ impl Pipeline {
             let headers = response.headers_mut();
             headers.insert(header::STRICT_TRANSPORT_SECURITY, told.clone());
         }
-        self.metrics
-            .answered(target, response.status(), line.started.elapsed());
+        let took = line.started.elapsed();
+        self.metrics.answered(target, response.status(), took);
         self.decisions
-            .keep(response.headers(), &line.id, line.started.elapsed());
+            .keep(response.headers(), &line.id, SystemTime::now(), took);
         line.log(target, &response, caller.as_deref());
         response.map(|body| Guarded::new(body, (busy, taken)))
     }

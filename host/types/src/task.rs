@@ -49,14 +49,21 @@ pub enum Tier {
     Space,
 }
 
-impl fmt::Display for Tier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Tier {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::Edge => "edge",
             Self::Fog => "fog",
             Self::Cloud => "cloud",
             Self::Space => "space",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

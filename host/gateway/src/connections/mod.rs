@@ -1,6 +1,7 @@
 //! Connections: accepted up to a number, with or without TLS, HTTP/1.1 or HTTP/2, and let go when they ask for nothing.
 
 mod acme;
+mod attend;
 mod streams;
 mod table;
 mod tls;
@@ -9,14 +10,11 @@ pub(crate) use table::Busy;
 
 use crate::config::{GatewayConfig, GatewayLimits};
 use acme::{ACME_TLS, Acme};
+use attend::attend;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
 use karman_node::{Awake, ShutDown};
 use karman_types::TaskError;
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,29 +22,20 @@ use std::time::{Duration, Instant};
 use streams::Streams;
 use table::{Seated, Table};
 use tls::Shown;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, sleep_until, timeout};
+use tokio::time::{MissedTickBehavior, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long a connection without a request under way may stay once the gateway shuts down: the end of its last answer may be on its way.
-const UNASKED: Duration = Duration::from_secs(10);
 /// How long a handshake of TLS may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How often the files of the certificate are looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a connection that must go may take to say so.
-const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How long sent bytes may stay without an answer of the other side's system, before the connection is given up.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
-/// Requests of one HTTP/2 connection at once.
-const STREAMS: u32 = 256;
-/// The longest head of a request.
-const HEAD: u32 = 64 << 10;
 /// Descriptors that are left to files and to other nodes.
 const OTHER_DESCRIPTORS: usize = 256;
 
@@ -273,65 +262,6 @@ async fn shake_hands(
         Err(_) => tracing::debug!(%peer, "a handshake took too long"),
     }
     None
-}
-
-/// Answers on one connection until it ends, is idle for too long, must make room, or the gateway stops.
-async fn attend<I, S, F, B>(
-    stream: I,
-    streams: Streams,
-    answer: S,
-    seat: Seated,
-    idle: Duration,
-    mut stopped: watch::Receiver<bool>,
-) where
-    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    S: Fn(Request<Incoming>) -> F + Send + 'static,
-    F: Future<Output = Response<B>> + Send + 'static,
-    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
-    B::Error: Into<axum::BoxError>,
-{
-    let service = service_fn(move |request| {
-        let answered = answer(request);
-        async move { Ok::<_, Infallible>(answered.await) }
-    });
-    let mut builder = Builder::new(streams);
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .max_buf_size(HEAD as usize)
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
-        .max_header_list_size(HEAD)
-        .keep_alive_interval(Duration::from_secs(20))
-        .keep_alive_timeout(Duration::from_secs(10));
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let mut stopping = false;
-    loop {
-        let since = seat.idle_since().unwrap_or_else(Instant::now);
-        let most = if stopping { idle.min(UNASKED) } else { idle };
-        let wake = since + most;
-        tokio::select! {
-            ended = &mut connection => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended early");
-                }
-                return;
-            }
-            () = sleep_until(wake.into()) => {
-                if seat.idle_since().is_some_and(|since| since.elapsed() >= most) {
-                    break;
-                }
-            }
-            () = seat.must_leave() => break,
-            _ = stopped.wait_for(|stop| *stop), if !stopping => {
-                stopping = true;
-                connection.as_mut().graceful_shutdown();
-            }
-        }
-    }
-    connection.as_mut().graceful_shutdown();
-    let _ = timeout(LAST_WORDS, connection).await;
 }
 
 #[cfg(test)]

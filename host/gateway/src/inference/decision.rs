@@ -1,7 +1,10 @@
 use crate::told;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use karman_node::{Chosen, Inferred, Leg, Node, Ran};
+use karman_tensor::Tensor;
 use karman_types::{NodeId, TaskId, Tier};
+use std::borrow::Cow;
+use std::fmt::Write;
 
 /// A response has these headers, and those of its kind, its length and its request: room for all is made once.
 const MOST_HEADERS: usize = 12;
@@ -15,22 +18,24 @@ pub(crate) struct Decision {
     pub(crate) tier: Tier,
     /// Which part ran where, in order; empty for tasks.
     pub(crate) legs: Vec<Leg>,
-    pub(crate) why: String,
+    pub(crate) why: Cow<'static, str>,
     /// Where one of several was chosen: under which `karman why` tells of it.
     pub(crate) request: Option<TaskId>,
 }
 
 impl Decision {
-    pub(super) fn of_model(model: &str, ran: &Inferred) -> Self {
-        Self {
-            model: model.to_owned(),
-            ran_on: Some(ran.ran_on.clone()),
+    /// What a model gave, and who ran it.
+    pub(super) fn of_model(model: String, ran: Inferred) -> (Vec<(String, Tensor)>, Self) {
+        let decision = Self {
+            model,
+            ran_on: Some(ran.ran_on),
             node: ran.node.0,
             tier: ran.node.1,
-            legs: ran.legs.clone(),
-            why: ran.why.clone(),
+            legs: ran.legs,
+            why: ran.why,
             request: None,
-        }
+        };
+        (ran.results, decision)
     }
 
     /// The same for one that was chosen among several.
@@ -49,7 +54,7 @@ impl Decision {
             node: chosen.node.0,
             tier: chosen.node.1,
             legs: Vec::new(),
-            why: chosen.why.to_string(),
+            why: chosen.why.to_string().into(),
             request: Some(chosen.request),
         }
     }
@@ -59,9 +64,9 @@ impl Decision {
             .node
             .unwrap_or_else(|| (here.runtime().id(), here.offer().tier));
         let why = match (&ran.why, ran.node) {
-            (Some(why), _) => why.as_str(),
-            (None, None) => "this node has the task",
-            (None, Some(_)) => "the only node in reach that offers the task",
+            (Some(why), _) => why.clone().into(),
+            (None, None) => "this node has the task".into(),
+            (None, Some(_)) => "the only node in reach that offers the task".into(),
         };
         Self {
             model: task.to_owned(),
@@ -69,36 +74,69 @@ impl Decision {
             node,
             tier,
             legs: Vec::new(),
-            why: why.to_owned(),
+            why,
             request: ran.decision,
         }
     }
 
     /// Where each part ran, as `0@9c01d2e7 1@51aa03f0`; nothing for a task.
     pub(crate) fn cut(&self) -> Option<String> {
-        let ran = self.legs.iter().filter(|leg| leg.failed.is_none());
-        let parts: Vec<String> = ran
-            .map(|leg| format!("{}@{}", leg.stage, leg.node.short()))
-            .collect();
-        (!parts.is_empty()).then(|| parts.join(" "))
+        let mut cut = String::new();
+        for leg in self.legs.iter().filter(|leg| leg.failed.is_none()) {
+            let between = if cut.is_empty() { "" } else { " " };
+            // Writing to a string cannot fail.
+            let _ = write!(cut, "{between}{}@{}", leg.stage, leg.node.short());
+        }
+        (!cut.is_empty()).then_some(cut)
     }
 
-    /// As headers of a response, which are also metadata of gRPC.
-    pub(crate) fn headers(&self) -> HeaderMap {
+    /// As headers of a response, which are also metadata of gRPC. The gateway's own node, which has run most of what it answers, is
+    /// written once and for all.
+    pub(crate) fn headers(&self, here: &Here) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
-        let mut put = |name: HeaderName, value: Option<String>| {
-            // What is no header (a line break, say) is left out rather than let through.
-            if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
-                headers.insert(name, value);
-            }
+        // What is no header (a line break, say) is left out rather than let through.
+        let mut put = |name: HeaderName, value: Option<HeaderValue>| {
+            value.map(|value| headers.insert(name, value));
         };
-        put(told::MODEL, Some(self.model.clone()));
-        put(told::NODE, Some(self.node.to_string()));
-        put(told::TIER, Some(self.tier.to_string()));
-        put(told::RAN_ON, self.ran_on.clone());
-        put(told::CUT, self.cut());
-        put(told::WHY, Some(self.why.clone()));
-        put(told::DECISION, self.request.map(|request| request.to_string()));
+        put(told::MODEL, text(&self.model));
+        put(told::NODE, here.named(self.node));
+        put(told::TIER, Some(HeaderValue::from_static(self.tier.name())));
+        put(told::RAN_ON, self.ran_on.as_deref().and_then(text));
+        put(
+            told::CUT,
+            self.cut().and_then(|cut| HeaderValue::try_from(cut).ok()),
+        );
+        put(
+            told::WHY,
+            match &self.why {
+                Cow::Borrowed(why) => Some(HeaderValue::from_static(why)),
+                Cow::Owned(why) => text(why),
+            },
+        );
+        let request = self.request.map(|request| request.to_string());
+        put(told::DECISION, request.as_deref().and_then(text));
         headers
+    }
+}
+
+fn text(text: &str) -> Option<HeaderValue> {
+    HeaderValue::from_str(text).ok()
+}
+
+/// The gateway's own node, as headers name it.
+#[derive(Clone, Debug)]
+pub(crate) struct Here(NodeId, Option<HeaderValue>);
+
+impl Here {
+    pub(super) fn of(node: &Node) -> Self {
+        let id = node.runtime().id();
+        Self(id, text(&id.to_string()))
+    }
+
+    fn named(&self, node: NodeId) -> Option<HeaderValue> {
+        match node == self.0 {
+            true => self.1.clone(),
+            false => text(&node.to_string()),
+        }
     }
 }

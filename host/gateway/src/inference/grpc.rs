@@ -210,7 +210,7 @@ async fn infer(call: Call, asked: ModelInferRequest, headers: HeaderMap) -> Answ
         model: asked.model_name,
     };
     let Reply { outputs, decision } = call.inference.infer(&call.caller, question).await?;
-    let headers = decision.headers();
+    let headers = decision.headers(&call.inference.here);
     let mut answer = ModelInferResponse {
         model_name: decision.model,
         model_version: asked.model_version,

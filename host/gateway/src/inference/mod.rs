@@ -22,7 +22,7 @@ mod rest;
 mod scale;
 mod weight;
 
-pub(crate) use decision::Decision;
+pub(crate) use decision::{Decision, Here};
 pub(crate) use grpc::answer as answer_grpc;
 pub(crate) use named::Named;
 use objectives::{Objectives, told};
@@ -35,12 +35,14 @@ pub use scale::weigh as weigh_infer_request;
 
 use crate::access::{Caller, Right};
 use crate::admission::Admission;
+use crate::prompt;
 use crate::refusal::Refusal;
 use bytes::Bytes;
 use karman_mesh::membership::Pattern;
 use karman_node::{ModelDescription, Node, TensorDescription, Wanted};
 use karman_tensor::Tensor;
 use karman_types::{TaskError, TaskRequest};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
@@ -93,6 +95,7 @@ pub(crate) struct Reply {
 #[derive(Clone)]
 pub(crate) struct Inference {
     node: Node,
+    here: Here,
     /// The longest that a request may take.
     most: Duration,
     /// The room that there is for what is read.
@@ -100,8 +103,9 @@ pub(crate) struct Inference {
 }
 
 impl Inference {
-    pub(crate) const fn new(node: Node, most: Duration, admission: Arc<Admission>) -> Self {
+    pub(crate) fn new(node: Node, most: Duration, admission: Arc<Admission>) -> Self {
         Self {
+            here: Here::of(&node),
             node,
             most,
             admission,
@@ -118,17 +122,16 @@ impl Inference {
     }
 
     /// Runs a model or task.
-    pub(crate) async fn infer(&self, caller: &Caller, question: Question) -> Result<Reply, Refusal> {
+    pub(crate) async fn infer(&self, caller: &Caller, mut question: Question) -> Result<Reply, Refusal> {
         caller.must(&right(&question.model)?)?;
         let within = question.objectives.within.unwrap_or(self.most).min(self.most);
-        let name = question.model.clone();
-        let run = self.run(question, within);
-        let ended = tokio::time::timeout(within, run).await;
+        let ended = prompt::within(within, pin!(self.run(&mut question, within))).await;
+        let name = &question.model;
         let late = || TaskError::deadline(format!("`{name}` did not finish within {within:.0?}"));
         ended.unwrap_or_else(|_| Err(late().into()))
     }
 
-    async fn run(&self, mut question: Question, within: Duration) -> Result<Reply, Refusal> {
+    async fn run(&self, question: &mut Question, within: Duration) -> Result<Reply, Refusal> {
         if question.inputs.len() > MOST_TENSORS || question.wanted.len() > MOST_TENSORS {
             return Err(
                 TaskError::limit(format!("a request has at most {MOST_TENSORS} tensors"))
@@ -140,8 +143,8 @@ impl Inference {
         let is_task = matches!(&inputs[..], [(_, Value::Bytes(_))]);
         let mut reply = match is_task {
             // Boxed, as all that is rare beside: each request has room for the largest of its steps.
-            true => Box::pin(self.run_task(&question, inputs, within)).await?,
-            false => self.run_model(&question, inputs, within).await?,
+            true => Box::pin(self.run_task(question, inputs, within)).await?,
+            false => self.run_model(question, inputs, within).await?,
         };
         if !question.wanted.is_empty() {
             reply.outputs = chosen(reply.outputs, &question.wanted)?;
@@ -151,7 +154,7 @@ impl Inference {
 
     async fn run_model(
         &self,
-        question: &Question,
+        question: &mut Question,
         inputs: Vec<(String, Value)>,
         within: Duration,
     ) -> Result<Reply, Refusal> {
@@ -167,21 +170,20 @@ impl Inference {
             .with_field("inputs")),
         });
         let tensors = tensors.collect::<Result<_, _>>()?;
-        let (ran, decision) = match self.is_chosen_for(question).await? {
+        let (outputs, decision) = match self.is_chosen_for(question).await? {
             true => {
                 let wanted = wanted(&question.objectives, within);
                 let chosen = Box::pin(self.node.infer_within(model, wanted, tensors)).await;
                 let (ran, chosen) = chosen.map_err(told)?;
-                let decision = Decision::of_model(chosen.model(), &ran).chosen(chosen.request);
-                (ran, decision)
+                let (outputs, decision) = Decision::of_model(chosen.model().to_owned(), ran);
+                (outputs, decision.chosen(chosen.request))
             }
             false => {
                 let ran = self.node.infer(model, tensors).await?;
-                let decision = Decision::of_model(model, &ran);
-                (ran, decision)
+                Decision::of_model(std::mem::take(&mut question.model), ran)
             }
         };
-        let outputs = ran.results.into_iter();
+        let outputs = outputs.into_iter();
         Ok(Reply {
             outputs: outputs
                 .map(|(name, tensor)| (name, Value::Tensor(tensor)))

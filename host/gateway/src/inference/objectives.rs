@@ -1,21 +1,21 @@
 //! What a caller wants of an answer besides the answer, in headers of the request, which are also metadata of gRPC.
 
 use crate::refusal::Refusal;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use karman_node::Bounds;
 use karman_types::{TaskError, parse_duration};
 use std::time::Duration;
 
 /// Bounds the time of this request: `200 ms`. What is later is given up.
-const WITHIN: &str = "karman-within";
+const WITHIN: HeaderName = HeaderName::from_static("karman-within");
 /// Before the name of a bound, as [`Bounds`] has them.
 const PREFIX: &str = "karman-";
 /// The share of right answers that whoever answers has at least: `0.95`.
-const ACCURACY: &str = "karman-accuracy";
+const ACCURACY: HeaderName = HeaderName::from_static("karman-accuracy");
 /// What 95 of a hundred of its answers take at most: `50 ms`.
-const P95: &str = "karman-p95";
+const P95: HeaderName = HeaderName::from_static("karman-p95");
 /// What an answer costs at most, in the currency of the profiles: `0.002`.
-const COST: &str = "karman-cost";
+const COST: HeaderName = HeaderName::from_static("karman-cost");
 
 /// What a caller wants of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -52,21 +52,23 @@ impl Objectives {
         ];
         each.into_iter().try_for_each(|(header, bound)| {
             let checked = bound.check();
-            checked.map_err(|error| TaskError::invalid(format!("`{header}`: {error}")).with_field(header))
+            checked.map_err(|error| {
+                TaskError::invalid(format!("`{header}`: {error}")).with_field(header.as_str())
+            })
         })
     }
 }
 
 fn read<T, E: ToString>(
     headers: &HeaderMap,
-    header: &'static str,
+    header: HeaderName,
     read: impl Fn(&str) -> Result<T, E>,
 ) -> Result<Option<T>, TaskError> {
-    let mut values = headers.get_all(header).iter();
+    let mut values = headers.get_all(&header).iter();
     let Some(value) = values.next() else {
         return Ok(None);
     };
-    let wrong = |why: String| TaskError::invalid(format!("`{header}`: {why}")).with_field(header);
+    let wrong = |why: String| TaskError::invalid(format!("`{header}`: {why}")).with_field(header.as_str());
     if values.next().is_some() {
         return Err(wrong("it is given more than once".to_owned()));
     }
@@ -96,10 +98,10 @@ mod tests {
     use super::*;
     use http::StatusCode;
 
-    fn of(pairs: &[(&'static str, &'static str)]) -> Result<Objectives, TaskError> {
+    fn of(pairs: &[(HeaderName, &'static str)]) -> Result<Objectives, TaskError> {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
-            headers.append(*name, value.parse().unwrap());
+            headers.append(name, value.parse().unwrap());
         }
         Objectives::of(&headers)
     }
@@ -134,8 +136,8 @@ mod tests {
             (COST, "inf"),
             (WITHIN, "200"),
         ] {
-            let error = of(&[(header, value)]).unwrap_err();
-            assert_eq!(error.field.as_deref(), Some(header), "{error}");
+            let error = of(&[(header.clone(), value)]).unwrap_err();
+            assert_eq!(error.field.as_deref(), Some(header.as_str()), "{error}");
         }
         let twice = of(&[(COST, "1"), (COST, "2")]).unwrap_err();
         assert!(twice.message.contains("more than once"), "{twice}");
@@ -144,7 +146,7 @@ mod tests {
     #[test]
     fn a_bound_that_nobody_meets_is_told_from_what_does_not_answer() {
         let unmet = told(TaskError::unavailable("the best has 0.97").with_field("accuracy"));
-        assert_eq!(unmet.error.field.as_deref(), Some(ACCURACY));
+        assert_eq!(unmet.error.field.as_deref(), Some(ACCURACY.as_str()));
         let status = |refusal: &Refusal| refusal.response(crate::refusal::Speaks::Inference).status();
         assert_eq!(status(&unmet), StatusCode::PRECONDITION_FAILED);
         assert_eq!(unmet.into_grpc().code(), tonic::Code::FailedPrecondition);

@@ -2,7 +2,7 @@
 
 use super::binary::{self, HEADER_LENGTH};
 use super::{
-    Described, EXTENSIONS, Inference, MOST_TENSORS, Named, Objectives, Question, Reply, SERVER, weight,
+    Described, EXTENSIONS, Here, Inference, MOST_TENSORS, Named, Objectives, Question, Reply, SERVER, weight,
 };
 use crate::access::Caller;
 use crate::refusal::{Refusal, Speaks};
@@ -331,11 +331,12 @@ pub(crate) async fn run(
             .and_then(|wanted| wanted.parameters.binary_data)
             .unwrap_or(request.parameters.binary_data_output)
     };
-    written(reply, request.id, version, as_bytes)
+    written(&inference.here, reply, request.id, version, as_bytes)
 }
 
 /// The response: JSON, and behind it the outputs that are wanted as bytes.
 fn written(
+    here: &Here,
     reply: Reply,
     id: Option<String>,
     version: Option<String>,
@@ -347,7 +348,7 @@ fn written(
         outputs.push(tensor);
         behind.extend(bytes);
     }
-    let mut headers = reply.decision.headers();
+    let mut headers = reply.decision.headers(here);
     let response = InferResponse {
         model_name: reply.decision.model,
         model_version: version,

@@ -14,6 +14,7 @@ use karman_mesh::{Ask, CallHead, Mesh, PeerId, Provider, RemoteReport, pack_tens
 use karman_store::ModelInfo;
 use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -32,7 +33,7 @@ pub struct Inferred {
     /// The node that was asked to run it, and where it stands.
     pub node: (NodeId, Tier),
     /// Why it ran there, in words.
-    pub why: String,
+    pub why: Cow<'static, str>,
 }
 
 /// What a model takes and gives.
@@ -101,7 +102,7 @@ impl Node {
                 legs: ran.legs,
                 ran_on: ran.ran_on,
                 node: (self.runtime().id(), self.tier()),
-                why: "this node has the model".to_owned(),
+                why: "this node has the model".into(),
             });
         }
         // Boxed: who asks a model of this node pays for no way to others.
@@ -123,8 +124,8 @@ impl Node {
             match asked {
                 Ok(inferred) => {
                     let answered = routes.answered(&pick, at.0, started.elapsed());
-                    let only = || "the only node in reach that has the model".to_owned();
-                    let why = answered.why.unwrap_or_else(only);
+                    let only = "the only node in reach that has the model";
+                    let why = answered.why.map_or(Cow::Borrowed(only), Cow::Owned);
                     return Ok(Inferred { why, ..inferred });
                 }
                 Err(error) if error.kind == ErrorKind::Unavailable => last = error,
@@ -175,7 +176,7 @@ impl Node {
             legs,
             ran_on: there.ran_on,
             node,
-            why: "it was asked to".to_owned(),
+            why: "it was asked to".into(),
         })
     }
 

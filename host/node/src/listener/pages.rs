@@ -32,12 +32,15 @@ pub fn plain_host(name: &str) -> String {
 }
 
 fn leads_here(asked: &[u8], named: &[String]) -> bool {
+    // Nobody can lead an address elsewhere. Most that are asked for have a port, and read at once.
+    if str::from_utf8(asked).is_ok_and(|asked| asked.parse::<SocketAddr>().is_ok()) {
+        return true;
+    }
     let Ok(authority) = Authority::try_from(asked) else {
         return false;
     };
     let host = authority.host();
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    // Nobody can lead an address elsewhere.
     if bare.unwrap_or(host).parse::<IpAddr>().is_ok() {
         return true;
     }

@@ -84,7 +84,7 @@ impl Node {
                 }
             })
             .await?;
-        let why = chosen.why.to_string();
+        let why = chosen.why.to_string().into();
         Ok((Inferred { why, ..inferred }, chosen))
     }
 

@@ -90,11 +90,13 @@ pub struct Leg {
     /// Bytes that it answered with.
     pub bytes_out: u64,
     /// How these bytes were encoded; nothing where they came as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
     /// Why another one ran the stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
     /// Whether it was only late: another one had the result first.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overtaken: bool,
 }
 
