@@ -1,7 +1,8 @@
 use super::{
     Checkpoint, EvaluationReport, Failure, Judgement, Refusal, RoundFailure, SwarmReport, Swarmed, screen,
 };
-use crate::{ClientId, Limits, Profile};
+use crate::select::NotEligible;
+use crate::{ClientId, Limits, Profile, Windows};
 use bytes::Bytes;
 use karman_tensor::encode::{Encoding, Measured};
 use karman_types::serde_list;
@@ -33,6 +34,11 @@ pub enum Event {
     Gone {
         /// Who.
         client: ClientId,
+    },
+    /// When clients are in view has changed, or was not known before: this holds instead.
+    Planned {
+        /// In the time of the run.
+        windows: Windows,
     },
     /// What encodings do on this machine was measured, at the start or since.
     Measured {
@@ -104,7 +110,10 @@ pub enum Event {
     },
     /// Whoever drives the run has been started again, or has lost every link: no answer to an earlier order can come any more.
     /// All of them go out again, under their numbers; a client that has an answer sends it instead of training twice.
-    Severed,
+    Severed {
+        /// As of [`Event::Planned`]. The time of the run stood still meanwhile, that of contacts did not.
+        windows: Windows,
+    },
     /// Somebody wants the run to end with the version it has.
     Stop,
     /// Time has passed: [`crate::Coordinator::next_timeout`] has come.
@@ -147,6 +156,13 @@ pub enum Action {
     Excluded {
         /// Who.
         client: ClientId,
+    },
+    /// A client is not asked though it is there and free. It is told once, and again when the reason is another or was none meanwhile.
+    PassedOver {
+        /// Who.
+        client: ClientId,
+        /// Why.
+        why: NotEligible,
     },
     /// An order will not be answered.
     Lost {
