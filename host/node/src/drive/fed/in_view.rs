@@ -137,6 +137,7 @@ pub(super) fn windows(stretches: &[Stretch], clock: Clock, now: Time) -> Vec<Win
 
 #[cfg(test)]
 mod tests {
+    use super::super::wire::{self, Answer};
     use super::*;
     use karman_fed::Instant;
     use karman_space::{Contact, Rate};
@@ -227,5 +228,42 @@ mod tests {
                 expected(at(1009), Time::MAX, None)
             ]
         );
+    }
+
+    /// What a client says that knows nothing of contacts.
+    #[derive(Serialize)]
+    enum Before {
+        Described {
+            samples: u64,
+            label_entropy: Option<f64>,
+        },
+    }
+
+    #[test]
+    fn no_more_passes_are_read_than_count_and_a_client_may_tell_none() {
+        let pass = Pass {
+            begins_ms: 1,
+            ends_ms: 2,
+            bytes_per_second: None,
+        };
+        let described = |count| Answer::Described {
+            samples: 1,
+            label_entropy: None,
+            charge: None,
+            link: None,
+            passes: vec![pass; count],
+        };
+        let read = |bytes: &[u8]| wire::read::<Answer>("answer", bytes);
+        assert!(read(&wire::write(&described(MOST)).unwrap()).is_ok());
+        let error = read(&wire::write(&described(MOST + 1)).unwrap()).unwrap_err();
+        assert!(error.message.contains("at most 1000"), "{error}");
+        let before = Before::Described {
+            samples: 7,
+            label_entropy: None,
+        };
+        match read(&wire::write(&before).unwrap()).unwrap() {
+            Answer::Described { samples, passes, .. } => assert_eq!((samples, passes), (7, vec![])),
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -60,6 +60,8 @@ struct Known {
     changing: BTreeSet<ClientId>,
     /// When they are, in their words.
     said: BTreeMap<ClientId, Vec<Stretch>>,
+    /// With whom contacts are planned, or were.
+    planned: BTreeSet<ClientId>,
     /// When clients are in view, as the run was told last.
     told: InView,
 }
@@ -68,8 +70,10 @@ struct Known {
 type InView = BTreeMap<ClientId, Vec<Stretch>>;
 
 impl Members {
-    /// Those that take part already are taken to be there: who is not shows when it is asked.
-    pub(super) fn new(node: &Node, run: &Run, nodes: Vec<NodeId>) -> Self {
+    /// Those that take part already are taken to be there: who is not shows when it is asked. Those with whom contacts were `planned`
+    /// when the run was driven last are asked anew when they are in view: until they have answered they are not, unless there is a
+    /// connection, or this node knows better.
+    pub(super) fn new(node: &Node, run: &Run, nodes: Vec<NodeId>, planned: BTreeSet<ClientId>) -> Self {
         let here = (0..nodes.len() as u64).map(ClientId).collect();
         Self {
             node: node.downgrade(),
@@ -79,6 +83,8 @@ impl Members {
             known: Mutex::new(Known {
                 nodes,
                 here,
+                changing: planned.clone(),
+                planned,
                 ..Known::default()
             }),
         }
@@ -344,12 +350,13 @@ impl Members {
         for (number, at) in known.nodes.iter().enumerate() {
             let client = ClientId(number as u64);
             let said = || in_view::left(known.said.get(&client)?.iter().copied(), now);
-            let over = || known.told.contains_key(&client) && !in_view::is_connected(&node, *at);
+            let over = || known.planned.contains(&client) && !in_view::is_connected(&node, *at);
             let ahead = in_view::planned(&node, *at, now).or_else(said);
             if let Some(ahead) = ahead.or_else(|| over().then(Vec::new)) {
                 clients.insert(client, ahead);
             }
         }
+        known.planned.extend(clients.keys());
         known.told.clone_from(&clients);
         clients
     }

@@ -64,7 +64,7 @@ use crate::node::{Inner, Node};
 use crate::services::blocking;
 use conductor::Conductor;
 use handle::Handle;
-use karman_fed::{Event, Run};
+use karman_fed::{Checkpoint, Event, Run};
 use karman_types::TaskError;
 use members::Members;
 use memory::Memory;
@@ -161,7 +161,8 @@ impl Node {
 
     fn drive(&self, record: Record, first: Option<First>) -> Result<Handle, TaskError> {
         let name = record.run.name.clone();
-        let members = Members::new(self, &record.run, record.members.clone());
+        let planned = record.checkpoint.iter().flat_map(Checkpoint::planned).collect();
+        let members = Members::new(self, &record.run, record.members.clone(), planned);
         let members = Arc::new(members);
         let channel = unbounded_channel();
         let (outbox, id, run) = (channel.0.clone(), record.id.clone(), record.run.clone());
