@@ -1,6 +1,7 @@
 use crate::Instant;
 use karman_tensor::encode::Link;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A client of a run: one data set on one node. The node that drives the run numbers them; the same client keeps its number.
@@ -27,18 +28,22 @@ pub struct Profile {
     pub charge: Option<f64>,
     /// The link to it, as measured.
     pub link: Option<Link>,
-    /// When it can be reached, in order of time; empty where it always can be.
-    pub windows: Vec<Window>,
 }
 
-/// A stretch of time in which a client can be reached.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+/// A stretch of time in which a client is in view: it can be reached.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Window {
     /// When it begins.
     pub start: Instant,
     /// When it ends.
     pub end: Instant,
+    /// What its link is planned to carry, in bytes a second; nothing where nobody says so.
+    #[serde(default)]
+    pub bytes_per_second: Option<f64>,
 }
+
+/// When clients are in view, of those with whom contacts are planned: each one's windows by their starts. All others always are.
+pub type Windows = BTreeMap<ClientId, Vec<Window>>;
 
 /// A number that no profile can have.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize, thiserror::Error)]
@@ -55,9 +60,6 @@ pub struct ProfileError {
 }
 
 impl Profile {
-    /// Windows that a profile may list.
-    pub const MAX_WINDOWS: usize = 1000;
-
     /// Whether every number of it can be.
     ///
     /// # Errors
@@ -82,11 +84,6 @@ impl Profile {
                 f64::MAX,
             )?;
         }
-        within(
-            "windows",
-            self.windows.len() as f64,
-            0.0,
-            Self::MAX_WINDOWS as f64,
-        )
+        Ok(())
     }
 }

@@ -69,7 +69,7 @@ pub mod strategy;
 pub mod swarm;
 
 pub use arithmetic::{Arithmetic, ArithmeticError, Processor, RunningSum};
-pub use client::{ClientId, Profile, ProfileError, Window};
+pub use client::{ClientId, Profile, ProfileError, Window, Windows};
 pub use description::{
     Clients, EncodingPolicy, Evaluation, Limits, Pace, Privacy, Run, RunError, SecureSum, Swarm, Training,
 };

@@ -1,7 +1,7 @@
 //! The invitations that were made on a machine: for what, until when, and what has become of them. Their words are kept nowhere.
 
 use crate::membership::{Invitation, InvitationId, UnixTime};
-use karman_store::{Redeemed, Store, StoreError};
+use karman_store::{Mesh, Redeemed, Store, StoreError};
 use karman_types::{NodeId, TaskError, Tier};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Names of the records begin so; the id of the invitation follows.
 const RECORDS: &str = "invitations/";
 /// For so long after its end an invitation is remembered.
-const KEPT: Duration = Duration::from_secs(30 * 86_400);
+const KEPT: Duration = Mesh::REDEEMED_KEPT;
 /// Invitations that are remembered.
 const MOST: usize = 10_000;
 /// The shortest beginning of an id that stands for it.
@@ -94,6 +94,12 @@ struct Record {
     for_node: Option<NodeId>,
 }
 
+impl Record {
+    fn is_over(&self, now: UnixTime) -> bool {
+        self.expires.after(KEPT) < now
+    }
+}
+
 impl<'a> Invitations<'a> {
     /// Those of this store.
     pub const fn of(store: &'a Store) -> Self {
@@ -106,7 +112,7 @@ impl<'a> Invitations<'a> {
     /// [`StoreError::Limit`] where 10,000 are remembered, else what the disk refused.
     pub fn remember(&self, invitation: &Invitation, now: UnixTime) -> Result<(), StoreError> {
         let known = self.0.mesh().records::<Record>(RECORDS)?;
-        let is_over = |(_, record): &&(String, Record)| record.expires.after(KEPT) < now;
+        let is_over = |(_, record): &&(String, Record)| record.is_over(now);
         let over: Vec<String> = known.iter().filter(is_over).map(|(id, _)| name(id)).collect();
         if known.len() - over.len() >= MOST {
             return Err(StoreError::Limit {
@@ -131,7 +137,11 @@ impl<'a> Invitations<'a> {
     /// What the disk refused.
     pub fn list(&self, now: UnixTime) -> Result<Vec<InvitationStatus>, StoreError> {
         let mut listed = Vec::new();
-        for (id, record) in self.0.mesh().records(RECORDS)? {
+        for (id, record) in self.0.mesh().records::<Record>(RECORDS)? {
+            // What became of it may be forgotten before the record is.
+            if record.is_over(now) {
+                continue;
+            }
             if let Some(id) = InvitationId::read(&id) {
                 listed.push(status(id, record, self.0.mesh().redeemed(id.number())?, now));
             }
@@ -163,7 +173,7 @@ impl<'a> Invitations<'a> {
         if let Some(node) = record.for_node {
             return Err(WithdrawError::ForNode { id: text, node });
         }
-        match self.0.mesh().withdraw(id.number())? {
+        match self.0.mesh().withdraw(id.number(), record.expires.seconds())? {
             Redeemed::By(key) => Err(WithdrawError::Used {
                 id: text,
                 node: NodeId::of_key(&key),
@@ -255,7 +265,8 @@ mod tests {
             let (first, second) = (made(None, now), made(None, now));
             invitations.remember(&first, now).unwrap();
             invitations.remember(&second, now.after(HOUR / 2)).unwrap();
-            store.mesh().redeem(second.id().number(), &[3; 32]).unwrap();
+            let ends = second.expires().seconds();
+            store.mesh().redeem(second.id().number(), ends, &[3; 32]).unwrap();
             let listed = invitations.list(now.after(HOUR / 2)).unwrap();
             let ids: Vec<_> = listed.iter().map(|one| one.id.clone()).collect();
             assert_eq!(ids, [second.id().to_string(), first.id().to_string()]);
@@ -289,13 +300,15 @@ mod tests {
             for one in [&open, &used, &whole] {
                 invitations.remember(one, now).unwrap();
             }
-            store.mesh().redeem(used.id().number(), &[3; 32]).unwrap();
+            let ends = used.expires().seconds();
+            store.mesh().redeem(used.id().number(), ends, &[3; 32]).unwrap();
             let id = open.id().to_string();
             for asked in [&id[..8], &id.to_uppercase()[..]] {
                 let withdrawn = invitations.withdraw(asked, now).unwrap();
                 assert_eq!(withdrawn.state, InvitationState::Withdrawn, "{asked}");
             }
-            assert!(!store.mesh().redeem(open.id().number(), &[3; 32]).unwrap());
+            let again = store.mesh().redeem(open.id().number(), ends, &[3; 32]);
+            assert!(!again.unwrap());
             let fails = |id: &str| invitations.withdraw(id, now).unwrap_err();
             assert!(matches!(fails("no such"), WithdrawError::Unknown(_)));
             assert!(matches!(fails(""), WithdrawError::Unknown(_)));

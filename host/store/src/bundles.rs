@@ -305,6 +305,20 @@ impl Bundles<'_> {
         self.0.tables().write(|txn| self.rows(txn)?.part(until_ms))
     }
 
+    /// Sees to it that all that have ended are forgotten. In a damaged store there may be some of which nothing says when.
+    pub(crate) fn mend(&self) -> Result<(), StoreError> {
+        let txn = self.0.tables().read()?;
+        let (ended, noted) = (txn.open_table(ENDED)?.len()?, txn.open_table(FORGET)?.len()?);
+        if ended <= noted {
+            return Ok(());
+        }
+        tracing::warn!(
+            bundles = ended - noted,
+            "the store was damaged: nothing said when what became of some bundles is forgotten; now something does"
+        );
+        self.0.tables().write(|txn| self.rows(txn)?.mend())
+    }
+
     /// Counts what each member has waiting here: earlier versions did not.
     pub(crate) fn count_members(&self) -> Result<(), StoreError> {
         let mut counts = Counts::new();

@@ -1,16 +1,20 @@
-use crate::tables::{MESH, META, REDEEMED, get, put};
+use crate::tables::{MESH, META, REDEEMED, REDEEMED_ENDS, get, put};
 use crate::{Store, StoreError};
-use redb::{ReadableTable, ReadableTableMetadata};
+use redb::{ReadableTable, ReadableTableMetadata, Table};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::time::Duration;
 
-/// Invitations that are remembered as used.
+/// Invitations that are remembered as used or withdrawn.
 const MOST_REDEEMED: u64 = 100_000;
 /// When this program was built, in seconds since 1970.
 const BUILT: u64 = match u64::from_str_radix(env!("KARMAN_BUILT"), 10) {
     Ok(seconds) => seconds,
     Err(_) => panic!("SOURCE_DATE_EPOCH is no number of seconds"),
 };
+
+/// The newest time ever seen, in [`META`].
+const TIME_FLOOR: &str = "time-floor";
 
 /// In the place of the key of whoever used an invitation: nobody may. It is the key of no node.
 const NOBODY: [u8; 32] = [0; 32];
@@ -29,6 +33,9 @@ pub enum Redeemed {
 pub struct Mesh<'a>(pub(crate) &'a Store);
 
 impl Mesh<'_> {
+    /// How long it is remembered what has become of an invitation, after its end.
+    pub const REDEEMED_KEPT: Duration = Duration::from_secs(30 * 86_400);
+
     /// The record of this name.
     ///
     /// # Errors
@@ -98,20 +105,24 @@ impl Mesh<'_> {
     }
 
     /// Remembers that an invitation was used by the holder of this public key. Whether it is (still) theirs: true at the
-    /// first time and whenever the same holder comes again, false for anyone else, and for all once it is withdrawn.
+    /// first time and whenever the same holder comes again, false for anyone else, and for all once it is withdrawn. `expires` is the
+    /// last second that it can be used, since 1970; whoever comes with it later is refused before this is asked.
+    ///
+    /// It is forgotten [so long](Self::REDEEMED_KEPT) after its end, by the newest time that this store has [seen](Self::time_floor):
+    /// that never goes back, whatever a clock says, so no invitation that is forgotten is good again.
     ///
     /// # Errors
     /// [`StoreError::Limit`] when too many are remembered, else what the disk refused.
-    pub fn redeem(&self, invitation: u128, holder: &[u8; 32]) -> Result<bool, StoreError> {
-        Ok(*holder != NOBODY && self.spend(invitation, holder)? == *holder)
+    pub fn redeem(&self, invitation: u128, expires: u64, holder: &[u8; 32]) -> Result<bool, StoreError> {
+        Ok(*holder != NOBODY && self.spend(invitation, expires, holder)? == *holder)
     }
 
     /// Remembers that nobody may use an invitation, unless somebody has. What has become of it now.
     ///
     /// # Errors
     /// As for [`Mesh::redeem`].
-    pub fn withdraw(&self, invitation: u128) -> Result<Redeemed, StoreError> {
-        Ok(became(self.spend(invitation, &NOBODY)?))
+    pub fn withdraw(&self, invitation: u128, expires: u64) -> Result<Redeemed, StoreError> {
+        Ok(became(self.spend(invitation, expires, &NOBODY)?))
     }
 
     /// What has become of an invitation; nothing yet where nobody has used it and nobody may not.
@@ -124,9 +135,18 @@ impl Mesh<'_> {
     }
 
     /// Gives an invitation to this holder where nobody has it; who has it now.
-    fn spend(&self, invitation: u128, holder: &[u8; 32]) -> Result<[u8; 32], StoreError> {
+    fn spend(&self, invitation: u128, expires: u64, holder: &[u8; 32]) -> Result<[u8; 32], StoreError> {
         self.0.tables().write(|txn| {
+            // Not when this program was built: an earlier one may be started again.
+            let floor = {
+                let meta = txn.open_table(META)?;
+                meta.get(TIME_FLOOR)?.map_or(0, |floor| floor.value())
+            };
             let mut table = txn.open_table(REDEEMED)?;
+            let mut ends = txn.open_table(REDEEMED_ENDS)?;
+            forget(&mut table, &mut ends, floor)?;
+            // Earlier versions did not know when those end that they remember.
+            ends.insert((expires, invitation), ())?;
             if let Some(before) = table.get(invitation)? {
                 return Ok(*before.value());
             }
@@ -150,17 +170,36 @@ impl Mesh<'_> {
     pub fn time_floor(&self, seen: u64) -> Result<u64, StoreError> {
         let floor = {
             let meta = self.0.tables().read()?.open_table(META)?;
-            meta.get("time-floor")?
+            meta.get(TIME_FLOOR)?
                 .map_or(BUILT, |floor| floor.value().max(BUILT))
         };
         if seen <= floor {
             return Ok(floor);
         }
         self.0.tables().write(|txn| {
-            txn.open_table(META)?.insert("time-floor", seen)?;
+            txn.open_table(META)?.insert(TIME_FLOOR, seen)?;
             Ok(seen)
         })
     }
+}
+
+/// Forgets what has become of invitations that have ended long before this time.
+fn forget(
+    redeemed: &mut Table<'_, u128, &'static [u8; 32]>,
+    ends: &mut Table<'_, (u64, u128), ()>,
+    floor: u64,
+) -> Result<(), StoreError> {
+    let before = floor.saturating_sub(Mesh::REDEEMED_KEPT.as_secs());
+    let mut over = Vec::new();
+    for row in ends.range((0, 0_u128)..(before, 0_u128))? {
+        let (end, _) = row?;
+        over.push(end.value());
+    }
+    for (end, invitation) in over {
+        ends.remove((end, invitation))?;
+        redeemed.remove(invitation)?;
+    }
+    Ok(())
 }
 
 fn became(holder: [u8; 32]) -> Redeemed {
@@ -172,19 +211,24 @@ fn became(holder: [u8; 32]) -> Redeemed {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUILT, NOBODY, Redeemed};
-    use crate::Store;
+    use super::{BUILT, Mesh, NOBODY, Redeemed};
+    use crate::tables::{REDEEMED, REDEEMED_ENDS};
+    use crate::{Store, StoreError};
+    use redb::ReadableTableMetadata;
+
+    /// The end of invitations.
+    const END: u64 = 4_000_000_000;
 
     #[test]
     fn an_invitation_is_used_by_one() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).unwrap();
-        assert!(store.mesh().redeem(7, &[1; 32]).unwrap());
-        assert!(store.mesh().redeem(7, &[1; 32]).unwrap());
-        assert!(!store.mesh().redeem(7, &[2; 32]).unwrap());
+        assert!(store.mesh().redeem(7, END, &[1; 32]).unwrap());
+        assert!(store.mesh().redeem(7, END, &[1; 32]).unwrap());
+        assert!(!store.mesh().redeem(7, END, &[2; 32]).unwrap());
         drop(store);
         let store = Store::open(dir.path()).unwrap();
-        assert!(!store.mesh().redeem(7, &[2; 32]).unwrap());
+        assert!(!store.mesh().redeem(7, END, &[2; 32]).unwrap());
     }
 
     #[test]
@@ -192,17 +236,55 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).unwrap();
         assert_eq!(store.mesh().redeemed(7).unwrap(), None);
-        assert_eq!(store.mesh().withdraw(7).unwrap(), Redeemed::Withdrawn);
-        assert_eq!(store.mesh().withdraw(7).unwrap(), Redeemed::Withdrawn);
+        assert_eq!(store.mesh().withdraw(7, END).unwrap(), Redeemed::Withdrawn);
+        assert_eq!(store.mesh().withdraw(7, END).unwrap(), Redeemed::Withdrawn);
         drop(store);
         let store = Store::open(dir.path()).unwrap();
-        assert!(!store.mesh().redeem(7, &[1; 32]).unwrap());
-        assert!(!store.mesh().redeem(7, &NOBODY).unwrap(), "it is no node's key");
+        assert!(!store.mesh().redeem(7, END, &[1; 32]).unwrap());
+        assert!(
+            !store.mesh().redeem(7, END, &NOBODY).unwrap(),
+            "it is no node's key"
+        );
         assert_eq!(store.mesh().redeemed(7).unwrap(), Some(Redeemed::Withdrawn));
         // Who was faster has it.
-        assert!(store.mesh().redeem(8, &[1; 32]).unwrap());
-        assert_eq!(store.mesh().withdraw(8).unwrap(), Redeemed::By([1; 32]));
-        assert!(store.mesh().redeem(8, &[1; 32]).unwrap());
+        assert!(store.mesh().redeem(8, END, &[1; 32]).unwrap());
+        assert_eq!(store.mesh().withdraw(8, END).unwrap(), Redeemed::By([1; 32]));
+        assert!(store.mesh().redeem(8, END, &[1; 32]).unwrap());
+    }
+
+    #[test]
+    fn what_became_of_an_invitation_is_forgotten_long_after_its_end_and_not_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let mesh = store.mesh();
+        let rows = || {
+            let txn = store.tables().read().unwrap();
+            let (redeemed, ends) = (txn.open_table(REDEEMED), txn.open_table(REDEEMED_ENDS));
+            (redeemed.unwrap().len().unwrap(), ends.unwrap().len().unwrap())
+        };
+        assert!(mesh.redeem(1, END, &[1; 32]).unwrap());
+        mesh.withdraw(2, END + 1).unwrap();
+        assert!(mesh.redeem(3, u64::MAX, &[3; 32]).unwrap());
+        // One of an earlier version, whose end is known once its holder comes again.
+        let old: Result<(), StoreError> = store.tables().write(|txn| {
+            txn.open_table(REDEEMED)?.insert(4_u128, &[4_u8; 32])?;
+            Ok(())
+        });
+        old.unwrap();
+        assert!(!mesh.redeem(4, END, &[5; 32]).unwrap());
+        assert_eq!(rows(), (4, 4));
+
+        let kept = Mesh::REDEEMED_KEPT.as_secs();
+        mesh.time_floor(END + kept).unwrap();
+        assert!(mesh.redeem(5, u64::MAX, &[5; 32]).unwrap());
+        assert_eq!(rows(), (5, 5), "its last second is not 30 days ago");
+        mesh.time_floor(END + kept + 1).unwrap();
+        assert!(mesh.redeem(5, u64::MAX, &[5; 32]).unwrap());
+        assert_eq!(rows(), (3, 3));
+        assert_eq!(mesh.redeemed(1).unwrap(), None);
+        assert_eq!(mesh.redeemed(2).unwrap(), Some(Redeemed::Withdrawn));
+        assert_eq!(mesh.redeemed(3).unwrap(), Some(Redeemed::By([3; 32])));
+        assert_eq!(mesh.redeemed(4).unwrap(), None);
     }
 
     #[test]

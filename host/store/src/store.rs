@@ -75,6 +75,7 @@ impl Store {
             _lock: lock,
         }));
         store.bundles().part()?;
+        store.bundles().mend()?;
         store.bundles().count_members()?;
         store.blobs().settle()?;
         partial::collect(&store)?;

@@ -32,6 +32,8 @@ pub(crate) const SECRETS: Records = TableDefinition::new("secrets");
 pub(crate) const MESH: Records = TableDefinition::new("mesh");
 /// Invitation to the public key that used it.
 pub(crate) const REDEEMED: TableDefinition<'_, u128, &[u8; 32]> = TableDefinition::new("redeemed");
+/// Of those: the last second that the invitation could be used, and the invitation.
+pub(crate) const REDEEMED_ENDS: TableDefinition<'_, (u64, u128), ()> = TableDefinition::new("redeemed-ends");
 /// Id to [`karman_tasks::TaskRecord`].
 pub(crate) const TASKS: Records = TableDefinition::new("tasks");
 /// Id of a task to how far it has got, in the words of who runs it.
@@ -98,6 +100,7 @@ impl Tables {
                 txn.open_table(PROGRESS)?;
                 txn.open_table(DECISIONS)?;
                 txn.open_table(REDEEMED)?;
+                txn.open_table(REDEEMED_ENDS)?;
                 txn.open_table(KEEPERS_LOG)?;
                 txn.open_table(PENDING)?;
             }

@@ -3,7 +3,7 @@ use super::gather::SavedGathering;
 use super::{Coordinator, StartError};
 use crate::select::Selection;
 use crate::strategy::Strategy;
-use crate::{Arithmetic, ArithmeticError, Layout, Run, StateError};
+use crate::{Arithmetic, ArithmeticError, ClientId, Layout, Run, StateError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -48,6 +48,11 @@ impl Checkpoint {
     /// Versions made so far.
     pub fn version(&self) -> u64 {
         self.core.version
+    }
+
+    /// The clients with whom contacts were planned.
+    pub fn planned(&self) -> impl Iterator<Item = ClientId> {
+        self.core.windows.keys().copied()
     }
 
     /// The time at which it was taken; after a restart time goes on from there.

@@ -6,17 +6,13 @@ use super::{Action, Event, Failure, Ticket};
 use crate::privacy::Spent;
 use crate::select::Selection;
 use crate::strategy::Strategy;
-use crate::{Arithmetic, Instant, Layout, Pace, Run, RunError};
+use crate::{Arithmetic, ClientId, Instant, Layout, Pace, Run, RunError, Windows};
 use fastrand::Rng;
 use karman_tensor::arithmetic::Grid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How often a run without enough clients looks whether somebody's contact is near enough.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// One federated run: it asks clients to train, gathers their updates, and makes version after version of a model.
 ///
@@ -115,6 +111,7 @@ impl Coordinator {
             phase: Phase::Waiting,
             round: 0,
             roster: Roster::new(),
+            windows: Windows::new(),
             assignments: BTreeMap::new(),
             next_assignment: 0,
             tickets: 0,
@@ -161,6 +158,7 @@ impl Coordinator {
         match event {
             Event::Here { client, profile } => self.here(client, profile),
             Event::Gone { client } => self.gone(client),
+            Event::Planned { windows } => self.core.windows = windows,
             Event::Measured { encodings } => self.core.encodings = encodings,
             Event::Updated {
                 client,
@@ -187,7 +185,10 @@ impl Coordinator {
             } => self.unsummed(&assignments, liar, reason),
             Event::Saved { ticket } => self.saved(ticket),
             Event::Unsaved { ticket, reason } => self.unsaved(ticket, reason),
-            Event::Severed => self.sever(),
+            Event::Severed { windows } => {
+                self.core.windows = windows;
+                self.sever();
+            }
             Event::Stop => self.end(Some(Failure::Stopped)),
             Event::Tick => {}
         }
@@ -276,15 +277,20 @@ impl Coordinator {
         }
     }
 
-    /// Who is not eligible now may be later, without anything happening: its contact comes nearer.
+    /// Who is not eligible now may be later, without anything happening: when it comes into view.
     fn looks_again(&self) -> Option<Instant> {
         let wants = match self.run.pace {
             Pace::Buffered { at_once, .. } => self.core.assignments.len() < at_once,
             _ => self.core.phase == Phase::Waiting,
         };
-        let has_windows = |member: &Member| member.is_free() && !member.profile.windows.is_empty();
-        let someone = wants && self.core.roster.values().any(has_windows);
-        someone.then(|| self.core.now.after(LOOK_AGAIN))
+        let is_free = |client: &ClientId| self.core.roster.get(client).is_some_and(Member::is_free);
+        let planned = self
+            .core
+            .windows
+            .iter()
+            .filter(|(client, _)| wants && is_free(*client));
+        let starts = planned.flat_map(|(_, windows)| windows.iter().map(|window| window.start));
+        starts.filter(|start| *start > self.core.now).min()
     }
 
     /// Opens and closes rounds until nothing is left to be done now.

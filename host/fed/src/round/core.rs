@@ -3,7 +3,7 @@ use super::open::Assignment;
 use super::private::Private;
 use super::roster::Roster;
 use super::{AssignmentId, Failure, SwarmReport};
-use crate::{ClientId, Instant};
+use crate::{ClientId, Instant, Windows};
 use karman_tensor::encode::Measured;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,6 +22,9 @@ pub(crate) struct Core {
     /// Counted from 1; failed ones count.
     pub(crate) round: u64,
     pub(crate) roster: Roster,
+    /// When clients are in view, as far as that is planned.
+    #[serde(default)]
+    pub(crate) windows: Windows,
     pub(crate) assignments: BTreeMap<AssignmentId, Assignment>,
     pub(crate) next_assignment: u64,
     pub(crate) tickets: u64,

@@ -50,11 +50,10 @@ impl Coordinator {
         if self.is_over() {
             return;
         }
-        let here = self
-            .core
-            .roster
-            .iter()
-            .filter(|(_, member)| member.here && !member.excluded);
+        let here =
+            self.core.roster.iter().filter(|(client, member)| {
+                member.here && !member.excluded && self.can_receive(**client, member)
+            });
         let here: Vec<ClientId> = here.map(|(client, _)| *client).collect();
         let mut chosen = self.random(|_, random| random.choose_multiple(here, count));
         chosen.sort();

@@ -1,5 +1,8 @@
-use super::{Checkpoint, EvaluationReport, Judgement, Refusal, SwarmReport, Swarmed, screen};
-use crate::{ClientId, Limits, Profile};
+use super::{
+    Checkpoint, EvaluationReport, Failure, Judgement, Refusal, RoundFailure, SwarmReport, Swarmed, screen,
+};
+use crate::select::NotEligible;
+use crate::{ClientId, Limits, Profile, Windows};
 use bytes::Bytes;
 use karman_tensor::encode::{Encoding, Measured};
 use karman_types::serde_list;
@@ -31,6 +34,11 @@ pub enum Event {
     Gone {
         /// Who.
         client: ClientId,
+    },
+    /// When clients are in view has changed, or was not known before: this holds instead.
+    Planned {
+        /// In the time of the run.
+        windows: Windows,
     },
     /// What encodings do on this machine was measured, at the start or since.
     Measured {
@@ -102,7 +110,10 @@ pub enum Event {
     },
     /// Whoever drives the run has been started again, or has lost every link: no answer to an earlier order can come any more.
     /// All of them go out again, under their numbers; a client that has an answer sends it instead of training twice.
-    Severed,
+    Severed {
+        /// As of [`Event::Planned`]. The time of the run stood still meanwhile, that of contacts did not.
+        windows: Windows,
+    },
     /// Somebody wants the run to end with the version it has.
     Stop,
     /// Time has passed: [`crate::Coordinator::next_timeout`] has come.
@@ -145,6 +156,13 @@ pub enum Action {
     Excluded {
         /// Who.
         client: ClientId,
+    },
+    /// A client is not asked though it is there and free. It is told once, and again when the reason is another or was none meanwhile.
+    PassedOver {
+        /// Who.
+        client: ClientId,
+        /// Why.
+        why: NotEligible,
     },
     /// An order will not be answered.
     Lost {
@@ -329,71 +347,4 @@ pub struct RoundReport {
     pub swarm: Option<SwarmReport>,
     /// From its opening to its closing.
     pub time: Duration,
-}
-
-/// Why a round has made no version.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, thiserror::Error)]
-#[non_exhaustive]
-pub enum RoundFailure {
-    /// Too few updates.
-    #[error("{updates} updates came in, at least {minimum} are needed")]
-    TooFew {
-        /// What came in.
-        updates: usize,
-        /// What is needed.
-        minimum: usize,
-    },
-    /// The strategy gave no result.
-    #[error("{0}")]
-    Strategy(String),
-    /// The updates could not be summed in secret.
-    #[error("there is no sum of its updates: {0}")]
-    NoSum(String),
-    /// The updates did not go from client to client.
-    #[error("there is no mean of its updates: {0}")]
-    NoMean(String),
-    /// No noise could be added.
-    #[error("its mean cannot be made private: {0}")]
-    Privacy(String),
-    /// The model would not be finite any more.
-    #[error(
-        "the step would have made number {index} of the model {value}: take a smaller `strategy.rate` or `training.learning-rate`"
-    )]
-    Diverged {
-        /// Its position.
-        index: usize,
-        /// What it would be.
-        value: f32,
-    },
-}
-
-/// Why a run ended before its last round.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, thiserror::Error)]
-#[non_exhaustive]
-pub enum Failure {
-    /// Too many failed rounds in a row.
-    #[error("{rounds} rounds in a row have failed, the last one because {last}")]
-    Rounds {
-        /// How many.
-        rounds: u32,
-        /// Why the last one did.
-        last: RoundFailure,
-    },
-    /// A checkpoint could not be written.
-    #[error("the checkpoint could not be written: {0}")]
-    Unsaved(String),
-    /// One more round would give away too much.
-    #[error("one more round would spend ε = {epsilon:.3}, and `privacy.most-epsilon` is {most}")]
-    Privacy {
-        /// What would be spent.
-        epsilon: f64,
-        /// What may be.
-        most: f64,
-    },
-    /// What a round would give away cannot be told.
-    #[error("what one more round would give away cannot be accounted for: {0}")]
-    Account(String),
-    /// Somebody wanted it to end.
-    #[error("it was stopped")]
-    Stopped,
 }

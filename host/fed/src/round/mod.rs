@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `event` | what happens, what is to be done, and what goes to clients and comes back |
+//! | `failure` | why a round makes no version, and a run ends before its last |
 //! | `coordinator` | the machine: its entrance, its timers |
 //! | `core` | its state |
 //! | `open` | whom a round asks, and when orders go out |
@@ -24,6 +25,7 @@ mod coordinator;
 mod core;
 mod evaluate;
 mod event;
+mod failure;
 mod gather;
 mod open;
 mod private;
@@ -41,8 +43,8 @@ pub use checkpoint::{Checkpoint, ResumeError};
 pub use coordinator::{Coordinator, StartError, Status};
 pub use evaluate::{EvaluationReport, Judgement};
 pub use event::{
-    Action, AssignmentId, Event, Failure, Loss, Order, Part, RoundFailure, RoundReport, Summed, Ticket,
-    Train, Update, Work,
+    Action, AssignmentId, Event, Loss, Order, Part, RoundReport, Summed, Ticket, Train, Update, Work,
 };
+pub use failure::{Failure, RoundFailure};
 pub use screen::Refusal;
 pub use swarmed::{Absent, Apart, Disagreement, Reached, SwarmReport, Swarmed};

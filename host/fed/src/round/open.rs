@@ -1,8 +1,10 @@
 use super::core::{Phase, Tally};
+use super::roster::Member;
 use super::{Action, AssignmentId, Coordinator, Failure, Order, Train, Work};
-use crate::select::{Candidate, Workload};
-use crate::{ClientId, Instant, Pace, Swarm};
+use crate::select::{Candidate, NotEligible, Workload, check_view};
+use crate::{ClientId, Instant, Pace, Swarm, Window};
 use serde::{Deserialize, Serialize};
+use std::mem::{discriminant, replace};
 use std::time::Duration;
 
 /// What one client was asked to train.
@@ -102,29 +104,56 @@ impl Coordinator {
         }
     }
 
-    /// The free clients that would be done in time.
-    fn candidates(&self) -> Vec<Candidate> {
-        let timeout = self.run.pace.timeout();
-        let until = self.core.now.after(timeout);
-        let unmeasured = self.run.eligibility.expected_training(timeout);
-        let bytes = 4 * self.layout.length() as u64;
-        let can = |client: &ClientId| {
-            let member = &self.core.roster[client];
-            let work = Workload {
-                down: bytes,
-                training: member.seconds.map_or(unmeasured, Duration::from_secs_f64),
-                up: bytes * self.strategy.rows() as u64,
-                bytes_per_second: member.profile.link.map(|link| link.bytes_per_second),
-            };
-            self.run
-                .eligibility
-                .check(&member.profile, &work, self.core.now, until)
-                .is_ok()
-        };
+    /// The free clients that stay in view for long enough, and would be done in time; of the others it is told why they are not asked.
+    fn candidates(&mut self) -> Vec<Candidate> {
         let free = self.core.roster.iter().filter(|(_, member)| member.is_free());
-        let able = free.filter(|(client, _)| can(client));
-        able.map(|(client, member)| member.candidate(*client, self.run.limits.samples))
-            .collect()
+        let checked = free.map(|(client, member)| (*client, self.check(*client, member).err()));
+        let checked: Vec<(ClientId, Option<NotEligible>)> = checked.collect();
+        let mut candidates = Vec::new();
+        for (client, why) in checked {
+            let Some(member) = self.core.roster.get_mut(&client) else {
+                continue;
+            };
+            let before = replace(&mut member.passed_over, why).map(|why| discriminant(&why));
+            match why {
+                None => candidates.push(member.candidate(client, self.run.limits.samples)),
+                Some(why) if before != Some(discriminant(&why)) => {
+                    self.out.push(Action::PassedOver { client, why });
+                }
+                Some(_) => {}
+            }
+        }
+        candidates
+    }
+
+    /// Whether a client can take part in a round that begins now.
+    fn check(&self, client: ClientId, member: &Member) -> Result<(), NotEligible> {
+        let timeout = self.run.pace.timeout();
+        let bytes = 4 * self.layout.length() as u64;
+        let work = Workload {
+            down: bytes,
+            training: self.run.eligibility.expected_training(timeout),
+            up: bytes * self.strategy.rows() as u64,
+            measured: member.seconds.map(Duration::from_secs_f64),
+        };
+        let (windows, now) = (self.windows(client), self.core.now);
+        self.run
+            .eligibility
+            .check(&member.profile, windows, &work, now, timeout)
+    }
+
+    /// When a client is in view; nothing where it always is.
+    fn windows(&self, client: ClientId) -> Option<&[Window]> {
+        self.core.windows.get(&client).map(Vec::as_slice)
+    }
+
+    /// Whether a client is in view for long enough to receive the model at least.
+    pub(super) fn can_receive(&self, client: ClientId, member: &Member) -> bool {
+        let work = Workload {
+            down: 4 * self.layout.length() as u64,
+            ..Workload::default()
+        };
+        check_view(&member.profile, self.windows(client), &work, self.core.now).is_ok()
     }
 
     fn assign(&mut self, candidates: &[Candidate], count: usize) {

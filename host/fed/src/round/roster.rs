@@ -1,5 +1,5 @@
 use super::AssignmentId;
-use crate::select::Candidate;
+use crate::select::{Candidate, NotEligible};
 use crate::{ClientId, Profile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,6 +20,9 @@ pub(crate) struct Member {
     pub(crate) excluded: bool,
     pub(crate) chosen: u64,
     pub(crate) last_round: Option<u64>,
+    /// Why it could not take part when a client was last looked for.
+    #[serde(default)]
+    pub(crate) passed_over: Option<NotEligible>,
     pub(crate) loss: Option<f64>,
     /// Seconds of a round with it, and seconds of a step: moving means.
     pub(crate) seconds: Option<f64>,

@@ -28,16 +28,16 @@ impl Default for Eligibility {
 }
 
 /// What one client would have to do in a round.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Workload {
     /// Bytes it receives.
     pub down: u64,
-    /// How long it trains.
+    /// How long it is taken to train.
     pub training: Duration,
     /// Bytes it sends.
     pub up: u64,
-    /// What both go through, in bytes a second; nothing where it was never measured.
-    pub bytes_per_second: Option<f64>,
+    /// How long a round with it takes, the way there and back included, where one was measured: this counts then.
+    pub measured: Option<Duration>,
 }
 
 /// Why a client cannot take part now.
@@ -52,9 +52,37 @@ pub enum NotEligible {
         /// What is asked for.
         least: f64,
     },
+    /// It goes out of view before it has received the model, trained, and sent its update, or is out of view now.
+    #[error("{}", out_of_view(*.in_view, *.needed))]
+    View {
+        /// How much longer it is in view without a break.
+        in_view: Duration,
+        /// How long a round with it is expected to take.
+        needed: Duration,
+    },
     /// It could not send its update in time.
-    #[error("in the windows in which it can be reached it would not be done in time")]
-    Contact,
+    #[error(
+        "a round with it takes {}, and `pace.timeout` is {}",
+        format_duration(*.needed),
+        format_duration(*.timeout)
+    )]
+    Time {
+        /// How long a round with it is expected to take.
+        needed: Duration,
+        /// How long it may.
+        timeout: Duration,
+    },
+}
+
+fn out_of_view(in_view: Duration, needed: Duration) -> String {
+    let needed = format_duration(needed);
+    match in_view.is_zero() {
+        true => format!("not in view: {needed} needed"),
+        false => format!(
+            "not in view long enough: {} of {needed} needed",
+            format_duration(in_view)
+        ),
+    }
 }
 
 /// A training that is taken to last longer than anybody has for it: no client would ever be asked, and so none measured.
@@ -90,56 +118,80 @@ impl Eligibility {
         }
     }
 
-    /// Whether a client can take part in a round that begins now and ends at `until`: its battery is full enough, and it is in view long
-    /// enough to receive the model and, after training, to send its update.
+    /// Whether a client can take part in a round that begins now and may last for `timeout`: it stays in view for as long as it is
+    /// expected to take, by what was measured; it is done in time; and its battery is full enough. `windows` are those in which it can
+    /// be reached, nothing where it always can be.
     ///
     /// # Errors
-    /// The reason why it cannot.
+    /// The first reason why it cannot.
     pub fn check(
         &self,
         profile: &Profile,
+        windows: Option<&[Window]>,
         work: &Workload,
         now: Instant,
-        until: Instant,
+        timeout: Duration,
     ) -> Result<(), NotEligible> {
-        if let Some(charge) = profile.charge
-            && charge < self.least_charge
-        {
-            let least = self.least_charge;
-            return Err(NotEligible::Charge { charge, least });
+        let needed = check_view(profile, windows, work, now)?;
+        if needed > timeout {
+            return Err(NotEligible::Time { needed, timeout });
         }
-        match done_at(&profile.windows, work, now) {
-            Some(done) if done <= until => Ok(()),
-            _ => Err(NotEligible::Contact),
+        let least = self.least_charge;
+        match profile.charge {
+            Some(charge) if charge < least => Err(NotEligible::Charge { charge, least }),
+            _ => Ok(()),
         }
     }
 }
 
-/// When a client that begins now has sent its update: it receives within windows (a transfer goes on in the next one), trains whether
-/// in view or not, and sends within windows. Nothing when the windows do not suffice. Without windows it can always be reached.
-/// A link of unknown speed is taken to be fast: it has to be in view at all.
-pub fn done_at(windows: &[Window], work: &Workload, now: Instant) -> Option<Instant> {
-    let time = |bytes: u64| match work.bytes_per_second {
-        Some(rate) => Duration::try_from_secs_f64(bytes as f64 / rate).unwrap_or(Duration::MAX),
-        None => Duration::ZERO,
-    };
-    let received = transferred_at(windows, time(work.down), now)?;
-    transferred_at(windows, time(work.up), received.after(work.training))
+/// How long a client is expected to take, if it is in view for as long from now on. A driver asks a client that it has lost for half a
+/// minute only: what does not fit into one pass would be lost with it.
+///
+/// # Errors
+/// [`NotEligible::View`] where it is not.
+pub(crate) fn check_view(
+    profile: &Profile,
+    windows: Option<&[Window]>,
+    work: &Workload,
+    now: Instant,
+) -> Result<Duration, NotEligible> {
+    let (in_view, planned) = windows.map_or((Duration::MAX, None), |windows| in_view(windows, now));
+    let measured = profile.link.map(|link| link.bytes_per_second);
+    let needed = work.time(measured.or(planned));
+    match in_view.is_zero() || in_view < needed {
+        true => Err(NotEligible::View { in_view, needed }),
+        false => Ok(needed),
+    }
 }
 
-/// When a transfer of this length that begins now is through, its time counting only within the windows.
-fn transferred_at(windows: &[Window], length: Duration, now: Instant) -> Option<Instant> {
-    if windows.is_empty() {
-        return Some(now.after(length));
-    }
-    let mut left = length;
+/// How much longer a client is in view without a break, and the slowest link that is planned until then.
+fn in_view(windows: &[Window], now: Instant) -> (Duration, Option<f64>) {
+    let mut end = now;
+    let mut slowest: Option<f64> = None;
     for window in windows.iter().filter(|window| window.end > now) {
-        let start = window.start.max(now);
-        let room = window.end.since(start);
-        if left <= room {
-            return Some(start.after(left));
+        if window.start > end {
+            break;
         }
-        left -= room;
+        end = end.max(window.end);
+        slowest = slowest
+            .into_iter()
+            .chain(window.bytes_per_second)
+            .reduce(f64::min);
     }
-    None
+    (end.since(now), slowest)
+}
+
+impl Workload {
+    /// How long it takes over a link of so many bytes a second. One of unknown speed is taken to be fast.
+    fn time(&self, bytes_per_second: Option<f64>) -> Duration {
+        let way = |rate: f64| {
+            let seconds = self.down.saturating_add(self.up) as f64 / rate;
+            Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+        };
+        let expected = || {
+            let way = bytes_per_second.map_or(Duration::ZERO, way);
+            self.training.saturating_add(way)
+        };
+        self.measured.unwrap_or_else(expected)
+    }
 }

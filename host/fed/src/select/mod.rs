@@ -17,7 +17,8 @@ mod random;
 mod tests;
 
 pub use bandit::Bandit;
-pub use eligibility::{Eligibility, NoTime, NotEligible, Workload, done_at};
+pub(crate) use eligibility::check_view;
+pub use eligibility::{Eligibility, NoTime, NotEligible, Workload};
 pub use energy::Energy;
 pub use fastest::Fastest;
 pub use oort::Oort;

@@ -1,6 +1,7 @@
 use super::*;
 use crate::{Instant, Profile, Run, RunError, Window};
 use fastrand::Rng;
+use karman_tensor::encode::Link;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -72,65 +73,110 @@ proptest! {
         prop_assert_eq!(bandit, copy);
     }
 
-    /// Against minute-by-minute counting.
+    /// Against counting millisecond by millisecond.
     #[test]
-    fn a_transfer_uses_exactly_the_time_in_view(
-        gaps in prop::collection::vec((0u64..20, 1u64..20), 1..6), down in 0u64..30, up in 0u64..30, training in 0u64..30,
+    fn who_takes_part_is_in_view_from_now_on_for_as_long_as_it_needs(
+        gaps in prop::collection::vec((0u64..5, 1u64..20), 1..6), now in 0u64..40, needed in 0u64..60,
     ) {
         let mut at = 0;
         let mut windows = Vec::new();
         for (gap, length) in gaps {
-            windows.push(Window { start: Instant(at + gap), end: Instant(at + gap + length) });
+            windows.push(window(at + gap, at + gap + length));
             at += gap + length;
         }
-        // One byte takes one millisecond.
-        let work = Workload {
-            down, up, training: Duration::from_millis(training), bytes_per_second: Some(1000.0),
-        };
         let inside = |time: u64| windows.iter().any(|window| (window.start.0..window.end.0).contains(&time));
-        let walk = |from: u64, length: u64| {
-            let mut left = length;
-            let mut time = from;
-            while time <= at {
-                if left == 0 && (inside(time) || length > 0) { return Some(time); }
-                if inside(time) { left = left.saturating_sub(1); }
-                time += 1;
-            }
-            None
+        let in_view = (now..).take_while(|time| inside(*time)).count() as u64;
+        let needed = Duration::from_millis(needed);
+        let work = Workload { measured: Some(needed), ..Workload::default() };
+        let timeout = Duration::from_secs(1);
+        let rule = Eligibility::default();
+        let checked = rule.check(&Profile::default(), Some(&windows[..]), &work, Instant(now), timeout);
+        let in_view = Duration::from_millis(in_view);
+        let expected = match !in_view.is_zero() && needed <= in_view {
+            true => Ok(()),
+            false => Err(NotEligible::View { in_view, needed }),
         };
-        let expected = walk(0, down).and_then(|received| walk(received + training, up));
-        prop_assert_eq!(done_at(&windows, &work, Instant(0)), expected.map(Instant));
+        prop_assert_eq!(checked, expected);
+        prop_assert_eq!(rule.check(&Profile::default(), None, &work, Instant(now), timeout), Ok(()));
+    }
+}
+
+fn window(start: u64, end: u64) -> Window {
+    Window {
+        start: Instant(start),
+        end: Instant(end),
+        bytes_per_second: None,
     }
 }
 
 #[test]
 fn a_satellite_joins_when_it_will_be_in_view_long_enough() {
-    let window = |start, end| Window {
-        start: Instant(start),
-        end: Instant(end),
-    };
-    let profile = |end| Profile {
-        windows: vec![window(0, end), window(5_000_000, 5_600_000)],
-        ..Profile::default()
+    let seconds = Duration::from_secs;
+    let pass = |end, rate| Window {
+        bytes_per_second: Some(rate),
+        ..window(0, end)
     };
     let work = Workload {
         down: 1_000_000,
-        training: Duration::from_secs(100),
+        training: seconds(100),
         up: 1_000_000,
-        bytes_per_second: Some(10_000.0),
+        measured: None,
     };
     let rule = Eligibility::default();
-    // 100 s down, 100 s training, 100 s up.
+    let check = |windows: &[Window], profile: &Profile, work: &Workload, now| {
+        rule.check(profile, Some(windows), work, Instant(now), seconds(400))
+    };
+    let anyone = Profile::default();
+    // 100 s down, 100 s training, 100 s up: the slower of the two directions counts.
+    let enough = [pass(300_000, 20_000.0), pass(300_000, 10_000.0)];
+    assert_eq!(check(&enough, &anyone, &work, 0), Ok(()));
+    let error = check(&enough, &anyone, &work, 205_000).unwrap_err();
+    let (in_view, needed) = (seconds(95), seconds(300));
+    assert_eq!(error, NotEligible::View { in_view, needed });
     assert_eq!(
-        rule.check(&profile(300_000), &work, Instant(0), Instant(400_000)),
-        Ok(())
+        error.to_string(),
+        "not in view long enough: 1 min 35 s of 5 min needed"
     );
-    let short = rule.check(&profile(299_000), &work, Instant(0), Instant(400_000));
-    assert_eq!(short, Err(NotEligible::Contact));
-    // With patience the next pass will do.
+    // A later pass is no good: a client is lost before that.
+    let twice = [pass(250_000, 10_000.0), window(260_000, 900_000)];
+    assert!(check(&twice, &anyone, &work, 0).is_err());
+    let without_a_break = [pass(250_000, 10_000.0), window(250_000, 900_000)];
+    assert_eq!(check(&without_a_break, &anyone, &work, 0), Ok(()));
+    // What was measured counts for more than what is planned, and a whole round for more than its parts.
+    let fast = Profile {
+        link: Some(Link {
+            bytes_per_second: 1e6,
+        }),
+        ..Profile::default()
+    };
+    assert_eq!(check(&enough, &fast, &work, 190_000), Ok(()));
+    let known = Workload {
+        measured: Some(seconds(40)),
+        ..work
+    };
+    assert_eq!(check(&enough, &anyone, &known, 205_000), Ok(()));
+    // Out of view, whatever there is to do; and with nothing left of its plan.
+    let nothing = Workload::default();
+    let error = check(&[window(10, 20)], &anyone, &work, 5).unwrap_err();
+    assert_eq!(error.to_string(), "not in view: 1 min 40 s needed");
+    assert!(check(&[window(10, 20)], &anyone, &nothing, 5).is_err());
+    assert!(check(&[], &anyone, &nothing, 5).is_err());
+}
+
+#[test]
+fn who_takes_longer_than_a_round_may_is_not_asked() {
+    let (needed, timeout) = (Duration::from_secs(90), Duration::from_secs(60));
+    let work = Workload {
+        measured: Some(needed),
+        ..Workload::default()
+    };
+    let error = Eligibility::default()
+        .check(&Profile::default(), None, &work, Instant(0), timeout)
+        .unwrap_err();
+    assert_eq!(error, NotEligible::Time { needed, timeout });
     assert_eq!(
-        rule.check(&profile(299_000), &work, Instant(0), Instant(6_000_000)),
-        Ok(())
+        error.to_string(),
+        "a round with it takes 1 min 30 s, and `pace.timeout` is 1 min"
     );
 }
 
@@ -166,14 +212,9 @@ fn a_low_battery_stays_out() {
         charge: Some(0.1),
         ..Profile::default()
     };
-    let work = Workload {
-        down: 0,
-        training: Duration::ZERO,
-        up: 0,
-        bytes_per_second: None,
-    };
+    let work = Workload::default();
     let error = Eligibility::default()
-        .check(&profile, &work, Instant(0), Instant(1))
+        .check(&profile, None, &work, Instant(0), Duration::from_millis(1))
         .unwrap_err();
     assert_eq!(
         error,

@@ -177,6 +177,7 @@ impl RunRounds {
                 }
             }
             FedEvent::Trouble { .. } | FedEvent::Failed { .. } => self.troubles += 1,
+            FedEvent::PassedOver { .. } => {}
             FedEvent::Finished { version, failure } => {
                 self.version = version;
                 self.state = if failure.is_none() { "done" } else { "failed" };

@@ -153,7 +153,7 @@ impl Issuer {
     ///
     /// That an invitation is used once is the caller's part: before it answers, it stores the id where it survives a power
     /// cut, and it refuses an id that is stored with [`MembershipError::Used`]. Issuers that do not share what they have
-    /// stored could each redeem it once. An id can be forgotten after the invitation has expired.
+    /// stored could each redeem it once. An id can be forgotten once `now` can never again be before the invitation's end.
     ///
     /// # Errors
     /// [`MembershipError::Foreign`], [`Expired`](MembershipError::Expired) (the invitation or its terms),

@@ -120,7 +120,8 @@ impl Standing {
         let ((id, terms), _) = self.roots.read().under(now, |mesh, revoked| {
             issuer.redeem_under(mesh, invitation, key, now, revoked)
         })?;
-        if !self.store.mesh().redeem(id.number(), key)? {
+        let expires = invitation.expires().seconds();
+        if !self.store.mesh().redeem(id.number(), expires, key)? {
             return Err(match self.store.mesh().redeemed(id.number())? {
                 Some(Redeemed::Withdrawn) => MembershipError::Withdrawn.into(),
                 _ => MembershipError::Used.into(),

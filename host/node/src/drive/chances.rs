@@ -10,7 +10,7 @@ const STAYS: Duration = Duration::from_secs(3600);
 /// How fast such a node is taken to be.
 const USUAL: Rate = Rate(10_000_000);
 /// So close to a planned contact it is that one that counts: what is left of its connection is about to be closed.
-const NEAR: Duration = Duration::from_secs(5);
+pub(super) const NEAR: Duration = Duration::from_secs(5);
 
 /// The plan, with those in reach whom it does not name for now.
 pub(super) fn with_chances(mesh: &Mesh, plan: &ContactPlan, here: NodeId, now: Time) -> ContactPlan {
@@ -24,12 +24,10 @@ pub(super) fn with_chances(mesh: &Mesh, plan: &ContactPlan, here: NodeId, now: T
 
 /// The contact with a node that is in reach, where the plan has none now. It ends when the next planned one begins.
 fn chance(plan: &ContactPlan, here: NodeId, to: NodeId, now: Time) -> Option<Contact> {
-    let there = plan.contacts_between(here, to).iter();
-    let planned = || there.clone().chain(plan.contacts_between(to, here));
-    if planned().any(|contact| contact.start <= now + NEAR && now <= contact.end + NEAR) {
+    if is_planned(plan, here, to, now) {
         return None;
     }
-    let starts = planned().map(|contact| contact.start);
+    let starts = planned(plan, here, to).map(|contact| contact.start);
     let next = starts.filter(|start| *start > now).min();
     let stays = now + STAYS;
     Some(Contact {
@@ -40,6 +38,17 @@ fn chance(plan: &ContactPlan, here: NodeId, to: NodeId, now: Time) -> Option<Con
         rate: USUAL,
         delay: Duration::ZERO,
     })
+}
+
+/// Whether a contact between two nodes is planned for now, or for nearly now.
+pub(super) fn is_planned(plan: &ContactPlan, here: NodeId, to: NodeId, now: Time) -> bool {
+    planned(plan, here, to).any(|contact| contact.start <= now + NEAR && now <= contact.end + NEAR)
+}
+
+/// Whichever of the two sends.
+fn planned(plan: &ContactPlan, here: NodeId, to: NodeId) -> impl Iterator<Item = &Contact> {
+    let there = plan.contacts_between(here, to).iter();
+    there.chain(plan.contacts_between(to, here))
 }
 
 #[cfg(test)]

@@ -94,12 +94,22 @@ impl<'txn> Rows<'txn> {
             bundle: bundle.clone(),
         };
         put(&mut self.ended, ENDED, name, &ended)?;
-        let rank = rank(bundle, self.here);
-        self.forget.insert((rank, until_ms, name), ())?;
-        if let Some(by) = bundle.brought_by {
-            self.brought
-                .insert(by.to_string().as_str(), (rank, until_ms, name))?;
+        self.note(name, &ended)?;
+        self.make_room()
+    }
+
+    /// Writes when one that has ended is forgotten; where that is written already nothing changes.
+    fn note(&mut self, name: &str, ended: &Ended) -> Result<(), StoreError> {
+        let place = (rank(&ended.bundle, self.here), ended.until_ms, name);
+        self.forget.insert(place, ())?;
+        if let Some(by) = ended.bundle.brought_by {
+            self.brought.insert(by.to_string().as_str(), place)?;
         }
+        Ok(())
+    }
+
+    /// Forgets some where too many have ended.
+    fn make_room(&mut self) -> Result<(), StoreError> {
         while self.forget.len()? > self.most_ended {
             let Some(first) = self.goes_first()? else { break };
             self.forget_at(&first)?;
@@ -182,6 +192,15 @@ impl<'txn> Rows<'txn> {
             self.forget_at(&row)?;
         }
         Ok(())
+    }
+
+    /// Has those forgotten in their time of which nothing says when: in a damaged store they would be remembered for ever, and count for
+    /// nothing where too many have ended.
+    pub(super) fn mend(&mut self) -> Result<(), StoreError> {
+        for (name, ended) in list::<Ended>(&self.ended, ENDED)? {
+            self.note(&name, &ended)?;
+        }
+        self.make_room()
     }
 
     /// Those that wait and whose time is over, by name.

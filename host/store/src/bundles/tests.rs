@@ -1,3 +1,5 @@
+mod mended;
+
 use super::*;
 use crate::StoreLimits;
 use karman_types::ByteSize;

@@ -245,7 +245,9 @@ fn after_links_were_lost_every_order_goes_out_again() {
         assert!(world.step());
     }
     let before: Vec<_> = std::mem::take(&mut world.orders);
-    world.feed(Event::Severed);
+    world.feed(Event::Severed {
+        windows: Windows::new(),
+    });
     let numbers = |orders: &[(ClientId, Order)]| {
         let mut numbers: Vec<_> = orders
             .iter()

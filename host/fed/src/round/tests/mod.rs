@@ -6,9 +6,10 @@ mod laws;
 mod private;
 mod summed;
 mod swarmed;
+mod views;
 
 use super::*;
-use crate::{ClientId, Instant, Layout, Processor, Profile, Run};
+use crate::{ClientId, Instant, Layout, Processor, Profile, Run, Window, Windows};
 use bytes::Bytes;
 use karman_tensor::encode::{Encoded, Encoding};
 use std::collections::VecDeque;

@@ -228,7 +228,9 @@ impl Told {
             } => {
                 return Err(TaskError::failed(why.clone()));
             }
-            FedEvent::Trouble { .. } | FedEvent::Finished { failure: None, .. } => {}
+            FedEvent::Trouble { .. }
+            | FedEvent::PassedOver { .. }
+            | FedEvent::Finished { failure: None, .. } => {}
         }
         Ok(())
     }

@@ -2,6 +2,7 @@ use super::view::round_the_clients;
 use super::{Runs, write_out};
 use crate::app::App;
 use clap::Args;
+use karman_fed::ClientId;
 use karman_node::{FedEvent, FedStatus};
 use karman_sim::{Curve, Plot};
 use karman_types::{TaskError, format_bytes, format_duration};
@@ -119,15 +120,9 @@ impl Told {
                 self.accuracy.push((*version as f64, *share));
                 Ok(())
             }
-            FedEvent::Trouble { client, what } => {
-                let at = run.members.get(client.0 as usize).map(|node| node.short());
-                let at = at.map_or(String::new(), |node| format!(" on node {node}"));
-                writeln!(
-                    self.troubles,
-                    "<li>client {}{at}: {}</li>",
-                    client.0,
-                    escaped(what)
-                )
+            FedEvent::Trouble { client, what } => self.add_trouble(*client, run, what),
+            FedEvent::PassedOver { client, why } => {
+                self.add_trouble(*client, run, &format!("was not asked: {why}"))
             }
             FedEvent::Failed { round, why } => {
                 writeln!(
@@ -141,6 +136,17 @@ impl Told {
                 None => Ok(()),
             },
         }
+    }
+
+    fn add_trouble(&mut self, client: ClientId, run: &FedStatus, what: &str) -> std::fmt::Result {
+        let at = run.members.get(client.0 as usize).map(|node| node.short());
+        let at = at.map_or(String::new(), |node| format!(" on node {node}"));
+        writeln!(
+            self.troubles,
+            "<li>client {}{at}: {}</li>",
+            client.0,
+            escaped(what)
+        )
     }
 
     fn plots(&self) -> String {
@@ -170,7 +176,6 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use karman_fed::ClientId;
 
     #[test]
     fn what_clients_say_is_text_not_a_page() {

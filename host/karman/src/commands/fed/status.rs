@@ -106,6 +106,7 @@ fn shown(run: &FedStatus) -> String {
         let took_part = |event: &&FedEvent| matches!(event, FedEvent::Round { clients, .. } if clients.iter().any(|client| client.0 == id));
         let trouble = run.log.iter().rev().find_map(|event| match event {
             FedEvent::Trouble { client, what } if client.0 == id => Some(what.clone()),
+            FedEvent::PassedOver { client, why } if client.0 == id => Some(format!("not asked: {why}")),
             _ => None,
         });
         rows.push(vec![

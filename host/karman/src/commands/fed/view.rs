@@ -37,10 +37,12 @@ impl View {
     fn lines(&mut self, event: &FedEvent, run: &FedStatus) -> Vec<String> {
         match event {
             FedEvent::Trouble { client, what } => {
-                let who = run.members.get(client.0 as usize).map(|node| node.short());
-                let who = who.unwrap_or_else(|| client.0.to_string());
-                self.troubles.push(format!("client {who} {what}"));
+                self.troubles
+                    .push(format!("client {} {what}", named(*client, run)));
                 Vec::new()
+            }
+            FedEvent::PassedOver { client, why } => {
+                vec![format!("client {} is not asked: {why}", named(*client, run))]
             }
             FedEvent::Round {
                 version,
@@ -151,13 +153,16 @@ pub(super) fn waits(run: &FedStatus, described: &Run) -> Option<String> {
     waits.then(|| format!("{name}: waiting for clients: {here} of the {needed} of `start-with` are here"))
 }
 
+/// A client as people know it: by its node, where it is on one.
+fn named(client: ClientId, run: &FedStatus) -> String {
+    let node = run.members.get(client.0 as usize);
+    node.map_or_else(|| client.0.to_string(), |node| node.short())
+}
+
 /// How updates went from client to client, and whom they have not come to.
 pub(super) fn round_the_clients(swarm: &SwarmReport, run: &FedStatus) -> String {
     let covered = if swarm.covered { "" } else { ", cover not reached" };
-    let who = |client: &ClientId| {
-        let node = run.members.get(client.0 as usize);
-        node.map_or_else(|| client.0.to_string(), |node| node.short())
-    };
+    let who = |client: &ClientId| named(*client, run);
     let apart = swarm.apart.iter();
     let apart = apart.map(|apart| format!(", without client {}: {}", who(&apart.client), apart.why));
     let false_pieces = swarm.false_pieces.iter();
@@ -252,6 +257,14 @@ mod tests {
             loss: 0.2,
         };
         let mut view = View::default();
+        let passed_over = FedEvent::PassedOver {
+            client: ClientId(3),
+            why: "not in view long enough: 40 s of 1 min 35 s needed".into(),
+        };
+        assert_eq!(
+            view.lines(&passed_over, &run),
+            ["client 3 is not asked: not in view long enough: 40 s of 1 min 35 s needed"]
+        );
         let trouble = FedEvent::Trouble {
             client: ClientId(1),
             what: "late: its time is over".into(),

@@ -1,6 +1,7 @@
 //! One run: feeds the coordinator what happens, and does what it says.
 
 use super::begin::{begun, resumed};
+use super::clock::Clock;
 use super::handle::{Handle, Shown, handle};
 use super::orders::{Clients, Orders};
 use super::record::{FedEvent, Record, words};
@@ -32,9 +33,7 @@ pub(super) struct Conductor {
     coordinator: Option<Coordinator>,
     /// The model to begin with; nothing where a client begins it.
     first: Option<Frames>,
-    /// When the run's clock stood at `Instant(base)`.
-    started: std::time::Instant,
-    base: u64,
+    clock: Clock,
     orders: Orders,
     inbox: UnboundedReceiver<Event>,
     shown: Shown,
@@ -51,10 +50,7 @@ impl Conductor {
         first: Option<Frames>,
     ) -> Result<(Self, Handle), TaskError> {
         let coordinator = record.checkpoint.clone().map(resumed).transpose()?;
-        let base = record
-            .checkpoint
-            .as_ref()
-            .map_or(0, |checkpoint| checkpoint.taken().0);
+        let base = record.checkpoint.as_ref().map_or(Instant(0), Checkpoint::taken);
         let mut status = record.status(0)?;
         status.running = true;
         let (handle, shown) = handle(outbox.clone(), status);
@@ -65,12 +61,16 @@ impl Conductor {
             clients,
             coordinator,
             first,
-            started: std::time::Instant::now(),
-            base,
+            clock: Clock::starts(base),
             inbox,
             shown,
         };
         Ok((conductor, handle))
+    }
+
+    /// The time of the run.
+    pub(super) const fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Drives the run to its end.
@@ -99,13 +99,14 @@ impl Conductor {
         match &self.coordinator {
             Some(coordinator) if coordinator.status().ended => return Ok(()),
             Some(_) => {
+                let windows = self.clients.windows(self.clock);
+                self.feed(Event::Severed { windows }).await?;
                 self.measure().await?;
-                self.feed(Event::Severed).await?;
             }
             None => match self.first.take() {
                 Some(model) => {
                     self.coordinator = Some(begun(self.record.run.clone(), &model)?);
-                    self.measure().await?;
+                    self.prepare().await?;
                 }
                 None => self.begin().await?,
             },
@@ -125,7 +126,7 @@ impl Conductor {
     /// What happens next.
     async fn next(&mut self) -> Event {
         let due = self.coordinator.as_ref().and_then(Coordinator::next_timeout);
-        let wait = due.map(|due| Duration::from_millis(due.0.saturating_sub(self.now().0)));
+        let wait = due.map(|due| due.since(self.clock.now()));
         let received = match wait {
             Some(wait) => tokio::time::timeout(wait, self.inbox.recv()).await,
             None => Ok(self.inbox.recv().await),
@@ -135,10 +136,6 @@ impl Conductor {
             // The sender is held here, so the channel never ends.
             Ok(None) | Err(_) => Event::Tick,
         }
-    }
-
-    fn now(&self) -> Instant {
-        Instant(self.base + self.started.elapsed().as_millis() as u64)
     }
 
     /// Has a client that is here begin the model; where that fails, another one.
@@ -187,11 +184,18 @@ impl Conductor {
                 }
             }
         }
-        self.measure().await?;
+        self.prepare().await?;
         for event in introduced {
             self.feed(event).await?;
         }
         Ok(())
+    }
+
+    /// Tells the run what it has to know before its first client.
+    async fn prepare(&mut self) -> Result<(), TaskError> {
+        let windows = self.clients.windows(self.clock);
+        self.feed(Event::Planned { windows }).await?;
+        self.measure().await
     }
 
     /// Measures what encodings do with the model on this machine, where updates travel as their links ask for. Half precision is none of
@@ -244,7 +248,7 @@ impl Conductor {
             let Some(mut coordinator) = self.coordinator.take() else {
                 return Ok(());
             };
-            let now = self.now();
+            let now = self.clock.now();
             let (coordinator, actions) = blocking(move || {
                 let actions = coordinator.handle(now, event);
                 Ok((coordinator, actions))
@@ -286,6 +290,10 @@ impl Conductor {
             Action::Excluded { client } => self.note(FedEvent::Trouble {
                 client,
                 what: "excluded: too much of what it sent was refused".into(),
+            }),
+            Action::PassedOver { client, why } => self.note(FedEvent::PassedOver {
+                client,
+                why: why.to_string(),
             }),
             Action::Lost { client, loss, .. } => {
                 if let Some(what) = words(&loss) {

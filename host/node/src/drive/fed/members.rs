@@ -1,5 +1,7 @@
 //! Clients on nodes of the mesh, and on this one.
 
+use super::clock::Clock;
+use super::in_view::{self, Stretch};
 use super::memory::Memory;
 use super::orders::{self, Clients};
 use super::spread::Sharer;
@@ -7,6 +9,7 @@ use super::sum::{Credential, Identity};
 use super::wire::{self, Answer, Order, RunId, Work};
 use super::worker;
 use crate::battery;
+use crate::contacts;
 use crate::drive::swarm::{SwarmLed, SwarmPlan};
 use crate::drive::{mesh_of, split};
 use crate::node::{Inner, Node};
@@ -15,12 +18,13 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use karman_fed::{ClientId, Event, Run};
+use karman_fed::{ClientId, Event, Run, Windows};
 use karman_mesh::membership::Member;
 use karman_mesh::{Ask, CallHead, Provider, RemoteReport};
+use karman_space::Time;
 use karman_types::{NodeId, TaskError, TaskResponse};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
@@ -28,8 +32,8 @@ use tokio::time::MissedTickBehavior;
 
 /// How often a run looks for nodes that have come, or come back.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often clients on batteries are asked how full these are.
-const CHARGES: Duration = Duration::from_secs(300);
+/// How often clients are asked anew what changes: how full batteries are, and when who plans contacts is in view.
+const ANEW: Duration = Duration::from_secs(300);
 /// How long a node may take to say what its data are.
 const INTRODUCTION: Duration = Duration::from_secs(60);
 /// How much of that it may take to measure its link.
@@ -52,13 +56,24 @@ struct Known {
     nodes: Vec<NodeId>,
     /// Those that answer.
     here: BTreeSet<ClientId>,
-    /// Of those, the ones that have said how full their batteries are.
-    on_batteries: BTreeSet<ClientId>,
+    /// Of those, the ones that have said how full their batteries are, or when they are in view.
+    changing: BTreeSet<ClientId>,
+    /// When they are, in their words.
+    said: BTreeMap<ClientId, Vec<Stretch>>,
+    /// With whom contacts are planned, or were.
+    planned: BTreeSet<ClientId>,
+    /// When clients are in view, as the run was told last.
+    told: InView,
 }
 
+/// Of those with whom contacts are planned.
+type InView = BTreeMap<ClientId, Vec<Stretch>>;
+
 impl Members {
-    /// Those that take part already are taken to be there: who is not shows when it is asked.
-    pub(super) fn new(node: &Node, run: &Run, nodes: Vec<NodeId>) -> Self {
+    /// Those that take part already are taken to be there: who is not shows when it is asked. Those with whom contacts were `planned`
+    /// when the run was driven last are asked anew when they are in view: until they have answered they are not, unless there is a
+    /// connection, or this node knows better.
+    pub(super) fn new(node: &Node, run: &Run, nodes: Vec<NodeId>, planned: BTreeSet<ClientId>) -> Self {
         let here = (0..nodes.len() as u64).map(ClientId).collect();
         Self {
             node: node.downgrade(),
@@ -68,7 +83,9 @@ impl Members {
             known: Mutex::new(Known {
                 nodes,
                 here,
-                on_batteries: BTreeSet::new(),
+                changing: planned.clone(),
+                planned,
+                ..Known::default()
             }),
         }
     }
@@ -96,7 +113,12 @@ impl Clients for Members {
     fn lost(&self, client: ClientId) {
         let mut known = self.known.lock();
         known.here.remove(&client);
-        known.on_batteries.remove(&client);
+        known.changing.remove(&client);
+    }
+
+    fn windows(&self, clock: Clock) -> Windows {
+        let now = contacts::now();
+        windows(&self.in_view(now), clock, now)
     }
 
     fn members(&self) -> Vec<NodeId> {
@@ -111,6 +133,11 @@ impl Clients for Members {
         let node = self.node();
         async move { node?.lead_swarm(&plan, &nodes).await }.boxed()
     }
+}
+
+fn windows(clients: &InView, clock: Clock, now: Time) -> Windows {
+    let window = |(client, ahead): (&ClientId, &Vec<Stretch>)| (*client, in_view::windows(ahead, clock, now));
+    clients.iter().map(window).collect()
 }
 
 /// An order of this driver for this node's own client.
@@ -142,16 +169,16 @@ async fn here(
             worker::share(&sharer, &found, order, context).await
         }
         _ => {
-            let by_link = order.by_link && driver != node.runtime().id();
+            let by_link = order.by_link;
             let answer = worker::carry_out(&found, &memory, driver, order, context).await?;
-            described(node, by_link.then_some(driver), answer).await
+            described(node, driver, by_link, answer).await
         }
     }
 }
 
-/// What a plugin says of itself, with what it cannot know: how full the batteries of its node are, and what the link to the driver carries where
-/// that is asked.
-async fn described(node: &Node, link_to: Option<NodeId>, answer: Answer) -> Result<Answer, TaskError> {
+/// What a plugin says of itself, with what it cannot know: how full the batteries of its node are, when that and the driver's are in view of
+/// each other, and what the link to the driver carries where that is asked.
+async fn described(node: &Node, driver: NodeId, by_link: bool, answer: Answer) -> Result<Answer, TaskError> {
     let Answer::Described {
         samples,
         label_entropy,
@@ -160,8 +187,8 @@ async fn described(node: &Node, link_to: Option<NodeId>, answer: Answer) -> Resu
     else {
         return Ok(answer);
     };
-    let link = match link_to {
-        Some(driver) => {
+    let link = match by_link && driver != node.runtime().id() {
+        true => {
             let measured = split::bytes_per_second(node, driver, MEASURING).await;
             measured
                 .inspect_err(
@@ -169,13 +196,14 @@ async fn described(node: &Node, link_to: Option<NodeId>, answer: Answer) -> Resu
                 )
                 .ok()
         }
-        None => None,
+        false => None,
     };
     Ok(Answer::Described {
         samples,
         label_entropy,
         charge: blocking(|| Ok(battery::state_of_charge())).await?,
         link,
+        passes: in_view::told_to(node, driver),
     })
 }
 
@@ -227,15 +255,21 @@ pub(crate) async fn serve(
     Ok((response, report))
 }
 
-/// Announces nodes that have the plugin and are meant, as they come and come back, and how full their batteries are, until the run is over.
-/// One that is slow to answer keeps no other waiting.
-pub(super) async fn announce(members: Arc<Members>, id: RunId, run: Run, inbox: UnboundedSender<Event>) {
+/// Announces nodes that have the plugin and are meant, as they come and come back, how full their batteries are, and when they are in view,
+/// until the run is over. One that is slow to answer keeps no other waiting.
+pub(super) async fn announce(
+    members: Arc<Members>,
+    id: RunId,
+    run: Run,
+    clock: Clock,
+    inbox: UnboundedSender<Event>,
+) {
     let mut asked = BTreeSet::new();
     let mut answers = FuturesUnordered::new();
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut charges = tokio::time::interval(CHARGES);
-    charges.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut anew = tokio::time::interval(ANEW);
+    anew.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let introduces = |client: ClientId| {
         let order = Order::new(&id, &run, client, Work::Describe);
         let answer = members.ask(order, Some(INTRODUCTION));
@@ -246,12 +280,14 @@ pub(super) async fn announce(members: Arc<Members>, id: RunId, run: Run, inbox: 
             _ = look.tick() => {
                 let Ok(node) = members.node() else { return };
                 let absent = members.absent(&node, &run.clients.on).await;
+                // Before they introduce themselves: nobody is to be asked meanwhile who is not in view for long enough.
+                members.look_ahead(&inbox, clock);
                 for client in absent.into_iter().filter(|client| asked.insert(*client)) {
                     answers.push(introduces(client));
                 }
             }
-            _ = charges.tick() => {
-                let known = members.on_batteries().into_iter();
+            _ = anew.tick() => {
+                let known = members.changing().into_iter();
                 for client in known.filter(|client| asked.insert(*client)) {
                     answers.push(introduces(client));
                 }
@@ -259,7 +295,7 @@ pub(super) async fn announce(members: Arc<Members>, id: RunId, run: Run, inbox: 
             Some((client, answer)) = answers.next() => {
                 asked.remove(&client);
                 match answer {
-                    Ok(answer) => members.announced(&inbox, client, &answer),
+                    Ok(answer) => members.announced(&inbox, clock, client, &answer),
                     Err(error) => tracing::debug!(%client, %error, "a client does not introduce itself"),
                 }
             }
@@ -268,22 +304,61 @@ pub(super) async fn announce(members: Arc<Members>, id: RunId, run: Run, inbox: 
 }
 
 impl Members {
-    fn announced(&self, inbox: &UnboundedSender<Event>, client: ClientId, answer: &Answer) {
-        if let Some(event) = orders::here(client, answer) {
+    fn announced(&self, inbox: &UnboundedSender<Event>, clock: Clock, client: ClientId, answer: &Answer) {
+        let Some(event) = orders::here(client, answer) else {
+            return;
+        };
+        if let Answer::Described { charge, passes, .. } = answer {
             let mut known = self.known.lock();
             known.here.insert(client);
-            match answer {
-                Answer::Described { charge: Some(_), .. } => known.on_batteries.insert(client),
-                _ => known.on_batteries.remove(&client),
+            match charge.is_some() || !passes.is_empty() {
+                true => known.changing.insert(client),
+                false => known.changing.remove(&client),
             };
-            drop(known);
+            let said = in_view::as_told(passes, contacts::now());
+            known.said.insert(client, said);
+        }
+        self.look_ahead(inbox, clock);
+        // The run may be over.
+        let _ = inbox.send(event);
+    }
+
+    fn changing(&self) -> BTreeSet<ClientId> {
+        self.known.lock().changing.clone()
+    }
+
+    /// Tells the run when clients are in view, where that has changed.
+    fn look_ahead(&self, inbox: &UnboundedSender<Event>, clock: Clock) {
+        let now = contacts::now();
+        let before = self.known.lock().told.clone();
+        let clients = self.in_view(now);
+        if clients != before {
+            let windows = windows(&clients, clock, now);
             // The run may be over.
-            let _ = inbox.send(event);
+            let _ = inbox.send(Event::Planned { windows });
         }
     }
 
-    fn on_batteries(&self) -> BTreeSet<ClientId> {
-        self.known.lock().on_batteries.clone()
+    /// When clients are in view from now on, of those with whom contacts are planned: by the plan of this node, or where there is none
+    /// with a client, by that client's own. Whose plan is over is not, unless it is there all the same.
+    fn in_view(&self, now: Time) -> InView {
+        let Ok(node) = self.node() else {
+            return InView::new();
+        };
+        let mut known = self.known.lock();
+        let mut clients = InView::new();
+        for (number, at) in known.nodes.iter().enumerate() {
+            let client = ClientId(number as u64);
+            let said = || in_view::left(known.said.get(&client)?.iter().copied(), now);
+            let over = || known.planned.contains(&client) && !in_view::is_connected(&node, *at);
+            let ahead = in_view::planned(&node, *at, now).or_else(said);
+            if let Some(ahead) = ahead.or_else(|| over().then(Vec::new)) {
+                clients.insert(client, ahead);
+            }
+        }
+        known.planned.extend(clients.keys());
+        known.told.clone_from(&clients);
+        clients
     }
 
     /// The clients on nodes in reach that are not known to be there. A node that is new gets the next number.

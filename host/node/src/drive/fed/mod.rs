@@ -8,6 +8,8 @@
 //! | `onnx` | the model that a run begins with, and the file that it ends as |
 //! | `conductor` | a run: events into `karman-fed`'s coordinator, what it says done |
 //! | `orders` | the orders of a run that are under way, and what becomes of each |
+//! | `clock` | the time of a run |
+//! | `in_view` | when clients are in view, by contact plans |
 //! | `handle` | a run as the rest of the node sees it |
 //! | `news` | what has happened in runs since somebody looked last |
 //! | `members` | clients on nodes of the mesh: who there is, orders to them, orders from others |
@@ -24,9 +26,11 @@
 //! that the run comes to the same versions, bit by bit.
 
 mod begin;
+mod clock;
 mod conductor;
 mod given;
 mod handle;
+mod in_view;
 mod joint;
 mod members;
 mod memory;
@@ -60,7 +64,7 @@ use crate::node::{Inner, Node};
 use crate::services::blocking;
 use conductor::Conductor;
 use handle::Handle;
-use karman_fed::{Event, Run};
+use karman_fed::{Checkpoint, Event, Run};
 use karman_types::TaskError;
 use members::Members;
 use memory::Memory;
@@ -157,18 +161,15 @@ impl Node {
 
     fn drive(&self, record: Record, first: Option<First>) -> Result<Handle, TaskError> {
         let name = record.run.name.clone();
-        let members = Members::new(self, &record.run, record.members.clone());
+        let planned = record.checkpoint.iter().flat_map(Checkpoint::planned).collect();
+        let members = Members::new(self, &record.run, record.members.clone(), planned);
         let members = Arc::new(members);
         let channel = unbounded_channel();
-        let announcing = members::announce(
-            members.clone(),
-            record.id.clone(),
-            record.run.clone(),
-            channel.0.clone(),
-        );
+        let (outbox, id, run) = (channel.0.clone(), record.id.clone(), record.run.clone());
         let store = self.runtime().home().store()?;
         let first = first.map(|first| first.frames);
-        let (conductor, handle) = Conductor::new(record, store, members, channel, first)?;
+        let (conductor, handle) = Conductor::new(record, store, members.clone(), channel, first)?;
+        let announcing = members::announce(members, id, run, conductor.clock(), outbox);
         tokio::spawn(async move {
             let announcing = tokio::spawn(announcing);
             if let Err(error) = conductor.drive().await {

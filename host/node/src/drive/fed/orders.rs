@@ -1,5 +1,6 @@
 //! The orders of a run that are under way: what becomes of each is an event of the run.
 
+use super::clock::Clock;
 use super::joint::Joint;
 use super::memory::Memory;
 use super::spread;
@@ -8,7 +9,7 @@ use super::wire::{self, Answer, Course, Frames, NOT_ASKED, Order, RunId, Work};
 use crate::drive::swarm::{SwarmLed, SwarmPlan};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use karman_fed::{AssignmentId, ClientId, Event, Layout, Profile, Run};
+use karman_fed::{AssignmentId, ClientId, Event, Layout, Profile, Run, Windows};
 use karman_tensor::encode::Link;
 use karman_types::{ErrorKind, NodeId, TaskError};
 use std::collections::HashMap;
@@ -29,6 +30,11 @@ pub(super) trait Clients: Send + Sync {
 
     /// Told that a client does not answer any more: [`Event::Here`] follows when it does again.
     fn lost(&self, _client: ClientId) {}
+
+    /// When clients are in view, as far as that is planned, in the time of the run.
+    fn windows(&self, _clock: Clock) -> Windows {
+        Windows::new()
+    }
 
     /// The nodes of clients, client 0 first.
     fn members(&self) -> Vec<NodeId> {
@@ -60,6 +66,7 @@ pub(super) fn here(client: ClientId, answer: &Answer) -> Option<Event> {
             label_entropy,
             charge,
             link,
+            ..
         } => Some(Event::Here {
             client,
             profile: Profile {
@@ -67,7 +74,6 @@ pub(super) fn here(client: ClientId, answer: &Answer) -> Option<Event> {
                 label_entropy: *label_entropy,
                 charge: *charge,
                 link: link.map(|bytes_per_second| Link { bytes_per_second }),
-                ..Profile::default()
             },
         }),
         _ => None,
@@ -310,6 +316,7 @@ mod tests {
             label_entropy: Some(0.5),
             charge: Some(0.3),
             link: Some(2e6),
+            passes: Vec::new(),
         };
         let profile = Profile {
             samples: 7,
@@ -318,7 +325,6 @@ mod tests {
             link: Some(Link {
                 bytes_per_second: 2e6,
             }),
-            ..Profile::default()
         };
         let client = ClientId(4);
         let told = here(client, &described);

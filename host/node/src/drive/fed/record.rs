@@ -47,6 +47,13 @@ pub enum FedEvent {
         /// What.
         what: String,
     },
+    /// A client is not asked though it is there, and why; told once as long as the reason is the same.
+    PassedOver {
+        /// Who.
+        client: ClientId,
+        /// Why.
+        why: String,
+    },
     /// A round has made no version.
     Failed {
         /// The round.
@@ -216,7 +223,10 @@ impl FedEvent {
             | Self::Finished {
                 failure: Some(said), ..
             } => *said = short(said),
-            Self::Round { .. } | Self::Judged { .. } | Self::Finished { failure: None, .. } => {}
+            Self::Round { .. }
+            | Self::Judged { .. }
+            | Self::PassedOver { .. }
+            | Self::Finished { failure: None, .. } => {}
         }
         self
     }

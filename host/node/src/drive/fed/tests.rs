@@ -1,5 +1,6 @@
 //! A run whose clients speak the protocol, and lie in it as no honest node's host would.
 
+use super::clock::Clock;
 use super::conductor::Conductor;
 use super::orders::Clients;
 use super::record::{FedEvent, Record};
@@ -8,7 +9,7 @@ use super::wire::{self, Answer, Frames, Order, Work};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use karman_fed::{ClientId, Event, Profile, Run, Update};
+use karman_fed::{ClientId, Event, Profile, Run, Update, Window, Windows};
 use karman_store::Store;
 use karman_tensor::encode::{Encoded, Encoding, Link};
 use karman_types::TaskError;
@@ -76,6 +77,7 @@ impl Clients for Liars {
                     label_entropy: None,
                     charge: None,
                     link: None,
+                    passes: Vec::new(),
                 },
                 Work::Begin { .. } => {
                     let model: Frames = vec![("weight".into(), frame(&[0.0, 0.0]))];
@@ -212,4 +214,49 @@ async fn updates_travel_as_measured_links_ask_for() {
     conductor.drive().await.unwrap();
     let encodings: Vec<Encoding> = noted.lock().values().copied().collect();
     assert_eq!(encodings, [Encoding::Int8, Encoding::F32, Encoding::F32]);
+}
+
+/// Clients of whom one goes out of view before a round with it could be over.
+struct Passing;
+
+impl Clients for Passing {
+    fn ask(&self, order: Order, time: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>> {
+        Liars.ask(order, time)
+    }
+
+    fn windows(&self, clock: Clock) -> Windows {
+        let start = clock.now();
+        let window = Window {
+            start,
+            end: start.after(Duration::from_secs(1)),
+            bytes_per_second: None,
+        };
+        Windows::from([(ClientId(2), vec![window])])
+    }
+}
+
+#[tokio::test]
+async fn who_is_about_to_go_out_of_view_is_not_asked_and_the_log_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let text = "name = 'x'\nrounds = 2\nstart-with = 2\n[clients]\nplugin = 'x'\n[eligibility]\ntraining = '40 s'\n\
+                [pace]\nmode = 'synchronous'\nclients = 3\n[evaluation]\nevery = 0\n";
+    let record = Record::new(Run::from_toml(text).unwrap());
+    let channel = unbounded_channel();
+    let outbox = channel.0.clone();
+    let (conductor, handle) = Conductor::new(record, store, Arc::new(Passing), channel, None).unwrap();
+    introduce(&outbox, 3);
+    conductor.drive().await.unwrap();
+    let log = handle.status(0).log;
+    let told = log.iter().filter_map(|event| match event {
+        FedEvent::PassedOver { client, why } => Some((client.0, why.ends_with("40 s needed"))),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [(2, true)], "{log:?}");
+    let rounds = log.iter().filter_map(|event| match event {
+        FedEvent::Round { clients, .. } => Some(clients.clone()),
+        _ => None,
+    });
+    let two = vec![ClientId(0), ClientId(1)];
+    assert_eq!(rounds.collect::<Vec<_>>(), [two.clone(), two], "{log:?}");
 }

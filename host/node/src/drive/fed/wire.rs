@@ -1,5 +1,6 @@
 //! What a run's driver and its clients say to each other, in CBOR.
 
+use super::in_view::{self, Pass};
 use super::{spread, sum};
 use crate::services::blocking;
 use bytes::Bytes;
@@ -119,6 +120,9 @@ pub(super) enum Answer {
         /// What its link to the driver carries, in bytes a second; nothing where it was not asked, or cannot measure it.
         #[serde(default)]
         link: Option<f64>,
+        /// When its node and the driver's are in view of each other, where its node plans contacts with that one.
+        #[serde(default, deserialize_with = "in_view::passes")]
+        passes: Vec<Pass>,
     },
     Begun {
         #[serde(deserialize_with = "a_model")]

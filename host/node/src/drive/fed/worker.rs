@@ -31,6 +31,7 @@ pub(super) async fn carry_out(
                 label_entropy: said.label_entropy,
                 charge: None,
                 link: None,
+                passes: Vec::new(),
             }),
             other => Err(not_asked(&other)),
         },

@@ -1,0 +1,68 @@
+use serde::{Deserialize, Serialize};
+
+/// Why a round has made no version.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum RoundFailure {
+    /// Too few updates.
+    #[error("{updates} updates came in, at least {minimum} are needed")]
+    TooFew {
+        /// What came in.
+        updates: usize,
+        /// What is needed.
+        minimum: usize,
+    },
+    /// The strategy gave no result.
+    #[error("{0}")]
+    Strategy(String),
+    /// The updates could not be summed in secret.
+    #[error("there is no sum of its updates: {0}")]
+    NoSum(String),
+    /// The updates did not go from client to client.
+    #[error("there is no mean of its updates: {0}")]
+    NoMean(String),
+    /// No noise could be added.
+    #[error("its mean cannot be made private: {0}")]
+    Privacy(String),
+    /// The model would not be finite any more.
+    #[error(
+        "the step would have made number {index} of the model {value}: take a smaller `strategy.rate` or `training.learning-rate`"
+    )]
+    Diverged {
+        /// Its position.
+        index: usize,
+        /// What it would be.
+        value: f32,
+    },
+}
+
+/// Why a run ended before its last round.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// Too many failed rounds in a row.
+    #[error("{rounds} rounds in a row have failed, the last one because {last}")]
+    Rounds {
+        /// How many.
+        rounds: u32,
+        /// Why the last one did.
+        last: RoundFailure,
+    },
+    /// A checkpoint could not be written.
+    #[error("the checkpoint could not be written: {0}")]
+    Unsaved(String),
+    /// One more round would give away too much.
+    #[error("one more round would spend ε = {epsilon:.3}, and `privacy.most-epsilon` is {most}")]
+    Privacy {
+        /// What would be spent.
+        epsilon: f64,
+        /// What may be.
+        most: f64,
+    },
+    /// What a round would give away cannot be told.
+    #[error("what one more round would give away cannot be accounted for: {0}")]
+    Account(String),
+    /// Somebody wanted it to end.
+    #[error("it was stopped")]
+    Stopped,
+}
