@@ -42,6 +42,7 @@ mod task;
 mod units;
 mod unknown_key;
 mod workflow;
+mod xml;
 
 pub use contract::{ContractError, MAX_CONFIGURATION, Setting, TaskContract};
 pub use data::{DataContract, DataField, DataType, NumberType};
@@ -63,3 +64,4 @@ pub use unknown_key::{KeyError, from_toml};
 pub use workflow::{
     Comparison, Edge, FieldPath, FlowTask, Predicate, PredicateError, Scalar, Workflow, WorkflowError,
 };
+pub use xml::escape_xml;
