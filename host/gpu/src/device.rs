@@ -25,7 +25,7 @@ use karman_types::Digest;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Something to run.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +45,16 @@ pub struct Done {
     pub outputs: Vec<Words>,
     /// How long the device was kept: copies there and back, compilation where it was the first time, and the work.
     pub took: Duration,
+}
+
+impl Done {
+    /// These outputs of work that began then and has just ended.
+    fn since(start: Instant, outputs: Vec<Words>) -> Self {
+        Self {
+            outputs,
+            took: start.elapsed(),
+        }
+    }
 }
 
 /// Something that runs work, one after the other.

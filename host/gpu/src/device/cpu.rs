@@ -131,10 +131,7 @@ impl Device for Cpu {
         };
         match self.is_late() {
             true => Err(GpuError::Deadline(within)),
-            false => Ok(Done {
-                outputs,
-                took: start.elapsed(),
-            }),
+            false => Ok(Done::since(start, outputs)),
         }
     }
 }
