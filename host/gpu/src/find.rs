@@ -201,7 +201,7 @@ mod tests {
         assert!(why(&none).contains("does not start"), "{none:?}");
     }
 
-    /// As a process does that its driver holds: the streams stay open whoever is killed, until the test ends.
+    /// As a process does that its driver holds: the streams stay open, whichever process is killed, until the test ends.
     #[test]
     fn streams_that_nobody_closes_hold_nobody_up() {
         let folder = tempfile::tempdir().unwrap();

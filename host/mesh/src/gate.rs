@@ -2,7 +2,7 @@
 //!
 //! The transport has authenticated the other side's key; here it shows the membership bound to that key, or an invitation
 //! that it redeems for one. Each side tells the digest of its revocations, and the side that knows more tells the rest.
-//! Whoever was invited shows the word only to a node that has proved to be an issuer of the mesh; where no issuer can be
+//! An invited node shows its invitation only to a node that has proved to be an issuer of the mesh; where no issuer can be
 //! reached but over a member, that one leads it there ([`door`]) and carries what it cannot read.
 //! The gate sits between transport and swarm, so that neither the DHT nor any other protocol sees a stranger.
 

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt as _;
 
 const SOON: Duration = Duration::from_secs(10);
-/// How long whoever floods does so.
+/// How long a flood lasts.
 const FLOOD: Duration = Duration::from_secs(3);
 const NO_CBOR: [u8; 12] = [8, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
 

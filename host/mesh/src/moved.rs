@@ -1,5 +1,5 @@
 //! Nodes that are not where they were. One that moves while nothing connects it with this one tells only those of it whom it meets
-//! then; and it announces itself anew, so the DHT knows where it is. Whoever is called and does not answer is searched for there,
+//! then; and it announces itself anew, so the DHT knows where it is. A node that is called and does not answer is searched for there,
 //! while it goes on being dialled where it was. One search is for all who call it meanwhile.
 
 use crate::calling::PATIENCE;

@@ -70,7 +70,7 @@ pub(crate) fn level(busy: u32, cores: u32) -> u32 {
 pub(crate) struct Word {
     /// Which run of the node says so.
     pub(crate) run: u64,
-    /// Counts up from word to word, whoever hears it.
+    /// Counts up with every message, whichever nodes hear it.
     pub(crate) number: u64,
     /// Calls under way.
     pub(crate) busy: u32,

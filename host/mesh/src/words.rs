@@ -1,4 +1,4 @@
-//! What nodes say of themselves: what they offer, and how busy they are. Whoever asks holds the stream, and is told within a second
+//! What nodes say of themselves: what they offer, and how busy they are. The node that asks holds the stream, and is told within a second
 //! or so what changes; that costs nothing as long as nothing does. A node speaks for itself only, on a connection that proves who it
 //! is, so that no third node can send its words again; its own words are numbered, and one from before is refused.
 

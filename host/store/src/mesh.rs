@@ -12,7 +12,7 @@ const BUILT: u64 = match u64::from_str_radix(env!("KARMAN_BUILT"), 10) {
     Err(_) => panic!("SOURCE_DATE_EPOCH is no number of seconds"),
 };
 
-/// In the place of the key of whoever used an invitation: nobody may. It is the key of no node.
+/// In the place of the key of the node that used an invitation: none may. It is the key of no node.
 const NOBODY: [u8; 32] = [0; 32];
 
 /// What has become of an invitation.

@@ -70,7 +70,7 @@ pub struct Commit {
     pub epoch: Epoch,
     /// The reads and operations.
     pub batch: Batch,
-    /// The response, remembered with the effect: whoever runs the task again gets this one.
+    /// The response, remembered with the effect: a node that runs the task again gets this one.
     pub response: TaskResponse,
 }
 

@@ -163,7 +163,7 @@ pub enum Action {
         /// The result.
         result: Result<TaskResponse, TaskError>,
     },
-    /// An accepted task has ended, and its outcome is durable: whoever waits for it may have it.
+    /// An accepted task has ended, and its outcome is durable: callers that wait for it may have it.
     Ended {
         /// The task.
         task: TaskId,

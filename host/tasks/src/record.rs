@@ -184,7 +184,7 @@ pub struct TaskRecord {
     pub fingerprint: Digest,
     /// The ownership.
     pub epoch: Epoch,
-    /// The node whose buckets the task reads and writes, whoever owns it: the one that accepted it. Only for kept tasks; those of
+    /// The node whose buckets the task reads and writes, whichever node owns it: the one that accepted it. Only for kept tasks; those of
     /// a local task are its owner's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home: Option<NodeId>,

@@ -38,8 +38,8 @@ where
     })
 }
 
-/// Reads a list, and keeps one more than so many elements: whoever looks at it afterwards sees that it is too long, and can say so in words of
-/// its own. What is behind is passed over.
+/// Reads a list, and keeps one more than so many elements: a later check sees that it is too long, and can say so in words of
+/// its own. The rest is skipped.
 ///
 /// # Errors
 /// One of the elements does not read.

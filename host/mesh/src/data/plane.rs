@@ -180,7 +180,7 @@ impl Plane {
         }
         link.tried = Some(Instant::now());
         let plane = self.clone();
-        // Its driver runs where it is opened, whoever calls.
+        // Its driver runs on the runtime where it is opened, from whichever one the call comes.
         self.threads.spawn(async move {
             match timeout(PATIENCE, plane.connect(&peer, at)).await {
                 Ok(Ok(connection)) => plane.keep(peer, connection, |link| &mut link.ours),

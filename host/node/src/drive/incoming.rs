@@ -28,7 +28,7 @@ impl Node {
         let store = self.runtime().home().store()?;
         match known(&store, digest).await?.map(|bundle| bundle.state) {
             None => {}
-            // It comes back: whoever sent it shall look for another way.
+            // It comes back: its sender shall look for another way.
             Some(BundleState::Passed { .. } | BundleState::Expired) => {
                 return Err(TaskError::invalid("this bundle was here before").with_field("bundle"));
             }

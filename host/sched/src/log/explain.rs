@@ -33,7 +33,7 @@ struct Open<'a> {
     by: (&'a str, u64),
     task: usize,
     candidate: usize,
-    /// The order in which nodes were asked, where it is one: whoever of them answered, that came of it.
+    /// The order in which nodes were asked, where that is what was decided, whichever of them answered.
     picked: Option<&'a Picked>,
     told: Told,
 }

@@ -1,7 +1,7 @@
 use super::Route;
 
-/// Finds the node that serves a request, request after request, as a workload's [`Route`] says. Whoever sends real requests to real
-/// nodes can ask it what the simulator asks.
+/// Finds the node that serves a request, request after request, as a workload's [`Route`] says. A study that sends real requests to real
+/// nodes asks it what the simulator asks.
 ///
 /// ```
 /// use karman_sim::{Route, Router};

@@ -126,7 +126,7 @@ impl FixedSum {
     }
 
     /// Adds some arrays in one pass over the sum: eight at a time cost little more memory traffic than one. What lies beyond the
-    /// bound of the grid counts as the bound, and a NaN too: whoever takes arrays from outside looks for those first.
+    /// bound of the grid counts as the bound, and a NaN too: check arrays from outside for those first.
     ///
     /// # Errors
     /// When there are too many, or one has another length; then none is added.

@@ -97,7 +97,7 @@ impl Tasks {
         }
         let inner = self.inner();
         let mut found = match &order.only {
-            // Whoever is here is found without asking others, who may be out of reach.
+            // An implementation of this node is found without asking others, which may be out of reach.
             Some(only) if here(inner, capability).iter().any(|(name, _)| name == only) => {
                 here(inner, capability)
             }

@@ -105,8 +105,8 @@ impl SplitOrder {
         }
     }
 
-    /// Whether who holds the data may begin with the rest itself when others are late: where time counts, and whoever cuts is not there
-    /// to be compared with.
+    /// Whether the node that holds the data may begin with the rest itself when others are late: where latency counts, and no given cut
+    /// or other policy is there to be compared with.
     pub(super) fn overtakes(&self) -> bool {
         self.cut.is_none() && self.policy == CutBy::Best && self.objective().latency > 0.0
     }
