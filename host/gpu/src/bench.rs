@@ -7,7 +7,7 @@ use crate::kernel::{Gemm, Kernel, Map, QuantisedGemm};
 use serde::Serialize;
 use std::time::Duration;
 
-/// One figure.
+/// One measured figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// What was done, as in `gemm 1024x1024x1024 f32`.

@@ -27,7 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Something to run.
+/// A piece of work for a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// One of ours.
@@ -38,7 +38,7 @@ pub enum Work {
     Program(Arc<Program>),
 }
 
-/// What came of it.
+/// The result of a piece of work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
     /// The outputs, in order.
@@ -57,7 +57,7 @@ impl Done {
     }
 }
 
-/// Something that runs work, one after the other.
+/// A device that runs work, one piece after the other.
 pub trait Device: Send {
     /// What it is.
     fn info(&self) -> &DeviceInfo;

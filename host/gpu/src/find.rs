@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// What was found.
+/// The devices that were found, and those that were not.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Found {
     /// Devices, the one to prefer first; the processor is last and always there.
@@ -16,7 +16,7 @@ pub struct Found {
     pub absent: Vec<Absent>,
 }
 
-/// Something that a machine could have.
+/// A kind of device that is not there, and why.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Absent {
     /// What: `vulkan`, `cuda`.

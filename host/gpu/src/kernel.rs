@@ -129,7 +129,7 @@ pub enum Kernel {
     Mask(Mask),
 }
 
-/// What each kernel says of itself.
+/// The description that every kernel gives of itself.
 pub(crate) trait Describe {
     /// Whether the shape means anything.
     fn check(&self) -> Result<(), GpuError>;

@@ -32,7 +32,7 @@ pub struct Job {
     pub answer: Box<dyn Answer>,
 }
 
-/// Who waits for a piece of work.
+/// The receiver of a result.
 pub trait Answer: Send {
     /// Whether somebody still does: what nobody waits for is left out.
     fn is_awaited(&self) -> bool;

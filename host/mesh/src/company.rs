@@ -83,7 +83,7 @@ impl Company {
     }
 }
 
-/// How far a node is that looks for others.
+/// The state of a node's search for others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Search {
     /// For how long nobody has been there.

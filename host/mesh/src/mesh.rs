@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// How a node takes part.
+/// How a node takes part in its mesh.
 #[derive(Clone, Debug)]
 pub struct MeshOptions {
     /// Where it listens, UDP and TCP; on the next UDP port it takes calls directly. Port 0: the system chooses both.
@@ -38,7 +38,7 @@ pub struct MeshOptions {
     pub links: Option<LinkProfile>,
 }
 
-/// What the node does for others.
+/// The service that a node gives to other members.
 pub trait Serve: Send + Sync + 'static {
     /// The longest body that it takes for this call, in bytes.
     ///

@@ -59,7 +59,7 @@ impl std::fmt::Display for Path {
     }
 }
 
-/// What this node knows of another.
+/// Another node, as far as this one knows it.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// Its key as libp2p writes it.

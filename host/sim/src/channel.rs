@@ -3,7 +3,7 @@ use karman_space::{Contact, ContactPlan, Line, Time};
 use karman_types::NodeId;
 use std::time::Duration;
 
-/// One way from a node to another.
+/// A one-way link from a node to another.
 #[derive(Clone, Debug)]
 pub enum Channel {
     /// Nothing is between them: the same node.

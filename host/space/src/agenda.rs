@@ -32,7 +32,7 @@ pub struct Waiting<K> {
     pub refused_by: Vec<NodeId>,
 }
 
-/// What a node does with the bundles that wait at it.
+/// A node's plan for the bundles that wait at it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agenda<K> {
     /// What leaves now and to whom, in this order.

@@ -45,7 +45,7 @@ pub struct Bundle {
     pub refused_by: Vec<NodeId>,
 }
 
-/// How far a bundle is, here.
+/// The state of a bundle at this node.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BundleState {

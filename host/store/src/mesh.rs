@@ -15,7 +15,7 @@ const BUILT: u64 = match u64::from_str_radix(env!("KARMAN_BUILT"), 10) {
 /// In the place of the key of the node that used an invitation: none may. It is the key of no node.
 const NOBODY: [u8; 32] = [0; 32];
 
-/// What has become of an invitation.
+/// How an invitation was used up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Redeemed {
     /// The holder of this public key has used it.

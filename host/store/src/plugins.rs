@@ -67,7 +67,7 @@ pub enum Downgrade {
     Allow,
 }
 
-/// What installing did.
+/// The result of an installation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Installed {
     /// What there is now.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What happened.
+/// An input of the machine: what happened.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Event {
     /// A caller hands in a task. `asked` is a new id, which the replies carry.
@@ -125,7 +125,7 @@ pub enum Event {
     Tick,
 }
 
-/// What the node is to do, in this order.
+/// An output of the machine: what the node is to do, in this order.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Action {
     /// Write this down and fsync it, then say [`Event::Saved`]; writes keep their order, and one fsync may serve many.

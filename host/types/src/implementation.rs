@@ -16,7 +16,7 @@ pub struct Implementation {
     pub profile: Profile,
 }
 
-/// Who does a task.
+/// What runs a task: a plugin, a model or another node.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Binding {
@@ -51,7 +51,7 @@ impl fmt::Display for Binding {
     }
 }
 
-/// What was measured of an implementation, for one call.
+/// The measured cost and quality of an implementation, for one call.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Profile {

@@ -99,7 +99,7 @@ pub struct FlowTask {
     pub with: BTreeMap<String, Scalar>,
 }
 
-/// One task's output is another one's input.
+/// A dependency: one task's output is another one's input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
     /// The task that gives, by its place in [`Workflow::tasks`].

@@ -15,7 +15,7 @@ use wasmtime::component::Resource;
 /// Named tensors.
 pub type Tensors = Vec<(String, Tensor)>;
 
-/// Where models come from.
+/// The source of models.
 pub trait Models: Send + Sync {
     /// A model by the name under which the operator added it.
     fn by_name(&self, name: String) -> BoxFuture<'static, Result<Arc<dyn Model>, TaskError>>;

@@ -1,4 +1,4 @@
-/// What an output should hold.
+/// The expected values of an output.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// Each element.

@@ -44,7 +44,7 @@ impl Roofline {
     }
 }
 
-/// What was measured on one machine.
+/// The measured speed of one machine.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MachineProfile {
     /// Where, and with what: times of another machine, another version or other [probes](Operator::probes_digest) say nothing here.

@@ -46,7 +46,7 @@ pub struct Wanted {
     pub anywhere: bool,
 }
 
-/// How a blob has come.
+/// How a blob was fetched.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fetched {
     /// Bytes that came and were new.

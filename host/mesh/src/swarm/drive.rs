@@ -39,7 +39,7 @@ const MOST_MET: usize = 32;
 const MOST_TOLD: usize = 6;
 const MOST_TOLD_CIRCUITS: usize = 2;
 
-/// What the rest of the mesh wants of the swarm.
+/// A command to the swarm.
 pub(crate) enum Order {
     /// Announce these keys and no others.
     Announce(HashSet<RecordKey>),

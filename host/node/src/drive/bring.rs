@@ -49,7 +49,7 @@ impl From<Model> for HeldModel {
     }
 }
 
-/// What became of a model on one of the nodes that it was for.
+/// The result of adding a model on one of its target nodes.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ModelOn {
     /// The node.

@@ -35,7 +35,7 @@ pub struct Inferred {
     pub why: String,
 }
 
-/// What a model takes and gives.
+/// The inputs and outputs of a model.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ModelDescription {
     /// By which it is asked for.

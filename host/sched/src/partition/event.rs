@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// What happened.
+/// An input of the replanner: what happened.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Event {
     /// A tier ran these layers of a request.
@@ -68,7 +68,7 @@ pub enum Event {
     Tick,
 }
 
-/// What is to be done.
+/// An output of the replanner: what is to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Requests that start from now on run by this plan.

@@ -40,7 +40,7 @@ pub enum Mode {
     Cold,
 }
 
-/// One node.
+/// One node of a fleet.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Node {
     /// Its id.

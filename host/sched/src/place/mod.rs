@@ -99,7 +99,7 @@ pub trait Place {
     }
 }
 
-/// Something that no policy can count with.
+/// Input that no policy can work with.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {

@@ -23,7 +23,7 @@ pub struct LaImr {
     enough_since: Option<Duration>,
 }
 
-/// What may be set.
+/// The settings of LA-IMR.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LaImrSettings {

@@ -17,7 +17,7 @@ pub struct Device<R, P> {
     free: usize,
 }
 
-/// What is to be done.
+/// What a device is to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action<R> {
     /// Run these requests as one batch; [`Device::finished`] when it is done.

@@ -72,7 +72,7 @@ pub trait Serve {
     fn left(&mut self, _backlog: &Backlog, _model: usize, _count: usize) {}
 }
 
-/// What a policy wants.
+/// The decision of a policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Choice {
     /// Run a batch of the oldest requests of a model.

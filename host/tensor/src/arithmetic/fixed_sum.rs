@@ -19,7 +19,7 @@ pub struct GridError {
     pub terms: u32,
 }
 
-/// Something that cannot be added.
+/// Why arrays cannot be added.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SumError {

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How the numbers of an array travel.
+/// The encoding of an array in transit.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encoding {
@@ -33,7 +33,7 @@ pub enum Encoding {
     TopK(u16),
 }
 
-/// One array as it travels.
+/// An encoded array.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Encoded {
     encoding: Encoding,

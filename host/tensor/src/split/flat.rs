@@ -60,7 +60,7 @@ pub struct Phase {
     pub targets: u128,
 }
 
-/// What a run of the published split took.
+/// The cost of a run of the published split.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FlatOutcome {
     /// The output, in flat order.

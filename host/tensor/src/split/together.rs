@@ -1,7 +1,7 @@
 use super::{SplitError, Worker};
 use std::collections::VecDeque;
 
-/// What went over the wire.
+/// The traffic between boards.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Traffic {
     /// Packets, grants included.

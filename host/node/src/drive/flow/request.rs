@@ -27,7 +27,7 @@ use tokio::time::timeout;
 /// Implementations that are tried for one request.
 const MOST_TRIES: usize = 3;
 
-/// What a request wants besides an answer.
+/// The objectives of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     /// What the profile of the implementation that answers has to keep.
@@ -36,7 +36,7 @@ pub struct Wanted {
     pub within: Duration,
 }
 
-/// Who was chosen to answer a request.
+/// The implementation that was chosen to answer a request.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     /// Under which `karman why` tells of it.

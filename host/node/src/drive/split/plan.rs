@@ -24,7 +24,7 @@ const GRACE_MS: f64 = 300.0;
 /// How many times longer than predicted a stage may take before another node is asked.
 const PATIENCE: f64 = 6.0;
 
-/// What an operator wants of a model that runs in parts.
+/// An operator's order to run a model in parts.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct SplitOrder {
