@@ -113,7 +113,7 @@ impl Inner {
             (true, true) => Some(Err(GpuError::Deadline(job.within))),
             (true, false) => {
                 let inputs: Vec<&[u32]> = job.inputs.iter().map(Vec::as_slice).collect();
-                device.belongs_to(&turn.tenant);
+                device.set_tenant(&turn.tenant);
                 Some(device.run(&job.work, &inputs, job.on_device))
             }
         };

@@ -133,22 +133,22 @@ impl Mesh {
         self.0.standing.refusal()
     }
 
-    /// Meets the node at this address.
+    /// Connects with the node at this address.
     pub async fn dial(&self, address: Multiaddr) {
         let _ = self.0.orders.send(Order::Dial(vec![address])).await;
     }
 
     /// Tries to reach a node now, at all addresses where it was ever met, besides other tries that may be under way.
-    pub async fn meet(&self, node: PeerId) {
-        let _ = self.0.orders.send(Order::Meet(node)).await;
+    pub async fn connect(&self, node: PeerId) {
+        let _ = self.0.orders.send(Order::Connect(node)).await;
     }
 
     /// Ends all connections with a node: its contact is over, and what is left of them would answer nobody.
-    pub async fn part(&self, node: PeerId) {
+    pub async fn disconnect(&self, node: PeerId) {
         if let Some(plane) = &self.0.plane {
-            plane.part(&node);
+            plane.disconnect(&node);
         }
-        let _ = self.0.orders.send(Order::Part(node)).await;
+        let _ = self.0.orders.send(Order::Disconnect(node)).await;
     }
 
     /// Whether there is a connection with the node.

@@ -249,7 +249,7 @@ impl Device for Wgpu {
         &self.info
     }
 
-    fn belongs_to(&mut self, tenant: &str) {
+    fn set_tenant(&mut self, tenant: &str) {
         self.programs.set_tenant(tenant);
     }
 

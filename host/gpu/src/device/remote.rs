@@ -144,7 +144,7 @@ impl Device for Remote {
         &self.info
     }
 
-    fn belongs_to(&mut self, tenant: &str) {
+    fn set_tenant(&mut self, tenant: &str) {
         tenant.clone_into(&mut self.tenant);
     }
 

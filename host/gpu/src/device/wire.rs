@@ -179,7 +179,7 @@ fn do_asked(device: &mut dyn Device, request: Request, from: &mut impl Read) -> 
     };
     let inputs = read_words(from, &lengths)?;
     let inputs: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
-    device.belongs_to(&tenant);
+    device.set_tenant(&tenant);
     let work = match order {
         Order::Kernel(kernel) => Work::Kernel(kernel),
         Order::Shader(shader) => Work::Shader(shader),

@@ -152,7 +152,7 @@ impl Plane {
     }
 
     /// Ends the connections with the node, and lets new ones be opened at once.
-    pub(crate) fn part(&self, peer: &PeerId) {
+    pub(crate) fn disconnect(&self, peer: &PeerId) {
         if let Some(mut link) = self.links.lock().remove(peer) {
             link.close(DONE, b"the contact is over");
         }

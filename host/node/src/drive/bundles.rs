@@ -272,9 +272,9 @@ async fn keep_to(node: &Node, mesh: &Mesh, plan: &ContactPlan, now: Time) {
             .is_none()
         {
             tracing::info!(node = %other, "the contact is over");
-            mesh.part(id).await;
+            mesh.disconnect(id).await;
         } else if !mesh.is_connected(&id) {
-            mesh.meet(id).await;
+            mesh.connect(id).await;
         }
     }
 }
@@ -311,7 +311,7 @@ async fn reach(mesh: &Mesh, id: PeerId, planned: bool) -> bool {
         if !planned {
             return false;
         }
-        mesh.meet(id).await;
+        mesh.connect(id).await;
         let _ = tokio::time::timeout(AGAIN, arrivals.changed()).await;
     }
     true

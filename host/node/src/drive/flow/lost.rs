@@ -91,7 +91,7 @@ async fn meet(mesh: Mesh, node: NodeId) {
     let met = match mesh.node(node).await {
         Some(peer) => {
             // Wherever it ever was: it may have moved since.
-            mesh.meet(peer).await;
+            mesh.connect(peer).await;
             mesh.reach(peer).await.is_ok()
         }
         None => false,
