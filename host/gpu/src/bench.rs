@@ -23,7 +23,7 @@ pub struct Figure {
 /// How long one kernel may take at most.
 const MOST: Duration = Duration::from_secs(60);
 
-/// Each figure is the middle one of so many.
+/// Each figure is the middle one of this many.
 const RUNS: usize = 7;
 
 struct Task {

@@ -45,7 +45,7 @@ pub trait Answer: Send {
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Queue {
-    /// Puts a queue before a device; each tenant may have so many pieces of work waiting.
+    /// Puts a queue before a device; each tenant may have this many pieces of work waiting.
     ///
     /// # Errors
     /// [`GpuError::Absent`] when the system has no thread for it.

@@ -51,7 +51,7 @@ const FEW: Pauses = Pauses {
 };
 
 impl Pauses {
-    /// The pause after so many tries. Up to half of it is luck, so that not all come back at once when a link does.
+    /// The pause after this many tries. Up to half of it is luck, so that not all come back at once when a link does.
     fn after(&self, tries: u32, luck: f64) -> Duration {
         let doubled = 1u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX);
         let whole = self.first.saturating_mul(doubled).min(self.longest);

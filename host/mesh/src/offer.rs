@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 const WORD: Frame = Frame::new("offer", 1 << 20);
 pub(crate) const TIERS: [Tier; 4] = [Tier::Edge, Tier::Fog, Tier::Cloud, Tier::Space];
-/// Nodes of one tier are announced under this many keys: a key keeps only so many providers.
+/// Nodes of one tier are announced under this many keys: a key keeps a limited number of providers.
 const NODE_SHARDS: u8 = 16;
 
 /// The key of a task on nodes of a tier. One key for each tier, so that the many providers of one do not push out the few
@@ -55,7 +55,7 @@ pub(crate) fn keys_of(offer: &Offer, public_key: &[u8; 32]) -> HashSet<RecordKey
     keys
 }
 
-/// How busy a node is that has so many calls under way. That changes all the time; others are told when this does: in quarters of the
+/// How busy a node is that has this many calls under way. That changes all the time; others are told when this does: in quarters of the
 /// cores, and in doublings beyond them.
 pub(crate) fn level(busy: u32, cores: u32) -> u32 {
     let cores = cores.max(1);

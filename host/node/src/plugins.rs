@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-/// A plugin's file may have so many bytes.
+/// A plugin's file may have this many bytes.
 pub const MOST_PLUGIN_BYTES: usize = 64 << 20;
 
 /// The plugins of a node by name.

@@ -31,7 +31,7 @@ pub struct Power {
 }
 
 impl Power {
-    /// Joules over this time, of which so many core-seconds of work by `cores` cores and so long spent sending.
+    /// Joules over this time, of which this many core-seconds of work by `cores` cores and so long spent sending.
     pub fn joules(&self, time: Duration, core_seconds: f64, cores: u32, sending: Duration) -> f64 {
         let work = core_seconds / f64::from(cores.max(1));
         self.idle * time.as_secs_f64()

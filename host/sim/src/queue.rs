@@ -47,7 +47,7 @@ impl<J> Queue<J> {
         Some(job)
     }
 
-    /// Takes so many of the oldest out, or all there are.
+    /// Takes this many of the oldest out, or all there are.
     pub fn take_many(&mut self, now: Instant, count: usize) -> Vec<Queued<J>> {
         let count = count.min(self.jobs.len());
         let taken = self.jobs.drain(..count).collect();

@@ -17,7 +17,7 @@ pub struct Station<J> {
 }
 
 impl<J> Station<J> {
-    /// An empty queue before so many idle servers.
+    /// An empty queue before this many idle servers.
     pub fn new(servers: u64, now: Instant) -> Self {
         Self {
             queue: Queue::default(),
@@ -48,7 +48,7 @@ impl<J> Station<J> {
         self.queue.take(now, place)
     }
 
-    /// So many of the oldest begin together on one server, as a batch; none if none waits or no server is free.
+    /// This many of the oldest begin together on one server, as a batch; none if none waits or no server is free.
     pub fn start_batch(&mut self, now: Instant, count: usize) -> Vec<Queued<J>> {
         if count == 0 || self.queue.is_empty() || !self.servers.begin(now) {
             return Vec::new();

@@ -45,7 +45,7 @@ impl Runs {
         (begun == ended).then_some(begun)
     }
 
-    /// Blocks until the next one begins, unless one has since there were so many.
+    /// Blocks until the next one begins, unless one has since there were this many.
     pub(super) fn rest(&self, begun: usize) {
         let mut falling_asleep = self.falling_asleep.lock();
         self.resting.store(true, Ordering::SeqCst);

@@ -81,7 +81,7 @@ struct Entry<T> {
 }
 
 impl<T> Kept<T> {
-    /// Keeps so many bytes at most; what is larger by itself is kept alone.
+    /// Keeps this many bytes at most; what is larger by itself is kept alone.
     pub(super) const fn new(most: u64) -> Self {
         Self {
             most,
@@ -102,7 +102,7 @@ impl<T> Kept<T> {
         Some((entry.kept, entry.bytes))
     }
 
-    /// Lets go of what has to leave so that the tenant can put so many bytes.
+    /// Lets go of what has to leave so that the tenant can put this many bytes.
     fn make_room(&mut self, bytes: u64) -> Vec<T> {
         let mut gone = Vec::new();
         while self.bytes().saturating_add(bytes) > self.most {

@@ -51,7 +51,7 @@ impl Layout {
         layout
     }
 
-    /// A buffer of so many words that is free, or one more.
+    /// A buffer of this many words that is free, or one more.
     fn take(&mut self, free: &mut HashMap<usize, Vec<usize>>, words: usize) -> usize {
         if let Some(buffer) = free.get_mut(&words).and_then(Vec::pop) {
             return buffer;

@@ -158,7 +158,7 @@ async fn carry(
     ended.map(drop).map_err(broken)
 }
 
-/// So many at once, and so many of them over one member: no member keeps the strangers of all others out.
+/// This many at once, and this many of them over one member: no member keeps the strangers of all others out.
 struct Places {
     all: Arc<Semaphore>,
     of: HashMap<PeerId, Arc<Semaphore>>,

@@ -29,7 +29,7 @@ struct Seen {
 }
 
 impl Turns {
-    /// For a model of which so many runs go on at once.
+    /// For a model of which this many runs go on at once.
     pub(crate) fn new(at_once: usize) -> Self {
         Self {
             places: Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS)),

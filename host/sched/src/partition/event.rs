@@ -107,7 +107,7 @@ pub enum Action {
 pub enum Cause {
     /// The period was over.
     Period,
-    /// A measurement was so many times its prediction.
+    /// A measurement was this many times its prediction.
     Deviation(f64),
     /// A tier or a link came or went.
     Topology,

@@ -84,7 +84,7 @@ impl State {
 }
 
 impl Job {
-    /// Checks what the policies count on, for a fleet of so many nodes and components.
+    /// Checks what the policies count on, for a fleet of this many nodes and components.
     ///
     /// # Errors
     /// [`PlaceError`] names the first task or number that does not fit.

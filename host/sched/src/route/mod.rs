@@ -10,7 +10,7 @@
 //! | `la_imr` | routes by what waits here now, and plans replicas by a fitted law before latency rises |
 //! | `latency_triggered` | scales and offloads when measured latency has risen |
 //! | `hpa` | the rule of Kubernetes' horizontal autoscaler on utilisation; scales only |
-//! | `constant` | always so many replicas, and all here or all above |
+//! | `constant` | a fixed number of replicas, and all here or all above |
 //! | `law` | latency as a function of load and replicas, and its fit |
 
 mod constant;

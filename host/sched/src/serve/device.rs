@@ -62,7 +62,7 @@ pub struct BadChoice {
 }
 
 impl<R, P: Serve> Device<R, P> {
-    /// An idle device with so many servers.
+    /// An idle device with this many servers.
     pub fn new(models: Arc<[ServedModel]>, policy: P, servers: usize) -> Self {
         Self {
             policy,

@@ -68,7 +68,7 @@ pub trait Serve {
     /// A request came at this time and stands in the backlog. For policies that keep sums.
     fn arrived(&mut self, _backlog: &Backlog, _model: usize, _at: Duration) {}
 
-    /// So many of the oldest requests of a model have left the backlog.
+    /// This many of the oldest requests of a model have left the backlog.
     fn left(&mut self, _backlog: &Backlog, _model: usize, _count: usize) {}
 }
 

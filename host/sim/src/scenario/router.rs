@@ -19,7 +19,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// Among so many nodes, one at least; the first turn is the first one's.
+    /// Among this many nodes, one at least; the first turn is the first one's.
     pub fn new(route: Route, count: u32) -> Self {
         let count = count.max(1);
         Self {

@@ -37,7 +37,7 @@ pub enum SumError {
         /// What the array has.
         given: usize,
     },
-    /// A number that so many terms never come to.
+    /// A number that this many terms never come to.
     #[error("number {place} of the sum is more than {terms} terms can come to")]
     Range {
         /// Which.
@@ -108,10 +108,10 @@ impl FixedSum {
         }
     }
 
-    /// A sum that was made elsewhere, on the same grid: of so many arrays, these numbers in steps of it.
+    /// A sum that was made elsewhere, on the same grid: of this many arrays, these numbers in steps of it.
     ///
     /// # Errors
-    /// When there are too many for the grid, or a number is more than so many can come to.
+    /// When there are too many for the grid, or a number is more than this many can come to.
     pub fn of_parts(grid: Grid, terms: u32, parts: Vec<i64>) -> Result<Self, SumError> {
         let most = grid.most_terms;
         if terms > most {

@@ -28,7 +28,7 @@ pub enum Encoding {
     /// One byte each, and one scale of 4 bytes per channel: a channel is a row of the outermost dimension, the whole array where
     /// there is one dimension or none. The error is at most half a scale, which is the channel's largest magnitude over 127.
     Int8,
-    /// Only the numbers of largest magnitude, so many of each 1,000 (at least one): about 5 bytes each. The error is at most
+    /// Only the numbers of largest magnitude, this many of each 1,000 (at least one): about 5 bytes each. The error is at most
     /// the least magnitude that is kept. Meant for updates, with [`Feedback`].
     TopK(u16),
 }
