@@ -5,8 +5,8 @@
 
 use crate::acquaintances::MOST_ADDRESSES;
 use crate::mesh::{Inner, Mesh};
+use crate::reports::UNUSED;
 use crate::swarm::Order;
-use crate::words::UNUSED;
 use futures::future::join_all;
 use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};

@@ -21,7 +21,7 @@
 //! | `gate`, `renewal`, `refusals` | who is let in, and again while a connection stands |
 //! | `swarm`, `data` | libp2p, and the connections for calls alone |
 //! | `call`, `calling`, `answers`, `unheard` | a call on its stream, the caller's side, the callee's side, calls to a node that is gone |
-//! | `discovery`, `offer`, `words`, `missed` | who offers what: announced, asked for, heard of, not heard of |
+//! | `discovery`, `offer`, `reports`, `missed` | who offers what: announced, asked for, heard of, not heard of |
 //! | `peers`, `acquaintances`, `members` | nodes that are there, that were met before, that others have met |
 //! | `company`, `moved`, `farewell` | staying connected, finding a node that has moved, leaving |
 //! | `bundles`, `sealed`, `blobs` | what waits for a link, what nobody on the way can read, files |
@@ -72,6 +72,7 @@ mod offer;
 mod peers;
 mod refusals;
 mod renewal;
+mod reports;
 mod sealed;
 mod standing;
 #[cfg(test)]
@@ -84,7 +85,6 @@ pub mod trace;
 mod under_way;
 mod unheard;
 mod wire;
-mod words;
 
 pub use blobs::{Fetched, MOST_GROUPS, PIECE, Ticket, Wanted};
 pub use body::Body;

@@ -10,10 +10,10 @@ use crate::missed::Missed;
 use crate::moved::Searches;
 use crate::offer;
 use crate::peers::{Peer, Peers};
+use crate::reports::Reporter;
 use crate::standing::Standing;
 use crate::swarm::{Order, Situation, Traffic, Wires};
 use crate::under_way::UnderWay;
-use crate::words::Voice;
 use futures::future::BoxFuture;
 use karman_space::LinkProfile;
 use karman_types::{NodeId, Offer, TaskError, TaskRequest, TaskResponse};
@@ -74,8 +74,8 @@ pub(crate) struct Inner {
     pub(crate) streams: libp2p_stream::Control,
     pub(crate) standing: Arc<Standing>,
     pub(crate) peers: Arc<Peers>,
-    /// What this node says of itself.
-    pub(crate) voice: Arc<Voice>,
+    /// Sends the status reports of this node.
+    pub(crate) reporter: Arc<Reporter>,
     /// What the DHT answered lately.
     pub(crate) found: Found,
     /// When this node looks for others.
@@ -173,7 +173,7 @@ impl Mesh {
 
     /// Announces what the node offers now, and nothing that it no longer does; those who have asked it lately are told.
     pub async fn announce(&self) {
-        self.0.voice.offer_changed();
+        self.0.reporter.offer_changed();
         let Some(offer) = self.0.service.offer() else {
             return;
         };
@@ -183,7 +183,7 @@ impl Mesh {
 
     /// Announces nothing any more.
     pub async fn withdraw(&self) {
-        self.0.voice.offer_changed();
+        self.0.reporter.offer_changed();
         let _ = self.0.orders.send(Order::Announce(HashSet::new())).await;
     }
 

@@ -15,10 +15,10 @@ use crate::missed::Missed;
 use crate::moved::Searches;
 use crate::peers::Peers;
 use crate::renewal::{AGAIN, keep_up, show_again};
+use crate::reports::{OFFER, look, tell_offers};
 use crate::standing::Standing;
 use crate::swarm::{Driver, Wires};
 use crate::under_way::UnderWay;
-use crate::words::{OFFER, look, tell_offers};
 use libp2p::Multiaddr;
 use libp2p::identity::Keypair;
 use libp2p::multiaddr::Protocol;
@@ -86,7 +86,7 @@ impl Mesh {
             streams: driver.streams(),
             standing,
             peers,
-            voice: Arc::default(),
+            reporter: Arc::default(),
             found: Found::default(),
             looking: SharedLooking::new(Looking::new(Instant::now())),
             searches: Searches::default(),
