@@ -153,7 +153,7 @@ fn until(child: &mut Child, end: Instant) -> Option<ExitStatus> {
     }
 }
 
-/// All that comes out of a stream, once it has ended. The thread that reads stays for as long as somebody holds the other end.
+/// All that comes out of a stream, once it has ended. The thread that reads stays for as long as a process holds the other end.
 fn reader(from: impl Read + Send + 'static) -> Result<Receiver<String>, String> {
     let (sender, text) = channel();
     let read = move || {

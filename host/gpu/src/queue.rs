@@ -18,7 +18,7 @@ struct Inner {
     more: Condvar,
 }
 
-/// A piece of work, and who waits for it.
+/// A piece of work, and the receiver of its result.
 pub struct Job {
     /// What to do.
     pub work: Work,
@@ -28,16 +28,16 @@ pub struct Job {
     pub within: Duration,
     /// How long it may keep the device, from its turn on.
     pub on_device: Duration,
-    /// Who gets the outcome.
+    /// The receiver of the result.
     pub answer: Box<dyn Answer>,
 }
 
 /// The receiver of a result.
 pub trait Answer: Send {
-    /// Whether somebody still does: what nobody waits for is left out.
+    /// Whether the result is still awaited; work whose result is not is left out.
     fn is_awaited(&self) -> bool;
 
-    /// Here it is.
+    /// Takes the result.
     fn answer(self: Box<Self>, done: Result<Done, GpuError>);
 }
 

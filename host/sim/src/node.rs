@@ -90,12 +90,12 @@ impl Node {
         self.memory
     }
 
-    /// Cores that nobody has claimed.
+    /// Cores that are free.
     pub const fn free_cores(&self) -> u32 {
         self.cores - self.busy.value() as u32
     }
 
-    /// Memory that nobody has claimed.
+    /// Memory that is free, in bytes.
     pub const fn free_memory(&self) -> ByteSize {
         ByteSize(self.memory.0 - self.taken.value())
     }

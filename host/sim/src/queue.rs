@@ -55,7 +55,7 @@ impl<J> Queue<J> {
         taken
     }
 
-    /// Who waits, the oldest first.
+    /// What waits, the oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Queued<J>> + ExactSizeIterator {
         self.jobs.iter()
     }
@@ -70,7 +70,7 @@ impl<J> Queue<J> {
         self.jobs.len()
     }
 
-    /// Nobody waits.
+    /// Nothing waits.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
@@ -80,7 +80,7 @@ impl<J> Queue<J> {
         &self.length
     }
 
-    /// Forgets what was before now, except who waits.
+    /// Forgets what was before now, except what waits.
     pub const fn restart(&mut self, now: Instant) {
         self.length.restart(now);
     }

@@ -76,7 +76,7 @@ impl Servers {
         }
     }
 
-    /// Forgets what was before now, except who works.
+    /// Forgets what was before now, except what is being served.
     pub const fn restart(&mut self, now: Instant) {
         self.busy.restart(now);
         self.present.restart(now);

@@ -7,9 +7,9 @@ use crate::{Instant, Queue, Queued, Servers};
 /// an older [`Station::life`] and are to be passed over.
 #[derive(Clone, Debug)]
 pub struct Station<J> {
-    /// Who waits.
+    /// What waits.
     pub queue: Queue<J>,
-    /// Who works.
+    /// The servers.
     pub servers: Servers,
     up: bool,
     life: u32,
@@ -61,7 +61,7 @@ impl<J> Station<J> {
         self.servers.end(now);
     }
 
-    /// Everything stops. Returns who waited; what was being worked on is lost as well.
+    /// Everything stops. Returns what waited; what was being served is lost as well.
     pub fn fail(&mut self, now: Instant) -> Vec<Queued<J>> {
         self.up = false;
         self.life += 1;
@@ -92,7 +92,7 @@ impl<J> Station<J> {
         self.lost_in_service
     }
 
-    /// Forgets what was before now, except who waits and works.
+    /// Forgets what was before now, except what waits and is being served.
     pub const fn restart(&mut self, now: Instant) {
         self.queue.restart(now);
         self.servers.restart(now);

@@ -43,7 +43,7 @@ pub struct Agenda<K> {
     pub stranded: Vec<(K, NoRoute)>,
 }
 
-/// What a node sends at this instant, in which order, and who is the next node of each bundle.
+/// What a node sends at this instant, in which order, and the next node of each bundle.
 ///
 /// Each goes by the route on which it arrives first ([`earliest_arrival`]), looked for anew, since contacts may have failed
 /// to bring what they promised. A transfer that a contact cuts goes on in the next one, so a bundle may be spread over

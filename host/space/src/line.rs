@@ -24,7 +24,7 @@ pub struct Passage {
 }
 
 impl Line {
-    /// A line that nobody has used.
+    /// A line that has not been used.
     pub fn new(link: Link, seed: u64) -> Self {
         Self {
             link,

@@ -106,7 +106,7 @@ impl Mesh<'_> {
         Ok(*holder != NOBODY && self.spend(invitation, holder)? == *holder)
     }
 
-    /// Remembers that nobody may use an invitation, unless somebody has. What has become of it now.
+    /// Remembers that an invitation may not be used, unless a node has used it. Returns its state now.
     ///
     /// # Errors
     /// As for [`Mesh::redeem`].
@@ -114,7 +114,7 @@ impl Mesh<'_> {
         Ok(became(self.spend(invitation, &NOBODY)?))
     }
 
-    /// What has become of an invitation; nothing yet where nobody has used it and nobody may not.
+    /// How an invitation was used up; nothing while it can be used.
     ///
     /// # Errors
     /// What the disk refused.
@@ -123,7 +123,7 @@ impl Mesh<'_> {
         Ok(table.get(invitation)?.map(|holder| became(*holder.value())))
     }
 
-    /// Gives an invitation to this holder where nobody has it; who has it now.
+    /// Gives an invitation to this holder where none has it. Returns its holder now.
     fn spend(&self, invitation: u128, holder: &[u8; 32]) -> Result<[u8; 32], StoreError> {
         self.0.tables().write(|txn| {
             let mut table = txn.open_table(REDEEMED)?;

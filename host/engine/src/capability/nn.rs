@@ -79,7 +79,7 @@ impl From<TaskError> for NnError {
     }
 }
 
-/// Whether a plugin's own model is to run on a GPU, if it can be had as the plugin wishes. Who asks for another target than the
+/// Whether a plugin's own model is to run on a GPU, if it can be had as the plugin wishes. A plugin that asks for another target than the
 /// processor and a GPU is told that there is none: nothing is run in its place in silence.
 fn wants_gpu(encoding: GraphEncoding, target: ExecutionTarget) -> Result<bool, NnError> {
     if !matches!(encoding, GraphEncoding::Onnx | GraphEncoding::Autodetect) {

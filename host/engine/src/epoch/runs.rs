@@ -17,7 +17,7 @@ pub(crate) struct Runs {
     begun: AtomicUsize,
     ended: AtomicUsize,
     resting: AtomicBool,
-    /// Held by the clock from when it says that it rests until it waits, so that nobody wakes it in between.
+    /// Held by the clock from when it says that it rests until it waits, so that nothing wakes it in between.
     falling_asleep: Mutex<()>,
     woken: Condvar,
 }

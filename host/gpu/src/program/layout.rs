@@ -10,7 +10,7 @@ pub(crate) struct Layout {
     pub(crate) slots: Vec<usize>,
     /// For each call the buffers of its arguments, in the kernel's order.
     pub(crate) calls: Vec<Vec<usize>>,
-    /// For each call the slots that nobody reads after it.
+    /// For each call the slots that no later call reads.
     pub(crate) over: Vec<Vec<usize>>,
 }
 

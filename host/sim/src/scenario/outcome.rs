@@ -35,7 +35,7 @@ pub struct WorkloadOutcome {
     pub refused: u64,
     /// Gone with a node or a link.
     pub lost: u64,
-    /// Answers of each model, where who serves was chosen; exits below are those of all of them, in this order.
+    /// Answers of each model, where the model was chosen; exits below are those of all of them, in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub served_by: Vec<(String, u64)>,
     /// Answers in time of each exit.

@@ -89,7 +89,7 @@ pub struct Term<'a> {
     pub factor: f64,
 }
 
-/// A sum of arrays in 64-bit fixed point. Whole numbers add up in any order to the same, so two who have seen the same terms hold
+/// A sum of arrays in 64-bit fixed point. Whole numbers add up in any order to the same, so two holders that have seen the same terms hold
 /// the same bits.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FixedSum {
