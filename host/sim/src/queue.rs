@@ -33,13 +33,6 @@ impl<J> Queue<J> {
         self.count(now);
     }
 
-    /// Takes the oldest out.
-    pub fn take_first(&mut self, now: Instant) -> Option<Queued<J>> {
-        let first = self.jobs.pop_front()?;
-        self.count(now);
-        Some(first)
-    }
-
     /// Takes the one at this place out, 0 the oldest; it costs as many steps as there are to the nearer end.
     pub fn take(&mut self, now: Instant, place: usize) -> Option<Queued<J>> {
         let job = self.jobs.remove(place)?;
