@@ -168,7 +168,7 @@ mod tests {
     fn an_answer_is_judged_by_what_is_there() {
         assert!(tile(11).is_wet() && !tile(10).is_wet());
         assert!(Tile::is_said_wet(&answer(11)).unwrap() && !Tile::is_said_wet(&answer(10)).unwrap());
-        // Four fifths in common are enough, whoever marks more; nothing and nothing are the same.
+        // Four fifths in common are enough, whichever side marks more; nothing and nothing are the same.
         assert!(tile(100).is_drawn(&answer(80)).unwrap() && tile(80).is_drawn(&answer(100)).unwrap());
         assert!(!tile(100).is_drawn(&answer(79)).unwrap() && !tile(0).is_drawn(&answer(1)).unwrap());
         assert!(tile(0).is_drawn(&answer(0)).unwrap());

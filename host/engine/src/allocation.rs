@@ -20,7 +20,7 @@ const SLOT: u64 = 4 * GIB + 32 * MIB;
 const FEWEST_SLOTS: u64 = 16;
 const MOST_SLOTS: u64 = 1024;
 /// Instances that wait (for a client, a model, a timer) for each core that could run one. A slot costs start-up time and
-/// page tables even when nobody uses it.
+/// page tables even when it is not used.
 const SLOTS_PER_CORE: u64 = 128;
 /// Memory that one live instance is reckoned with when the pool is sized.
 const MEMORY_PER_SLOT: u64 = 8 * MIB;

@@ -1,6 +1,6 @@
 //! Compiled code on disk, so that a component is compiled once per machine.
 //!
-//! Compiled code runs outside the sandbox: whoever can make us load theirs owns the node. So an entry begins with a MAC
+//! Compiled code runs outside the sandbox: an attacker that can make us load theirs owns the node. So an entry begins with a MAC
 //! under the node's secret over the engine's fingerprint, the component's digest and the code; anything else that lies in
 //! the folder (planted, truncated, from another engine) is not executed but compiled anew and replaced.
 

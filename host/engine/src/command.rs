@@ -13,7 +13,7 @@ use wasmtime_wasi::cli::{StdinStream, StdoutStream};
 use wasmtime_wasi::p2::bindings::CommandPre as Command02;
 use wasmtime_wasi::p3::bindings::CommandPre as Command03;
 
-/// What a command reads and writes.
+/// The arguments and standard streams of a command.
 pub struct CommandIo {
     /// Its arguments, the program's name first.
     pub args: Vec<String>,

@@ -17,7 +17,7 @@ use wasmtime::{Config, OptLevel};
 /// The stack of one guest, of which compiled code may use three quarters; host functions run on the rest.
 const STACK_BYTES: usize = 1 << 20;
 
-/// How an engine is set up.
+/// The options of an engine.
 #[derive(Clone, Default)]
 pub struct EngineOptions {
     /// Where compiled code is kept; without it every load compiles.

@@ -15,7 +15,7 @@ use wasmtime::{Engine, EngineWeak};
 /// How often a running guest gives way to its neighbours.
 pub const EPOCH_TICK: Duration = Duration::from_millis(10);
 
-/// Ticks without a guest after which the clock rests: a second. Who comes later wakes it, which costs one system call.
+/// Ticks without a guest after which the clock rests: a second. The next guest wakes it, which costs one system call.
 const REST_AFTER: u32 = 100;
 
 /// Advances the epoch of the engines that it was given until it is dropped.

@@ -14,12 +14,12 @@ pub enum LoadError {
         /// The plugin's name.
         name: String,
     },
-    /// Signed, but by nobody that the operator named.
+    /// Signed, but not by a publisher that the operator named.
     #[error("`{name}` is signed by {key}, which is not among the keys that this node trusts")]
     Untrusted {
         /// The plugin's name.
         name: String,
-        /// Who signed it.
+        /// The publisher that signed it.
         key: PublicKey,
     },
     /// A manifest that asks for more than the node's ceiling.

@@ -1,7 +1,7 @@
 //! Short calls run where they arrive; a call that is still there at an epoch tick moves to the workers.
 //!
 //! A hand-over between threads costs more than most calls take, so a call is first polled in place. The ticks are those of a
-//! clock, whoever runs: where calls follow each other closely, nearly every tick meets one that has just come, and that one
+//! clock, whichever call runs: where calls follow each other closely, nearly every tick meets one that has just come, and that one
 //! stays. One that has been there for a while has held the thread: the rest of its future goes to the engine's own threads,
 //! where long calls share the cores among themselves and leave those that serve the network free.
 

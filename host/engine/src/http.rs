@@ -1,6 +1,6 @@
 //! Requests to `wasi:http` plugins, 0.2 and 0.3.
 //!
-//! The guest is polled by whoever wants its answer: first by [`Plugin::serve`] until it has a head, then by the body as
+//! The guest is polled by the task that wants its answer: first by [`Plugin::serve`] until it has a head, then by the body as
 //! the connection asks for more. So a short request never changes threads, a slow client slows its guest, and a client
 //! that goes away cancels it.
 

@@ -14,7 +14,7 @@ pub use crate::capability::bindings::federated::karman::federated::types::{
     Array, Description, Fitted, Judged, Setting, Share, Training,
 };
 
-/// What a client is asked for.
+/// A request to a federated client.
 #[derive(Clone, Debug)]
 pub enum Lesson {
     /// What there is to train on.
@@ -40,7 +40,7 @@ pub enum Lesson {
     },
 }
 
-/// What it answers: the case of the same name.
+/// A client's answer to a [`Lesson`]: the case of the same name.
 #[derive(Clone, Debug)]
 pub enum Learnt {
     /// Its data.

@@ -4,9 +4,18 @@
 //! The flow: an [`Engine`] is set up once, with its memory [allocation](Allocation) chosen for the machine.
 //! [`Engine::load`] turns a file into a [`Plugin`]: signature and manifest first, then code, from the [`CompileCache`] if
 //! it is there. [`Plugin::call`] (tasks), [`Plugin::call_stream`], [`Plugin::learn`] (clients of federated learning),
-//! [`Plugin::run_command`] and [`Plugin::serve`] (HTTP) each make an instance, run it and drop it: microseconds, and nothing leaks into the next call. A [`Slot`] lets a new
-//! version take over while calls go on. What a plugin reaches outside, it reaches through [`Services`], each of whose
-//! functions asks the plugin's grants.
+//! [`Plugin::run_command`] and [`Plugin::serve`] (HTTP) each make an instance, run it and drop it: that takes microseconds, and
+//! nothing leaks into the next call. A [`Slot`] lets a new version take over while calls go on. What a plugin reaches outside, it
+//! reaches through [`Services`], each of whose functions asks the plugin's grants.
+//!
+//! | file | what |
+//! |---|---|
+//! | `engine`, `allocation`, `cache` | wasmtime, set up: memory of instances, compiled code on disk |
+//! | `plugin`, `slot`, `stats` | a loaded plugin, its place on a node, its counters |
+//! | `task`, `stream`, `learn`, `command`, `http`, `policy` | one file per world that a plugin may have |
+//! | `host`, `convert`, `capability` | the state of a call, and the interfaces that it may use |
+//! | `limiter`, `epoch` | memory and time of a call |
+//! | `fair`, `workers`, `warm`, `wakes` | on which thread a call runs, and which instances stay |
 //!
 //! ```
 //! use karman_engine::{Engine, EngineOptions};

@@ -95,7 +95,7 @@ impl std::fmt::Debug for Plugin {
     }
 }
 
-/// How one call went.
+/// A report on one call.
 #[derive(Clone, Debug, Default)]
 pub struct CallReport {
     /// From the acceptance of the call to its end.

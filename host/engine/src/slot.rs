@@ -17,7 +17,7 @@ pub struct Slot {
     upgrading: tokio::sync::Mutex<()>,
 }
 
-/// What became of the state of a warm plugin.
+/// What happened to the state of a warm plugin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StateMoved {
     /// There was none.

@@ -8,7 +8,7 @@ const BUCKETS: [f64; 13] = [
     1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 1e-1, 2.5e-1, 1.0, 10.0, 100.0,
 ];
 
-/// What one plugin has done since it was loaded.
+/// Counters of one plugin since it was loaded.
 #[derive(Debug)]
 pub struct Stats {
     calls: AtomicU64,

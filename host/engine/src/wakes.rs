@@ -1,6 +1,6 @@
 //! Wakes that a task raises while it polls itself.
 //!
-//! The guest, and whoever reads what it answers, are polled by one task; each wakes it when there is something for the
+//! The guest, and the reader of its answer, are polled by one task; each wakes it when there is something for the
 //! other. But the task is being polled already and looks at both. Handed on, such a wake would make the runtime run the
 //! task once more for nothing, and rouse another thread to help with it: twice per request, which costs more than many a
 //! guest takes.

@@ -15,7 +15,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// So many; as many as there are cores where nothing is said. Guests are counted in `runs`, wherever they run.
+    /// This many; as many as there are cores where nothing is said. Guests are counted in `runs`, wherever they run.
     pub(crate) const fn new(count: Option<usize>, runs: Arc<Runs>) -> Self {
         Self {
             count,

@@ -22,7 +22,7 @@ pub(crate) struct Held {
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads a body of at most so many bytes.
+/// Reads a body of at most this many bytes.
 ///
 /// # Errors
 /// `limit` (field `body`) when it is longer, `deadline` when it comes too slowly, `unavailable` when there is no room for it,

@@ -90,8 +90,8 @@ pub struct GatewayLimits {
     pub beside: usize,
     /// How long a request may take; so long it also has once the gateway is told to stop. Default 300 s.
     pub time: Time,
-    /// How long the gateway goes on taking callers once it is told to stop, while `/readyz` says no already: the time that whoever sends
-    /// them needs to see it. Default 0 s.
+    /// How long the gateway goes on taking callers once it is told to stop, while `/readyz` says no already: the time that the load
+    /// balancer needs to see it. Default 0 s.
     pub notice: Time,
     /// Tokens that do not hold which one address (a /64 of IPv6) may send in a second. Beyond that, tokens from there that the gateway has
     /// not met are not looked at for a while. Default 10.

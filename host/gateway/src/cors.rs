@@ -55,7 +55,7 @@ impl Cors {
     }
 
     /// Whether a page of an origin that may not call wants something done. Browsers let any page send some requests without asking, and
-    /// keep only the answer from it: where no token is needed, such a page could drain a node of whoever reads it.
+    /// keep only the answer from it: where no token is needed, such a page could drain a node on behalf of its reader.
     pub(crate) fn is_forged<B>(request: &Request<B>, allowed: Option<&HeaderValue>) -> bool {
         let Some(origin) = request.headers().get(header::ORIGIN) else {
             return false;

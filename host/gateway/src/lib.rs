@@ -1,12 +1,12 @@
-//! The way in from outside: inference over REST and gRPC, tasks, HTTP plugins, for every model and task of a mesh.
+//! The API gateway: inference over REST and gRPC, tasks, HTTP plugins, for every model and task of a mesh.
 //!
-//! A [`Gateway`] is the door of a [`Node`](karman_node::Node): callers come in by it instead of by the node's plain listener. A
-//! request becomes a connection's (`connections`), a caller is found to it (`access`), its body is read within bounds (`body`), it
-//! is let in or refused (`admission`), and then it is the node that answers: what runs where is decided there, and said in headers.
+//! A [`Gateway`] stands before a [`Node`](karman_node::Node): callers use it instead of the node's plain listener. A request comes on a
+//! connection (`connections`), its caller is authenticated (`access`), its body is read within bounds (`body`), it is admitted or
+//! refused (`admission`), and then the node answers: what runs where is decided there, and reported in headers.
 //!
 //! | file | what |
 //! |---|---|
-//! | `gateway` | the door as a whole |
+//! | `gateway` | the gateway as a whole |
 //! | `connections` | who is connected, TLS, and who must make room |
 //! | `pipeline`, `target` | one request from head to head, and what it is for |
 //! | `access` | tokens, rights, rates |

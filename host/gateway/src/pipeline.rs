@@ -268,7 +268,7 @@ fn judge(
             let led = led.ok_or_else(unknown)?;
             caller.must(&Right::Http(pattern(&led.plugin)?))
         }
-        // Whoever knows the id of a task may ask for it: it is as good as random.
+        // Knowing the id of a task is enough to ask for it: it cannot be guessed.
         Target::Accepted => caller.must_some(|right| matches!(right, Right::Call(_)), "call:…"),
         Target::Flow | Target::FlowEvents => {
             caller.must_some(|right| matches!(right, Right::Flow(_)), "flow:…")

@@ -3,63 +3,84 @@
 use crate::decisions::Decisions;
 use crate::inference::{self, Inference};
 use crate::metrics::Metrics;
-use crate::openapi::document;
+use crate::openapi::{PlainError, document};
 use crate::pipeline::unknown;
 use crate::refusal::Refusal;
 use crate::target::Target;
 use crate::{admin, dashboard};
 use axum::Router;
-use axum::response::Response;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{StatusCode, Uri};
 use karman_node::Node;
 use karman_types::TaskError;
 use std::sync::Arc;
 
+/// What the gateway's own routes answer from.
+#[derive(Clone)]
+struct Own {
+    node: Node,
+    metrics: Arc<Metrics>,
+    /// All routes, as OpenAPI in JSON.
+    description: Bytes,
+}
+
 /// Everything but gRPC and HTTP plugins.
 pub(crate) fn router(
     node: &Node,
     inference: &Inference,
-    metrics: &Arc<Metrics>,
+    measured: &Arc<Metrics>,
     decisions: &Arc<Decisions>,
 ) -> Router {
-    let (ready, measured, shown) = (node.clone(), node.clone(), metrics.clone());
-    let description = document().to_json().unwrap_or_default();
-    let json = [(http::header::CONTENT_TYPE, "application/json")];
     Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route(
-            "/readyz",
-            get(move || {
-                let is_ready = ready.is_ready();
-                async move {
-                    match is_ready {
-                        true => (StatusCode::OK, "ready\n"),
-                        false => (StatusCode::SERVICE_UNAVAILABLE, "starting or stopping\n"),
-                    }
-                }
-            }),
-        )
-        .route(
-            "/metrics",
-            get(move || {
-                let shown = shown.show(&measured);
-                async move { shown }
-            }),
-        )
-        .route(
-            "/openapi.json",
-            get(move || {
-                let description = description.clone();
-                async move { (json, description) }
-            }),
-        )
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/openapi.json", get(described))
+        .with_state(Own {
+            node: node.clone(),
+            metrics: measured.clone(),
+            description: document().to_json().unwrap_or_default().into(),
+        })
         .merge(inference::router(inference.clone()))
         .merge(dashboard::router())
         .merge(node.work_routes())
-        .merge(admin::router(node.clone(), decisions.clone(), metrics.clone()))
+        .merge(admin::router(node.clone(), decisions.clone(), measured.clone()))
         .method_not_allowed_fallback(|uri: Uri| async move { told(&other_method(), &uri) })
         .fallback(|uri: Uri| async move { told(&unknown(), &uri) })
+}
+
+/// Whether the process runs.
+#[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, description = "It runs")))]
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Whether the gateway answers.
+#[utoipa::path(get, path = "/readyz", tag = "health", responses(
+    (status = 200, description = "It does"), (status = 503, description = "Not yet, or no more")))]
+async fn readyz(State(own): State<Own>) -> (StatusCode, &'static str) {
+    match own.node.is_ready() {
+        true => (StatusCode::OK, "ready\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "starting or stopping\n"),
+    }
+}
+
+/// What is measured, in the text format of OpenMetrics.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses(
+    (status = 200, description = "Measurements", content_type = "application/openmetrics-text"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError)))]
+async fn metrics(State(own): State<Own>) -> Response {
+    own.metrics.show(&own.node)
+}
+
+/// This description.
+#[utoipa::path(get, path = "/openapi.json", tag = "health", responses((status = 200, description = "OpenAPI, in JSON")))]
+async fn described(State(own): State<Own>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], own.description)
 }
 
 /// A path that is there, asked by a method that it does not take; the router says in `allow` which it does.

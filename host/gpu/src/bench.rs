@@ -7,7 +7,7 @@ use crate::kernel::{Gemm, Kernel, Map, QuantisedGemm};
 use serde::Serialize;
 use std::time::Duration;
 
-/// One figure.
+/// One measured figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// What was done, as in `gemm 1024x1024x1024 f32`.
@@ -23,7 +23,7 @@ pub struct Figure {
 /// How long one kernel may take at most.
 const MOST: Duration = Duration::from_secs(60);
 
-/// Each figure is the middle one of so many.
+/// Each figure is the middle one of this many.
 const RUNS: usize = 7;
 
 struct Task {

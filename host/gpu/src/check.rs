@@ -9,7 +9,7 @@ use crate::error::GpuError;
 use crate::kernel::{Element, Kernel, Quantised, Role, Words, f16_words, f32_words};
 use std::time::Duration;
 
-/// How one kernel did.
+/// The result of checking one kernel.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Which, and in what shape.

@@ -25,20 +25,20 @@ use karman_types::Digest;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Something to run.
+/// A piece of work for a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// One of ours.
+    /// One kernel of this crate.
     Kernel(Kernel),
-    /// A plugin's own.
+    /// A plugin's own shader.
     Shader(Shader),
-    /// Several of ours, one after the other, and what is the same in every run of them.
+    /// Several kernels, one after the other, with the constants that are the same in every run.
     Program(Arc<Program>),
 }
 
-/// What came of it.
+/// The result of a piece of work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
     /// The outputs, in order.
@@ -47,21 +47,32 @@ pub struct Done {
     pub took: Duration,
 }
 
-/// Something that runs work, one after the other.
+impl Done {
+    /// These outputs of work that began then and has just ended.
+    fn since(start: Instant, outputs: Vec<Words>) -> Self {
+        Self {
+            outputs,
+            took: start.elapsed(),
+        }
+    }
+}
+
+/// A device that runs work, one piece after the other.
 pub trait Device: Send {
     /// What it is.
     fn info(&self) -> &DeviceInfo;
 
-    /// Whose the work is that comes from now on: a device keeps programs for their next runs, and each tenant has a fair share of that.
-    fn belongs_to(&mut self, _tenant: &str) {}
+    /// The tenant of the work that comes from now on: a device keeps programs for their next runs, and each tenant has a fair share of
+    /// what it keeps.
+    fn set_tenant(&mut self, _tenant: &str) {}
 
-    /// Runs it on these inputs, for at most as long.
+    /// Runs a piece of work on these inputs, for at most this long.
     ///
     /// # Errors
     /// When the inputs do not fit, or the device cannot, does not in time, or fails.
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError>;
 
-    /// Runs a program that the device still has from an earlier run, without its constants. None where it has it not: then it takes a
+    /// Runs a program that the device still has from an earlier run, without its constants. None where it does not have it: then it takes a
     /// [`Work::Program`].
     fn run_kept(
         &mut self,
@@ -72,8 +83,7 @@ pub trait Device: Send {
         None
     }
 
-    /// Gets ready for the next work after one that failed, where that takes time. What does not come back now is tried again by the
-    /// next [`Device::run`].
+    /// Recovers from work that failed, where that takes time. Where it does not succeed, the next [`Device::run`] tries again.
     fn recover(&mut self) {}
 }
 
@@ -88,7 +98,7 @@ pub trait Repeat: Device {
     /// When the inputs do not fit the kernel or the device, [`GpuError::Absent`] where the device cannot do this.
     fn prepare(&mut self, kernel: &Kernel, inputs: &[&[u32]]) -> Result<Self::Prepared, GpuError>;
 
-    /// Runs it so many times, one after the other, and says how long all of them took.
+    /// Runs it this many times, one after the other, and returns how long all of them took.
     ///
     /// # Errors
     /// When the device fails, or has not done it in time.
@@ -103,11 +113,11 @@ pub trait Repeat: Device {
 /// A device in words and numbers.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DeviceInfo {
-    /// How it is named here: `vulkan-0`, `cuda-0`, `cpu`.
+    /// Its id on this machine: `vulkan-0`, `cuda-0`, `cpu`.
     pub id: String,
-    /// Through what it is reached.
+    /// The interface through which it is reached.
     pub api: Api,
-    /// What kind it is.
+    /// Its kind.
     pub class: Class,
     /// What its maker calls it.
     pub name: String,
@@ -123,7 +133,7 @@ pub struct DeviceInfo {
     pub most_buffers: u32,
 }
 
-/// Through what a device is reached.
+/// The interface through which a device is reached.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Api {
@@ -141,7 +151,7 @@ pub enum Api {
     Cuda,
 }
 
-/// What kind of device it is. Software comes last where one is chosen.
+/// The kind of a device, in the order of preference.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// What was found.
+/// The devices that were found, and those that were not.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Found {
     /// Devices, the one to prefer first; the processor is last and always there.
@@ -16,7 +16,7 @@ pub struct Found {
     pub absent: Vec<Absent>,
 }
 
-/// Something that a machine could have.
+/// A kind of device that is not there, and why.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Absent {
     /// What: `vulkan`, `cuda`.
@@ -153,7 +153,7 @@ fn until(child: &mut Child, end: Instant) -> Option<ExitStatus> {
     }
 }
 
-/// All that comes out of a stream, once it has ended. The thread that reads stays for as long as somebody holds the other end.
+/// All that comes out of a stream, once it has ended. The thread that reads stays for as long as a process holds the other end.
 fn reader(from: impl Read + Send + 'static) -> Result<Receiver<String>, String> {
     let (sender, text) = channel();
     let read = move || {
@@ -201,7 +201,7 @@ mod tests {
         assert!(why(&none).contains("does not start"), "{none:?}");
     }
 
-    /// As a process does that its driver holds: the streams stay open whoever is killed, until the test ends.
+    /// As a process does that its driver holds: the streams stay open, whichever process is killed, until the test ends.
     #[test]
     fn streams_that_nobody_closes_hold_nobody_up() {
         let folder = tempfile::tempdir().unwrap();

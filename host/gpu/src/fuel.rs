@@ -19,7 +19,7 @@ struct Handles {
     one: Handle<Expression>,
 }
 
-/// Gives every invocation so many iterations of loops; the flag is bound at `binding` of group 0.
+/// Gives every invocation this many iterations of loops; the flag is bound at `binding` of group 0.
 pub(crate) fn add(module: &mut Module, loops: u32, binding: u32) {
     let nowhere = Span::UNDEFINED;
     let count = module.types.insert(

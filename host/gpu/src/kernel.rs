@@ -34,9 +34,11 @@ mod broadcast;
 mod concat;
 mod convolution;
 mod encode;
+mod expected;
 mod gather;
 mod gemm;
 mod integer;
+mod limits;
 mod map;
 mod mask;
 mod norm;
@@ -59,9 +61,11 @@ pub use broadcast::{Arithmetic, Broadcast};
 pub use concat::Concat;
 pub use convolution::Convolution;
 pub use encode::{Decode, Encode, Format};
+pub use expected::Expected;
 pub use gather::Gather;
 pub use gemm::{Activation, Gemm};
 pub use integer::IntegerGemm;
+use limits::{MOST_WORDS, check_length, check_shape};
 pub use map::{Map, Step};
 pub use mask::Mask;
 pub use norm::{Norm, Normalise};
@@ -125,7 +129,7 @@ pub enum Kernel {
     Mask(Mask),
 }
 
-/// What each kernel says of itself.
+/// The description that every kernel gives of itself.
 pub(crate) trait Describe {
     /// Whether the shape means anything.
     fn check(&self) -> Result<(), GpuError>;
@@ -149,40 +153,6 @@ pub(crate) trait Describe {
 
     /// Arithmetic operations; a multiplication with its addition is two.
     fn operations(&self) -> u64;
-}
-
-/// What an output should hold.
-#[derive(Clone, Debug)]
-pub struct Expected {
-    /// Each element.
-    pub values: Vec<f64>,
-    /// What its error is measured by: for a sum, the sum of the magnitudes that went in, so that cancellation counts as what it is.
-    pub scale: Vec<f64>,
-}
-
-impl Expected {
-    /// Elements whose error is measured against their own magnitude, or 1 if that is larger.
-    pub(crate) fn plain(values: Vec<f64>) -> Self {
-        let scale = values.iter().map(|value| value.abs().max(1.0)).collect();
-        Self { values, scale }
-    }
-
-    /// The largest error of these elements over its scale; infinite for one that is no number.
-    pub fn error(&self, got: &[f64]) -> f64 {
-        if got.len() != self.values.len() {
-            return f64::INFINITY;
-        }
-        let errors = got.iter().zip(&self.values).zip(&self.scale);
-        errors
-            .map(|((got, value), scale)| (got - value).abs() / scale.max(f64::MIN_POSITIVE))
-            .fold(0.0, |most: f64, error| {
-                if error.is_nan() {
-                    f64::INFINITY
-                } else {
-                    most.max(error)
-                }
-            })
-    }
 }
 
 impl Kernel {
@@ -346,76 +316,5 @@ impl Kernel {
         let mut outputs: Vec<Words> = outputs.map(|argument| vec![0; argument.words]).collect();
         self.describe().on_cpu(cpu, inputs, &mut outputs);
         Ok(outputs)
-    }
-}
-
-/// The largest dimension of any shape: products of three stay far below what 64 bits hold.
-const MOST_DIMENSION: u32 = 1 << 20;
-
-/// The most words of one buffer: 1 GiB.
-const MOST_WORDS: u64 = 1 << 28;
-
-/// Whether a whole array, or a row of one, has from 1 to 2²⁸ elements.
-fn check_length(kernel: &str, field: &str, length: u32) -> Result<(), GpuError> {
-    match (1..=MOST_WORDS).contains(&u64::from(length)) {
-        true => Ok(()),
-        false => {
-            let must = format!("it is from 1 to {MOST_WORDS}");
-            Err(GpuError::kernel(kernel, field, length as usize, must))
-        }
-    }
-}
-
-/// Whether dimensions are from 1 to 2²⁰ and buffers at most 1 GiB.
-fn check_shape(kernel: &str, dimensions: &[(&str, u32)], buffers: &[(&str, u64)]) -> Result<(), GpuError> {
-    for (name, value) in dimensions {
-        if !(1..=MOST_DIMENSION).contains(value) {
-            return Err(GpuError::kernel(
-                kernel,
-                name,
-                *value as usize,
-                format!("it is from 1 to {MOST_DIMENSION}"),
-            ));
-        }
-    }
-    for (name, words) in buffers {
-        if *words > MOST_WORDS {
-            return Err(GpuError::Memory {
-                what: format!("{kernel}: {name}"),
-                asked: words.saturating_mul(4),
-                most: MOST_WORDS * 4,
-            });
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What is told is the bound that holds: arrays may be longer than other dimensions.
-    #[test]
-    fn an_array_of_nothing_is_told_how_long_arrays_are() {
-        for (name, fields) in [
-            ("map", r#""length": 0, "steps": []"#),
-            ("mask", r#""length": 0"#),
-            ("accumulate", r#""length": 0, "updates": 1"#),
-            ("reduce", r#""fold": "sum", "rows": 1, "columns": 0"#),
-            ("encode", r#""format": "f16", "rows": 1, "columns": 0"#),
-            ("decode", r#""format": "int8", "rows": 1, "columns": 0"#),
-            ("top-k", r#""length": 0, "keep": 1"#),
-            ("rearrange", r#""length": 0, "sizes": [], "steps": []"#),
-            ("gather", r#""rows": 0, "width": 1, "numbers": 1"#),
-        ] {
-            let text = format!(r#"{{"kernel": "{name}", {fields}}}"#);
-            let kernel = |text: &str| serde_json::from_str::<Kernel>(text).unwrap();
-            let refused = kernel(&text).arguments().unwrap_err().to_string();
-            assert!(refused.ends_with("it is from 1 to 268435456"), "{refused}");
-            assert!(
-                kernel(&text.replace(": 0", ": 268435456")).arguments().is_ok(),
-                "{name}"
-            );
-        }
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! [`find`](find::find) says what is there, asking drivers in a child process, for a driver may crash. A [`Kernel`] names a computation
 //! and its shape; every device runs it: GPUs by the shaders of `shaders/` ([`Wgpu`]: Vulkan, Metal, Direct3D 12, OpenGL), those of
-//! NVIDIA also by `kernels/` and cuBLAS ([`Cuda`]), the processor by a matrix library and loops of its own ([`Cpu`]). Kernels that follow each other are a [`Program`], whose constants a
-//! device keeps. A plugin's own WGSL, a [`Shader`], is checked and given a budget of loops before a driver sees it, and runs in a
-//! process of its own ([`Remote`]), which is ended when it takes too long. Where several tenants share a device, a
-//! [`Queue`] stands before it, and a [`Share`] says whose turn it is.
+//! NVIDIA also by `kernels/` and cuBLAS ([`Cuda`]), the processor by a matrix library and loops of its own ([`Cpu`]). Kernels that
+//! follow each other are a [`Program`], whose constants a device keeps. A plugin's own WGSL, a [`Shader`], is checked and given a
+//! budget of loops before a driver sees it, and runs in a process of its own ([`Remote`]), which is ended when it takes too long.
+//! Where several tenants share a device, a [`Queue`] stands before it, and a [`Share`] says whose turn it is.
 //!
 //! | file | what |
 //! |---|---|

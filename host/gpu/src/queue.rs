@@ -18,7 +18,7 @@ struct Inner {
     more: Condvar,
 }
 
-/// A piece of work, and who waits for it.
+/// A piece of work, and the receiver of its result.
 pub struct Job {
     /// What to do.
     pub work: Work,
@@ -28,16 +28,16 @@ pub struct Job {
     pub within: Duration,
     /// How long it may keep the device, from its turn on.
     pub on_device: Duration,
-    /// Who gets the outcome.
+    /// The receiver of the result.
     pub answer: Box<dyn Answer>,
 }
 
-/// Who waits for a piece of work.
+/// The receiver of a result.
 pub trait Answer: Send {
-    /// Whether somebody still does: what nobody waits for is left out.
+    /// Whether the result is still awaited; work whose result is not is left out.
     fn is_awaited(&self) -> bool;
 
-    /// Here it is.
+    /// Takes the result.
     fn answer(self: Box<Self>, done: Result<Done, GpuError>);
 }
 
@@ -45,7 +45,7 @@ pub trait Answer: Send {
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Queue {
-    /// Puts a queue before a device; each tenant may have so many pieces of work waiting.
+    /// Puts a queue before a device; each tenant may have this many pieces of work waiting.
     ///
     /// # Errors
     /// [`GpuError::Absent`] when the system has no thread for it.
@@ -113,7 +113,7 @@ impl Inner {
             (true, true) => Some(Err(GpuError::Deadline(job.within))),
             (true, false) => {
                 let inputs: Vec<&[u32]> = job.inputs.iter().map(Vec::as_slice).collect();
-                device.belongs_to(&turn.tenant);
+                device.set_tenant(&turn.tenant);
                 Some(device.run(&job.work, &inputs, job.on_device))
             }
         };

@@ -36,7 +36,7 @@ const fn loops() -> u32 {
     1 << 20
 }
 
-/// What a plugin's shader is held to.
+/// The limits of a plugin's shader.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ShaderLimits {

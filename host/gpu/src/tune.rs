@@ -98,7 +98,7 @@ impl Tile {
         [self.columns / 4, self.rows / self.per_thread, 1]
     }
 
-    /// A workgroup for each tile of so many products; `tile.wgsl` counts them.
+    /// A workgroup for each tile of this many products; `tile.wgsl` counts them.
     pub(crate) fn workgroups(self, rows: u32, columns: u32, layers: u32) -> [u32; 3] {
         let (across, down) = (columns.div_ceil(self.columns), rows.div_ceil(self.rows));
         grid(u64::from(across) * u64::from(down) * u64::from(layers))

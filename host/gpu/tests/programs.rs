@@ -85,7 +85,7 @@ fn plan() -> Plan {
     }
 }
 
-/// Numbers for buffers of so many words.
+/// Numbers for buffers of this many words.
 fn drawn(words: &[usize], seed: u64) -> Vec<Words> {
     let draw = |(number, words): (usize, &usize)| {
         let all = Kernel::Map(Map {

@@ -9,10 +9,11 @@
 //! one JSON object a line: the number of cuts and the greatest error, as a share of the greatest element of the answer.
 #![allow(clippy::unwrap_used, reason = "a study fails with its first surprise")]
 
-#[path = "../tests/common/cuts.rs"]
-mod cuts;
+#[path = "../tests/common/mod.rs"]
+mod common;
 
-use cuts::{Law, backends, chain_cuts, random_cuts, roomy};
+use common::backends;
+use common::cuts::{Law, chain_cuts, random_cuts, roomy};
 use fastrand::Rng;
 use karman_infer::Backend;
 use karman_infer::graph::Graph;

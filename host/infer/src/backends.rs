@@ -18,7 +18,7 @@ pub enum UseOnnxRuntime {
     Off,
 }
 
-/// How [`Backends`] come to be.
+/// The options of [`Backends`].
 #[derive(Clone, Debug)]
 pub struct BackendOptions {
     /// Which ONNX Runtime to use. Default: none.

@@ -3,7 +3,7 @@ use karman_gpu::GpuError;
 use karman_tensor::TensorError;
 use karman_types::{ErrorKind, TaskError};
 
-/// What goes wrong with a model; [`InferError::kind`] says whose fault it is.
+/// A failure with a model; [`InferError::kind`] says whose fault it is.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InferError {

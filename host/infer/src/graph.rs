@@ -96,7 +96,7 @@ pub struct Node {
     pub class: OpClass,
     /// The edges that it takes, each once, those that its subgraphs use among them.
     pub inputs: Vec<usize>,
-    /// The edges that it makes and somebody uses.
+    /// The edges that it makes and that are used.
     pub outputs: Vec<usize>,
     /// Weights: the elements of the constants it uses, other than single values and whole numbers of 64 bits (shapes, axes).
     pub parameters: u64,

@@ -115,7 +115,7 @@ impl fmt::Display for TensorInfo {
     }
 }
 
-/// How a model is loaded.
+/// The options for loading a model.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LoadOptions {
     /// The back-end; `None` takes ONNX Runtime where it is, else tract.

@@ -55,7 +55,7 @@ pub struct Timing {
     pub origin: Origin,
 }
 
-/// What is known of one layer.
+/// The profile of one layer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LayerProfile {
     /// Its name.
@@ -93,7 +93,7 @@ pub struct EdgeProfile {
     pub is_output: bool,
 }
 
-/// What is known of a model on a back-end of a node.
+/// The profile of a model on a back-end of a node.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Profile {
     /// The digest of the model.

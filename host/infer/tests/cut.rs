@@ -2,10 +2,10 @@
 //! `examples/cuts.rs`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-#[path = "common/cuts.rs"]
-mod cuts;
+mod common;
 
-use cuts::{Law, backends, chain_cuts, random_cuts, random_stages, roomy};
+use common::cuts::{Law, chain_cuts, random_cuts, random_stages, roomy};
+use common::{backends, digits};
 use fastrand::Rng;
 use karman_infer::graph::{CutError, Graph};
 use karman_infer::zoo::{Architecture, Variant};
@@ -15,11 +15,6 @@ use karman_types::Digest;
 
 /// Of the greatest element of the answer.
 const TOLERANCE: f64 = 1e-5;
-
-fn digits(name: &str) -> Vec<u8> {
-    let path = format!("{}/../../tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read(path).unwrap()
-}
 
 fn read(file: &[u8]) -> Graph {
     Graph::read(file.to_vec(), &roomy().limits).unwrap()

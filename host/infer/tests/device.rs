@@ -3,21 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod common;
-#[path = "common/devices.rs"]
-mod devices;
 
-use common::*;
-use devices::*;
+use common::devices::*;
+use common::digits;
+use common::onnx::*;
 use karman_gpu::{Cpu, GpuError, Kernel};
 use karman_infer::zoo::{Architecture, Variant};
 use karman_infer::{DeviceModel, InferError, ModelLimits};
 use karman_tensor::Tensor;
 use karman_types::ByteSize;
-
-fn digits(name: &str) -> Vec<u8> {
-    let path = format!("{}/../../tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read(path).unwrap()
-}
 
 #[test]
 fn the_digit_models_answer_as_on_tract() {

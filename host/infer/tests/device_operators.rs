@@ -3,11 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod common;
-#[path = "common/devices.rs"]
-mod devices;
 
-use common::*;
-use devices::*;
+use common::devices::*;
+use common::onnx::*;
 use karman_gpu::Cpu;
 use karman_infer::{InferError, Named};
 use karman_tensor::{Shape, Tensor};

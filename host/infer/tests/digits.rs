@@ -2,7 +2,10 @@
 //! same answers from each.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use karman_infer::{BackendName, BackendOptions, Backends, LoadOptions, Model, SearchPlaces, UseOnnxRuntime};
+mod common;
+
+use common::backends;
+use karman_infer::{BackendName, BackendOptions, Backends, LoadOptions, Model, UseOnnxRuntime};
 use karman_tensor::Tensor;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -11,14 +14,6 @@ use std::time::Instant;
 
 fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
-}
-
-fn backends() -> Backends {
-    let at = std::env::var_os("KARMAN_ONNXRUNTIME").map(|path| UseOnnxRuntime::At(path.into()));
-    Backends::detect(&BackendOptions {
-        onnxruntime: at.unwrap_or_else(|| UseOnnxRuntime::Find(SearchPlaces::from_env())),
-        ..BackendOptions::default()
-    })
 }
 
 /// Every held-out digit with its label.

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::*;
+use common::digits;
+use common::onnx::*;
 use karman_infer::graph::{Graph, OpClass};
 use karman_infer::inspect::Inspection;
 use karman_infer::zoo::{Architecture, Variant};
@@ -19,11 +20,6 @@ fn read(file: &[u8]) -> Result<Graph, InferError> {
 fn refused(file: &[u8], says: &str) {
     let error = read(file).expect_err("it was read");
     assert!(error.to_string().contains(says), "{error}");
-}
-
-fn digits(name: &str) -> Vec<u8> {
-    let path = format!("{}/../../tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read(path).unwrap()
 }
 
 #[test]

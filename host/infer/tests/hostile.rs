@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::*;
+use common::digits;
+use common::onnx::*;
 use karman_infer::{Backend, BackendOptions, Backends, InferError, LoadOptions, Model, ModelLimits, Tract};
 use karman_tensor::Tensor;
 use karman_types::{ByteSize, ErrorKind};
@@ -21,14 +22,6 @@ fn refused(bytes: &[u8], kind: ErrorKind, says: &str) {
     assert_eq!(error.kind(), kind, "{error}");
 }
 
-fn digits() -> Vec<u8> {
-    std::fs::read(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../tests/models/digits-s.onnx"
-    ))
-    .unwrap()
-}
-
 #[test]
 fn a_good_model_loads_and_runs() {
     let model = load(&good()).unwrap();
@@ -39,7 +32,7 @@ fn a_good_model_loads_and_runs() {
 
 #[test]
 fn a_truncated_model_is_refused_wherever_it_ends() {
-    let whole = digits();
+    let whole = digits("digits-s");
     let step = whole.len() / 97;
     for end in (0..whole.len())
         .step_by(step)
@@ -319,7 +312,7 @@ proptest! {
     #[test]
     fn a_flipped_byte_does_no_harm(small in any::<bool>(), at in any::<prop::sample::Index>(), flip in any::<u8>()) {
         // Most of the large file is weights, where any byte is as good as another; the small one is all structure.
-        let mut bytes = if small { good() } else { digits() };
+        let mut bytes = if small { good() } else { digits("digits-s") };
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
         let _ = load(&bytes);
@@ -329,7 +322,7 @@ proptest! {
 /// tract plans by the sizes of its inputs, and a size of 0 is none to plan by.
 #[test]
 fn a_run_on_nothing_is_refused_by_the_dimension_that_is_empty() {
-    let model = Tract.load(&digits(), &LoadOptions::default()).unwrap();
+    let model = Tract.load(&digits("digits-s"), &LoadOptions::default()).unwrap();
     let nothing = Tensor::from_slice([0, 1, 8, 8], &[0f32; 0]).unwrap();
     let error = model.run(vec![("image".into(), nothing)]).unwrap_err();
     let InferError::EmptyDimension { input, least, .. } = &error else {

@@ -2,9 +2,11 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use karman_infer::{BackendOptions, Backends, LoadOptions, Model, SearchPlaces, UseOnnxRuntime};
+mod common;
+
+use common::{backends, digits};
+use karman_infer::{LoadOptions, Model};
 use karman_tensor::Tensor;
-use std::path::Path;
 
 /// Until every pool and cache has grown to what it needs.
 const FIRST: usize = 2_000;
@@ -28,14 +30,8 @@ fn run(model: &dyn Model, times: usize) {
 
 #[test]
 fn runs_leave_nothing_behind() {
-    let at = std::env::var_os("KARMAN_ONNXRUNTIME").map(|path| UseOnnxRuntime::At(path.into()));
-    let backends = Backends::detect(&BackendOptions {
-        onnxruntime: at.unwrap_or_else(|| UseOnnxRuntime::Find(SearchPlaces::from_env())),
-        ..BackendOptions::default()
-    });
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models/digits-s.onnx");
-    let onnx = std::fs::read(file).unwrap();
-    for (name, backend) in backends.all() {
+    let onnx = digits("digits-s");
+    for (name, backend) in backends().all() {
         let Ok(backend) = backend.inspect_err(|error| println!("skipped: {error}")) else {
             continue;
         };

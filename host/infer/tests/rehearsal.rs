@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::*;
+use common::onnx::*;
 use karman_infer::{LoadOptions, ModelLimits, ProbeError, feed_child, probe_model};
 use karman_types::ByteSize;
 use std::io::Read;

@@ -22,7 +22,7 @@ use tracing::{Instrument, Span};
 const HEAD: u32 = 64 << 10;
 const CALL: Frame = Frame::new("call", HEAD);
 pub(crate) const ANSWER: Frame = Frame::new("answer", HEAD);
-/// What is asked of the other node.
+/// The operation that is asked of the other node.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Ask {
     /// Run this task on the body.
@@ -114,7 +114,7 @@ pub enum Ask {
     },
 }
 
-/// What goes before the body of a call.
+/// The header of a call, sent before its body.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CallHead {
     /// What is to be done.
@@ -159,7 +159,7 @@ impl CallHead {
     }
 }
 
-/// How a call went on the node that ran it.
+/// A report on a call by the node that ran it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct RemoteReport {
     /// Microseconds from acceptance to end, there.

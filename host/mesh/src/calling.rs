@@ -119,7 +119,7 @@ impl Mesh {
     async fn fallen_silent(&self, node: PeerId) -> TaskError {
         // Where the swarm has the same way to it, its connection is as dead, and the next call would wait on that.
         if self.0.peers.path(&node) == Some(Path::Direct) {
-            let _ = self.0.orders.send(Order::Part(node)).await;
+            let _ = self.0.orders.send(Order::Disconnect(node)).await;
         }
         unreachable(node, "it has fallen silent")
     }
@@ -143,7 +143,7 @@ impl Mesh {
                 answer = asked => answer?,
                 () = self.unheard(node) => {
                     // The next call would wait on the same connection.
-                    let _ = self.0.orders.send(Order::Part(node)).await;
+                    let _ = self.0.orders.send(Order::Disconnect(node)).await;
                     return Err(unreachable(node, "it has fallen silent"));
                 }
             };

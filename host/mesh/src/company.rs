@@ -5,8 +5,8 @@
 
 use crate::acquaintances::MOST_ADDRESSES;
 use crate::mesh::{Inner, Mesh};
+use crate::reports::UNUSED;
 use crate::swarm::Order;
-use crate::words::UNUSED;
 use futures::future::join_all;
 use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
@@ -51,7 +51,7 @@ const FEW: Pauses = Pauses {
 };
 
 impl Pauses {
-    /// The pause after so many tries. Up to half of it is luck, so that not all come back at once when a link does.
+    /// The pause after this many tries. Up to half of it is luck, so that not all come back at once when a link does.
     fn after(&self, tries: u32, luck: f64) -> Duration {
         let doubled = 1u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX);
         let whole = self.first.saturating_mul(doubled).min(self.longest);
@@ -83,7 +83,7 @@ impl Company {
     }
 }
 
-/// How far a node is that looks for others.
+/// The state of a node's search for others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Search {
     /// For how long nobody has been there.

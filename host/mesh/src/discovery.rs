@@ -74,7 +74,7 @@ impl Answer {
 }
 
 impl Found {
-    /// What was found lately, and whoever has begun to offer the task since.
+    /// What was found lately, and nodes that have begun to offer the task since.
     fn lately(&self, task: &str, offering: impl FnOnce() -> Vec<PeerId>) -> Option<HashSet<PeerId>> {
         let mut found = self.lately.lock();
         let answer = found.get_mut(task)?;

@@ -2,7 +2,7 @@
 //!
 //! The transport has authenticated the other side's key; here it shows the membership bound to that key, or an invitation
 //! that it redeems for one. Each side tells the digest of its revocations, and the side that knows more tells the rest.
-//! Whoever was invited shows the word only to a node that has proved to be an issuer of the mesh; where no issuer can be
+//! An invited node shows its invitation only to a node that has proved to be an issuer of the mesh; where no issuer can be
 //! reached but over a member, that one leads it there ([`door`]) and carries what it cannot read.
 //! The gate sits between transport and swarm, so that neither the DHT nor any other protocol sees a stranger.
 
@@ -74,41 +74,7 @@ pub(crate) async fn admit(
             ..
         }
     );
-    let exchanged = tokio::time::timeout(PATIENCE, async {
-        let stream = poll_fn(|context| {
-            // Whatever it tells of address changes, the swarm asks again.
-            while let Poll::Ready(event) = muxer.poll_unpin(context) {
-                if let Err(error) = event {
-                    return Poll::Ready(Err(error));
-                }
-            }
-            match speaks_first {
-                true => muxer.poll_outbound_unpin(context),
-                false => muxer.poll_inbound_unpin(context),
-            }
-        });
-        let stream = stream
-            .await
-            .map_err(|error: std::io::Error| GateError::Broken(error.to_string()))?;
-        let mut exchange = Box::pin(exchange(&standing, peer, stream.compat(), speaks_first));
-        poll_fn(|context| {
-            if let Poll::Ready(done) = exchange.as_mut().poll(context) {
-                return Poll::Ready(done);
-            }
-            while let Poll::Ready(event) = muxer.poll_unpin(context) {
-                if let Err(error) = event {
-                    // Who was refused may leave at once: why it was, the exchange knows.
-                    let broken = GateError::Broken(error.to_string());
-                    return match exchange.as_mut().poll(context) {
-                        Poll::Ready(done) => Poll::Ready(done),
-                        Poll::Pending => Poll::Ready(Err(broken)),
-                    };
-                }
-            }
-            Poll::Pending
-        })
-        .await
-    });
+    let exchanged = tokio::time::timeout(PATIENCE, introduce(&standing, peer, &mut muxer, speaks_first));
     let shown = exchanged.await.map_err(|_| GateError::Slow).and_then(|done| done);
     match shown {
         Ok(shown) => {
@@ -127,6 +93,48 @@ pub(crate) async fn admit(
             Err(error)
         }
     }
+}
+
+/// Opens a stream of its own on the connection and goes through the exchange there, while the connection is driven.
+async fn introduce(
+    standing: &Standing,
+    peer: PeerId,
+    muxer: &mut StreamMuxerBox,
+    speaks_first: bool,
+) -> Result<Shown, GateError> {
+    let stream = poll_fn(|context| {
+        // Whatever it tells of address changes, the swarm asks again.
+        while let Poll::Ready(event) = muxer.poll_unpin(context) {
+            if let Err(error) = event {
+                return Poll::Ready(Err(error));
+            }
+        }
+        match speaks_first {
+            true => muxer.poll_outbound_unpin(context),
+            false => muxer.poll_inbound_unpin(context),
+        }
+    });
+    let stream = stream
+        .await
+        .map_err(|error: std::io::Error| GateError::Broken(error.to_string()))?;
+    let mut exchange = Box::pin(exchange(standing, peer, stream.compat(), speaks_first));
+    poll_fn(|context| {
+        if let Poll::Ready(done) = exchange.as_mut().poll(context) {
+            return Poll::Ready(done);
+        }
+        while let Poll::Ready(event) = muxer.poll_unpin(context) {
+            if let Err(error) = event {
+                // Who was refused may leave at once: why it was, the exchange knows.
+                let broken = GateError::Broken(error.to_string());
+                return match exchange.as_mut().poll(context) {
+                    Poll::Ready(done) => Poll::Ready(done),
+                    Poll::Pending => Poll::Ready(Err(broken)),
+                };
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 pub(crate) async fn exchange(

@@ -9,8 +9,8 @@ use crate::call::tests::head as call_head;
 use crate::calling::CALL;
 use crate::gate::{About, Credential, HELLO, Hello, PROTOCOL};
 use crate::membership::{Issuer, Membership, RootKey, Terms, UnixTime};
+use crate::reports::OFFER;
 use crate::support::{Node, addresses, head, invite, start, start_lying};
-use crate::words::OFFER;
 use futures::future::poll_fn;
 use futures::{AsyncReadExt, AsyncWriteExt};
 use karman_types::{ErrorKind, TaskError, Tier};
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt as _;
 
 const SOON: Duration = Duration::from_secs(10);
-/// How long whoever floods does so.
+/// How long a flood lasts.
 const FLOOD: Duration = Duration::from_secs(3);
 const NO_CBOR: [u8; 12] = [8, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
 

@@ -41,7 +41,7 @@ pub struct InvitationStatus {
     pub used_by: Option<NodeId>,
 }
 
-/// What has become of an invitation.
+/// The state of an invitation.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InvitationState {

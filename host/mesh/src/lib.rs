@@ -1,4 +1,4 @@
-//! Nodes find each other and talk.
+//! The mesh: nodes find each other, prove their membership and call each other.
 //!
 //! A node's [`Standing`] says which mesh it belongs to: by the root key that it holds, by an invitation, or by the membership
 //! that it remembers. [`Mesh::start`] brings it up: every connection passes the gate first, where both sides show their
@@ -13,6 +13,20 @@
 //! - Calls run on one stream each: a bounded header, then raw bytes; closing it cancels the call on the other side. The
 //!   stream is one of the data plane, a QUIC connection for calls alone, where the nodes reach each other directly, else one
 //!   of the swarm.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mesh`, `standing` | a node in its mesh: what it asks of others, and what it is |
+//! | `membership`, `invitations` | who belongs, and who was invited |
+//! | `gate`, `renewal`, `refusals` | who is let in, and again while a connection stands |
+//! | `swarm`, `data` | libp2p, and the connections for calls alone |
+//! | `call`, `calling`, `answers`, `unheard` | a call on its stream, the caller's side, the callee's side, calls to a node that is gone |
+//! | `discovery`, `offer`, `reports`, `missed` | who offers what: announced, asked for, heard of, not heard of |
+//! | `peers`, `acquaintances`, `members` | nodes that are there, that were met before, that others have met |
+//! | `company`, `moved`, `farewell` | staying connected, finding a node that has moved, leaving |
+//! | `bundles`, `sealed`, `blobs` | what waits for a link, what nobody on the way can read, files |
+//! | `wire`, `taken`, `body`, `tensors` | frames, streams, bodies |
+//! | `emulate`, `trace`, `under_way` | emulated links, trace context, work that several wait for |
 //!
 //! ```
 //! use karman_mesh::membership::{Issuer, Rights, RootKey, Terms, UnixTime};
@@ -58,6 +72,7 @@ mod offer;
 mod peers;
 mod refusals;
 mod renewal;
+mod reports;
 mod sealed;
 mod standing;
 #[cfg(test)]
@@ -70,7 +85,6 @@ pub mod trace;
 mod under_way;
 mod unheard;
 mod wire;
-mod words;
 
 pub use blobs::{Fetched, MOST_GROUPS, PIECE, Ticket, Wanted};
 pub use body::Body;

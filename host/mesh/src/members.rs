@@ -1,4 +1,4 @@
-//! Members tell each other whom they are connected with, and where these say they are. That is hearsay: whoever is met there
+//! Members tell each other whom they are connected with, and where these say they are. That is hearsay: a node that is met there
 //! shows at the gate who it is, and only then is remembered.
 
 use crate::calling::{PATIENCE, node_of};

@@ -1,42 +1,31 @@
+mod start;
+
 use crate::answers::Answers;
 use crate::call::{CallHead, RemoteReport};
-use crate::calling::{CALL, answer_calls};
-use crate::company::{Looking, SharedLooking, keep_company, keep_listening};
+use crate::company::SharedLooking;
 use crate::data::Plane;
 use crate::discovery::Found;
-use crate::emulate::Lines;
-use crate::farewell::{FAREWELL, hear_farewells};
-use crate::gate::GateError;
-use crate::gate::door::{DOOR, answer_door};
-use crate::members::{MEMBERS, tell_members};
 use crate::membership::Member;
 use crate::missed::Missed;
 use crate::moved::Searches;
 use crate::offer;
 use crate::peers::{Peer, Peers};
-use crate::renewal::{AGAIN, keep_up, show_again};
+use crate::reports::Reporter;
 use crate::standing::Standing;
-use crate::swarm::{Driver, Order, Situation, Traffic, Wires};
+use crate::swarm::{Order, Situation, Traffic, Wires};
 use crate::under_way::UnderWay;
-use crate::words::{OFFER, Voice, look, tell_offers};
 use futures::future::BoxFuture;
 use karman_space::LinkProfile;
 use karman_types::{NodeId, Offer, TaskError, TaskRequest, TaskResponse};
-use libp2p::identity::Keypair;
-use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
+use start::Threads;
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 
-const ORDERS: usize = 1024;
-/// The swarm has threads of its own: a guest never runs on them.
-const THREADS: usize = 2;
-
-/// How a node takes part.
+/// How a node takes part in its mesh.
 #[derive(Clone, Debug)]
 pub struct MeshOptions {
     /// Where it listens, UDP and TCP; on the next UDP port it takes calls directly. Port 0: the system chooses both.
@@ -49,7 +38,7 @@ pub struct MeshOptions {
     pub links: Option<LinkProfile>,
 }
 
-/// What the node does for others.
+/// The service that a node gives to other members.
 pub trait Serve: Send + Sync + 'static {
     /// The longest body that it takes for this call, in bytes.
     ///
@@ -85,8 +74,8 @@ pub(crate) struct Inner {
     pub(crate) streams: libp2p_stream::Control,
     pub(crate) standing: Arc<Standing>,
     pub(crate) peers: Arc<Peers>,
-    /// What this node says of itself.
-    pub(crate) voice: Arc<Voice>,
+    /// Sends the status reports of this node.
+    pub(crate) reporter: Arc<Reporter>,
     /// What the DHT answered lately.
     pub(crate) found: Found,
     /// When this node looks for others.
@@ -107,97 +96,6 @@ pub(crate) struct Inner {
 }
 
 impl Mesh {
-    /// Takes the node into its mesh: listens, meets the entrances, announces what `service` offers. The swarm gets threads of
-    /// its own; calls are made and served on those of the runtime that this is called in, so that none changes threads on
-    /// its way from the link to the guest and back.
-    ///
-    /// # Errors
-    /// When the address cannot be taken or the network is not there.
-    pub fn start(
-        options: MeshOptions,
-        seed: &[u8; 32],
-        standing: Arc<Standing>,
-        service: Arc<dyn Serve>,
-    ) -> Result<Self, GateError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .thread_name("karman-mesh")
-            .enable_all()
-            .build()
-            .map_err(|error| GateError::Broken(error.to_string()))?;
-        let (callers, threads) = (Handle::current(), runtime.handle().clone());
-        let runtime = Threads(Some(runtime));
-        let _inside = threads.enter();
-        let keypair =
-            Keypair::ed25519_from_bytes(*seed).map_err(|error| GateError::Broken(error.to_string()))?;
-        let me = keypair.public().to_peer_id();
-        let wires = Wires {
-            meter: Arc::default(),
-            lines: options.links.map(|links| Arc::new(Lines::new(links))),
-        };
-        let peers = Arc::new(Peers::default());
-        let answers = Arc::new(Answers::new(standing.clone(), service.clone(), callers.clone()));
-        let plane = Plane::start(
-            &keypair,
-            calls_at(options.listen),
-            standing.clone(),
-            answers.clone(),
-            callers,
-            wires.clone(),
-        );
-        let plane = plane
-            .inspect_err(|error| tracing::warn!(%error, "this node takes no direct calls"))
-            .ok();
-        let (orders, taken) = mpsc::channel(ORDERS);
-        let mut driver = Driver::new(
-            keypair,
-            standing.clone(),
-            peers.clone(),
-            taken,
-            options.entrances,
-            options.find_neighbours,
-            wires.clone(),
-        )?;
-        for address in addresses(options.listen) {
-            driver.listen(address)?;
-        }
-        let mut streams = driver.streams();
-        let mut incoming = |protocol| streams.accept(protocol).expect("registered once");
-        let (calls, questions, news) = (incoming(CALL), incoming(OFFER), incoming(AGAIN));
-        let (whom, led, leaving) = (incoming(MEMBERS), incoming(DOOR), incoming(FAREWELL));
-        standing.opens_ways(streams.clone());
-        threads.spawn(driver.run());
-        let mesh = Self(Arc::new(Inner {
-            orders,
-            streams,
-            standing,
-            peers,
-            voice: Arc::default(),
-            found: Found::default(),
-            looking: SharedLooking::new(Looking::new(Instant::now())),
-            searches: Searches::default(),
-            missed: Missed::default(),
-            unheard: UnderWay::default(),
-            service,
-            wires,
-            me,
-            answers,
-            plane,
-            _threads: runtime,
-        }));
-        threads.spawn(answer_calls(mesh.0.answers.clone(), mesh.0.plane.clone(), calls));
-        threads.spawn(tell_offers(Arc::downgrade(&mesh.0), questions));
-        threads.spawn(look(Arc::downgrade(&mesh.0)));
-        threads.spawn(show_again(Arc::downgrade(&mesh.0), news));
-        threads.spawn(answer_door(Arc::downgrade(&mesh.0), led));
-        threads.spawn(tell_members(Arc::downgrade(&mesh.0), whom));
-        threads.spawn(hear_farewells(Arc::downgrade(&mesh.0), leaving));
-        threads.spawn(keep_up(Arc::downgrade(&mesh.0)));
-        threads.spawn(keep_company(Arc::downgrade(&mesh.0)));
-        threads.spawn(keep_listening(Arc::downgrade(&mesh.0)));
-        Ok(mesh)
-    }
-
     /// This node's key as libp2p writes it.
     pub fn me(&self) -> PeerId {
         self.0.me
@@ -235,22 +133,22 @@ impl Mesh {
         self.0.standing.refusal()
     }
 
-    /// Meets the node at this address.
+    /// Connects with the node at this address.
     pub async fn dial(&self, address: Multiaddr) {
         let _ = self.0.orders.send(Order::Dial(vec![address])).await;
     }
 
     /// Tries to reach a node now, at all addresses where it was ever met, besides other tries that may be under way.
-    pub async fn meet(&self, node: PeerId) {
-        let _ = self.0.orders.send(Order::Meet(node)).await;
+    pub async fn connect(&self, node: PeerId) {
+        let _ = self.0.orders.send(Order::Connect(node)).await;
     }
 
     /// Ends all connections with a node: its contact is over, and what is left of them would answer nobody.
-    pub async fn part(&self, node: PeerId) {
+    pub async fn disconnect(&self, node: PeerId) {
         if let Some(plane) = &self.0.plane {
-            plane.part(&node);
+            plane.disconnect(&node);
         }
-        let _ = self.0.orders.send(Order::Part(node)).await;
+        let _ = self.0.orders.send(Order::Disconnect(node)).await;
     }
 
     /// Whether there is a connection with the node.
@@ -275,7 +173,7 @@ impl Mesh {
 
     /// Announces what the node offers now, and nothing that it no longer does; those who have asked it lately are told.
     pub async fn announce(&self) {
-        self.0.voice.offer_changed();
+        self.0.reporter.offer_changed();
         let Some(offer) = self.0.service.offer() else {
             return;
         };
@@ -285,7 +183,7 @@ impl Mesh {
 
     /// Announces nothing any more.
     pub async fn withdraw(&self) {
-        self.0.voice.offer_changed();
+        self.0.reporter.offer_changed();
         let _ = self.0.orders.send(Order::Announce(HashSet::new())).await;
     }
 
@@ -344,42 +242,10 @@ impl Mesh {
     }
 }
 
-/// Where to listen: QUIC and TCP on the same port.
-fn addresses(listen: SocketAddr) -> [Multiaddr; 2] {
-    let ip = Multiaddr::from(listen.ip());
-    [
-        ip.clone()
-            .with(Protocol::Udp(listen.port()))
-            .with(Protocol::QuicV1),
-        ip.with(Protocol::Tcp(listen.port())),
-    ]
-}
-
-/// Calls come on the UDP port after the one that the swarm listens on.
-fn calls_at(listen: SocketAddr) -> SocketAddr {
-    let port = match listen.port() {
-        0 => 0,
-        port => port.checked_add(1).unwrap_or_default(),
-    };
-    SocketAddr::new(listen.ip(), port)
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(plane) = &self.plane {
             plane.close();
-        }
-    }
-}
-
-/// The swarm's threads. What holds them may be dropped on a thread of another runtime, where waiting for them is not allowed: the
-/// last handle to the mesh, or a start that failed.
-struct Threads(Option<Runtime>);
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Nodes that are not where they were. One that moves while nothing connects it with this one tells only those of it whom it meets
-//! then; and it announces itself anew, so the DHT knows where it is. Whoever is called and does not answer is searched for there,
+//! then; and it announces itself anew, so the DHT knows where it is. A node that is called and does not answer is searched for there,
 //! while it goes on being dialled where it was. One search is for all who call it meanwhile.
 
 use crate::calling::PATIENCE;
@@ -150,7 +150,7 @@ impl Mesh {
             .filter(|one| tier.is_none_or(|tier| tier == *one));
         let keys: Vec<_> = tiers.map(|tier| offer::key_of_node(tier, &key)).collect();
         tracing::debug!(peer = %id, "a node does not answer where it was, and is searched for");
-        self.meet(id).await;
+        self.connect(id).await;
         let asks = async {
             let _place = self.0.searches.places.acquire().await;
             self.find_one(keys, Some(id)).await
@@ -250,7 +250,7 @@ mod tests {
         .await;
 
         let stopped = moves.stop();
-        calls.mesh.part(peer).await;
+        calls.mesh.disconnect(peer).await;
         until("it does not part", || !calls.mesh.is_connected(&peer)).await;
         let moved = stopped.start_among(invite(&root, &at));
         moved.mesh.announce().await;

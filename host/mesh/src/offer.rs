@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-const WORD: Frame = Frame::new("offer", 1 << 20);
+const STATUS_REPORT: Frame = Frame::new("offer", 1 << 20);
 pub(crate) const TIERS: [Tier; 4] = [Tier::Edge, Tier::Fog, Tier::Cloud, Tier::Space];
-/// Nodes of one tier are announced under this many keys: a key keeps only so many providers.
+/// Nodes of one tier are announced under this many keys: a key keeps a limited number of providers.
 const NODE_SHARDS: u8 = 16;
 
 /// The key of a task on nodes of a tier. One key for each tier, so that the many providers of one do not push out the few
@@ -55,7 +55,7 @@ pub(crate) fn keys_of(offer: &Offer, public_key: &[u8; 32]) -> HashSet<RecordKey
     keys
 }
 
-/// How busy a node is that has so many calls under way. That changes all the time; others are told when this does: in quarters of the
+/// How busy a node is that has this many calls under way. That changes all the time; others are told when this does: in quarters of the
 /// cores, and in doublings beyond them.
 pub(crate) fn level(busy: u32, cores: u32) -> u32 {
     let cores = cores.max(1);
@@ -65,26 +65,29 @@ pub(crate) fn level(busy: u32, cores: u32) -> u32 {
     }
 }
 
-/// What a node says of itself. Those who ask for it hear the next words, too, as long as they hold the stream.
+/// A status report of a node. Those that ask for it get the next ones, too, as long as they hold the stream.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Word {
+pub(crate) struct StatusReport {
     /// Which run of the node says so.
     pub(crate) run: u64,
-    /// Counts up from word to word, whoever hears it.
+    /// Counts up with every message, whichever nodes hear it.
     pub(crate) number: u64,
     /// Calls under way.
     pub(crate) busy: u32,
-    /// Nothing where it is what it was in the word before.
+    /// Nothing where it is what it was in the report before.
     pub(crate) offer: Option<Offer>,
 }
 
-pub(crate) async fn tell(stream: &mut (impl AsyncWrite + Unpin), word: &Word) -> Result<(), WireError> {
-    WORD.write(stream, word).await?;
-    stream.flush().await.map_err(|error| WORD.broken(error))
+pub(crate) async fn tell(
+    stream: &mut (impl AsyncWrite + Unpin),
+    report: &StatusReport,
+) -> Result<(), WireError> {
+    STATUS_REPORT.write(stream, report).await?;
+    stream.flush().await.map_err(|error| STATUS_REPORT.broken(error))
 }
 
-pub(crate) async fn hear(stream: &mut (impl AsyncRead + Unpin)) -> Result<Word, WireError> {
-    WORD.read(stream).await
+pub(crate) async fn hear(stream: &mut (impl AsyncRead + Unpin)) -> Result<StatusReport, WireError> {
+    STATUS_REPORT.read(stream).await
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 mod telling;
 
 use crate::membership::Member;
-use crate::offer::Word;
+use crate::offer::StatusReport;
 use karman_types::{NodeId, Offer, Tier};
 use libp2p::PeerId;
 use libp2p::core::ConnectedPoint;
@@ -59,7 +59,7 @@ impl std::fmt::Display for Path {
     }
 }
 
-/// What this node knows of another.
+/// Another node, as far as this one knows it.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// Its key as libp2p writes it.
@@ -90,8 +90,8 @@ pub struct Peer {
     pub offer: Option<(Arc<Offer>, Instant)>,
     /// Calls that were under way there.
     pub busy: u32,
-    /// The number of its last word.
-    word: u64,
+    /// The number of its last report.
+    last_report: u64,
     /// Whether it tells this node what changes; since when that was of no use.
     watched: Option<Instant>,
     /// Calls of this node that it has not answered yet.
@@ -187,8 +187,8 @@ impl Peers {
         let mut dead = Vec::new();
         self.change(id, |peer| {
             if peer.run != run {
-                // Another run of it counts its words anew, and may offer something else.
-                peer.word = 0;
+                // Another run of it counts its reports anew, and may offer something else.
+                peer.last_report = 0;
                 (peer.path, peer.since) = (None, None);
                 dead = peer.ways.drain(..).map(|(connection, _)| connection).collect();
                 peer.run = run;
@@ -299,20 +299,20 @@ impl Peers {
         });
     }
 
-    /// The number of the last word that was heard of the node.
-    pub(crate) fn word(&self, id: &PeerId) -> u64 {
-        self.peers.lock().get(id).map_or(0, |peer| peer.word)
+    /// The number of the last report of the node.
+    pub(crate) fn last_report(&self, id: &PeerId) -> u64 {
+        self.peers.lock().get(id).map_or(0, |peer| peer.last_report)
     }
 
-    /// Takes a word of the node; what is known of it then. One that another has overtaken changes nothing.
-    pub(crate) fn says(&self, id: PeerId, word: Word) -> Option<Known> {
+    /// Takes a report of the node; what is known of it then. One that another has overtaken changes nothing.
+    pub(crate) fn says(&self, id: PeerId, report: StatusReport) -> Option<Known> {
         let mut known = None;
         self.change(id, |peer| {
-            if word.number > peer.word {
-                peer.word = word.number;
-                peer.busy = word.busy;
+            if report.number > peer.last_report {
+                peer.last_report = report.number;
+                peer.busy = report.busy;
                 let before = peer.offer.take().map(|(offer, _)| offer);
-                let offer = word.offer.map(Arc::new).or(before);
+                let offer = report.offer.map(Arc::new).or(before);
                 peer.offer = offer.map(|offer| (offer, Instant::now()));
             }
             known = peer.known();
@@ -374,7 +374,7 @@ impl Peers {
             last_seen: Instant::now(),
             offer: None,
             busy: 0,
-            word: 0,
+            last_report: 0,
             watched: None,
             calls: 0,
             called: None,

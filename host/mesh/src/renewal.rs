@@ -57,7 +57,7 @@ impl Mesh {
         if renew && !connected.iter().any(issues) {
             // Any issuer renews it; this one was met before.
             for issuer in away.iter().filter(|peer| issues(peer)) {
-                let _ = self.0.orders.send(Order::Meet(issuer.id)).await;
+                let _ = self.0.orders.send(Order::Connect(issuer.id)).await;
             }
         }
         let knows = |peer: &Peer| standing.knew(&peer.id).is_none_or(|knew| knew.news >= number);

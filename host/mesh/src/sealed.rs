@@ -45,7 +45,7 @@ impl Mailbox {
         sign_mailbox(standing.seed(), &self.address, about)
     }
 
-    /// That the node with this key has stated so of the mailbox of this address. Whoever passes an address on could put its own in its place.
+    /// That the node with this key has stated so of the mailbox of this address. A node that passes an address on could put its own in its place.
     ///
     /// # Errors
     /// The signature is not that node's, or is of something else.

@@ -19,7 +19,7 @@ const MOST_BYTES: usize = 512;
 /// The headers by which a trace goes from one side to the other.
 pub const HEADERS: [&str; 2] = ["traceparent", "tracestate"];
 
-/// What goes along: headers of the W3C Trace Context by their names.
+/// Propagated trace context: headers of the W3C Trace Context by their names.
 pub type Carried = Vec<(String, String)>;
 
 /// What goes along with what this span has others do; nothing where nobody collects.

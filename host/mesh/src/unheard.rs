@@ -92,7 +92,7 @@ mod tests {
     const PAUSE: Duration = Duration::from_millis(2);
     const MANY: usize = 100;
 
-    /// Whether a node that never answers is taken for silent before it was waited for so many times, each time with this besides.
+    /// Whether a node that never answers is taken for silent before it was waited for this many times, each time with this besides.
     async fn is_silent(besides: impl Fn(&Link) + Clone + Send + 'static) -> bool {
         let (link, waits) = (Arc::new(Link::default()), Arc::new(AtomicUsize::new(0)));
         let ask = || {

@@ -40,7 +40,7 @@ pub enum WireError {
     },
 }
 
-/// What a frame is called in errors, and how long it may be.
+/// A kind of frame: its name in errors, and how long it may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) name: &'static str,

@@ -220,7 +220,7 @@ fn half_turned(longitude: f64) -> f64 {
 
 impl Node {
     /// The contacts that are open now or begin within this time, by the plan that this node keeps to; `most` of them, those that
-    /// begin first. It knows a day ahead at least. Whoever asks for the same within two seconds gets the same.
+    /// begin first. It knows a day ahead at least. The same question within two seconds gets the same answer.
     ///
     /// # Errors
     /// `internal` when the host cannot compute them.

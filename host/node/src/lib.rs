@@ -4,7 +4,20 @@
 //! (`karman run`, `karman serve`). A [`Node`] adds the [`Plugins`] that stay: deployed once, loaded at every start, upgraded
 //! while calls go on. It answers `POST /tasks/NAME`, `/http/NAME/…`, `/healthz`, `/readyz` and `/metrics` on its address,
 //! and its operator on a Unix socket in its folder. [`Node::join`] takes it into its mesh: what it does not have, the nodes
-//! around it may. A task that is accepted is on the disk before its caller hears so, and is run until it has an outcome. Nothing here decides or computes: it wires the crates below together.
+//! around it may. A task that is accepted is on the disk before its caller hears so, and is run until it has an outcome. Nothing
+//! here decides or computes: it wires the crates below together.
+//!
+//! | file | what |
+//! |---|---|
+//! | `node`, `runtime`, `home` | the node, what runs a plugin, the folder |
+//! | `config`, `logs` | `node.toml`; the last events |
+//! | `plugins` | what is deployed |
+//! | `services` | what plugins reach: models, GPUs, buckets, settings |
+//! | `drive` | one file for each machine of the crates below: feeds it events, performs its actions |
+//! | `listener` | HTTP: callers, and the operator's socket |
+//! | `inference` | requests of the Open Inference Protocol |
+//! | `contacts`, `ahead` | when other nodes can be reached, and what an operator sees of it |
+//! | `power`, `battery` | energy |
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -14,7 +14,7 @@ use tracing_subscriber::layer::Context;
 /// Events that are kept; the oldest goes first.
 const MOST_EVENTS: usize = 2_000;
 
-/// One event.
+/// One event of the log.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct LogEvent {
     /// Counts up from 1, without gaps.

@@ -36,7 +36,7 @@ pub(crate) struct Inner {
     ready: Mutex<Option<ShutDown>>,
 }
 
-/// What a node says of itself.
+/// The status of a node, as it reports it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct NodeStatus {
     /// Its id.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-/// A plugin's file may have so many bytes.
+/// A plugin's file may have this many bytes.
 pub const MOST_PLUGIN_BYTES: usize = 64 << 20;
 
 /// The plugins of a node by name.
@@ -27,7 +27,7 @@ pub struct Plugins {
     changing: tokio::sync::Mutex<()>,
 }
 
-/// How a deployment may go.
+/// What a deployment may replace and grant.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct DeployOptions {
@@ -39,7 +39,7 @@ pub struct DeployOptions {
     pub replace: bool,
 }
 
-/// What a deployment did.
+/// The result of a deployment.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Deployed {
     /// The plugin's name.

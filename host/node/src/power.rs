@@ -29,7 +29,7 @@ pub enum Channel {
     },
 }
 
-/// What a node draws.
+/// The power that a node draws.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PowerProfile {
     /// While it computes.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub enum Identity {
     /// A signed plugin: every version of it, by the same publisher under the same name.
     Publisher {
-        /// Who signed it.
+        /// The publisher that signed it.
         key: PublicKey,
         /// Its name in the manifest.
         name: String,

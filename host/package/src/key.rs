@@ -3,7 +3,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::fmt;
 use std::str::FromStr;
 
-/// Who published a plugin: an Ed25519 key. Written `ed25519:` and 43 characters of unpadded base64url.
+/// The publisher of a plugin: an Ed25519 key. Written `ed25519:` and 43 characters of unpadded base64url.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PublicKey([u8; 32]);
 

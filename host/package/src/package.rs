@@ -31,7 +31,7 @@ pub struct Package {
     pub bytes_len: usize,
     /// What the plugin says of itself; a foreign component says nothing.
     pub manifest: Option<Manifest>,
-    /// Who signed it. The signature covers every byte but its own and was verified.
+    /// The publisher that signed it. The signature covers every byte but its own and was verified.
     pub publisher: Option<PublicKey>,
     /// The world it is run as: the manifest's where there is one, else what its exports say.
     pub world: World,

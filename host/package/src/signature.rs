@@ -9,16 +9,16 @@ pub enum SignatureError {
     /// The file was changed after it was signed, or by someone without the key.
     #[error("the signature of {} does not fit the file: it was changed after it was signed; fetch it again", key.short())]
     Broken {
-        /// Who seems to have signed it.
+        /// The publisher that seems to have signed it.
         key: PublicKey,
     },
     /// The file names a publisher and has no signature.
     #[error("the file says that {} signed it, but the signature was removed; fetch it again", key.short())]
     Removed {
-        /// Who is said to have signed it.
+        /// The publisher that the file names.
         key: PublicKey,
     },
-    /// The file has a signature and names no publisher, so that nobody can verify it offline.
+    /// The file has a signature and names no publisher, so that it cannot be verified offline.
     #[error("the file has a signature but no publisher's key; sign it with `karman sign`")]
     UnknownPublisher,
     /// The signature is not the first section.
@@ -67,7 +67,7 @@ pub fn sign(component: &[u8], key: &SecretKey) -> Result<Vec<u8>, SignatureError
     Ok(file)
 }
 
-/// Who signed the file; `None` when nobody did. Needs no network and no list of keys: whether the publisher is trusted is
+/// The publisher that signed the file; `None` when it is not signed. Needs no network and no list of keys: whether the publisher is trusted is
 /// the caller's question.
 ///
 /// # Errors

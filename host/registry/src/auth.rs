@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// By what right a registry is asked.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub enum Auth {
-    /// Nobody in particular.
+    /// Without credentials.
     Anonymous,
     /// A name and a password or access token.
     Basic {

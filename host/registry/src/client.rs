@@ -10,7 +10,7 @@ use oci_client::manifest::OCI_IMAGE_MEDIA_TYPE;
 use oci_client::secrets::RegistryAuth;
 use std::time::Duration;
 
-/// How registries are talked to.
+/// The options of a registry client.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Options {
     /// Plain HTTP with every registry. Off by default; with registries on this machine it is plain HTTP anyway.
@@ -44,7 +44,7 @@ pub struct Registry {
     options: Options,
 }
 
-/// What a pull brings.
+/// The result of a pull.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Pulled {
     /// The plugin's file; its digest is the one that the registry described.

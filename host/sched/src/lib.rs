@@ -1,9 +1,9 @@
 //! Decisions, pure: which model, which cut, which node, what next. No clock, socket, thread or unseeded randomness: `now` and
 //! what changed are arguments, decisions are return values; so the same policy serves the real node, the simulator and a replay.
 //!
-//! Each room holds one trait, its policies and what they are compared with, one file each.
+//! Each module holds one trait, its policies and what they are compared with, one file each.
 //!
-//! | room | decides |
+//! | module | decides |
 //! |---|---|
 //! | [`select`] | which model serves a task of a request |
 //! | [`partition`] | which cut: which layers of a model run where |

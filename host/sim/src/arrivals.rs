@@ -30,7 +30,7 @@ impl Arrivals {
     /// The most arrivals in a second: one each nanosecond.
     pub const MAX_RATE: f64 = 1e9;
 
-    /// So many in a second on average, all the time.
+    /// This many in a second on average, all the time.
     ///
     /// # Errors
     /// [`ArrivalsError::Rate`].
@@ -38,7 +38,7 @@ impl Arrivals {
         Self::varying(vec![(Instant::START, per_second)], gaps)
     }
 
-    /// So many in a second from each of these instants on; the first is the start.
+    /// This many in a second from each of these instants on; the first is the start.
     ///
     /// # Errors
     /// [`ArrivalsError`] names what does not fit.

@@ -3,7 +3,7 @@ use karman_space::{Contact, ContactPlan, Line, Time};
 use karman_types::NodeId;
 use std::time::Duration;
 
-/// One way from a node to another.
+/// A one-way link from a node to another.
 #[derive(Clone, Debug)]
 pub enum Channel {
     /// Nothing is between them: the same node.
@@ -26,7 +26,7 @@ pub struct Passage {
 }
 
 impl Channel {
-    /// Sends so many bytes, after what was sent before. Nothing when they do not get there: no contact is left that takes them
+    /// Sends this many bytes, after what was sent before. Nothing when they do not get there: no contact is left that takes them
     /// (then nothing is sent).
     pub fn send(&mut self, now: Instant, bytes: u64) -> Option<Passage> {
         match self {
@@ -126,7 +126,7 @@ impl Contacts {
     }
 }
 
-/// How long so many bytes take at this rate: for models whose bandwidth changes otherwise than by contacts.
+/// How long this many bytes take at this rate: for models whose bandwidth changes otherwise than by contacts.
 pub fn transfer_time(bytes: u64, bytes_per_second: f64) -> Option<Duration> {
     (bytes_per_second > 0.0).then(|| crate::seconds(bytes as f64 / bytes_per_second))
 }

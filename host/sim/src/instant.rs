@@ -15,7 +15,7 @@ impl Instant {
     /// The last one there is.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// So many seconds after the start, to the nearest nanosecond; the start for what is negative or no number.
+    /// This many seconds after the start, to the nearest nanosecond; the start for what is negative or no number.
     pub fn from_secs_f64(seconds: f64) -> Self {
         // A cast saturates, and takes NaN for zero.
         Self((seconds * 1e9).round() as u64)
@@ -61,7 +61,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// So many seconds as a length of time, to the nearest nanosecond; zero for what is negative or no number.
+/// This many seconds as a length of time, to the nearest nanosecond; zero for what is negative or no number.
 pub fn seconds(seconds: f64) -> Duration {
     Instant::from_secs_f64(seconds).since_start()
 }

@@ -31,7 +31,7 @@ pub struct Power {
 }
 
 impl Power {
-    /// Joules over this time, of which so many core-seconds of work by `cores` cores and so long spent sending.
+    /// Joules over this time, of which this many core-seconds of work by `cores` cores and so long spent sending.
     pub fn joules(&self, time: Duration, core_seconds: f64, cores: u32, sending: Duration) -> f64 {
         let work = core_seconds / f64::from(cores.max(1));
         self.idle * time.as_secs_f64()
@@ -90,12 +90,12 @@ impl Node {
         self.memory
     }
 
-    /// Cores that nobody has claimed.
+    /// Cores that are free.
     pub const fn free_cores(&self) -> u32 {
         self.cores - self.busy.value() as u32
     }
 
-    /// Memory that nobody has claimed.
+    /// Memory that is free, in bytes.
     pub const fn free_memory(&self) -> ByteSize {
         ByteSize(self.memory.0 - self.taken.value())
     }

@@ -1,3 +1,4 @@
+use karman_types::escape_xml;
 use std::fmt::Write as _;
 
 /// A plot of some curves over one axis, as an SVG that reads well on light and on dark ground.
@@ -67,7 +68,7 @@ impl Plot {
              .curve{{fill:none;stroke-width:2;stroke-linejoin:round}}\
              @media(prefers-color-scheme:dark){{text{{fill:#ccc}}}}</style>\n\
              <text x=\"{LEFT}\" y=\"22\" font-weight=\"bold\">{title}</text>\n",
-            title = escape(&self.title)
+            title = escape_xml(&self.title)
         );
         frame.draw(&mut svg);
         let _ = writeln!(
@@ -76,8 +77,8 @@ impl Plot {
              <text x=\"14\" y=\"{middle:.1}\" text-anchor=\"middle\" transform=\"rotate(-90 14 {middle:.1})\">{}</text>",
             (LEFT + WIDTH - RIGHT) / 2.0,
             HEIGHT - 10.0,
-            escape(&self.x),
-            escape(&self.y),
+            escape_xml(&self.x),
+            escape_xml(&self.y),
             middle = HEIGHT / 2.0
         );
         for (index, curve) in self.curves.iter().enumerate() {
@@ -107,7 +108,7 @@ impl Curve {
              <text x=\"{}\" y=\"{}\">{}</text>",
             at + 24.0,
             row + 4.0,
-            escape(&self.name)
+            escape_xml(&self.name)
         );
     }
 }
@@ -189,12 +190,6 @@ impl Axis {
             (value, format!("{value:.places$}"))
         })
     }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -33,13 +33,6 @@ impl<J> Queue<J> {
         self.count(now);
     }
 
-    /// Takes the oldest out.
-    pub fn take_first(&mut self, now: Instant) -> Option<Queued<J>> {
-        let first = self.jobs.pop_front()?;
-        self.count(now);
-        Some(first)
-    }
-
     /// Takes the one at this place out, 0 the oldest; it costs as many steps as there are to the nearer end.
     pub fn take(&mut self, now: Instant, place: usize) -> Option<Queued<J>> {
         let job = self.jobs.remove(place)?;
@@ -47,7 +40,7 @@ impl<J> Queue<J> {
         Some(job)
     }
 
-    /// Takes so many of the oldest out, or all there are.
+    /// Takes this many of the oldest out, or all there are.
     pub fn take_many(&mut self, now: Instant, count: usize) -> Vec<Queued<J>> {
         let count = count.min(self.jobs.len());
         let taken = self.jobs.drain(..count).collect();
@@ -55,7 +48,7 @@ impl<J> Queue<J> {
         taken
     }
 
-    /// Who waits, the oldest first.
+    /// What waits, the oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Queued<J>> + ExactSizeIterator {
         self.jobs.iter()
     }
@@ -70,7 +63,7 @@ impl<J> Queue<J> {
         self.jobs.len()
     }
 
-    /// Nobody waits.
+    /// Nothing waits.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
@@ -80,7 +73,7 @@ impl<J> Queue<J> {
         &self.length
     }
 
-    /// Forgets what was before now, except who waits.
+    /// Forgets what was before now, except what waits.
     pub const fn restart(&mut self, now: Instant) {
         self.length.restart(now);
     }

@@ -10,7 +10,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// So many, all idle.
+    /// This many, all idle.
     pub const fn new(count: u64, now: Instant) -> Self {
         Self {
             count,
@@ -37,7 +37,7 @@ impl Servers {
         self.set_busy(now, self.busy() - 1);
     }
 
-    /// There shall be so many from now on. Of those that are too many, busy ones finish first.
+    /// There shall be this many from now on. Of those that are too many, busy ones finish first.
     pub fn scale(&mut self, now: Instant, count: u64) {
         self.count = count;
         self.set_busy(now, self.busy());
@@ -76,7 +76,7 @@ impl Servers {
         }
     }
 
-    /// Forgets what was before now, except who works.
+    /// Forgets what was before now, except what is being served.
     pub const fn restart(&mut self, now: Instant) {
         self.busy.restart(now);
         self.present.restart(now);

@@ -12,7 +12,7 @@ pub trait Model {
     fn handle(&mut self, event: Self::Event, schedule: &mut Schedule<Self::Event>);
 }
 
-/// What will happen, and what time it is.
+/// The queue of future events, and the present time.
 ///
 /// Events of the same instant happen in the order in which they were scheduled, so a run depends on nothing but the model and
 /// its seeds. There is no way to take an event back: a model that changes its mind gives what it schedules a number, and

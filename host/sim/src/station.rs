@@ -7,9 +7,9 @@ use crate::{Instant, Queue, Queued, Servers};
 /// an older [`Station::life`] and are to be passed over.
 #[derive(Clone, Debug)]
 pub struct Station<J> {
-    /// Who waits.
+    /// What waits.
     pub queue: Queue<J>,
-    /// Who works.
+    /// The servers.
     pub servers: Servers,
     up: bool,
     life: u32,
@@ -17,7 +17,7 @@ pub struct Station<J> {
 }
 
 impl<J> Station<J> {
-    /// An empty queue before so many idle servers.
+    /// An empty queue before this many idle servers.
     pub fn new(servers: u64, now: Instant) -> Self {
         Self {
             queue: Queue::default(),
@@ -48,7 +48,7 @@ impl<J> Station<J> {
         self.queue.take(now, place)
     }
 
-    /// So many of the oldest begin together on one server, as a batch; none if none waits or no server is free.
+    /// This many of the oldest begin together on one server, as a batch; none if none waits or no server is free.
     pub fn start_batch(&mut self, now: Instant, count: usize) -> Vec<Queued<J>> {
         if count == 0 || self.queue.is_empty() || !self.servers.begin(now) {
             return Vec::new();
@@ -61,7 +61,7 @@ impl<J> Station<J> {
         self.servers.end(now);
     }
 
-    /// Everything stops. Returns who waited; what was being worked on is lost as well.
+    /// Everything stops. Returns what waited; what was being served is lost as well.
     pub fn fail(&mut self, now: Instant) -> Vec<Queued<J>> {
         self.up = false;
         self.life += 1;
@@ -92,7 +92,7 @@ impl<J> Station<J> {
         self.lost_in_service
     }
 
-    /// Forgets what was before now, except who waits and works.
+    /// Forgets what was before now, except what waits and is being served.
     pub const fn restart(&mut self, now: Instant) {
         self.queue.restart(now);
         self.servers.restart(now);

@@ -3,7 +3,7 @@ use crate::shape::normal;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What somebody knows of something that is elsewhere: samples that come late, are imprecise, or do not come.
+/// What is known of something that is elsewhere: samples that come late, are imprecise, or do not come.
 ///
 /// The model takes a sample every period; a policy reads only what has arrived, with its age.
 #[derive(Clone, Debug)]

@@ -32,7 +32,7 @@ pub struct Waiting<K> {
     pub refused_by: Vec<NodeId>,
 }
 
-/// What a node does with the bundles that wait at it.
+/// A node's plan for the bundles that wait at it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agenda<K> {
     /// What leaves now and to whom, in this order.
@@ -43,7 +43,7 @@ pub struct Agenda<K> {
     pub stranded: Vec<(K, NoRoute)>,
 }
 
-/// What a node sends at this instant, in which order, and who is the next node of each bundle.
+/// What a node sends at this instant, in which order, and the next node of each bundle.
 ///
 /// Each goes by the route on which it arrives first ([`earliest_arrival`]), looked for anew, since contacts may have failed
 /// to bring what they promised. A transfer that a contact cuts goes on in the next one, so a bundle may be spread over

@@ -24,7 +24,7 @@ pub struct Passage {
 }
 
 impl Line {
-    /// A line that nobody has used.
+    /// A line that has not been used.
     pub fn new(link: Link, seed: u64) -> Self {
         Self {
             link,
@@ -44,7 +44,7 @@ impl Line {
         self.link = link;
     }
 
-    /// Sends so many bytes at this time, after what was sent before. In an outage they wait for its end.
+    /// Sends this many bytes at this time, after what was sent before. In an outage they wait for its end.
     pub fn send(&mut self, now: Duration, bytes: usize) -> Passage {
         let mut starts = now.max(self.free);
         while let Some(outage) = self.link.outage(starts) {

@@ -1,8 +1,8 @@
 use crate::Rate;
 use karman_types::{KeyError, NodeId, Tier, from_toml, serde_duration};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// How links behave that leave a node: for rehearsals on one machine, where they would otherwise be as good as perfect, and
@@ -83,26 +83,23 @@ impl fmt::Display for Toward {
     }
 }
 
-impl Serialize for Toward {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+impl FromStr for Toward {
+    type Err = String;
 
-impl<'de> Deserialize<'de> for Toward {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+    fn from_str(text: &str) -> Result<Self, String> {
         let id = text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         match text.split_once('=') {
-            Some(("tier", tier)) => tier.parse().map(Self::Tier).map_err(D::Error::custom),
+            Some(("tier", tier)) => tier.parse().map(Self::Tier),
             None if text == "all" => Ok(Self::All),
             None if id => Ok(Self::Node(text.to_ascii_lowercase())),
-            _ => Err(D::Error::custom(format!(
+            _ => Err(format!(
                 "`{text}` is no node, tier or `all`: write tier=cloud, the id of a node or its beginning, or all"
-            ))),
+            )),
         }
     }
 }
+
+karman_types::serde_as_text!(Toward);
 
 /// A profile that does not hold together.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

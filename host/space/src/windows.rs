@@ -49,7 +49,7 @@ pub struct Crosslink {
     pub max_range_km: f64,
 }
 
-/// What keeps contacts from being computed.
+/// Why contacts cannot be computed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WindowError {

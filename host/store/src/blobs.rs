@@ -167,7 +167,7 @@ impl Blobs<'_> {
         })
     }
 
-    /// Whether there is a file with this digest; nobody looks into it.
+    /// Whether there is a file with this digest; its content is not read.
     pub(crate) fn has(&self, digest: &Digest) -> bool {
         self.place(digest).exists()
     }

@@ -32,7 +32,7 @@ pub struct KeyPage {
     pub next: Option<u64>,
 }
 
-/// How a compare-and-swap ended.
+/// The result of a compare-and-swap.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Swap {
     /// The value was set.

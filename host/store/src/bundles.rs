@@ -28,7 +28,7 @@ pub struct Bundle {
     pub source: NodeId,
     /// The node where it shall be.
     pub destination: NodeId,
-    /// The member that brought it; nothing where this node made it. Who made it, a bundle says itself.
+    /// The member that brought it; nothing where this node made it. The bundle itself names its source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brought_by: Option<NodeId>,
     /// Its length in bytes.
@@ -45,7 +45,7 @@ pub struct Bundle {
     pub refused_by: Vec<NodeId>,
 }
 
-/// How far a bundle is, here.
+/// The state of a bundle at this node.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BundleState {

@@ -2,7 +2,7 @@ use crate::tables::DECISIONS;
 use crate::{Store, StoreError};
 use redb::ReadableTable;
 
-/// The log of decisions: a ring of entries, in the words of who decides.
+/// The log of decisions: a ring of entries, encoded by what decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Decisions<'a>(pub(crate) &'a Store);
 

@@ -36,7 +36,7 @@ impl NodeKeys {
         Ok(Self { dir, node, mac })
     }
 
-    /// Who the node is.
+    /// The identity of the node.
     pub const fn node(&self) -> &NodeKey {
         &self.node
     }
@@ -111,7 +111,7 @@ impl NodeKeys {
     }
 }
 
-/// Who a node is: an Ed25519 key pair. Its file `keys/node.key` holds the 32 bytes of the seed.
+/// The identity of a node: an Ed25519 key pair. Its file `keys/node.key` holds the 32 bytes of the seed.
 pub struct NodeKey {
     seed: Key,
     pair: KeyPair,

@@ -36,7 +36,7 @@ pub struct StoreLimits {
     /// Bundles that wait here, 10,000 at most, of those that one member has brought. Default 5,000.
     pub waiting_per_member: u32,
     /// Bundles that have left or ended and are remembered, so that none is taken twice; beyond that those of others are forgotten
-    /// first, and of these those of whoever brought the most. Default 10,000.
+    /// first, and of these those of the member that brought the most. Default 10,000.
     pub ended_bundles: u32,
     /// Memory for pages of the database. Default 16 MiB.
     pub cache: ByteSize,

@@ -16,10 +16,10 @@ const BUILT: u64 = match u64::from_str_radix(env!("KARMAN_BUILT"), 10) {
 /// The newest time ever seen, in [`META`].
 const TIME_FLOOR: &str = "time-floor";
 
-/// In the place of the key of whoever used an invitation: nobody may. It is the key of no node.
+/// In the place of the key of the node that used an invitation: none may. It is the key of no node.
 const NOBODY: [u8; 32] = [0; 32];
 
-/// What has become of an invitation.
+/// How an invitation was used up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Redeemed {
     /// The holder of this public key has used it.
@@ -117,7 +117,7 @@ impl Mesh<'_> {
         Ok(*holder != NOBODY && self.spend(invitation, expires, holder)? == *holder)
     }
 
-    /// Remembers that nobody may use an invitation, unless somebody has. What has become of it now.
+    /// Remembers that an invitation may not be used, unless a node has used it. Returns its state now.
     ///
     /// # Errors
     /// As for [`Mesh::redeem`].
@@ -125,7 +125,7 @@ impl Mesh<'_> {
         Ok(became(self.spend(invitation, expires, &NOBODY)?))
     }
 
-    /// What has become of an invitation; nothing yet where nobody has used it and nobody may not.
+    /// How an invitation was used up; nothing while it can be used.
     ///
     /// # Errors
     /// What the disk refused.
@@ -134,7 +134,7 @@ impl Mesh<'_> {
         Ok(table.get(invitation)?.map(|holder| became(*holder.value())))
     }
 
-    /// Gives an invitation to this holder where nobody has it; who has it now.
+    /// Gives an invitation to this holder where none has it. Returns its holder now.
     fn spend(&self, invitation: u128, expires: u64, holder: &[u8; 32]) -> Result<[u8; 32], StoreError> {
         self.0.tables().write(|txn| {
             // Not when this program was built: an earlier one may be started again.

@@ -54,7 +54,7 @@ impl Blobs<'_> {
     ///
     /// # Errors
     /// [`StoreError::Receiving`] while it is being received, [`StoreError::Limit`] when there is no room for it even after
-    /// others that nobody is receiving are gone, else what the disk refused.
+    /// others that are not being received are gone, else what the disk refused.
     pub fn receive(&self, digest: Digest, size: u64) -> Result<Partial, StoreError> {
         let most = self.0.limits().blob.0;
         limits::at_most("blob", usize::try_from(size).unwrap_or(usize::MAX), most)?;

@@ -67,7 +67,7 @@ pub enum Downgrade {
     Allow,
 }
 
-/// What installing did.
+/// The result of an installation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Installed {
     /// What there is now.
@@ -190,7 +190,7 @@ impl Plugins<'_> {
     }
 }
 
-/// The way back after `digest` takes over, and the file that nobody needs any more.
+/// The way back after `digest` takes over, and the file that is not needed any more.
 fn succession(old: Option<&Plugin>, digest: Digest) -> (Option<Previous>, Vec<Digest>) {
     let Some(old) = old else {
         return (None, Vec::new());

@@ -116,7 +116,7 @@ impl Store {
         Grants(self)
     }
 
-    /// Texts and keys that nobody may read on the disk.
+    /// Texts and keys that are encrypted on the disk.
     pub fn secrets(&self) -> Secrets<'_> {
         Secrets(self)
     }
@@ -161,7 +161,7 @@ impl Store {
         Keepers(self)
     }
 
-    /// Who this node is: an Ed25519 key pair, made at the first start.
+    /// The identity of this node: an Ed25519 key pair, made at the first start.
     pub fn node_key(&self) -> &NodeKey {
         &self.0.keys.node
     }
@@ -232,7 +232,7 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// Takes the folder, or says who has it. The system frees the lock when the process ends, however it ends.
+/// Locks the folder, or says which process has it. The system frees the lock when the process ends, however it ends.
 fn lock(dir: &Path) -> Result<File, OpenError> {
     let path = dir.join("lock");
     let open = || -> io::Result<File> {

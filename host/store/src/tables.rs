@@ -36,7 +36,7 @@ pub(crate) const REDEEMED: TableDefinition<'_, u128, &[u8; 32]> = TableDefinitio
 pub(crate) const REDEEMED_ENDS: TableDefinition<'_, (u64, u128), ()> = TableDefinition::new("redeemed-ends");
 /// Id to [`karman_tasks::TaskRecord`].
 pub(crate) const TASKS: Records = TableDefinition::new("tasks");
-/// Id of a task to how far it has got, in the words of who runs it.
+/// Id of a task to its progress, encoded by what runs it.
 pub(crate) const PROGRESS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("progress");
 /// Idempotency key to [`karman_tasks::Seen`].
 pub(crate) const EFFECTS: Records = TableDefinition::new("effects");
@@ -48,7 +48,7 @@ pub(crate) const TAKEN: &str = "bundles";
 pub(crate) const ENDED: Records = TableDefinition::new("bundles-ended");
 /// Of those: rank, when it is forgotten, and its digest.
 pub(crate) const FORGET: TableDefinition<'_, (u8, u64, &str), ()> = TableDefinition::new("bundles-forget");
-/// Of those that others brought, by who did: rank, when it is forgotten, and its digest.
+/// Of those that others brought, by the member that did: rank, when it is forgotten, and its digest.
 pub(crate) const BROUGHT: MultimapTableDefinition<'_, &str, (u8, u64, &str)> =
     MultimapTableDefinition::new("bundles-brought");
 /// Digest to the model of another node.

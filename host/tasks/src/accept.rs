@@ -118,7 +118,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Kept tasks whose owner is gone. The next epoch goes to whoever is first in the log.
+    /// Kept tasks whose owner is gone. The next epoch goes to the node that is first in the log.
     pub(crate) fn orphaned(&mut self, records: Vec<TaskRecord>) {
         for mut record in records {
             let id = record.task;

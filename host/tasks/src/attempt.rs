@@ -71,7 +71,7 @@ pub(crate) struct Live {
     pub(crate) since: Instant,
 }
 
-/// How the next attempt comes about.
+/// How the next attempt is started.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Next {
     /// Not before something happens to those that run.

@@ -21,7 +21,7 @@ pub struct AwayCall {
     pub values: Vec<AwayValue>,
 }
 
-/// What a bucket has under a key.
+/// The value of a key in a bucket.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AwayValue {
     /// The bucket.
@@ -34,7 +34,7 @@ pub struct AwayValue {
     pub value: Option<Bytes>,
 }
 
-/// What came of it.
+/// The result of an attempt that went by bundle.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum AwayReply {
     /// It has answered. What it would write is applied at the home, once.

@@ -27,7 +27,7 @@ pub struct Read {
     pub version: u64,
 }
 
-/// One write.
+/// One write to a bucket.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Operation {
     /// Sets a value.
@@ -70,7 +70,7 @@ pub struct Commit {
     pub epoch: Epoch,
     /// The reads and operations.
     pub batch: Batch,
-    /// The response, remembered with the effect: whoever runs the task again gets this one.
+    /// The response, remembered with the effect: a node that runs the task again gets this one.
     pub response: TaskResponse,
 }
 
@@ -110,7 +110,7 @@ impl Seen {
     }
 }
 
-/// What becomes of a commit.
+/// The verdict on a commit.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Verdict {
     /// Its operations are applied, in the same transaction as the row that remembers it.

@@ -4,7 +4,7 @@ use karman_types::{NodeId, TaskId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// One entry of the keepers' log. Whoever proposes it may do so again until it knows what became of it.
+/// One entry of the keepers' log. A node may propose it again until it knows the outcome.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Entry {
     /// A task is accepted. Once this is committed, the caller gets its acknowledgement.
@@ -42,7 +42,7 @@ pub enum Entry {
         /// Where it runs.
         provider: NodeId,
     },
-    /// How far an attempt has got: what a task that goes on over several attempts carries on from, whoever owns it then.
+    /// How far an attempt has got: what a task that goes on over several attempts carries on from, whichever node owns it then.
     Progress {
         /// The task.
         task: TaskId,

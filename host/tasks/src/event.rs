@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What happened.
+/// An input of the machine: what happened.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Event {
     /// A caller hands in a task. `asked` is a new id, which the replies carry.
@@ -125,7 +125,7 @@ pub enum Event {
     Tick,
 }
 
-/// What the node is to do, in this order.
+/// An output of the machine: what the node is to do, in this order.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Action {
     /// Write this down and fsync it, then say [`Event::Saved`]; writes keep their order, and one fsync may serve many.
@@ -163,7 +163,7 @@ pub enum Action {
         /// The result.
         result: Result<TaskResponse, TaskError>,
     },
-    /// An accepted task has ended, and its outcome is durable: whoever waits for it may have it.
+    /// An accepted task has ended, and its outcome is durable: callers that wait for it may have it.
     Ended {
         /// The task.
         task: TaskId,

@@ -75,7 +75,7 @@ impl Limits {
     }
 }
 
-/// Something would go over a limit of this node.
+/// A limit of this node that would be exceeded.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, thiserror::Error)]
 #[error("the limit `{name}` of {most} is reached: try again later, or raise it in the node's configuration")]
 pub struct LimitReached {

@@ -41,7 +41,7 @@ pub struct Machine {
     pub(crate) out: Vec<Action>,
 }
 
-/// What happened since the start, for metrics.
+/// Counters since the start, for metrics.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Stats {
     /// Tasks acknowledged.
@@ -60,7 +60,7 @@ pub struct Stats {
     pub expired: u64,
 }
 
-/// How far a task is.
+/// The status of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Status<'a> {
     /// It is not accepted yet.

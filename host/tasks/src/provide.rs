@@ -52,7 +52,7 @@ impl From<BeginError> for TaskError {
 }
 
 impl Provider {
-    /// A provider that runs at most so many attempts at once, and remembers the epochs of at most so many tasks.
+    /// A provider that runs at most this many attempts at once, and remembers the epochs of at most this many tasks.
     pub fn new(most_running: usize, most_epochs: usize) -> Self {
         Self {
             running: BTreeSet::new(),

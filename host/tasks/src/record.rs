@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the caller is promised.
+/// The durability that the caller is promised.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Guarantee {
@@ -54,7 +54,7 @@ pub struct StaleEpoch {
     pub current: Epoch,
 }
 
-/// What a caller hands in.
+/// A task as its caller submits it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Submission {
     /// What is to run: the name by which the node finds providers.
@@ -118,7 +118,7 @@ impl Submission {
     }
 }
 
-/// How a task ended.
+/// The outcome of a task.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Outcome {
     /// With an answer.
@@ -184,7 +184,7 @@ pub struct TaskRecord {
     pub fingerprint: Digest,
     /// The ownership.
     pub epoch: Epoch,
-    /// The node whose buckets the task reads and writes, whoever owns it: the one that accepted it. Only for kept tasks; those of
+    /// The node whose buckets the task reads and writes, whichever node owns it: the one that accepted it. Only for kept tasks; those of
     /// a local task are its owner's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home: Option<NodeId>,
@@ -203,7 +203,7 @@ pub struct TaskRecord {
     pub state: Saved,
 }
 
-/// How far a task is, as it is written down.
+/// The state of a task, as it is stored.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Saved {
     /// It has not ended.

@@ -64,7 +64,7 @@ pub(crate) enum Step {
     Forget,
 }
 
-/// What is done again after a pause.
+/// An operation that is retried after a pause.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Redo {
     Save(Step),
@@ -110,7 +110,7 @@ impl Task {
     }
 }
 
-/// How much a node holds: each number has its limit in [`crate::Limits`].
+/// The resources that a node's tasks hold: each number has its limit in [`crate::Limits`].
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Held {
     /// Tasks that have not ended.

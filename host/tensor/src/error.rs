@@ -1,6 +1,6 @@
 use crate::{ElementType, Shape};
 
-/// What does not fit about a tensor.
+/// An invalid tensor.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {

@@ -9,7 +9,7 @@ pub(crate) enum Storage {
         chunks: Arc<Vec<Chunk>>,
         len: usize,
     },
-    /// Those of somebody else, who has them where they may be.
+    /// Bytes of another owner, which aligned them.
     Shared(Bytes),
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// The most settings of one configuration.
 pub const MAX_CONFIGURATION: usize = 64;
 
-/// What a task does, takes and gives, without a word on who does it: implementations are bound to it at run time, and to change
+/// What a task does, takes and gives, apart from what runs it: implementations are bound to it at run time, and to change
 /// one for another changes nothing here.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -39,7 +39,7 @@ pub enum Setting {
     List(Vec<String>),
 }
 
-/// A contract that nobody could keep.
+/// A contract that no implementation could keep.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContractError {

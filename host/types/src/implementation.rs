@@ -10,13 +10,13 @@ use std::time::Duration;
 pub struct Implementation {
     /// By which it is spoken of: `digits-m@edge`.
     pub name: String,
-    /// Who does it.
+    /// What runs it.
     pub binding: Binding,
     /// What was measured.
     pub profile: Profile,
 }
 
-/// Who does a task.
+/// What runs a task: a plugin, a model or another node.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Binding {
@@ -51,11 +51,11 @@ impl fmt::Display for Binding {
     }
 }
 
-/// What was measured of an implementation, for one call.
+/// The measured cost and quality of an implementation, for one call.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Profile {
-    /// The share of right answers, from 0 to 1; nothing while nobody has measured it.
+    /// The share of right answers, from 0 to 1; nothing while it is not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
     /// Mean time of a call.
@@ -73,7 +73,7 @@ pub struct Profile {
     /// Money for a call.
     #[serde(default)]
     pub cost: f64,
-    /// Joules of a call; nothing while nobody has measured them.
+    /// Joules of a call; nothing while they are not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy: Option<f64>,
     /// How many calls were measured.

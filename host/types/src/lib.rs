@@ -1,6 +1,6 @@
-//! The words that every part of Karman shares.
+//! The types that every part of Karman shares.
 //!
-//! Nothing here does anything: no I/O, no clock, no randomness. A [`TaskRequest`] travels with a [`CallContext`] to a
+//! They are data with their checks and text forms: no I/O, no clock, no randomness. A [`TaskRequest`] travels with a [`CallContext`] to a
 //! plugin that is described by a [`Manifest`], may do what its [`Grant`]s say within its [`Limits`], and answers with a
 //! [`TaskResponse`] or a [`TaskError`], whose [`ErrorKind`] is also the exit code of the command line.
 //!
@@ -42,6 +42,7 @@ mod task;
 mod units;
 mod unknown_key;
 mod workflow;
+mod xml;
 
 pub use contract::{ContractError, MAX_CONFIGURATION, Setting, TaskContract};
 pub use data::{DataContract, DataField, DataType, NumberType};
@@ -63,3 +64,4 @@ pub use unknown_key::{KeyError, from_toml};
 pub use workflow::{
     Comparison, Edge, FieldPath, FlowTask, Predicate, PredicateError, Scalar, Workflow, WorkflowError,
 };
+pub use xml::escape_xml;

@@ -122,19 +122,7 @@ impl FromStr for World {
     }
 }
 
-impl Serialize for World {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for World {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+crate::serde_as_text!(World);
 
 /// A manifest that no node accepts.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

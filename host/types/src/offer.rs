@@ -2,7 +2,7 @@ use crate::{Digest, NodeId, Tier};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
-/// What a node has to give.
+/// The tasks and resources that a node offers.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Offer {
     /// The node.

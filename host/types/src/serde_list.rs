@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Reads a list of at most so many elements, for `#[serde(deserialize_with)]`.
+/// Reads a list of at most this many elements, for `#[serde(deserialize_with)]`.
 ///
 /// # Errors
 /// There are more, or one of them does not read.
@@ -38,8 +38,8 @@ where
     })
 }
 
-/// Reads a list, and keeps one more than so many elements: whoever looks at it afterwards sees that it is too long, and can say so in words of
-/// its own. What is behind is passed over.
+/// Reads a list, and keeps one more than this many elements: a later check sees that it is too long, and can say so in words of
+/// its own. The rest is skipped.
 ///
 /// # Errors
 /// One of the elements does not read.

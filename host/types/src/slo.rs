@@ -37,7 +37,7 @@ pub struct Slo {
     pub energy: Option<f64>,
 }
 
-/// What nobody can promise.
+/// A service-level objective that is not valid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SloError {

@@ -12,7 +12,7 @@ pub type Metadata = Vec<(String, String)>;
 /// Calls may nest at most this deep: task A calls task B calls …
 pub const MAX_CALL_DEPTH: usize = 16;
 
-/// What goes into a task.
+/// The input of a task.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct TaskRequest {
     /// Media type of the body; empty when the caller did not say.
@@ -23,7 +23,7 @@ pub struct TaskRequest {
     pub body: Bytes,
 }
 
-/// What comes out of a task.
+/// The output of a task.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct TaskResponse {
     /// Media type of the body.
@@ -34,7 +34,7 @@ pub struct TaskResponse {
     pub body: Bytes,
 }
 
-/// Where a node stands.
+/// The tier of the continuum that a node belongs to.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {

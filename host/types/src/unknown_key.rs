@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// A key that nobody reads.
+    /// An unknown key.
     #[error("unknown key `{key}` at line {line}{}", nearest.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
     Unknown {
         /// The key as written.

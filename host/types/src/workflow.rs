@@ -72,7 +72,7 @@ pub struct FlowTask {
     pub name: String,
     /// What runs: the name by which a node finds providers. Default: [`Self::name`]; of a task that names a capability, that.
     pub run: String,
-    /// What it does, where who does it is chosen anew for every request, within the [`Slo`] of the workflow:
+    /// Its capability, where the implementation is chosen anew for every request, within the [`Slo`] of the workflow:
     /// `vision/classification/digits`. Default: any provider of [`Self::run`].
     pub capability: Option<String>,
     /// What goes into each run of it, checked before. Default: anything.
@@ -99,7 +99,7 @@ pub struct FlowTask {
     pub with: BTreeMap<String, Scalar>,
 }
 
-/// One task's output is another one's input.
+/// A dependency: one task's output is another one's input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
     /// The task that gives, by its place in [`Workflow::tasks`].
@@ -155,7 +155,7 @@ impl Workflow {
         self.slo.as_ref()
     }
 
-    /// The policy by which who does a task is chosen: a built-in one, or the plugin that brings it. Default: that of the node.
+    /// The policy that chooses the implementation of a task: a built-in one, or the plugin that brings it. Default: that of the node.
     pub fn select(&self) -> Option<&str> {
         self.select.as_deref()
     }

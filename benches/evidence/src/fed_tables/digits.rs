@@ -91,7 +91,7 @@ fn deal(samples: Vec<Sample>, shares: &[f64], shards: &mut [Vec<Sample>]) {
     }
 }
 
-/// A client without data is none: it gets one sample of whoever has most.
+/// A client without data is none: it gets one sample of the client that has most.
 fn fill_empty(mut shards: Vec<Vec<Sample>>) -> Vec<Vec<Sample>> {
     while let Some(empty) = shards.iter().position(Vec::is_empty) {
         let richest = (0..shards.len())

@@ -4,7 +4,7 @@ use super::bindings::host::wasi::config::store::{Error, Host as Store};
 use crate::host::Host;
 use karman_types::{Grant, TaskError};
 
-/// Where configuration and secrets come from.
+/// The source of configuration and secrets.
 pub trait Settings: Send + Sync {
     /// The value of a configuration key.
     ///

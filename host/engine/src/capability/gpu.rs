@@ -9,7 +9,7 @@ use karman_types::{Grant, TaskError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where GPU work is done.
+/// The back-end of GPU work.
 pub trait Compute: Send + Sync {
     /// Does one piece of work for a plugin. Dropping the future stops waiting for it.
     fn run(&self, order: Order) -> BoxFuture<'static, Result<Computed, TaskError>>;
@@ -30,7 +30,7 @@ pub struct Order {
     pub within: Duration,
 }
 
-/// What to do.
+/// A piece of GPU work.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// A kernel of the host, described as JSON.
@@ -50,7 +50,7 @@ pub enum Work {
     },
 }
 
-/// Where work may be done.
+/// The kind of device that work may run on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
     /// On a GPU or not at all.
@@ -61,7 +61,7 @@ pub enum Place {
     Cpu,
 }
 
-/// What came of it.
+/// The result of GPU work.
 #[derive(Clone, Debug)]
 pub struct Computed {
     /// The outputs, in order.

@@ -42,7 +42,7 @@ impl invoke::Host for Host {
 }
 
 impl Host {
-    /// Checks the grant, the depth and that nobody in the chain calls itself; the host carries the chain.
+    /// Checks the grant, the depth and that no plugin in the chain calls itself; the host carries the chain.
     fn callee_context(&self, task: &str) -> Result<(Arc<dyn Invoke>, CallContext), TaskError> {
         let caller: Arc<str> = self.plugin.name.as_str().into();
         if !self.plugin.grants.allows(&Grant::Call(task.into())) {

@@ -15,7 +15,7 @@ use wasmtime::component::Resource;
 /// Named tensors.
 pub type Tensors = Vec<(String, Tensor)>;
 
-/// Where models come from.
+/// The source of models.
 pub trait Models: Send + Sync {
     /// A model by the name under which the operator added it.
     fn by_name(&self, name: String) -> BoxFuture<'static, Result<Arc<dyn Model>, TaskError>>;
@@ -79,7 +79,7 @@ impl From<TaskError> for NnError {
     }
 }
 
-/// Whether a plugin's own model is to run on a GPU, if it can be had as the plugin wishes. Who asks for another target than the
+/// Whether a plugin's own model is to run on a GPU, if it can be had as the plugin wishes. A plugin that asks for another target than the
 /// processor and a GPU is told that there is none: nothing is run in its place in silence.
 fn wants_gpu(encoding: GraphEncoding, target: ExecutionTarget) -> Result<bool, NnError> {
     if !matches!(encoding, GraphEncoding::Onnx | GraphEncoding::Autodetect) {

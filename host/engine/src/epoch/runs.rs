@@ -17,7 +17,7 @@ pub(crate) struct Runs {
     begun: AtomicUsize,
     ended: AtomicUsize,
     resting: AtomicBool,
-    /// Held by the clock from when it says that it rests until it waits, so that nobody wakes it in between.
+    /// Held by the clock from when it says that it rests until it waits, so that nothing wakes it in between.
     falling_asleep: Mutex<()>,
     woken: Condvar,
 }
@@ -45,7 +45,7 @@ impl Runs {
         (begun == ended).then_some(begun)
     }
 
-    /// Blocks until the next one begins, unless one has since there were so many.
+    /// Blocks until the next one begins, unless one has since there were this many.
     pub(super) fn rest(&self, begun: usize) {
         let mut falling_asleep = self.falling_asleep.lock();
         self.resting.store(true, Ordering::SeqCst);

@@ -95,7 +95,7 @@ impl Counted {
     }
 }
 
-/// Whoever has one address of IPv6 has all of its 64 bits for hosts.
+/// The holder of one IPv6 address has all of its /64.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {

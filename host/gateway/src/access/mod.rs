@@ -46,7 +46,7 @@ pub(crate) struct Access {
 struct Known {
     /// By the digest of the token's text.
     by_text: HashMap<blake3::Hash, Arc<Caller>>,
-    /// By the token's id, the digest of its last text: whoever writes a token in another way is no other caller, with a rate of its own.
+    /// By the token's id, the digest of its last text: a token that is encoded in another way is no other caller, with a rate of its own.
     by_id: HashMap<String, blake3::Hash>,
 }
 

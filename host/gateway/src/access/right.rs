@@ -1,6 +1,5 @@
 use karman_mesh::membership::Pattern;
 use karman_types::pattern_matches;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
@@ -87,19 +86,7 @@ impl FromStr for Right {
     }
 }
 
-impl Serialize for Right {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Right {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+karman_types::serde_as_text!(Right);
 
 #[cfg(test)]
 mod tests {

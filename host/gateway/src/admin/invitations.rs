@@ -115,13 +115,13 @@ async fn invite(
         tier: order.tier,
         expires: invitation.expires(),
     };
-    // Whoever has the answer may use it, so nobody on the way keeps it.
+    // The answer is a secret that anybody could use, so no cache on the way keeps it.
     let unkept = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     Ok((unkept, Json(invited)))
 }
 
-/// Reads what is asked for. Whoever may let others in, or put them out, would go on when the token is taken back: that is given where the
-/// root key is.
+/// Reads what is asked for. A node that may admit others, or put them out, could go on when the token is taken back: that right is given
+/// where the root key is.
 fn read(order: &[u8]) -> Result<InviteOrder, TaskError> {
     if order.len() as u64 > MOST_BYTES.0 {
         let error = TaskError::limit(format!("what is asked for has more than {MOST_BYTES}"));

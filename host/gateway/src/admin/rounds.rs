@@ -81,7 +81,7 @@ impl Rounds {
     /// # Errors
     /// What the disk refuses.
     pub(super) async fn look(&self, node: &Node) -> Result<Vec<RunRounds>, TaskError> {
-        // Whoever looks at the same time waits, and has less to ask for.
+        // A concurrent reader waits, and has less to ask for.
         let mut known = self.0.lock().await;
         let seen = known.iter().map(|(name, known)| (name.clone(), known.seen));
         let news = node.fed_news(seen.collect(), MOST_RUNS).await?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 const WITHIN: HeaderName = HeaderName::from_static("karman-within");
 /// Before the name of a bound, as [`Bounds`] has them.
 const PREFIX: &str = "karman-";
-/// The share of right answers that whoever answers has at least: `0.95`.
+/// The least share of right answers: `0.95`.
 const ACCURACY: HeaderName = HeaderName::from_static("karman-accuracy");
 /// What 95 of a hundred of its answers take at most: `50 ms`.
 const P95: HeaderName = HeaderName::from_static("karman-p95");

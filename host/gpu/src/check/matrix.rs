@@ -19,7 +19,10 @@ const UNEVEN: Padding = Padding {
 pub fn matrix() -> Vec<Kernel> {
     let mut all = products();
     all.extend(quantised());
-    all.extend(networks());
+    all.extend(convolutions());
+    all.extend(pools());
+    all.extend(attentions());
+    all.extend(norms());
     all.extend(arrays());
     all.extend(tensors::pairs());
     all.extend(tensors::orders());
@@ -113,7 +116,7 @@ fn quantised() -> Vec<Kernel> {
     shapes.into_iter().flat_map(both).chain(long).collect()
 }
 
-fn networks() -> Vec<Kernel> {
+fn convolutions() -> Vec<Kernel> {
     let plain = Convolution {
         batch: 1,
         channels: 3,
@@ -138,7 +141,7 @@ fn networks() -> Vec<Kernel> {
         dilation: Sides { rows: 1, columns: 3 },
         ..plain.clone()
     };
-    let convolutions = [
+    let all = [
         plain.clone(),
         Convolution {
             batch: 2,
@@ -202,6 +205,10 @@ fn networks() -> Vec<Kernel> {
             ..plain
         },
     ];
+    all.map(Kernel::Convolution).into()
+}
+
+fn attentions() -> [Kernel; 5] {
     let attention = |heads, key_heads, queries, keys, width, causal| {
         Kernel::Attention(Attention {
             heads,
@@ -212,13 +219,16 @@ fn networks() -> Vec<Kernel> {
             causal,
         })
     };
-    let attentions = [
+    [
         attention(1, 0, 1, 1, 1, false),
         attention(2, 0, 5, 130, 64, false),
         attention(4, 2, 33, 33, 40, true),
         attention(3, 1, 2, 200, 65, true),
         attention(1, 0, 3, 70, 256, false),
-    ];
+    ]
+}
+
+fn norms() -> Vec<Kernel> {
     let mut norms = Vec::new();
     for normalise in [Normalise::Softmax, Normalise::Layer, Normalise::RootMeanSquare] {
         for (rows, columns) in [(1, 1), (5, 256), (33, 100), (2, 1000)] {
@@ -230,13 +240,7 @@ fn networks() -> Vec<Kernel> {
             }));
         }
     }
-    convolutions
-        .map(Kernel::Convolution)
-        .into_iter()
-        .chain(pools())
-        .chain(attentions)
-        .chain(norms)
-        .collect()
+    norms
 }
 
 fn pools() -> Vec<Kernel> {

@@ -17,11 +17,11 @@ pub struct Cpu {
     end: Option<Instant>,
 }
 
-/// Below so many elements a second thread costs more than it brings.
+/// Below this many elements a second thread costs more than it brings.
 const WORTH_A_THREAD: usize = 1 << 14;
 
 impl Cpu {
-    /// The processor with so many threads; 0 is one for each core.
+    /// The processor with this many threads; 0 is one for each core.
     pub fn new(threads: usize) -> Self {
         let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let threads = if threads == 0 { cores() } else { threads };
@@ -131,10 +131,7 @@ impl Device for Cpu {
         };
         match self.is_late() {
             true => Err(GpuError::Deadline(within)),
-            false => Ok(Done {
-                outputs,
-                took: start.elapsed(),
-            }),
+            false => Ok(Done::since(start, outputs)),
         }
     }
 }

@@ -3,14 +3,14 @@
 mod driver;
 mod program;
 
-use super::kept::Kept;
+use super::kept::{Kept, MOST_KEPT, RunPrograms};
 use super::{Api, Class, Device, DeviceInfo, Done, Repeat, Work};
 use crate::error::GpuError;
 use crate::kernel::{Argument, Kernel, Map, Role, Words};
 use crate::tune::Tile;
 use driver::{Buffer, Driver, Step, Told, guarded};
 use karman_types::Digest;
-use program::{MOST_KEPT, Ready};
+use program::Ready;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,6 @@ pub struct Cuda {
     info: DeviceInfo,
     driver: Driver,
     programs: Kept<Ready>,
-    /// Whose the present work is.
-    tenant: String,
     tile: Tile,
     own_products: bool,
 }
@@ -139,7 +137,6 @@ impl Cuda {
                 info,
                 driver,
                 programs: Kept::new(MOST_KEPT),
-                tenant: String::new(),
                 tile,
                 own_products: false,
             })
@@ -238,8 +235,8 @@ impl Device for Cuda {
         &self.info
     }
 
-    fn belongs_to(&mut self, tenant: &str) {
-        tenant.clone_into(&mut self.tenant);
+    fn set_tenant(&mut self, tenant: &str) {
+        self.programs.set_tenant(tenant);
     }
 
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {
@@ -252,10 +249,7 @@ impl Device for Cuda {
                 self.info.id
             ))),
         })?;
-        Ok(Done {
-            outputs,
-            took: start.elapsed(),
-        })
+        Ok(Done::since(start, outputs))
     }
 
     fn run_kept(
@@ -267,10 +261,7 @@ impl Device for Cuda {
         let start = Instant::now();
         let outputs = guarded(|| Ok(self.run_again(program, inputs, within)));
         let outputs = outputs.unwrap_or_else(|error| Some(Err(error)))?;
-        Some(outputs.map(|outputs| Done {
-            outputs,
-            took: start.elapsed(),
-        }))
+        Some(outputs.map(|outputs| Done::since(start, outputs)))
     }
 }
 

@@ -10,7 +10,7 @@ mod step;
 
 pub(crate) use adapters::{adapters, describe};
 
-use super::kept::Kept;
+use super::kept::{Kept, MOST_KEPT, RunPrograms};
 use super::{Device, DeviceInfo, Done, Repeat, Work};
 use crate::error::GpuError;
 use crate::kernel::{Argument, Kernel, Pass, Role, Words};
@@ -19,7 +19,7 @@ use crate::tune::Tile;
 use compile::Compiler;
 use karman_types::Digest;
 use pool::Pool;
-use program::{MOST_KEPT, Ready};
+use program::Ready;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,8 +37,6 @@ pub struct Wgpu {
     pool: Pool,
     compiler: Compiler,
     programs: Kept<Ready>,
-    /// Whose the present work is.
-    tenant: String,
     tile: Tile,
     /// Whether its driver takes half precision out of words; old ones that compute on the processor do not.
     halves: bool,
@@ -100,7 +98,6 @@ impl Wgpu {
             pool: Pool::default(),
             compiler: Compiler::default(),
             programs: Kept::new(MOST_KEPT),
-            tenant: String::new(),
             tile,
             halves: flags.contains(wgpu::DownlevelFlags::SHADER_F16_IN_F32),
             most_reading: None,
@@ -252,8 +249,8 @@ impl Device for Wgpu {
         &self.info
     }
 
-    fn belongs_to(&mut self, tenant: &str) {
-        tenant.clone_into(&mut self.tenant);
+    fn set_tenant(&mut self, tenant: &str) {
+        self.programs.set_tenant(tenant);
     }
 
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {
@@ -263,10 +260,7 @@ impl Device for Wgpu {
             Work::Shader(shader) => self.run_shader(shader, inputs, within)?,
             Work::Program(program) => self.run_program(program, inputs, within)?,
         };
-        Ok(Done {
-            outputs,
-            took: start.elapsed(),
-        })
+        Ok(Done::since(start, outputs))
     }
 
     fn run_kept(
@@ -277,10 +271,7 @@ impl Device for Wgpu {
     ) -> Option<Result<Done, GpuError>> {
         let start = Instant::now();
         let outputs = self.run_again(program, inputs, within)?;
-        Some(outputs.map(|outputs| Done {
-            outputs,
-            took: start.elapsed(),
-        }))
+        Some(outputs.map(|outputs| Done::since(start, outputs)))
     }
 }
 

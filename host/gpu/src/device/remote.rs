@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// against the memory that a shader may take to be read, and by itself it takes a gigabyte.
 const RESERVES: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "64MiB");
 
-/// How to start the process that holds a device.
+/// The options of the process that holds a device.
 #[derive(Clone, Debug)]
 pub struct RemoteOptions {
     /// The program.
@@ -144,7 +144,7 @@ impl Device for Remote {
         &self.info
     }
 
-    fn belongs_to(&mut self, tenant: &str) {
+    fn set_tenant(&mut self, tenant: &str) {
         tenant.clone_into(&mut self.tenant);
     }
 

@@ -106,7 +106,7 @@ fn write_words(to: &mut impl Write, all: &[Words]) -> io::Result<()> {
         .try_for_each(|words| to.write_all(bytemuck::cast_slice(words)))
 }
 
-/// Reads an answer whose outputs have so many words each.
+/// Reads an answer whose outputs have this many words each.
 pub(super) fn read_answer(from: &mut impl BufRead, words: &[usize]) -> io::Result<Outcome> {
     let answer: Option<Result<Option<Answer>, GpuError>> = read_line(from)?;
     let answer = answer.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
@@ -179,7 +179,7 @@ fn do_asked(device: &mut dyn Device, request: Request, from: &mut impl Read) -> 
     };
     let inputs = read_words(from, &lengths)?;
     let inputs: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
-    device.belongs_to(&tenant);
+    device.set_tenant(&tenant);
     let work = match order {
         Order::Kernel(kernel) => Work::Kernel(kernel),
         Order::Shader(shader) => Work::Shader(shader),

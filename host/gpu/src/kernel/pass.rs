@@ -89,7 +89,7 @@ impl Pass {
     }
 }
 
-/// So many workgroups, laid out in two dimensions where one does not hold them. The shader takes the number of a group as
+/// This many workgroups, laid out in two dimensions where one does not hold them. The shader takes the number of a group as
 /// `y * groups.x + x` and lets those beyond the end do nothing.
 pub(crate) fn grid(groups: u64) -> [u32; 3] {
     let groups = groups.max(1);
@@ -103,7 +103,7 @@ pub(crate) const THREADS: u32 = 256;
 /// The same along x, y and z.
 pub(crate) const EACH: [u32; 3] = [THREADS, 1, 1];
 
-/// The workgroups for so many elements with one thread each.
+/// The workgroups for this many elements with one thread each.
 pub(crate) fn each(elements: u64) -> [u32; 3] {
     grid(elements.div_ceil(u64::from(THREADS)))
 }

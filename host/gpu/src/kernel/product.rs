@@ -4,7 +4,7 @@ use crate::device::Cpu;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, s};
 
-/// A row-major matrix with so many elements from one row to the next.
+/// A row-major matrix with this many elements from one row to the next.
 pub(crate) fn view(elements: &[f32], rows: u32, columns: u32, stride: u32) -> ArrayView2<'_, f32> {
     let shape = (rows as usize, columns as usize).strides((stride as usize, 1));
     ArrayView2::from_shape(shape, elements).expect("arguments() gives the length")

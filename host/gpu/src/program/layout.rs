@@ -10,7 +10,7 @@ pub(crate) struct Layout {
     pub(crate) slots: Vec<usize>,
     /// For each call the buffers of its arguments, in the kernel's order.
     pub(crate) calls: Vec<Vec<usize>>,
-    /// For each call the slots that nobody reads after it.
+    /// For each call the slots that no later call reads.
     pub(crate) over: Vec<Vec<usize>>,
 }
 
@@ -51,7 +51,7 @@ impl Layout {
         layout
     }
 
-    /// A buffer of so many words that is free, or one more.
+    /// A buffer of this many words that is free, or one more.
     fn take(&mut self, free: &mut HashMap<usize, Vec<usize>>, words: usize) -> usize {
         if let Some(buffer) = free.get_mut(&words).and_then(Vec::pop) {
             return buffer;

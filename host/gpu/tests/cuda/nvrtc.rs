@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The compiler, loaded.
 pub(crate) struct Nvrtc {
-    /// Kept for as long as it is used: whoever asks for one of these by its name then gets it.
+    /// Kept for as long as it is used: a library that is loaded by the same name then is this one.
     _libraries: Vec<Library>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Host {
 
 type Run = unsafe extern "C" fn(*const u32, *const *mut u32, *const u32, *const u32, c_int) -> c_int;
 
-/// Words behind each buffer that nobody may write, and that are no numbers to whoever reads them.
+/// Words behind each buffer that no kernel may write, and that read as NaN.
 const GUARD: usize = 64;
 const GUARDED: u32 = u32::MAX;
 

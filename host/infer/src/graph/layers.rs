@@ -5,7 +5,7 @@ use karman_tensor::ElementType;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// Nodes between which nobody would cut: an operation with the activation that follows it, or with its quantisation.
+/// Nodes between which a cut makes no sense: an operation with the activation that follows it, or with its quantisation.
 #[derive(Clone, Debug)]
 pub struct Layer {
     /// The name of the node that it is about.

@@ -2,7 +2,7 @@
 //! what crosses it is what it cuts. What skips layers runs beside them, each in a lane of its own.
 
 use super::{Crossing, Inspection, Row, count};
-use karman_types::format_bytes;
+use karman_types::{escape_xml, format_bytes};
 use std::fmt::Write;
 
 const LINE: usize = 30;
@@ -71,12 +71,12 @@ impl Layout {
         writeln!(
             out,
             r#"<text class="title" x="16" y="24">{}</text>"#,
-            escape(title)
+            escape_xml(title)
         )?;
         writeln!(
             out,
             r#"<text class="small" x="16" y="43">{}</text>"#,
-            escape(&short(signature, 150))
+            escape_xml(&short(signature, 150))
         )?;
         self.heads(out)?;
         if let Some(cut) = &model.start {
@@ -144,7 +144,7 @@ impl Layout {
         writeln!(
             out,
             r#"<g><title>{}</title><rect class="box{heavy}" x="{x}" y="{top}" width="{BOX_WIDTH}" height="{BOX}" rx="4"/>"#,
-            escape(&format!(
+            escape_xml(&format!(
                 "{}: {} weights, {} out",
                 row.layer,
                 count(row.parameters),
@@ -152,13 +152,18 @@ impl Layout {
             ))
         )?;
         let label = short(&format!("{}  {}  {}", at + 1, row.op, row.layer), 46);
-        writeln!(out, r#"<text x="{}" y="{base}">{}</text>"#, x + 8, escape(&label))?;
+        writeln!(
+            out,
+            r#"<text x="{}" y="{base}">{}</text>"#,
+            x + 8,
+            escape_xml(&label)
+        )?;
         let shapes = x + BOX_WIDTH + 12;
         let output = short(&row.output, 36) + if row.is_output { " → caller" } else { "" };
         writeln!(
             out,
             r#"<text class="small" x="{shapes}" y="{base}">{}</text>"#,
-            escape(&output)
+            escape_xml(&output)
         )?;
         if row.macs > 0 {
             let bars = shapes + SHAPES;
@@ -239,20 +244,4 @@ fn short(text: &str, most: usize) -> String {
         true => text.chars().take(most - 1).chain(['…']).collect(),
         false => text.to_owned(),
     }
-}
-
-/// Names come from the file, so that they may hold anything.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
 }

@@ -44,7 +44,7 @@ impl Roofline {
     }
 }
 
-/// What was measured on one machine.
+/// The measured speed of one machine.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MachineProfile {
     /// Where, and with what: times of another machine, another version or other [probes](Operator::probes_digest) say nothing here.
@@ -56,7 +56,7 @@ pub struct MachineProfile {
 /// A decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// Who should run it.
+    /// The runner that should run it.
     pub runner: Runner,
     /// How long that would take.
     pub seconds: f64,
@@ -65,7 +65,7 @@ pub struct Choice {
 }
 
 impl MachineProfile {
-    /// From who ran what, in how many seconds.
+    /// From measurements: which runner ran which operator, in how many seconds.
     pub fn new(machine: impl Into<String>, times: impl IntoIterator<Item = (Runner, Operator, f64)>) -> Self {
         let mut of_each: BTreeMap<Runner, Vec<(Operator, f64)>> = BTreeMap::new();
         for (runner, operator, seconds) in times {
@@ -80,7 +80,7 @@ impl MachineProfile {
         }
     }
 
-    /// Who of these should run an operator: the one that would be done first; of two that would be done at once, the one that
+    /// The one of these that should run an operator: the one that would be done first; of two that would be done at once, the one that
     /// [`Runner::ALL`] names first. `None` where none of them is known to run such operators.
     pub fn choose(&self, operator: &Operator, available: &[Runner]) -> Option<Choice> {
         let known = Runner::ALL

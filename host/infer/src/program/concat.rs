@@ -36,7 +36,7 @@ impl Translation<'_> {
         self.beside(operation, count(&dims[..at]), parts)
     }
 
-    /// Arrays of so many rows, each with its columns, beside each other: as many at once as a kernel takes.
+    /// Arrays of this many rows, each with its columns, beside each other: as many at once as a kernel takes.
     fn beside(
         &mut self,
         operation: &Operation<'_>,

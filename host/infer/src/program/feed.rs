@@ -19,7 +19,7 @@ pub(super) enum Taken {
     AsItIs,
     /// Whole numbers as `f32`.
     Converted,
-    /// Whole numbers as those of rows of a table that has so many.
+    /// Whole numbers as those of rows of a table that has this many.
     Rows(u32),
 }
 

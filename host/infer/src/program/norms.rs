@@ -175,7 +175,7 @@ impl Translation<'_> {
     }
 }
 
-/// The dimensions of so many that are not among these, in order.
+/// The dimensions of this many that are not among these, in order.
 fn others(rank: usize, these: &[usize]) -> impl Iterator<Item = usize> {
     (0..rank).filter(move |axis| !these.contains(axis))
 }

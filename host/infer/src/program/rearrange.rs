@@ -69,7 +69,7 @@ impl Translation<'_> {
         self.rearranged(slot, begin, &ways)
     }
 
-    /// The parts of a tensor, each for the output that somebody uses.
+    /// The parts of a tensor, each for an output that is used.
     pub(super) fn split(
         &mut self,
         operation: &Operation<'_>,

@@ -1,30 +1,11 @@
 //! The law of cutting: the fragments of a model, run one after the other, give what the model gives.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    clippy::unwrap_used,
-    reason = "each test file uses a part of it, and helpers of tests fail like tests"
-)]
 
 use fastrand::Rng;
 use karman_infer::graph::{Fragment, Graph};
 use karman_infer::profile::sample_inputs;
-use karman_infer::{
-    Backend, BackendOptions, Backends, LoadOptions, Model, ModelLimits, Named, SearchPlaces, Staged,
-    UseOnnxRuntime,
-};
+use karman_infer::{Backend, LoadOptions, Model, ModelLimits, Named, Staged};
 use karman_types::ByteSize;
 use std::collections::BTreeSet;
-
-/// ONNX Runtime from `KARMAN_ONNXRUNTIME` or wherever it lies.
-pub fn backends() -> Backends {
-    let at = std::env::var_os("KARMAN_ONNXRUNTIME").map(|path| UseOnnxRuntime::At(path.into()));
-    Backends::detect(&BackendOptions {
-        onnxruntime: at.unwrap_or_else(|| UseOnnxRuntime::Find(SearchPlaces::from_env())),
-        ..BackendOptions::default()
-    })
-}
 
 /// Room for VGG16.
 pub fn roomy() -> LoadOptions {

@@ -1,13 +1,6 @@
 //! What models answer on devices, held against tract.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    clippy::unwrap_used,
-    reason = "each test file uses a part of it, and helpers of tests fail like tests"
-)]
 
-use crate::common::*;
+use super::onnx::initializer;
 use karman_gpu::{Cpu, Device, Wgpu};
 use karman_infer::{Backend, DeviceModel, InferError, LoadOptions, ModelLimits, Named, Tract};
 use karman_tensor::{Shape, Tensor};
@@ -74,30 +67,6 @@ pub fn agrees_on(devices: &mut [Box<dyn Device>], file: &[u8], inputs: &[Named],
     }
 }
 
-pub fn ints(name: &str, values: &[i64]) -> Vec<u8> {
-    let values: Vec<u8> = values.iter().flat_map(|value| num(8, *value)).collect();
-    [sub(1, name), values, num(20, 7)].concat()
-}
-
-pub fn int(name: &str, value: i64) -> Vec<u8> {
-    [sub(1, name), num(3, value), num(20, 2)].concat()
-}
-
-pub fn text(name: &str, value: &str) -> Vec<u8> {
-    [sub(1, name), sub(4, value), num(20, 3)].concat()
-}
-
-pub fn float(name: &str, value: f32) -> Vec<u8> {
-    // A number of 32 bits is of wire type 5.
-    let bits = [varint(2 << 3 | 5), value.to_le_bytes().to_vec()].concat();
-    [sub(1, name), bits, num(20, 1)].concat()
-}
-
-/// A constant of whole numbers.
-pub fn whole(name: &str, values: &[i64]) -> Vec<u8> {
-    initializer(name, 7, &[values.len() as i64], &i64s(values))
-}
-
 /// A constant of drawn numbers around 0, as those of a trained network lie.
 pub fn trained(name: &str, dims: &[u32], seed: u64) -> Vec<u8> {
     let sizes: Vec<i64> = dims.iter().map(|dim| i64::from(*dim)).collect();
@@ -111,8 +80,4 @@ pub fn trained(name: &str, dims: &[u32], seed: u64) -> Vec<u8> {
 pub fn weights(name: &str, dims: &[u32], seed: u64) -> Vec<u8> {
     let sizes: Vec<i64> = dims.iter().map(|dim| i64::from(*dim)).collect();
     initializer(name, 1, &sizes, drawn(dims, seed).bytes())
-}
-
-pub fn number(name: &str, value: f32) -> Vec<u8> {
-    initializer(name, 1, &[], &value.to_le_bytes())
 }

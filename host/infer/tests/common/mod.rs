@@ -1,70 +1,29 @@
-//! Writes ONNX files by hand, so that they can be wrong in ways that no exporter is.
+//! What several of these tests need.
 #![allow(
     dead_code,
     unreachable_pub,
     missing_docs,
-    reason = "each test file uses a part of it"
+    clippy::unwrap_used,
+    reason = "each test file uses a part of it, and helpers of tests fail like tests"
 )]
 
-pub fn varint(mut n: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    while n >= 128 {
-        out.push(n as u8 | 128);
-        n >>= 7;
-    }
-    out.push(n as u8);
-    out
+pub mod cuts;
+pub mod devices;
+pub mod onnx;
+
+use karman_infer::{BackendOptions, Backends, SearchPlaces, UseOnnxRuntime};
+
+/// ONNX Runtime from `KARMAN_ONNXRUNTIME` or wherever it lies.
+pub fn backends() -> Backends {
+    let at = std::env::var_os("KARMAN_ONNXRUNTIME").map(|path| UseOnnxRuntime::At(path.into()));
+    Backends::detect(&BackendOptions {
+        onnxruntime: at.unwrap_or_else(|| UseOnnxRuntime::Find(SearchPlaces::from_env())),
+        ..BackendOptions::default()
+    })
 }
 
-/// A field that holds a number.
-pub fn num(field: u64, n: i64) -> Vec<u8> {
-    [varint(field << 3), varint(n as u64)].concat()
-}
-
-/// A field that holds a message or text.
-pub fn sub(field: u64, body: impl AsRef<[u8]>) -> Vec<u8> {
-    let body = body.as_ref();
-    [varint(field << 3 | 2), varint(body.len() as u64), body.to_vec()].concat()
-}
-
-pub fn model(graph: &[Vec<u8>]) -> Vec<u8> {
-    [num(1, 8), sub(7, graph.concat()), sub(8, num(2, 17))].concat()
-}
-
-pub fn node(op: &str, inputs: &[&str], outputs: &[&str], attributes: &[Vec<u8>]) -> Vec<u8> {
-    let mut body: Vec<u8> = inputs.iter().flat_map(|name| sub(1, name)).collect();
-    body.extend(outputs.iter().flat_map(|name| sub(2, name)));
-    body.extend(sub(4, op));
-    body.extend(attributes.iter().flat_map(|a| sub(5, a)));
-    sub(1, body)
-}
-
-/// `field` is 11 for an input and 12 for an output; `code` the element type, 1 for f32.
-pub fn value(field: u64, name: &str, code: i64, dims: &[i64]) -> Vec<u8> {
-    let shape: Vec<u8> = dims.iter().flat_map(|dim| sub(1, num(1, *dim))).collect();
-    let tensor = [num(1, code), sub(2, shape)].concat();
-    sub(field, [sub(1, name), sub(2, sub(1, tensor))].concat())
-}
-
-pub fn tensor(name: &str, code: i64, dims: &[i64], raw: &[u8]) -> Vec<u8> {
-    let dims: Vec<u8> = dims.iter().flat_map(|dim| num(1, *dim)).collect();
-    [dims, num(2, code), sub(8, name), sub(9, raw)].concat()
-}
-
-pub fn initializer(name: &str, code: i64, dims: &[i64], raw: &[u8]) -> Vec<u8> {
-    sub(5, tensor(name, code, dims, raw))
-}
-
-/// Whole numbers as a tensor's data.
-pub fn i64s(values: &[i64]) -> Vec<u8> {
-    values.iter().flat_map(|v| v.to_le_bytes()).collect()
-}
-
-/// `y = Relu(x)`, f32 [2].
-pub fn good() -> Vec<u8> {
-    model(&[
-        node("Relu", &["x"], &["y"], &[]),
-        value(11, "x", 1, &[2]),
-        value(12, "y", 1, &[2]),
-    ])
+/// A model of the digit family, by name.
+pub fn digits(name: &str) -> Vec<u8> {
+    let path = format!("{}/../../tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(path).unwrap()
 }

@@ -40,13 +40,13 @@ pub struct Wanted {
     pub size: u64,
     /// The plugin that it is the file of, or what else it is called in errors.
     pub name: String,
-    /// What allows this node to read it, for whoever holds it.
+    /// What allows this node to read it, shown to its holders.
     pub ticket: Bytes,
     /// Whether to look for other nodes that have it, besides those that are named.
     pub anywhere: bool,
 }
 
-/// How a blob has come.
+/// How a blob was fetched.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fetched {
     /// Bytes that came and were new.

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use karman_types::{Digest, NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 
-/// That a node may read a plugin's file: stated by a member that has the right to deploy it, shown to whoever holds it. So
-/// nodes give each other code that somebody has sent them, and no other.
+/// That a node may read a plugin's file: signed by a member that has the right to deploy it, shown to a node that holds the file. So
+/// nodes give each other only code that was deployed to them.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Ticket {
     /// The plugin.

@@ -18,7 +18,7 @@ const EPOCH_MS: u64 = 946_684_800_000;
 /// Ours have three.
 const MOST_BLOCKS: usize = 16;
 
-/// What every node on the way reads of a bundle.
+/// The header of a bundle, which every node on the way reads.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BundleHead {
     /// The node that made it.

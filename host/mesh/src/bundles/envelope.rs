@@ -17,7 +17,7 @@ const SHARE: usize = 32;
 /// The length of the statement stands before it.
 const LENGTH: usize = 4;
 
-/// What a node asks of another that it cannot reach now.
+/// A sealed request to a node that cannot be reached now.
 ///
 /// It is stated by a member ([`Signed`]: membership, rights and expiry go with it), together with the digest of what it
 /// brings, and sealed to the destination: HPKE in base mode with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and
@@ -37,7 +37,7 @@ pub struct Envelope {
     pub content: Digest,
 }
 
-/// What an envelope is about.
+/// The subject of an envelope.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Parcel {
     /// Take the component that it brings as a plugin of this name.

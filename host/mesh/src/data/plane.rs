@@ -152,7 +152,7 @@ impl Plane {
     }
 
     /// Ends the connections with the node, and lets new ones be opened at once.
-    pub(crate) fn part(&self, peer: &PeerId) {
+    pub(crate) fn disconnect(&self, peer: &PeerId) {
         if let Some(mut link) = self.links.lock().remove(peer) {
             link.close(DONE, b"the contact is over");
         }
@@ -180,7 +180,7 @@ impl Plane {
         }
         link.tried = Some(Instant::now());
         let plane = self.clone();
-        // Its driver runs where it is opened, whoever calls.
+        // Its driver runs on the runtime where it is opened, from whichever one the call comes.
         self.threads.spawn(async move {
             match timeout(PATIENCE, plane.connect(&peer, at)).await {
                 Ok(Ok(connection)) => plane.keep(peer, connection, |link| &mut link.ours),

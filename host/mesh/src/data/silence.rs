@@ -1,5 +1,5 @@
 //! Connections that look alive and are dead: the other node has lost its power, or the link is gone without a word. A connection ends
-//! after a longer silence; a call gives up sooner, for whoever is there acknowledges what it is sent within a round trip.
+//! after a longer silence; a call gives up sooner, for a live node acknowledges what it is sent within a round trip.
 
 use quinn::Connection;
 use std::time::Duration;

@@ -80,7 +80,7 @@ impl Lines {
 }
 
 impl SharedLine {
-    /// When so many bytes, sent now, have left and arrived.
+    /// When this many bytes, sent now, have left and arrived.
     pub(super) fn send(&self, bytes: usize) -> (Instant, Instant) {
         let Passage { left, arrived } = self.line.lock().send(self.started.elapsed(), bytes);
         (self.started + left, self.started + arrived)

@@ -158,7 +158,7 @@ async fn carry(
     ended.map(drop).map_err(broken)
 }
 
-/// So many at once, and so many of them over one member: no member keeps the strangers of all others out.
+/// This many at once, and this many of them over one member: no member keeps the strangers of all others out.
 struct Places {
     all: Arc<Semaphore>,
     of: HashMap<PeerId, Arc<Semaphore>>,
@@ -177,7 +177,7 @@ impl Places {
     /// A place for a stranger that comes over this member, if one is free; it is free again when both halves are dropped.
     fn take(&mut self, by: PeerId) -> Option<[OwnedSemaphorePermit; 2]> {
         let of_one = self.of_one;
-        // Whoever leads nobody now needs no entry.
+        // A node that leads nobody now needs no entry.
         self.of.retain(|_, places| places.available_permits() < of_one);
         let of_this = self.of.entry(by);
         let of_this = of_this.or_insert_with(|| Arc::new(Semaphore::new(of_one)));
@@ -218,7 +218,7 @@ pub(crate) async fn answer_door(mesh: Weak<Inner>, mut led: IncomingStreams) {
     }
 }
 
-/// Goes through the gate's exchange with whoever comes this way, or tells it that there is no place now. Members have no business
+/// Goes through the gate's exchange with a node that comes this way, or tells it that there is no place now. Members have no business
 /// here.
 async fn hear(
     standing: &Standing,

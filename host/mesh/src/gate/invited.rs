@@ -1,4 +1,4 @@
-//! Whoever was invited shows its word to an issuer only: any other member could use it for itself.
+//! An invited node shows its invitation to an issuer only: any other member could use it for itself.
 
 use super::says::Judge;
 use super::{Credential, GateError, HELLO, Hello, Reply, WELCOME, flush, not_let_in, say, turn_away};

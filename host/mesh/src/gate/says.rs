@@ -39,7 +39,7 @@ pub(crate) struct About {
     pub(crate) run: u64,
 }
 
-/// What a node shows at the gate.
+/// The proof of membership that a node shows at the gate.
 #[derive(Clone, Deserialize, Serialize)]
 pub(crate) enum Credential {
     Membership(ByteBuf),

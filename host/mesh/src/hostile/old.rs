@@ -6,8 +6,8 @@ use crate::gate::{
 };
 use crate::gate::{GateError, key_of};
 use crate::membership::MembershipError;
-use crate::offer::{self, Word};
-use crate::words::Heard;
+use crate::offer::{self, StatusReport};
+use crate::reports::Heard;
 use futures::future::poll_fn;
 use libp2p::core::muxing::StreamMuxerExt;
 use libp2p::identity::Keypair;
@@ -153,7 +153,7 @@ async fn a_list_from_before_what_a_member_has_shown_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn words_of_a_node_from_before() {
+async fn reports_of_a_node_from_before() {
     let scene = Scene::begin().await;
     let asks = scene.member().await;
     let (id, standing) = (scene.first.mesh.me(), asks.mesh.standing().clone());
@@ -161,7 +161,7 @@ async fn words_of_a_node_from_before() {
     let peers = asks.mesh.0.peers.clone();
     let run = standing.run_of(&id).unwrap();
     // Far beyond what the node itself says meanwhile.
-    let word = |number: u64, busy: u32| Word {
+    let report = |number: u64, busy: u32| StatusReport {
         run,
         number: (1 << 40) + number,
         busy,
@@ -169,21 +169,21 @@ async fn words_of_a_node_from_before() {
     };
     let hears = || Heard::new(peers.clone(), standing.clone(), id);
     let mut heard = hears();
-    let known = heard.take(word(2, 7)).unwrap().unwrap();
+    let known = heard.take(report(2, 7)).unwrap().unwrap();
     assert_eq!(known.1, 7);
     // On the same stream, on another one, of a run before, and of another node.
-    assert!(heard.take(word(2, 0)).is_err());
-    assert!(hears().take(word(1, 0)).is_err());
-    let before = Word {
+    assert!(heard.take(report(2, 0)).is_err());
+    assert!(hears().take(report(1, 0)).is_err());
+    let before = StatusReport {
         run: run ^ 1,
-        ..word(3, 0)
+        ..report(3, 0)
     };
     assert!(hears().take(before).is_err());
     let mut of_another = (*offer).clone();
     of_another.node = asks.id;
-    let of_another = Word {
+    let of_another = StatusReport {
         offer: Some(of_another),
-        ..word(3, 0)
+        ..report(3, 0)
     };
     assert!(hears().take(of_another).is_err());
 
@@ -192,7 +192,7 @@ async fn words_of_a_node_from_before() {
     let listens = hears().listen(ours);
     let speaks = async {
         for number in [4u32, 5, 4] {
-            offer::tell(&mut says, &word(number.into(), number))
+            offer::tell(&mut says, &report(number.into(), number))
                 .await
                 .unwrap();
         }

@@ -104,7 +104,7 @@ async fn memberships_of_a_root_key_that_holds_no_more() {
     scene.knock(&key, &HELLO.encode(&old()).unwrap()).await;
     scene.refuses("revoked", 1).await;
 
-    // For no time at all: whoever is a member has to be invited again, honest or not.
+    // For no time at all: every member has to be invited again, honest or not.
     let other = Keypair::generate_ed25519();
     scene.first.rotate(&last, Duration::ZERO);
     let says = hello(membership(&next, &other, now, HOUR));

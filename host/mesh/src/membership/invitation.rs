@@ -13,7 +13,7 @@ const MAX_ADDRESSES: usize = 8;
 const MAX_ADDRESS: usize = 256;
 
 /// A text that lets one node into a mesh, once: `kmn1` and base32 in which case does not matter, at most 4,096 characters,
-/// so that it fits a QR code. Whoever has one knows that its signature fits; whether it is still good is for
+/// so that it fits a QR code. A value of this type has a valid signature; whether it is still good is for
 /// [`accept`](Self::accept) and [`Issuer::redeem`](super::Issuer::redeem) to say.
 ///
 /// It is a secret until it is redeemed, unless it is for one node.
@@ -93,7 +93,7 @@ impl Invitation {
         self.expires
     }
 
-    /// Where issuers listen, as whoever invited wrote it.
+    /// Where issuers listen, as its maker wrote it.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
     }

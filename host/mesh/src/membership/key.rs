@@ -49,7 +49,7 @@ impl FromStr for MeshKey {
 
 karman_types::serde_as_text!(MeshKey);
 
-/// The secret half of a mesh's root key. Whoever has it can let anybody in; it is best kept off the nodes, with a
+/// The secret half of a mesh's root key. Its holder can admit any node; it is best kept off the nodes, with a
 /// [`backup`](Self::backup). The memory is wiped when it is dropped.
 pub struct RootKey {
     seed: Zeroizing<[u8; 32]>,

@@ -3,10 +3,10 @@ use super::{MembershipError, MeshKey, Succession, UnixTime, wire};
 
 const FIELD: &str = "lineage";
 
-/// The root keys that a mesh has had, one after the other, each with the word of the one before it.
+/// The root keys that a mesh has had, one after the other, each signed by the one before it.
 ///
-/// It goes from node to node, as revocations do: whoever knows one of the keys follows from there, and nobody follows to a key
-/// that the one before it has not signed. A key has one successor; who claims another is refused.
+/// It goes from node to node, as revocations do: a node that knows one of the keys follows from there, and none follows to a key
+/// that the one before it has not signed. A key has one successor; a claim of another is refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Lineage {
     mesh: MeshKey,

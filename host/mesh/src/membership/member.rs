@@ -25,7 +25,7 @@ pub struct Member {
     pub tier: Tier,
     /// What it may do.
     pub rights: Rights,
-    /// When the membership was signed. Later than the clock of whoever reads it: that clock is behind.
+    /// When the membership was signed. Where that is later than the reader's clock, the clock is behind.
     pub issued: UnixTime,
     /// The last second the membership is good for.
     pub not_after: UnixTime,

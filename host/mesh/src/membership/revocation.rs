@@ -29,7 +29,7 @@ pub struct Revocations {
     entries: BTreeMap<[u8; 32], Revocation>,
 }
 
-/// What came of taking in another node's list.
+/// The result of merging another node's list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Merged {
     /// How many it has: what that node will never again know fewer of.

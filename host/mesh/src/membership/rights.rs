@@ -3,7 +3,7 @@ use karman_types::Tier;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What a member may do, each right once.
+/// The rights of a member, each once.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Rights(BTreeSet<Right>);

@@ -13,7 +13,7 @@ pub struct Signed {
     signature: [u8; 64],
 }
 
-/// What is stated: a signature of one kind is none of another.
+/// The kind of a signed statement: a signature of one kind is not valid for another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// That a node may read a plugin's file.

@@ -1,7 +1,7 @@
 use super::{MembershipError, Rights, UnixTime};
 use karman_types::Tier;
 
-/// What a membership says about its node.
+/// The terms of a membership.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Terms {
     /// Where the node stands.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// A time in seconds since 1970 (UTC, without leap seconds), at most the last second of the year 9999.
 ///
-/// Clocks lie: a board without a battery boots in 1970. Whoever judges an expiry passes the latest of its clock, the floor
-/// it has persisted and the time of its build. [`Member::issued`](super::Member::issued) is signed, so it may raise that
+/// Clocks lie: a board without a battery boots in 1970. To judge an expiry, pass the latest of the clock, the persisted floor
+/// and the time of the build. [`Member::issued`](super::Member::issued) is signed, so it may raise that
 /// floor.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]

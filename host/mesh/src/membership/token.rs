@@ -9,7 +9,7 @@
 //!
 //! Any Biscuit verifier that is given `connection_key` and `time` enforces the checks. We read no other block than this
 //! one: Biscuit's limits do not bound the time that a single rule takes, so a token with rules or checks of others, even
-//! one that only narrows, could hold up whoever verifies it. (Biscuit specification, version 3.)
+//! one that only narrows, could hold up its verifier. (Biscuit specification, version 3.)
 
 use super::{MembershipError, MeshKey, Rights, Terms, UnixTime};
 use biscuit_auth::builder::{Fact, Predicate, Term};

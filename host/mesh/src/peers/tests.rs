@@ -3,7 +3,7 @@ use super::*;
 /// Nobody has asked for longer.
 const UNUSED: Duration = Duration::ZERO;
 
-/// A book with so many nodes that are there.
+/// A book with this many nodes that are there.
 fn there(nodes: usize) -> (Peers, Vec<PeerId>) {
     let (peers, ids): (_, Vec<_>) = (Peers::default(), (0..nodes).map(|_| PeerId::random()).collect());
     for (number, id) in ids.iter().enumerate() {

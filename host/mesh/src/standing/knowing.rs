@@ -141,7 +141,7 @@ impl Standing {
         };
         self.replace(&mut roots, next)?;
         drop(roots);
-        // Whoever has a copy of the old root key admits nobody with it any more.
+        // A copy of the old root key admits nobody any more.
         *self.issuer.write() = None;
         tracing::warn!(mesh = %theirs.mesh().short(), "the mesh has another root key");
         self.has_news();

@@ -60,7 +60,7 @@ fn leads_to(address: &str, peer: &PeerId) -> bool {
     address.is_ok_and(|address| address.iter().last() == Some(Protocol::P2p(*peer)))
 }
 
-/// Whether this address leads over this peer, or to it; one that names nobody leads to whoever is there.
+/// Whether this address leads over this peer, or to it; one that names nobody leads to any node that is there.
 fn names(address: &str, peer: &PeerId) -> bool {
     let Ok(address) = address.parse::<Multiaddr>() else {
         return false;

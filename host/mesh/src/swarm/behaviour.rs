@@ -26,7 +26,7 @@ pub(crate) const MOST_ANNOUNCED: usize = 4096;
 pub(super) const NEXT_TO_A_KEY: NonZeroUsize = NonZeroUsize::new(8).expect("it is not zero");
 /// How long others remember that we provide something.
 const PROVIDED_FOR: Duration = Duration::from_secs(24 * 3600);
-/// How often the routing table is gone through: a dozen searches. Whoever calls keeps it fresh, and a table that is nearly empty is
+/// How often the routing table is gone through: a dozen searches. Calls keep it fresh as well, and a table that is nearly empty is
 /// gone through whenever a node comes into it.
 const REFRESHED_EVERY: Duration = Duration::from_secs(12 * 3600);
 const QUERY_PATIENCE: Duration = Duration::from_secs(8);

@@ -39,7 +39,7 @@ const MOST_MET: usize = 32;
 const MOST_TOLD: usize = 6;
 const MOST_TOLD_CIRCUITS: usize = 2;
 
-/// What the rest of the mesh wants of the swarm.
+/// A command to the swarm.
 pub(crate) enum Order {
     /// Announce these keys and no others.
     Announce(HashSet<RecordKey>),
@@ -50,9 +50,9 @@ pub(crate) enum Order {
     /// Try to reach members, this many of those that were met before; where there is no limit, at every entrance, too.
     Look(Option<usize>),
     /// Try to reach this node, whatever else is tried.
-    Meet(PeerId),
+    Connect(PeerId),
     /// End all connections with this node.
-    Part(PeerId),
+    Disconnect(PeerId),
     /// Forget what this node has announced: it leaves.
     Forget(PeerId),
     /// End all connections: this node leaves.
@@ -184,8 +184,8 @@ impl Driver {
             Order::Find(key, wanted, tell) => self.find(key, wanted, tell),
             Order::Dial(addresses) => self.dial(addresses, PeerCondition::Disconnected),
             Order::Look(most) => self.look(most),
-            Order::Meet(peer) => self.meet_again(peer),
-            Order::Part(peer) => drop(self.swarm.disconnect_peer_id(peer)),
+            Order::Connect(peer) => self.meet_again(peer),
+            Order::Disconnect(peer) => drop(self.swarm.disconnect_peer_id(peer)),
             Order::Forget(peer) => self.swarm.behaviour_mut().kad.store_mut().has_left(&peer),
             Order::Leave(gone) => self.leaving = Some(gone),
             Order::Addresses(tell) => {

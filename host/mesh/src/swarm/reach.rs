@@ -46,8 +46,8 @@ impl Reach {
         self.translated |= ip_of(address).is_some_and(|ip| !self.own.contains(&ip));
     }
 
-    /// Takes in a connection; `first` where there is no other one with its node. Whoever this node has sent packets to gets
-    /// in through a router that takes theirs for answers: that proves nothing.
+    /// Takes in a connection; `first` where there is no other one with its node. A node that this one has sent packets to gets
+    /// in through a router that takes its packets for answers: that proves nothing.
     pub(super) fn connected(&mut self, connection: ConnectionId, endpoint: &ConnectedPoint, first: bool) {
         if endpoint.is_relayed() {
             return;

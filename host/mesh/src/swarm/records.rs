@@ -1,4 +1,4 @@
-//! What this node remembers of who announced what, for others that search. It is in memory: whoever announces does so again.
+//! What this node remembers of who announced what, for others that search. It is in memory: what is announced is announced again.
 //!
 //! Members tell it, and a member may be broken: nobody takes the room of others, and what nobody tells any more goes. Values, which
 //! Kademlia keeps, too, nothing here uses: they are refused.
@@ -64,7 +64,7 @@ impl Records {
         }
     }
 
-    /// Makes room for a record of somebody else: first of those that are over, then of whoever has the most.
+    /// Makes room for a record of somebody else: first of those that have expired, then of the node that has the most.
     fn make_room(&mut self, record: &ProviderRecord, now: Instant) -> Result<()> {
         self.make_room_at(&record.key, now);
         if self.count < self.most {

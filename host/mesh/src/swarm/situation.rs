@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Addresses whose failure is remembered.
 const MOST_FAILURES: usize = 32;
 
-/// What a node knows of its own place in the network.
+/// A node's own place in the network, as far as it knows.
 #[derive(Clone, Debug, Default)]
 pub struct Situation {
     /// Where it listens.

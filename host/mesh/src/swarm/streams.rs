@@ -58,7 +58,7 @@ impl Streams {
     fn established(&mut self, event: ConnectionEstablished<'_>) {
         self.dials.remove(&event.connection_id);
         self.inner.on_swarm_event(FromSwarm::ConnectionEstablished(event));
-        // Those who waited when this connection began have been given to it. Whoever waits now came too late for that.
+        // Those who waited when this connection began have been given to it. Those that wait now came too late for that.
         self.inner.on_swarm_event(FromSwarm::DialFailure(DialFailure {
             peer_id: Some(event.peer_id),
             connection_id: event.connection_id,

@@ -1,4 +1,4 @@
-//! Who comes into the routing table: whoever finds room, or takes the place of a node that could not be reached any more.
+//! Which nodes come into the routing table: those that find room, or take the place of one that could not be reached any more.
 //!
 //! libp2p finds out who has gone by dialling, whenever somebody else connects, the node that a full bucket has not seen for longest.
 //! Here connections end when nobody uses them, so that most of a table is not connected, and such a dial is a new connection at its

@@ -23,7 +23,7 @@ impl Telling {
         self.due = Some(now);
     }
 
-    /// So many nodes are in the routing table now.
+    /// This many nodes are in the routing table now.
     pub(super) fn grown(&mut self, now: Instant, known: usize) {
         // Where many have left it, those who come instead have heard nothing.
         self.known = self.known.min(known);
@@ -36,7 +36,7 @@ impl Telling {
         self.due.is_some_and(|due| due <= now)
     }
 
-    /// The offers have been announced, with so many nodes in the table.
+    /// The offers have been announced, with this many nodes in the table.
     pub(super) const fn told(&mut self, known: usize) {
         (self.due, self.known) = (None, known);
     }

@@ -28,7 +28,7 @@ const MOST_LINKS: usize = 4096;
 const GATE: &str = "gate";
 const OTHER: &str = "other";
 
-/// What one protocol has sent and received, in bytes.
+/// The traffic of one protocol, in bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Traffic {
     /// The name that the protocol has on the wire, or `gate`, or `other`.

@@ -49,7 +49,7 @@ mod tests {
         (0..count).map(|key| RecordKey::new(&key.to_be_bytes())).collect()
     }
 
-    /// What is announced in so many minutes, a look every minute.
+    /// What is announced in this many minutes, a look every minute.
     fn told(
         turns: &mut Turns,
         start: Instant,

@@ -1,10 +1,9 @@
 use http::uri::Authority;
-use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 use std::str::FromStr;
 
 /// A name that leads to a machine: `node.example`, or `*.node.example` for every name with one part more. Without scheme and port.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HostName(String);
 
 /// A text that is no name of a host.
@@ -16,6 +15,12 @@ impl HostName {
     /// The name as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -31,12 +36,7 @@ impl FromStr for HostName {
     }
 }
 
-impl<'de> Deserialize<'de> for HostName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+karman_types::serde_as_text!(HostName);
 
 #[cfg(test)]
 mod tests {

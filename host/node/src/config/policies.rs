@@ -16,7 +16,7 @@ pub struct PoliciesConfig {
     /// [policy](karman_sched::call::Route). Default `soonest`.
     pub route: Route,
     /// Instances of policies that plugins bring, at once: each has its memory, and decides for one workflow, or for requests with the
-    /// same objectives. For one more, whoever was not asked for longest gives its own up until it is asked again. Default 64.
+    /// same objectives. For one more, the least recently used is dropped, and made anew when it is asked again. Default 64.
     pub instances: NonZeroU16,
 }
 

@@ -24,7 +24,7 @@ pub struct HeldModel {
     /// The back-end and device that run it, where a node was asked, and as far as it was ever loaded there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs_on: Option<String>,
-    /// Why whoever asks for it is refused: it is to run on the GPU, and cannot.
+    /// Why requests for it are refused: it is to run on the GPU, and cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<TaskError>,
 }
@@ -49,7 +49,7 @@ impl From<Model> for HeldModel {
     }
 }
 
-/// What became of a model on one of the nodes that it was for.
+/// The result of adding a model on one of its target nodes.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ModelOn {
     /// The node.
@@ -194,7 +194,7 @@ impl Node {
         self.add_model(name, file, info).await
     }
 
-    /// A file that is here need not be sent, so whoever knows its digest could have it under a name that is theirs to call.
+    /// A file that is here need not be sent, so a caller that knows its digest could have it under a name that it may call.
     async fn is_no_other_model(&self, name: &str, digest: Digest) -> Result<(), TaskError> {
         let home = self.runtime().home().clone();
         let held = blocking(move || home.store()?.models().list().map_err(store_error)).await?;

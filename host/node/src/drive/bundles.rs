@@ -95,7 +95,7 @@ impl Bundles {
         self.contacts.lock().plan(now).clone()
     }
 
-    /// What an operator sees of it. Whoever needs the plan meanwhile does not wait.
+    /// What an operator sees of it. The plan is not locked meanwhile.
     pub(crate) fn contacts_ahead(&self, now: Time, ahead: Duration, most: usize) -> Arc<ContactsAhead> {
         let outlook = self.contacts.lock().outlook(now);
         self.last_seen.look(&outlook, ahead, most)
@@ -247,7 +247,7 @@ async fn look(node: &Node) -> Result<Duration, TaskError> {
 }
 
 /// Ends the connections of contacts that are over, for what is left of them would swallow what the next one is to bring; and
-/// dials where one has begun, whoever has something to send: perhaps only one of the two knows where the other is.
+/// dials where one has begun, whichever side has something to send: perhaps only one of the two knows where the other is.
 async fn keep_to(node: &Node, mesh: &Mesh, plan: &ContactPlan, now: Time) {
     let before = std::mem::replace(&mut *node.bundles().looked.lock(), now);
     let here = node.runtime().id();
@@ -272,9 +272,9 @@ async fn keep_to(node: &Node, mesh: &Mesh, plan: &ContactPlan, now: Time) {
             .is_none()
         {
             tracing::info!(node = %other, "the contact is over");
-            mesh.part(id).await;
+            mesh.disconnect(id).await;
         } else if !mesh.is_connected(&id) {
-            mesh.meet(id).await;
+            mesh.connect(id).await;
         }
     }
 }
@@ -311,7 +311,7 @@ async fn reach(mesh: &Mesh, id: PeerId, planned: bool) -> bool {
         if !planned {
             return false;
         }
-        mesh.meet(id).await;
+        mesh.connect(id).await;
         let _ = tokio::time::timeout(AGAIN, arrivals.changed()).await;
     }
     true

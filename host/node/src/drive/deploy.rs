@@ -11,7 +11,7 @@ use karman_sched::partition::Problem;
 use karman_types::{NodeId, Offer, TaskError, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
 
-/// What became of a deployment on one node.
+/// The result of a deployment on one node.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct DeployedOn {
     /// The node.
@@ -20,7 +20,7 @@ pub struct DeployedOn {
     pub outcome: Result<Deployed, TaskError>,
 }
 
-/// What became of a removal on one node.
+/// The result of a removal on one node.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct UndeployedOn {
     /// The node.

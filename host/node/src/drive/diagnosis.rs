@@ -8,7 +8,7 @@ use karman_types::{TaskError, format_duration};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// One thing that was looked at.
+/// The result of one check of the node.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Diagnosis {
     /// What.

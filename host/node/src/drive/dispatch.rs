@@ -30,7 +30,7 @@ struct Others<'a> {
     routes: &'a Routes,
 }
 
-/// How a call went, wherever it ran.
+/// A report on a call, local or remote.
 #[derive(Clone, Debug, Default)]
 pub struct Ran {
     /// From the acceptance of the call to its end, on the node that ran it.

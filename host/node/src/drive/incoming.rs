@@ -11,8 +11,8 @@ use bytes::Bytes;
 use karman_mesh::membership::{Member, Right};
 use karman_mesh::{Envelope, Parcel, Wanted, open_bundle};
 use karman_space::Priority;
-use karman_store::{Bundle, BundleState};
-use karman_types::{Digest, ErrorKind, TaskError};
+use karman_store::{Bundle, BundleState, Store};
+use karman_types::{Digest, ErrorKind, NodeId, TaskError};
 
 impl Node {
     /// Fetches a bundle from the node that tells of it, and keeps it until it has left, or is opened here.
@@ -28,7 +28,7 @@ impl Node {
         let store = self.runtime().home().store()?;
         match known(&store, digest).await?.map(|bundle| bundle.state) {
             None => {}
-            // It comes back: whoever sent it shall look for another way.
+            // It comes back: its sender shall look for another way.
             Some(BundleState::Passed { .. } | BundleState::Expired) => {
                 return Err(TaskError::invalid("this bundle was here before").with_field("bundle"));
             }
@@ -43,22 +43,9 @@ impl Node {
             anywhere: false,
         };
         let bytes = self.fetch(wanted, peer_of(from)?).await?;
-        let brought_by = Some(from.node);
+        let by = from.node;
         let taken = blocking(move || {
-            let taken = open_bundle(&bytes)
-                .map_err(TaskError::from)
-                .and_then(|(head, _)| {
-                    if head.lifetime > MOST_LIFETIME {
-                        return Err(
-                            TaskError::limit("the bundle lives longer than 30 days").with_field("lifetime")
-                        );
-                    }
-                    let bundle = Bundle {
-                        brought_by,
-                        ..record(&head, &bytes)
-                    };
-                    kept(store.bundles().keep(&bundle, &bytes))
-                });
+            let taken = keep(&store, &bytes, by);
             if taken.is_err() {
                 store.blobs().forget_partial(&digest);
             }
@@ -213,4 +200,17 @@ impl Node {
             Some(error) => away::refused(self.tasks().inner(), bundle, error).await,
         }
     }
+}
+
+/// Keeps a bundle that a node has brought, until it has left or is opened here.
+fn keep(store: &Store, bytes: &Bytes, by: NodeId) -> Result<bool, TaskError> {
+    let (head, _) = open_bundle(bytes)?;
+    if head.lifetime > MOST_LIFETIME {
+        return Err(TaskError::limit("the bundle lives longer than 30 days").with_field("lifetime"));
+    }
+    let bundle = Bundle {
+        brought_by: Some(by),
+        ..record(&head, bytes)
+    };
+    kept(store.bundles().keep(&bundle, bytes))
 }

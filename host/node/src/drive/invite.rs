@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const EXPIRES: Duration = Duration::from_secs(7 * 86_400);
 const LASTS: Duration = Duration::from_secs(30 * 86_400);
 
-/// What somebody is invited to.
+/// The terms of an invitation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct InviteOrder {

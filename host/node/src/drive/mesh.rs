@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How the node comes into a mesh.
+/// How the node joins a mesh.
 #[derive(Debug, Default)]
 pub struct JoinOptions {
     /// The invitation by which it joins; nothing when it is a member already.

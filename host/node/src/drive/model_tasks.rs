@@ -1,5 +1,5 @@
-//! Models as tasks: this node runs each of its models for whoever calls `model/NAME`, and where it is known what the model does
-//! (`capability` in what is known of it) also for who calls `CAPABILITY/NAME` or anything above that.
+//! Models as tasks: this node runs each of its models for calls of `model/NAME`, and where it is known what the model does
+//! (`capability` in its profile) also for calls of `CAPABILITY/NAME` or anything above that.
 //!
 //! Its input is a JSON object of its tensors by name, nested as they are shaped, and so is its output; or either in the words of
 //! the Open Inference Protocol, `{"inputs": […]}`.

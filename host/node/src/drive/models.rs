@@ -36,7 +36,7 @@ pub struct Inferred {
     pub why: Cow<'static, str>,
 }
 
-/// What a model takes and gives.
+/// The inputs and outputs of a model.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ModelDescription {
     /// By which it is asked for.

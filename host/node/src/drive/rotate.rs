@@ -8,7 +8,7 @@ use karman_types::TaskError;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What has become of the mesh.
+/// The result of a rotation of the mesh's root key.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Rotated {
     /// The mesh by its new root key.

@@ -105,68 +105,42 @@ async fn serve(
     head: CallHead,
     request: TaskRequest,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
-    match head.ask {
-        Ask::Call => run(node, &head, request).await,
-        Ask::Attempt { .. } => {
-            let answer = attempt::serve(node.tasks().inner(), from, head, request).await?;
-            Ok((answer, RemoteReport::default()))
-        }
-        Ask::Commit => {
-            let taken = attempt::take_batch(node.tasks().inner(), &from, &request.body);
-            Ok((taken.await?, RemoteReport::default()))
-        }
-        Ask::Keep { .. } => {
-            let answer = node.tasks().keepers().serve(&from, &request.body);
-            Ok((answer.await?, RemoteReport::default()))
-        }
-        Ask::ReadBucket => {
-            let read = attempt::read_bucket(node.tasks().inner(), &head.name, &request.body);
-            Ok((read.await?, RemoteReport::default()))
-        }
-        Ask::TakeOver => {
-            let taken = attempt::take_over(node.tasks(), &head.name, &request.body).await?;
-            Ok((taken, RemoteReport::default()))
-        }
+    let tasks = node.tasks();
+    let response = match head.ask {
+        // These say how they ran.
+        Ask::Call => return run(node, &head, request).await,
+        Ask::Learn => return fed::serve(node, &from, &head, request.body).await,
+        Ask::Swarm => return swarm::serve(node, &from, &head, request.body).await,
+        Ask::RunStage => return split::run(node, &head.name, &request.body).await,
+        Ask::RunModel => return models::run(node, &head.name, &request.body).await,
+        Ask::Attempt { .. } => attempt::serve(tasks.inner(), from, head, request).await?,
+        Ask::Commit => attempt::take_batch(tasks.inner(), &from, &request.body).await?,
+        Ask::Keep { .. } => tasks.keepers().serve(&from, &request.body).await?,
+        Ask::ReadBucket => attempt::read_bucket(tasks.inner(), &head.name, &request.body).await?,
+        Ask::TakeOver => attempt::take_over(tasks, &head.name, &request.body).await?,
         Ask::Deploy { .. } => {
             tracing::info!(plugin = head.name, by = %from.node, "a member deploys");
-            let deployed = node.deploy_from(peer_of(&from)?, &head, request.body).await?;
-            Ok((json(&deployed)?, RemoteReport::default()))
+            json(&node.deploy_from(peer_of(&from)?, &head, request.body).await?)?
         }
         Ask::AddModel { .. } => {
             tracing::info!(model = head.name, by = %from.node, "a member brings a model");
-            let taken = node.take_model(peer_of(&from)?, &head, &request.body).await?;
-            Ok((json(&taken)?, RemoteReport::default()))
+            json(&node.take_model(peer_of(&from)?, &head, &request.body).await?)?
         }
-        Ask::PrepareStage { .. } => {
-            let ready = split::prepare(node, peer_of(&from)?, &head, &request.body);
-            Ok((ready.await?, RemoteReport::default()))
-        }
-        Ask::Measure => Ok((TaskResponse::default(), RemoteReport::default())),
-        Ask::Learn => fed::serve(node, &from, &head, request.body).await,
-        Ask::Swarm => swarm::serve(node, &from, &head, request.body).await,
-        Ask::RunStage => split::run(node, &head.name, &request.body).await,
-        Ask::RunModel => models::run(node, &head.name, &request.body).await,
-        Ask::DescribeModel => {
-            let description = node.describe_own_model(&head.name).await?;
-            Ok((json(&description)?, RemoteReport::default()))
-        }
-        Ask::ProfileModel { .. } => {
-            let profile = split::profile(node, peer_of(&from)?, &head, &request.body);
-            Ok((profile.await?, RemoteReport::default()))
-        }
-        Ask::ReadBlob { .. } => {
-            let given = node.give(&from, &head, &request.body).await?;
-            Ok((given, RemoteReport::default()))
-        }
+        Ask::PrepareStage { .. } => split::prepare(node, peer_of(&from)?, &head, &request.body).await?,
+        Ask::Measure => TaskResponse::default(),
+        Ask::DescribeModel => json(&node.describe_own_model(&head.name).await?)?,
+        Ask::ProfileModel { .. } => split::profile(node, peer_of(&from)?, &head, &request.body).await?,
+        Ask::ReadBlob { .. } => node.give(&from, &head, &request.body).await?,
         Ask::TakeBundle { digest, size } => {
             node.take_bundle(&from, digest, size).await?;
-            Ok((TaskResponse::default(), RemoteReport::default()))
+            TaskResponse::default()
         }
         Ask::Undeploy => {
             node.undeploy(&head.name).await?;
-            Ok((TaskResponse::default(), RemoteReport::default()))
+            TaskResponse::default()
         }
-    }
+    };
+    Ok((response, RemoteReport::default()))
 }
 
 pub(super) fn peer_of(member: &Member) -> Result<PeerId, TaskError> {

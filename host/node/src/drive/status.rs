@@ -24,7 +24,7 @@ pub struct TaskStatus {
     pub error: Option<TaskError>,
 }
 
-/// How far an accepted task is.
+/// The state of an accepted task.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskState {

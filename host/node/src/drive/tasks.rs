@@ -1,28 +1,27 @@
 //! Drives the machine of accepted tasks (`karman-tasks`): feeds it what happens, does what it says.
 
-use super::attempt;
+mod perform;
+
 use super::away::{Away, look_for_others};
 use super::decisions::Decisions;
 use super::disk::Disk;
 use super::flow::Flows;
 use super::keepers::Keepers;
-use super::providers::{FoundLately, place};
+use super::providers::FoundLately;
 use super::routes::Routes;
 use super::time::{keep_time, reading, remember};
 use crate::node;
 use crate::plugins::Plugins;
 use crate::runtime::Runtime;
 use crate::services::store_error;
-use futures::FutureExt;
 use karman_mesh::Mesh;
 use karman_tasks::{
-    Action, AttemptId, Event, Guarantee, Handover, Instant, Limits, Machine, Provider, SaveError, Status,
-    Submission, Ticket, UnixMs,
+    AttemptId, Event, Guarantee, Handover, Instant, Limits, Machine, Provider, SaveError, Status, Submission,
+    Ticket, UnixMs,
 };
 use karman_types::{NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -245,125 +244,12 @@ impl Inner {
             });
         }
     }
-
-    fn perform(self: &Arc<Self>, action: Action) {
-        match action {
-            Action::Persist { ticket, write } => self.disk.write(ticket, write),
-            Action::Acknowledge { asked, task } => self.tell(asked, Ok(task)),
-            Action::Refuse { asked, error } => self.tell(asked, Err(error.into())),
-            Action::Ended { task } => {
-                self.away.ended(task, &self.threads);
-                self.ended.notify_waiters();
-            }
-            Action::Drained => self.drained.notify_waiters(),
-            Action::Place { task, name, avoid } => {
-                let nobody = Event::Offered {
-                    task,
-                    providers: Vec::new(),
-                };
-                self.spawn(nobody, move |tasks| async move {
-                    let providers = place(&tasks, task, &name, &avoid).await;
-                    Event::Offered { task, providers }
-                });
-            }
-            Action::Start { provider, call } => {
-                let (attempt, tasks) = (call.attempt, self.clone());
-                let mut running = self.running.lock();
-                let run = self.threads.spawn(async move {
-                    let run = attempt::run(&tasks, provider, *call);
-                    // A panic in the host is as good as a lost connection: the attempt may not stand as running for ever.
-                    let event = outcome(run, Event::AttemptLost { attempt }).await;
-                    tasks.running.lock().remove(&attempt);
-                    tasks.feed(event);
-                });
-                running.insert(attempt, run.abort_handle());
-            }
-            Action::Stop { attempt, .. } => {
-                if let Some(run) = self.running.lock().remove(&attempt) {
-                    run.abort();
-                }
-            }
-            Action::Commit(commit) => {
-                let attempt = commit.attempt;
-                self.spawn(Event::CommitLost { attempt }, move |tasks| async move {
-                    match attempt::commit(&tasks, *commit).await {
-                        Some(verdict) => Event::Committed { attempt, verdict },
-                        None => Event::CommitLost { attempt },
-                    }
-                });
-            }
-            Action::HandOver { to, handover } => {
-                let task = handover.record.task;
-                let failed = move |refused| Event::HandOverFailed { task, refused };
-                self.spawn(failed(false), move |tasks| async move {
-                    match attempt::hand_over(&tasks, to, *handover).await {
-                        Some(true) => {
-                            tasks.away.ended(task, &tasks.threads);
-                            Event::HandedOver { task }
-                        }
-                        refused => failed(refused.is_some()),
-                    }
-                });
-            }
-            Action::Propose { ticket, entry } => {
-                let unsaved = move |error| Event::Unsaved { ticket, error };
-                self.spawn(unsaved(SaveError::NoMajority), move |tasks| async move {
-                    match tasks.keepers.propose(entry).await {
-                        Ok(()) => Event::Saved { ticket },
-                        Err(error) => unsaved(error),
-                    }
-                });
-            }
-            // Who waits for it asks the keepers from now on.
-            Action::Disowned { task } => {
-                self.away.ended(task, &self.threads);
-                self.ended.notify_waiters();
-            }
-            // Direct tasks are not handed to the machine.
-            Action::Answer { .. } => {
-                tracing::error!(
-                    ?action,
-                    "the machine of tasks wants what this node never asked it for"
-                );
-            }
-        }
-    }
-
-    fn tell(&self, asked: TaskId, outcome: Result<TaskId, TaskError>) {
-        if let Some(tell) = self.asked.lock().remove(&asked) {
-            let _ = tell.send(outcome);
-        }
-    }
-
-    /// Does something that takes time, and feeds the machine what came of it, or that it was lost.
-    fn spawn<F: Future<Output = Event> + Send + 'static>(
-        self: &Arc<Self>,
-        lost: Event,
-        work: impl FnOnce(Arc<Self>) -> F + Send + 'static,
-    ) {
-        let tasks = self.clone();
-        self.threads.spawn(async move {
-            let here = tasks.clone();
-            let event = outcome(async move { work(here).await }, lost).await;
-            tasks.feed(event);
-        });
-    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.wake.notify_one();
     }
-}
-
-/// What came of a step. Where it has panicked, which is a defect of the host, it is taken for lost: a task may not wait for ever for what
-/// nobody tells.
-async fn outcome(step: impl Future<Output = Event>, lost: Event) -> Event {
-    let outcome = AssertUnwindSafe(step).catch_unwind().await;
-    outcome.unwrap_or_else(|_| {
-        tracing::error!(?lost, "a step of a task has failed in the host");
-        lost
-    })
 }
 
 fn is_open(machine: &Machine, task: TaskId) -> bool {
@@ -376,22 +262,5 @@ async fn notice_arrivals(tasks: Weak<Inner>, mut arrivals: watch::Receiver<u64>)
     while arrivals.changed().await.is_ok() {
         let Some(tasks) = tasks.upgrade() else { return };
         tasks.feed(Event::ProvidersChanged);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::future::{poll_fn, ready};
-    use std::task::Poll;
-
-    #[tokio::test]
-    async fn a_step_that_panics_is_told_as_lost() {
-        let task = TaskId::from_parts(1, 1);
-        let lost = || Event::HandOverFailed { task, refused: false };
-        let panics = poll_fn(|_| -> Poll<Event> { panic!("a defect") });
-        assert_eq!(outcome(panics, lost()).await, lost());
-        let over = Event::HandedOver { task };
-        assert_eq!(outcome(ready(over.clone()), lost()).await, over);
     }
 }

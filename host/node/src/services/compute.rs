@@ -276,7 +276,7 @@ impl NodeCompute {
     ) -> Result<Done, TaskError> {
         let queue = self.queue().await?;
         let work = Work::Program(program);
-        // Whoever waits no longer drops this, and what is not begun by then is left out.
+        // A caller that stops waiting drops this, and what has not begun by then is left out.
         Ok(self.asked(&queue, tenant, work, inputs, MOST_WAIT).await?)
     }
 

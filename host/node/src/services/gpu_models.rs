@@ -261,8 +261,8 @@ impl NodeModels {
             .map(Loaded::on_gpu)
     }
 
-    /// Notes which models of this node cannot run on the GPU though its operator has them run there: whoever asks for one is told what keeps
-    /// it from there, and everything else runs. Blocks.
+    /// Notes which models of this node cannot run on the GPU though its operator has them run there: requests for one are refused with
+    /// the reason, and everything else runs. Blocks.
     ///
     /// # Errors
     /// What the disk refuses.

@@ -192,7 +192,7 @@ impl NodeModels {
         self.compute.config().model(name)
     }
 
-    /// What keeps a model of this node from the GPU on which its operator has it run: whoever asks for it is refused.
+    /// What keeps a model of this node from the GPU on which its operator has it run: requests for it are refused.
     pub(crate) fn refused(&self, name: &str, digest: Digest) -> Option<TaskError> {
         self.unfit.read().get(&(name.to_owned(), digest)).cloned()
     }

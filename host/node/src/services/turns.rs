@@ -38,7 +38,7 @@ struct Seen {
 }
 
 impl Turns {
-    /// For a model of which so many runs go on at once, asked for by so many threads. Each of these is at one quick run at a time: where
+    /// For a model of which this many runs go on at once, asked for by this many threads. Each of these is at one quick run at a time: where
     /// that leaves as many places for the others, quick runs need none.
     pub(crate) fn new(at_once: usize, threads: usize) -> Self {
         let quick_are_free = at_once / 2 >= threads;

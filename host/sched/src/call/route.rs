@@ -5,22 +5,22 @@ use std::time::Duration;
 
 /// By which policy the providers of a call are tried, as `node.toml` names it.
 ///
-/// Whoever did not answer lately is tried last by each of them, and what they cannot tell apart is decided by the backlog, by the round
-/// trip and at last by the id: the same view gives the same order. Sorting is all that it costs.
+/// Each of them tries providers that did not answer lately last, and breaks ties by the backlog, then the round trip and at last the id:
+/// the same view gives the same order. Sorting is all that it costs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Route {
-    /// Whoever is expected to answer first, of those with a core free: after the round trip and what calls of this task took there
-    /// lately. Then those without, the one with the fewest calls on each core first: what these calls are nobody knows, and so not how
-    /// long they take. As long as nothing was measured, the nearest.
+    /// The provider expected to answer first, of those with a core free: after the round trip and what calls of this task took there
+    /// lately. Then those without, the one with the fewest calls on each core first: what these calls are is unknown, and so how long
+    /// they take. As long as nothing was measured, the nearest.
     #[default]
     Soonest,
     /// The nearest with a core free, whatever calls took; then those without, the one with the fewest calls on each core first.
     NearestFree,
-    /// Whoever is expected to answer first, those without a core free among them: the calls ahead are taken to be of the same task, and
+    /// The provider expected to answer first, those without a core free among them: the calls ahead are taken to be of the same task, and
     /// to be served one after the other on each core, as [`crate::route::LaImr`] counts. Where nodes do little else.
     LaImr,
-    /// Whoever has the fewest calls on each core, near or far.
+    /// The provider with the fewest calls on each core, near or far.
     LeastLoaded,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn fastest(takers: &[Taker]) -> Option<Duration> {
     takers.iter().filter_map(|taker| taker.takes).min()
 }
 
-/// What a call of the task takes there. Whoever was not measured is taken to be twice as fast as the fastest that was: it is tried where
+/// What a call of the task takes there. A provider that was not measured is taken to be twice as fast as the fastest that was: it is tried where
 /// that would pay, and where it would not, it is left alone. Nobody is taken to be faster than a call that was waited for in vain.
 pub(super) fn takes(taker: &Taker, fastest: Option<Duration>) -> Duration {
     let hoped = || fastest.unwrap_or_default() / 2;

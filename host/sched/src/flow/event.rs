@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What happened.
+/// An input of the machine: what happened.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Event {
     /// An attempt has ended: the reply to [`Action::Start`], and to an [`Action::Stop`] that came too late. Every attempt that was
@@ -38,7 +38,7 @@ pub enum Event {
     Tick,
 }
 
-/// What the coordinator is to do, in this order.
+/// An output of the machine: what the coordinator is to do, in this order.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Action {
     /// Make this record durable in the place of the one before, and say [`Event::Saved`] or [`Event::Unsaved`]. There is one such
@@ -93,7 +93,7 @@ pub struct AttemptId {
     pub number: u32,
 }
 
-/// What is to run.
+/// A call that is to run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Call {
     /// To name it in the answer.

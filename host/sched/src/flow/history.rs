@@ -1,4 +1,4 @@
-//! What has happened to a run, for whoever follows it.
+//! What has happened to a run, for those that follow it.
 //!
 //! It is part of the [`Record`](super::Record): what stands in one that is durable never changes its place, so that the number of a change
 //! names it for good, also after the coordinator was killed.

@@ -241,7 +241,7 @@ impl Machine {
         &mut self.record
     }
 
-    /// Has this told to whoever follows the run, once it is durable.
+    /// Has this told to those that follow the run, once it is durable.
     pub(super) fn tell(&mut self, what: What) {
         let after = self.elapsed();
         self.change().history.add(after, what);

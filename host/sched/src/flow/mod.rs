@@ -1,7 +1,7 @@
 //! How far a workflow is.
 //!
-//! A [`Machine`] carries one run of a [`Workflow`](karman_types::Workflow) to its end. It touches no clock, disk or socket: whoever
-//! coordinates the run feeds it what happened ([`Event`]) with the time, does what it says ([`Action`]), and feeds back what came
+//! A [`Machine`] carries one run of a [`Workflow`](karman_types::Workflow) to its end. It touches no clock, disk or socket: the
+//! coordinator of the run feeds it what happened ([`Event`]) with the time, does what it says ([`Action`]), and feeds back what came
 //! of that.
 //!
 //! # The way through it
@@ -15,14 +15,14 @@
 //! **Whatever the machine decides is durable before it has an effect.** It asks to save its whole [`Record`] ([`Action::Save`]),
 //! and starts or ends something only when that is answered ([`Event::Saved`]). So the coordinator may be killed at any moment, and
 //! another one carries on from the last record ([`Machine::resume`]): what ran is started again *under the same key*, which
-//! whoever runs tasks answers with what it knows already. A run's effect is applied once for its key, however many coordinators
+//! a node that has run the task already answers with what it knows. A run's effect is applied once for its key, however many coordinators
 //! asked for it, and the run ends the same way.
 //!
 //! | file | what |
 //! |---|---|
 //! | `event` | events, actions, and what names a run |
 //! | `record` | what is written down |
-//! | `history` | what has happened, for whoever follows the run |
+//! | `history` | what has happened, for those that follow the run |
 //! | `machine` | what wakes when, what waits for durability |
 //! | `advance` | which edges are taken, what begins, with which input |
 //! | `settle` | answers, retries, failure |

@@ -78,7 +78,7 @@ pub enum Pattern {
     },
 }
 
-/// What was measured of a step.
+/// The measured accuracy, latency and cost of a step.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Step {
     /// How often it is right.
@@ -89,7 +89,7 @@ pub struct Step {
     pub cost: f64,
 }
 
-/// What a request is expected to get and to take.
+/// The predicted accuracy, latency and cost of a request.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Outlook {
     /// How often the answer is right.

@@ -24,7 +24,7 @@ pub struct Record {
     pub history: History,
 }
 
-/// How far a run of a workflow is.
+/// The phase of a run of a workflow.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Phase {
     /// Tasks run.
@@ -35,7 +35,7 @@ pub enum Phase {
     Ended(Outcome),
 }
 
-/// How far the undoing is.
+/// The progress of undoing a run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Undoing {
     /// Why.
@@ -72,7 +72,7 @@ pub struct NotUndone {
     pub error: TaskError,
 }
 
-/// How a run of a workflow ended.
+/// The outcome of a run of a workflow.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Outcome {
     /// With the output of its last task, or a table of them by name where there are several.
@@ -86,7 +86,7 @@ pub enum Outcome {
     },
 }
 
-/// How far a task is.
+/// The progress of a task.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Step {
     /// In one word.
@@ -95,7 +95,7 @@ pub struct Step {
     pub runs: Vec<Run>,
 }
 
-/// How far a task is, in one word.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum StepState {
     /// Not every edge into it is decided.
@@ -108,7 +108,7 @@ pub enum StepState {
     Done,
 }
 
-/// How far one run of a task is.
+/// The progress of one run of a task.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Run {
     /// The number of the latest attempt; 0 before the first.
@@ -119,7 +119,7 @@ pub struct Run {
     pub state: RunState,
 }
 
-/// Where a run stands.
+/// The state of one run of a task.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum RunState {
     /// It has not begun, because as many run as may at once.

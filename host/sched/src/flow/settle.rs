@@ -38,7 +38,7 @@ const fn is_doubtful(kind: ErrorKind) -> bool {
     )
 }
 
-/// The pause before the next attempt, when so many have failed.
+/// The pause before the next attempt, when this many have failed.
 pub(super) fn pause(task: &FlowTask, failed: u32) -> Duration {
     let doubled = 1u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
     task.pause.saturating_mul(doubled).min(Workflow::LONGEST_PAUSE)

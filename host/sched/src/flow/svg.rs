@@ -2,7 +2,7 @@
 
 use super::draw::{about, label, progress};
 use super::{Record, StepState};
-use karman_types::Workflow;
+use karman_types::{Workflow, escape_xml};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -177,7 +177,7 @@ fn draw_edge(svg: &mut String, workflow: &Workflow, edge: usize, spots: &BTreeMa
     if let Some(label) = label {
         let next = spots[&way[1]];
         let (x, y) = ((first.right + next.left) / 2.0, (first.y + next.y) / 2.0 - 5.0);
-        let label = escaped(&shortened(&label, 40));
+        let label = escape_xml(&shortened(&label, 40));
         _ = writeln!(
             svg,
             "<text class=\"more\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{label}</text>"
@@ -198,7 +198,7 @@ fn draw_task(svg: &mut String, workflow: &Workflow, task: usize, spot: Spot, rec
         Some(StepState::Done) => "task done",
     };
     let name = &workflow.tasks()[task].name;
-    let about = escaped(&about(&workflow.tasks()[task]).join(", "));
+    let about = escape_xml(&about(&workflow.tasks()[task]).join(", "));
     let middle = if about.is_empty() {
         spot.y + 4.0
     } else {
@@ -222,13 +222,6 @@ fn shortened(text: &str, most: usize) -> String {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.into(),
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }
 
 #[cfg(test)]

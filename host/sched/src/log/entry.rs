@@ -22,7 +22,7 @@ pub struct Entry {
     pub what: What,
 }
 
-/// What happened.
+/// The content of a log entry.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub enum What {
     /// The policy as it was then; what follows goes on from it.

@@ -1,4 +1,4 @@
-use super::{Entry, What};
+use super::{Chosen, Entry, What};
 use crate::Why;
 use crate::call::Picked;
 use crate::select::{Call, During, Failed, Task};
@@ -33,12 +33,53 @@ struct Open<'a> {
     by: (&'a str, u64),
     task: usize,
     candidate: usize,
-    /// The order in which nodes were asked, where it is one: whoever of them answered, that came of it.
+    /// The order in which nodes were asked, where that is what was decided, whichever of them answered.
     picked: Option<&'a Picked>,
     told: Told,
 }
 
-impl Open<'_> {
+impl<'a> Open<'a> {
+    /// The choice of an implementation; what failed in the policy meanwhile goes with it.
+    fn chosen(by: (&'a str, u64), tasks: &[Task], chosen: &Chosen, failed: Vec<Failed>) -> Self {
+        let (task, candidate) = (chosen.decision.task, chosen.decision.chosen);
+        let name = |candidate: &usize| {
+            let known = tasks.get(task).and_then(|task| task.candidates.get(*candidate));
+            known.map_or_else(|| format!("candidate {candidate}"), |known| known.name.clone())
+        };
+        Self {
+            by,
+            task,
+            candidate,
+            picked: None,
+            told: Told {
+                why: Why::selected(tasks, &chosen.decision),
+                known: chosen.known.get(candidate).copied().flatten(),
+                unreachable: chosen.asked.unreachable.iter().map(name).collect(),
+                call: None,
+                instead: None,
+                failed,
+            },
+        }
+    }
+
+    /// The order in which the providers of a call were asked.
+    fn picked(by: (&'a str, u64), picked: &'a Picked) -> Self {
+        Self {
+            by,
+            task: 0,
+            candidate: picked.order.first().copied().unwrap_or_default(),
+            picked: Some(picked),
+            told: Told {
+                why: picked.why(),
+                known: picked.first().and_then(|first| first.heard),
+                unreachable: Vec::new(),
+                call: None,
+                instead: None,
+                failed: Vec::new(),
+            },
+        }
+    }
+
     /// Whether a call came of it, as far as that is not known yet.
     fn is_of(&self, by: (&str, u64), call: &Call) -> bool {
         let served = self.picked.is_some() || self.candidate == call.candidate;
@@ -73,41 +114,10 @@ pub fn explain<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: TaskId
             }
             What::Chosen(chosen) if chosen.request == request => {
                 let tasks = tasks.get(&by).copied().unwrap_or_default();
-                let (task, candidate) = (chosen.decision.task, chosen.decision.chosen);
-                let name = |candidate: &usize| {
-                    let known = tasks.get(task).and_then(|task| task.candidates.get(*candidate));
-                    known.map_or_else(|| format!("candidate {candidate}"), |known| known.name.clone())
-                };
-                let of_decision = Told {
-                    why: Why::selected(tasks, &chosen.decision),
-                    known: chosen.known.get(candidate).copied().flatten(),
-                    unreachable: chosen.asked.unreachable.iter().map(name).collect(),
-                    call: None,
-                    instead: None,
-                    failed: failed_before.remove(&by).unwrap_or_default(),
-                };
-                told.push(Open {
-                    by,
-                    task,
-                    candidate,
-                    picked: None,
-                    told: of_decision,
-                });
+                let failed = failed_before.remove(&by).unwrap_or_default();
+                told.push(Open::chosen(by, tasks, chosen, failed));
             }
-            What::Picked { request: of, picked } if *of == request => told.push(Open {
-                by,
-                task: 0,
-                candidate: picked.order.first().copied().unwrap_or_default(),
-                picked: Some(picked),
-                told: Told {
-                    why: picked.why(),
-                    known: picked.first().and_then(|first| first.heard),
-                    unreachable: Vec::new(),
-                    call: None,
-                    instead: None,
-                    failed: Vec::new(),
-                },
-            }),
+            What::Picked { request: of, picked } if *of == request => told.push(Open::picked(by, picked)),
             What::Served {
                 request: served,
                 heard,

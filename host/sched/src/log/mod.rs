@@ -2,9 +2,10 @@
 //! reproduced exactly.
 //!
 //! A [`Logged`] policy returns an [`Entry`] for everything that it hears or says, and now and then a [`Checkpoint`] of its whole
-//! state. A policy that a plugin brings is in it by the digest of its file: [`replay_with()`] is given the files. Whoever drives it keeps the entries, in a ring: the oldest go, and what is left begins at some checkpoint. [`replay()`] lets
-//! the policy decide everything again, [`explain()`] puts the decisions of one request into words. Who is asked to run a call
-//! ([`crate::call`]) is an entry for itself.
+//! state. A policy that a plugin brings is in it by the digest of its file: [`replay_with()`] is given the files. The caller
+//! keeps the entries in a ring: the oldest are dropped, and what is left begins at some checkpoint. [`replay()`] lets the policy decide
+//! everything again, [`explain()`] puts the decisions of one request into words. Which nodes are asked to run a call ([`crate::call`])
+//! is an entry of its own.
 //!
 //! | file | what |
 //! |---|---|

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What came of deciding everything again.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Replay {
     /// Decisions that came out the same, to the last bit.

@@ -78,7 +78,7 @@ impl Conditions {
         self.links = links;
     }
 
-    /// The same, with some links so many times faster than they ever were.
+    /// The same, with some links this many times faster than they ever were.
     pub(crate) fn hopeful(&self, which: impl Fn(usize) -> bool, optimism: f64) -> Self {
         let mut hopeful = self.clone();
         for (index, link) in hopeful

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// What happened.
+/// An input of the replanner: what happened.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Event {
     /// A tier ran these layers of a request.
@@ -68,7 +68,7 @@ pub enum Event {
     Tick,
 }
 
-/// What is to be done.
+/// An output of the replanner: what is to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Requests that start from now on run by this plan.
@@ -107,7 +107,7 @@ pub enum Action {
 pub enum Cause {
     /// The period was over.
     Period,
-    /// A measurement was so many times its prediction.
+    /// A measurement was this many times its prediction.
     Deviation(f64),
     /// A tier or a link came or went.
     Topology,

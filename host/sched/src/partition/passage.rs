@@ -49,7 +49,7 @@ impl Passages {
         }
     }
 
-    /// The cheapest for so many bytes; of equally cheap ones the fastest.
+    /// The cheapest for this many bytes; of equally cheap ones the fastest.
     pub(crate) fn best(&self, from: usize, to: usize, bytes: u64) -> Option<&Path> {
         let paths = &self.paths[from * self.tiers + to];
         paths.iter().min_by(|a, b| {

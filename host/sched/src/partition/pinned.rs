@@ -5,7 +5,7 @@ use super::{Optimality, Partitioner, Plan, PlanError, Problem};
 use serde::{Deserialize, Serialize};
 
 /// Always the same cut of the layers' order into one interval for each tier, whatever is measured. Where it cannot run there is no
-/// plan: whoever keeps one then keeps the one that was.
+/// plan, and the previous one is kept.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Pinned {

@@ -5,7 +5,7 @@ use super::problem::Shipping;
 use super::{Infeasible, Problem, Producer};
 use serde::{Deserialize, Serialize};
 
-/// What a request takes that runs by a cut.
+/// The predicted time and energy of a request that runs by a cut.
 ///
 /// Nothing overlaps within a request that runs alone: its latency is the sum of what its layers and its transfers take. Where
 /// branches or transfers do overlap in reality, it is an upper bound. Each tensor is a message of its own.
@@ -25,7 +25,7 @@ pub struct Prediction {
     pub shipping: ShippingUse,
 }
 
-/// What a tier does for one request.
+/// The predicted use of a tier by one request.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct TierUse {
     /// Its name.
@@ -40,7 +40,7 @@ pub struct TierUse {
     pub energy_mj: f64,
 }
 
-/// What crosses a link for one request.
+/// The predicted use of a link by one request.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LinkUse {
     /// Where it begins.
@@ -57,7 +57,7 @@ pub struct LinkUse {
     pub busy_ms: f64,
 }
 
-/// What is sent once before the cut can be used.
+/// The weights that are sent once before the cut can be used.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ShippingUse {
     /// Bytes of weights.

@@ -68,7 +68,7 @@ pub struct Link {
 pub enum Weights {
     /// On every tier.
     Everywhere,
-    /// Where `held[tier][layer]` says. What is missing is sent once, and its cost is spread over so many requests.
+    /// Where `held[tier][layer]` says. What is missing is sent once, and its cost is spread over this many requests.
     Shipped {
         /// Who holds what.
         held: Vec<Vec<bool>>,
@@ -172,7 +172,7 @@ impl Problem {
         tier_now.available.then_some(ms * tier_now.slowdown)
     }
 
-    /// The cheapest way for so many bytes, as indices of links.
+    /// The cheapest way for this many bytes, as indices of links.
     pub(crate) fn path(&self, from: usize, to: usize, bytes: u64) -> Option<&Path> {
         self.passages.best(from, to, bytes)
     }

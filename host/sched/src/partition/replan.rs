@@ -11,7 +11,7 @@ use super::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A probe is given up after so many times what it would take on a link as fast as hoped for: its pace tells enough by then.
+/// A probe is given up after this many times what it would take on a link as fast as hoped for: its pace tells enough by then.
 const PATIENCE: f64 = 4.0;
 
 /// Keeps one network's plan up to date. It touches no clock and no link: it is told what was measured ([`Event`]) and when

@@ -1,7 +1,7 @@
 use super::Mode;
 use serde::{Deserialize, Serialize};
 
-/// Where a task goes.
+/// The placement of a task.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Decision {
     /// The job, by its id.

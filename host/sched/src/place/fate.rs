@@ -306,7 +306,7 @@ impl Future {
         }
     }
 
-    /// What it is worth that so many nodes hold a component, for each of them: what loading it takes, as likely as a task that is
+    /// What it is worth that this many nodes hold a component, for each of them: what loading it takes, as likely as a task that is
     /// known finds no other holder.
     fn worth(&self, component: usize, holders: f64) -> f64 {
         let holders = holders.max(1.0);
@@ -335,7 +335,7 @@ fn quickest(draft: &Draft<'_>, component: usize, most: usize) -> Vec<usize> {
     timed.into_iter().map(|(node, _)| node).collect()
 }
 
-/// Leaves the so many least items, in order.
+/// Keeps the `most` least items, in order.
 fn keep_least<T>(items: &mut Vec<T>, most: usize, by: impl Fn(&T, &T) -> std::cmp::Ordering + Copy) {
     if items.len() > most && most > 0 {
         items.select_nth_unstable_by(most - 1, by);

@@ -40,7 +40,7 @@ pub enum Mode {
     Cold,
 }
 
-/// One node.
+/// One node of a fleet.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Node {
     /// Its id.
@@ -89,7 +89,7 @@ pub struct Window {
 }
 
 impl Node {
-    /// A node that holds nothing, always reachable, with so many free slots.
+    /// A node that holds nothing, always reachable, with this many free slots.
     pub fn new(id: NodeId, cluster: usize, speed: f64, rate: f64, memory: u64, slots: usize) -> Self {
         let slot = Slot {
             free_at: 0.0,
@@ -169,7 +169,7 @@ impl Node {
         gone
     }
 
-    /// Lets go of components until so many bytes are free. What runs stays.
+    /// Lets go of components until this many bytes are free. What runs stays.
     fn give_way(&mut self, components: &[Component], bytes: u64, now: f64) -> Vec<usize> {
         let mut gone = Vec::new();
         let held = |resident: &[Resident]| -> u64 {

@@ -29,7 +29,7 @@ pub struct Task {
     pub state: State,
 }
 
-/// Something that a task takes in.
+/// One input of a task.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Input {
     /// The task whose output it is; nothing for the input of the job.
@@ -38,7 +38,7 @@ pub struct Input {
     pub bytes: u64,
 }
 
-/// How far a task is.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub enum State {
     /// It has no node.
@@ -84,7 +84,7 @@ impl State {
 }
 
 impl Job {
-    /// Checks what the policies count on, for a fleet of so many nodes and components.
+    /// Checks what the policies count on, for a fleet of this many nodes and components.
     ///
     /// # Errors
     /// [`PlaceError`] names the first task or number that does not fit.

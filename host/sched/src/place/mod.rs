@@ -79,7 +79,7 @@ pub use round_robin::RoundRobin;
 
 /// A policy that places tasks on nodes.
 ///
-/// Whoever asks has checked what it asks with ([`Fleet::check`], [`Job::check`]).
+/// Its inputs have been checked by the caller ([`Fleet::check`], [`Job::check`]).
 pub trait Place {
     /// Its name, as tables and logs write it.
     fn name(&self) -> &'static str;
@@ -99,7 +99,7 @@ pub trait Place {
     }
 }
 
-/// Something that no policy can count with.
+/// Input that no policy can work with.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {

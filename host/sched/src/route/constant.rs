@@ -1,7 +1,7 @@
 use super::{Pool, RouteError, Routed, Router, View, bounded};
 use serde::{Deserialize, Serialize};
 
-/// Always so many replicas, and all requests here or, as far as there is room, all above.
+/// A fixed number of replicas, and all requests here or, as far as there is room, all above.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Constant {
     pool: Pool,
@@ -10,7 +10,7 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// So many replicas, and everything here.
+    /// This many replicas, and everything here.
     ///
     /// # Errors
     /// No replica, or more than the pool may have.

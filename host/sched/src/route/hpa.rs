@@ -11,7 +11,7 @@ pub struct Hpa {
     target: f64,
 }
 
-/// What may be set. The defaults are those of Kubernetes.
+/// The settings of the horizontal pod autoscaler. The defaults are those of Kubernetes.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct HpaSettings {

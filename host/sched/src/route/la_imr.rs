@@ -23,13 +23,13 @@ pub struct LaImr {
     enough_since: Option<Duration>,
 }
 
-/// What may be set.
+/// The settings of LA-IMR.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LaImrSettings {
-    /// A request that would take longer than so many service times here goes above. Default 2.25.
+    /// A request that would take longer than this many service times here goes above. Default 2.25.
     pub route_over: f64,
-    /// Replicas are wanted until a request takes no longer than so many service times in the mean. Default 1.5.
+    /// Replicas are wanted until a request takes no longer than this many service times in the mean. Default 1.5.
     pub plan_for: f64,
     /// Seconds over which the rate is smoothed. Default 5.
     pub smoothing: f64,
@@ -91,7 +91,7 @@ impl LaImr {
     }
 }
 
-/// Seconds that one more request takes where so many replicas serve and so many requests wait or are served: those ahead of it, then
+/// Seconds that one more request takes where this many replicas serve and this many requests wait or are served: those ahead of it, then
 /// itself.
 pub(crate) fn expected(service: f64, replicas: u32, here: u32) -> f64 {
     let replicas = f64::from(replicas.max(1));

@@ -12,7 +12,7 @@ pub struct LatencyTriggered {
     owed: f64,
 }
 
-/// What may be set.
+/// The settings of the latency-triggered autoscaler.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LatencySettings {

@@ -20,7 +20,7 @@ pub struct LoadLaw {
     pub alone: f64,
 }
 
-/// How requests come to replicas.
+/// The queueing discipline: how requests come to replicas.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Discipline {
@@ -30,7 +30,7 @@ pub enum Discipline {
     Split,
 }
 
-/// One measured point.
+/// One measured point of the latency law.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Calibration {
     /// Requests a second.

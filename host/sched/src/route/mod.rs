@@ -10,7 +10,7 @@
 //! | `la_imr` | routes by what waits here now, and plans replicas by a fitted law before latency rises |
 //! | `latency_triggered` | scales and offloads when measured latency has risen |
 //! | `hpa` | the rule of Kubernetes' horizontal autoscaler on utilisation; scales only |
-//! | `constant` | always so many replicas, and all here or all above |
+//! | `constant` | a fixed number of replicas, and all here or all above |
 //! | `law` | latency as a function of load and replicas, and its fit |
 
 mod constant;
@@ -51,7 +51,7 @@ pub struct Pool {
     pub most_above: u32,
 }
 
-/// What a router sees.
+/// The state that a router decides on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
     /// Time since some start.
@@ -68,7 +68,7 @@ pub struct View {
     pub measured: Option<Measured>,
 }
 
-/// What monitoring says, over its last window.
+/// The measurements of the last monitoring window.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Measured {
     /// Seconds from request to answer in the mean, without the way to the client.
@@ -79,7 +79,7 @@ pub struct Measured {
     pub utilisation: f64,
 }
 
-/// Where a request goes, and why.
+/// A routing decision: where a request goes, and why.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Routed {
     /// To the tier above instead of the pool here.

@@ -2,7 +2,7 @@ use karman_types::{Implementation, Slo, SloError, format_duration};
 use std::fmt;
 use std::time::Duration;
 
-/// What one request wants of whoever answers it. What is left out is not limited.
+/// What one request wants of the implementation that answers it. What is left out is not limited.
 ///
 /// Other than the limits of a workflow ([`Slo`]), which are budgets for many requests together, each of these has to be kept by the
 /// profile of everyone who may answer.

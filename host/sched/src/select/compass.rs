@@ -102,7 +102,7 @@ impl Selector for Compass {
         if too_long {
             ladder.current = ladder.current.saturating_sub(1);
         }
-        // Out of reach: the nearest faster one, else the nearest more accurate one, else whoever is off the ladder.
+        // Out of reach: the nearest faster one, else the nearest more accurate one, else one that is off the ladder.
         let (slower, faster) = (
             &ladder.rungs[ladder.current + 1..],
             &ladder.rungs[..=ladder.current],

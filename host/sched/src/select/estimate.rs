@@ -27,7 +27,7 @@ pub(crate) struct Estimate {
     /// The last calls, one bit each, set where late.
     window: u64,
     in_window: u32,
-    /// So many late calls of the window raise the alarm.
+    /// This many late calls of the window raise the alarm.
     alarm_at: u32,
     /// When it went off, in requests.
     alarmed: Option<u64>,

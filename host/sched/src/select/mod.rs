@@ -1,11 +1,11 @@
 //! Which model serves a task of a request.
 //!
-//! A user states an [`Slo`](karman_types::Slo) for a workflow of [`Task`]s; each task has candidates, implementations with a measured profile. Before
-//! every call a [`Selector`] is asked which of them serves it ([`Ask`], [`Decision`]); when the request is answered it is told
-//! what that took ([`Served`]). A choice holds for the next call; a call that runs is never touched.
+//! A user states an [`Slo`](karman_types::Slo) for a workflow of [`Task`]s; each task has candidates, implementations with a measured
+//! profile. Before every call a [`Selector`] is asked which of them serves it ([`Ask`], [`Decision`]); when the request is answered it
+//! is told what that took ([`Served`]). A choice holds for the next call; a call that runs is never touched.
 //!
-//! There is one clock: it counts requests, however many calls a request makes. Budgets are for a batch of [`Slo::requests`](karman_types::Slo::requests), the
-//! p95 limit among them: of 869 requests 43 may be late, and every late one is spent like money.
+//! There is one clock: it counts requests, however many calls a request makes. Budgets are for a batch of
+//! [`Slo::requests`](karman_types::Slo::requests), the p95 limit among them: of 869 requests 43 may be late, and every late one is spent like money.
 //!
 //! | file | policy |
 //! |---|---|

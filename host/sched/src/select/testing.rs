@@ -1,4 +1,4 @@
-//! Tasks and candidates for the tests of this room.
+//! Tasks and candidates for the tests of this module.
 
 use super::{Ask, Call, Selector, Served, Task};
 use karman_types::{Binding, Implementation, Profile};

@@ -17,7 +17,7 @@ pub struct Device<R, P> {
     free: usize,
 }
 
-/// What is to be done.
+/// What a device is to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action<R> {
     /// Run these requests as one batch; [`Device::finished`] when it is done.
@@ -62,7 +62,7 @@ pub struct BadChoice {
 }
 
 impl<R, P: Serve> Device<R, P> {
-    /// An idle device with so many servers.
+    /// An idle device with this many servers.
     pub fn new(models: Arc<[ServedModel]>, policy: P, servers: usize) -> Self {
         Self {
             policy,

@@ -68,11 +68,11 @@ pub trait Serve {
     /// A request came at this time and stands in the backlog. For policies that keep sums.
     fn arrived(&mut self, _backlog: &Backlog, _model: usize, _at: Duration) {}
 
-    /// So many of the oldest requests of a model have left the backlog.
+    /// This many of the oldest requests of a model have left the backlog.
     fn left(&mut self, _backlog: &Backlog, _model: usize, _count: usize) {}
 }
 
-/// What a policy wants.
+/// The decision of a policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Choice {
     /// Run a batch of the oldest requests of a model.

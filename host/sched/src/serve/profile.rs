@@ -23,7 +23,7 @@ pub struct Exit {
     pub times: Vec<(usize, Duration)>,
 }
 
-/// What makes a profile useless.
+/// A profile that cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {

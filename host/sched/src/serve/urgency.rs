@@ -20,7 +20,7 @@ pub(super) struct Urgency {
     epoch: Duration,
     /// When each came, and `exp(rate (epoch - came))`.
     waiting: VecDeque<(Duration, f64)>,
-    /// So many of the oldest count the most there is; the others are in the sum of weights.
+    /// This many of the oldest count the most there is; the others are in the sum of weights.
     full: usize,
     sum: f64,
 }
@@ -75,7 +75,7 @@ impl Urgency {
         }
     }
 
-    /// The sum after so many seconds, without the `gone` oldest.
+    /// The sum after this many seconds, without the `gone` oldest.
     pub(super) fn after(&self, now: Duration, seconds: f64, gone: usize) -> f64 {
         let factor = self.factor(now, seconds);
         let (mut full, mut sum) = (self.full.saturating_sub(gone), self.sum);

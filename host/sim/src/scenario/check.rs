@@ -85,7 +85,7 @@ pub enum ScenarioError {
     /// Contacts that do not hold together.
     #[error(transparent)]
     Contacts(#[from] PlanError),
-    /// Nobody can choose.
+    /// No policy can choose.
     #[error("workload {of}: `select`: {error}")]
     Select {
         /// Which workload.

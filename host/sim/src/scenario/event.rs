@@ -24,7 +24,7 @@ pub enum Event {
         /// In which life of the node it began.
         life: u32,
     },
-    /// Who chose the model of a request hears what became of it.
+    /// The policy that chose the model of a request hears its outcome.
     Heard {
         /// Which request.
         request: Request,

@@ -88,7 +88,7 @@ fn nth(candidates: &[Range<u32>], mut place: u32) -> u32 {
     0
 }
 
-/// Tells who chose the model of a request what became of it.
+/// Tells the policy that chose the model of a request its outcome.
 pub(super) fn heard(flows: &mut [Flow], now: Instant, request: Request) {
     if let Some(choice) = &mut flows[request.workload as usize].choice {
         choice.heard(now, request);

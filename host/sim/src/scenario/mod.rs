@@ -38,7 +38,7 @@ use karman_sched::serve::Serve;
 use karman_types::Slo;
 use world::World;
 
-/// Runs a scenario that somebody wrote, and returns the files that hold its outcome, each with its name: what
+/// Runs a scenario from its file, and returns the files that hold its outcome, each with its name: what
 /// `karman sim run` writes into a folder. `seed` replaces the one in the text.
 ///
 /// ```

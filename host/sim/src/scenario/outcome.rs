@@ -1,7 +1,7 @@
 use crate::{Instant, Samples};
 use serde::Serialize;
 
-/// What came of a scenario.
+/// The outcome of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The seed it ran with.
@@ -35,7 +35,7 @@ pub struct WorkloadOutcome {
     pub refused: u64,
     /// Gone with a node or a link.
     pub lost: u64,
-    /// Answers of each model, where who serves was chosen; exits below are those of all of them, in this order.
+    /// Answers of each model, where the model was chosen; exits below are those of all of them, in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub served_by: Vec<(String, u64)>,
     /// Answers in time of each exit.
@@ -86,7 +86,7 @@ fn sum(counts: &[u64], accuracies: &[f64]) -> f64 {
     pairs.map(|(count, accuracy)| *count as f64 * accuracy).sum()
 }
 
-/// What the nodes of a group did after the warm-up.
+/// The statistics of a group of nodes after the warm-up.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupOutcome {
     /// Its name.
@@ -105,7 +105,7 @@ pub struct GroupOutcome {
     pub busy: Vec<f64>,
 }
 
-/// What became of one request.
+/// The outcome of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
     /// Which workload.

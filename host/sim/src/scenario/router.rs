@@ -1,7 +1,7 @@
 use super::Route;
 
-/// Finds the node that serves a request, request after request, as a workload's [`Route`] says. Whoever sends real requests to real
-/// nodes can ask it what the simulator asks.
+/// Finds the node that serves a request, request after request, as a workload's [`Route`] says. A study that sends real requests to real
+/// nodes asks it what the simulator asks.
 ///
 /// ```
 /// use karman_sim::{Route, Router};
@@ -19,7 +19,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// Among so many nodes, one at least; the first turn is the first one's.
+    /// Among this many nodes, one at least; the first turn is the first one's.
     pub fn new(route: Route, count: u32) -> Self {
         let count = count.max(1);
         Self {

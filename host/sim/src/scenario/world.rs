@@ -110,7 +110,7 @@ impl World {
         Some((failure.start, Event::Fail { node, until }))
     }
 
-    /// What came of it, after so many events.
+    /// The outcome, after this many events.
     pub(super) fn outcome(mut self, events: u64) -> Result<Outcome, ScenarioError> {
         if let Some(error) = self.broken.take() {
             return Err(error);

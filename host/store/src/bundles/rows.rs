@@ -160,7 +160,7 @@ impl<'txn> Rows<'txn> {
     }
 
     /// Which of those that have ended is forgotten where there are too many. What was for others, or has been opened here, goes before
-    /// what this node has made; and of that the first of whoever brought the most, so that nobody pushes out what others brought.
+    /// what this node has made; and of that the first of the member that brought the most, so that none pushes out what others brought.
     fn goes_first(&self) -> Result<Option<Due>, StoreError> {
         let Some((first, _)) = self.forget.first()? else {
             return Ok(None);

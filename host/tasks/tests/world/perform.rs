@@ -58,7 +58,7 @@ impl World {
                 let heir = self.nodes.iter().position(|node| node.id == to).expect("a node");
                 self.checks.handed_over(task);
                 let request = Message::HandOver(n, life, heir, handover);
-                // A stream doubles nothing, but whoever waits may give up before the request arrives.
+                // A stream doubles nothing, but a caller may give up before the request arrives.
                 let (delay, late) = (self.rng.u64(1..50), self.rng.u64(1..3_000));
                 match self.rng.u8(..10) {
                     0 if self.faulty => self.post(delay, lost),
@@ -246,7 +246,7 @@ impl World {
         for action in actions {
             self.perform(heir, action);
         }
-        // In place of a reply, whoever hands over asks again what has become of it.
+        // In place of a reply, the node that hands over asks again what has become of it.
         let node = &self.nodes[heir];
         let on_disk = node.disk.get(&task).is_some_and(|record| record.epoch >= epoch);
         let in_log = self.kept.get(task).is_some_and(|kept| kept.record.epoch >= epoch);

@@ -19,7 +19,7 @@ pub struct GridError {
     pub terms: u32,
 }
 
-/// Something that cannot be added.
+/// Why arrays cannot be added.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SumError {
@@ -37,7 +37,7 @@ pub enum SumError {
         /// What the array has.
         given: usize,
     },
-    /// A number that so many terms never come to.
+    /// A number that this many terms never come to.
     #[error("number {place} of the sum is more than {terms} terms can come to")]
     Range {
         /// Which.
@@ -89,7 +89,7 @@ pub struct Term<'a> {
     pub factor: f64,
 }
 
-/// A sum of arrays in 64-bit fixed point. Whole numbers add up in any order to the same, so two who have seen the same terms hold
+/// A sum of arrays in 64-bit fixed point. Whole numbers add up in any order to the same, so two holders that have seen the same terms hold
 /// the same bits.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FixedSum {
@@ -108,10 +108,10 @@ impl FixedSum {
         }
     }
 
-    /// A sum that was made elsewhere, on the same grid: of so many arrays, these numbers in steps of it.
+    /// A sum that was made elsewhere, on the same grid: of this many arrays, these numbers in steps of it.
     ///
     /// # Errors
-    /// When there are too many for the grid, or a number is more than so many can come to.
+    /// When there are too many for the grid, or a number is more than this many can come to.
     pub fn of_parts(grid: Grid, terms: u32, parts: Vec<i64>) -> Result<Self, SumError> {
         let most = grid.most_terms;
         if terms > most {
@@ -126,7 +126,7 @@ impl FixedSum {
     }
 
     /// Adds some arrays in one pass over the sum: eight at a time cost little more memory traffic than one. What lies beyond the
-    /// bound of the grid counts as the bound, and a NaN too: whoever takes arrays from outside looks for those first.
+    /// bound of the grid counts as the bound, and a NaN too: check arrays from outside for those first.
     ///
     /// # Errors
     /// When there are too many, or one has another length; then none is added.

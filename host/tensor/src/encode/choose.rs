@@ -25,7 +25,7 @@ pub struct Link {
     pub bytes_per_second: f64,
 }
 
-/// How an array should travel.
+/// The encoding that was chosen for an array.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// How the numbers travel.

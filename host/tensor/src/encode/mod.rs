@@ -16,7 +16,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How the numbers of an array travel.
+/// The encoding of an array in transit.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encoding {
@@ -28,12 +28,12 @@ pub enum Encoding {
     /// One byte each, and one scale of 4 bytes per channel: a channel is a row of the outermost dimension, the whole array where
     /// there is one dimension or none. The error is at most half a scale, which is the channel's largest magnitude over 127.
     Int8,
-    /// Only the numbers of largest magnitude, so many of each 1,000 (at least one): about 5 bytes each. The error is at most
+    /// Only the numbers of largest magnitude, this many of each 1,000 (at least one): about 5 bytes each. The error is at most
     /// the least magnitude that is kept. Meant for updates, with [`Feedback`].
     TopK(u16),
 }
 
-/// One array as it travels.
+/// An encoded array.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Encoded {
     encoding: Encoding,

@@ -218,7 +218,7 @@ impl Convolution {
     /// The parameters of some output channels, for a layer that has only those.
     ///
     /// # Errors
-    /// [`QuantisedError::Size`] when there are none, or not so many.
+    /// [`QuantisedError::Size`] when there are none, or not this many.
     pub fn share(&self, layer: &Layer, outputs: &Range<usize>) -> Result<Self, QuantisedError> {
         let shape = Shape::of(layer)?;
         let total = layer.output().channels;

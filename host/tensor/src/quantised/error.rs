@@ -28,7 +28,7 @@ pub enum QuantisedError {
         /// Rows and columns added at each side.
         padding: usize,
     },
-    /// Channels that cannot be divided into so many groups.
+    /// Channels that cannot be divided into this many groups.
     #[error("{channels} channels do not divide into {groups} groups")]
     Groups {
         /// Channels of the input or output.

@@ -28,7 +28,7 @@ impl From<Network> for (Vec<Layer>, Vec<Parameters>) {
     }
 }
 
-/// What a layer was trained to.
+/// The trained parameters of a layer.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Parameters {
     /// Of [`Operator::Convolution`].

@@ -1,4 +1,4 @@
-//! The published split: every layer in flat order, every board the next so many elements of it.
+//! The published split: every layer in flat order, every board a run of its elements.
 //!
 //! It follows Lu et al. (arXiv 2605.09357) step by step, as the comparator of the split of this crate. A board waits until it has all
 //! input that its outputs touch, padding included; computes its outputs; drops the input; and when its turn comes sends its
@@ -60,7 +60,7 @@ pub struct Phase {
     pub targets: u128,
 }
 
-/// What a run of the published split took.
+/// The cost of a run of the published split.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FlatOutcome {
     /// The output, in flat order.

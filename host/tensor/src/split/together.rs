@@ -1,7 +1,7 @@
 use super::{SplitError, Worker};
 use std::collections::VecDeque;
 
-/// What went over the wire.
+/// The traffic between boards.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Traffic {
     /// Packets, grants included.
@@ -10,7 +10,7 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// Runs all workers of one network in this process, the coordinator last, until all are done. `pick` chooses among so many things
+/// Runs all workers of one network in this process, the coordinator last, until all are done. `pick` chooses among this many things
 /// that could happen next: which board goes on, or which packet arrives. Packets between two boards stay in order.
 ///
 /// # Errors

@@ -322,7 +322,7 @@ impl Worker {
         shares.all(|(share, owed)| owed.row >= share.part.rows.end)
     }
 
-    /// Whether nobody waits for a held row of an input any more.
+    /// Whether no board waits for a held row of an input any more.
     fn is_paid(&self, input: usize, row: usize) -> bool {
         let shares = self.current().inputs[input].to.iter().zip(&self.owed[input]);
         let waits = |(share, owed): (&Share, &Owed)| share.part.rows.contains(&row) && owed.row <= row;

@@ -2,17 +2,14 @@
 
 use super::Cuda;
 use super::driver::{Buffer, Step};
+use crate::device::kept::{Kept, RunPrograms};
 use crate::error::GpuError;
 use crate::kernel::Words;
 use crate::program::{Program, check_lengths};
-use karman_types::Digest;
-use std::time::{Duration, Instant};
-
-/// The most memory of programs that are kept on the device for their next runs.
-pub(super) const MOST_KEPT: u64 = 1 << 30;
+use std::time::Duration;
 
 /// A program whose constants and buffers are on the device, and whose kernels are compiled.
-pub(super) struct Ready {
+pub(crate) struct Ready {
     /// Words of each input.
     takes: Vec<usize>,
     /// All its buffers: first those of the constants, then those of the inputs.
@@ -22,8 +19,6 @@ pub(super) struct Ready {
     calls: Vec<ReadyCall>,
     /// The buffer of each output, and its words.
     outputs: Vec<(usize, usize)>,
-    /// Bytes of all its buffers.
-    bytes: u64,
 }
 
 /// One kernel of a program.
@@ -35,43 +30,14 @@ struct ReadyCall {
     steps: Vec<Step>,
 }
 
-impl Cuda {
-    /// What was made of the program before is used again, where it is still there.
-    pub(super) fn run_program(
-        &mut self,
-        program: &Program,
-        inputs: &[&[u32]],
-        within: Duration,
-    ) -> Result<Vec<Words>, GpuError> {
-        let start = Instant::now();
-        program.check_inputs(inputs)?;
-        if let Some(done) = self.run_again(program.id(), inputs, within) {
-            return done;
-        }
-        drop(self.programs.make_room(&self.tenant, program.bytes()));
-        let mut ready = self.ready_program(program)?;
-        let outputs = self.run_ready(&mut ready, inputs, within.saturating_sub(start.elapsed()))?;
-        self.programs.put(program.id(), &self.tenant, ready.bytes, ready);
-        Ok(outputs)
+impl RunPrograms for Cuda {
+    type Ready = Ready;
+
+    fn programs(&mut self) -> &mut Kept<Ready> {
+        &mut self.programs
     }
 
-    /// None where the program is not kept. One that failed is not kept any more.
-    pub(super) fn run_again(
-        &mut self,
-        program: Digest,
-        inputs: &[&[u32]],
-        within: Duration,
-    ) -> Option<Result<Vec<Words>, GpuError>> {
-        let mut ready = self.programs.take(program)?;
-        let outputs = self.run_ready(&mut ready, inputs, within);
-        if outputs.is_ok() {
-            self.programs.put(program, &self.tenant, ready.bytes, ready);
-        }
-        Some(outputs)
-    }
-
-    /// Puts a program's constants on the device and compiles its kernels.
-    fn ready_program(&mut self, program: &Program) -> Result<Ready, GpuError> {
+    fn make_ready(&mut self, program: &Program) -> Result<Ready, GpuError> {
         let (plan, layout) = (program.plan(), program.layout());
         self.has_room(
             layout
@@ -104,13 +70,11 @@ impl Cuda {
             first_input: plan.constants.len(),
             calls,
             outputs: outputs.collect(),
-            bytes: program.bytes(),
         })
     }
 
-    /// Runs it once.
     fn run_ready(
-        &self,
+        &mut self,
         ready: &mut Ready,
         inputs: &[&[u32]],
         within: Duration,

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use wgpu::{Buffer, BufferDescriptor, BufferUsages, Device};
 
-/// Buffers that nobody uses now, by size and use. What they hold is not cleared.
+/// Buffers that are free, by size and use. What they hold is not cleared.
 #[derive(Default)]
 pub(super) struct Pool {
     free: HashMap<(u64, BufferUsages), Vec<Buffer>>,

@@ -2,26 +2,21 @@
 
 use super::step::Step;
 use super::{Wgpu, bytes};
+use crate::device::kept::{Kept, RunPrograms};
 use crate::error::GpuError;
 use crate::kernel::Words;
 use crate::program::{Program, check_lengths};
-use karman_types::Digest;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wgpu::BufferUsages;
 
-/// The most memory of programs that are kept on the device for their next runs.
-pub(super) const MOST_KEPT: u64 = 1 << 30;
-
 /// A program whose constants and buffers are on the device, and whose shaders are compiled.
-pub(super) struct Ready {
+pub(crate) struct Ready {
     /// Words of each input.
     takes: Vec<usize>,
     inputs: Vec<wgpu::Buffer>,
     /// With their words.
     outputs: Vec<(wgpu::Buffer, usize)>,
     stretches: Vec<Stretch>,
-    /// Bytes of all its buffers.
-    bytes: u64,
 }
 
 /// Dispatches that follow each other with nothing in between.
@@ -31,43 +26,14 @@ struct Stretch {
     steps: Vec<Step>,
 }
 
-impl Wgpu {
-    /// What was made of the program before is used again, where it is still there.
-    pub(super) fn run_program(
-        &mut self,
-        program: &Program,
-        inputs: &[&[u32]],
-        within: Duration,
-    ) -> Result<Vec<Words>, GpuError> {
-        let start = Instant::now();
-        program.check_inputs(inputs)?;
-        if let Some(done) = self.run_again(program.id(), inputs, within) {
-            return done;
-        }
-        drop(self.programs.make_room(&self.tenant, program.bytes()));
-        let ready = self.ready(program)?;
-        let outputs = self.run_ready(&ready, inputs, within.saturating_sub(start.elapsed()))?;
-        self.programs.put(program.id(), &self.tenant, ready.bytes, ready);
-        Ok(outputs)
+impl RunPrograms for Wgpu {
+    type Ready = Ready;
+
+    fn programs(&mut self) -> &mut Kept<Ready> {
+        &mut self.programs
     }
 
-    /// None where the program is not kept. One that failed is not kept any more.
-    pub(super) fn run_again(
-        &mut self,
-        program: Digest,
-        inputs: &[&[u32]],
-        within: Duration,
-    ) -> Option<Result<Vec<Words>, GpuError>> {
-        let ready = self.programs.take(program)?;
-        let outputs = self.run_ready(&ready, inputs, within);
-        if outputs.is_ok() {
-            self.programs.put(program, &self.tenant, ready.bytes, ready);
-        }
-        Some(outputs)
-    }
-
-    /// Puts a program's constants on the device and compiles its shaders.
-    fn ready(&mut self, program: &Program) -> Result<Ready, GpuError> {
+    fn make_ready(&mut self, program: &Program) -> Result<Ready, GpuError> {
         let (plan, layout) = (program.plan(), program.layout());
         let most = self.info.most_buffer;
         if let Some(words) = layout.buffers.iter().find(|words| bytes(**words) > most) {
@@ -112,14 +78,12 @@ impl Wgpu {
             inputs,
             outputs: outputs.collect(),
             stretches,
-            bytes: program.bytes(),
         })
     }
 
-    /// Runs it once.
     fn run_ready(
         &mut self,
-        ready: &Ready,
+        ready: &mut Ready,
         inputs: &[&[u32]],
         within: Duration,
     ) -> Result<Vec<Words>, GpuError> {

@@ -10,7 +10,7 @@ use wgpu::BufferUsages;
 pub(super) type Staged = (wgpu::Buffer, u64);
 
 impl Wgpu {
-    /// Has each of these buffers, of so many words, copied at the end of what the encoder holds.
+    /// Has each of these buffers, of this many words, copied at the end of what the encoder holds.
     pub(super) fn stage(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,

@@ -58,7 +58,7 @@ impl Device for Remembers {
         self.0.info()
     }
 
-    fn belongs_to(&mut self, tenant: &str) {
+    fn set_tenant(&mut self, tenant: &str) {
         tenant.clone_into(&mut self.2);
     }
 

@@ -217,7 +217,7 @@ impl Continuum {
         Process::start(&self.children, &folder, &[&UP[..], &["--join", &word]].concat())
     }
 
-    /// Waits until a node has met so many others: it looks for all of them when it is asked what they offer.
+    /// Waits until a node has met this many others: it looks for all of them when it is asked what they offer.
     fn until(&self, app: &App, who: Who, others: usize) -> Result<(), TaskError> {
         let started = Instant::now();
         loop {

@@ -1,6 +1,6 @@
 //! When the satellite passes. Its orbit is that of CBERS 2, an earth observation satellite, in June 2006, as the elements of the
 //! published verification of SGP4 have it (Vallado and others, *Revisiting Spacetrack Report #3*, 2006). Each pass of the
-//! demonstration is one over the dish, so many times faster than it was; the hours between two of them are left out but for
+//! demonstration is one over the dish, many times faster than it was; the hours between two of them are left out but for
 //! some seconds. Who shows where the satellite is has the same elements, and the time that is played.
 
 use super::continuum::Who;
@@ -112,7 +112,7 @@ impl Sky {
         }
     }
 
-    /// So many of them, or those that are left, from the one of this number on, counted from 0; the first one at this time.
+    /// This many of them, or those that are left, from the one of this number on, counted from 0; the first one at this time.
     pub(super) fn passes(&self, from: usize, count: usize, first: Time, pace: Pace) -> Vec<Pass> {
         let mut start = first;
         let of = |(was, lasted): &(Time, Duration)| {

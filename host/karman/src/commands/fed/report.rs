@@ -5,7 +5,7 @@ use clap::Args;
 use karman_fed::ClientId;
 use karman_node::{FedEvent, FedStatus};
 use karman_sim::{Curve, Plot};
-use karman_types::{TaskError, format_bytes, format_duration};
+use karman_types::{TaskError, escape_xml, format_bytes, format_duration};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ impl Report {
 
 /// One page without anything to fetch: curves first, then the rounds, then what clients did wrong.
 fn page(run: &FedStatus) -> String {
-    let name = escaped(&run.name);
+    let name = escape_xml(&run.name);
     let told = Told::of(run);
     let last = told.accuracy.last().map_or(String::new(), |(version, share)| {
         format!(", accuracy {share:.4} after version {version:.0}")
@@ -103,7 +103,7 @@ impl Told {
                 let time = format_duration(Duration::from_millis(*ms));
                 let went = swarm
                     .as_ref()
-                    .map_or_else(String::new, |swarm| escaped(&round_the_clients(swarm, run)));
+                    .map_or_else(String::new, |swarm| escape_xml(&round_the_clients(swarm, run)));
                 let mean = mean.map_or_else(|| "none".into(), |mean| format!("{mean:.4}"));
                 writeln!(
                     self.rounds,
@@ -128,11 +128,11 @@ impl Told {
                 writeln!(
                     self.troubles,
                     "<li>round {round} made no version: {}</li>",
-                    escaped(why)
+                    escape_xml(why)
                 )
             }
             FedEvent::Finished { failure, .. } => match failure {
-                Some(why) => writeln!(self.troubles, "<li>ended: {}</li>", escaped(why)),
+                Some(why) => writeln!(self.troubles, "<li>ended: {}</li>", escape_xml(why)),
                 None => Ok(()),
             },
         }
@@ -145,7 +145,7 @@ impl Told {
             self.troubles,
             "<li>client {}{at}: {}</li>",
             client.0,
-            escaped(what)
+            escape_xml(what)
         )
     }
 
@@ -165,12 +165,6 @@ impl Told {
         ]
         .concat()
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 #[cfg(test)]

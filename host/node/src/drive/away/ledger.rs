@@ -1,6 +1,6 @@
 //! What was sent for tasks that go by bundle: one row on the disk for each, until the task has ended.
 //!
-//! Memory is what the node acts by; the disk is what it knows after a restart. Whoever only asks never waits for the disk.
+//! Memory is what the node acts by; the disk is what it knows after a restart. Reading never waits for the disk.
 
 mod open;
 

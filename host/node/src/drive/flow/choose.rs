@@ -138,8 +138,8 @@ impl Chooser {
         self.plugin.is_some()
     }
 
-    /// Waits until nobody else asks the policy or tells it something. Whoever waits takes no thread, and is not counted on when it
-    /// gives up.
+    /// Waits until nobody else asks the policy or tells it something. Waiting takes no thread, and a caller that
+    /// gives up leaves the queue.
     pub(super) async fn turn(&self) -> OwnedMutexGuard<()> {
         self.turns.clone().lock_owned().await
     }
@@ -247,7 +247,7 @@ impl Chooser {
         self.away.lock().insert((task, candidate), Instant::now());
     }
 
-    /// Runs an attempt with whoever is chosen; with another one where that cannot be reached. Nothing when it was stopped.
+    /// Runs an attempt on the chosen node; on another one where that cannot be reached. Nothing when it was stopped.
     pub(super) async fn serve(
         self: &Arc<Self>,
         tasks: &Arc<Inner>,

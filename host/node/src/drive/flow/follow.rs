@@ -30,7 +30,7 @@ const END: &str = "end";
 /// How far somebody knows a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Known {
-    /// So many changes, from the first.
+    /// This many changes, from the first.
     Changes(usize),
     /// Its end.
     End,
@@ -206,7 +206,7 @@ impl Tasks {
         }
     }
 
-    /// What there is to tell to somebody who knows so many changes; where that is nothing, after which pause there may be more.
+    /// What there is to tell to somebody who knows this many changes; where that is nothing, after which pause there may be more.
     async fn news(
         &self,
         run: TaskId,
@@ -248,7 +248,7 @@ impl Tasks {
 }
 
 impl Seen {
-    /// What it tells to somebody who knows so many changes.
+    /// What it tells to somebody who knows this many changes.
     fn news(&self, known: usize) -> Result<News, TaskError> {
         let events = self.progress.as_ref().map(|progress| changes(progress, known));
         let events = events.unwrap_or_default();
@@ -268,7 +268,7 @@ impl Seen {
     }
 }
 
-/// The next changes of a run for somebody who knows so many.
+/// The next changes of a run for somebody who knows this many.
 fn changes(progress: &Progress, known: usize) -> Vec<FlowEvent> {
     let changes = progress.record.history.after(known).take(AT_ONCE);
     changes

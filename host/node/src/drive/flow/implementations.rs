@@ -6,8 +6,8 @@ use crate::drive::tasks::{Inner, Tasks};
 use crate::services::{blocking, store_error};
 use karman_mesh::{Ask, CallHead};
 use karman_types::{
-    Binding, CallContext, DataContract, Implementation, NodeId, OfferedTask, Profile, Side, TaskError,
-    TaskId, TaskRequest, TaskResponse, Workflow,
+    Binding, CallContext, DataContract, FlowTask, Implementation, NodeId, OfferedTask, Profile, Side,
+    TaskError, TaskId, TaskRequest, TaskResponse, Workflow,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -73,21 +73,9 @@ impl Tasks {
     /// # Errors
     /// `invalid` for an order that cannot be carried out, `unavailable` when nobody does the task.
     pub(crate) async fn measure(&self, order: MeasureOrder) -> Result<Vec<Measured>, TaskError> {
-        let wrong = |field: &str, why: String| TaskError::invalid(why).with_field(field);
         let workflow =
             Workflow::from_toml(&order.workflow).map_err(|error| wrong("workflow", error.to_string()))?;
-        let place = workflow.index_of(&order.task);
-        let task = place.map(|place| &workflow.tasks()[place]);
-        let task = task.ok_or_else(|| wrong("task", format!("the workflow has no task `{}`", order.task)))?;
-        let capability = task.capability.as_deref().ok_or_else(|| {
-            wrong(
-                "task",
-                format!(
-                    "`{}` names no capability, so there is nobody to choose",
-                    task.name
-                ),
-            )
-        })?;
+        let (task, capability) = order.task_of(&workflow)?;
         if order.examples.is_empty() || order.examples.len() > MOST_EXAMPLES {
             let count = order.examples.len();
             return Err(wrong(
@@ -96,34 +84,18 @@ impl Tasks {
             ));
         }
         let inner = self.inner();
-        let mut found = match &order.only {
-            // Whoever is here is found without asking others, who may be out of reach.
-            Some(only) if here(inner, capability).iter().any(|(name, _)| name == only) => {
-                here(inner, capability)
-            }
-            _ => find(inner, capability).await,
-        };
-        found.retain(|(name, _)| order.only.as_ref().is_none_or(|only| only == name));
-        if let (Some(only), true) = (&order.only, found.is_empty()) {
-            let says = format!("`{only}` does not do `{capability}`, or is out of reach");
-            return Err(TaskError::unavailable(says).with_field("only"));
-        }
-        if found.is_empty() {
-            return Err(TaskError::unavailable(format!("nobody in reach does `{capability}`")).with_hint(
-                "`karman model add NAME FILE --info capability=…` says what a model does; `karman mesh offers` shows who does what",
-            ));
-        }
+        let found = candidates(inner, capability, order.only.as_deref()).await?;
         let before = known(inner, capability).await?;
         let mut all = Vec::new();
         for (name, binding) in found {
             let cost = price(&order.cost, &before, &name);
             let profile = profile(inner, &binding, &task.with, &task.outputs, &order.examples, cost).await;
-            let of = |profile| Implementation {
-                name: name.clone(),
-                binding,
-                profile,
-            };
-            let checked = profile.map(of).and_then(|implementation| {
+            let checked = profile.and_then(|profile| {
+                let implementation = Implementation {
+                    name: name.clone(),
+                    binding,
+                    profile,
+                };
                 let checked = implementation.check();
                 checked.map_err(|error| wrong("cost", error.to_string()))?;
                 Ok(implementation)
@@ -139,6 +111,52 @@ impl Tasks {
             });
         }
         remember(inner, capability, all, order.only.is_some()).await
+    }
+}
+
+impl MeasureOrder {
+    /// The task of its workflow, and the capability that this names.
+    fn task_of<'a>(&self, workflow: &'a Workflow) -> Result<(&'a FlowTask, &'a str), TaskError> {
+        let place = workflow.index_of(&self.task);
+        let task = place.map(|place| &workflow.tasks()[place]);
+        let task = task.ok_or_else(|| wrong("task", format!("the workflow has no task `{}`", self.task)))?;
+        let none = || {
+            let name = &task.name;
+            wrong(
+                "task",
+                format!("`{name}` names no capability, so there is nobody to choose"),
+            )
+        };
+        let capability = task.capability.as_deref().ok_or_else(none)?;
+        Ok((task, capability))
+    }
+}
+
+fn wrong(field: &str, why: String) -> TaskError {
+    TaskError::invalid(why).with_field(field)
+}
+
+/// The implementations of a capability to measure: all that are in reach, or the `only` one.
+async fn candidates(
+    tasks: &Inner,
+    capability: &str,
+    only: Option<&str>,
+) -> Result<Vec<(String, Binding)>, TaskError> {
+    let mut found = match only {
+        // An implementation of this node is found without asking others, which may be out of reach.
+        Some(only) if here(tasks, capability).iter().any(|(name, _)| name == only) => here(tasks, capability),
+        _ => find(tasks, capability).await,
+    };
+    found.retain(|(name, _)| only.is_none_or(|only| only == name));
+    match only {
+        _ if !found.is_empty() => Ok(found),
+        Some(only) => {
+            let says = format!("`{only}` does not do `{capability}`, or is out of reach");
+            Err(TaskError::unavailable(says).with_field("only"))
+        }
+        None => Err(TaskError::unavailable(format!("nobody in reach does `{capability}`")).with_hint(
+            "`karman model add NAME FILE --info capability=…` says what a model does; `karman mesh offers` shows who does what",
+        )),
     }
 }
 

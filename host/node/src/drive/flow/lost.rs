@@ -1,5 +1,5 @@
-//! Nodes out of sight. A connection that nobody uses ends, and whoever chooses leaves out those that are not there: so they are looked
-//! for, beside what goes on, and before anybody hears that nobody is there.
+//! Nodes out of sight. An idle connection ends, and a policy leaves out nodes that are not connected: so they are looked for, in the
+//! background, and before a request is told that no node is there.
 
 use super::implementations::reaches;
 use crate::drive::tasks::Inner;
@@ -50,7 +50,7 @@ impl Lost {
             return false;
         };
         let mut arrivals = mesh.arrivals();
-        // Whoever came before this began to listen is seen in any case.
+        // A node that came before this began to listen is seen in any case.
         let _ = timeout(left.min(most), arrivals.changed()).await;
         !most.is_zero()
     }
@@ -91,7 +91,7 @@ async fn meet(mesh: Mesh, node: NodeId) {
     let met = match mesh.node(node).await {
         Some(peer) => {
             // Wherever it ever was: it may have moved since.
-            mesh.meet(peer).await;
+            mesh.connect(peer).await;
             mesh.reach(peer).await.is_ok()
         }
         None => false,

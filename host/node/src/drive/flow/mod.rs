@@ -2,7 +2,7 @@
 //!
 //! A run of a workflow is itself an accepted task, `flow/NAME`: it is durable before it is acknowledged, has one owner, and where it
 //! is kept, another keeper takes it over when its owner is lost. The owner coordinates it. How far it is goes to the disk, or to
-//! the keepers, before anything follows from it, so that the coordinator may be killed anywhere: whoever has the task next goes on
+//! the keepers, before anything follows from it, so that the coordinator may be killed anywhere: the next owner of the task goes on
 //! from there.
 //!
 //! The tasks of a workflow run anywhere in the mesh. Each is accepted in its turn, with the same promise, under a key that is

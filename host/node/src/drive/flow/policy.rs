@@ -75,7 +75,7 @@ impl Named {
     }
 }
 
-/// Instances of a policy. Where there is no place for one more, whoever was asked for longest ago gives up its own.
+/// Instances of a policy. Where there is no place for one more, the least recently used is dropped.
 struct Instances {
     policies: Policies,
     choosers: Weak<Choosers>,

@@ -1,7 +1,7 @@
-//! One request outside of any workflow, with bounds of its own: of those who were measured and meet them all, whoever is best answers.
+//! One request outside of any workflow, with bounds of its own: of the measured implementations that meet them all, the best answers.
 //!
-//! What is asked for is a capability, and then whoever does it may answer; or a model or plugin by its name, and then the nodes that
-//! have it. Requests that ask for the same with the same bounds share a policy: what one of them sees, the next one knows.
+//! What is asked for is a capability, and then every implementation of it may answer; or a model or plugin by its name, and then the
+//! nodes that have it. Requests that ask for the same with the same bounds share a policy: what one of them sees, the next one knows.
 
 use super::choose::{Choice, Chooser};
 use super::fit::{Brings, candidates, last};
@@ -27,16 +27,16 @@ use tokio::time::timeout;
 /// Implementations that are tried for one request.
 const MOST_TRIES: usize = 3;
 
-/// What a request wants besides an answer.
+/// The objectives of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
-    /// What whoever answers has to be, by its profile.
+    /// What the profile of the implementation that answers has to keep.
     pub bounds: Bounds,
     /// When it is over. While no p95 is bounded, who is likely to be later than this is rarely chosen.
     pub within: Duration,
 }
 
-/// Who was chosen to answer a request.
+/// The implementation that was chosen to answer a request.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     /// Under which `karman why` tells of it.
@@ -148,7 +148,7 @@ impl<'a> Asking<'a> {
         })
     }
 
-    /// The answer of whoever is chosen; of another one where that cannot be reached.
+    /// The answer of the chosen implementation; of another one where that cannot be reached.
     async fn answered<T, F>(
         &mut self,
         ask: impl Fn(Implementation, TaskId, Duration) -> F,

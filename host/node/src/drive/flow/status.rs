@@ -37,7 +37,7 @@ pub struct FlowStatus {
     pub not_undone: Vec<NotUndone>,
 }
 
-/// How far a run is, in one word.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlowState {
@@ -67,7 +67,7 @@ impl FlowState {
     }
 }
 
-/// How far one task of a run is.
+/// The status of one task of a run.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct StepStatus {
     /// The task.

@@ -76,7 +76,7 @@ impl Step {
         ended
     }
 
-    /// By whoever is chosen for it. These are direct calls: it may run again if the coordinator is killed.
+    /// On the node that is chosen for it. These are direct calls: it may run again if the coordinator is killed.
     async fn chosen(&mut self) -> Option<Result<Value, TaskError>> {
         let chooser = match choose::chooser(self.tasks.inner(), &self.workflow).await {
             Ok(chooser) => chooser?,

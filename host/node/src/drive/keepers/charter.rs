@@ -1,4 +1,4 @@
-//! Which nodes are the keepers, and how every node learns it: whoever meets tells the other what it knows.
+//! Which nodes are the keepers, and how every node learns it: nodes that meet tell each other what they know.
 
 use super::Inner;
 use super::wire::{Message, send};

@@ -227,7 +227,7 @@ fn may_take(asker: NodeId, owner: Option<NodeId>, mut keepers: impl Iterator<Ite
     owner.is_none_or(|owner| owner == asker) || keepers.any(|keeper| keeper == asker)
 }
 
-/// What a member may not propose, whoever leads: it makes nobody else an owner, and only of tasks that it may call.
+/// What a member may not propose, whichever node leads: it makes nobody else an owner, and only of tasks that it may call.
 fn refuse(from: &Member, question: &Question) -> Option<KeptError> {
     let Question::Propose(entry) = question else {
         return None;

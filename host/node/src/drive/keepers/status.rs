@@ -66,7 +66,7 @@ impl Inner {
         }))
         .await;
         let reports = || keys.iter().zip(&reports);
-        // Whoever leads knows; others may still believe in one that is gone.
+        // The leader itself knows; others may still believe in one that is gone.
         let leader = reports()
             .find(|(key, report)| report.as_ref().is_some_and(|report| report.leader == Some(**key)));
         let keepers = reports().map(|(key, report)| KeeperStatus {

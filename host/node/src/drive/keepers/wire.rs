@@ -39,7 +39,7 @@ pub(super) enum Question {
     Alive,
     /// The tasks that the asker owns, from after this one on, as many as fit. [`Answer::Records`]
     Owned(Option<TaskId>),
-    /// How far is this task? The answer may wait so many milliseconds for its end. [`Answer::Found`]
+    /// How far is this task? The answer may wait this many milliseconds for its end. [`Answer::Found`]
     Find(TaskId, u64),
     /// How far has this task got, in the words of who runs it? [`Answer::Progress`]
     Progress(TaskId),

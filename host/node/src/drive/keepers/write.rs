@@ -21,7 +21,7 @@ pub(super) type Written = Result<Result<Effect, KeptError>, TaskError>;
 pub(super) struct Writer(mpsc::Sender<Waiting>);
 
 impl Writer {
-    /// What a majority does not have after this time is given up, for whoever asked to ask again.
+    /// What a majority does not have after this time is given up, so that the caller can ask again.
     pub(super) fn start(raft: Raft, patience: Duration) -> Self {
         let (send, waiting) = mpsc::channel(WAITING);
         tokio::spawn(write(raft, patience, waiting));

@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::cell::Cell;
 use std::time::Instant;
 
-/// After so many requests encodings are measured again: what activations hold changes with what a camera sees.
+/// After this many requests encodings are measured again: what activations hold changes with what a camera sees.
 const MEASURE_AGAIN: u32 = 256;
 /// Tensors of fewer bytes travel as they are: they go in one packet anyway.
 const LEAST_BYTES: usize = 512;
@@ -106,7 +106,7 @@ pub(in crate::drive) fn measured(tensor: &Tensor, max_error: f64) -> Vec<Measure
     measured.collect()
 }
 
-/// The most bytes that a tensor of so many travels in where links are slow and this error is allowed: what a plan may count on.
+/// The most bytes that a tensor of this many travels in where links are slow and this error is allowed: what a plan may count on.
 pub(super) fn bytes_on_slow_links(bytes: u64, max_error: f64) -> u64 {
     let of_four = match max_error {
         _ if bytes < LEAST_BYTES as u64 => 4,

@@ -120,7 +120,7 @@ where
                 continue;
             }
         };
-        // Whoever ends was not overtaken after all.
+        // The node that ends was not overtaken after all.
         passed_over.retain(|leg| !(leg.overtaken && leg.node == at));
         match tried {
             Ok((results, legs)) => return Ok((results, passed_over.into_iter().chain(legs).collect())),

@@ -70,7 +70,7 @@ pub(in crate::drive) async fn bytes_per_second(
     }
 }
 
-/// How many milliseconds so many bytes take to another node now, by sending them once: far less than it takes to measure the link.
+/// How many milliseconds this many bytes take to another node now, by sending them once: far less than it takes to measure the link.
 pub(super) async fn probe(node: &Node, to: NodeId, bytes: usize) -> Result<f64, TaskError> {
     let mesh = mesh_of(node)?;
     let unknown = || TaskError::unavailable(format!("node {} is not in reach", to.short()));

@@ -120,7 +120,7 @@ impl Node {
         if order.apply {
             let pilot = Pilot::start(self, planned).await?;
             let (node, name, order) = (self.clone(), name.to_owned(), order.clone());
-            // Both or neither, also where whoever gave the order goes away meanwhile.
+            // Both or neither, also where the caller that gave the order goes away meanwhile.
             let apply = move || {
                 node.orders()?.keep(&name, Some(&order))?;
                 node.take_into_use(&name, pilot, &order)
@@ -139,7 +139,7 @@ impl Node {
     /// Runs a model in parts from now on, if the order for it still holds.
     fn take_into_use(&self, name: &str, pilot: Arc<Pilot>, order: &SplitOrder) -> Result<(), TaskError> {
         {
-            // All under the lock, as where it ends: whoever comes meanwhile finds all of it or nothing.
+            // All under the lock, as where it ends: a concurrent caller finds all of it or nothing.
             let mut pilots = self.split().pilots.lock();
             if !self.orders()?.hold(name, Some(order))? {
                 return Ok(());

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// How often nodes that did not answer are asked whether they are back.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// Others are late when they take so many times what is expected, and at least so many milliseconds more.
+/// A node is late when it takes this many times what is expected, and at least this many milliseconds more.
 const LATE: (f64, f64) = (1.5, 50.0);
 
 /// Keeps the plan of one model up to date, and runs requests by it.

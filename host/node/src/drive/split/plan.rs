@@ -24,7 +24,7 @@ const GRACE_MS: f64 = 300.0;
 /// How many times longer than predicted a stage may take before another node is asked.
 const PATIENCE: f64 = 6.0;
 
-/// What an operator wants of a model that runs in parts.
+/// An operator's order to run a model in parts.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct SplitOrder {
@@ -105,8 +105,8 @@ impl SplitOrder {
         }
     }
 
-    /// Whether who holds the data may begin with the rest itself when others are late: where time counts, and whoever cuts is not there
-    /// to be compared with.
+    /// Whether the node that holds the data may begin with the rest itself when others are late: where latency counts, and no given cut
+    /// or other policy is there to be compared with.
     pub(super) fn overtakes(&self) -> bool {
         self.cut.is_none() && self.policy == CutBy::Best && self.objective().latency > 0.0
     }

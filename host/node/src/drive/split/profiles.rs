@@ -13,7 +13,7 @@ use karman_mesh::{Ask, CallHead, PeerId, Wanted};
 use karman_types::{Digest, NodeId, TaskError, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
 
-/// What a node says of itself for a plan.
+/// A node's own speed and power, as a plan takes them.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct NodeProfile {
     /// The node.

@@ -54,7 +54,7 @@ impl Pattern {
         })
     }
 
-    /// Whether the parameters are within their bounds and the pattern takes so many steps.
+    /// Whether the parameters are within their bounds and the pattern takes this many steps.
     pub(super) fn check(&self, steps: usize) -> Result<(), PatternError> {
         let takes = |fits: bool, takes| match fits {
             true => Ok(()),

@@ -1,4 +1,4 @@
-/// What a board gives to a split network.
+/// The resources of a board for a split network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Board {
     /// Bytes of memory for activations, sums and packets.

@@ -5,7 +5,7 @@ use super::{Board, BoardCost, Form, Link, Plan, PlanError, Prediction, portions,
 use karman_tensor::quantised::Layer;
 use std::collections::BTreeMap;
 
-/// What a plan makes small. Memory and flash are limits in any case.
+/// What a plan minimises. Memory and flash are limits in any case.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Objective {
     /// The time of one inference.

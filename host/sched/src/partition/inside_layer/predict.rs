@@ -5,7 +5,7 @@ use karman_tensor::quantised::{Layer, Part};
 use karman_tensor::split::{HEAD_BYTES, Input, MOST_BYTES, Share, Stage, Work};
 use std::ops::Range;
 
-/// What a plan will take.
+/// The predicted cost of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// Stage by stage; the last one collects the output.
@@ -18,7 +18,7 @@ pub struct Prediction {
     pub packets: u64,
 }
 
-/// What a stage will take.
+/// The predicted cost of a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageCost {
     /// Which layers.
@@ -31,7 +31,7 @@ pub struct StageCost {
     pub packets: u64,
 }
 
-/// What a board will take.
+/// The predicted cost on a board.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct BoardCost {
     /// The most live bytes of activations, sums and packets, however late or early packets come.

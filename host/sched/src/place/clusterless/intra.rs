@@ -69,8 +69,8 @@ impl Plan {
                 lost: true,
             };
         }
-        let mut caps = vec![Cap::Warm; of.tasks.len()];
-        let mut schedule = Schedule::make(draft, job, &workers, &caps);
+        let caps = vec![Cap::Warm; of.tasks.len()];
+        let schedule = Schedule::make(draft, job, &workers, &caps);
         let deadline = of.deadline.unwrap_or(f64::INFINITY);
         let deadline = deadline - settings.margin * (deadline - draft.now).clamp(0.0, f64::MAX);
         if schedule.finish > deadline {
@@ -88,11 +88,34 @@ impl Plan {
                 };
             }
         }
-        let mut exhausted: Vec<bool> = (0..of.tasks.len())
-            .map(|task| of.tasks[task].state != State::Waiting)
-            .collect();
+        let mut plan = Self {
+            job,
+            caps,
+            schedule,
+            waits: settings.give_up,
+            lost: false,
+        };
+        plan.improve(draft, &workers, deadline, settings.rounds, can_ask);
+        plan
+    }
+
+    /// While the job would be late, lets the function that is done last start more dearly. The cold start that a function cannot avoid
+    /// is no mode that was tried in vain: the plan stands as it was made last.
+    fn improve(
+        &mut self,
+        draft: &Draft<'_>,
+        workers: &[usize],
+        deadline: f64,
+        most_rounds: usize,
+        can_ask: bool,
+    ) {
+        let Self {
+            job, caps, schedule, ..
+        } = self;
+        let tasks = &draft.jobs[*job].tasks;
+        let mut exhausted: Vec<bool> = tasks.iter().map(|task| task.state != State::Waiting).collect();
         let mut rounds = 0;
-        while schedule.finish > deadline && rounds < settings.rounds {
+        while schedule.finish > deadline && rounds < most_rounds {
             let open = (0..caps.len()).filter(|&task| !exhausted[task]);
             let last = open.max_by(|&a, &b| schedule.finishes[a].total_cmp(&schedule.finishes[b]));
             let Some(bottleneck) = last else { break };
@@ -108,24 +131,16 @@ impl Plan {
                     }
                     break;
                 }
-                let tried = Schedule::make(draft, job, &workers, &caps);
+                let tried = Schedule::make(draft, *job, workers, caps);
                 let earlier = tried.finish < schedule.finish
                     || (tried.finish == schedule.finish
                         && tried.finishes[bottleneck] < schedule.finishes[bottleneck]);
                 if earlier {
-                    schedule = tried;
+                    *schedule = tried;
                     exhausted[bottleneck] = false;
                     break;
                 }
             }
-        }
-        // The cold start that a function cannot avoid is no mode that was tried in vain: the plan stands as it was made last.
-        Self {
-            job,
-            caps,
-            schedule,
-            waits: settings.give_up,
-            lost: false,
         }
     }
 

@@ -30,7 +30,7 @@ pub struct Service {
     pub startup: f64,
 }
 
-/// What a move is expected to bring.
+/// The predicted effect of a move.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Forecast {
     /// Requests over the horizon that are answered in time only because of it, over all services on both hosts.

@@ -22,7 +22,7 @@ pub struct Share {
     pub least: f64,
 }
 
-/// How a node is divided.
+/// The division of a node among its musts and services.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Shares {
     /// What each must gets: its floor.

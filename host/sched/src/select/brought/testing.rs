@@ -126,7 +126,7 @@ pub(super) fn brought(script: Script) -> (Brought, Arc<dyn Guests>) {
     (policy, guests)
 }
 
-/// What it decides for so many requests, one of which comes now and then while the large one is away, and the log of it.
+/// What it decides for this many requests, one of which comes now and then while the large one is away, and the log of it.
 pub(super) fn recorded(script: Script, requests: u64) -> (Vec<Decision>, Vec<Entry>, Arc<dyn Guests>) {
     let (policy, guests) = brought(script);
     let (decisions, log) = live(policy, requests);

@@ -1,11 +1,11 @@
-//! What nodes say of themselves: what they offer, and how busy they are. Whoever asks holds the stream, and is told within a second
+//! Status reports of nodes: what they offer, and how busy they are. The node that asks holds the stream, and is told within a second
 //! or so what changes; that costs nothing as long as nothing does. A node speaks for itself only, on a connection that proves who it
-//! is, so that no third node can send its words again; its own words are numbered, and one from before is refused.
+//! is, so that no third node can repeat its reports; its own reports are numbered, and one from before is refused.
 
 use crate::calling::{MOST_TRIES, PATIENCE, node_of, unreachable};
 use crate::company::ENOUGH;
 use crate::mesh::{Inner, Mesh};
-use crate::offer::{self, Word};
+use crate::offer::{self, StatusReport};
 use crate::peers::{Known, Peers};
 use crate::standing::Standing;
 use crate::wire::WireError;
@@ -29,13 +29,13 @@ const ROUNDS: Duration = Duration::from_secs(1);
 /// For how long a node is listened to that nobody has asked about or called, where others are, too: a stream keeps its connection
 /// alive.
 pub(crate) const UNUSED: Duration = Duration::from_secs(120);
-/// Streams on which words are told: in all, and to one node. Who asks on one more is told once.
+/// Streams on which reports are sent: in all, and to one node. Who asks on one more is told once.
 const MOST_LISTENERS: usize = 1024;
 const MOST_OF_ONE: usize = 4;
 
-/// What a node has to say.
+/// Sends the reports of this node.
 #[derive(Default)]
-pub(crate) struct Voice {
+pub(crate) struct Reporter {
     changes: watch::Sender<Change>,
     numbers: AtomicU64,
     listeners: Mutex<HashMap<PeerId, usize>>,
@@ -48,15 +48,15 @@ struct Change {
     busy: u64,
 }
 
-impl Voice {
+impl Reporter {
     /// The offer is another one now.
     pub(crate) fn offer_changed(&self) {
         self.changes.send_modify(|change| change.offer += 1);
     }
 
-    fn word(&self, run: u64, busy: u32, offer: Option<Offer>) -> Word {
+    fn report(&self, run: u64, busy: u32, offer: Option<Offer>) -> StatusReport {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        Word {
+        StatusReport {
             run,
             number,
             busy,
@@ -66,17 +66,17 @@ impl Voice {
 }
 
 /// A place among those who are told.
-struct Listener(Arc<Voice>, PeerId);
+struct Listener(Arc<Reporter>, PeerId);
 
 impl Listener {
-    fn of(voice: &Arc<Voice>, peer: PeerId) -> Option<Self> {
-        let mut listeners = voice.listeners.lock();
+    fn of(reporter: &Arc<Reporter>, peer: PeerId) -> Option<Self> {
+        let mut listeners = reporter.listeners.lock();
         let of_one = listeners.get(&peer).copied().unwrap_or_default();
         if of_one >= MOST_OF_ONE || listeners.values().sum::<usize>() >= MOST_LISTENERS {
             return None;
         }
         listeners.insert(peer, of_one + 1);
-        Some(Self(voice.clone(), peer))
+        Some(Self(reporter.clone(), peer))
     }
 }
 
@@ -108,12 +108,12 @@ pub(crate) async fn look(mesh: Weak<Inner>) {
     loop {
         sleep(ROUNDS).await;
         let Some(inner) = mesh.upgrade() else { return };
-        if inner.voice.listeners.lock().is_empty() {
+        if inner.reporter.listeners.lock().is_empty() {
             continue;
         }
         let level = offer::level(inner.service.busy(), inner.service.cores());
         if before.replace(level) != Some(level) {
-            inner.voice.changes.send_modify(|change| change.busy += 1);
+            inner.reporter.changes.send_modify(|change| change.busy += 1);
         }
     }
 }
@@ -124,7 +124,10 @@ async fn tell(
     stream: impl AsyncRead + AsyncWrite + Unpin,
 ) -> Result<(), WireError> {
     let (mut input, mut output) = split(stream);
-    let (listener, mut changes) = (Listener::of(&inner.voice, peer), inner.voice.changes.subscribe());
+    let (listener, mut changes) = (
+        Listener::of(&inner.reporter, peer),
+        inner.reporter.changes.subscribe(),
+    );
     let (mesh, mut told) = (Arc::downgrade(&inner), None);
     drop(inner);
     loop {
@@ -138,11 +141,11 @@ async fn tell(
             },
         };
         told = Some(now.offer);
-        let word = inner
-            .voice
-            .word(inner.standing.about().run, inner.service.busy(), offer);
+        let report = inner
+            .reporter
+            .report(inner.standing.about().run, inner.service.busy(), offer);
         drop(inner);
-        match timeout(PATIENCE, offer::tell(&mut output, &word)).await {
+        match timeout(PATIENCE, offer::tell(&mut output, &report)).await {
             Ok(told) => told?,
             Err(_) => break,
         }
@@ -185,8 +188,8 @@ impl Mesh {
             };
             let mut stream = stream.compat();
             match timeout(PATIENCE, offer::hear(&mut stream)).await {
-                Ok(Ok(word)) => {
-                    let known = heard.take(word).map_err(|why| unreachable(id, why))?;
+                Ok(Ok(report)) => {
+                    let known = heard.take(report).map_err(|why| unreachable(id, why))?;
                     let known = known.ok_or_else(|| unreachable(id, "it does not say what it offers"))?;
                     if self.0.peers.begins_to_tell(&id) {
                         tokio::spawn(heard.listen(stream));
@@ -206,27 +209,32 @@ pub(crate) struct Heard {
     peers: Arc<Peers>,
     standing: Arc<Standing>,
     id: PeerId,
-    /// Words up to this one were said before.
+    /// The number of the last report.
     last: u64,
 }
 
 impl Heard {
     pub(crate) fn new(peers: Arc<Peers>, standing: Arc<Standing>, id: PeerId) -> Self {
         Self {
-            last: peers.word(&id),
+            last: peers.last_report(&id),
             peers,
             standing,
             id,
         }
     }
 
-    /// Takes a word, unless it is from before or speaks for another.
-    pub(crate) fn take(&mut self, word: Word) -> Result<Option<Known>, &'static str> {
-        if word.number <= self.last || self.standing.run_of(&self.id).is_some_and(|run| run != word.run) {
+    /// Takes a report, unless it is from before or of another node.
+    pub(crate) fn take(&mut self, report: StatusReport) -> Result<Option<Known>, &'static str> {
+        if report.number <= self.last
+            || self
+                .standing
+                .run_of(&self.id)
+                .is_some_and(|run| run != report.run)
+        {
             self.standing.refused("old-offer");
             return Err("what it says is from before");
         }
-        if word
+        if report
             .offer
             .as_ref()
             .is_some_and(|offer| offer.node != node_of(&self.id))
@@ -234,8 +242,8 @@ impl Heard {
             self.standing.refused("offer-of-another");
             return Err("it speaks for another node");
         }
-        self.last = word.number;
-        Ok(self.peers.says(self.id, word))
+        self.last = report.number;
+        Ok(self.peers.says(self.id, report))
     }
 
     /// Listens as long as it is of use.
@@ -243,8 +251,8 @@ impl Heard {
         let mut hearing = Box::pin(next(stream));
         loop {
             match timeout(UNUSED, &mut hearing).await {
-                Ok((stream, Ok(word))) => {
-                    if let Err(why) = self.take(word) {
+                Ok((stream, Ok(report))) => {
+                    if let Err(why) = self.take(report) {
                         tracing::info!(peer = %self.id, why, "a node is listened to no more");
                         break;
                     }
@@ -261,7 +269,7 @@ impl Heard {
     }
 }
 
-async fn next<S: AsyncRead + Unpin>(mut stream: S) -> (S, Result<Word, WireError>) {
-    let word = offer::hear(&mut stream).await;
-    (stream, word)
+async fn next<S: AsyncRead + Unpin>(mut stream: S) -> (S, Result<StatusReport, WireError>) {
+    let report = offer::hear(&mut stream).await;
+    (stream, report)
 }
