@@ -27,6 +27,8 @@ pub struct Profile {
     pub charge: Option<f64>,
     /// The link to it, as measured.
     pub link: Option<Link>,
+    /// The largest rank of adapters that its node trains; nothing where it sets no bound.
+    pub adapter_rank: Option<u32>,
     /// When it can be reached, in order of time; empty where it always can be.
     pub windows: Vec<Window>,
 }

@@ -38,6 +38,9 @@ impl Coordinator {
         let mut finished = gathering
             .finish(&*self.strategy, &*self.arithmetic)
             .map_err(failed)?;
+        if self.core.low_rank.is_some() {
+            return self.adapted(finished);
+        }
         if let Some(privacy) = &mut self.core.privacy {
             let nothing = || ClippedSum::nothing(finished.update.len());
             let sum = finished.clipped.take().unwrap_or_else(nothing);

@@ -3,6 +3,7 @@ use super::open::Assignment;
 use super::private::Private;
 use super::roster::Roster;
 use super::{AssignmentId, Failure, SwarmReport};
+use crate::lora::Adapting;
 use crate::{ClientId, Instant};
 use karman_tensor::encode::Measured;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,9 @@ pub(crate) struct Core {
     pub(crate) accuracy: Option<f64>,
     /// Nothing where the run is not private.
     pub(crate) privacy: Option<Private>,
+    /// Nothing where clients train whole models.
+    #[serde(default)]
+    pub(crate) low_rank: Option<Adapting>,
     /// What encodings do on this machine.
     pub(crate) encodings: Vec<Measured>,
 }

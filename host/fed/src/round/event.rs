@@ -1,5 +1,5 @@
 use super::{Checkpoint, EvaluationReport, Judgement, Refusal, SwarmReport, Swarmed, screen};
-use crate::{ClientId, Limits, Profile};
+use crate::{Adapters, ClientId, Limits, Profile};
 use bytes::Bytes;
 use karman_tensor::encode::{Encoding, Measured};
 use karman_types::serde_list;
@@ -216,6 +216,8 @@ pub struct Train {
     pub rows: usize,
     /// The server's control variate; nothing where it is zero.
     pub control: Option<Arc<[f32]>>,
+    /// What it trains in place of the model, which then stays as it is; nothing where it trains the model itself.
+    pub adapters: Option<Adapters>,
     /// Decides the order of its samples.
     pub seed: u64,
     /// How the update should travel.
@@ -228,7 +230,7 @@ pub struct Train {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Update {
     /// One frame ([`karman_tensor::encode::Encoded`]) for each array of the layout: the numbers after training minus those before; with two
-    /// rows all arrays of the second follow.
+    /// rows all arrays of the second follow. Of [`Adapters`] these alone.
     #[serde(deserialize_with = "frames")]
     pub frames: Vec<Bytes>,
     /// Samples that it trained on.
