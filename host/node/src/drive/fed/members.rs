@@ -1,5 +1,6 @@
 //! Clients on nodes of the mesh, and on this one.
 
+use super::adapters;
 use super::memory::Memory;
 use super::orders::{self, Clients};
 use super::spread::Sharer;
@@ -143,14 +144,15 @@ async fn here(
         }
         _ => {
             let by_link = order.by_link && driver != node.runtime().id();
+            adapters::check(&order.work, node.runtime().config().federated.adapter_rank)?;
             let answer = worker::carry_out(&found, &memory, driver, order, context).await?;
             described(node, by_link.then_some(driver), answer).await
         }
     }
 }
 
-/// What a plugin says of itself, with what it cannot know: how full the batteries of its node are, and what the link to the driver carries where
-/// that is asked.
+/// What a plugin says of itself, with what it cannot know: how full the batteries of its node are, the largest rank of adapters that it is to
+/// train, and what the link to the driver carries where that is asked.
 async fn described(node: &Node, link_to: Option<NodeId>, answer: Answer) -> Result<Answer, TaskError> {
     let Answer::Described {
         samples,
@@ -176,6 +178,7 @@ async fn described(node: &Node, link_to: Option<NodeId>, answer: Answer) -> Resu
         label_entropy,
         charge: blocking(|| Ok(battery::state_of_charge())).await?,
         link,
+        adapter_rank: node.runtime().config().federated.adapter_rank,
     })
 }
 

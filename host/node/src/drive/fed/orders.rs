@@ -60,6 +60,7 @@ pub(super) fn here(client: ClientId, answer: &Answer) -> Option<Event> {
             label_entropy,
             charge,
             link,
+            adapter_rank,
         } => Some(Event::Here {
             client,
             profile: Profile {
@@ -67,6 +68,7 @@ pub(super) fn here(client: ClientId, answer: &Answer) -> Option<Event> {
                 label_entropy: *label_entropy,
                 charge: *charge,
                 link: link.map(|bytes_per_second| Link { bytes_per_second }),
+                adapter_rank: *adapter_rank,
                 ..Profile::default()
             },
         }),
@@ -79,8 +81,8 @@ pub(super) struct Orders {
     clients: Arc<dyn Clients>,
     outbox: UnboundedSender<Event>,
     under_way: HashMap<AssignmentId, AbortHandle>,
-    /// The model of this version as it travels.
-    frames: Option<(u64, Arc<Frames>)>,
+    /// The last model that was sent, and the same as it travels.
+    frames: Option<(Arc<[f32]>, Arc<Frames>)>,
 }
 
 impl Orders {
@@ -156,10 +158,10 @@ impl Orders {
     /// The model of an order as it travels.
     fn model(&mut self, layout: &Layout, sent: &karman_fed::Order) -> Result<Arc<Frames>, TaskError> {
         let model = match &self.frames {
-            Some((version, frames)) if *version == sent.version => frames.clone(),
+            Some((model, frames)) if Arc::ptr_eq(model, &sent.model) => frames.clone(),
             _ => Arc::new(wire::frames(layout, &sent.model)?),
         };
-        self.frames = Some((sent.version, model.clone()));
+        self.frames = Some((sent.model.clone(), model.clone()));
         Ok(model)
     }
 
@@ -175,6 +177,9 @@ impl Orders {
                 control: train
                     .control
                     .map_or(Ok(Vec::new()), |control| wire::frames(layout, &control))?,
+                adapters: train
+                    .adapters
+                    .map_or(Ok(Vec::new()), |it| wire::frames(&it.layout, &it.numbers))?,
             },
         })
     }
@@ -310,6 +315,7 @@ mod tests {
             label_entropy: Some(0.5),
             charge: Some(0.3),
             link: Some(2e6),
+            adapter_rank: Some(4),
         };
         let profile = Profile {
             samples: 7,
@@ -318,6 +324,7 @@ mod tests {
             link: Some(Link {
                 bytes_per_second: 2e6,
             }),
+            adapter_rank: Some(4),
             ..Profile::default()
         };
         let client = ClientId(4);

@@ -68,6 +68,7 @@ pub(super) fn introduce(outbox: &UnboundedSender<Event>, clients: u64) {
             label_entropy: None,
             charge: None,
             link: None,
+            adapter_rank: None,
         };
         let here = orders::here(ClientId(number), &described).unwrap();
         outbox.send(here).unwrap();

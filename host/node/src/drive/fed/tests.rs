@@ -76,6 +76,7 @@ impl Clients for Liars {
                     label_entropy: None,
                     charge: None,
                     link: None,
+                    adapter_rank: None,
                 },
                 Work::Begin { .. } => {
                     let model: Frames = vec![("weight".into(), frame(&[0.0, 0.0]))];

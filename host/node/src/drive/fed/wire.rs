@@ -58,6 +58,9 @@ pub(super) enum Work {
         /// Empty where it is zero.
         #[serde(deserialize_with = "a_model")]
         control: Frames,
+        /// What is trained in place of the model; empty where the model is.
+        #[serde(default, deserialize_with = "a_model")]
+        adapters: Frames,
     },
     Evaluate {
         #[serde(deserialize_with = "a_model")]
@@ -87,7 +90,7 @@ impl Order {
             name: run.name.clone(),
             client,
             share: (shares > 0).then(|| share(shares)),
-            properties: clients.properties.clone().into_iter().collect(),
+            properties: run.properties(),
             by_link: matches!(run.encoding, EncodingPolicy::ByLink(_)),
             work,
         }
@@ -119,6 +122,9 @@ pub(super) enum Answer {
         /// What its link to the driver carries, in bytes a second; nothing where it was not asked, or cannot measure it.
         #[serde(default)]
         link: Option<f64>,
+        /// The largest rank of adapters that its node trains; nothing where it sets no bound.
+        #[serde(default)]
+        adapter_rank: Option<u32>,
     },
     Begun {
         #[serde(deserialize_with = "a_model")]
