@@ -133,7 +133,7 @@ fn below(setting: &Setting, rank: u32) -> Result<Vec<u32>, Error> {
         return Ok(Vec::new());
     }
     let ranks = property(setting, "low-rank.ranks").unwrap_or_default();
-    let ranks: Result<Vec<u32>, _> = ranks.split(',').map(str::parse).collect();
+    let ranks: Result<Vec<u32>, _> = ranks.split(',').map(str::parse::<u32>).collect();
     let mut ranks = ranks.map_err(|_| refused("low-rank.ranks", "these are no ranks"))?;
     ranks.retain(|other| (1..rank).contains(other));
     Ok(ranks)

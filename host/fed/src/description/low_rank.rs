@@ -17,7 +17,7 @@ pub struct LowRank {
     /// not above `adapter-rank` under `[federated]` in its `node.toml`, and the largest of all where that says nothing; clients that
     /// one process plays get them in turn.
     pub ranks: Vec<u32>,
-    /// How adapters of unequal ranks become one.
+    /// How adapters of unequal ranks become one. Default `florist`.
     #[serde(default)]
     pub rule: LowRankRule,
     /// With `florist`, the share of the squares of all singular values that is kept, above 0 and at most 1. Default 0.99.
