@@ -59,6 +59,8 @@ fn clients_of_unequal_ranks_learn_and_a_run_that_is_killed_comes_to_the_same() {
         for round in rounds(&seen) {
             let up = round["bytes_up"].as_u64().unwrap();
             assert!((factors..factors + 10 * 32).contains(&up), "{round}");
+            let rank = round["rank"].as_u64().unwrap();
+            assert!((1..=10).contains(&rank), "{round}");
             assert_eq!(round["bytes_down"], 4 * 5 * MODEL + factors, "{round}");
         }
 

@@ -28,6 +28,17 @@ pub(crate) struct Adapting {
     nested: Option<Nested>,
 }
 
+/// What a round of adapters comes to.
+#[derive(Debug)]
+pub(crate) struct Stepped {
+    /// The next version.
+    pub(crate) model: Vec<f32>,
+    /// What is kept for the round after it.
+    pub(crate) next: Adapting,
+    /// The greatest rank by which a matrix has changed.
+    pub(crate) rank: usize,
+}
+
 /// A matrix with adapters, and where it begins in the model.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 struct Matrix {
@@ -159,8 +170,7 @@ impl Adapting {
         Ok(names.zip(self.parts(rank, &numbers)?).collect())
     }
 
-    /// The next version, and what is kept for the round after it; of adapters with what they count, one for each matrix in the order
-    /// of these.
+    /// What comes of adapters with what they count, one for each matrix in the order of these.
     ///
     /// # Errors
     /// When the adapters cannot be made one.
@@ -169,10 +179,9 @@ impl Adapting {
         settings: &LowRank,
         model: &[f32],
         updates: &[(f64, &[Adapter])],
-    ) -> Result<(Vec<f32>, Self), LoraError> {
-        let mut model = model.to_vec();
-        let mut next = self.clone();
-        let mut from = 0;
+    ) -> Result<Stepped, LoraError> {
+        let (mut model, mut next) = (model.to_vec(), self.clone());
+        let (mut rank, mut from) = (0, 0);
         for (place, matrix) in self.matrices.iter().enumerate() {
             let weighted = updates.iter().filter_map(|(weight, adapters)| {
                 let (adapter, weight) = (adapters.get(place)?, *weight);
@@ -184,10 +193,12 @@ impl Adapting {
                 None => {
                     let pair = florist(&weighted, settings.threshold())?.adapter();
                     add(numbers, &pair.product());
+                    rank = rank.max(pair.rank());
                 }
                 Some(nested) => {
                     let levels: Vec<usize> = settings.ranks.iter().map(|rank| *rank as usize).collect();
                     let mean = segment_mean(&weighted, &levels)?;
+                    rank = rank.max(mean.rank());
                     let adapter = over(&mean, &nested.adapters[place])?;
                     numbers.copy_from_slice(&nested.base[from..from + matrix.length()]);
                     add(numbers, &adapter.product());
@@ -196,7 +207,7 @@ impl Adapting {
             }
             from += matrix.length();
         }
-        Ok((model, next))
+        Ok(Stepped { model, next, rank })
     }
 
     /// New adapters: B is zero, so that they add nothing yet, and each row of A is about as long as 1.

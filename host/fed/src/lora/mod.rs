@@ -14,7 +14,7 @@ mod prelort;
 
 pub use adapter::{Adapter, LoraError, Weighted};
 pub use adapting::Adapters;
-pub(crate) use adapting::Adapting;
+pub(crate) use adapting::{Adapting, Stepped};
 pub use factor_mean::factor_mean;
 pub use florist::{Compressed, florist};
 pub use parablock::{BlockSchedule, Pipeline, Step};

@@ -198,6 +198,7 @@ impl Coordinator {
             bytes_down: self.core.tally.bytes_down,
             epsilon: self.status().spent.map(|spent| spent.epsilon),
             swarm: self.core.tally.swarm.take(),
+            rank: self.core.tally.rank.take(),
             time,
         };
         self.out.push(Action::Closed(Box::new(report)));

@@ -65,4 +65,7 @@ pub(crate) struct Tally {
     /// Where its updates went from client to client.
     #[serde(default)]
     pub(crate) swarm: Option<SwarmReport>,
+    /// Where clients train adapters, the greatest rank by which a matrix has changed.
+    #[serde(default)]
+    pub(crate) rank: Option<u32>,
 }

@@ -329,6 +329,8 @@ pub struct RoundReport {
     pub epsilon: Option<f64>,
     /// How its updates went from client to client, where they did.
     pub swarm: Option<SwarmReport>,
+    /// The greatest rank by which a matrix of `[low-rank]` has changed.
+    pub rank: Option<u32>,
     /// From its opening to its closing.
     pub time: Duration,
 }

@@ -1,6 +1,6 @@
 use super::gather::Finished;
 use super::{AssignmentId, Coordinator, Refusal, RoundFailure, Update, screen};
-use crate::lora::Adapter;
+use crate::lora::{Adapter, Stepped};
 use crate::strategy::Facts;
 use crate::{Adapters, ClientId, Profile};
 use std::sync::Arc;
@@ -110,12 +110,14 @@ impl Coordinator {
         let updates: Vec<(f64, &[Adapter])> =
             weights.zip(finished.adapters.iter().map(Vec::as_slice)).collect();
         let stepped = adapting.step(settings, &self.core.model, &updates);
-        let (model, next) = stepped.map_err(|error| RoundFailure::Strategy(error.to_string()))?;
+        let Stepped { model, next, rank } =
+            stepped.map_err(|error| RoundFailure::Strategy(error.to_string()))?;
         if let Some(index) = model.iter().position(|number| !number.is_finite()) {
             let value = model[index];
             return Err(RoundFailure::Diverged { index, value });
         }
         self.core.low_rank = Some(next);
+        self.core.tally.rank = Some(rank as u32);
         Ok((model, finished))
     }
 }

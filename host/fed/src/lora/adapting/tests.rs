@@ -87,9 +87,14 @@ fn a_stack_of_unequal_ranks_changes_the_model_by_the_mean_of_the_products() {
     let adapting = adapting(&run);
     let (one, other) = (adapters(&adapting, 1, 5), adapters(&adapting, 3, 6));
     let updates = [(1.0, &one[..]), (3.0, &other[..])];
-    let (after, next) = adapting
-        .step(run.low_rank.as_ref().unwrap(), &model(), &updates)
-        .unwrap();
+    let settings = run.low_rank.as_ref().unwrap();
+    let Stepped {
+        model: after,
+        next,
+        rank,
+    } = adapting.step(settings, &model(), &updates).unwrap();
+    // The stack has four ranks, for which both matrices have room.
+    assert_eq!(rank, 4);
     assert_eq!(next, adapting);
     let mut expected = model();
     for (matrix, at) in [(0, 28), (1, 0)] {
@@ -113,7 +118,12 @@ fn segments_are_means_over_those_who_have_them() {
     assert_eq!(adapting.start(3, 7), adapting.start(3, 8));
     let (one, other) = (adapters(&adapting, 1, 5), adapters(&adapting, 3, 6));
     let updates = [(1.0, &one[..]), (3.0, &other[..])];
-    let (first, next) = adapting.step(settings, &model(), &updates).unwrap();
+    let Stepped {
+        model: first,
+        next,
+        rank,
+    } = adapting.step(settings, &model(), &updates).unwrap();
+    assert_eq!(rank, 3);
     // Beneath them the model is as it began.
     assert_eq!(next.beneath(&first.clone().into())[..], model()[..]);
     let all = next.trained(3, 0, &vec![0.0; next.numbers(3)]).unwrap();
@@ -134,7 +144,9 @@ fn segments_are_means_over_those_who_have_them() {
 
     // In the next round only one of the least rank answers.
     let small = adapters(&next, 1, 9);
-    let (_, last) = next.step(settings, &first, &[(1.0, &small[..])]).unwrap();
+    let last = next.step(settings, &first, &[(1.0, &small[..])]).unwrap();
+    assert_eq!(last.rank, 1);
+    let last = last.next;
     let kept = last.trained(3, 0, &vec![0.0; last.numbers(3)]).unwrap();
     assert_eq!(kept[0].1.a()[4..], of_last.a()[4..]);
     near(&kept[0].1.a()[..4], small[0].a());
