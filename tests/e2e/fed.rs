@@ -37,7 +37,7 @@ pub(crate) fn events(ran: &Ran) -> Vec<Value> {
 }
 
 /// The accuracy after the last version.
-fn accuracy(events: &[Value]) -> f64 {
+pub(crate) fn accuracy(events: &[Value]) -> f64 {
     let last = events.iter().rev().find(|event| event["event"] == "judged");
     last.unwrap_or_else(|| panic!("nobody judged: {events:?}"))["accuracy"]
         .as_f64()

@@ -13,6 +13,7 @@ mod demo;
 mod documents;
 mod door;
 mod fed;
+mod fed_low_rank;
 mod fed_passes;
 mod fed_swarm;
 mod flows;

@@ -28,6 +28,8 @@ pub struct Profile {
     pub charge: Option<f64>,
     /// The link to it, as measured.
     pub link: Option<Link>,
+    /// The largest rank of adapters that its node trains; nothing where it sets no bound.
+    pub adapter_rank: Option<u32>,
 }
 
 /// A stretch of time in which a client is in view: it can be reached.

@@ -1,4 +1,5 @@
 mod clients;
+mod low_rank;
 mod pace;
 mod parts;
 mod privacy;
@@ -6,6 +7,7 @@ mod secure_sum;
 mod swarm;
 
 pub use clients::Clients;
+pub use low_rank::{LowRank, LowRankRule};
 pub use pace::Pace;
 pub use parts::{EncodingPolicy, Evaluation, Limits, Training};
 pub use privacy::Privacy;
@@ -82,6 +84,9 @@ pub struct Run {
     /// How updates travel.
     #[serde(default)]
     pub encoding: EncodingPolicy,
+    /// Whether clients train low-rank adapters in place of the whole model. Default: not.
+    #[serde(default)]
+    pub low_rank: Option<LowRank>,
     /// Differential privacy of the clients. Default: none.
     #[serde(default)]
     pub privacy: Option<Privacy>,
@@ -136,6 +141,12 @@ pub enum RunError {
     /// What rounds without a server in the middle do not go with.
     #[error("`[swarm]` needs {needs}")]
     NotSwarm {
+        /// What is missing.
+        needs: &'static str,
+    },
+    /// What low-rank adapters do not go with.
+    #[error("`[low-rank]` needs {needs}")]
+    NotLowRank {
         /// What is missing.
         needs: &'static str,
     },
@@ -264,6 +275,9 @@ impl Run {
         }
         if let Some(swarm) = &self.swarm {
             swarm.check(self)?;
+        }
+        if let Some(low_rank) = &self.low_rank {
+            low_rank.check(self)?;
         }
         self.check_robust()
     }

@@ -71,10 +71,12 @@ pub mod swarm;
 pub use arithmetic::{Arithmetic, ArithmeticError, Processor, RunningSum};
 pub use client::{ClientId, Profile, ProfileError, Window, Windows};
 pub use description::{
-    Clients, EncodingPolicy, Evaluation, Limits, Pace, Privacy, Run, RunError, SecureSum, Swarm, Training,
+    Clients, EncodingPolicy, Evaluation, Limits, LowRank, LowRankRule, Pace, Privacy, Run, RunError,
+    SecureSum, Swarm, Training,
 };
 pub use instant::Instant;
 pub use layout::{Array, Layout, LayoutError};
+pub use lora::Adapters;
 pub use round::{
     Absent, Action, Apart, AssignmentId, Checkpoint, Coordinator, Disagreement, EvaluationReport, Event,
     Failure, Judgement, Loss, Order, Part, Reached, Refusal, ResumeError, RoundFailure, RoundReport,

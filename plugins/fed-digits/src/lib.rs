@@ -5,6 +5,7 @@ mod digits;
 mod kept;
 #[path = "../../learner.rs"]
 mod learner;
+mod low_rank;
 mod net;
 mod train;
 
@@ -15,6 +16,7 @@ use exports::karman::federated::learner::{
 use karman::federated::checkpoint;
 use kept::Kept;
 use learner::{arrays, numbers, property, refused};
+use low_rank::LowRank;
 use net::Net;
 use train::{Begun, Course};
 
@@ -41,22 +43,34 @@ impl Guest for Client {
         let kept =
             Kept::read(&state, net.length()).ok_or_else(|| refused("state", "it is not of this model"))?;
         let Train { samples, places } = Train::of(&setting, kept.places)?;
-        let start = numbers("model", &model, &net.arrays())?;
+        let (of_model, of_adapters) = model.split_at(model.len().min(net.arrays().len()));
+        let whole = numbers("model", of_model, &net.arrays())?;
+        let (low_rank, start) = match LowRank::of(&setting, net, &whole, of_adapters)? {
+            Some(_) if training.wants_control => {
+                return Err(refused(
+                    "wants-control",
+                    "adapters are trained without control variates",
+                ));
+            }
+            Some((low_rank, factors)) => (Some(low_rank), factors),
+            None => (None, whole.clone()),
+        };
         let control = match training.control.is_empty() {
-            true => vec![0.0; net.length()],
+            true => vec![0.0; start.len()],
             false => numbers("control", &training.control, &net.arrays())?,
         };
         let own_control = match kept.control.is_empty() {
-            true => vec![0.0; net.length()],
+            true => vec![0.0; start.len()],
             false => kept.control,
         };
         let course = Course {
             net,
+            low_rank,
             samples: &samples,
             training: &training,
             drift: control.iter().zip(&own_control).map(|(c, own)| c - own).collect(),
         };
-        let progress = checkpoint::load().and_then(|kept| Begun::read(&kept, net.length()));
+        let progress = checkpoint::load().and_then(|kept| Begun::read(&kept, start.len()));
         let keep = |begun: &Begun| drop(checkpoint::save(&begun.write()));
         let trained = course.run(&start, progress, keep);
         let mut control_change = Vec::new();
@@ -71,7 +85,10 @@ impl Guest for Client {
             control: control_kept,
         };
         Ok(Fitted {
-            model: arrays(net.arrays(), &trained.model),
+            model: match &course.low_rank {
+                Some(low_rank) => low_rank.arrays(&trained.model),
+                None => arrays(net.arrays(), &trained.model),
+            },
             control_change,
             samples: samples.len() as u64,
             steps: trained.steps,

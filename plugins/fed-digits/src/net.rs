@@ -115,14 +115,15 @@ impl Net {
     }
 
     /// Where the dense layer begins.
-    fn dense_at(self) -> usize {
+    pub(crate) fn dense_at(self) -> usize {
         match self {
             Self::Regression => 0,
             Self::Convolution => FILTERS * (REACH * REACH + 1),
         }
     }
 
-    fn inputs(self) -> usize {
+    /// What goes into a label of the dense layer.
+    pub(crate) fn inputs(self) -> usize {
         match self {
             Self::Regression => PIXELS,
             Self::Convolution => FEATURES,
@@ -234,7 +235,7 @@ fn convolution_gradient(model: &[f32], sample: &Sample, share: f32, gradient: &m
 }
 
 /// In lanes, so that the compiler may take vector instructions.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0.0f32; 4];
     let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
     for (a, b) in a.iter().zip(b) {

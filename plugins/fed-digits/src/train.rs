@@ -2,12 +2,15 @@
 
 use crate::Training;
 use crate::data::Sample;
+use crate::low_rank::LowRank;
 use crate::net::Net;
 use fastrand::Rng;
 
 /// One training.
 pub(crate) struct Course<'a> {
     pub(crate) net: Net,
+    /// What is trained in place of the model.
+    pub(crate) low_rank: Option<LowRank<'a>>,
     pub(crate) samples: &'a [Sample],
     pub(crate) training: &'a Training,
     /// SCAFFOLD's `c − c_k`, added to each gradient; zeros without it.
@@ -62,7 +65,7 @@ impl Course<'_> {
                 break;
             }
             gradient.fill(0.0);
-            begun.losses += self.net.gradient(&begun.model, batch, gradient);
+            begun.losses += self.gradient(begun, batch, gradient);
             begun.steps += 1;
             let moves = gradient.iter().zip(start).zip(&self.drift);
             for (weight, ((slope, start), drift)) in begun.model.iter_mut().zip(moves) {
@@ -71,6 +74,22 @@ impl Course<'_> {
             }
         }
         begun.passes += 1;
+    }
+
+    /// Of what is trained.
+    fn gradient(&self, begun: &Begun, batch: &[&Sample], gradient: &mut [f32]) -> f32 {
+        match &self.low_rank {
+            None => self.net.gradient(&begun.model, batch, gradient),
+            Some(low_rank) => {
+                // A seed for each step, for the same reason.
+                let draw = self
+                    .training
+                    .seed
+                    .rotate_left(32)
+                    .wrapping_add(begun.steps.into());
+                low_rank.gradient(&begun.model, batch, draw, gradient)
+            }
+        }
     }
 
     /// SCAFFOLD's option II: `c_k' − c_k = −c + (w − y) / (K · eta)`.
@@ -159,6 +178,7 @@ mod tests {
             let drift = vec![0.0; net.length()];
             let course = Course {
                 net,
+                low_rank: None,
                 samples: &samples,
                 training: &training,
                 drift,
@@ -176,6 +196,7 @@ mod tests {
         let net = Net::Convolution;
         let course = Course {
             net,
+            low_rank: None,
             samples: &samples,
             training: &training,
             drift: vec![0.01; net.length()],
@@ -202,6 +223,7 @@ mod tests {
         let net = Net::Regression;
         let course = Course {
             net,
+            low_rank: None,
             samples: &samples,
             training: &training,
             drift: vec![0.0; net.length()],

@@ -281,6 +281,12 @@ fn run() -> Document {
         defaults["eligibility"].clone(),
     ));
     sections.push(part("[training]", "parts", "Training", "training"));
+    sections.push(Section::new(
+        "[low-rank]",
+        &format!("{at}/low_rank.rs"),
+        "LowRank",
+        Value::Null,
+    ));
     sections.push(part("[privacy]", "privacy", "Privacy", "privacy"));
     sections.extend(Section::each::<karman_fed::privacy::Clipping>(
         "[privacy.clipping]",

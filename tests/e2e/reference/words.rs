@@ -39,6 +39,7 @@ pub(super) fn of(file: &str, name: &str) -> String {
         "Shape" => return choices("host/sim/src/shape.rs", name),
         "WeightPolicy" => return choices("host/fed/src/strategy/weights.rs", name),
         "EncodingPolicy" => return choices("host/fed/src/description/parts.rs", name),
+        "LowRankRule" => return choices("host/fed/src/description/low_rank.rs", name),
         "Encoding" => return choices("host/tensor/src/encode/mod.rs", name),
         "Graph" | "Degree" => return choices("host/fed/src/secure/graph.rs", name),
         _ => panic!("{file} has a key of the type `{name}`: give it a word here, or a table in files.rs"),

@@ -7,7 +7,9 @@ pub struct Adapter {
     rows: usize,
     columns: usize,
     rank: usize,
+    #[serde(with = "crate::floats")]
     b: Vec<f32>,
+    #[serde(with = "crate::floats")]
     a: Vec<f32>,
 }
 

@@ -1,6 +1,7 @@
 use super::core::Core;
 use super::gather::SavedGathering;
 use super::{Coordinator, StartError};
+use crate::lora::Adapting;
 use crate::select::Selection;
 use crate::strategy::Strategy;
 use crate::{Arithmetic, ArithmeticError, ClientId, Layout, Run, StateError};
@@ -99,6 +100,7 @@ impl Coordinator {
             let (expected, given) = (layout.length(), core.model.len());
             return Err(StartError::Length { expected, given }.into());
         }
+        Adapting::check(core.low_rank.as_ref(), &run, &layout)?;
         strategy.load(&checkpoint.strategy)?;
         selection.load(&checkpoint.selection)?;
         let mut resumed = Self::with(run, layout, strategy, selection, arithmetic, core);

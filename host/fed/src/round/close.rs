@@ -38,6 +38,9 @@ impl Coordinator {
         let mut finished = gathering
             .finish(&*self.strategy, &*self.arithmetic)
             .map_err(failed)?;
+        if self.core.low_rank.is_some() {
+            return self.adapted(finished);
+        }
         if let Some(privacy) = &mut self.core.privacy {
             let nothing = || ClippedSum::nothing(finished.update.len());
             let sum = finished.clipped.take().unwrap_or_else(nothing);
@@ -195,6 +198,7 @@ impl Coordinator {
             bytes_down: self.core.tally.bytes_down,
             epsilon: self.status().spent.map(|spent| spent.epsilon),
             swarm: self.core.tally.swarm.take(),
+            rank: self.core.tally.rank.take(),
             time,
         };
         self.out.push(Action::Closed(Box::new(report)));

@@ -3,6 +3,7 @@ use super::gather::Gathering;
 use super::private::Private;
 use super::roster::{Member, Roster};
 use super::{Action, Event, Failure, Ticket};
+use crate::lora::Adapting;
 use crate::privacy::Spent;
 use crate::select::Selection;
 use crate::strategy::Strategy;
@@ -76,6 +77,17 @@ pub enum StartError {
     /// The model is not finite.
     #[error("number {0} of the model is not finite")]
     NotFinite(usize),
+    /// An array that cannot have adapters.
+    #[error("`low-rank.arrays` names `{array}`: {why}")]
+    NotAdapted {
+        /// Its name.
+        array: String,
+        /// Why.
+        why: String,
+    },
+    /// A checkpoint with adapters of another run.
+    #[error("its adapters are not those that `[low-rank]` describes")]
+    Adapters,
 }
 
 impl Coordinator {
@@ -103,6 +115,7 @@ impl Coordinator {
         if let Some(place) = model.iter().position(|number| !number.is_finite()) {
             return Err(StartError::NotFinite(place));
         }
+        let low_rank = Adapting::new(&run, &layout, &model)?;
         let core = Core {
             now: Instant(0),
             random: run.seed,
@@ -120,6 +133,7 @@ impl Coordinator {
             evaluating: None,
             accuracy: None,
             privacy,
+            low_rank,
             encodings: Vec::new(),
         };
         Ok(Self::with(run, layout, strategy, selection, arithmetic, core))

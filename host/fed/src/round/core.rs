@@ -3,6 +3,7 @@ use super::open::Assignment;
 use super::private::Private;
 use super::roster::Roster;
 use super::{AssignmentId, Failure, SwarmReport};
+use crate::lora::Adapting;
 use crate::{ClientId, Instant, Windows};
 use karman_tensor::encode::Measured;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,9 @@ pub(crate) struct Core {
     pub(crate) accuracy: Option<f64>,
     /// Nothing where the run is not private.
     pub(crate) privacy: Option<Private>,
+    /// Nothing where clients train whole models.
+    #[serde(default)]
+    pub(crate) low_rank: Option<Adapting>,
     /// What encodings do on this machine.
     pub(crate) encodings: Vec<Measured>,
 }
@@ -64,4 +68,7 @@ pub(crate) struct Tally {
     /// Where its updates went from client to client.
     #[serde(default)]
     pub(crate) swarm: Option<SwarmReport>,
+    /// Where clients train adapters, the greatest rank by which a matrix has changed.
+    #[serde(default)]
+    pub(crate) rank: Option<u32>,
 }

@@ -2,7 +2,7 @@ use super::{
     Checkpoint, EvaluationReport, Failure, Judgement, Refusal, RoundFailure, SwarmReport, Swarmed, screen,
 };
 use crate::select::NotEligible;
-use crate::{ClientId, Limits, Profile, Windows};
+use crate::{Adapters, ClientId, Limits, Profile, Windows};
 use bytes::Bytes;
 use karman_tensor::encode::{Encoding, Measured};
 use karman_types::serde_list;
@@ -234,6 +234,8 @@ pub struct Train {
     pub rows: usize,
     /// The server's control variate; nothing where it is zero.
     pub control: Option<Arc<[f32]>>,
+    /// What it trains in place of the model, which then stays as it is; nothing where it trains the model itself.
+    pub adapters: Option<Adapters>,
     /// Decides the order of its samples.
     pub seed: u64,
     /// How the update should travel.
@@ -246,7 +248,7 @@ pub struct Train {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Update {
     /// One frame ([`karman_tensor::encode::Encoded`]) for each array of the layout: the numbers after training minus those before; with two
-    /// rows all arrays of the second follow.
+    /// rows all arrays of the second follow. Of [`Adapters`] these alone.
     #[serde(deserialize_with = "frames")]
     pub frames: Vec<Bytes>,
     /// Samples that it trained on.
@@ -345,6 +347,8 @@ pub struct RoundReport {
     pub epsilon: Option<f64>,
     /// How its updates went from client to client, where they did.
     pub swarm: Option<SwarmReport>,
+    /// The greatest rank by which a matrix of `[low-rank]` has changed.
+    pub rank: Option<u32>,
     /// From its opening to its closing.
     pub time: Duration,
 }

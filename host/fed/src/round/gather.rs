@@ -1,4 +1,5 @@
 use super::sketch::Sketch;
+use crate::lora::Adapter;
 use crate::privacy::{CentralError, Clipped, ClippedSum};
 use crate::strategy::{Facts, Gather, Strategy, StrategyError};
 use crate::{Arithmetic, ArithmeticError, RunningSum};
@@ -21,6 +22,8 @@ pub(crate) struct Gathering {
     mean: Option<Vec<f32>>,
     /// In a private run all updates are here, and none above.
     clipped: Option<ClippedSum>,
+    /// Where clients train adapters, those of each, and none above.
+    adapters: Vec<Vec<Adapter>>,
     together: bool,
     length: usize,
     grid: Grid,
@@ -36,6 +39,8 @@ pub(crate) struct SavedGathering {
     held: Vec<Vec<f32>>,
     sum: Option<FixedSum>,
     clipped: Option<ClippedSum>,
+    #[serde(default)]
+    adapters: Vec<Vec<Adapter>>,
 }
 
 impl Gathering {
@@ -48,6 +53,7 @@ impl Gathering {
             sum: None,
             mean: None,
             clipped: None,
+            adapters: Vec::new(),
             together: matches!(strategy.gather(), Gather::Together { .. }),
             length,
             grid,
@@ -108,6 +114,12 @@ impl Gathering {
         Ok(())
     }
 
+    /// Takes in the adapters of a client: of unequal ranks, they are added up by no grid.
+    pub(crate) fn add_adapters(&mut self, facts: Facts, adapters: Vec<Adapter>) {
+        self.facts.push(facts);
+        self.adapters.push(adapters);
+    }
+
     fn flush(&mut self, arithmetic: &dyn Arithmetic) -> Result<(), ArithmeticError> {
         let sum = match &mut self.sum {
             Some(sum) => sum,
@@ -135,7 +147,7 @@ impl Gathering {
     ) -> Result<Finished, StrategyError> {
         let mut order: Vec<usize> = (0..self.facts.len()).collect();
         order.sort_by_key(|i| (self.facts[*i].client, self.facts[*i].assignment));
-        let update = if self.clipped.is_some() || self.facts.is_empty() {
+        let update = if self.clipped.is_some() || !self.adapters.is_empty() || self.facts.is_empty() {
             vec![0.0; self.length]
         } else if let Some(mean) = self.mean.take() {
             mean
@@ -161,9 +173,14 @@ impl Gathering {
             .iter()
             .filter_map(|i| self.sketches.get(*i).cloned())
             .collect();
+        let adapters = order
+            .iter()
+            .filter_map(|i| self.adapters.get_mut(*i).map(std::mem::take))
+            .collect();
         Ok(Finished {
             update,
             clipped: self.clipped,
+            adapters,
             facts,
             sketches,
         })
@@ -177,6 +194,7 @@ impl Gathering {
             held: self.held.iter().map(|(_, numbers)| numbers.clone()).collect(),
             sum: self.sum.as_ref().map(|sum| sum.read()).transpose()?,
             clipped: self.clipped.clone(),
+            adapters: self.adapters.clone(),
         })
     }
 
@@ -191,6 +209,7 @@ impl Gathering {
         self.held = saved.factors.into_iter().zip(saved.held).collect();
         self.sum = saved.sum.map(|sum| arithmetic.sum(sum)).transpose()?;
         self.clipped = saved.clipped;
+        self.adapters = saved.adapters;
         Ok(())
     }
 }
@@ -200,6 +219,8 @@ pub(crate) struct Finished {
     pub(crate) update: Vec<f32>,
     /// In a private run in place of the update, which only noise makes one.
     pub(crate) clipped: Option<ClippedSum>,
+    /// Where clients train adapters, those of each in place of the update.
+    pub(crate) adapters: Vec<Vec<Adapter>>,
     /// In the order of clients.
     pub(crate) facts: Vec<Facts>,
     /// In the same order, where they were wanted.

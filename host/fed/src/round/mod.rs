@@ -10,6 +10,7 @@
 //! | `receive` | what comes back, or does not |
 //! | `summed` | the same, where updates are summed in secret |
 //! | `swarmed` | the same, where they go from client to client |
+//! | `low_rank` | the same, where clients train adapters of unequal ranks |
 //! | `screen` | why an update is refused |
 //! | `gather` | updates until they are one |
 //! | `close` | from the updates to the next version |
@@ -27,6 +28,7 @@ mod evaluate;
 mod event;
 mod failure;
 mod gather;
+mod low_rank;
 mod open;
 mod private;
 mod receive;

@@ -17,6 +17,9 @@ pub(crate) struct Assignment {
     pub(crate) sent: Option<Instant>,
     pub(crate) until: Option<Instant>,
     pub(crate) seed: u64,
+    /// Of its adapters; nothing where it trains the whole model.
+    #[serde(default)]
+    pub(crate) rank: Option<u32>,
 }
 
 impl Coordinator {
@@ -133,7 +136,7 @@ impl Coordinator {
         let work = Workload {
             down: bytes,
             training: self.run.eligibility.expected_training(timeout),
-            up: bytes * self.strategy.rows() as u64,
+            up: self.bytes_up(client),
             measured: member.seconds.map(Duration::from_secs_f64),
         };
         let (windows, now) = (self.windows(client), self.core.now);
@@ -186,12 +189,14 @@ impl Coordinator {
             member.chosen += 1;
             member.last_round = Some(round);
             let seed = self.random(|_, random| random.u64(..));
+            let rank = self.rank_of(client);
             let assignment = Assignment {
                 client,
                 version: self.core.version,
                 sent: None,
                 until: None,
                 seed,
+                rank,
             };
             self.core.assignments.insert(id, assignment);
         }
@@ -226,6 +231,7 @@ impl Coordinator {
         let waiting: Vec<AssignmentId> = waiting.map(|(id, _)| *id).collect();
         if !waiting.is_empty() {
             let extras = self.strategy.begin();
+            let model = self.trained_on();
             for id in waiting {
                 let Some(assignment) = self.core.assignments.get_mut(&id) else {
                     continue;
@@ -233,13 +239,17 @@ impl Coordinator {
                 assignment.version = self.core.version;
                 assignment.sent = Some(now);
                 assignment.until = Some(now.after(time));
-                let (client, seed) = (assignment.client, assignment.seed);
-                let train = self.train(client, seed, time, &extras);
-                self.core.tally.bytes_down += 4 * self.layout.length() as u64;
+                let (client, seed, rank) = (assignment.client, assignment.seed, assignment.rank);
+                let train = Train {
+                    adapters: self.adapters(rank, seed),
+                    ..self.train(client, seed, time, &extras)
+                };
+                let adapters = train.adapters.as_ref().map_or(0, |it| it.numbers.len());
+                self.core.tally.bytes_down += 4 * (self.layout.length() + adapters) as u64;
                 let order = Box::new(Order {
                     assignment: id,
                     version: self.core.version,
-                    model: self.core.model.clone(),
+                    model: model.clone(),
                     time,
                     work: Work::Train(train),
                 });
@@ -271,6 +281,7 @@ impl Coordinator {
             proximal: extras.proximal,
             rows: self.strategy.rows(),
             control: extras.control.clone(),
+            adapters: None,
             seed,
             encoding,
             pack,

@@ -12,6 +12,11 @@ impl Coordinator {
             self.refuse(client, Refusal::Profile(error));
             return;
         }
+        if let Some(refusal) = self.below_every_rank(&profile) {
+            self.gone(client);
+            self.refuse(client, refusal);
+            return;
+        }
         let member = self.core.roster.entry(client).or_default();
         member.profile = profile;
         member.here = true;
@@ -95,6 +100,9 @@ impl Coordinator {
         update: &Update,
         staleness: u64,
     ) -> Result<(), Refusal> {
+        if self.run.low_rank.is_some() {
+            return self.take_adapters(client, id, update);
+        }
         let numbers = screen::read(update, &self.layout, self.strategy.rows(), &self.run.limits)?;
         let facts = Facts {
             client,

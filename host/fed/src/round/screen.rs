@@ -96,15 +96,26 @@ pub enum Refusal {
     /// In a round without a server it has given others what is no piece of any update, by the word of more than half of its neighbours.
     #[error("most of its neighbours say that it sent them what is no piece of the round")]
     FalsePieces,
+    /// Its node trains no adapters of as small a rank as there is.
+    #[error("its node trains adapters up to rank {most}: the least of `low-rank.ranks` is {least}")]
+    Rank {
+        /// The largest that it trains.
+        most: u32,
+        /// The least there is.
+        least: u32,
+    },
     /// A profile that cannot be.
     #[error(transparent)]
     Profile(#[from] ProfileError),
 }
 
 impl Refusal {
-    /// Whether it speaks against the client; to be late, or to send an answer twice, does not.
+    /// Whether it speaks against the client; to be late, to send an answer twice, or to have a small node does not.
     pub(crate) const fn is_fault(&self) -> bool {
-        !matches!(self, Self::Late | Self::Duplicate | Self::Stale { .. })
+        !matches!(
+            self,
+            Self::Late | Self::Duplicate | Self::Stale { .. } | Self::Rank { .. }
+        )
     }
 }
 

@@ -206,6 +206,7 @@ mod tests {
                 r#"{"complete":[4],"covered":true,"unprotected":0,"warm_up_ms":1,"ms":8}"#,
             )
             .unwrap(),
+            rank: None,
             ms: 7,
         }
     }

@@ -20,6 +20,9 @@ pub struct FederatedConfig {
     /// while it needs more of them: then the client leaves the round. Default 5 min.
     #[serde(with = "serde_duration")]
     pub neglect: Duration,
+    /// The largest rank of low-rank adapters (`[low-rank]` of a run) that its clients train. Default: whatever a run asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter_rank: Option<u32>,
 }
 
 impl Default for FederatedConfig {
@@ -30,6 +33,7 @@ impl Default for FederatedConfig {
             memory: ByteSize::mib(512),
             kept: ByteSize::gib(4),
             neglect: Duration::from_secs(300),
+            adapter_rank: None,
         }
     }
 }

@@ -129,6 +129,7 @@ fn pretrained(net: &Net, train: &[Sample], random: &mut Rng) -> Vec<f32> {
         proximal: 0.0,
         rows: 1,
         control: None,
+        adapters: None,
         seed: 0,
         encoding: karman_tensor::encode::Encoding::F32,
         pack: false,

@@ -298,6 +298,7 @@ mod tests {
             bytes_down: 8,
             epsilon: None,
             swarm: None,
+            rank: None,
             ms: 1500,
         };
         told.hear(&round).unwrap();

@@ -52,6 +52,7 @@ impl View {
                 bytes_up,
                 epsilon,
                 swarm,
+                rank,
                 ms,
                 ..
             } => {
@@ -65,11 +66,12 @@ impl View {
                 let went = swarm
                     .as_ref()
                     .map_or_else(String::new, |swarm| round_the_clients(swarm, run));
+                let changed = rank.map_or_else(String::new, |rank| format!("   rank {rank}"));
                 let spent = epsilon.map_or_else(String::new, |epsilon| format!("   ε {epsilon:.2}"));
                 self.waiting = Some(Line {
                     version: *version,
                     text: format!(
-                        "round {version}/{rounds}   clients {}/{}{troubles}{loss}   {} up   {}{went}{spent}",
+                        "round {version}/{rounds}   clients {}/{}{troubles}{loss}   {} up   {}{changed}{went}{spent}",
                         clients.len(),
                         clients.len() + *lost as usize,
                         format_bytes(*bytes_up),
@@ -248,6 +250,7 @@ mod tests {
             bytes_down: 4096,
             epsilon: Some(1.5),
             swarm: None,
+            rank: Some(7),
             ms: 120,
         };
         let judged = |version, accuracy| FedEvent::Judged {
@@ -275,7 +278,7 @@ mod tests {
         assert_eq!(
             first,
             [
-                "round 1/0   clients 2/3 (client 1 late: its time is over)   loss 0.250   2 KiB up   120 ms   ε 1.50   accuracy 0.500"
+                "round 1/0   clients 2/3 (client 1 late: its time is over)   loss 0.250   2 KiB up   120 ms   rank 7   ε 1.50   accuracy 0.500"
             ]
         );
         view.lines(&round(2), &run);

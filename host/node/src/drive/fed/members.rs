@@ -1,5 +1,6 @@
 //! Clients on nodes of the mesh, and on this one.
 
+use super::adapters;
 use super::clock::Clock;
 use super::in_view::{self, Stretch};
 use super::memory::Memory;
@@ -170,14 +171,15 @@ async fn here(
         }
         _ => {
             let by_link = order.by_link;
+            adapters::check(&order.work, node.runtime().config().federated.adapter_rank)?;
             let answer = worker::carry_out(&found, &memory, driver, order, context).await?;
             described(node, driver, by_link, answer).await
         }
     }
 }
 
-/// What a plugin says of itself, with what it cannot know: how full the batteries of its node are, when that and the driver's are in view of
-/// each other, and what the link to the driver carries where that is asked.
+/// What a plugin says of itself, with what it cannot know: how full the batteries of its node are, the largest rank of adapters that it is to
+/// train, when that and the driver's are in view of each other, and what the link to the driver carries where that is asked.
 async fn described(node: &Node, driver: NodeId, by_link: bool, answer: Answer) -> Result<Answer, TaskError> {
     let Answer::Described {
         samples,
@@ -204,6 +206,7 @@ async fn described(node: &Node, driver: NodeId, by_link: bool, answer: Answer) -
         charge: blocking(|| Ok(battery::state_of_charge())).await?,
         link,
         passes: in_view::told_to(node, driver),
+        adapter_rank: node.runtime().config().federated.adapter_rank,
     })
 }
 

@@ -15,6 +15,7 @@
 //! | `members` | clients on nodes of the mesh: who there is, orders to them, orders from others |
 //! | `simulated` | clients that one process plays |
 //! | `worker` | an order carried out: the plugin trains, what has changed is encoded |
+//! | `adapters` | the same where the plugin trains low-rank adapters in place of the model |
 //! | `sum/` | rounds whose updates nobody sees one by one |
 //! | `spread/` | rounds whose updates go from client to client |
 //! | `table` | the rounds made together that the clients of a node are in, and how many they may be |
@@ -25,6 +26,7 @@
 //! orders of that moment again, under the same numbers; a client that has carried one out answers with what came of it then, so
 //! that the run comes to the same versions, bit by bit.
 
+mod adapters;
 mod begin;
 mod clock;
 mod conductor;

@@ -66,6 +66,7 @@ pub(super) fn here(client: ClientId, answer: &Answer) -> Option<Event> {
             label_entropy,
             charge,
             link,
+            adapter_rank,
             ..
         } => Some(Event::Here {
             client,
@@ -74,6 +75,7 @@ pub(super) fn here(client: ClientId, answer: &Answer) -> Option<Event> {
                 label_entropy: *label_entropy,
                 charge: *charge,
                 link: link.map(|bytes_per_second| Link { bytes_per_second }),
+                adapter_rank: *adapter_rank,
             },
         }),
         _ => None,
@@ -85,8 +87,8 @@ pub(super) struct Orders {
     clients: Arc<dyn Clients>,
     outbox: UnboundedSender<Event>,
     under_way: HashMap<AssignmentId, AbortHandle>,
-    /// The model of this version as it travels.
-    frames: Option<(u64, Arc<Frames>)>,
+    /// The last model that was sent, and the same as it travels.
+    frames: Option<(Arc<[f32]>, Arc<Frames>)>,
 }
 
 impl Orders {
@@ -162,10 +164,10 @@ impl Orders {
     /// The model of an order as it travels.
     fn model(&mut self, layout: &Layout, sent: &karman_fed::Order) -> Result<Arc<Frames>, TaskError> {
         let model = match &self.frames {
-            Some((version, frames)) if *version == sent.version => frames.clone(),
+            Some((model, frames)) if Arc::ptr_eq(model, &sent.model) => frames.clone(),
             _ => Arc::new(wire::frames(layout, &sent.model)?),
         };
-        self.frames = Some((sent.version, model.clone()));
+        self.frames = Some((sent.model.clone(), model.clone()));
         Ok(model)
     }
 
@@ -181,6 +183,9 @@ impl Orders {
                 control: train
                     .control
                     .map_or(Ok(Vec::new()), |control| wire::frames(layout, &control))?,
+                adapters: train
+                    .adapters
+                    .map_or(Ok(Vec::new()), |it| wire::frames(&it.layout, &it.numbers))?,
             },
         })
     }
@@ -317,6 +322,7 @@ mod tests {
             charge: Some(0.3),
             link: Some(2e6),
             passes: Vec::new(),
+            adapter_rank: Some(4),
         };
         let profile = Profile {
             samples: 7,
@@ -325,6 +331,7 @@ mod tests {
             link: Some(Link {
                 bytes_per_second: 2e6,
             }),
+            adapter_rank: Some(4),
         };
         let client = ClientId(4);
         let told = here(client, &described);

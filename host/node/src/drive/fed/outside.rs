@@ -5,7 +5,7 @@ use super::{spread, sum};
 use bytes::Bytes;
 use karman_types::TaskError;
 
-/// Reads an order of a federated run for a client, with the model in it, and writes it again.
+/// Reads an order of a federated run for a client, with the model and the adapters in it, and writes it again.
 ///
 /// # Errors
 /// `invalid`, of `body` or `model`, where the bytes are no such order or its model is none.
@@ -13,6 +13,9 @@ pub fn read_fed_order(bytes: &[u8]) -> Result<Bytes, TaskError> {
     let order: Order = read("order for a client", bytes)?;
     if let Some(model) = model_of(&order.work) {
         arrays(model)?;
+    }
+    if let Work::Train { adapters, .. } = &order.work {
+        arrays(adapters)?;
     }
     write(&order)
 }

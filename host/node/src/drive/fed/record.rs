@@ -37,6 +37,9 @@ pub enum FedEvent {
         /// How its updates went from client to client, where they did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         swarm: Option<SwarmReport>,
+        /// The greatest rank by which a matrix of `[low-rank]` has changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rank: Option<u32>,
         /// From its opening to its closing.
         ms: u64,
     },
@@ -254,6 +257,7 @@ impl From<&RoundReport> for FedEvent {
             bytes_down: report.bytes_down,
             epsilon: report.epsilon,
             swarm: report.swarm.clone(),
+            rank: report.rank,
             ms: report.time.as_millis() as u64,
         }
     }

@@ -69,6 +69,7 @@ pub(super) fn introduce(outbox: &UnboundedSender<Event>, clients: u64) {
             charge: None,
             link: None,
             passes: Vec::new(),
+            adapter_rank: None,
         };
         let here = orders::here(ClientId(number), &described).unwrap();
         outbox.send(here).unwrap();

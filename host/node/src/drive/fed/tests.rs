@@ -78,6 +78,7 @@ impl Clients for Liars {
                     charge: None,
                     link: None,
                     passes: Vec::new(),
+                    adapter_rank: None,
                 },
                 Work::Begin { .. } => {
                     let model: Frames = vec![("weight".into(), frame(&[0.0, 0.0]))];

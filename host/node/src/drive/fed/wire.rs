@@ -59,6 +59,9 @@ pub(super) enum Work {
         /// Empty where it is zero.
         #[serde(deserialize_with = "a_model")]
         control: Frames,
+        /// What is trained in place of the model; empty where the model is.
+        #[serde(default, deserialize_with = "a_model")]
+        adapters: Frames,
     },
     Evaluate {
         #[serde(deserialize_with = "a_model")]
@@ -88,7 +91,7 @@ impl Order {
             name: run.name.clone(),
             client,
             share: (shares > 0).then(|| share(shares)),
-            properties: clients.properties.clone().into_iter().collect(),
+            properties: run.properties(),
             by_link: matches!(run.encoding, EncodingPolicy::ByLink(_)),
             work,
         }
@@ -123,6 +126,9 @@ pub(super) enum Answer {
         /// When its node and the driver's are in view of each other, where its node plans contacts with that one.
         #[serde(default, deserialize_with = "in_view::passes")]
         passes: Vec<Pass>,
+        /// The largest rank of adapters that its node trains; nothing where it sets no bound.
+        #[serde(default)]
+        adapter_rank: Option<u32>,
     },
     Begun {
         #[serde(deserialize_with = "a_model")]

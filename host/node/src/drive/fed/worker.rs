@@ -1,5 +1,6 @@
 //! The client's side: an order is carried out by the plugin, and what training has changed is encoded.
 
+use super::adapters;
 use super::memory::{Key, Memory, Remembered};
 use super::spread::{self, Sharer};
 use super::sum::{self, Common, Identity, Sums, Taker, Trained};
@@ -32,6 +33,7 @@ pub(super) async fn carry_out(
                 charge: None,
                 link: None,
                 passes: Vec::new(),
+                adapter_rank: None,
             }),
             other => Err(not_asked(&other)),
         },
@@ -59,6 +61,7 @@ pub(super) async fn carry_out(
             course,
             model,
             control,
+            adapters,
         } => {
             if memory.has_given(&key).await? {
                 return Err(TaskError::denied(
@@ -71,6 +74,7 @@ pub(super) async fn carry_out(
                 course,
                 model,
                 control,
+                adapters,
             });
             let update = exercise.answer(plugin, memory, &key, setting, context);
             Ok(Answer::Trained(update.await?))
@@ -100,6 +104,7 @@ pub(super) async fn share(
                 course: lesson.course,
                 model: lesson.model,
                 control: Frames::new(),
+                adapters: Frames::new(),
             });
             let answer = exercise.answer(plugin, &sharer.memory, &sharer.key, setting, context);
             answer.await
@@ -139,6 +144,7 @@ pub(super) async fn take_part(
                 course: lesson.course,
                 model: lesson.model,
                 control: Frames::new(),
+                adapters: Frames::new(),
             });
             let fitted = exercise.fit(plugin, memory, key, setting, context).await?;
             let (plugin, key) = (plugin.clone(), key.clone());
@@ -171,6 +177,8 @@ struct Exercise {
     model: Arc<Frames>,
     /// Empty where it is zero.
     control: Frames,
+    /// Empty where the model itself is trained.
+    adapters: Frames,
 }
 
 impl Exercise {
@@ -213,7 +221,7 @@ impl Exercise {
         let (exercise, of) = (self.clone(), key.clone());
         let lesson = move |memory: &Memory| {
             Ok(Lesson::Fit {
-                model: wire::arrays(&exercise.model)?,
+                model: exercise.given()?,
                 training: exercise.training()?,
                 state: memory.get(&of)?.state,
             })
@@ -224,6 +232,13 @@ impl Exercise {
             Learnt::Fitted(fitted) => Ok(fitted),
             other => Err(not_asked(&other)),
         }
+    }
+
+    /// What the plugin gets to train: the model, and adapters after it where there are some.
+    fn given(&self) -> Result<Vec<Array>, TaskError> {
+        let mut given = wire::arrays(&self.model)?;
+        given.extend(wire::arrays(&self.adapters)?);
+        Ok(given)
     }
 
     fn training(&self) -> Result<Training, TaskError> {
@@ -243,12 +258,17 @@ impl Exercise {
 
     /// What training has changed, all rows, and what the plugin wants to have again.
     fn changes(&self, plugin: &Plugin, fitted: Fitted) -> Result<(Vec<Array>, Vec<u8>), TaskError> {
-        let before = wire::arrays(&self.model)?;
+        let before = self.given()?;
         let mut changes = fitted.model;
         same_arrays(plugin, "model", &before, &changes)?;
         for (after, before) in changes.iter_mut().zip(&before) {
             let pairs = after.values.iter_mut().zip(&before.values);
             pairs.for_each(|(after, before)| *after -= before);
+        }
+        if !self.adapters.is_empty() {
+            let of_adapters = adapters::alone(changes, self.model.len());
+            let of_adapters = of_adapters.map_err(|what| gave(plugin, &what))?;
+            return Ok((of_adapters, fitted.state));
         }
         if self.course.rows > 1 {
             same_arrays(plugin, "control-change", &before, &fitted.control_change)?;

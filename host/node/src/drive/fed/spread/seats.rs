@@ -215,6 +215,7 @@ mod tests {
         memory: ByteSize(8),
         kept: ByteSize(0),
         neglect: Duration::MAX,
+        adapter_rank: None,
     };
 
     fn driver(number: usize) -> NodeId {
