@@ -1,6 +1,6 @@
 use super::core::Core;
 use super::gather::SavedGathering;
-use super::{Coordinator, StartError};
+use super::{Coordinator, StartError, Status};
 use crate::select::Selection;
 use crate::strategy::Strategy;
 use crate::{Arithmetic, ArithmeticError, Layout, Run, StateError};
@@ -48,6 +48,21 @@ impl Checkpoint {
     /// Versions made so far.
     pub fn version(&self) -> u64 {
         self.core.version
+    }
+
+    /// How far the run was.
+    pub fn status(&self) -> Status {
+        self.core.status(&self.run, self.gathering.count())
+    }
+
+    /// The arrays of the model.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The model as it was.
+    pub fn model(&self) -> &Arc<[f32]> {
+        &self.core.model
     }
 
     /// The time at which it was taken; after a restart time goes on from there.
