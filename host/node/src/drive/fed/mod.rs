@@ -5,6 +5,7 @@
 //! | `wire` | what a driver and its clients say to each other |
 //! | `outside` | the same as it comes from anyone |
 //! | `begin` | what a run begins with: its description checked, its coordinator made or resumed |
+//! | `strategy` | by what its versions are made, where a plugin makes them too |
 //! | `onnx` | the model that a run begins with, and the file that it ends as |
 //! | `conductor` | a run: events into `karman-fed`'s coordinator, what it says done |
 //! | `orders` | the orders of a run that are under way, and what becomes of each |
@@ -37,6 +38,7 @@ mod outside;
 mod record;
 mod simulated;
 mod spread;
+mod strategy;
 mod sum;
 mod table;
 #[cfg(test)]
@@ -58,8 +60,10 @@ pub use simulated::simulate;
 use super::swarm::Swarms;
 use crate::node::{Inner, Node};
 use crate::services::blocking;
+use begin::Start;
 use conductor::Conductor;
 use handle::Handle;
+use karman_engine::Plugin;
 use karman_fed::{Event, Run};
 use karman_types::TaskError;
 use members::Members;
@@ -147,15 +151,32 @@ impl Node {
             None => first?,
         };
         record.begins_with(first.as_ref())?;
+        let brings = self.strategy_of(&record.run)?;
         // On the disk before anybody hears of it: what was begun goes on at the next start.
         record.write(&store)?;
-        let handle = self.drive(record, first)?;
+        let handle = self.drive(record, first, brings)?;
         let status = handle.status(usize::MAX);
         runs.insert(status.name.clone(), handle);
         Ok(status)
     }
 
-    fn drive(&self, record: Record, first: Option<First>) -> Result<Handle, TaskError> {
+    /// The plugin that a description names as its strategy, if it does. It is the same one until the run is driven anew.
+    fn strategy_of(&self, run: &Run) -> Result<Option<Arc<Plugin>>, TaskError> {
+        let Some(named) = run.strategy.plugin() else {
+            return Ok(None);
+        };
+        let slot = self.plugins().named(&named.plugin);
+        let plugin = slot.map_err(|_| strategy::missing(&named.plugin))?.current();
+        strategy::check(&plugin)?;
+        Ok(Some(plugin))
+    }
+
+    fn drive(
+        &self,
+        record: Record,
+        first: Option<First>,
+        brings: Option<Arc<Plugin>>,
+    ) -> Result<Handle, TaskError> {
         let name = record.run.name.clone();
         let members = Members::new(self, &record.run, record.members.clone());
         let members = Arc::new(members);
@@ -167,8 +188,11 @@ impl Node {
             channel.0.clone(),
         );
         let store = self.runtime().home().store()?;
-        let first = first.map(|first| first.frames);
-        let (conductor, handle) = Conductor::new(record, store, members, channel, first)?;
+        let start = Start {
+            first: first.map(|first| first.frames),
+            brings,
+        };
+        let (conductor, handle) = Conductor::new(record, store, members, channel, start)?;
         tokio::spawn(async move {
             let announcing = tokio::spawn(announcing);
             if let Err(error) = conductor.drive().await {
@@ -277,7 +301,8 @@ impl Node {
                 None => first_of(&store, &record.run, self.runtime().models().limits())?,
             };
             record.begins_with(first.as_ref())?;
-            let handle = self.drive(record, first)?;
+            let brings = self.strategy_of(&record.run)?;
+            let handle = self.drive(record, first, brings)?;
             self.federated().runs.lock().insert(name.to_owned(), handle);
         }
         Ok(())
