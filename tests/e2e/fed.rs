@@ -37,7 +37,7 @@ pub(crate) fn events(ran: &Ran) -> Vec<Value> {
 }
 
 /// The accuracy after the last version.
-fn accuracy(events: &[Value]) -> f64 {
+pub(crate) fn accuracy(events: &[Value]) -> f64 {
     let last = events.iter().rev().find(|event| event["event"] == "judged");
     last.unwrap_or_else(|| panic!("nobody judged: {events:?}"))["accuracy"]
         .as_f64()
@@ -245,7 +245,7 @@ fn a_description_that_cannot_be_followed_is_refused() {
     home.run(["fed", "status", "x"]).fails(2, "no federated run");
 }
 
-/// A node with the plugin in a mesh of five.
+/// A node with the client in a mesh of five.
 pub(crate) fn five() -> Vec<Node> {
     let cloud = first();
     let mut nodes: Vec<Node> = (0..4).map(|_| cloud.joined("edge", &[])).collect();

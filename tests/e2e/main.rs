@@ -13,6 +13,7 @@ mod demo;
 mod documents;
 mod door;
 mod fed;
+mod fed_strategy;
 mod fed_swarm;
 mod flows;
 mod gateway;
