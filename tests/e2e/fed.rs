@@ -245,7 +245,7 @@ fn a_description_that_cannot_be_followed_is_refused() {
     home.run(["fed", "status", "x"]).fails(2, "no federated run");
 }
 
-/// A node with the plugin in a mesh of five.
+/// A node with the client in a mesh of five.
 pub(crate) fn five() -> Vec<Node> {
     let cloud = first();
     let mut nodes: Vec<Node> = (0..4).map(|_| cloud.joined("edge", &[])).collect();

@@ -15,6 +15,7 @@ mod door;
 mod fed;
 mod fed_low_rank;
 mod fed_passes;
+mod fed_strategy;
 mod fed_swarm;
 mod flows;
 mod gateway;

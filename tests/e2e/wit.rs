@@ -16,6 +16,15 @@ fn the_published_text_of_karman_federated_holds() {
     holds("karman-federated-0.1.0.wit", "wit/federated/client.wit");
 }
 
+/// Of `karman:federated@0.1.0` what a plugin is that makes versions, likewise.
+#[test]
+fn the_published_text_of_strategies_holds() {
+    holds(
+        "karman-federated-strategy-0.1.0.wit",
+        "wit/federated/strategy.wit",
+    );
+}
+
 /// `karman:gpu@0.1.0`, likewise.
 #[test]
 fn the_published_text_of_karman_gpu_holds() {

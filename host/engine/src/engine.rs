@@ -9,6 +9,7 @@ use crate::policy;
 use crate::workers::Workers;
 use karman_package::{Package, PublicKey, ReadLimits};
 use karman_types::{Digest, GrantSet, Limits, Manifest, World};
+use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, Linker};
@@ -45,6 +46,7 @@ struct Inner {
     metered: OnceLock<Wasm>,
     policies: OnceLock<wasmtime::Engine>,
     policy_places: Arc<Semaphore>,
+    aggregating: Mutex<()>,
     clock: EpochClock,
     allocation: Allocation,
     options: EngineOptions,
@@ -82,6 +84,7 @@ impl Engine {
             metered: OnceLock::new(),
             policies: OnceLock::new(),
             policy_places: Arc::new(Semaphore::new(policy_instances(&options))),
+            aggregating: Mutex::default(),
             allocation,
             ceiling: options.ceiling.clone().unwrap_or_else(Limits::ceiling),
             live: Arc::new(Semaphore::new(allocation.slots() as usize)),
@@ -117,13 +120,11 @@ impl Engine {
             });
         }
         let link = |error: wasmtime::Error| LoadError::Link(format!("{error:#}"));
-        let linked = if package.world == World::PolicySelect {
+        let linked = if matches!(package.world, World::PolicySelect | World::Strategy) {
             let engine = self.policies()?;
             let (component, from) = self.compile(engine, package.id, bytes)?;
-            (
-                Export::Select(policy::link(engine, &component).map_err(link)?),
-                from,
-            )
+            let pre = policy::link(engine, &component).map_err(link)?;
+            (Export::apart(package.world, pre).map_err(link)?, from)
         } else {
             let wasm = self.wasm_for(&manifest)?;
             let (component, from) = self.compile(&wasm.engine, package.id, bytes)?;
@@ -166,7 +167,7 @@ impl Engine {
         }))
     }
 
-    /// Policies are compiled so that they do the same everywhere, and run without a clock.
+    /// Policies and strategies are compiled so that they do the same everywhere, and run without a clock.
     fn policies(&self) -> Result<&wasmtime::Engine, LoadError> {
         if let Some(engine) = self.0.policies.get() {
             return Ok(engine);
@@ -210,6 +211,11 @@ impl Engine {
     /// Instances of policies that may still be made.
     pub(crate) fn policy_places(&self) -> &Arc<Semaphore> {
         &self.0.policy_places
+    }
+
+    /// Held by the strategy that closes a round.
+    pub(crate) fn aggregating(&self) -> &Mutex<()> {
+        &self.0.aggregating
     }
 
     /// Instances that may still be made.

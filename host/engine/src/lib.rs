@@ -3,7 +3,8 @@
 //!
 //! The flow: an [`Engine`] is set up once, with its memory [allocation](Allocation) chosen for the machine.
 //! [`Engine::load`] turns a file into a [`Plugin`]: signature and manifest first, then code, from the [`CompileCache`] if
-//! it is there. [`Plugin::call`] (tasks), [`Plugin::call_stream`], [`Plugin::learn`] (clients of federated learning),
+//! it is there. [`Plugin::call`] (tasks), [`Plugin::call_stream`], [`Plugin::learn`] and
+//! [`Plugin::aggregate`] (clients and strategies of federated learning),
 //! [`Plugin::run_command`] and [`Plugin::serve`] (HTTP) each make an instance, run it and drop it: that takes microseconds, and
 //! nothing leaks into the next call. A [`Slot`] lets a new version take over while calls go on. What a plugin reaches outside, it
 //! reaches through [`Services`], each of whose functions asks the plugin's grants.
@@ -49,6 +50,7 @@ mod plugin;
 pub mod policy;
 mod slot;
 mod stats;
+pub mod strategy;
 mod stream;
 mod task;
 mod wakes;

@@ -2,6 +2,7 @@ use crate::cache::CompiledFrom;
 use crate::capability::bindings::federated::ClientPre;
 use crate::capability::bindings::lifecycle::LifecycleIndices;
 use crate::capability::bindings::policy::SelectPre;
+use crate::capability::bindings::strategy::StrategyPre;
 use crate::capability::bindings::stream::TaskStreamPre;
 use crate::capability::bindings::task::TaskIndices;
 use crate::engine::Engine;
@@ -49,6 +50,8 @@ pub(crate) enum Export {
     Client(ClientPre<Host>),
     /// It has a linker of its own: next to nothing can be reached from it.
     Select(SelectPre<Sandbox>),
+    /// The same.
+    Strategy(StrategyPre<Sandbox>),
     Command(InstancePre<Host>),
     Http {
         pre: ProxyPre<Host>,
@@ -76,10 +79,19 @@ impl Export {
             World::Client => Self::Client(ClientPre::new(pre)?),
             World::Command => Self::Command(pre),
             World::Http => Self::http(pre, manifest)?,
-            World::PolicySelect => {
-                wasmtime::bail!("a policy is linked on its own")
+            World::PolicySelect | World::Strategy => {
+                wasmtime::bail!("{} is linked on its own", package.world)
             }
         })
+    }
+
+    /// The same for what reaches nothing; none of another world.
+    pub(crate) fn apart(world: World, pre: InstancePre<Sandbox>) -> wasmtime::Result<Self> {
+        match world {
+            World::PolicySelect => SelectPre::new(pre).map(Self::Select),
+            World::Strategy => StrategyPre::new(pre).map(Self::Strategy),
+            _ => wasmtime::bail!("{world} is linked with what plugins may reach"),
+        }
     }
 }
 

@@ -8,11 +8,13 @@
 
 mod convert;
 mod guest;
+mod sandbox;
 mod text;
 
-pub(crate) use guest::{Sandbox, engine, link};
+pub(crate) use sandbox::{Allowance, Instance, Sandbox, engine, link};
 
 use crate::plugin::{Export, Plugin};
+use crate::strategy;
 use karman_sched::select::{Failure, Guest, Guests, PolicyPlugin, Task};
 use karman_types::{Digest, Limits, Slo, TaskError, World};
 use std::collections::BTreeMap;
@@ -27,11 +29,15 @@ pub const DEFAULT_FUEL: u64 = 100_000_000;
 /// The most units of fuel of one call: some 5 s of a desktop processor. Nothing else ends a call.
 pub const MOST_FUEL: u64 = 10_000_000_000;
 
-/// The fuel that a policy asks for and the most that it may have, where that is less.
+/// The fuel that a plugin asks for whose calls nothing but fuel ends, and the most that it may have, where that is less.
 pub(crate) fn over(world: World, limits: &Limits) -> Option<(&'static str, String, String)> {
-    let over = |fuel: &u64| world == World::PolicySelect && *fuel > MOST_FUEL;
-    let fuel = limits.fuel.filter(over)?;
-    Some(("fuel", fuel.to_string(), MOST_FUEL.to_string()))
+    let most = match world {
+        World::PolicySelect => MOST_FUEL,
+        World::Strategy => strategy::MOST_FUEL,
+        _ => return None,
+    };
+    let fuel = limits.fuel.filter(|fuel| *fuel > most)?;
+    Some(("fuel", fuel.to_string(), most.to_string()))
 }
 
 impl Plugin {
@@ -95,7 +101,7 @@ impl Guests for Policies {
         let most = found.engine.policy_instances();
         let place = place.map_err(|_| Failure::Busy { most })?;
         found.stats.instantiated();
-        let instance = guest::Instance::start(pre, plugin, (&limits, place), (tasks, slo), state)?;
-        Ok(Box::new(instance))
+        let policy = guest::Policy::start(pre, plugin, (&limits, place), (tasks, slo), state)?;
+        Ok(Box::new(policy))
     }
 }

@@ -159,7 +159,7 @@ impl Plugin {
             Export::Task { pre, .. } => pre.engine(),
             Export::Stream(pre) => pre.engine(),
             Export::Client(pre) => pre.engine(),
-            Export::Select(_) => {
+            Export::Select(_) | Export::Strategy(_) => {
                 return Err(self.wrong_world("karman:task/task, wasi:cli/command or wasi:http/proxy"));
             }
             Export::Command(pre) => pre.engine(),
@@ -210,7 +210,7 @@ impl Plugin {
     pub(crate) fn wrong_world(&self, wanted: &str) -> TaskError {
         let (name, world) = (&self.info.name, self.package().world);
         TaskError::invalid(format!("`{name}` is {world}, and this call needs {wanted}"))
-            .with_hint("`karman run` runs tasks and commands, `karman serve` serves HTTP, `karman fed run` has clients train, a workflow's `select` names policies")
+            .with_hint("`karman run` runs tasks and commands, `karman serve` serves HTTP, `karman fed run` has clients train and its `[strategy]` names strategies, a workflow's `select` names policies")
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Write a new plugin project
     #[command(
-        after_help = "Examples:\n  karman new hello --lang rust\n  karman new cheapest --lang python --world policy-select"
+        after_help = "Examples:\n  karman new hello --lang rust\n  karman new cheapest --lang python --world policy-select\n  karman new mean --world strategy"
     )]
     New(commands::new::New),
     /// Compile a project into one file, build/NAME.wasm

@@ -9,12 +9,15 @@ static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/python");
 static JS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/js");
 static RUST_POLICY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/rust-policy");
 static PYTHON_POLICY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/python-policy");
+static RUST_STRATEGY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/rust-strategy");
 static TASK_WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/task");
 static POLICY_WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/policy");
+static FEDERATED_WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/federated");
 
 /// The project's own world: the place to import more.
 const TASK_WORLD: &str = include_str!("../templates/plugin.wit");
 const POLICY_WORLD: &str = include_str!("../templates/policy.wit");
+const STRATEGY_WORLD: &str = include_str!("../templates/strategy.wit");
 const IGNORED: &str = "/build\n/target\nnode_modules\n__pycache__\n";
 
 /// Writes a project that builds and runs as it is into `dir`, which must be empty or not exist: `karman.toml`, sources,
@@ -42,6 +45,7 @@ pub fn create(dir: &Path, name: &str, lang: Language, world: World) -> Result<Ve
         (World::Task, Language::Js) => &JS,
         (World::PolicySelect, Language::Rust) => &RUST_POLICY,
         (World::PolicySelect, Language::Python) => &PYTHON_POLICY,
+        (World::Strategy, Language::Rust) => &RUST_STRATEGY,
         _ => return Err(KitError::NoTemplate { world, lang }),
     };
     let mut new = New {
@@ -55,15 +59,26 @@ pub fn create(dir: &Path, name: &str, lang: Language, world: World) -> Result<Ve
         _ => path.into(),
     };
     new.folder(template, &as_named)?;
-    let (wit, package, world) = match world {
-        World::PolicySelect => (&POLICY_WIT, "wit/deps/policy", POLICY_WORLD),
-        _ => (&TASK_WIT, "wit/deps/task", TASK_WORLD),
+    let text = match world {
+        World::PolicySelect => {
+            new.package(&POLICY_WIT, "wit/deps/policy")?;
+            POLICY_WORLD
+        }
+        World::Strategy => {
+            new.package(&FEDERATED_WIT, "wit/deps/federated")?;
+            // The words of errors, which clients use.
+            new.package(&TASK_WIT, "wit/deps/task")?;
+            STRATEGY_WORLD
+        }
+        _ => {
+            new.folder(&TASK_WIT, &|path| match path.starts_with("deps") {
+                true => Path::new("wit").join(path),
+                false => Path::new("wit/deps/task").join(path),
+            })?;
+            TASK_WORLD
+        }
     };
-    new.folder(wit, &|path| match path.starts_with("deps") {
-        true => Path::new("wit").join(path),
-        false => Path::new(package).join(path),
-    })?;
-    new.file(Path::new("wit/plugin.wit"), world)?;
+    new.file(Path::new("wit/plugin.wit"), text)?;
     new.file(Path::new(".gitignore"), IGNORED)?;
     new.written.sort();
     Ok(new.written)
@@ -82,6 +97,14 @@ impl New<'_> {
             self.file(&place(file.path()), file.contents_utf8().unwrap_or_default())?;
         }
         folder.dirs().try_for_each(|inner| self.folder(inner, place))
+    }
+
+    /// The interfaces of one package, without those that it uses.
+    fn package(&mut self, wit: &Dir<'_>, place: &str) -> Result<(), KitError> {
+        wit.files().try_for_each(|file| {
+            let text = file.contents_utf8().unwrap_or_default();
+            self.file(&Path::new(place).join(file.path()), text)
+        })
     }
 
     fn file(&mut self, path: &Path, text: &str) -> Result<(), KitError> {
@@ -146,8 +169,26 @@ mod tests {
     }
 
     #[test]
+    fn a_strategy_is_a_project_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let written = create(dir.path(), "mean", Language::Rust, World::Strategy).unwrap();
+        for file in ["wit/deps/federated/strategy.wit", "wit/deps/task/task.wit"] {
+            assert!(written.contains(&file.into()), "{written:?}");
+        }
+        let project = Project::open(dir.path()).unwrap();
+        assert_eq!(project.manifest.world, World::Strategy);
+        let (resolve, world) = project.world().unwrap();
+        let world = &resolve.worlds[world];
+        // What it imports are types.
+        assert_eq!((world.exports.len(), world.imports.len()), (1, 1));
+        let dir = tempfile::tempdir().unwrap();
+        let error = create(dir.path(), "mean", Language::Python, World::Strategy).unwrap_err();
+        assert!(error.to_string().contains("a strategy in rust"), "{error}");
+    }
+
+    #[test]
     fn no_placeholder_is_left() {
-        for world in [World::Task, World::PolicySelect] {
+        for world in [World::Task, World::PolicySelect, World::Strategy] {
             let dir = tempfile::tempdir().unwrap();
             for file in create(dir.path(), "hello", Language::Rust, world).unwrap() {
                 let text = std::fs::read_to_string(dir.path().join(&file)).unwrap();

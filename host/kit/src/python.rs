@@ -104,7 +104,7 @@ fn needs_wasi(project: &Project) -> Result<bool, KitError> {
     };
     let ours = matches!(
         project.manifest.world,
-        World::Task | World::TaskStream | World::Client | World::PolicySelect
+        World::Task | World::TaskStream | World::Client | World::Strategy | World::PolicySelect
     );
     Ok(!ours
         || project.manifest.permissions().any(asks)

@@ -116,6 +116,21 @@ fn a_new_policy_builds_in_rust_and_in_python_and_needs_nothing() {
 }
 
 #[test]
+fn a_new_strategy_builds_and_needs_nothing() {
+    let export = "karman:federated/aggregator@0.1.0";
+    if let Some((imports, _)) = new_project_of(Language::Rust, World::Strategy, export) {
+        let plain = |name: &String| {
+            let types = "karman:federated/types@";
+            STANDARD
+                .iter()
+                .chain([&types])
+                .any(|start| name.starts_with(start))
+        };
+        assert!(imports.iter().all(plain), "{imports:?}");
+    }
+}
+
+#[test]
 fn the_plugins_of_this_repository_build_and_import_what_they_say() {
     let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
     let model =

@@ -31,6 +31,7 @@ const EXPORTS: &[(&str, &str, World)] = &[
     ("karman:task/handler", "0.1", World::Task),
     ("karman:task/stream-handler", "0.1", World::TaskStream),
     ("karman:federated/learner", "0.1", World::Client),
+    ("karman:federated/aggregator", "0.1", World::Strategy),
     ("karman:policy/selector", "0.1", World::PolicySelect),
     ("wasi:http/incoming-handler", "0.2", World::Http),
     ("wasi:http/handler", "0.3", World::Http),
@@ -121,6 +122,7 @@ mod tests {
         assert_eq!(found(&["karman:task/handler@0.1.3"]), [World::Task]);
         assert_eq!(found(&["karman:task/stream-handler@0.1.0"]), [World::TaskStream]);
         assert_eq!(found(&["karman:federated/learner@0.1.0"]), [World::Client]);
+        assert_eq!(found(&["karman:federated/aggregator@0.1.0"]), [World::Strategy]);
         assert_eq!(found(&["karman:policy/selector@0.1.0"]), [World::PolicySelect]);
         assert_eq!(found(&["wasi:http/incoming-handler@0.2.9"]), [World::Http]);
         assert_eq!(found(&["wasi:http/handler@0.3.0"]), [World::Http]);

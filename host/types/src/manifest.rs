@@ -12,8 +12,8 @@ pub struct Manifest {
     pub name: String,
     /// By the rules of semantic versioning.
     pub version: Version,
-    /// The interface that it exports: `karman:task/task`, `karman:task/task-stream`, `karman:federated/client`, `karman:policy/select`,
-    /// `wasi:cli/command`, `wasi:http/proxy` or `wasi:http/service`.
+    /// The interface that it exports: `karman:task/task`, `karman:task/task-stream`, `karman:federated/client`,
+    /// `karman:federated/strategy`, `karman:policy/select`, `wasi:cli/command`, `wasi:http/proxy` or `wasi:http/service`.
     pub world: World,
     /// One line for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -75,6 +75,8 @@ pub enum World {
     TaskStream,
     /// `karman:federated/client`: a client of federated learning.
     Client,
+    /// `karman:federated/strategy`: what makes the versions of a federated run.
+    Strategy,
     /// `karman:policy/select`: a policy that selects models.
     PolicySelect,
     /// `wasi:cli/command`.
@@ -90,6 +92,7 @@ impl World {
             Self::Task => "karman:task/task",
             Self::TaskStream => "karman:task/task-stream",
             Self::Client => "karman:federated/client",
+            Self::Strategy => "karman:federated/strategy",
             Self::PolicySelect => "karman:policy/select",
             Self::Command => "wasi:cli/command",
             Self::Http => "wasi:http/proxy",
@@ -111,12 +114,14 @@ impl FromStr for World {
             "karman:task/task" | "karman:task/warm-task" => Ok(Self::Task),
             "karman:task/task-stream" => Ok(Self::TaskStream),
             "karman:federated/client" => Ok(Self::Client),
+            "karman:federated/strategy" => Ok(Self::Strategy),
             "karman:policy/select" => Ok(Self::PolicySelect),
             "wasi:cli/command" => Ok(Self::Command),
             "wasi:http/proxy" | "wasi:http/service" => Ok(Self::Http),
             _ => Err(format!(
                 "`{text}` is not a world that a node runs: karman:task/task, karman:task/task-stream, \
-                 karman:federated/client, karman:policy/select, wasi:cli/command, wasi:http/proxy or wasi:http/service"
+                 karman:federated/client, karman:federated/strategy, karman:policy/select, wasi:cli/command, \
+                 wasi:http/proxy or wasi:http/service"
             )),
         }
     }

@@ -93,6 +93,14 @@ pub(crate) mod federated {
     });
 }
 
+pub(crate) mod strategy {
+    wasmtime::component::bindgen!({
+        path: "../../wit/federated",
+        world: "karman:federated/strategy",
+        with: { "karman:federated/types": super::federated::karman::federated::types },
+    });
+}
+
 pub(crate) mod policy {
     wasmtime::component::bindgen!({
         path: "../../wit/policy",

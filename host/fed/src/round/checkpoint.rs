@@ -1,6 +1,6 @@
 use super::core::Core;
 use super::gather::SavedGathering;
-use super::{Coordinator, StartError};
+use super::{Coordinator, StartError, Status};
 use crate::lora::Adapting;
 use crate::select::Selection;
 use crate::strategy::Strategy;
@@ -54,6 +54,21 @@ impl Checkpoint {
     /// The clients with whom contacts were planned.
     pub fn planned(&self) -> impl Iterator<Item = ClientId> {
         self.core.windows.keys().copied()
+    }
+
+    /// How far the run was.
+    pub fn status(&self) -> Status {
+        self.core.status(&self.run, self.gathering.count())
+    }
+
+    /// The arrays of the model.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The model as it was.
+    pub fn model(&self) -> &Arc<[f32]> {
+        &self.core.model
     }
 
     /// The time at which it was taken; after a restart time goes on from there.

@@ -6,9 +6,29 @@ use super::{Action, Coordinator, Failure, RoundFailure, RoundReport};
 use crate::Pace;
 use crate::privacy::ClippedSum;
 use crate::select::{Candidate, Outcome};
-use crate::strategy::{Aggregate, Facts};
+use crate::strategy::{Aggregate, Facts, StrategyError};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Why there is no next version.
+#[derive(Debug, thiserror::Error)]
+enum NoVersion {
+    /// Another round may make one.
+    #[error(transparent)]
+    Round(#[from] RoundFailure),
+    /// No other one would: a plugin that fails once fails again.
+    #[error("{0}")]
+    Plugin(String),
+}
+
+impl From<StrategyError> for NoVersion {
+    fn from(error: StrategyError) -> Self {
+        match error {
+            StrategyError::Plugin { .. } => Self::Plugin(error.to_string()),
+            _ => RoundFailure::Strategy(error.to_string()).into(),
+        }
+    }
+}
 
 impl Coordinator {
     /// Makes the next version of the updates gathered, or fails the round with the reason.
@@ -26,20 +46,18 @@ impl Coordinator {
         }
         match self.next_model() {
             Ok((model, finished)) => self.install(model, finished),
-            Err(failure) => self.fail_round(failure),
+            Err(NoVersion::Round(failure)) => self.fail_round(failure),
+            Err(NoVersion::Plugin(why)) => self.break_off(Failure::Strategy(why)),
         }
     }
 
     /// The model after the strategy's step.
-    fn next_model(&mut self) -> Result<(Vec<f32>, Finished), RoundFailure> {
-        let failed = |error: crate::strategy::StrategyError| RoundFailure::Strategy(error.to_string());
+    fn next_model(&mut self) -> Result<(Vec<f32>, Finished), NoVersion> {
         let nothing = self.nothing_gathered();
         let gathering = std::mem::replace(&mut self.gathering, nothing);
-        let mut finished = gathering
-            .finish(&*self.strategy, &*self.arithmetic)
-            .map_err(failed)?;
+        let mut finished = gathering.finish(&*self.strategy, &*self.arithmetic)?;
         if self.core.low_rank.is_some() {
-            return self.adapted(finished);
+            return Ok(self.adapted(finished)?);
         }
         if let Some(privacy) = &mut self.core.privacy {
             let nothing = || ClippedSum::nothing(finished.update.len());
@@ -53,23 +71,26 @@ impl Coordinator {
         let mut model = self.core.model.to_vec();
         let before = self.strategy.save();
         let aggregate = Aggregate {
+            version: self.core.version,
             update: &finished.update,
+            updates: &finished.updates,
             facts: &finished.facts,
             population: self.core.roster.len(),
         };
-        let stepped = self.strategy.step(&mut model, &aggregate).map_err(failed);
+        let stepped = self.strategy.step(&mut model, &aggregate);
+        let stepped = stepped.map_err(NoVersion::from);
         let finite = stepped.and_then(|()| match model.iter().position(|number| !number.is_finite()) {
             None => Ok(()),
-            Some(index) => Err(RoundFailure::Diverged {
+            Some(index) => Err(NoVersion::Round(RoundFailure::Diverged {
                 index,
                 value: model[index],
-            }),
+            })),
         });
         if let Err(failure) = finite {
             // Neither the model nor the strategy remembers a step that did not happen.
             return Err(match self.strategy.load(&before) {
                 Ok(()) => failure,
-                Err(error) => RoundFailure::Strategy(format!("{failure}, and {error}")),
+                Err(error) => NoVersion::Round(RoundFailure::Strategy(format!("{failure}, and {error}"))),
             });
         }
         Ok((model, finished))

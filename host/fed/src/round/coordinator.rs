@@ -236,20 +236,7 @@ impl Coordinator {
 
     /// How far the run is.
     pub fn status(&self) -> Status {
-        Status {
-            version: self.core.version,
-            rounds: self.run.rounds,
-            here: self.core.roster.values().filter(|member| member.here).count(),
-            training: self.core.assignments.len(),
-            gathered: self.gathering.count(),
-            accuracy: self.core.accuracy,
-            spent: self.core.privacy.as_ref().and_then(Private::spent),
-            ended: matches!(self.core.phase, Phase::Ended(_)),
-            failure: match &self.core.phase {
-                Phase::Ending(failure) | Phase::Ended(failure) => failure.clone(),
-                _ => None,
-            },
-        }
+        self.core.status(&self.run, self.gathering.count())
     }
 
     /// The model as it is now.
@@ -363,10 +350,16 @@ impl Coordinator {
             return;
         }
         self.saving = None;
+        self.break_off(Failure::Unsaved(reason));
+    }
+
+    /// Ends the run as it is, without another checkpoint.
+    pub(crate) fn break_off(&mut self, failure: Failure) {
         for (id, assignment) in std::mem::take(&mut self.core.assignments) {
             self.withdraw(id, assignment.client);
         }
-        let failure = Some(Failure::Unsaved(reason));
+        self.abandon_evaluation();
+        let failure = Some(failure);
         self.core.phase = Phase::Ended(failure.clone());
         let version = self.core.version;
         self.out.push(Action::Finished { version, failure });

@@ -2,9 +2,9 @@ use super::evaluate::Evaluating;
 use super::open::Assignment;
 use super::private::Private;
 use super::roster::Roster;
-use super::{AssignmentId, Failure, SwarmReport};
+use super::{AssignmentId, Failure, Status, SwarmReport};
 use crate::lora::Adapting;
-use crate::{ClientId, Instant, Windows};
+use crate::{ClientId, Instant, Run, Windows};
 use karman_tensor::encode::Measured;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,6 +42,26 @@ pub(crate) struct Core {
     pub(crate) low_rank: Option<Adapting>,
     /// What encodings do on this machine.
     pub(crate) encodings: Vec<Measured>,
+}
+
+impl Core {
+    /// How far the run is that has gathered so many updates for its next version.
+    pub(crate) fn status(&self, run: &Run, gathered: usize) -> Status {
+        Status {
+            version: self.version,
+            rounds: run.rounds,
+            here: self.roster.values().filter(|member| member.here).count(),
+            training: self.assignments.len(),
+            gathered,
+            accuracy: self.accuracy,
+            spent: self.privacy.as_ref().and_then(Private::spent),
+            ended: matches!(self.phase, Phase::Ended(_)),
+            failure: match &self.phase {
+                Phase::Ending(failure) | Phase::Ended(failure) => failure.clone(),
+                _ => None,
+            },
+        }
+    }
 }
 
 /// What a run is doing.

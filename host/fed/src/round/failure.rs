@@ -48,6 +48,9 @@ pub enum Failure {
         /// Why the last one did.
         last: RoundFailure,
     },
+    /// The plugin that brings the strategy failed. Resumed from its last checkpoint, the run asks it for that version again.
+    #[error("{0}; the run goes on from the version before when it is started again")]
+    Strategy(String),
     /// A checkpoint could not be written.
     #[error("the checkpoint could not be written: {0}")]
     Unsaved(String),

@@ -15,7 +15,7 @@ pub(crate) struct Gathering {
     pub(crate) facts: Vec<Facts>,
     /// Where contributions are wanted, one for each update.
     pub(crate) sketches: Vec<Sketch>,
-    /// The updates that are not in the sum, with their factors; all of them where the rule needs them together.
+    /// The updates that are not in the sum, with their factors; all of them where the rule does not want them added up.
     held: Vec<(f64, Vec<f32>)>,
     sum: Option<Box<dyn RunningSum>>,
     /// Where clients have taken the mean of all updates, that, and none above.
@@ -24,7 +24,7 @@ pub(crate) struct Gathering {
     clipped: Option<ClippedSum>,
     /// Where clients train adapters, those of each, and none above.
     adapters: Vec<Vec<Adapter>>,
-    together: bool,
+    wanted: Gather,
     length: usize,
     grid: Grid,
 }
@@ -43,6 +43,12 @@ pub(crate) struct SavedGathering {
     adapters: Vec<Vec<Adapter>>,
 }
 
+impl SavedGathering {
+    pub(crate) const fn count(&self) -> usize {
+        self.facts.len()
+    }
+}
+
 impl Gathering {
     /// For updates of this length (all rows together), whose terms fit the grid.
     pub(crate) fn new(strategy: &dyn Strategy, length: usize, grid: Grid) -> Self {
@@ -54,7 +60,7 @@ impl Gathering {
             mean: None,
             clipped: None,
             adapters: Vec::new(),
-            together: matches!(strategy.gather(), Gather::Together { .. }),
+            wanted: strategy.gather(),
             length,
             grid,
         }
@@ -80,7 +86,7 @@ impl Gathering {
     ) -> Result<(), ArithmeticError> {
         self.facts.push(facts);
         self.held.push((factor, numbers));
-        match !self.together && self.held.len() == BATCH {
+        match self.wanted == Gather::Sum && self.held.len() == BATCH {
             true => self.flush(arithmetic),
             false => Ok(()),
         }
@@ -139,7 +145,7 @@ impl Gathering {
     }
 
     /// The facts in the order of clients, and what all updates come to. The order of arrival has no influence: sums are in fixed
-    /// point, and a rule that needs all updates gets them in the order of clients.
+    /// point, and a rule that needs all updates, or each, gets them in the order of clients.
     pub(crate) fn finish(
         mut self,
         strategy: &dyn Strategy,
@@ -147,11 +153,16 @@ impl Gathering {
     ) -> Result<Finished, StrategyError> {
         let mut order: Vec<usize> = (0..self.facts.len()).collect();
         order.sort_by_key(|i| (self.facts[*i].client, self.facts[*i].assignment));
-        let update = if self.clipped.is_some() || !self.adapters.is_empty() || self.facts.is_empty() {
+        let mut updates = Vec::new();
+        let update = if self.wanted == Gather::Each {
+            let mut held = std::mem::take(&mut self.held);
+            updates = order.iter().map(|i| std::mem::take(&mut held[*i].1)).collect();
+            Vec::new()
+        } else if self.clipped.is_some() || !self.adapters.is_empty() || self.facts.is_empty() {
             vec![0.0; self.length]
         } else if let Some(mean) = self.mean.take() {
             mean
-        } else if self.together {
+        } else if let Gather::Together { .. } = self.wanted {
             let updates: Vec<&[f32]> = order.iter().map(|i| &self.held[*i].1[..]).collect();
             strategy.combine(&updates, arithmetic)?
         } else {
@@ -160,7 +171,7 @@ impl Gathering {
             let sum = self.sum.as_ref().map(|sum| sum.read()).transpose()?;
             sum.map_or_else(Vec::new, |sum| sum.divided_by(weight as f64))
         };
-        if update.len() != self.length {
+        if self.wanted != Gather::Each && update.len() != self.length {
             let what = format!(
                 "its result has {} numbers instead of {}",
                 update.len(),
@@ -179,6 +190,7 @@ impl Gathering {
             .collect();
         Ok(Finished {
             update,
+            updates,
             clipped: self.clipped,
             adapters,
             facts,
@@ -217,6 +229,8 @@ impl Gathering {
 /// What the updates of a round come to.
 pub(crate) struct Finished {
     pub(crate) update: Vec<f32>,
+    /// Where the rule wants each, in the order of clients; then there is none above.
+    pub(crate) updates: Vec<Vec<f32>>,
     /// In a private run in place of the update, which only noise makes one.
     pub(crate) clipped: Option<ClippedSum>,
     /// Where clients train adapters, those of each in place of the update.

@@ -1,5 +1,5 @@
 use super::{
-    Bulyan, FedAdagrad, FedAdam, FedAvg, FedAvgM, FedNova, FedProx, FedYogi, Krum, Median, Scaffold,
+    Bulyan, FedAdagrad, FedAdam, FedAvg, FedAvgM, FedNova, FedProx, FedYogi, Krum, Median, Plugin, Scaffold,
     Strategy, TrimmedMean,
 };
 use serde::{Deserialize, Serialize};
@@ -22,11 +22,8 @@ pub enum StrategyChoice {
     Bulyan(Bulyan),
     TrimmedMean(TrimmedMean),
     Median(Median),
-    /// A plugin, which the node loads.
-    Plugin {
-        /// The task under which it is deployed.
-        task: String,
-    },
+    /// A plugin, which whoever drives the run loads.
+    Plugin(Plugin),
 }
 
 impl Default for StrategyChoice {
@@ -36,7 +33,7 @@ impl Default for StrategyChoice {
 }
 
 impl StrategyChoice {
-    /// The strategy, before its first round; nothing where it is a plugin.
+    /// The strategy, before its first round; nothing where it is a plugin: then it is a [`super::Brought`].
     pub fn build(&self) -> Option<Box<dyn Strategy>> {
         Some(match self {
             Self::FedAvg(it) => Box::new(it.clone()),
@@ -51,8 +48,16 @@ impl StrategyChoice {
             Self::Bulyan(it) => Box::new(it.clone()),
             Self::TrimmedMean(it) => Box::new(it.clone()),
             Self::Median(it) => Box::new(*it),
-            Self::Plugin { .. } => return None,
+            Self::Plugin(_) => return None,
         })
+    }
+
+    /// The plugin that brings it, if one does.
+    pub const fn plugin(&self) -> Option<&Plugin> {
+        match self {
+            Self::Plugin(plugin) => Some(plugin),
+            _ => None,
+        }
     }
 
     /// The first of its numbers that cannot be, with its bounds.
@@ -81,7 +86,7 @@ impl StrategyChoice {
             Self::FedNova(it) => vec![rate(it.rate)],
             Self::Krum(it) => vec![("strategy.keep", it.keep as f64, 1.0, 1e6)],
             Self::TrimmedMean(it) => vec![("strategy.share", it.share, 0.0, 0.499_999)],
-            Self::Bulyan(_) | Self::Median(_) | Self::Plugin { .. } => Vec::new(),
+            Self::Bulyan(_) | Self::Median(_) | Self::Plugin(_) => Vec::new(),
         };
         let bad = |(_, value, least, most): &(_, f64, f64, f64)| !(*least..=*most).contains(value);
         numbers.into_iter().find(bad).map_or(Ok(()), Err)

@@ -3,12 +3,14 @@
 //! Most rules are a weighted mean and a step of the server ([`FedAvg`], [`FedProx`], [`FedAvgM`], [`FedAdam`], [`FedYogi`],
 //! [`FedAdagrad`], [`Scaffold`], [`FedNova`]): their updates stream through a fixed-point sum. The robust ones ([`Krum`],
 //! [`Bulyan`], [`TrimmedMean`], [`Median`]) need all updates of a round at once, and ignore weights: a weight that a client
-//! declares would give a liar the influence back that the rule takes from him.
+//! declares would give a liar the influence back that the rule takes from him. A rule that a plugin brings ([`Brought`]) gets them one
+//! by one, with what is known of each.
 //!
 //! Each struct is its section of the run's description; what it keeps from round to round is not part of that, and goes into the
 //! checkpoint by [`Strategy::save`].
 
 mod adaptive;
+mod brought;
 mod bulyan;
 mod choice;
 mod fed_adagrad;
@@ -20,6 +22,7 @@ mod fed_prox;
 mod fed_yogi;
 mod krum;
 mod median;
+mod plugin;
 mod scaffold;
 mod trimmed_mean;
 mod weights;
@@ -27,6 +30,7 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
+pub use brought::{Aggregator, Brought, Made, Round};
 pub use bulyan::Bulyan;
 pub use choice::StrategyChoice;
 pub use fed_adagrad::FedAdagrad;
@@ -38,6 +42,7 @@ pub use fed_prox::FedProx;
 pub use fed_yogi::FedYogi;
 pub use krum::Krum;
 pub use median::Median;
+pub use plugin::Plugin;
 pub use scaffold::Scaffold;
 pub use trimmed_mean::TrimmedMean;
 pub use weights::WeightPolicy;
@@ -50,13 +55,13 @@ use std::sync::Arc;
 /// A rule by which the updates of a round become the next version of the model.
 ///
 /// An update is what a client's training changed: its numbers after it minus those before. A round calls [`Strategy::begin`] when
-/// it opens; for each update that it takes [`Strategy::factor`], or at its end [`Strategy::combine`] with all of them; then
-/// [`Strategy::step`]. The same calls give the same results.
+/// it opens; for each update that it takes [`Strategy::factor`], or at its end [`Strategy::combine`] with all of them, or neither where
+/// [`Strategy::gather`] asks for each; then [`Strategy::step`]. The same calls give the same results.
 pub trait Strategy: fmt::Debug + Send {
     /// Its name, as the run's description writes it.
     fn name(&self) -> &str;
 
-    /// Whether updates are added up as they arrive, or needed at once.
+    /// Whether updates are added up as they arrive, or needed at once, or one by one.
     fn gather(&self) -> Gather {
         Gather::Sum
     }
@@ -115,6 +120,8 @@ pub enum Gather {
         /// With fewer the rule is not defined.
         least: usize,
     },
+    /// One by one when the round closes ([`Aggregate::updates`]); until then all of them are in memory.
+    Each,
 }
 
 /// What goes to clients with the model.
@@ -148,8 +155,12 @@ pub struct Facts {
 /// What all updates of a round come to.
 #[derive(Clone, Debug)]
 pub struct Aggregate<'a> {
-    /// The mean or its robust stand-in, [`Strategy::rows`] times as long as the model.
+    /// The version that the model has.
+    pub version: u64,
+    /// The mean or its robust stand-in, [`Strategy::rows`] times as long as the model; empty for [`Gather::Each`].
     pub update: &'a [f32],
+    /// For [`Gather::Each`] each update, in the order of clients; else empty.
+    pub updates: &'a [Vec<f32>],
     /// What is known of each update, in the order of clients.
     pub facts: &'a [Facts],
     /// Clients that the run knows, whether they took part or not.
@@ -175,9 +186,19 @@ pub enum StrategyError {
     /// The arithmetic failed.
     #[error(transparent)]
     Arithmetic(#[from] ArithmeticError),
-    /// A plugin failed.
+    /// What it made of the updates is no update.
     #[error("the strategy failed: {0}")]
     Failed(String),
+    /// A plugin failed. As it decides by nothing but what it is given, it would fail again.
+    #[error("the strategy `{plugin}` made no version {version}: {why}")]
+    Plugin {
+        /// Its name.
+        plugin: String,
+        /// The version that it was to make.
+        version: u64,
+        /// Why it did not.
+        why: String,
+    },
 }
 
 /// `model += rate * update`, in double precision.

@@ -16,6 +16,17 @@ fn facts(client: u64, weight: u64, steps: u32) -> Facts {
     }
 }
 
+/// This update, from nobody in particular.
+const fn alone(update: &[f32]) -> Aggregate<'_> {
+    Aggregate {
+        version: 0,
+        update,
+        updates: &[],
+        facts: &[],
+        population: 1,
+    }
+}
+
 /// The aggregate of a streaming rule, and the model after its step.
 fn stepped(
     strategy: &mut dyn Strategy,
@@ -37,9 +48,9 @@ fn stepped(
         .step(
             &mut model,
             &Aggregate {
-                update: &update,
                 facts,
                 population,
+                ..alone(&update)
             },
         )
         .unwrap();
@@ -123,8 +134,7 @@ proptest! {
             let mut model = vec![0.5f32];
             for change in &changes {
                 let update = [*change];
-                let aggregate = Aggregate { update: &update, facts: &[], population: 1 };
-                strategy.step(&mut model, &aggregate).unwrap();
+                strategy.step(&mut model, &alone(&update)).unwrap();
                 let d = f64::from(*change);
                 m = beta * m + (1.0 - beta) * d;
                 v = rule(v, d);
@@ -135,7 +145,7 @@ proptest! {
         let (mut momentum, mut model) = (FedAvgM::new(0.5, 0.9), vec![0.0f32]);
         let (mut w, mut v) = (0.0, 0.0);
         for change in &changes {
-            momentum.step(&mut model, &Aggregate { update: &[*change], facts: &[], population: 1 }).unwrap();
+            momentum.step(&mut model, &alone(&[*change])).unwrap();
             v = 0.9 * v + f64::from(*change);
             w += 0.5 * v;
         }
@@ -231,6 +241,94 @@ fn scaffold_moves_its_variate_by_the_share_that_took_part() {
     );
     assert_eq!(model, [2.0]);
     assert_eq!(scaffold.begin().control.as_deref(), Some(&[1.5f32][..]));
+}
+
+/// Adds the updates up, and counts its rounds; or gives what is no version.
+#[derive(Debug)]
+struct Adds {
+    gives: fn(Vec<f32>) -> Result<Vec<f32>, String>,
+}
+
+impl Aggregator for Adds {
+    fn name(&self) -> &str {
+        "adds"
+    }
+
+    fn aggregate(&self, round: &Round<'_>) -> Result<Made, String> {
+        let mut model = round.model.to_vec();
+        for (update, facts) in round.updates.iter().zip(round.facts) {
+            descend(&mut model, facts.weight as f64, update);
+        }
+        let rounds = round.state.first().copied().unwrap_or_default();
+        Ok(Made {
+            model: (self.gives)(model)?,
+            state: vec![rounds + 1],
+        })
+    }
+}
+
+#[test]
+fn what_a_plugin_brings_gets_every_update_and_has_its_state_again() {
+    let mut brought = Brought::new(Box::new(Adds { gives: Ok }));
+    assert_eq!((brought.name(), brought.gather()), ("adds", Gather::Each));
+    let (updates, facts) = (
+        [vec![1.0, 0.0], vec![0.0, 2.0]],
+        [facts(1, 10, 1), facts(2, 3, 1)],
+    );
+    let aggregate = Aggregate {
+        updates: &updates,
+        facts: &facts,
+        ..alone(&[])
+    };
+    let mut model = vec![1.0, 1.0];
+    brought.step(&mut model, &aggregate).unwrap();
+    assert_eq!((&model[..], brought.save()), (&[11.0, 7.0][..], vec![1]));
+    let mut other = Brought::new(Box::new(Adds { gives: Ok }));
+    other.load(&brought.save()).unwrap();
+    for strategy in [&mut brought, &mut other] {
+        strategy.step(&mut model, &aggregate).unwrap();
+        assert_eq!(strategy.save(), [2]);
+    }
+}
+
+#[test]
+fn what_a_plugin_gives_that_is_no_version_is_named_and_changes_nothing() {
+    type Gives = fn(Vec<f32>) -> Result<Vec<f32>, String>;
+    let cases: [(Gives, &str); 3] = [
+        (|_| Err("it trapped".into()), "it trapped"),
+        (
+            |mut model| {
+                model.pop();
+                Ok(model)
+            },
+            "its model has 1 numbers instead of 2",
+        ),
+        (
+            |mut model| {
+                model[1] = f32::NAN;
+                Ok(model)
+            },
+            "number 1 of its model is NaN",
+        ),
+    ];
+    for (gives, why) in cases {
+        let mut brought = Brought::new(Box::new(Adds { gives }));
+        brought.load(&[7]).unwrap();
+        let mut model = vec![1.0, 1.0];
+        let (updates, facts) = ([vec![1.0, 0.0]], [facts(1, 10, 1)]);
+        let aggregate = Aggregate {
+            version: 4,
+            updates: &updates,
+            facts: &facts,
+            ..alone(&[])
+        };
+        let error = brought.step(&mut model, &aggregate).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("the strategy `adds` made no version 5: {why}")
+        );
+        assert_eq!((&model[..], brought.save()), (&[1.0, 1.0][..], vec![7]));
+    }
 }
 
 #[test]

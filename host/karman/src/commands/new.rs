@@ -13,7 +13,7 @@ pub(crate) struct New {
     /// What to write it in
     #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
     lang: Lang,
-    /// What it is to be: a task, or a policy that selects models (Rust and Python)
+    /// What it is to be: a task, a policy that selects models (Rust and Python), or a strategy of federated runs (Rust)
     #[arg(long, value_name = "WORLD", default_value = "task")]
     world: Template,
 }
@@ -22,6 +22,7 @@ pub(crate) struct New {
 enum Template {
     Task,
     PolicySelect,
+    Strategy,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -43,6 +44,7 @@ impl New {
         let world = match self.world {
             Template::Task => World::Task,
             Template::PolicySelect => World::PolicySelect,
+            Template::Strategy => World::Strategy,
         };
         let files =
             karman_kit::create(Path::new(&self.name), &self.name, lang, world).map_err(Worded::worded)?;

@@ -74,6 +74,10 @@ impl Once<'_> {
                 "`{name}` trains in a federated run and does not run by itself"
             ))
             .with_hint("karman fed run fed.toml --plugin PLUGIN")),
+            World::Strategy => Err(TaskError::invalid(format!(
+                "`{name}` makes the versions of a federated run and does not run by itself"
+            ))
+            .with_hint("name it in the run's description: `[strategy]` with `name = \"plugin\"` and `plugin = \"PLUGIN\"`")),
             World::PolicySelect => Err(TaskError::invalid(format!(
                 "`{name}` decides for a node and does not run by itself"
             ))

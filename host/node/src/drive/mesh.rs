@@ -157,7 +157,7 @@ impl Node {
         let plugins = self.plugins().all();
         let tasks = plugins
             .iter()
-            .filter(|plugin| plugin.package().world != World::PolicySelect);
+            .filter(|plugin| !matches!(plugin.package().world, World::PolicySelect | World::Strategy));
         let plugins = tasks.flat_map(|plugin| {
             let manifest = plugin.manifest();
             let names = std::iter::once(manifest.name.clone()).chain(manifest.capability_name());

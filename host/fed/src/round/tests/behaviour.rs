@@ -180,7 +180,10 @@ fn choices_are_built_as_described() {
         assert_eq!(run.selection.build().name(), selection);
     }
     assert_eq!(SelectionChoice::default().build().name(), "random");
-    assert!(StrategyChoice::Plugin { task: "mine".into() }.build().is_none());
+    let brought = described("name = 'plugin'\nplugin = 'mine'", "random", SYNCHRONOUS).strategy;
+    assert!(brought.build().is_none());
+    assert_eq!(brought.plugin().unwrap().plugin, "mine");
+    assert!(StrategyChoice::default().plugin().is_none());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 mod answers;
 mod behaviour;
+mod brought;
 mod joint;
 mod judging;
 mod laws;
@@ -29,6 +30,10 @@ fn run(text: &str) -> Run {
 
 fn coordinator(run: Run) -> Coordinator {
     let strategy = run.strategy.build().unwrap();
+    coordinator_by(run, strategy)
+}
+
+fn coordinator_by(run: Run, strategy: Box<dyn crate::strategy::Strategy>) -> Coordinator {
     let selection = run.selection.build();
     Coordinator::new(
         run,
@@ -43,13 +48,15 @@ fn coordinator(run: Run) -> Coordinator {
 }
 
 fn resume(checkpoint: Checkpoint) -> Coordinator {
+    let strategy = checkpoint.run().strategy.build().unwrap();
+    resume_by(checkpoint, strategy)
+}
+
+fn resume_by(checkpoint: Checkpoint, strategy: Box<dyn crate::strategy::Strategy>) -> Coordinator {
     // Through its bytes, as from a disk.
     let bytes = cbor4ii::serde::to_vec(Vec::new(), &checkpoint).unwrap();
     let checkpoint: Checkpoint = cbor4ii::serde::from_slice(&bytes).unwrap();
-    let (strategy, selection) = (
-        checkpoint.run().strategy.build().unwrap(),
-        checkpoint.run().selection.build(),
-    );
+    let selection = checkpoint.run().selection.build();
     Coordinator::resume(checkpoint, strategy, selection, Arc::new(Processor)).unwrap()
 }
 

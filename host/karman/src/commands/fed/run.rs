@@ -101,6 +101,14 @@ impl Run {
         let _inside = threads.enter();
         let runtime = load::runtime(app, &source.name, &self.grants)?;
         let plugin = load::plugin(app, &runtime, &source, &self.grants)?;
+        let brings = match run.strategy.plugin() {
+            Some(named) => {
+                let source = Source::find(app, &named.plugin)?;
+                // It reaches nothing: there is nothing to allow it.
+                Some(load::plugin(app, &runtime, &source, &GrantArgs::default())?)
+            }
+            None => None,
+        };
         let mut view = View::default();
         let mut shown = Ok(());
         let described = run.clone();
@@ -115,7 +123,8 @@ impl Run {
                 shown = progress.aside(|| view.show(app, event, status));
             }
         };
-        let status = threads.block_on(simulate(&runtime, plugin, run, self.again, told))?;
+        let plugins = (plugin, brings);
+        let status = threads.block_on(simulate(&runtime, plugins, run, self.again, told))?;
         drop(progress);
         shown?;
         outcome(&status)

@@ -1,14 +1,25 @@
 //! What a run begins with, or goes on from: a description that can be followed, and its coordinator.
 
+use super::strategy;
 use super::wire::{self, Frames};
+use karman_engine::Plugin;
 use karman_fed::{Array, Checkpoint, Coordinator, Layout, Processor, Run};
 use karman_types::TaskError;
 use std::sync::Arc;
 
+/// What a run is given by whoever drives it.
+#[derive(Default)]
+pub(super) struct Start {
+    /// The model to begin with; nothing where a client begins it.
+    pub(super) first: Option<Frames>,
+    /// The plugin that is its strategy, where its description names one.
+    pub(super) brings: Option<Arc<Plugin>>,
+}
+
 /// Whether a node, or this process, can drive a run by this description.
 ///
 /// # Errors
-/// `invalid` with the field that is missing or wrong; `unavailable` for what is described but not there yet.
+/// `invalid` with the field that is missing or wrong.
 pub fn check_run(run: &Run) -> Result<(), TaskError> {
     let wrong = |field: &str, says: &str| Err(TaskError::invalid(says).with_field(field));
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -24,17 +35,24 @@ pub fn check_run(run: &Run) -> Result<(), TaskError> {
             "the description does not say which plugin trains: `[clients]` with `plugin = \"…\"`",
         );
     }
-    match run.strategy.build() {
-        Some(_) => Ok(()),
-        None => Err(no_plugins()),
+    match run.strategy.plugin() {
+        Some(named) if named.plugin.is_empty() => wrong(
+            "strategy.plugin",
+            "the description does not say which plugin is its strategy: `[strategy]` with `plugin = \"…\"`",
+        ),
+        _ => Ok(()),
     }
 }
 
-/// The coordinator of a run that begins with this model.
+/// The coordinator of a run that begins with this model. `brings` is the plugin that its description names as its strategy, if it does.
 ///
 /// # Errors
-/// `invalid`, of `model`, for arrays that are no model.
-pub(super) fn begun(run: Run, model: &Frames) -> Result<Coordinator, TaskError> {
+/// `invalid`, of `model`, for arrays that are no model; those of [`strategy::built`].
+pub(super) fn begun(
+    run: Run,
+    model: &Frames,
+    brings: Option<&Arc<Plugin>>,
+) -> Result<Coordinator, TaskError> {
     let invalid = |error: &dyn std::fmt::Display| TaskError::invalid(error.to_string()).with_field("model");
     let arrays = wire::arrays(model)?;
     let shapes = arrays.iter().map(|array| {
@@ -45,7 +63,7 @@ pub(super) fn begun(run: Run, model: &Frames) -> Result<Coordinator, TaskError> 
     });
     let layout = Layout::new(shapes.collect::<Result<_, TaskError>>()?).map_err(|error| invalid(&error))?;
     let numbers = arrays.into_iter().flat_map(|array| array.values).collect();
-    let strategy = run.strategy.build().ok_or_else(no_plugins)?;
+    let strategy = strategy::built(&run, &layout, brings)?;
     let selection = run.selection.build();
     let mut entropy = [0; 32];
     getrandom::fill(&mut entropy).map_err(|error| TaskError::internal(error.to_string()))?;
@@ -64,15 +82,14 @@ pub(super) fn begun(run: Run, model: &Frames) -> Result<Coordinator, TaskError> 
 /// A coordinator that goes on from a checkpoint.
 ///
 /// # Errors
-/// A checkpoint that cannot be gone on from.
-pub(super) fn resumed(checkpoint: Checkpoint) -> Result<Coordinator, TaskError> {
+/// A checkpoint that cannot be gone on from; those of [`strategy::built`].
+pub(super) fn resumed(
+    checkpoint: Checkpoint,
+    brings: Option<&Arc<Plugin>>,
+) -> Result<Coordinator, TaskError> {
     let run = checkpoint.run();
-    let strategy = run.strategy.build().ok_or_else(no_plugins)?;
+    let strategy = strategy::built(run, checkpoint.layout(), brings)?;
     let selection = run.selection.build();
     Coordinator::resume(checkpoint, strategy, selection, Arc::new(Processor))
         .map_err(|error| TaskError::internal(error.to_string()))
-}
-
-fn no_plugins() -> TaskError {
-    TaskError::unavailable("no node runs a plugin as `strategy` yet").with_field("strategy")
 }

@@ -1,6 +1,6 @@
 //! One run: feeds the coordinator what happens, and does what it says.
 
-use super::begin::{begun, resumed};
+use super::begin::{Start, begun, resumed};
 use super::clock::Clock;
 use super::handle::{Handle, Shown, handle};
 use super::orders::{Clients, Orders};
@@ -9,7 +9,7 @@ use super::wire::{Answer, Frames, NOT_ASKED, Order, Work};
 use crate::drive::split;
 use crate::services::blocking;
 use futures::future::BoxFuture;
-use karman_fed::{Action, Checkpoint, ClientId, Coordinator, EncodingPolicy, Event, Instant};
+use karman_fed::{Action, Checkpoint, ClientId, Coordinator, EncodingPolicy, Event, Failure, Instant};
 use karman_store::Store;
 use karman_tensor::Tensor;
 use karman_tensor::encode::Encoding;
@@ -31,8 +31,7 @@ pub(super) struct Conductor {
     store: Store,
     clients: Arc<dyn Clients>,
     coordinator: Option<Coordinator>,
-    /// The model to begin with; nothing where a client begins it.
-    first: Option<Frames>,
+    start: Start,
     clock: Clock,
     orders: Orders,
     inbox: UnboundedReceiver<Event>,
@@ -40,18 +39,21 @@ pub(super) struct Conductor {
 }
 
 impl Conductor {
-    /// Gets ready to drive a run, from its beginning or from where it stands. `inbox` is where clients are announced; `first` is the
-    /// model to begin with, where no client is to make it.
+    /// Gets ready to drive a run, from its beginning or from where it stands. `inbox` is where clients are announced.
     pub(super) fn new(
         record: Record,
         store: Store,
         clients: Arc<dyn Clients>,
         (outbox, inbox): (UnboundedSender<Event>, UnboundedReceiver<Event>),
-        first: Option<Frames>,
+        start: Start,
     ) -> Result<(Self, Handle), TaskError> {
-        let coordinator = record.checkpoint.clone().map(resumed).transpose()?;
+        let brings = start.brings.as_ref();
+        let checkpoint = record.checkpoint.clone();
+        let coordinator = checkpoint
+            .map(|checkpoint| resumed(checkpoint, brings))
+            .transpose()?;
         let base = record.checkpoint.as_ref().map_or(Instant(0), Checkpoint::taken);
-        let mut status = record.status(0)?;
+        let mut status = record.status(0);
         status.running = true;
         let (handle, shown) = handle(outbox.clone(), status);
         let conductor = Self {
@@ -60,7 +62,7 @@ impl Conductor {
             orders: Orders::new(clients.clone(), outbox),
             clients,
             coordinator,
-            first,
+            start,
             clock: Clock::starts(base),
             inbox,
             shown,
@@ -103,9 +105,9 @@ impl Conductor {
                 self.feed(Event::Severed { windows }).await?;
                 self.measure().await?;
             }
-            None => match self.first.take() {
+            None => match self.start.first.take() {
                 Some(model) => {
-                    self.coordinator = Some(begun(self.record.run.clone(), &model)?);
+                    self.coordinator = Some(self.begun_with(&model)?);
                     self.prepare().await?;
                 }
                 None => self.begin().await?,
@@ -224,8 +226,12 @@ impl Conductor {
         let Answer::Begun { model } = answer? else {
             return Err(TaskError::failed(NOT_ASKED));
         };
-        self.coordinator = Some(begun(self.record.run.clone(), &model)?);
+        self.coordinator = Some(self.begun_with(&model)?);
         Ok(())
+    }
+
+    fn begun_with(&self, model: &Frames) -> Result<Coordinator, TaskError> {
+        begun(self.record.run.clone(), model, self.start.brings.as_ref())
     }
 
     /// It is over, also after the next start.
@@ -311,6 +317,11 @@ impl Conductor {
                 accuracy: report.accuracy,
                 loss: report.loss,
             }),
+            // What is on the disk is the moment before: from there the run goes on, with a plugin that was mended.
+            Action::Finished {
+                failure: Some(failure @ Failure::Strategy(_)),
+                ..
+            } => return Err(TaskError::failed(failure.to_string()).with_field("strategy.plugin")),
             Action::Finished { version, failure } => {
                 self.note(FedEvent::Finished {
                     version,

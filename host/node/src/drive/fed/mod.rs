@@ -5,6 +5,7 @@
 //! | `wire` | what a driver and its clients say to each other |
 //! | `outside` | the same as it comes from anyone |
 //! | `begin` | what a run begins with: its description checked, its coordinator made or resumed |
+//! | `strategy` | by what its versions are made, where a plugin makes them too |
 //! | `onnx` | the model that a run begins with, and the file that it ends as |
 //! | `conductor` | a run: events into `karman-fed`'s coordinator, what it says done |
 //! | `orders` | the orders of a run that are under way, and what becomes of each |
@@ -43,6 +44,7 @@ mod outside;
 mod record;
 mod simulated;
 mod spread;
+mod strategy;
 mod sum;
 mod table;
 #[cfg(test)]
@@ -64,8 +66,10 @@ pub use simulated::simulate;
 use super::swarm::Swarms;
 use crate::node::{Inner, Node};
 use crate::services::blocking;
+use begin::Start;
 use conductor::Conductor;
 use handle::Handle;
+use karman_engine::Plugin;
 use karman_fed::{Checkpoint, Event, Run};
 use karman_types::TaskError;
 use members::Members;
@@ -153,15 +157,32 @@ impl Node {
             None => first?,
         };
         record.begins_with(first.as_ref())?;
+        let brings = self.strategy_of(&record.run)?;
         // On the disk before anybody hears of it: what was begun goes on at the next start.
         record.write(&store)?;
-        let handle = self.drive(record, first)?;
+        let handle = self.drive(record, first, brings)?;
         let status = handle.status(usize::MAX);
         runs.insert(status.name.clone(), handle);
         Ok(status)
     }
 
-    fn drive(&self, record: Record, first: Option<First>) -> Result<Handle, TaskError> {
+    /// The plugin that a description names as its strategy, if it does. It is the same one until the run is driven anew.
+    fn strategy_of(&self, run: &Run) -> Result<Option<Arc<Plugin>>, TaskError> {
+        let Some(named) = run.strategy.plugin() else {
+            return Ok(None);
+        };
+        let slot = self.plugins().named(&named.plugin);
+        let plugin = slot.map_err(|_| strategy::missing(&named.plugin))?.current();
+        strategy::check(&plugin)?;
+        Ok(Some(plugin))
+    }
+
+    fn drive(
+        &self,
+        record: Record,
+        first: Option<First>,
+        brings: Option<Arc<Plugin>>,
+    ) -> Result<Handle, TaskError> {
         let name = record.run.name.clone();
         let planned = record.checkpoint.iter().flat_map(Checkpoint::planned).collect();
         let members = Members::new(self, &record.run, record.members.clone(), planned);
@@ -169,8 +190,11 @@ impl Node {
         let channel = unbounded_channel();
         let (outbox, id, run) = (channel.0.clone(), record.id.clone(), record.run.clone());
         let store = self.runtime().home().store()?;
-        let first = first.map(|first| first.frames);
-        let (conductor, handle) = Conductor::new(record, store, members.clone(), channel, first)?;
+        let start = Start {
+            first: first.map(|first| first.frames),
+            brings,
+        };
+        let (conductor, handle) = Conductor::new(record, store, members.clone(), channel, start)?;
         let announcing = members::announce(members, id, run, conductor.clock(), outbox);
         tokio::spawn(async move {
             let announcing = tokio::spawn(announcing);
@@ -280,7 +304,8 @@ impl Node {
                 None => first_of(&store, &record.run, self.runtime().models().limits())?,
             };
             record.begins_with(first.as_ref())?;
-            let handle = self.drive(record, first)?;
+            let brings = self.strategy_of(&record.run)?;
+            let handle = self.drive(record, first, brings)?;
             self.federated().runs.lock().insert(name.to_owned(), handle);
         }
         Ok(())

@@ -178,31 +178,29 @@ impl Record {
         matches!(self.log.last(), Some(FedEvent::Finished { .. }))
     }
 
-    pub(super) fn status(&self, after: usize) -> Result<FedStatus, TaskError> {
-        let coordinator = self.checkpoint.clone().map(super::begin::resumed).transpose()?;
-        Ok(FedStatus {
+    pub(super) fn status(&self, after: usize) -> FedStatus {
+        FedStatus {
             name: self.run.name.clone(),
-            status: coordinator.map(|coordinator| coordinator.status()),
+            status: self.checkpoint.as_ref().map(Checkpoint::status),
             running: false,
             members: self.members.clone(),
             events: self.log.len(),
             log: self.log.get(after..).unwrap_or_default().to_vec(),
-        })
+        }
     }
 
     pub(super) fn model(&self) -> Result<FedModel, TaskError> {
-        let Some(checkpoint) = self.checkpoint.clone() else {
+        let Some(checkpoint) = &self.checkpoint else {
             return Err(TaskError::unavailable(format!(
                 "`{}` has no model yet",
                 self.run.name
             )));
         };
-        let coordinator = super::begin::resumed(checkpoint)?;
         Ok(FedModel {
             name: self.run.name.clone(),
-            version: coordinator.status().version,
-            layout: coordinator.layout().clone(),
-            numbers: coordinator.model().to_vec(),
+            version: checkpoint.version(),
+            layout: checkpoint.layout().clone(),
+            numbers: checkpoint.model().to_vec(),
         })
     }
 }
@@ -291,7 +289,7 @@ pub fn stored_runs(store: &Store) -> Result<Vec<FedStatus>, TaskError> {
 /// # Errors
 /// `invalid` when there is none of this name; what the disk refuses.
 pub fn stored_run(store: &Store, name: &str, after: usize) -> Result<FedStatus, TaskError> {
-    found(store, name)?.status(after)
+    Ok(found(store, name)?.status(after))
 }
 
 /// The model that it has made so far.

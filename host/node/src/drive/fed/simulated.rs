@@ -1,11 +1,12 @@
 //! Clients that one process plays: the same plugin, each with its share of the data.
 
-use super::begin::check_run;
+use super::begin::{Start, check_run};
 use super::conductor::Conductor;
 use super::memory::Memory;
 use super::onnx::first_of;
 use super::orders::{self, Clients};
 use super::record::{FedEvent, FedStatus, Record};
+use super::strategy;
 use super::wire::{Answer, Order, Work};
 use super::worker::carry_out;
 use crate::runtime::Runtime;
@@ -47,16 +48,19 @@ impl Clients for Simulated {
 /// Runs a federated run whose clients are all played by this process, to its end. One that has not ended goes on from where it
 /// stands; one that has ended begins anew where `again` says so. `told` hears of each event.
 ///
+/// The first of the plugins trains; the second is the strategy, where the description names one.
+///
 /// # Errors
-/// A description that cannot be followed; what the plugin says; what the disk refuses.
+/// A description that cannot be followed; what a plugin says; what the disk refuses.
 pub async fn simulate(
     runtime: &Runtime,
-    plugin: Arc<Plugin>,
+    (plugin, brings): (Arc<Plugin>, Option<Arc<Plugin>>),
     mut run: Run,
     again: bool,
     mut told: impl FnMut(&FedEvent, &FedStatus),
 ) -> Result<FedStatus, TaskError> {
     check_run(&run)?;
+    brings.as_deref().map_or(Ok(()), strategy::check)?;
     let count = run.clients.simulated;
     run.start_with = run.start_with.max(count as usize);
     let store = runtime.home().store()?;
@@ -81,8 +85,11 @@ pub async fn simulate(
     let known = introductions(&clients, &record, count).await?;
     known.into_iter().for_each(|event| drop(outbox.send(event)));
     let mut heard = record.log.len();
-    let (conductor, mut handle) =
-        Conductor::new(record, store, clients, channel, first.map(|first| first.frames))?;
+    let start = Start {
+        first: first.map(|first| first.frames),
+        brings,
+    };
+    let (conductor, mut handle) = Conductor::new(record, store, clients, channel, start)?;
     let driven = tokio::spawn(conductor.drive());
     loop {
         handle.more_than(heard).await;

@@ -1,5 +1,6 @@
 //! What tests of federated runs share: what clients say, runs of five of them, and what the log of a run tells.
 
+use super::begin::Start;
 use super::conductor::Conductor;
 use super::handle::Handle;
 use super::orders::{self, Clients};
@@ -31,7 +32,7 @@ pub(super) fn described(more: &str) -> Record {
 pub(super) fn conducted(record: Record, store: &Store, clients: Arc<dyn Clients>) -> (Conductor, Handle) {
     let channel = unbounded_channel();
     let outbox = channel.0.clone();
-    let conducted = Conductor::new(record, store.clone(), clients, channel, None).unwrap();
+    let conducted = Conductor::new(record, store.clone(), clients, channel, Start::default()).unwrap();
     introduce(&outbox, CLIENTS);
     conducted
 }

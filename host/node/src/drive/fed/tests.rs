@@ -1,5 +1,6 @@
 //! A run whose clients speak the protocol, and lie in it as no honest node's host would.
 
+use super::begin::Start;
 use super::clock::Clock;
 use super::conductor::Conductor;
 use super::orders::Clients;
@@ -104,7 +105,9 @@ async fn what_no_honest_node_would_send_is_named_and_does_no_harm() {
     let record = Record::new(Run::from_toml(text).unwrap());
     let channel = unbounded_channel();
     let outbox = channel.0.clone();
-    let (conductor, handle) = Conductor::new(record, store.clone(), Arc::new(Liars), channel, None).unwrap();
+    let liars = Arc::new(Liars);
+    let (conductor, handle) =
+        Conductor::new(record, store.clone(), liars, channel, Start::default()).unwrap();
     introduce(&outbox, 11);
     conductor.drive().await.unwrap();
 
@@ -201,7 +204,8 @@ async fn updates_travel_as_measured_links_ask_for() {
     let outbox = channel.0.clone();
     let senders = Senders::default();
     let noted = senders.0.clone();
-    let (conductor, _handle) = Conductor::new(record, store, Arc::new(senders), channel, None).unwrap();
+    let senders = Arc::new(senders);
+    let (conductor, _handle) = Conductor::new(record, store, senders, channel, Start::default()).unwrap();
     // One whose link is slow, one whose link is faster than anything, and one that has not measured it.
     for (client, rate) in [(0, Some(1e3)), (1, Some(1e15)), (2, None)] {
         let profile = Profile {

@@ -60,8 +60,8 @@ pub enum Failure {
         /// The trap, and what it wrote to standard error before.
         trap: String,
     },
-    /// It called what no policy has.
-    #[error("it called `{import}`, which no policy has")]
+    /// It called what is not there for it.
+    #[error("it called `{import}`, which it does not have")]
     Forbidden {
         /// The function of the host.
         import: String,
