@@ -289,7 +289,7 @@ impl Coordinator {
             .core
             .windows
             .iter()
-            .filter(|(client, _)| wants && is_free(*client));
+            .filter(|(client, _)| wants && is_free(client));
         let starts = planned.flat_map(|(_, windows)| windows.iter().map(|window| window.start));
         starts.filter(|start| *start > self.core.now).min()
     }
