@@ -12,6 +12,7 @@ mod crash;
 mod demo;
 mod documents;
 mod door;
+mod endpoints;
 mod fed;
 mod fed_swarm;
 mod flows;

@@ -57,14 +57,14 @@ fn is_named(binding: &Binding, name: &str) -> bool {
     match binding {
         Binding::Plugin(known) | Binding::Model(known) => known == name,
         Binding::Remote { task, .. } => last(task) == name,
-        Binding::Endpoint { .. } => false,
+        Binding::Endpoint { model, .. } => model == name,
     }
 }
 
 /// Whether it is a model. Of a node that is not in reach nobody knows; it is not chosen either.
 fn takes_tensors(tasks: &Inner, binding: &Binding) -> bool {
     match binding {
-        Binding::Model(_) => true,
+        Binding::Model(_) | Binding::Endpoint { .. } => true,
         Binding::Remote { node, task } => {
             let peers = tasks.mesh.get().map(|mesh| mesh.peers()).unwrap_or_default();
             let offers = peers.into_iter().filter_map(|peer| Some(peer.offer?.0));
@@ -73,7 +73,7 @@ fn takes_tensors(tasks: &Inner, binding: &Binding) -> bool {
                 .next()
                 .is_none_or(|offer| offer.models.iter().any(|model| model == last(task)))
         }
-        Binding::Plugin(_) | Binding::Endpoint { .. } => false,
+        Binding::Plugin(_) => false,
     }
 }
 

@@ -181,7 +181,7 @@ async fn find(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
     found
 }
 
-/// Who does it on this node.
+/// Who does it on this node, or on a server of others that it names.
 fn here(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
     let is_below = |name: &str| is_below(name, capability);
     let here = tasks.runtime.id();
@@ -202,6 +202,7 @@ fn here(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
             found.push((name_at(&manifest.name, here), binding));
         }
     }
+    found.extend(tasks.flows.endpoints.doing(is_below));
     found
 }
 
@@ -300,9 +301,10 @@ pub(super) async fn call(
             };
             Ok(mesh.call(peer, head, request.body).await?.0)
         }
-        Binding::Endpoint { url, .. } => Err(TaskError::unavailable(format!(
-            "{url}: this build calls no server of the Open Inference Protocol"
-        ))),
+        Binding::Endpoint { url, model } => {
+            let endpoints = &tasks.flows.endpoints;
+            endpoints.call((url, model), request, within).await
+        }
     }
 }
 
@@ -316,7 +318,7 @@ pub(super) fn reaches(tasks: &Inner, binding: &Binding) -> bool {
             let mut peers = mesh.peers().into_iter();
             peers.any(|peer| peer.path.is_some() && peer.member.as_deref().is_some_and(of))
         }),
-        Binding::Endpoint { .. } => false,
+        Binding::Endpoint { url, model } => tasks.flows.endpoints.has(url, model),
     }
 }
 

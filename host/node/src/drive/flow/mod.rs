@@ -18,6 +18,7 @@
 //! | `served` | a run, by those who choose for it |
 //! | `policy` | by which policy |
 //! | `implementations` | who could: found, measured, called |
+//! | `endpoints` | those on servers of others |
 //! | `labels` | how right their answers were |
 //! | `request`, `fit` | one request outside of any workflow, within bounds of its own; who meets them |
 //! | `progress` | what is written down, and where |
@@ -29,6 +30,7 @@
 mod choose;
 mod choosers;
 mod coordinate;
+mod endpoints;
 mod fit;
 mod follow;
 mod implementations;
@@ -52,10 +54,12 @@ pub use request::{Chosen, Wanted};
 pub use status::{FlowState, FlowStatus, StepStatus};
 
 use super::tasks::{Inner, Tasks};
+use crate::config::NodeConfig;
 use crate::node::Node;
 use crate::plugins::Plugins;
 use crate::services::{blocking, store_error};
 use choosers::Choosers;
+use endpoints::Endpoints;
 use follow::Seen;
 use futures::future::join_all;
 use karman_sched::flow::Phase;
@@ -95,6 +99,7 @@ pub(super) struct Flows {
     live: Mutex<HashMap<TaskId, Arc<Live>>>,
     /// For workflows, and for requests that belong to none.
     choosers: Arc<Choosers>,
+    endpoints: Endpoints,
     /// How often implementations were measured: what was chosen from before is chosen from no more.
     measured: AtomicU64,
     suspended: watch::Sender<bool>,
@@ -112,6 +117,17 @@ struct Live {
 }
 
 impl Flows {
+    /// With the servers of others that the configuration names.
+    ///
+    /// # Errors
+    /// `invalid`, naming the key that cannot be used.
+    pub(super) fn open(config: &NodeConfig) -> Result<Self, TaskError> {
+        Ok(Self {
+            endpoints: Endpoints::open(&config.endpoints)?,
+            ..Self::default()
+        })
+    }
+
     /// No run goes on here, and none begins: the node is to stop. Each is where it was last written down.
     pub(super) fn suspend(&self) {
         self.suspended.send_replace(true);
