@@ -35,6 +35,8 @@ use utoipa::{Modify, OpenApi, ToSchema};
         admin::models,
         admin::tasks,
         admin::flows,
+        admin::slos,
+        admin::gpu,
         admin::rounds,
         admin::contacts,
         admin::decided,

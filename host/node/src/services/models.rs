@@ -1,7 +1,7 @@
 use super::gpu_models::Unfit;
 use super::pace::Pace;
 use super::turns::Turns;
-use super::{Loaded, NodeCompute, blocking, store_error};
+use super::{GpuUse, Loaded, NodeCompute, blocking, store_error};
 use crate::config::{BackendChoice, ComputeProfile, ModelDevice};
 use crate::home::Home;
 use bytes::Bytes;
@@ -84,6 +84,11 @@ impl NodeModels {
             loaded: Mutex::default(),
             known: RwLock::default(),
         })
+    }
+
+    /// How much the node's GPU is used: by its models and by plugins, which share it.
+    pub fn gpu_use(&self) -> GpuUse {
+        self.compute.used()
     }
 
     /// What this process runs models with, detected when first asked for.

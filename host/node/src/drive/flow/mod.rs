@@ -26,9 +26,11 @@
 //! | `status` | how far it is, in the words of its operator |
 //! | `follow` | what happens to it, one after the other |
 //! | `looks` | looks of several at one run |
+//! | `compliance` | how far objectives were kept |
 
 mod choose;
 mod choosers;
+mod compliance;
 mod coordinate;
 mod endpoints;
 mod fit;
@@ -46,6 +48,7 @@ mod served;
 mod status;
 mod step;
 
+pub use compliance::{SloHistory, SloHour, SloMinute};
 pub(super) use coordinate::coordinate;
 pub(crate) use follow::{FlowEvent, Follower, Known};
 pub use implementations::{Example, MeasureOrder, Measured};
@@ -53,12 +56,14 @@ pub use order::FlowOrder;
 pub use request::{Chosen, Wanted};
 pub use status::{FlowState, FlowStatus, StepStatus};
 
+use super::decisions::wall_ms;
 use super::tasks::{Inner, Tasks};
 use crate::config::NodeConfig;
 use crate::node::Node;
 use crate::plugins::Plugins;
 use crate::services::{blocking, store_error};
 use choosers::Choosers;
+use compliance::Compliance;
 use endpoints::Endpoints;
 use follow::Seen;
 use futures::future::join_all;
@@ -100,6 +105,8 @@ pub(super) struct Flows {
     /// For workflows, and for requests that belong to none.
     choosers: Arc<Choosers>,
     endpoints: Endpoints,
+    /// How far objectives were kept.
+    compliance: Compliance,
     /// How often implementations were measured: what was chosen from before is chosen from no more.
     measured: AtomicU64,
     suspended: watch::Sender<bool>,
@@ -281,6 +288,12 @@ impl Node {
     /// nobody can tell just now is there without its tasks.
     pub async fn last_flows(&self, most: usize) -> Vec<FlowStatus> {
         self.tasks().last_flows(most).await
+    }
+
+    /// How far workflows with objectives have kept them within the last hour, by the runs that this node has coordinated to their end
+    /// since it began.
+    pub fn slo_hour(&self) -> SloHour {
+        self.tasks().inner().flows.compliance.last_hour(wall_ms())
     }
 }
 
