@@ -52,6 +52,7 @@ pub use drive::{
     reachable, read_fed_answer, read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
+pub use karman_sched::call::TaskDemand;
 pub use karman_sched::select::Bounds;
 pub use karman_store::BundleState;
 pub use listener::{Awake, Listener, ShutDown, attend, other_host, plain_host, plugin_path, serve_plugin};
