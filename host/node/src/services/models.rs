@@ -196,6 +196,11 @@ impl NodeModels {
         self.compute.config().model(name)
     }
 
+    /// Whether the processor of this node does all of its runs: it is neither run in parts nor on a GPU.
+    pub(crate) fn is_on_processor(&self, name: &str) -> bool {
+        self.device_of(name).is_none() && !self.diverted.read().contains_key(name)
+    }
+
     /// What keeps a model of this node from the GPU on which its operator has it run: whoever asks for it is refused.
     pub(crate) fn refused(&self, name: &str, digest: Digest) -> Option<TaskError> {
         self.unfit.read().get(&(name.to_owned(), digest)).cloned()

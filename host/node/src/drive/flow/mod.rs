@@ -19,7 +19,7 @@
 //! | `policy` | by which policy |
 //! | `implementations` | who could: found, measured, called |
 //! | `endpoints` | those on servers of others |
-//! | `labels` | how right their answers were |
+//! | `labels`, `energy` | how right their answers were; what they drew |
 //! | `request`, `fit` | one request outside of any workflow, within bounds of its own; who meets them |
 //! | `progress` | what is written down, and where |
 //! | `json` | between the JSON of workflows and the bytes of tasks |
@@ -33,6 +33,7 @@ mod choosers;
 mod compliance;
 mod coordinate;
 mod endpoints;
+mod energy;
 mod fit;
 mod follow;
 mod implementations;
