@@ -231,7 +231,7 @@ fn a_limit_on_energy_goes_by_what_calls_draw() {
     let (file, data) = (file.to_str().unwrap(), data.to_str().unwrap());
     let measured = |more: &[&str]| {
         let measure = ["flow", "measure", file, "classify", "--data", data, "--json"];
-        let line: Value = serde_json::from_str(&node.run(&[&measure, more].concat()).ok().out()).unwrap();
+        let line: Value = serde_json::from_str(&node.run(&[&measure[..], more].concat()).ok().out()).unwrap();
         line["implementation"]["profile"]["energy"].as_f64()
     };
     assert!(measured(&[]).is_some_and(|joules| joules >= 0.0));
