@@ -88,10 +88,18 @@ fn a_server_of_others_is_measured_and_chosen_as_any_other() {
         answer.head
     );
 
+    let doctor = |works: &str| {
+        let says = ours.run(&["doctor", "--json"]).out();
+        let line = says.lines().find(|line| line.contains("endpoint rented"));
+        assert!(line.is_some_and(|line| line.contains(works)), "{says}");
+    };
+    doctor("\"ok\":true");
+
     // It does not answer any more: the other one does.
     drop(theirs);
     let (_, by) = served(&ours, &workflow(0.9));
     assert!(by.starts_with("digits-s@"), "{by}");
+    doctor("\"ok\":false");
     let replayed = ours.run(&["replay", "--json"]).ok().out();
     let replayed: Value = serde_json::from_str(&replayed).unwrap();
     assert_eq!(replayed["different"], json!([]), "{replayed}");

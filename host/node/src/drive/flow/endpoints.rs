@@ -8,6 +8,7 @@ use crate::config::EndpointConfig;
 use crate::drive::model_tasks::{by_name, written_inputs};
 use crate::inference::{InferTensor, TensorData};
 use bytes::Bytes;
+use futures::future::join_all;
 use http::Method;
 use karman_engine::capability::nn::Tensors;
 use karman_types::{Binding, ErrorKind, TaskError, TaskRequest, TaskResponse};
@@ -24,6 +25,8 @@ use tokio::time::timeout;
 
 /// The longest description of a model that is read.
 const MOST_DESCRIPTION: usize = 1 << 20;
+/// How long one is waited for that is only asked whether it is ready.
+const LOOK: Duration = Duration::from_secs(5);
 /// The most lists that a tensor without elements may be made of.
 const MOST_EMPTY_LISTS: u64 = 4096;
 
@@ -128,6 +131,15 @@ impl Endpoints {
         outputs.iter().map(read).collect()
     }
 
+    /// Whether each of them could be called now, by its name. Asks all of them.
+    pub(super) async fn ready(&self) -> Vec<(String, Result<(), TaskError>)> {
+        let asked = self.0.iter().map(|(name, endpoint)| async move {
+            let ready = endpoint.within(Some(LOOK), endpoint.is_ready()).await;
+            (name.clone(), ready)
+        });
+        join_all(asked).await
+    }
+
     fn find(&self, url: &str, model: &str) -> Result<&Endpoint, TaskError> {
         let is_it = |known: &&Endpoint| known.config.url.as_str() == url && known.config.model == model;
         self.0.values().find(is_it).ok_or_else(|| {
@@ -202,6 +214,14 @@ impl Endpoint {
             check(output).map_err(|error| self.answers_wrongly(&error))?;
         }
         Ok(answered.outputs)
+    }
+
+    async fn is_ready(&self) -> Result<(), TaskError> {
+        let path = format!("/v2/models/{}/ready", self.config.model);
+        let asked = self
+            .server
+            .ask(Method::GET, &path, Bytes::new(), MOST_DESCRIPTION);
+        asked.await.map(|_| ())
     }
 
     async fn takes(&self) -> Result<Arc<[Input]>, TaskError> {

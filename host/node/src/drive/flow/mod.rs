@@ -298,6 +298,13 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Whether each model on a server of others that this node names could be called now, by its name there.
+    pub(super) async fn endpoints_ready(&self) -> Vec<(String, Result<(), TaskError>)> {
+        self.tasks().inner().flows.endpoints.ready().await
+    }
+}
+
 impl Inner {
     /// Withdraws a run of this node that has not ended.
     ///

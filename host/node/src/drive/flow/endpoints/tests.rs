@@ -41,6 +41,13 @@ async fn infer(Path(model): Path<String>, headers: HeaderMap, body: String) -> (
     }
 }
 
+async fn ready(Path(model): Path<String>) -> StatusCode {
+    match model.as_str() {
+        "twice" => StatusCode::OK,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
 async fn describe(State(datatype): State<&'static str>) -> String {
     json!({ "name": "any", "inputs": [{ "name": "x", "datatype": datatype, "shape": [-1] }], "outputs": [] })
         .to_string()
@@ -51,6 +58,7 @@ async fn server(datatype: &'static str) -> String {
     let router = Router::new()
         .route("/v2/models/{model}", get(describe))
         .route("/v2/models/{model}/infer", post(infer))
+        .route("/v2/models/{model}/ready", get(ready))
         .with_state(datatype);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -145,6 +153,19 @@ async fn answers_are_bounded_and_a_server_that_does_not_answer_is_not_there() {
         None,
     );
     assert_eq!(asked.await.unwrap_err().kind, ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn who_is_not_ready_is_told_from_who_is() {
+    let url = server("FP32").await;
+    for (model, is_ready) in [("twice", true), ("gone", false)] {
+        let asked = endpoints(&url, model, "").ready().await;
+        assert_eq!(
+            (asked[0].0.as_str(), asked[0].1.is_ok()),
+            ("far", is_ready),
+            "{asked:?}"
+        );
+    }
 }
 
 #[tokio::test]
