@@ -69,9 +69,9 @@ impl EndpointUrl {
     pub(crate) fn keeps_secrets(&self) -> bool {
         let is_here = |authority: Authority| {
             let host = authority.host().trim_matches(['[', ']']);
-            host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
         };
-        self.0.starts_with("https://") || self.authority().parse().is_ok_and(is_here)
+        self.0.starts_with("https://") || self.authority().parse::<Authority>().is_ok_and(is_here)
     }
 }
 

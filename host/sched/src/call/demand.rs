@@ -130,13 +130,14 @@ impl Of {
     }
 
     fn wanted(&self, now: Duration, most: u32) -> u32 {
+        let most = most.max(1);
         let Some(Service { seconds, .. }) = self.service.filter(|service| service.seconds > 0.0) else {
-            return self.nodes.clamp(1, most.max(1));
+            return self.nodes.clamp(1, most);
         };
         let (law, rate) = (LoadLaw::erlang(seconds), self.rate_at(now));
         let limit = LaImrSettings::default().plan_for * seconds;
         let keeps = |nodes: &u32| law.latency(rate, nodes.saturating_mul(self.cores.max(1))) <= limit;
-        (1..most).find(keeps).unwrap_or(most.max(1))
+        (1..most).find(keeps).unwrap_or(most)
     }
 }
 

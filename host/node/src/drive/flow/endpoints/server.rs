@@ -106,7 +106,7 @@ impl Server {
         let body = read.map_err(|error| match error.is::<LengthLimitError>() {
             true => TaskError::limit(format!("{url} answers more than {most} bytes"))
                 .with_hint("`answer` of its table in node.toml says how long it may be"),
-            false => out_of_reach(error.as_ref()),
+            false => out_of_reach(&*error),
         })?;
         match status.is_success() {
             true => Ok(body.to_bytes()),
