@@ -72,10 +72,12 @@ impl Endpoints {
     /// # Errors
     /// `invalid`, naming the key that cannot be used.
     pub(super) fn open(named: &BTreeMap<String, EndpointConfig>) -> Result<Self, TaskError> {
-        let opened = named
-            .iter()
-            .map(|(name, config)| Ok((name.clone(), Endpoint::open(name, config.clone())?)));
-        opened.collect::<Result<_, TaskError>>().map(Self)
+        let open = |(name, config): (&String, &EndpointConfig)| -> Result<_, TaskError> {
+            let opened = Endpoint::open(name, config.clone())?;
+            Ok((name.clone(), opened))
+        };
+        let all: Result<BTreeMap<String, Endpoint>, TaskError> = named.iter().map(open).collect();
+        all.map(Self)
     }
 
     /// Those whose capability is wanted, by what they are spoken of.
