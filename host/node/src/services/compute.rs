@@ -1,5 +1,9 @@
 //! `karman:gpu` over this node's devices: the processor here, a GPU in a process of its own that plugins share by turns.
 
+mod used;
+
+pub use used::GpuUse;
+
 use super::blocking;
 use crate::config::{GpuChoice, GpuConfig};
 use futures::FutureExt;
@@ -7,11 +11,10 @@ use futures::future::BoxFuture;
 use karman_engine::capability::gpu::{Compute, Computed, Order, Place, Work as Asked};
 use karman_gpu::find::{Found, MOST_PROBE, find};
 use karman_gpu::{
-    Answer, Api, Cpu, Device, DeviceInfo, DeviceUse, Done, GpuError, Job, Kernel, Program, Queue, Remote,
-    RemoteOptions, Shader, ShaderLimits, Words, Work,
+    Answer, Api, Cpu, Device, DeviceInfo, Done, GpuError, Job, Kernel, Program, Queue, Remote, RemoteOptions,
+    Shader, ShaderLimits, Words, Work,
 };
 use karman_types::TaskError;
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -30,34 +33,6 @@ const MOST_WAIT: Duration = Duration::from_secs(3600);
 
 /// How long a GPU that could not be had is not asked for again.
 const PAUSE: Duration = Duration::from_secs(60);
-
-/// How much the GPU of a node is used.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "state")]
-pub enum GpuUse {
-    /// Nobody has asked for it since the node began: it is looked for then.
-    Unasked,
-    /// It is being looked for.
-    Starting,
-    /// There is none.
-    Absent {
-        /// What is missing.
-        why: String,
-    },
-    /// It is there.
-    Ready {
-        /// How it is named here, and what its maker calls it.
-        device: String,
-        /// Microseconds since it was first asked for.
-        since_us: u64,
-        /// Microseconds of these in which it worked.
-        busy_us: u64,
-        /// Pieces of work that it has ended, well or not.
-        done: u64,
-        /// Pieces of work that wait for their turn.
-        waiting: usize,
-    },
-}
 
 /// The devices of this node, looked for when first asked.
 pub(crate) struct NodeCompute {
@@ -278,40 +253,6 @@ impl NodeCompute {
     ) -> Result<Computed, GpuError> {
         let done = self.asked(queue, tenant, work, inputs, within).await?;
         Ok(computed(&done, device(queue.info()), None))
-    }
-
-    /// How much the GPU is used. It is not looked for to tell that.
-    pub(super) fn used(&self) -> GpuUse {
-        if self.config.device == GpuChoice::Off {
-            let why = turned_off().message;
-            return GpuUse::Absent { why };
-        }
-        // Whoever starts it holds this until that is done.
-        let Ok(tried) = self.queue.try_lock() else {
-            return GpuUse::Starting;
-        };
-        match tried.as_ref().map(|tried| &tried.queue) {
-            None => GpuUse::Unasked,
-            Some(Err(error)) => GpuUse::Absent {
-                why: error.message.clone(),
-            },
-            Some(Ok(queue)) => {
-                let DeviceUse {
-                    since,
-                    busy,
-                    done,
-                    waiting,
-                } = queue.used();
-                let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-                GpuUse::Ready {
-                    device: device(queue.info()),
-                    since_us: us(since),
-                    busy_us: us(busy),
-                    done,
-                    waiting,
-                }
-            }
-        }
     }
 
     /// The GPU that models get, in words.
