@@ -208,3 +208,36 @@ fn the_choice_follows_the_links_and_every_decision_can_be_made_again() {
     let again = elsewhere.run(["replay", saved.to_str().unwrap()]).ok();
     assert!(again.out().contains("0 did not"), "{again:?}");
 }
+
+#[test]
+fn a_limit_on_energy_goes_by_what_calls_draw() {
+    let home = tract("edge");
+    let config = home.path().join("config/karman/node.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    // Where the kernel counts, that is what is taken.
+    std::fs::write(&config, format!("{text}[power]\nbusy = 6.0\nidle = 2.0\n")).unwrap();
+    let node = up(home, &[]);
+    add(&node, "digits-s");
+    let (file, data) = (
+        node.home.path().join("digits.toml"),
+        node.home.path().join("examples.jsonl"),
+    );
+    std::fs::write(&file, workflow(0.5)).unwrap();
+    let digits = digits();
+    let examples = digits.iter().take(50);
+    let examples = examples
+        .map(|(input, label)| json!({ "input": input, "output": { "probabilities": label } }).to_string());
+    std::fs::write(&data, examples.collect::<Vec<_>>().join("\n")).unwrap();
+    let (file, data) = (file.to_str().unwrap(), data.to_str().unwrap());
+    let measured = |more: &[&str]| {
+        let measure = ["flow", "measure", file, "classify", "--data", data, "--json"];
+        let line: Value = serde_json::from_str(&node.run(&[&measure[..], more].concat()).ok().out()).unwrap();
+        line["implementation"]["profile"]["energy"].as_f64()
+    };
+    assert!(measured(&[]).is_some_and(|joules| joules >= 0.0));
+    let run = ["flow", "run", file, "--input", "-", "--slo", "energy=1000"];
+    node.home.run_with(run, digits[0].0.to_string().as_bytes()).ok();
+    // What the operator has from a meter counts before.
+    let said = format!("digits-s@{}=2.5", &node.id()[..8]);
+    assert_eq!(measured(&["--energy", &said]), Some(2.5));
+}

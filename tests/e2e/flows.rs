@@ -3,7 +3,7 @@
 
 use crate::choose::{add, digits, tract, workflow};
 use crate::mesh::{FOUND, Node, first, home, path, up};
-use crate::support::{Ran, root};
+use crate::support::{Home, Ran, root};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -352,4 +352,28 @@ fn workflows_over_http_and_wrong_ones_refused() {
     node.home
         .run(["flow", "run", missing.to_str().unwrap()])
         .fails(2, "nowhere.toml");
+}
+
+#[test]
+fn a_workflow_begins_in_one_of_eight_shapes() {
+    let home = Home::new();
+    let shapes = [
+        "pipeline",
+        "router",
+        "cascade",
+        "vote",
+        "retrieval",
+        "critic",
+        "planner-workers",
+        "guard",
+    ];
+    for shape in shapes {
+        home.run(["flow", "new", shape]).ok();
+        let file = format!("{shape}.toml");
+        let drawn = home.run(["flow", "graph", &file, "--svg", "flow.svg"]).ok();
+        assert!(!drawn.out().is_empty(), "{drawn:?}");
+        home.run(["flow", "new", shape]).fails(2, "is there already");
+    }
+    home.run(["flow", "new", "vote", "other.toml"]).ok();
+    assert!(home.path().join("other.toml").exists());
 }

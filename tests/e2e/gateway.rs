@@ -269,7 +269,16 @@ fn nobody_comes_in_without_the_right() {
 fn the_models_of_other_nodes_are_run_there() {
     let cloud = home("cloud");
     cloud.run(["mesh", "init"]).ok();
-    let server = cloud.start(["gateway", "--listen", "127.0.0.1:0", "--open", "infer:*"]);
+    let arguments = [
+        "gateway",
+        "--listen",
+        "127.0.0.1:0",
+        "--open",
+        "infer:*",
+        "--open",
+        "metrics",
+    ];
+    let server = cloud.start(arguments);
     let cloud = Node { home: cloud, server };
     let edge = cloud.joined("edge", &[]);
     with_model(&edge.home);
@@ -292,6 +301,12 @@ fn the_models_of_other_nodes_are_run_there() {
     );
     let about = cloud.server.get(&format!("/v2/models/{MODEL}"));
     assert_eq!(about.json()["outputs"][0]["name"], "probabilities", "{about:?}");
+    // One node is enough for so few calls: that is what an autoscaler is told.
+    let metrics = cloud.server.get("/metrics").text();
+    for gauge in ["karman_task_replicas", "karman_task_desired_replicas"] {
+        let line = format!("{gauge}{{task=\"model/{MODEL}\"}} 1\n");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
 
     edge.server.kill();
     let gone = infer(&cloud.server, MODEL, &[("karman-within", "8 s")]);

@@ -12,6 +12,7 @@ mod crash;
 mod demo;
 mod documents;
 mod door;
+mod endpoints;
 mod fed;
 mod fed_low_rank;
 mod fed_passes;

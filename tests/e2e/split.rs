@@ -245,3 +245,27 @@ fn a_part_that_hangs_is_overtaken_by_the_node_that_holds_the_data() {
     assert_eq!(late["overtaken"], true, "{answer}");
     assert_eq!(took_part(&answer).last(), Some(&edge.id()));
 }
+
+#[test]
+fn a_plan_goes_by_predicted_times_and_says_so() {
+    let [edge, fog, _cloud] = three();
+    let file = root().join("tests/models/digits-s.onnx");
+    for node in [&edge, &fog] {
+        node.run(&["model", "add", "digits-s", file.to_str().unwrap()])
+            .ok();
+    }
+    wait_for(&edge, &fog.id());
+    let plan = |more: &[&str]| {
+        let fog = fog.id();
+        let plan = ["model", "plan", MODEL, "--over", &fog, "--json"];
+        let planned = edge.run(&[&plan[..], more].concat()).ok().out();
+        let planned: Value = serde_json::from_str(&planned).unwrap();
+        planned["predicted"].clone()
+    };
+    // Only the edge has timed anything: the fog times the model.
+    edge.run(&["model", "profile", "digits-s"]).ok();
+    assert_eq!(plan(&["--predict"]), json!([edge.id()]));
+    // It is timed where nothing is to be predicted, and then there is nothing to predict any more.
+    assert_eq!(plan(&[]), json!([]));
+    assert_eq!(plan(&["--predict"]), json!([]));
+}

@@ -1,6 +1,6 @@
 // Shows what the admin routes say, again and again.
 
-import { contacts, curve, nodeName, world } from "./drawings.js";
+import { contacts, curve, kept, nodeName, world } from "./drawings.js";
 import { at, bytes, duration, element, ids, none, short, table, time } from "./page.js";
 
 const EVERY_MS = 2000;
@@ -56,12 +56,35 @@ function showNodes({ here, offer, peers }) {
   ], "This node has no plugins. Deploy one: karman deploy FILE"));
 }
 
+const figures = (items) => items.map(([name, value]) => element("div", [element("dt", name), element("dd", String(value))]));
+
 function showLoad(load) {
-  const items = [
+  put("load", ...figures([
     ["requests running", load.running], ["requests waiting", load.waiting], ["beside them", load.beside], ["connections", load.connections],
     ["memory of bodies", bytes(load.bodies)], ["failed tokens", load.failed_tokens + load.tokens_kept_out],
-  ];
-  put("load", ...items.map(([name, value]) => element("div", [element("dt", name), element("dd", String(value))])));
+  ]));
+}
+
+// The share since the last look says more than the one since the beginning, where there was a look.
+let lastUse = null;
+function showGpu(use) {
+  const why = {
+    unasked: () => "Nobody has asked for a GPU since this node began.",
+    starting: () => "A GPU is being looked for.",
+    absent: () => `No GPU: ${use.why}`,
+  }[use.state];
+  if (why) {
+    put("gpu", none(why()));
+    return;
+  }
+  const since = lastUse && lastUse.since_us < use.since_us ? lastUse : { since_us: 0, busy_us: 0 };
+  const share = (use.busy_us - since.busy_us) / Math.max(use.since_us - since.since_us, 1);
+  lastUse = use;
+  const items = figures([
+    ["device", use.device], ["busy", `${(100 * Math.min(share, 1)).toFixed(0)} %`], ["worked", duration(use.busy_us)],
+    ["pieces of work", use.done], ["waiting", use.waiting],
+  ]);
+  put("gpu", element("dl", items));
 }
 
 function showContacts(ahead) {
@@ -106,6 +129,38 @@ function showFlows(flows) {
     ["State", ended],
     ["Tasks", steps],
   ], "No workflow was run. Run one: karman flow run FLOW.toml"));
+}
+
+// How often a workflow may be late or fail: by the 95th percentile, one time in twenty.
+const MAY_MISS = 1 / 20;
+
+function objectives({ slo }) {
+  const named = [["latency-p95", "95 of 100 within"], ["accuracy", "accuracy at least"], ["cost", "cost at most"], ["energy", "joules at most"]];
+  const all = named.filter(([key]) => slo[key] != null).map(([key, says]) => `${says} ${slo[key]}`);
+  if (slo.cost != null || slo.energy != null) all.push(`for ${slo.requests} runs`);
+  return all.join(", ");
+}
+
+function showSlos({ minute_ms: now, workflows }) {
+  const sum = ({ minutes }, what) => minutes.reduce((sum, minute) => sum + minute[what], 0);
+  const said = (slo) => {
+    const [runs, late, failed] = ["runs", "late", "failed"].map((what) => sum(slo, what));
+    const word = late + failed <= MAY_MISS * runs ? "kept" : "missed";
+    return [element("strong", word), `: of ${runs} runs ${late} late, ${failed} failed`];
+  };
+  const cost = (slo) => {
+    const each = sum(slo, "cost") / sum(slo, "runs");
+    if (slo.slo.cost == null) return each.toPrecision(2);
+    const may = slo.slo.cost / slo.slo.requests;
+    return [`${each.toPrecision(2)} of ${may.toPrecision(2)}`, ...(each > may ? [element("strong", " over")] : [])];
+  };
+  put("slos", table(workflows, [
+    ["Workflow", (slo) => slo.workflow],
+    ["Wanted", objectives],
+    ["The last hour, minute by minute", (slo) => kept(slo.minutes, now, 1 - MAY_MISS), "drawn"],
+    ["Together", said],
+    ["Cost of a run", cost, "number"],
+  ], "No workflow with objectives has ended within the last hour."));
 }
 
 function federatedRun(run) {
@@ -178,7 +233,9 @@ const PARTS = [
   { path: "contacts", show: showContacts, every: 5 },
   { path: "models", show: showModels, every: 1 },
   { path: "flows", show: showFlows, every: 1 },
+  { path: "slos", show: showSlos, every: 2 },
   { path: "rounds", show: showRounds, every: 2 },
+  { path: "gpu", show: showGpu, every: 1 },
   { path: "decisions", show: showDecisions, every: 1 },
   { path: "tasks", show: showTasks, every: 1 },
   { path: "errors", show: showErrors, every: 1 },

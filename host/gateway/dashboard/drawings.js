@@ -1,4 +1,4 @@
-// What is easier seen than read: contacts over time, accuracy over versions. Each drawing says in words what it shows, and stands
+// What is easier seen than read: contacts over time, objectives over minutes, accuracy over versions. Each drawing says in words what it shows, and stands
 // beside a table that has the same.
 
 import { duration, element, none, short, table, time } from "./page.js";
@@ -110,6 +110,27 @@ export function world({ satellites, stations }, names) {
   const label = says.join("; ");
   const box = { class: "world", role: "img", "aria-label": label, viewBox: "-180 -90 360 180" };
   return element("figure", [shape("svg", box, [...net, ...ways, ...points]), element("figcaption", label)]);
+}
+
+const MINUTE_MS = 60_000;
+const HOUR = 60;
+
+// A bar for each minute in which runs ended, as high as the share of them that did as wanted; one that is too low is dashed and
+// hollow, so that it is told from the others without colour.
+export function kept(minutes, now, least) {
+  const bars = minutes.map((minute) => {
+    const ended = minute.runs - minute.late - minute.failed;
+    const share = ended / minute.runs;
+    const words = `${time(minute.unix_ms)}: ${ended} of ${minute.runs} as wanted`;
+    const place = HOUR - 1 - (now - minute.unix_ms) / MINUTE_MS;
+    // Nothing as wanted is to be seen, too.
+    const height = Math.max(100 * share, 6);
+    const box = { x: `${(100 * place) / HOUR}%`, width: `${90 / HOUR}%`, y: `${100 - height}%`, height: `${height}%` };
+    const bar = shape("rect", { class: share < least ? "missed" : "open", ...box }, [shape("title", {}, [words])]);
+    return { words, bar };
+  });
+  const named = bars.slice(-NAMED).map(({ words }) => words);
+  return shape("svg", { class: "line", role: "img", "aria-label": named.join("; ") }, bars.map(({ bar }) => bar));
 }
 
 // Accuracy from the version that was judged first to the last, between the tenths that it lies within.

@@ -5,7 +5,7 @@ use crate::admission::Admission;
 use crate::target::Target;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use karman_node::Node;
+use karman_node::{Node, TaskDemand};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
@@ -97,6 +97,7 @@ impl Metrics {
             self.durations.clone(),
         );
         registry.register_collector(Box::new(Loads(self.clone())));
+        registry.register_collector(Box::new(Demands(node.demand())));
         node.register_metrics(&mut registry);
         let mut body = String::new();
         // Writing to a string cannot fail.
@@ -119,6 +120,45 @@ pub(crate) struct Load {
     /// Tokens that did not hold, since it began; and those that nobody looked at, for too many had come from there.
     failed_tokens: u64,
     tokens_kept_out: u64,
+}
+
+/// What an autoscaler goes by.
+#[derive(Debug)]
+struct Demands(Vec<TaskDemand>);
+
+impl Collector for Demands {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        type Says = fn(&TaskDemand) -> u32;
+        let gauges: [(&str, &str, Says); 2] = [
+            (
+                "karman_task_desired_replicas",
+                "Nodes that should offer a task, by its calls that go to other nodes",
+                |demand| demand.wanted,
+            ),
+            (
+                "karman_task_replicas",
+                "Nodes in reach that offered a task when it was last called",
+                |demand| demand.nodes,
+            ),
+        ];
+        for (name, help, says) in gauges {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for demand in &self.0 {
+                let labels = [("task", demand.task.as_str())];
+                ConstGauge::new(i64::from(says(demand))).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let (name, help) = (
+            "karman_task_calls_per_second",
+            "Calls of a task that go to other nodes, smoothed",
+        );
+        let mut rates = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for demand in &self.0 {
+            let labels = [("task", demand.task.as_str())];
+            ConstGauge::new(demand.rate).encode(rates.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
 }
 
 struct Loads(Arc<Metrics>);

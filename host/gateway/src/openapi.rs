@@ -37,6 +37,8 @@ use utoipa::{Modify, OpenApi, ToSchema};
         admin::models,
         admin::tasks,
         admin::flows,
+        admin::slos,
+        admin::gpu,
         admin::rounds,
         admin::contacts,
         admin::decided,

@@ -54,6 +54,6 @@ pub use kernel::{
     Source, Step, TopK, Window, Words, f16_words, f32_words, floats, from_awq, from_gptq, halves,
 };
 pub use program::{Call, Plan, Program};
-pub use queue::{Answer, Job, Queue};
+pub use queue::{Answer, DeviceUse, Job, Queue};
 pub use shader::{Shader, ShaderLimits};
 pub use share::{Share, Turn};

@@ -3,6 +3,7 @@ use crate::error::GpuError;
 use crate::kernel::Words;
 use crate::share::Share;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,22 @@ struct Inner {
     info: DeviceInfo,
     share: Mutex<Share<(Job, Instant)>>,
     more: Condvar,
+    since: Instant,
+    done: AtomicU64,
+    busy_us: AtomicU64,
+}
+
+/// How much a device was used since its queue began.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DeviceUse {
+    /// How long ago the queue began.
+    pub since: Duration,
+    /// How long the device has worked.
+    pub busy: Duration,
+    /// Pieces of work that it has ended, well or not.
+    pub done: u64,
+    /// Pieces of work that wait for their turn.
+    pub waiting: usize,
 }
 
 /// A piece of work, and the receiver of its result.
@@ -54,6 +71,9 @@ impl Queue {
             info: device.info().clone(),
             share: Mutex::new(Share::new(most_waiting)),
             more: Condvar::new(),
+            since: Instant::now(),
+            done: AtomicU64::new(0),
+            busy_us: AtomicU64::new(0),
         }));
         let inner = Arc::downgrade(&queue.0);
         let serve = move || {
@@ -69,6 +89,19 @@ impl Queue {
     /// The device.
     pub fn info(&self) -> &DeviceInfo {
         &self.0.info
+    }
+
+    /// How much the device was used so far. Work counts once it has ended.
+    pub fn used(&self) -> DeviceUse {
+        let Inner {
+            since, done, busy_us, ..
+        } = &*self.0;
+        DeviceUse {
+            since: since.elapsed(),
+            busy: Duration::from_micros(busy_us.load(Ordering::Relaxed)),
+            done: done.load(Ordering::Relaxed),
+            waiting: self.0.share().waiting(),
+        }
     }
 
     /// Puts work behind that of the same tenant.
@@ -114,7 +147,11 @@ impl Inner {
             (true, false) => {
                 let inputs: Vec<&[u32]> = job.inputs.iter().map(Vec::as_slice).collect();
                 device.set_tenant(&turn.tenant);
-                Some(device.run(&job.work, &inputs, job.on_device))
+                let done = device.run(&job.work, &inputs, job.on_device);
+                self.done.fetch_add(1, Ordering::Relaxed);
+                let took = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+                self.busy_us.fetch_add(took, Ordering::Relaxed);
+                Some(done)
             }
         };
         if let Some(done) = done {
@@ -175,5 +212,9 @@ mod tests {
         assert_eq!(answers.recv().unwrap(), Err(GpuError::Deadline(Duration::ZERO)));
         queue.push("one", job(Duration::from_secs(60), true)).unwrap();
         assert_eq!(floats(&answers.recv().unwrap().unwrap().outputs[0]), [2.0, 4.0]);
+        // What nobody waited for, or too long, was no use of the device.
+        let used = queue.used();
+        assert_eq!((used.done, used.waiting), (1, 0));
+        assert!(used.busy <= used.since, "{used:?}");
     }
 }

@@ -82,6 +82,11 @@ impl<T> Share<T> {
         self.most_waiting
     }
 
+    /// How much work waits, of all tenants together.
+    pub fn waiting(&self) -> usize {
+        self.tenants.values().map(|tenant| tenant.waiting.len()).sum()
+    }
+
     /// The next piece of work; none when nothing waits.
     pub fn next_turn(&mut self) -> Option<Turn<T>> {
         let waiting = self

@@ -1,4 +1,5 @@
 mod compute;
+mod endpoint;
 mod federated;
 mod gpu;
 mod host_name;
@@ -9,6 +10,7 @@ mod telemetry;
 mod variables;
 
 pub use compute::ComputeProfile;
+pub use endpoint::{EndpointConfig, EndpointUrl, EndpointUrlError};
 pub use federated::FederatedConfig;
 pub use gpu::{GpuChoice, GpuConfig, ModelDevice};
 pub use host_name::{HostName, HostNameError};
@@ -57,6 +59,8 @@ pub struct NodeConfig {
     pub config: BTreeMap<String, String>,
     /// Manifests of foreign components, by the name under which they are deployed.
     pub foreign: BTreeMap<String, Foreign>,
+    /// Models on servers of others that may do tasks of this node, by the names under which they are measured and chosen.
+    pub endpoints: BTreeMap<String, EndpointConfig>,
     /// What a model of its own may ask of this machine. One that a plugin brings along is held to the defaults.
     pub models: karman_infer::ModelLimits,
     /// How fast its models run, for rehearsals.
@@ -188,6 +192,7 @@ impl Default for NodeConfig {
             ceiling: Ceiling::default(),
             config: BTreeMap::new(),
             foreign: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
             models: karman_infer::ModelLimits::default(),
             compute: ComputeProfile::default(),
             power: StatedPower::default(),

@@ -50,9 +50,9 @@ mod services;
 pub use ahead::{ContactStatus, ContactsAhead, Place, SatelliteNode, StationNode};
 pub use config::MeshConfig;
 pub use config::{
-    BackendChoice, Ceiling, ComputeProfile, ConfigError, FederatedConfig, Foreign, GpuChoice, GpuConfig,
-    GroundStation, HostName, HostNameError, ModelDevice, NodeConfig, Orbits, PoliciesConfig, StatedPower,
-    TelemetryConfig, Time,
+    BackendChoice, Ceiling, ComputeProfile, ConfigError, EndpointConfig, EndpointUrl, EndpointUrlError,
+    FederatedConfig, Foreign, GpuChoice, GpuConfig, GroundStation, HostName, HostNameError, ModelDevice,
+    NodeConfig, Orbits, PoliciesConfig, StatedPower, TelemetryConfig, Time,
 };
 pub use contacts::contact_plan;
 pub use drive::{
@@ -60,11 +60,12 @@ pub use drive::{
     FedSeen, FedStatus, FlowOrder, FlowState, FlowStatus, HeldModel, Inferred, InviteOrder, JoinOptions,
     KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription,
     ModelInParts, ModelOn, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent,
-    SplitOrder, SplitPlan, StepStatus, SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan, TaskState, TaskStatus,
-    TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run, reachable, read_fed_answer,
-    read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs,
+    SloHistory, SloHour, SloMinute, SplitOrder, SplitPlan, StepStatus, SwarmEntry, SwarmLed, SwarmOutcome,
+    SwarmPlan, TaskState, TaskStatus, TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run,
+    reachable, read_fed_answer, read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
+pub use karman_sched::call::TaskDemand;
 pub use karman_sched::select::Bounds;
 pub use karman_store::BundleState;
 pub use listener::{Awake, Listener, ShutDown, attend, other_host, plain_host, plugin_path, serve_plugin};
@@ -73,4 +74,4 @@ pub use node::{Node, NodeStatus};
 pub use plugins::{DeployOptions, Deployed, MOST_PLUGIN_BYTES, PluginStatus, Plugins};
 pub use power::{Channel as PowerChannel, PowerProfile};
 pub use runtime::{Runtime, RuntimeOptions};
-pub use services::{ModelSource, NodeModels, Unfit, check_for_gpu, unfit_for_gpu};
+pub use services::{GpuUse, ModelSource, NodeModels, Unfit, check_for_gpu, unfit_for_gpu};

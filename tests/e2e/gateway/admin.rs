@@ -64,7 +64,13 @@ fn workflows_rounds_and_contacts_are_told_to_who_may_administer() {
     let (node, bearer) = busy();
     let other = token(&node, &["--right", "infer:*"]);
     let ask = |path: &str, bearer: &str| node.server.send("GET", path, &[("authorization", bearer)], b"");
-    for path in ["/admin/flows", "/admin/rounds", "/admin/contacts"] {
+    for path in [
+        "/admin/flows",
+        "/admin/slos",
+        "/admin/rounds",
+        "/admin/gpu",
+        "/admin/contacts",
+    ] {
         assert_eq!(node.server.get(path).status, 401, "{path}");
         assert_eq!(ask(path, &other).status, 403, "{path}");
         assert_eq!(ask(path, &bearer).status, 200, "{path}");
@@ -79,6 +85,11 @@ fn workflows_rounds_and_contacts_are_told_to_who_may_administer() {
     // Whoever may only administer does not see what came out of it; whoever has its id does.
     let path = format!("/flows/{}", flow["flow"].as_str().unwrap());
     assert_ne!(ask(&path, &bearer).json()["output"], Value::Null);
+
+    // Nothing was wanted of it.
+    assert_eq!(ask("/admin/slos", &bearer).json()["workflows"], json!([]));
+    // It is not looked for before somebody wants it.
+    assert_eq!(ask("/admin/gpu", &bearer).json(), json!({ "state": "unasked" }));
 
     let rounds = ask("/admin/rounds", &bearer).json();
     let run = &rounds[0];

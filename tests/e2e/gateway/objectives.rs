@@ -8,7 +8,7 @@ const CAPABILITY: &str = "vision/classification/digits";
 const PRICE: &str = "0.002";
 
 /// A gateway with two models that do the same, both measured.
-fn measured() -> Node {
+pub(super) fn measured() -> Node {
     let home = home("cloud");
     let arguments = ["gateway", "--listen", "127.0.0.1:0", "--open", "infer:*"];
     let server = home.start(arguments);
@@ -37,6 +37,23 @@ outputs = [{ name = "probabilities", type = "f32", shape = [1, 10] }]"#;
     ])
     .ok();
     node
+}
+
+/// Runs a workflow twice that keeps what is wanted of it, and one three times that cannot; a token that may see that.
+pub(super) fn ran_with_objectives(node: &Node) -> String {
+    let input = node.home.path().join("digit.json");
+    std::fs::write(&input, crate::choose::digits()[0].0.to_string()).unwrap();
+    let file = node.home.path().join("wanted.toml");
+    for (name, within, runs) in [("kept-easily", "10 min", 2), ("always-late", "1 us", 3)] {
+        let slo = format!("[slo]\nrequests = 100\nlatency-p95 = \"{within}\"\n");
+        let text = format!("name = \"{name}\"\n{slo}[task.classify]\ncapability = \"{CAPABILITY}\"\n");
+        std::fs::write(&file, text).unwrap();
+        let (file, input) = (file.to_str().unwrap(), input.to_str().unwrap());
+        for _ in 0..runs {
+            node.run(&["flow", "run", file, "--input", input]).ok();
+        }
+    }
+    token(node, &["--right", "admin"])
 }
 
 fn capability() -> String {
@@ -108,6 +125,33 @@ fn who_answers_is_chosen_within_what_the_caller_wants() {
     let replayed: Value = serde_json::from_str(&replayed.out()).unwrap();
     assert_eq!(replayed["different"], json!([]), "{replayed}");
     assert!(replayed["same"].as_u64() >= Some(4), "{replayed}");
+}
+
+#[test]
+fn how_far_workflows_keep_their_objectives_is_told_minute_by_minute() {
+    let node = measured();
+    let bearer = ran_with_objectives(&node);
+    let told = node
+        .server
+        .send("GET", "/admin/slos", &[("authorization", &bearer[..])], b"");
+    let told = told.json();
+    let counts = |workflow: &Value| {
+        let minutes = workflow["minutes"].as_array().unwrap();
+        let sum = |what: &str| {
+            minutes
+                .iter()
+                .map(|minute| minute[what].as_u64().unwrap())
+                .sum::<u64>()
+        };
+        [sum("runs"), sum("late"), sum("failed")]
+    };
+    let (late, kept) = (&told["workflows"][0], &told["workflows"][1]);
+    assert_eq!(
+        (&late["workflow"], &kept["workflow"]),
+        (&json!("always-late"), &json!("kept-easily"))
+    );
+    assert_eq!([counts(late), counts(kept)], [[3, 3, 0], [2, 0, 0]], "{told}");
+    assert_eq!(kept["slo"]["latency-p95"], "600000 ms");
 }
 
 #[test]

@@ -135,6 +135,7 @@ fn node() -> Document {
                 "Foreign",
                 written_out(&Foreign::default()),
             ),
+            part("[endpoints.NAME]", "endpoint", "EndpointConfig"),
             Section::new(
                 "[models]",
                 "host/infer/src/limits.rs",

@@ -23,6 +23,7 @@ pub(super) fn of(file: &str, name: &str) -> String {
         "NodeId" => "node",
         "Grant" => "grant",
         "HostName" => "host name",
+        "EndpointUrl" => "URL",
         "Right" => "right",
         "Scalar" | "Setting" => "value",
         "Predicate" => "`[edge.when]`",

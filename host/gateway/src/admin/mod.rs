@@ -1,5 +1,5 @@
 //! How the mesh is run, for those with the right `admin`: nodes, models, plugins, invitations, tasks, workflows, federated rounds,
-//! contacts, what was decided lately, what went wrong. Also what the dashboard shows.
+//! objectives, contacts, GPU, what was decided lately, what went wrong. Also what the dashboard shows.
 
 pub(crate) mod invitations;
 pub(crate) mod plugins;
@@ -16,7 +16,8 @@ use axum::extract::{Path, Query, State};
 use axum::response::Json;
 use axum::routing::{get, post};
 use karman_node::{
-    ContactsAhead, FlowStatus, LogEvent, ModelInParts, Node, NodeStatus, PeerStatus, TaskStatus,
+    ContactsAhead, FlowStatus, GpuUse, LogEvent, ModelInParts, Node, NodeStatus, PeerStatus, SloHour,
+    TaskStatus,
 };
 use karman_types::{NodeId, Offer, TaskError};
 use rounds::{Rounds, RunRounds};
@@ -70,7 +71,9 @@ pub(crate) fn router(node: Node, decisions: Arc<Decisions>, metrics: Arc<Metrics
         .route("/admin/models", get(models))
         .route("/admin/tasks", get(tasks))
         .route("/admin/flows", get(flows))
+        .route("/admin/slos", get(slos))
         .route("/admin/rounds", get(rounds))
+        .route("/admin/gpu", get(gpu))
         .route("/admin/contacts", get(contacts))
         .route("/admin/decisions", get(decided))
         .route("/admin/errors", get(errors))
@@ -130,6 +133,22 @@ async fn tasks(State(admin): State<Admin>) -> Json<Vec<TaskStatus>> {
     (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
 async fn flows(State(admin): State<Admin>) -> Json<Vec<FlowStatus>> {
     Json(admin.node.last_flows(MOST_FLOWS).await)
+}
+
+/// How far workflows have kept their objectives within the last hour, minute by minute.
+#[utoipa::path(get, path = "/admin/slos", tag = "administration", responses(
+    (status = 200, description = "For each workflow with objectives, the runs that ended in each minute: all, failed, late"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+async fn slos(State(admin): State<Admin>) -> Json<SloHour> {
+    Json(admin.node.slo_hour())
+}
+
+/// How much the GPU of this node is used.
+#[utoipa::path(get, path = "/admin/gpu", tag = "administration", responses(
+    (status = 200, description = "Which it is, how long it has worked, what waits; or why there is none"),
+    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+async fn gpu(State(admin): State<Admin>) -> Json<GpuUse> {
+    Json(admin.node.runtime().models().gpu_use())
 }
 
 /// Federated runs that this node drives, or has driven: those that go on first.

@@ -4,6 +4,9 @@ use karman_sched::select::BuiltIn;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
 
+/// Nodes for one task.
+const DEFAULT_REPLICAS: u16 = 64;
+
 /// By which policies a node decides.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -18,6 +21,9 @@ pub struct PoliciesConfig {
     /// Instances of policies that plugins bring, at once: each has its memory, and decides for one workflow, or for requests with the
     /// same objectives. For one more, the least recently used is dropped, and made anew when it is asked again. Default 64.
     pub instances: NonZeroU16,
+    /// The most nodes that this one says should offer a task (`karman_task_desired_replicas` of `/metrics` at a gateway), for an
+    /// autoscaler to act on. Default 64.
+    pub replicas: NonZeroU16,
 }
 
 impl Default for PoliciesConfig {
@@ -26,6 +32,7 @@ impl Default for PoliciesConfig {
             select: BuiltIn::Pixie.name().into(),
             route: Route::default(),
             instances: NonZeroU16::new(DEFAULT_INSTANCES).unwrap_or(NonZeroU16::MIN),
+            replicas: NonZeroU16::new(DEFAULT_REPLICAS).unwrap_or(NonZeroU16::MIN),
         }
     }
 }

@@ -119,6 +119,7 @@ async fn run_there(tasks: &Inner, provider: NodeId, call: Call) -> Result<Box<An
         metadata: call.request.metadata.clone(),
         ..head_of(&call, name)
     };
+    tasks.routes.called(&call.name);
     let under_way = tasks.routes.under_way(mesh, &call.name, &known);
     let answered = mesh.call(known.id, head, call.request.body).await;
     under_way.ended(&answered);

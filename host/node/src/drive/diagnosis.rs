@@ -42,12 +42,13 @@ impl Diagnosis {
 }
 
 impl Node {
-    /// Looks at its clock, its policy, its membership, who reaches it and whom it reaches.
+    /// Looks at its clock, its policy, the servers of others that it names, its membership, who reaches it and whom it reaches.
     ///
     /// # Errors
     /// When its store cannot be read.
     pub async fn diagnose(&self) -> Result<Vec<Diagnosis>, TaskError> {
         let mut found = vec![self.clock()?, self.policy()];
+        found.extend(self.endpoints_ready().await.into_iter().map(endpoint));
         let Some(mesh) = self.mesh() else {
             found.push(Diagnosis::good("mesh", "none; this node is alone"));
             return Ok(found);
@@ -86,6 +87,21 @@ impl Node {
                 "set it (`timedatectl set-ntp true`): until then tasks with a deadline are held",
             ),
         })
+    }
+}
+
+fn endpoint((name, ready): (String, Result<(), TaskError>)) -> Diagnosis {
+    let check = format!("endpoint {name}");
+    match ready {
+        Ok(()) => Diagnosis::good(&check, "ready"),
+        Err(error) => Diagnosis::bad(
+            &check,
+            error.message,
+            error
+                .hint
+                .as_deref()
+                .unwrap_or("see its table below `[endpoints]` in node.toml"),
+        ),
     }
 }
 

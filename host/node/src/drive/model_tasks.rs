@@ -97,12 +97,7 @@ pub(super) async fn run(
         .collect();
     let output = match of_protocol {
         true => json!({ "model_name": model, "outputs": written }),
-        false => {
-            let fields = written
-                .iter()
-                .map(|tensor| (tensor.name.clone(), by_shape(tensor)));
-            Value::Object(fields.collect::<Map<_, _>>())
-        }
+        false => by_name(&written),
     };
     let response = TaskResponse {
         content_type: "application/json".into(),
@@ -125,12 +120,24 @@ fn protocol_inputs(inputs: &Value) -> Result<Tensors, TaskError> {
 
 /// The tensors of an object, each of the type that the model takes.
 fn named_inputs(known: &[(String, ElementType)], input: &Value) -> Result<Tensors, TaskError> {
+    let datatypes = known
+        .iter()
+        .map(|(name, element)| (name.clone(), datatype(*element).to_owned()));
+    let inputs = written_inputs(&datatypes.collect::<Vec<_>>(), input)?;
+    inputs.iter().map(InferTensor::read).collect()
+}
+
+/// The fields of an object in the words of the protocol, each of the data type that the model takes under its name.
+pub(super) fn written_inputs(
+    known: &[(String, String)],
+    input: &Value,
+) -> Result<Vec<InferTensor>, TaskError> {
     let fields = input
         .as_object()
         .ok_or_else(|| TaskError::invalid("the input is no object of tensors by name").with_field("body"))?;
     let read = |(name, data): (&String, &Value)| {
-        let element = known.iter().find(|(known, _)| known == name);
-        let (_, element) = element.ok_or_else(|| {
+        let datatype = known.iter().find(|(known, _)| known == name);
+        let (_, datatype) = datatype.ok_or_else(|| {
             let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
             TaskError::invalid(format!(
                 "the model has no input `{name}`; it has {}",
@@ -143,11 +150,10 @@ fn named_inputs(known: &[(String, ElementType)], input: &Value) -> Result<Tensor
             one => json!([one]),
         };
         let tensor = json!({
-            "name": name, "shape": shape_of(data), "datatype": datatype(*element), "data": list,
+            "name": name, "shape": shape_of(data), "datatype": datatype, "data": list,
         });
-        let tensor: InferTensor = serde_json::from_value(tensor)
-            .map_err(|error| TaskError::invalid(format!("`{name}`: {error}")).with_field(name))?;
-        tensor.read()
+        serde_json::from_value(tensor)
+            .map_err(|error| TaskError::invalid(format!("`{name}`: {error}")).with_field(name))
     };
     fields.iter().map(read).collect()
 }
@@ -164,6 +170,14 @@ fn shape_of(data: &Value) -> Vec<u32> {
         }
     }
     shape
+}
+
+/// Tensors by their names, each nested as it is shaped.
+pub(super) fn by_name(tensors: &[InferTensor]) -> Value {
+    let fields = tensors
+        .iter()
+        .map(|tensor| (tensor.name.clone(), by_shape(tensor)));
+    Value::Object(fields.collect::<Map<_, _>>())
 }
 
 /// The elements of a tensor, nested as it is shaped.

@@ -3,9 +3,10 @@
 use super::attempt::HOME;
 use super::decisions::{Decisions, wall_ms};
 use super::tasks::Tasks;
+use crate::node::Node;
 use crate::runtime::Runtime;
 use karman_mesh::{Mesh, Provider};
-use karman_sched::call::{Lately, Picked, Route, Seen, Taker};
+use karman_sched::call::{Demand, Lately, Picked, Route, Seen, Taker, TaskDemand};
 use karman_sched::log::Entry;
 use karman_types::{ErrorKind, NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
@@ -23,6 +24,7 @@ pub(crate) struct Routes {
     route: Route,
     started: Instant,
     seen: Mutex<Seen>,
+    demand: Mutex<Demand>,
     calls: Mutex<Sample>,
     tasks: Mutex<Sample>,
     decisions: Decisions,
@@ -56,12 +58,21 @@ impl Tasks {
     }
 }
 
+impl Node {
+    /// How many nodes should offer each task whose calls this node has handed to others lately, and how many do.
+    pub fn demand(&self) -> Vec<TaskDemand> {
+        let routes = self.tasks().routes();
+        routes.demand.lock().of_all(routes.started.elapsed())
+    }
+}
+
 impl Routes {
     pub(super) fn new(runtime: &Runtime, decisions: Decisions) -> Self {
         Self {
             route: runtime.config().policies.route,
             started: Instant::now(),
             seen: Mutex::default(),
+            demand: Mutex::new(Demand::new(runtime.config().policies.replicas.get().into())),
             calls: Mutex::new(Sample::of(MOST_CALLS)),
             tasks: Mutex::new(Sample::of(MOST_TASKS)),
             decisions,
@@ -70,6 +81,8 @@ impl Routes {
 
     /// Who is asked to run a direct call.
     pub(super) fn of_call(&self, mesh: &Mesh, of: (&str, TaskId), found: Vec<Provider>) -> Pick {
+        self.offered(of.0, &found);
+        self.called(of.0);
         self.pick(mesh, of, found, Some(&self.calls))
     }
 
@@ -81,6 +94,7 @@ impl Routes {
         found: Vec<Provider>,
         avoid: &[NodeId],
     ) -> Vec<Provider> {
+        self.offered(of.0, &found);
         let is_tried = |provider: &Provider| avoid.contains(&provider.offer.node);
         let (tried, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_tried);
         // It is between the others, unless there are none.
@@ -91,6 +105,21 @@ impl Routes {
         let mut order = self.pick(mesh, of, others, first).providers;
         order.extend(self.pick(mesh, of, tried, last).providers);
         order
+    }
+
+    /// A call of the task comes, or an attempt at an accepted one begins: while that waits for a node, it asks for one again and again.
+    pub(super) fn called(&self, task: &str) {
+        self.demand.lock().called(self.started.elapsed(), task);
+    }
+
+    /// These nodes could run the task; what nobody offers, no further node would.
+    fn offered(&self, task: &str, found: &[Provider]) {
+        let cores = found.iter().map(|provider| provider.offer.cores).min();
+        if let Some(cores) = cores {
+            let nodes = u32::try_from(found.len()).unwrap_or(u32::MAX);
+            let now = self.started.elapsed();
+            self.demand.lock().offered(now, task, (nodes, cores));
+        }
     }
 
     fn pick(
@@ -157,6 +186,7 @@ impl Routes {
             task,
             node: provider.offer.node,
             way: round_trip.unwrap_or_default(),
+            free: provider.busy < provider.offer.cores.max(1),
             began: Instant::now(),
             ended: false,
         }
@@ -186,6 +216,8 @@ pub(super) struct UnderWay<'a> {
     task: &'a str,
     node: NodeId,
     way: Duration,
+    /// Whether a core was free there.
+    free: bool,
     began: Instant,
     ended: bool,
 }
@@ -196,6 +228,9 @@ impl UnderWay<'_> {
         self.ended = true;
         let (now, took) = (self.routes.started.elapsed(), self.took());
         let outcome = outcome.as_ref().map(|_| ());
+        if outcome.is_ok() {
+            self.routes.demand.lock().answered(self.task, took, self.free);
+        }
         learn(
             &mut self.routes.seen.lock(),
             now,

@@ -1,5 +1,9 @@
 //! `karman:gpu` over this node's devices: the processor here, a GPU in a process of its own that plugins share by turns.
 
+mod used;
+
+pub use used::GpuUse;
+
 use super::blocking;
 use crate::config::{GpuChoice, GpuConfig};
 use futures::FutureExt;
@@ -75,10 +79,7 @@ impl NodeCompute {
             words.collect::<Vec<_>>().join("; ")
         };
         let (device, error) = match &self.config.device {
-            GpuChoice::Off => (
-                None,
-                TaskError::unavailable("the operator has turned GPUs off (`gpu.device = \"off\"`)"),
-            ),
+            GpuChoice::Off => (None, turned_off()),
             GpuChoice::Named(id) => (
                 devices.find(|device| device.id == *id),
                 TaskError::unavailable(format!(
@@ -301,6 +302,10 @@ impl NodeCompute {
         let done = done.map_err(|_| GpuError::Deadline(within))?;
         done.unwrap_or_else(|_| Err(GpuError::Lost("its queue is gone".into())))
     }
+}
+
+fn turned_off() -> TaskError {
+    TaskError::unavailable("the operator has turned GPUs off (`gpu.device = \"off\"`)")
 }
 
 /// A device in words.

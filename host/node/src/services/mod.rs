@@ -11,6 +11,7 @@ mod settings;
 mod turns;
 
 pub(crate) use buckets::StoreBuckets;
+pub use compute::GpuUse;
 pub(crate) use compute::NodeCompute;
 pub(crate) use effects::{Carried, Effects, Origin};
 pub(crate) use gpu_models::WithGpu;

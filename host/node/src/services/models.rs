@@ -1,7 +1,7 @@
 use super::gpu_models::Unfit;
 use super::pace::Pace;
 use super::turns::Turns;
-use super::{Loaded, NodeCompute, blocking, store_error};
+use super::{GpuUse, Loaded, NodeCompute, blocking, store_error};
 use crate::config::{BackendChoice, ComputeProfile, ModelDevice};
 use crate::home::Home;
 use bytes::Bytes;
@@ -84,6 +84,11 @@ impl NodeModels {
             loaded: Mutex::default(),
             known: RwLock::default(),
         })
+    }
+
+    /// How much the node's GPU is used: by its models and by plugins, which share it.
+    pub fn gpu_use(&self) -> GpuUse {
+        self.compute.used()
     }
 
     /// What this process runs models with, detected when first asked for.
@@ -190,6 +195,11 @@ impl NodeModels {
     /// What the operator has a model run on; nothing said: the processor.
     pub(crate) fn device_of(&self, name: &str) -> Option<ModelDevice> {
         self.compute.config().model(name)
+    }
+
+    /// Whether the processor of this node does all of its runs: it is neither run in parts nor on a GPU.
+    pub(crate) fn is_on_processor(&self, name: &str) -> bool {
+        self.device_of(name).is_none() && !self.diverted.read().contains_key(name)
     }
 
     /// What keeps a model of this node from the GPU on which its operator has it run: requests for it are refused.

@@ -11,6 +11,7 @@
 //! | `route` | the policies |
 //! | `seen` | what calls took lately, and who did not answer |
 //! | `picked` | a decision, and why |
+//! | `demand` | how many nodes should offer a task |
 //!
 //! No task comes after such a call. What FATE looks ahead for and what ClusterLess trades between the tasks of a workflow
 //! ([`crate::place`]) then comes down to the earliest answer, which is [`Route::Soonest`].
@@ -30,6 +31,7 @@
 //! assert_eq!(Route::NearestFree.order(&takers), [0, 1]);
 //! ```
 
+mod demand;
 mod picked;
 mod route;
 mod seen;
@@ -37,6 +39,7 @@ mod taker;
 #[cfg(test)]
 mod tests;
 
+pub use demand::{Demand, TaskDemand};
 pub use picked::Picked;
 pub use route::Route;
 pub use seen::{Lately, Seen};

@@ -203,11 +203,14 @@ impl Machine {
         }
     }
 
-    /// The output of the workflow: of the tasks with no edge from them, as far as they ran.
+    /// The output of the workflow: of the tasks that ran and after which nothing did.
     fn result(&self) -> Value {
-        let last = |task: &usize| {
-            self.workflow.edges_from(*task).is_empty() && self.record.steps[*task].state == StepState::Done
+        let goes_on = |task: usize| {
+            let mut edges = self.workflow.edges_from(task).iter();
+            // One that cannot be decided has failed the run before.
+            edges.any(|edge| self.is_taken(&self.workflow.edges()[*edge]).unwrap_or(true))
         };
+        let last = |task: &usize| self.record.steps[*task].state == StepState::Done && !goes_on(*task);
         let last: Vec<usize> = (0..self.workflow.tasks().len()).filter(last).collect();
         match last[..] {
             [only] => self.record.output(&self.workflow, only).unwrap_or_default(),

@@ -1,7 +1,7 @@
 use crate::call::{Picked, Route};
 use crate::select::{
-    Ask, Asked, Brought, Call, Decision, Failed, Failure, Fixed, Greedy, Guests, Heard, NoChoice, Pixie,
-    PolicyPlugin, ReportError, Selector, Served, Task,
+    Ask, Asked, Brought, Call, Compass, Decision, Failed, Failure, Fixed, Greedy, Guests, Heard, NoChoice,
+    Pixie, PolicyPlugin, ReportError, Selector, Served, Task,
 };
 use karman_types::TaskId;
 use serde::{Deserialize, Serialize};
@@ -126,6 +126,8 @@ pub enum Policy {
     Fixed(Box<Fixed>),
     /// See [`Brought`].
     Brought(Box<Brought>),
+    /// See [`Compass`].
+    Compass(Box<Compass>),
 }
 
 impl Policy {
@@ -141,7 +143,7 @@ impl Policy {
     pub(super) fn checkpoint(&mut self) -> Self {
         match self {
             Self::Brought(policy) => policy.renew(),
-            Self::Pixie(_) | Self::Greedy(_) | Self::Fixed(_) => {}
+            Self::Pixie(_) | Self::Greedy(_) | Self::Fixed(_) | Self::Compass(_) => {}
         }
         self.clone()
     }
@@ -150,7 +152,7 @@ impl Policy {
     pub(super) fn rest(&mut self) -> bool {
         match self {
             Self::Brought(policy) => policy.rest(),
-            Self::Pixie(_) | Self::Greedy(_) | Self::Fixed(_) => false,
+            Self::Pixie(_) | Self::Greedy(_) | Self::Fixed(_) | Self::Compass(_) => false,
         }
     }
 
@@ -184,6 +186,7 @@ impl Policy {
             Self::Greedy(policy) => &mut **policy,
             Self::Fixed(policy) => &mut **policy,
             Self::Brought(policy) => &mut **policy,
+            Self::Compass(policy) => &mut **policy,
         }
     }
 }
@@ -195,6 +198,7 @@ impl Selector for Policy {
             Self::Greedy(policy) => policy.name(),
             Self::Fixed(policy) => policy.name(),
             Self::Brought(policy) => policy.name(),
+            Self::Compass(policy) => policy.name(),
         }
     }
 

@@ -192,12 +192,16 @@ mod tests {
     use super::*;
     use crate::call::{Route, Taker};
     use crate::select::testing::{candidate, millis, task};
-    use crate::select::{Asked, Call, Heard, Pixie, PixieSettings};
+    use crate::select::{Asked, BuiltIn, Call, Heard};
     use karman_types::{NodeId, Slo};
     use std::time::Duration;
 
     /// A policy under a load that changes in the middle, with a candidate that comes and goes.
     fn recorded(requests: u64) -> Vec<Entry> {
+        recorded_by(BuiltIn::Pixie, requests)
+    }
+
+    fn recorded_by(policy: BuiltIn, requests: u64) -> Vec<Entry> {
         let tasks = vec![task(
             "classify",
             vec![
@@ -211,8 +215,8 @@ mod tests {
             cost: Some(requests as f64 * 0.7),
             ..Slo::over(requests)
         };
-        let pixie = Pixie::new(tasks.clone(), slo, PixieSettings::default()).unwrap();
-        let mut policy = Logged::new("digits", Policy::Pixie(Box::new(pixie)), tasks, 1);
+        let policy = policy.over(tasks.clone(), slo).unwrap();
+        let mut policy = Logged::new("digits", policy, tasks, 1);
         let mut rng = fastrand::Rng::with_seed(3);
         let mut log = Vec::new();
         for n in 0..requests {
@@ -258,6 +262,19 @@ mod tests {
         let rest = replay(&log[150..]);
         assert!(rest.holds() && rest.without_checkpoint > 0, "{rest:?}");
         assert_eq!(rest.same + rest.without_checkpoint + 75, 900);
+    }
+
+    #[test]
+    fn so_does_every_decision_of_each_built_in_policy() {
+        for policy in BuiltIn::ALL {
+            let replayed = replay(&recorded_by(policy, 300));
+            assert_eq!(
+                (replayed.same, replayed.holds()),
+                (300, true),
+                "{}",
+                policy.name()
+            );
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use super::{Aim, Greedy, Pixie, PixieSettings, SelectError, Task};
+use super::{Aim, Compass, Greedy, Pixie, PixieSettings, SelectError, Task};
 use crate::log::Policy;
 use karman_types::Slo;
 use std::str::FromStr;
@@ -8,6 +8,8 @@ use std::str::FromStr;
 pub enum BuiltIn {
     /// See [`Pixie`].
     Pixie,
+    /// See [`Compass`].
+    Compass,
     /// See [`Greedy`].
     Greedy(Aim),
 }
@@ -22,8 +24,9 @@ pub struct NotBuiltIn {
 
 impl BuiltIn {
     /// Each of them, the default first.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Pixie,
+        Self::Compass,
         Self::Greedy(Aim::Accuracy),
         Self::Greedy(Aim::Cost),
         Self::Greedy(Aim::Latency),
@@ -33,6 +36,7 @@ impl BuiltIn {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pixie => "pixie",
+            Self::Compass => "compass",
             Self::Greedy(Aim::Accuracy) => "greedy-accuracy",
             Self::Greedy(Aim::Cost) => "greedy-cost",
             Self::Greedy(Aim::Latency) => "greedy-latency",
@@ -54,6 +58,7 @@ impl BuiltIn {
                 let pixie = Pixie::new(tasks, slo, PixieSettings::default())?;
                 Policy::Pixie(Box::new(pixie))
             }
+            Self::Compass => Policy::Compass(Box::new(Compass::new(tasks, &slo)?)),
             Self::Greedy(aim) => Policy::Greedy(Box::new(Greedy::new(tasks, slo, aim)?)),
         })
     }
@@ -81,7 +86,7 @@ mod tests {
         let error = "prices".parse::<BuiltIn>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "there is no policy `prices`; built in are pixie, greedy-accuracy, greedy-cost, greedy-latency"
+            "there is no policy `prices`; built in are pixie, compass, greedy-accuracy, greedy-cost, greedy-latency"
         );
     }
 }

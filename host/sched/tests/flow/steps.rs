@@ -107,6 +107,31 @@ fn when_the_time_is_over_what_runs_is_stopped_and_what_was_done_is_undone() {
 }
 
 #[test]
+fn the_output_is_that_of_the_tasks_after_which_nothing_ran() {
+    let text = "name = 'f'\n[task.small]\n[task.large]\n\
+        [[edge]]\nfrom = 'small'\nto = 'large'\nwhen = { field = 'sure', less-than = 0.8 }";
+    let ended = |actions: Vec<Action>| match &actions[..] {
+        [
+            Action::End {
+                outcome: Outcome::Done(output),
+            },
+        ] => output.clone(),
+        other => panic!("{other:?}"),
+    };
+    let first = |sure: f64| {
+        let mut machine = machine(text);
+        let actions = saved(&mut machine, 0, Event::Tick);
+        let actions = answer(&mut machine, 1, &actions[0], Ok(json!({ "sure": sure })));
+        (machine, actions)
+    };
+    let (_, actions) = first(0.9);
+    assert_eq!(ended(actions), json!({ "sure": 0.9 }));
+    let (mut machine, actions) = first(0.5);
+    let actions = answer(&mut machine, 2, &actions[0], Ok(json!("large")));
+    assert_eq!(ended(actions), json!("large"));
+}
+
+#[test]
 fn edges_decide_by_what_came_out() {
     let text = "name = 'f'\n[task.a]\n[task.wet]\n[task.dry]\n[task.report]\nafter = ['wet', 'dry']\n\
         [[edge]]\nfrom = 'a'\nto = 'wet'\nwhen = { field = 'water', at-least = 0.2 }\n\

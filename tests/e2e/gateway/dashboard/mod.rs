@@ -224,6 +224,8 @@ fn it_shows_workflows_rounds_and_contacts() {
     };
     shows("flows", "length done");
     shows("flows", "count");
+    shows("slos", "No workflow with objectives");
+    shows("gpu", "Nobody has asked for a GPU");
     shows("rounds", "version 12 of 12");
     shows("contacts", "in reach until");
     // Each station has a line of its own: one contact is open, one is to come, and each says so in words.
@@ -250,4 +252,29 @@ fn it_shows_workflows_rounds_and_contacts() {
         browser.run("return document.getElementById('flows').innerHTML"),
         ""
     );
+}
+
+#[test]
+fn it_shows_how_far_workflows_keep_their_objectives() {
+    let node = super::objectives::measured();
+    let bearer = super::objectives::ran_with_objectives(&node);
+    let browser = Browser::start(1280, 900);
+    enter(&browser, &node, &bearer["Bearer ".len()..]);
+    browser.until(
+        "return document.getElementById('slos').innerText.includes('missed: of 3 runs 3 late, 0 failed')",
+    );
+    let text = browser.run("return document.getElementById('slos').innerText");
+    let text = text.as_str().unwrap();
+    for says in [
+        "kept-easily",
+        "kept: of 2 runs 0 late, 0 failed",
+        "95 of 100 within",
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    let bars = "return [...document.querySelectorAll('#slos svg')].map((line) =>
+        [line.querySelectorAll('rect').length > 0, line.getAttribute('aria-label').endsWith('as wanted')])";
+    assert_eq!(browser.run(bars), json!([[true, true], [true, true]]));
+    is_readable(&browser);
+    fits_a_phone(&browser);
 }

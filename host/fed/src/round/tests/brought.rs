@@ -92,7 +92,9 @@ fn a_plugin_that_fails_ends_the_run_which_goes_on_once_it_is_mended() {
     assert!(!last.status().ended);
     let mut mended = World::new(resume_by(last.clone(), plays(0)), 0, 7);
     mended.now = broken.now;
-    mended.feed(Event::Severed { windows: Windows::default() });
+    mended.feed(Event::Severed {
+        windows: Windows::default(),
+    });
     let mended = mended.finish();
     assert_eq!(mended.coordinator.status().version, 5);
     assert_eq!(mended.bits(), whole.bits());

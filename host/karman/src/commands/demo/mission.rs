@@ -192,6 +192,7 @@ pub(super) fn examples(continuum: &Continuum) -> Result<MeasureOrder, TaskError>
         task: "segment".into(),
         examples,
         cost: BTreeMap::new(),
+        energy: BTreeMap::new(),
         only: None,
     })
 }

@@ -24,6 +24,9 @@ pub(super) struct Measure {
     /// Money for a call of an implementation, kept until another price is given; may be given again
     #[arg(long, value_name = "NAME=PRICE", value_parser = price)]
     cost: Vec<(String, f64)>,
+    /// Joules of a call of an implementation, where they are not measured; kept until they are, or others are given; may be given again
+    #[arg(long, value_name = "NAME=JOULES", value_parser = joules)]
+    energy: Vec<(String, f64)>,
     /// Measure only this implementation, and keep what is known of the others
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
@@ -35,6 +38,14 @@ fn price(text: &str) -> Result<(String, f64), String> {
     Ok((name, price))
 }
 
+fn joules(text: &str) -> Result<(String, f64), String> {
+    let (name, joules) = crate::cli::pair(text)?;
+    let joules = joules
+        .parse()
+        .map_err(|_| format!("`{joules}` is no number of joules"))?;
+    Ok((name, joules))
+}
+
 impl Measure {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let data = Input::read(Some(&self.data), None, Limits::ceiling().input)?;
@@ -44,6 +55,7 @@ impl Measure {
             task: self.task.clone(),
             examples: examples(&data.body)?,
             cost: self.cost.iter().cloned().collect(),
+            energy: self.energy.iter().cloned().collect(),
             only: self.only.clone(),
         };
         let body = serde_json::to_vec(&order).map_err(|error| TaskError::internal(error.to_string()))?;
@@ -52,9 +64,17 @@ impl Measure {
         if app.output.json {
             return measured.iter().try_for_each(|one| app.output.line(json!(one)));
         }
-        let head = ["IMPLEMENTATION", "ACCURACY", "P50", "P95", "P99", "COST"]
-            .map(str::to_owned)
-            .to_vec();
+        let head = [
+            "IMPLEMENTATION",
+            "ACCURACY",
+            "P50",
+            "P95",
+            "P99",
+            "COST",
+            "ENERGY",
+        ]
+        .map(str::to_owned)
+        .to_vec();
         let rows: Vec<Vec<String>> = std::iter::once(head).chain(measured.iter().map(row)).collect();
         app.output.line(table(&rows))
     }
@@ -80,6 +100,9 @@ fn row(measured: &Measured) -> Vec<String> {
     let accuracy = profile
         .accuracy
         .map_or_else(|| "unknown".into(), |accuracy| format!("{accuracy:.3}"));
+    let energy = profile
+        .energy
+        .map_or_else(|| "unknown".into(), |joules| format!("{joules:.3} J"));
     let [p50, p95, p99] = [profile.p50, profile.p95, profile.p99].map(format_duration);
     vec![
         measured.name.clone(),
@@ -88,6 +111,7 @@ fn row(measured: &Measured) -> Vec<String> {
         p95,
         p99,
         profile.cost.to_string(),
+        energy,
     ]
 }
 
@@ -103,5 +127,6 @@ mod tests {
         let error = examples(b"{\"input\": 1}\n{").unwrap_err();
         assert!(error.message.contains("line 2"), "{error}");
         assert!(price("digits-m=x").is_err() && price("digits-m=0.5").is_ok());
+        assert!(joules("digits-m=x").is_err() && joules("digits-m=0.5").is_ok());
     }
 }

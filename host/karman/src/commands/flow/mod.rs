@@ -4,6 +4,7 @@ mod cancel;
 mod graph;
 mod list;
 mod measure;
+mod new;
 mod run;
 mod status;
 
@@ -22,6 +23,9 @@ pub(crate) struct Flow {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Begin a workflow in one of the shapes of compound systems
+    #[command(after_help = "Examples:\n  karman flow new cascade\n  karman flow new router triage.toml")]
+    New(new::New),
     /// Run a workflow on the running node and its mesh
     #[command(
         after_help = "Examples:\n  karman flow run flood.toml --input tiles.json\n  karman flow run flood.toml --slo accuracy=0.85 --slo p95=3s --slo cost=0.50\n  karman flow run nightly.toml --accept kept --key 2026-11-21"
@@ -55,6 +59,7 @@ enum Verb {
 impl Flow {
     pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
         match &self.verb {
+            Verb::New(verb) => verb.run(app),
             Verb::Run(verb) => verb.run(app),
             Verb::List => list::run(app),
             Verb::Status(verb) => verb.run(app),

@@ -34,11 +34,14 @@ pub(super) struct Plan {
     /// A cut of your own that stays: for each node but the last, how many layers come before the next one's
     #[arg(long, value_name = "LAYERS", value_delimiter = ',', conflicts_with = "policy")]
     cut: Vec<usize>,
+    /// Do not time the model where it was never timed: predict it there from the models that were, if any
+    #[arg(long)]
+    predict: bool,
     /// Run the model like that from now on; the cuts then follow the links and the load
     #[arg(long)]
     apply: bool,
     /// Run the model on this node alone again
-    #[arg(long, conflicts_with_all = ["over", "latency", "energy", "interval", "max_error", "policy", "cut", "apply"])]
+    #[arg(long, conflicts_with_all = ["over", "latency", "energy", "interval", "max_error", "policy", "cut", "predict", "apply"])]
     whole: bool,
 }
 
@@ -85,6 +88,7 @@ impl Plan {
             max_error: self.max_error,
             policy: self.policy.into(),
             cut: (!self.cut.is_empty()).then(|| self.cut.clone()),
+            predict: self.predict,
             apply: self.apply,
         };
         let body = serde_json::to_vec(&order).map_err(|error| TaskError::internal(error.to_string()))?;
@@ -97,6 +101,13 @@ impl Plan {
         for (node, error) in &planned.left_out {
             app.output
                 .note(format!("left out: node {}: {error}", node.short()));
+        }
+        for node in &planned.predicted {
+            app.output.note(format!(
+                "predicted: node {} has not timed this model; `karman model profile {}` there does",
+                node.short(),
+                self.name
+            ));
         }
         if !planned.applied {
             app.output.note("to run it like that: --apply");

@@ -1,6 +1,7 @@
 //! Who does a task that names a capability: chosen anew for every run, within what the user wants of the workflow.
 
-use super::implementations::{self, call, within};
+use super::fit;
+use super::implementations::{call, within};
 use super::json;
 use super::lost::{Lost, is_nobody_there};
 use super::policy::{self, Named};
@@ -94,7 +95,7 @@ impl Chooser {
                 name: task.name.clone(),
                 visits: 1.0,
                 within: share,
-                candidates: candidates(tasks, &task.run, &slo).await?,
+                candidates: fit::for_task(tasks, &task.run, &slo).await?,
             });
         }
         let places = named.iter().copied().zip(0..).collect();
@@ -323,35 +324,6 @@ fn told(entries: Vec<Entry>) -> Vec<Entry> {
         }
     }
     entries
-}
-
-/// Those who may serve: measured, and as accurate as is wanted.
-async fn candidates(tasks: &Inner, capability: &str, slo: &Slo) -> Result<Vec<Implementation>, TaskError> {
-    let known = implementations::known(tasks, capability).await?;
-    if known.is_empty() {
-        return Err(TaskError::unavailable(format!(
-            "nobody that does `{capability}` is measured on this node"
-        ))
-        .with_hint("`karman flow measure FILE TASK --data EXAMPLES` measures who is there"));
-    }
-    let enough = |known: &Implementation| match (slo.accuracy, known.profile.accuracy) {
-        (Some(least), Some(accuracy)) => accuracy >= least,
-        (Some(_), None) => false,
-        (None, _) => true,
-    };
-    let best = known
-        .iter()
-        .filter_map(|known| known.profile.accuracy)
-        .fold(0.0, f64::max);
-    let fit: Vec<Implementation> = known.into_iter().filter(enough).collect();
-    match fit.is_empty() {
-        false => Ok(fit),
-        true => Err(TaskError::unavailable(format!(
-            "nobody that does `{capability}` has the accuracy of {} that is wanted: the best has {best:.3}",
-            slo.accuracy.unwrap_or_default()
-        ))
-        .with_hint("lower `accuracy` in the `slo` of the workflow, or add a better model")),
-    }
 }
 
 /// The most tasks that name a capability on one way through the workflow.

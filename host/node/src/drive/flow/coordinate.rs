@@ -1,10 +1,12 @@
 //! A run from its start, or from where it was left, to its end.
 
+use super::compliance::EndedRun;
 use super::order::FlowOrder;
 use super::progress::{Ledger, Progress};
 use super::served::Served;
 use super::step::{Ended, Step};
 use super::{Flows, Live};
+use crate::drive::decisions::wall_ms;
 use crate::drive::tasks::{Inner, Tasks};
 use karman_sched::flow::{Action, AttemptId, Event, Failure, Machine, Outcome, Record, Ticket};
 use karman_tasks::{Answer, Call, Event as TaskEvent, Guarantee};
@@ -24,6 +26,7 @@ use tokio::time::{Instant, sleep_until};
 pub(in crate::drive) async fn coordinate(tasks: &Arc<Inner>, call: Call) -> Result<Box<Answer>, TaskError> {
     let mut coordinator = Coordinator::take_up(tasks, &call).await?;
     let outcome = coordinator.go_on().await?;
+    coordinator.remember(&outcome);
     let response = match outcome {
         Outcome::Done(output) => TaskResponse {
             content_type: super::json::JSON.into(),
@@ -69,6 +72,8 @@ struct Coordinator {
     machine: Machine,
     ledger: Ledger,
     started: Instant,
+    /// How long before that the run was asked for.
+    waited: Duration,
     /// What is under way; stopped when this is dropped.
     work: JoinSet<Heard>,
     /// To stop the attempts that run.
@@ -106,6 +111,7 @@ impl Coordinator {
             machine,
             ledger,
             started: Instant::now(),
+            waited: age(tasks, run),
             work: JoinSet::new(),
             stops: HashMap::new(),
             answered: Vec::new(),
@@ -217,6 +223,23 @@ impl Coordinator {
             Some(stop) => _ = stop.send_replace(true),
             None => self.step(self.machine.call(attempt.of), true),
         }
+    }
+
+    /// Whether the run has kept what is wanted of its workflow. One that somebody withdrew says nothing of that.
+    fn remember(&self, outcome: &Outcome) {
+        let Some(slo) = self.workflow.slo() else { return };
+        let failed = match outcome {
+            Outcome::Done(_) => false,
+            Outcome::Failed { why, .. } if why.error.kind == ErrorKind::Cancelled => return,
+            Outcome::Failed { .. } => true,
+        };
+        let run = EndedRun {
+            latency: self.waited + self.started.elapsed(),
+            cost: self.served.cost(),
+            failed,
+        };
+        let of = (self.workflow.name(), slo);
+        self.tasks.flows.compliance.ended(wall_ms(), of, &run);
     }
 
     /// The answers of these tasks are written down here.

@@ -1,9 +1,9 @@
-//! Who may answer a request that belongs to no workflow.
+//! Who may answer: a task of a workflow, or a request that belongs to none.
 
-use super::implementations::{all_known, is_below};
+use super::implementations::{all_known, is_below, known};
 use crate::drive::tasks::Inner;
 use karman_sched::select::{Bound, Bounds};
-use karman_types::{Binding, Implementation, TaskError};
+use karman_types::{Binding, Implementation, Slo, TaskError};
 
 /// What a request brings.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -14,7 +14,49 @@ pub(super) enum Brings {
     Body,
 }
 
-/// Who may answer: measured, and within every bound.
+/// Who may serve a task of a workflow: measured, as accurate as is wanted, and of known energy where that is limited.
+pub(super) async fn for_task(
+    tasks: &Inner,
+    capability: &str,
+    slo: &Slo,
+) -> Result<Vec<Implementation>, TaskError> {
+    let known = known(tasks, capability).await?;
+    if known.is_empty() {
+        return Err(TaskError::unavailable(format!(
+            "nobody that does `{capability}` is measured on this node"
+        ))
+        .with_hint("`karman flow measure FILE TASK --data EXAMPLES` measures who is there"));
+    }
+    let enough = |known: &Implementation| match (slo.accuracy, known.profile.accuracy) {
+        (Some(least), Some(accuracy)) => accuracy >= least,
+        (Some(_), None) => false,
+        (None, _) => true,
+    };
+    let accuracies = known.iter().filter_map(|known| known.profile.accuracy);
+    let best = accuracies.fold(0.0, f64::max);
+    let mut fit: Vec<Implementation> = known.into_iter().filter(enough).collect();
+    if fit.is_empty() {
+        return Err(TaskError::unavailable(format!(
+            "nobody that does `{capability}` has the accuracy of {} that is wanted: the best has {best:.3}",
+            slo.accuracy.unwrap_or_default()
+        ))
+        .with_hint("lower `accuracy` in the `slo` of the workflow, or add a better model"));
+    }
+    if slo.energy.is_some() {
+        fit.retain(|known| known.profile.energy.is_some());
+    }
+    match fit.is_empty() {
+        false => Ok(fit),
+        true => Err(TaskError::unavailable(format!(
+            "what those draw that do `{capability}` is not known, so no limit on energy can be kept"
+        ))
+        .with_hint(
+            "state `busy` and `idle` under `[power]` in node.toml and measure again, or say it: `karman flow measure … --energy NAME=JOULES`",
+        )),
+    }
+}
+
+/// Who may answer a request: measured, and within every bound.
 pub(super) async fn candidates(
     tasks: &Inner,
     name: &str,
@@ -57,14 +99,14 @@ fn is_named(binding: &Binding, name: &str) -> bool {
     match binding {
         Binding::Plugin(known) | Binding::Model(known) => known == name,
         Binding::Remote { task, .. } => last(task) == name,
-        Binding::Endpoint { .. } => false,
+        Binding::Endpoint { model, .. } => model == name,
     }
 }
 
 /// Whether it is a model. Of a node that is not in reach nobody knows; it is not chosen either.
 fn takes_tensors(tasks: &Inner, binding: &Binding) -> bool {
     match binding {
-        Binding::Model(_) => true,
+        Binding::Model(_) | Binding::Endpoint { .. } => true,
         Binding::Remote { node, task } => {
             let peers = tasks.mesh.get().map(|mesh| mesh.peers()).unwrap_or_default();
             let offers = peers.into_iter().filter_map(|peer| Some(peer.offer?.0));
@@ -73,7 +115,7 @@ fn takes_tensors(tasks: &Inner, binding: &Binding) -> bool {
                 .next()
                 .is_none_or(|offer| offer.models.iter().any(|model| model == last(task)))
         }
-        Binding::Plugin(_) | Binding::Endpoint { .. } => false,
+        Binding::Plugin(_) => false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Who can do what a task names as its capability: found among what nodes offer, measured with labelled examples, remembered.
 
+use super::energy::Meter;
 use super::{json, labels};
 use crate::drive::model_tasks;
 use crate::drive::tasks::{Inner, Tasks};
@@ -37,6 +38,9 @@ pub struct MeasureOrder {
     /// Money for a call, by the name of the implementation. Default: what it was before; 0 where nothing was said yet.
     #[serde(default)]
     pub cost: BTreeMap<String, f64>,
+    /// Joules of a call, by the name of the implementation. Default: what is measured on this node; else what it was before.
+    #[serde(default)]
+    pub energy: BTreeMap<String, f64>,
     /// The only implementation to measure, by its name; what is known of the others stays. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<String>,
@@ -90,14 +94,17 @@ impl Tasks {
         for (name, binding) in found {
             let cost = price(&order.cost, &before, &name);
             let profile = profile(inner, &binding, &task.with, &task.outputs, &order.examples, cost).await;
-            let checked = profile.and_then(|profile| {
-                let implementation = Implementation {
-                    name: name.clone(),
-                    binding,
-                    profile,
-                };
+            let of = |profile| Implementation {
+                name: name.clone(),
+                binding,
+                profile,
+            };
+            let checked = profile.map(of).and_then(|mut implementation| {
+                let measured = implementation.profile.energy;
+                implementation.profile.energy =
+                    energy(&order.energy, measured, &before, &implementation.name);
                 let checked = implementation.check();
-                checked.map_err(|error| wrong("cost", error.to_string()))?;
+                checked.map_err(|error| wrong(error.field, error.to_string()))?;
                 Ok(implementation)
             });
             let (implementation, error) = match checked {
@@ -178,6 +185,18 @@ fn price(said: &BTreeMap<String, f64>, before: &[Implementation], name: &str) ->
     said.or_else(|| Some(before?.profile.cost)).unwrap_or(0.0)
 }
 
+/// What a call draws: as it is said now, else as it was measured, else as it was known before.
+fn energy(
+    said: &BTreeMap<String, f64>,
+    measured: Option<f64>,
+    before: &[Implementation],
+    name: &str,
+) -> Option<f64> {
+    let before = before.iter().find(|known| known.name == name);
+    let known = said.get(name).copied().or(measured);
+    known.or_else(|| before?.profile.energy)
+}
+
 /// Who does a capability on this node and in its mesh, by name.
 async fn find(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
     let mut found = here(tasks, capability);
@@ -199,7 +218,7 @@ async fn find(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
     found
 }
 
-/// Who does it on this node.
+/// Who does it on this node, or on a server of others that it names.
 fn here(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
     let is_below = |name: &str| is_below(name, capability);
     let here = tasks.runtime.id();
@@ -220,6 +239,7 @@ fn here(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
             found.push((name_at(&manifest.name, here), binding));
         }
     }
+    found.extend(tasks.flows.endpoints.doing(is_below));
     found
 }
 
@@ -247,6 +267,15 @@ async fn profile(
     // The first call loads what it needs, which is no part of a call.
     let warm_up = json::request(&examples[0].input, with)?;
     call(tasks, binding, warm_up, run, Some(LONGEST)).await?;
+    let draws_here = match binding {
+        Binding::Plugin(_) => true,
+        Binding::Model(name) => tasks.runtime.models().is_on_processor(name),
+        Binding::Remote { .. } | Binding::Endpoint { .. } => false,
+    };
+    let meter = match draws_here {
+        true => Some(Meter::start(tasks.runtime.config().power).await),
+        false => None,
+    };
     let (mut times, mut right) = (Vec::with_capacity(examples.len()), 0.0);
     for example in examples {
         let request = json::request(&example.input, with)?;
@@ -259,6 +288,7 @@ async fn profile(
             .map_err(|error| TaskError::invalid(error.to_string()).with_field(error.field))?;
         right += labels::right(&example.output, &output);
     }
+    let energy = meter.and_then(|meter| meter.joules(examples.len()));
     times.sort_unstable();
     let quantile =
         |share: f64| times[((times.len() as f64 * share).ceil() as usize).clamp(1, times.len()) - 1];
@@ -270,7 +300,7 @@ async fn profile(
         p95: quantile(0.95),
         p99: quantile(0.99),
         cost,
-        energy: None,
+        energy,
         samples: examples.len() as u64,
     })
 }
@@ -318,9 +348,10 @@ pub(super) async fn call(
             };
             Ok(mesh.call(peer, head, request.body).await?.0)
         }
-        Binding::Endpoint { url, .. } => Err(TaskError::unavailable(format!(
-            "{url}: this build calls no server of the Open Inference Protocol"
-        ))),
+        Binding::Endpoint { url, model } => {
+            let endpoints = &tasks.flows.endpoints;
+            endpoints.call((url, model), request, within).await
+        }
     }
 }
 
@@ -334,7 +365,7 @@ pub(super) fn reaches(tasks: &Inner, binding: &Binding) -> bool {
             let mut peers = mesh.peers().into_iter();
             peers.any(|peer| peer.path.is_some() && peer.member.as_deref().is_some_and(of))
         }),
-        Binding::Endpoint { .. } => false,
+        Binding::Endpoint { url, model } => tasks.flows.endpoints.has(url, model),
     }
 }
 

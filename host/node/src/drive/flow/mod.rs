@@ -18,17 +18,22 @@
 //! | `served` | a run, by those who choose for it |
 //! | `policy` | by which policy |
 //! | `implementations` | who could: found, measured, called |
-//! | `labels` | how right their answers were |
+//! | `endpoints` | those on servers of others |
+//! | `labels`, `energy` | how right their answers were; what they drew |
 //! | `request`, `fit` | one request outside of any workflow, within bounds of its own; who meets them |
 //! | `progress` | what is written down, and where |
 //! | `json` | between the JSON of workflows and the bytes of tasks |
 //! | `status` | how far it is, in the words of its operator |
 //! | `follow` | what happens to it, one after the other |
 //! | `looks` | looks of several at one run |
+//! | `compliance` | how far objectives were kept |
 
 mod choose;
 mod choosers;
+mod compliance;
 mod coordinate;
+mod endpoints;
+mod energy;
 mod fit;
 mod follow;
 mod implementations;
@@ -44,6 +49,7 @@ mod served;
 mod status;
 mod step;
 
+pub use compliance::{SloHistory, SloHour, SloMinute};
 pub(super) use coordinate::coordinate;
 pub(crate) use follow::{FlowEvent, Follower, Known};
 pub use implementations::{Example, MeasureOrder, Measured};
@@ -51,11 +57,15 @@ pub use order::FlowOrder;
 pub use request::{Chosen, Wanted};
 pub use status::{FlowState, FlowStatus, StepStatus};
 
+use super::decisions::wall_ms;
 use super::tasks::{Inner, Tasks};
+use crate::config::NodeConfig;
 use crate::node::Node;
 use crate::plugins::Plugins;
 use crate::services::{blocking, store_error};
 use choosers::Choosers;
+use compliance::Compliance;
+use endpoints::Endpoints;
 use follow::Seen;
 use futures::future::join_all;
 use karman_sched::flow::Phase;
@@ -95,6 +105,9 @@ pub(super) struct Flows {
     live: Mutex<HashMap<TaskId, Arc<Live>>>,
     /// For workflows, and for requests that belong to none.
     choosers: Arc<Choosers>,
+    endpoints: Endpoints,
+    /// How far objectives were kept.
+    compliance: Compliance,
     /// How often implementations were measured: what was chosen from before is chosen from no more.
     measured: AtomicU64,
     suspended: watch::Sender<bool>,
@@ -112,6 +125,17 @@ struct Live {
 }
 
 impl Flows {
+    /// With the servers of others that the configuration names.
+    ///
+    /// # Errors
+    /// `invalid`, naming the key that cannot be used.
+    pub(super) fn open(config: &NodeConfig) -> Result<Self, TaskError> {
+        Ok(Self {
+            endpoints: Endpoints::open(&config.endpoints)?,
+            ..Self::default()
+        })
+    }
+
     /// No run goes on here, and none begins: the node is to stop. Each is where it was last written down.
     pub(super) fn suspend(&self) {
         self.suspended.send_replace(true);
@@ -265,6 +289,19 @@ impl Node {
     /// nobody can tell just now is there without its tasks.
     pub async fn last_flows(&self, most: usize) -> Vec<FlowStatus> {
         self.tasks().last_flows(most).await
+    }
+
+    /// How far workflows with objectives have kept them within the last hour, by the runs that this node has coordinated to their end
+    /// since it began.
+    pub fn slo_hour(&self) -> SloHour {
+        self.tasks().inner().flows.compliance.last_hour(wall_ms())
+    }
+}
+
+impl Node {
+    /// Whether each model on a server of others that this node names could be called now, by its name there.
+    pub(super) async fn endpoints_ready(&self) -> Vec<(String, Result<(), TaskError>)> {
+        self.tasks().inner().flows.endpoints.ready().await
     }
 }
 

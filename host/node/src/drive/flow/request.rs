@@ -70,7 +70,7 @@ impl Node {
     ) -> Result<(Inferred, Chosen), TaskError> {
         let mut asking = Asking::begin(self, name, wanted, Brings::Tensors).await?;
         let (inferred, chosen) = asking
-            .answered(|implementation, _, _| {
+            .answered(|implementation, _, left| {
                 let inputs = inputs.clone();
                 async move {
                     match &implementation.binding {
@@ -79,7 +79,19 @@ impl Node {
                             self.infer_at(at, last(task), &inputs).await
                         }
                         Binding::Model(name) => self.infer(name, inputs).await,
-                        other => Err(TaskError::unavailable(format!("{other} takes no tensors"))),
+                        Binding::Endpoint { url, model } => {
+                            let endpoints = &self.tasks().inner().flows.endpoints;
+                            Ok(Inferred {
+                                results: endpoints.infer((url, model), &inputs, left).await?,
+                                legs: Vec::new(),
+                                ran_on: implementation.binding.to_string(),
+                                node: node_of(self, &implementation.binding),
+                                why: String::new(),
+                            })
+                        }
+                        plugin @ Binding::Plugin(_) => {
+                            Err(TaskError::unavailable(format!("{plugin} takes no tensors")))
+                        }
                     }
                 }
             })

@@ -40,6 +40,12 @@ impl Served {
         }
     }
 
+    /// Money for all calls so far.
+    pub(super) fn cost(&self) -> f64 {
+        let by = self.by.lock();
+        by.iter().flat_map(|(_, calls)| calls).map(|call| call.cost).sum()
+    }
+
     /// A call that this one chose has ended.
     pub(super) fn add(&self, chooser: &Arc<Chooser>, call: Call) {
         self.chosen_by(chooser);

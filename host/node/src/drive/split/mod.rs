@@ -5,6 +5,7 @@
 //! | `wire` | what nodes say to each other about it |
 //! | `orders` | which models run in parts, for the next start |
 //! | `profiles`, `links` | how fast nodes and links are, as each measures it |
+//! | `predict` | how long a model would take that was never timed |
 //! | `policy` | who says where a model is cut |
 //! | `problem`, `plan` | what follows from that, and what nodes must make ready for it |
 //! | `pilot` | a model in use: every request by the plan of the moment, every measurement into the next plan |
@@ -25,6 +26,7 @@ mod orders;
 mod pilot;
 mod plan;
 mod policy;
+mod predict;
 mod problem;
 mod profiles;
 mod serve;
@@ -107,7 +109,7 @@ impl Node {
     /// `unavailable` when this node has no such model; what its back-end or its GPU says.
     pub async fn profile_model(&self, name: &str) -> Result<NodeProfile, TaskError> {
         let digest = plan::model_of(self, name)?.digest;
-        profiles::of_here(self, digest, &[]).await
+        profiles::of_here(self, digest, &[], false).await
     }
 
     /// Plans which node runs which part of a model and, where the order says so, runs it like that from then on.

@@ -44,6 +44,9 @@ pub struct SplitOrder {
     /// A cut that stays whatever is measured, instead of one that a policy finds: for each node but the last, in the order of the
     /// stages, how many layers come before the next one's. Nodes that are not named get none.
     pub cut: Option<Vec<usize>>,
+    /// Whether nodes that have not timed the model yet predict its times from those of other models, as far as they have timed any,
+    /// instead of timing it first.
+    pub predict: bool,
     /// Whether tasks that load the model get it in parts from now on.
     pub apply: bool,
 }
@@ -57,6 +60,9 @@ pub struct SplitPlan {
     pub nodes: Vec<NodeId>,
     /// Nodes that were asked and cannot, with the reason.
     pub left_out: Vec<(NodeId, TaskError)>,
+    /// Nodes that have not timed the model: their times are predicted.
+    #[serde(default)]
+    pub predicted: Vec<NodeId>,
     /// The plan.
     pub plan: Plan,
     /// What it was made from: the layers with their times on each node, the links, what counts.
@@ -138,7 +144,7 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
         .chain(peers.iter().map(|(at, _)| *at))
         .collect();
     let ticket = |reader| ticket(node, &model, reader);
-    let told = of_others(node, &peers, &model, ticket, &all).await;
+    let told = of_others(node, &peers, &model, ticket, (&all, order.predict)).await;
     let (mut taking_part, mut profiles, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for (peer, told) in peers.into_iter().zip(told) {
         match told {
@@ -150,7 +156,7 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
         }
     }
     // After the others: they measure their links to this one, and all at once would measure each other.
-    profiles.insert(0, of_here(node, model.digest, &all).await?);
+    profiles.insert(0, of_here(node, model.digest, &all, order.predict).await?);
     let problem = problem(&profiles, order.objective(), max_error)?;
     let plan = Policy::of(order).plan(&problem).map_err(no_plan)?;
     Ok(Planned {
@@ -186,6 +192,12 @@ impl Planned {
             model: self.model.name.clone(),
             nodes: self.profiles.iter().map(|profile| profile.node).collect(),
             left_out: self.left_out.clone(),
+            predicted: self
+                .profiles
+                .iter()
+                .filter(|profile| profile.is_predicted())
+                .map(|profile| profile.node)
+                .collect(),
             explanation: self.plan.explain(&self.problem).to_string(),
             plan: self.plan.clone(),
             problem: self.problem.clone(),

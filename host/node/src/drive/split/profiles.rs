@@ -1,6 +1,8 @@
-//! How long the layers of a model take on the nodes that may run them. Measured once on each, and kept there.
+//! How long the layers of a model take on the nodes that may run them. Measured once on each, and kept there; predicted until then,
+//! where that is asked for.
 
 use super::links::{LinkMeasure, measure};
+use super::predict::{predict, remember};
 use super::wire::{pack, unpack};
 use crate::drive::mesh_of;
 use crate::node::Node;
@@ -8,7 +10,7 @@ use crate::power::{PowerProfile, watched};
 use crate::services::{blocking, infer_error, store_error};
 use bytes::Bytes;
 use futures::future::join_all;
-use karman_infer::profile::{Profile, ProfileOptions, Timing};
+use karman_infer::profile::{Origin, Profile, ProfileOptions, Timing};
 use karman_mesh::{Ask, CallHead, PeerId, Wanted};
 use karman_types::{Digest, NodeId, TaskError, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
@@ -50,6 +52,9 @@ struct Question {
     ticket: Vec<u8>,
     /// Where its links are to be measured to.
     others: Vec<NodeId>,
+    /// Whether times of a model that was not timed there may be predicted.
+    #[serde(default)]
+    predict: bool,
 }
 
 /// The most nodes that links are measured to at one's request.
@@ -58,30 +63,38 @@ const MOST_OTHERS: usize = 8;
 /// The record of what this node drew when it was last busy.
 const POWER: &str = "power";
 
-/// The profile of a model on this node: what the store has, or what is measured now.
-pub(super) async fn of_here(node: &Node, model: Digest, others: &[NodeId]) -> Result<NodeProfile, TaskError> {
+/// The profile of a model on this node: what the store has, or what is measured now. Where it may be predicted, it is not measured, as
+/// long as other models were.
+pub(super) async fn of_here(
+    node: &Node,
+    model: Digest,
+    others: &[NodeId],
+    may_predict: bool,
+) -> Result<NodeProfile, TaskError> {
     let (stages, models) = (node.split().stages().clone(), node.runtime().models().clone());
     let home = node.runtime().home().clone();
     let measured = blocking(move || {
         let (backend, load) = models.chosen()?;
-        let name = format!(
-            "{model}/{}-{}/{}",
-            backend.name(),
-            backend.version(),
-            load.threads
-        );
+        let runs_on = format!("{}-{}/{}", backend.name(), backend.version(), load.threads);
+        let name = format!("{model}/{runs_on}");
         let store = home.store()?;
         let known: Option<Profile> = store.profiles().get(&name).unwrap_or_default();
         if let Some(known) = known {
             let power = store.profiles().get(POWER).unwrap_or_default();
             return Ok((known, power, models.slowdown()));
         }
-        tracing::info!(model = %model.short(), "its layers are timed");
         let graph = stages.graph(model)?;
+        if let Some(predicted) = may_predict.then(|| predict(&store, &runs_on, &graph)).flatten() {
+            tracing::info!(model = %model.short(), "the times of its layers are predicted");
+            let power = store.profiles().get(POWER).unwrap_or_default();
+            return Ok((predicted, power, models.slowdown()));
+        }
+        tracing::info!(model = %model.short(), "its layers are timed");
         let options = ProfileOptions::default();
         let (profile, power) = watched(|| Profile::measure(&graph, backend, &load, &options));
         let profile = profile.map_err(infer_error)?;
         store.profiles().put(&name, &profile).map_err(store_error)?;
+        remember(&store, &runs_on, &name)?;
         if let Some(power) = &power {
             store.profiles().put(POWER, power).map_err(store_error)?;
         }
@@ -127,6 +140,11 @@ async fn on_gpu(node: &Node, model: Digest) -> Result<Option<WholeOnGpu>, TaskEr
 }
 
 impl NodeProfile {
+    /// Whether the node has not timed the model: its times follow from those of others.
+    pub(super) const fn is_predicted(&self) -> bool {
+        matches!(self.profile.whole.origin, Origin::Predicted { .. })
+    }
+
     /// The seconds of each layer where its parts of the model run. On a GPU the layers share in what the whole takes there as they do on
     /// the processor: only there they can be timed one by one.
     pub(super) fn seconds(&self) -> Vec<f64> {
@@ -153,7 +171,7 @@ pub(super) async fn of_other(
     (at, peer): (NodeId, PeerId),
     model: &karman_store::Model,
     ticket: Bytes,
-    others: &[NodeId],
+    (others, may_predict): (&[NodeId], bool),
 ) -> Result<NodeProfile, TaskError> {
     let ask = Ask::ProfileModel {
         digest: model.digest,
@@ -167,6 +185,7 @@ pub(super) async fn of_other(
     let question = Question {
         ticket: ticket.to_vec(),
         others: others.to_vec(),
+        predict: may_predict,
     };
     let body = pack(&question, &Vec::new())?;
     let (response, _) = mesh_of(node)?.call(peer, head, body).await?;
@@ -190,10 +209,15 @@ pub(crate) async fn tell(
     let Ask::ProfileModel { digest, size } = head.ask else {
         return Err(TaskError::internal("no profile is asked for"));
     };
-    let (Question { ticket, mut others }, _) = unpack(body)?;
+    let (question, _): (Question, _) = unpack(body)?;
+    let Question {
+        ticket,
+        mut others,
+        predict: may_predict,
+    } = question;
     others.truncate(MOST_OTHERS);
     take_in(node, from, &head.name, digest, size, ticket).await?;
-    let profile = of_here(node, digest, &others).await?;
+    let profile = of_here(node, digest, &others, may_predict).await?;
     Ok(TaskResponse {
         body: pack(&profile, &Vec::new())?,
         ..TaskResponse::default()
@@ -238,11 +262,11 @@ pub(super) async fn of_others(
     others: &[(NodeId, PeerId)],
     model: &karman_store::Model,
     ticket: impl Fn(NodeId) -> Result<Bytes, TaskError>,
-    all: &[NodeId],
+    (all, may_predict): (&[NodeId], bool),
 ) -> Vec<Result<NodeProfile, TaskError>> {
     let each = others.iter().map(|other| {
         let ticket = ticket(other.0);
-        async move { of_other(node, *other, model, ticket?, all).await }
+        async move { of_other(node, *other, model, ticket?, (all, may_predict)).await }
     });
     join_all(each).await
 }

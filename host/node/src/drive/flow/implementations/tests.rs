@@ -50,3 +50,18 @@ fn a_price_stays_until_another_one_is_said() {
     assert_eq!(price(&nothing, &before, "digits-l@9c01d2e7"), 0.002);
     assert_eq!(price(&nothing, &before, "digits-s@9c01d2e7"), 0.0);
 }
+
+#[test]
+fn what_a_call_draws_is_said_else_measured_else_remembered() {
+    let mut before = [implementation("digits-l@9c01d2e7", 0.0)];
+    before[0].profile.energy = Some(3.0);
+    let said = BTreeMap::from([("digits-l@9c01d2e7".to_owned(), 1.0)]);
+    let nothing = BTreeMap::new();
+    assert_eq!(energy(&said, Some(2.0), &before, "digits-l@9c01d2e7"), Some(1.0));
+    assert_eq!(
+        energy(&nothing, Some(2.0), &before, "digits-l@9c01d2e7"),
+        Some(2.0)
+    );
+    assert_eq!(energy(&nothing, None, &before, "digits-l@9c01d2e7"), Some(3.0));
+    assert_eq!(energy(&nothing, None, &before, "digits-s@9c01d2e7"), None);
+}

@@ -1,0 +1,304 @@
+//! Models on servers of others that speak the Open Inference Protocol v2, where the operator has named them: they do tasks for this
+//! node, and are measured and chosen as any other implementation. Requests go as JSON, which every server of the protocol takes.
+
+mod server;
+
+use super::json::JSON;
+use crate::config::EndpointConfig;
+use crate::drive::model_tasks::{by_name, written_inputs};
+use crate::inference::{InferTensor, TensorData};
+use bytes::Bytes;
+use futures::future::join_all;
+use http::Method;
+use karman_engine::capability::nn::Tensors;
+use karman_types::{Binding, ErrorKind, TaskError, TaskRequest, TaskResponse};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use server::Server;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The longest description of a model that is read.
+const MOST_DESCRIPTION: usize = 1 << 20;
+/// How long one is waited for that is only asked whether it is ready.
+const LOOK: Duration = Duration::from_secs(5);
+/// The most lists that a tensor without elements may be made of.
+const MOST_EMPTY_LISTS: u64 = 4096;
+
+/// Those that the operator has named, by these names.
+#[derive(Default)]
+pub(super) struct Endpoints(BTreeMap<String, Endpoint>);
+
+struct Endpoint {
+    config: EndpointConfig,
+    server: Server,
+    /// What the model takes, once it was asked for.
+    takes: Mutex<Option<Arc<[Input]>>>,
+}
+
+/// The name of an input, and its data type in the protocol.
+type Input = (String, String);
+
+/// What a server says of a model, as far as it matters here.
+#[derive(Deserialize)]
+struct Described {
+    inputs: Vec<DescribedInput>,
+}
+
+#[derive(Deserialize)]
+struct DescribedInput {
+    name: String,
+    datatype: String,
+}
+
+#[derive(Serialize)]
+struct Question<'a> {
+    inputs: &'a [InferTensor],
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    outputs: Vec<InferTensor>,
+}
+
+impl Endpoints {
+    /// Those that the configuration names.
+    ///
+    /// # Errors
+    /// `invalid`, naming the key that cannot be used.
+    pub(super) fn open(named: &BTreeMap<String, EndpointConfig>) -> Result<Self, TaskError> {
+        let open = |(name, config): (&String, &EndpointConfig)| -> Result<_, TaskError> {
+            let opened = Endpoint::open(name, config.clone())?;
+            Ok((name.clone(), opened))
+        };
+        let all: Result<BTreeMap<String, Endpoint>, TaskError> = named.iter().map(open).collect();
+        all.map(Self)
+    }
+
+    /// Those whose capability is wanted, by what they are spoken of.
+    pub(super) fn doing(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, Binding)> {
+        let found = self
+            .0
+            .iter()
+            .filter(|(_, known)| wanted(&known.config.capability));
+        let spoken_of = |(name, known): (&String, &Endpoint)| {
+            let name = format!("{name}@{}", known.config.url.authority());
+            (name, known.binding())
+        };
+        found.map(spoken_of).collect()
+    }
+
+    /// Whether the operator names it still. Whether it answers shows when it is called.
+    pub(super) fn has(&self, url: &str, model: &str) -> bool {
+        self.find(url, model).is_ok()
+    }
+
+    /// Calls a model as a task: with an object of its tensors by name, or a request of the protocol.
+    ///
+    /// # Errors
+    /// `unavailable` when it is not named any more, or does not answer; `deadline`; `invalid` for inputs that it does not take; what
+    /// the server says.
+    pub(super) async fn call(
+        &self,
+        (url, model): (&str, &str),
+        request: TaskRequest,
+        within: Option<Duration>,
+    ) -> Result<TaskResponse, TaskError> {
+        let endpoint = self.find(url, model)?;
+        endpoint.within(within, endpoint.call(request)).await
+    }
+
+    /// Runs a model on tensors.
+    ///
+    /// # Errors
+    /// Those of [`Self::call`].
+    pub(super) async fn infer(
+        &self,
+        (url, model): (&str, &str),
+        inputs: &Tensors,
+        within: Duration,
+    ) -> Result<Tensors, TaskError> {
+        let endpoint = self.find(url, model)?;
+        let written: Vec<InferTensor> = inputs
+            .iter()
+            .map(|(name, tensor)| InferTensor::write(name, tensor))
+            .collect();
+        let outputs = endpoint.within(Some(within), endpoint.run(&written)).await?;
+        let read = |output: &InferTensor| output.read().map_err(|error| endpoint.answers_wrongly(&error));
+        outputs.iter().map(read).collect()
+    }
+
+    /// Whether each of them could be called now, by its name. Asks all of them.
+    pub(super) async fn ready(&self) -> Vec<(String, Result<(), TaskError>)> {
+        let asked = self.0.iter().map(|(name, endpoint)| async move {
+            let ready = endpoint.within(Some(LOOK), endpoint.is_ready()).await;
+            (name.clone(), ready)
+        });
+        join_all(asked).await
+    }
+
+    fn find(&self, url: &str, model: &str) -> Result<&Endpoint, TaskError> {
+        let is_it = |known: &&Endpoint| known.config.url.as_str() == url && known.config.model == model;
+        self.0.values().find(is_it).ok_or_else(|| {
+            TaskError::unavailable(format!("{model} at {url} is not named by this node"))
+                .with_hint("name it below `[endpoints]` in node.toml, or measure without it")
+        })
+    }
+}
+
+impl Endpoint {
+    fn open(name: &str, config: EndpointConfig) -> Result<Self, TaskError> {
+        let in_path = |c: char| c.is_ascii_alphanumeric() || "-._~%".contains(c);
+        if config.model.is_empty() || !config.model.chars().all(in_path) {
+            let says = format!(
+                "`{}` is no model as it stands in a path; `/` is written `%2F`",
+                config.model
+            );
+            return Err(TaskError::invalid(says).with_field(format!("endpoints.{name}.model")));
+        }
+        Ok(Self {
+            server: Server::new(name, &config)?,
+            config,
+            takes: Mutex::default(),
+        })
+    }
+
+    fn binding(&self) -> Binding {
+        Binding::Endpoint {
+            url: self.config.url.to_string(),
+            model: self.config.model.clone(),
+        }
+    }
+
+    async fn call(&self, request: TaskRequest) -> Result<TaskResponse, TaskError> {
+        let input: Value = serde_json::from_slice(&request.body).map_err(|error| {
+            TaskError::invalid(format!("the input of {self} is no JSON: {error}")).with_field("body")
+        })?;
+        let of_protocol = input["inputs"].is_array();
+        let inputs: Vec<InferTensor> = match of_protocol {
+            true => serde_json::from_value(input["inputs"].clone())
+                .map_err(|error| TaskError::invalid(error.to_string()).with_field("inputs"))?,
+            false => written_inputs(&self.takes().await?, &input)?,
+        };
+        inputs.iter().try_for_each(check)?;
+        let outputs = self.run(&inputs).await?;
+        let output = match of_protocol {
+            true => json!({ "model_name": self.config.model, "outputs": outputs }),
+            false => by_name(&outputs),
+        };
+        Ok(TaskResponse {
+            content_type: JSON.to_owned(),
+            metadata: Vec::new(),
+            body: output.to_string().into(),
+        })
+    }
+
+    async fn run(&self, inputs: &[InferTensor]) -> Result<Vec<InferTensor>, TaskError> {
+        let question = serde_json::to_vec(&Question { inputs })
+            .map_err(|error| TaskError::internal(error.to_string()))?;
+        let path = format!("/v2/models/{}/infer", self.config.model);
+        let most = self.config.answer.as_usize();
+        let answer = self.server.ask(Method::POST, &path, question.into(), most).await;
+        if answer
+            .as_ref()
+            .is_err_and(|error| error.kind == ErrorKind::Invalid)
+        {
+            // Perhaps it takes something else than it did.
+            *self.takes.lock() = None;
+        }
+        let answered: Answered = self.read(&answer?)?;
+        for output in &answered.outputs {
+            check(output).map_err(|error| self.answers_wrongly(&error))?;
+        }
+        Ok(answered.outputs)
+    }
+
+    async fn is_ready(&self) -> Result<(), TaskError> {
+        let path = format!("/v2/models/{}/ready", self.config.model);
+        let asked = self
+            .server
+            .ask(Method::GET, &path, Bytes::new(), MOST_DESCRIPTION);
+        asked.await.map(|_| ())
+    }
+
+    async fn takes(&self) -> Result<Arc<[Input]>, TaskError> {
+        let known = self.takes.lock().clone();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let path = format!("/v2/models/{}", self.config.model);
+        let asked = self
+            .server
+            .ask(Method::GET, &path, Bytes::new(), MOST_DESCRIPTION);
+        let described: Described = self.read(&asked.await?)?;
+        let inputs = described.inputs.into_iter();
+        let takes: Arc<[Input]> = inputs.map(|input| (input.name, input.datatype)).collect();
+        *self.takes.lock() = Some(takes.clone());
+        Ok(takes)
+    }
+
+    fn read<T: DeserializeOwned>(&self, answer: &[u8]) -> Result<T, TaskError> {
+        serde_json::from_slice(answer).map_err(|error| self.answers_wrongly(&error))
+    }
+
+    fn answers_wrongly(&self, why: &dyn fmt::Display) -> TaskError {
+        TaskError::failed(format!("{self} answers what is no answer of the protocol: {why}"))
+    }
+
+    /// For no longer than its caller has, nor than its operator allows. A server that takes all that it may is passed over, as one that
+    /// is not there; a caller without time is just late.
+    async fn within<T>(
+        &self,
+        left: Option<Duration>,
+        asked: impl Future<Output = Result<T, TaskError>>,
+    ) -> Result<T, TaskError> {
+        let most = self.config.time;
+        let late = |time: Duration| format!("{self} did not answer within {time:.0?}");
+        match left.filter(|left| *left < most) {
+            Some(left) => timeout(left, asked)
+                .await
+                .unwrap_or_else(|_| Err(TaskError::deadline(late(left)))),
+            None => timeout(most, asked).await.unwrap_or_else(|_| {
+                let hint = "`time` of its table in node.toml says how long it may take";
+                Err(TaskError::unavailable(late(most)).with_hint(hint))
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.config.model, self.config.url)
+    }
+}
+
+/// Whether a tensor has as many elements as its shape says: whoever nests them goes by the shape.
+fn check(tensor: &InferTensor) -> Result<(), TaskError> {
+    let Some(TensorData::Read(elements)) = &tensor.data else {
+        return Err(tensor.wrong("it has no data"));
+    };
+    // Without elements there are still the lists that hold none.
+    let before = tensor.shape.split(|dim| *dim == 0).next().unwrap_or_default();
+    let product = before
+        .iter()
+        .try_fold(1, |product: u64, dim| product.checked_mul(u64::from(*dim)));
+    let count = match before.len() < tensor.shape.len() {
+        true => product.filter(|lists| *lists <= MOST_EMPTY_LISTS).map(|_| 0),
+        false => product,
+    };
+    match count == Some(elements.len() as u64) {
+        true => Ok(()),
+        false => {
+            let (shape, held) = (&tensor.shape, elements.len());
+            Err(tensor.wrong(&format!("{held} elements are not the shape {shape:?}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
