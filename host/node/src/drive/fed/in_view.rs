@@ -252,6 +252,7 @@ mod tests {
             charge: None,
             link: None,
             passes: vec![pass; count],
+            adapter_rank: None,
         };
         let read = |bytes: &[u8]| wire::read::<Answer>("answer", bytes);
         assert!(read(&wire::write(&described(MOST)).unwrap()).is_ok());

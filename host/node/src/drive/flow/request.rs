@@ -86,7 +86,7 @@ impl Node {
                                 legs: Vec::new(),
                                 ran_on: implementation.binding.to_string(),
                                 node: node_of(self, &implementation.binding),
-                                why: String::new(),
+                                why: String::new().into(),
                             })
                         }
                         plugin @ Binding::Plugin(_) => {
