@@ -1,11 +1,12 @@
 //! A connection whose caller asks again at once: a program on the same machine that waits for one answer and sends the next request. The
 //! thread that sleeps in between has to be woken each time, which takes longer than most calls; so it stays awake for a moment, if the
-//! last ones came within one. It does so for one connection at a time: where several ask, there is always something to do.
+//! last ones came within one. It does so for a connection that asks alone: where several do, there is mostly something to do, and who looks for
+//! it time and again takes the processor from those who ask.
 
 use std::future::Future;
 use std::io::{IoSlice, Result};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -14,8 +15,8 @@ use tokio::task::yield_now;
 /// A thread stays awake for so long at most. Over a network the next request takes longer: for that nobody stays awake.
 const MOST: Duration = Duration::from_micros(150);
 
-/// Whether a connection of this process is waited for awake.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// How often the connections of this process have asked, all of them together.
+static ASKED: AtomicU64 = AtomicU64::new(0);
 
 /// How soon requests follow answers on one connection. Pure: time is an argument.
 #[derive(Debug, Default)]
@@ -48,29 +49,13 @@ impl Pauses {
     }
 }
 
-/// The one place for a connection that is waited for awake.
-#[derive(Debug)]
-struct Place;
-
-impl Place {
-    fn take() -> Option<Self> {
-        let free = !TAKEN.load(Ordering::Relaxed) && !TAKEN.swap(true, Ordering::Relaxed);
-        free.then_some(Self)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        TAKEN.store(false, Ordering::Relaxed);
-    }
-}
-
 /// A connection that is waited for awake while its next request may come at any moment. Others are served meanwhile.
 #[derive(Debug)]
 pub struct Awake<S> {
     stream: S,
     pauses: Pauses,
-    place: Option<Place>,
+    /// What [`ASKED`] was when it asked.
+    asked: u64,
 }
 
 impl<S> Awake<S> {
@@ -79,24 +64,22 @@ impl<S> Awake<S> {
         Self {
             stream,
             pauses: Pauses::default(),
-            place: None,
+            asked: 0,
         }
     }
 
-    /// Whoever is being answered asks for nothing: another one may be waited for.
+    fn asks(&mut self) {
+        self.pauses.asks(Instant::now());
+        self.asked = ASKED.fetch_add(1, Ordering::Relaxed) + 1;
+    }
+
     fn answers(&mut self) {
         self.pauses.answers(Instant::now());
-        self.place = None;
     }
 
-    /// Whether the next request may come at any moment, and nobody else is waited for.
-    fn waits(&mut self) -> bool {
-        if self.pauses.answered.is_none() || !self.pauses.may_ask_soon(Instant::now()) {
-            self.place = None;
-        } else if self.place.is_none() {
-            self.place = Place::take();
-        }
-        self.place.is_some()
+    /// Whether the next request may come at any moment, and no other connection has asked since the last one.
+    fn waits(&self) -> bool {
+        ASKED.load(Ordering::Relaxed) == self.asked && self.pauses.may_ask_soon(Instant::now())
     }
 }
 
@@ -108,8 +91,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Awake<S> {
     ) -> Poll<Result<()>> {
         match Pin::new(&mut self.stream).poll_read(context, buffer) {
             Poll::Ready(read) => {
-                self.pauses.asks(Instant::now());
-                self.place = None;
+                self.asks();
                 Poll::Ready(read)
             }
             Poll::Pending => {
@@ -194,7 +176,7 @@ mod tests {
             here.write_all(b"told").await.unwrap();
             there.read_exact(&mut heard).await.unwrap();
         }
-        assert!(here.pauses.usual.is_some() && here.place.is_none());
+        assert!(here.pauses.usual.is_some());
         // It ends though nothing wakes it but the caller, a while later.
         let asks = async {
             tokio::time::sleep(2 * MOST).await;
@@ -202,5 +184,16 @@ mod tests {
         };
         let (read, ()) = tokio::join!(here.read_exact(&mut heard), asks);
         assert_eq!((read.unwrap(), &heard), (4, b"asks"));
+    }
+
+    #[test]
+    fn who_does_not_ask_alone_is_not_waited_for_awake() {
+        let (mut one, mut other) = (Awake::new(()), Awake::new(()));
+        for _ in 0..3 {
+            one.asks();
+            one.answers();
+        }
+        other.asks();
+        assert!(!one.waits(), "another one has asked since");
     }
 }
