@@ -1,7 +1,7 @@
 //! Keys that are set by variables of the environment: `KARMAN_CEILING__MEMORY` is `memory` in `[ceiling]`.
 
 /// All that `node.toml` may begin with; other variables of the same prefix are not configuration.
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 25] = [
     "tier",
     "listen",
     "hosts",
@@ -14,6 +14,7 @@ const KEYS: [&str; 24] = [
     "config",
     "foreign",
     "models",
+    "endpoints",
     "compute",
     "power",
     "gpu",
