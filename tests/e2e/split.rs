@@ -124,6 +124,17 @@ fn a_model_runs_in_parts_and_a_part_that_dies_is_run_elsewhere() {
     edge.run(&["model", "plan", MODEL, "--over", "all", "--energy", "1"])
         .fails(4, "[power]");
 
+    // An SLO gives the weights; it bounds what depends on the cut, and nothing else.
+    let within = |limit: &str| {
+        let plan = ["model", "plan", MODEL, "--over", "all", "--slo", limit];
+        edge.run(&plan)
+    };
+    within("energy=1").fails(4, "[power]");
+    within("cost=1").fails(2, "neither accuracy nor cost");
+    let (kept, broken) = (within("p95=1h").ok().out(), within("p95=1us").ok().out());
+    assert!(kept.contains("of 3600000.000 ms: kept"), "{kept}");
+    assert!(broken.contains("of 0.001 ms: broken"), "{broken}");
+
     // Who calls the model does not know.
     let picture = root().join("tests/data/seven.png");
     let classify = crate::support::guest("classify");
