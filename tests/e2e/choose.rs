@@ -232,12 +232,15 @@ fn a_limit_on_energy_goes_by_what_calls_draw() {
     let measured = |more: &[&str]| {
         let measure = ["flow", "measure", file, "classify", "--data", data, "--json"];
         let line: Value = serde_json::from_str(&node.run(&[&measure[..], more].concat()).ok().out()).unwrap();
-        line["implementation"]["profile"]["energy"].as_f64()
+        let joules = line["implementation"]["profile"]["energy"].as_f64();
+        (joules, line["energy"]["origin"].as_str().unwrap().to_owned())
     };
-    assert!(measured(&[]).is_some_and(|joules| joules >= 0.0));
+    let (joules, origin) = measured(&[]);
+    assert!(joules.is_some_and(|joules| joules >= 0.0));
+    assert!(["measured", "derived"].contains(&origin.as_str()), "{origin}");
     let run = ["flow", "run", file, "--input", "-", "--slo", "energy=1000"];
     node.home.run_with(run, digits[0].0.to_string().as_bytes()).ok();
     // What the operator has from a meter counts before.
     let said = format!("digits-s@{}=2.5", &node.id()[..8]);
-    assert_eq!(measured(&["--energy", &said]), Some(2.5));
+    assert_eq!(measured(&["--energy", &said]), (Some(2.5), "stated".into()));
 }

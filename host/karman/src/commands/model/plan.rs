@@ -115,6 +115,14 @@ impl Plan {
                 self.name
             ));
         }
+        if planned.problem.objective().energy > 0.0 {
+            for (node, power) in &planned.power {
+                for (what, channel) in power.channels() {
+                    app.output
+                        .note(format!("node {} draws, {what}: {channel}", node.short()));
+                }
+            }
+        }
         for broken in planned.bounds.iter().filter(|bound| !bound.is_kept()) {
             app.output.note(format!(
                 "no cut was found that keeps the SLO; this one is the nearest: {broken}"

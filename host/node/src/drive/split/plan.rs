@@ -41,6 +41,9 @@ pub struct SplitPlan {
     pub plan: Plan,
     /// What it was made from: the layers with their times on each node, the links, what counts.
     pub problem: Problem,
+    /// Where the watts of each node come from, by which its energy is reckoned.
+    #[serde(default)]
+    pub power: Vec<(NodeId, PowerProfile)>,
     /// What a request takes of what the order bounds; empty where it bounds nothing.
     #[serde(default)]
     pub bounds: Vec<BoundUse>,
@@ -160,6 +163,11 @@ impl Planned {
             explanation: format!("{}{words}", self.plan.explain(&self.problem)),
             plan: self.plan.clone(),
             problem: self.problem.clone(),
+            power: self
+                .profiles
+                .iter()
+                .map(|profile| (profile.node, profile.power.clone()))
+                .collect(),
             applied,
         }
     }
