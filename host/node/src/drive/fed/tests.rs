@@ -249,7 +249,8 @@ async fn who_is_about_to_go_out_of_view_is_not_asked_and_the_log_says_why() {
     let record = Record::new(Run::from_toml(text).unwrap());
     let channel = unbounded_channel();
     let outbox = channel.0.clone();
-    let (conductor, handle) = Conductor::new(record, store, Arc::new(Passing), channel, None).unwrap();
+    let (conductor, handle) =
+        Conductor::new(record, store, Arc::new(Passing), channel, Start::default()).unwrap();
     introduce(&outbox, 3);
     conductor.drive().await.unwrap();
     let log = handle.status(0).log;
