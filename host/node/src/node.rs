@@ -137,11 +137,12 @@ impl Node {
         Ok(())
     }
 
-    /// Takes the operator's socket away, for the process may end before the task that answered there has cleaned up; and leaves the
-    /// mesh.
+    /// Takes the operator's socket away, for the process may end before the task that answered there has cleaned up; writes down what
+    /// was decided; and leaves the mesh.
     pub async fn leave_off(&self) {
         *self.0.ready.lock() = None;
         let _ = std::fs::remove_file(self.runtime().home().control_socket());
+        self.tasks().decisions().close().await;
         if let Some(mesh) = self.mesh() {
             mesh.leave().await;
         }

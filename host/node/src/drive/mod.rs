@@ -45,8 +45,8 @@ pub use fed::{
 };
 pub(crate) use fed::{Federated, go_on};
 pub use flow::{
-    Chosen, Example, FlowOrder, FlowState, FlowStatus, MeasureOrder, Measured, SloHistory, SloHour,
-    SloMinute, StepStatus, Wanted,
+    Chosen, EnergyOrigin, Example, FlowOrder, FlowState, FlowStatus, MeasureOrder, Measured, SloHistory,
+    SloHour, SloMinute, StepStatus, Wanted,
 };
 pub(crate) use flow::{FlowEvent, Follower, Known};
 pub use invite::{InviteOrder, reachable};

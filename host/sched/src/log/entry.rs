@@ -3,7 +3,7 @@ use crate::select::{
     Ask, Asked, Brought, Call, Compass, Decision, Failed, Failure, Fixed, Greedy, Guests, Heard, NoChoice,
     Pixie, PolicyPlugin, ReportError, Selector, Served, Task,
 };
-use karman_types::TaskId;
+use karman_types::{Digest, TaskId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,6 +100,9 @@ pub struct Checkpoint {
     pub state: Policy,
     /// The tasks and their candidates.
     pub tasks: Vec<Task>,
+    /// What it is found again by when its node has started again ([`tails`](super::tails())); nothing for one that nobody goes on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_by: Option<Digest>,
 }
 
 /// One decision.
@@ -153,6 +156,20 @@ impl Policy {
         match self {
             Self::Brought(policy) => policy.rest(),
             Self::Pixie(_) | Self::Greedy(_) | Self::Fixed(_) | Self::Compass(_) => false,
+        }
+    }
+
+    /// Whether it decides by the same rules as another one, whatever either has seen.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let plugin = |policy: &Self| policy.plugin().map(|plugin| plugin.id);
+        self.name() == other.name() && plugin(self) == plugin(other)
+    }
+
+    /// What plugins are run by, where one brings it.
+    pub(super) fn guests(&self) -> Option<&Arc<dyn Guests>> {
+        match self {
+            Self::Brought(policy) => policy.guests(),
+            _ => None,
         }
     }
 

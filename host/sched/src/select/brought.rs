@@ -83,6 +83,11 @@ impl Brought {
         &self.plugin
     }
 
+    /// What its instances are made by.
+    pub(crate) const fn guests(&self) -> Option<&Arc<dyn Guests>> {
+        self.guests.as_ref()
+    }
+
     /// Gives one that was read from a log what its instances are made by.
     pub fn attach(&mut self, guests: Arc<dyn Guests>) {
         self.guests = Some(guests);

@@ -51,6 +51,7 @@ mod step;
 
 pub use compliance::{SloHistory, SloHour, SloMinute};
 pub(super) use coordinate::coordinate;
+pub use energy::EnergyOrigin;
 pub(crate) use follow::{FlowEvent, Follower, Known};
 pub use implementations::{Example, MeasureOrder, Measured};
 pub use order::FlowOrder;

@@ -271,6 +271,10 @@ async fn chooser(
     if let Some(known) = choosers.get(&of, (measured, policy.plugin())) {
         return Ok(known);
     }
+    let mut before = tasks.decisions.before().await;
+    if let Some(known) = choosers.get(&of, (measured, policy.plugin())) {
+        return Ok(known);
+    }
     let one = Task {
         name: name.to_owned(),
         visits: 1.0,
@@ -283,6 +287,8 @@ async fn chooser(
     };
     let places = BTreeMap::from([(0, 0)]);
     let chooser = Chooser::over(tasks, (name, vec![one], slo), places, (measured, &policy))?;
+    let chooser = chooser.resumed(of, before.get(&of).cloned()).await?;
+    before.remove(&of);
     Ok(choosers.keep(of, chooser))
 }
 

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `wire` | what nodes say to each other about it |
-//! | `orders` | which models run in parts, for the next start |
+//! | `order`, `orders` | how a model is to run in parts; which do, for the next start |
 //! | `profiles`, `links` | how fast nodes and links are, as each measures it |
 //! | `predict` | how long a model would take that was never timed |
 //! | `policy` | who says where a model is cut |
@@ -22,6 +22,7 @@
 mod encodings;
 mod journey;
 mod links;
+mod order;
 mod orders;
 mod pilot;
 mod plan;
@@ -36,7 +37,8 @@ mod wire;
 pub(in crate::drive) use encodings::measured;
 pub use links::LinkMeasure;
 pub(in crate::drive) use links::bytes_per_second;
-pub use plan::{SplitOrder, SplitPlan};
+pub use order::SplitOrder;
+pub use plan::SplitPlan;
 pub use policy::CutBy;
 pub(crate) use profiles::tell as profile;
 pub use profiles::{NodeProfile, WholeOnGpu};
