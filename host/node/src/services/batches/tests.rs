@@ -96,11 +96,14 @@ fn item(value: f32) -> Tensors {
     vec![("x".into(), Tensor::from_slice([1, 2], &[value; 2]).unwrap())]
 }
 
+fn alone(model: &Arc<Double>) -> Loaded {
+    let pace = Arc::new(Pace::new(&ComputeProfile::default()));
+    Loaded::on_processor(model.clone(), pace, Arc::new(Turns::new(8, 2)))
+}
+
 /// The model after its batches were measured, which who asks first does not wait for.
 async fn measured(batches: &Batches, file: &[u8], model: &Arc<Double>) -> Loaded {
-    let pace = Arc::new(Pace::new(&ComputeProfile::default()));
-    let loaded = Loaded::on_processor(model.clone(), pace, Arc::new(Turns::new(8, 2)));
-    let loaded = batches.enter(NAME, Digest::of(file), loaded);
+    let loaded = batches.enter(NAME, Digest::of(file), alone(model));
     assert_eq!(loaded.ask(item(1.0), None).await.unwrap().together, 1);
     while batches.words(NAME).unwrap().contains("once measured") {
         tokio::task::yield_now().await;
@@ -116,6 +119,18 @@ async fn asked(loaded: &Loaded, values: &[f32]) -> Vec<Result<Done, TaskError>> 
 fn counted(batches: &Batches) -> (u64, u64, u64) {
     let counts = &batches.counts()[0];
     (counts.batches, counts.requests, counts.apart)
+}
+
+#[tokio::test]
+async fn without_a_word_of_the_operator_nothing_is_run_together() {
+    assert!(Batches::new(&BTreeMap::new(), 1).is_none());
+    let (batches, model) = (batches(), Double::on(BackendName::OnnxRuntime));
+    let loaded = batches.enter("another", Digest::of(b"one"), alone(&model));
+    for done in asked(&loaded, &[1.0, 2.0, 3.0, 4.0]).await {
+        assert_eq!(done.unwrap().together, 1);
+    }
+    assert_eq!(*model.sizes.lock(), [1; 4]);
+    assert_eq!((batches.words("another"), batches.counts().len()), (None, 0));
 }
 
 #[tokio::test]
