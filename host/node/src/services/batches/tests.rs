@@ -6,6 +6,7 @@ use crate::services::turns::Turns;
 use futures::future::join_all;
 use karman_engine::capability::nn::Tensors;
 use karman_infer::{BackendName, Dim, InferError, Model, TensorInfo};
+use karman_sched::serve::{Exit, ServedModel};
 use karman_tensor::{ElementType, Tensor};
 use karman_types::{ErrorKind, TaskError};
 use parking_lot::Mutex;
@@ -195,6 +196,26 @@ async fn who_has_less_time_than_others_and_who_brings_several_items_wait_for_nob
     assert_eq!(several.together, 1);
     assert_eq!(several.outputs[0].1.shape().dims(), [3, 2]);
     assert_eq!(counted(&batches), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn who_would_be_late_in_a_batch_is_run_alone() {
+    let exit = Exit {
+        depth: 1,
+        accuracy: 1.0,
+        times: vec![(1, HOUR / 1000), (4, HOUR)],
+    };
+    let served = ServedModel::new(3 * HOUR, 4, vec![exit]).unwrap().with_wait(HOUR);
+    let (lane, file) = (Lane::new(1), (Digest::of(b"one"), false));
+    let number = lane.admit(NAME, file, served).unwrap();
+    let (loaded, counts) = (alone(&Double::on(BackendName::OnnxRuntime)), Arc::default());
+    let ask = |within| {
+        let joined = lane.join((number, file), &loaded, &counts, item(1.0), within);
+        joined.unwrap()
+    };
+    let asked = join_all([None, Some(HOUR / 2), None, None].map(ask)).await;
+    let together = asked.into_iter().map(|done| done.unwrap().unwrap().together);
+    assert_eq!(together.collect::<Vec<_>>(), [3, 1, 3, 3]);
 }
 
 #[tokio::test]
