@@ -50,9 +50,9 @@ mod services;
 pub use ahead::{ContactStatus, ContactsAhead, Place, SatelliteNode, StationNode};
 pub use config::MeshConfig;
 pub use config::{
-    BackendChoice, Ceiling, ComputeProfile, ConfigError, EndpointConfig, EndpointUrl, EndpointUrlError,
-    FederatedConfig, Foreign, GpuChoice, GpuConfig, GroundStation, HostName, HostNameError, ModelDevice,
-    NodeConfig, Orbits, PoliciesConfig, StatedPower, TelemetryConfig, Time,
+    BackendChoice, BatchConfig, Ceiling, ComputeProfile, ConfigError, EndpointConfig, EndpointUrl,
+    EndpointUrlError, FederatedConfig, Foreign, GpuChoice, GpuConfig, GroundStation, HostName, HostNameError,
+    ModelDevice, NodeConfig, Orbits, PoliciesConfig, StatedPower, TelemetryConfig, Time,
 };
 pub use contacts::contact_plan;
 pub use drive::{

@@ -18,6 +18,7 @@ use karman_types::{
     Binding, Digest, ErrorKind, Implementation, NodeId, Slo, TaskError, TaskId, TaskRequest, TaskResponse,
     Tier,
 };
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -76,9 +77,9 @@ impl Node {
                     match &implementation.binding {
                         Binding::Remote { task, .. } => {
                             let at = node_of(self, &implementation.binding);
-                            self.infer_at(at, last(task), &inputs).await
+                            self.infer_at(at, last(task), &inputs, left).await
                         }
-                        Binding::Model(name) => self.infer(name, inputs).await,
+                        Binding::Model(name) => self.infer(name, inputs, Some(left)).await,
                         Binding::Endpoint { url, model } => {
                             let endpoints = &self.tasks().inner().flows.endpoints;
                             Ok(Inferred {
@@ -86,7 +87,7 @@ impl Node {
                                 legs: Vec::new(),
                                 ran_on: implementation.binding.to_string(),
                                 node: node_of(self, &implementation.binding),
-                                why: String::new().into(),
+                                why: Cow::Borrowed(""),
                             })
                         }
                         plugin @ Binding::Plugin(_) => {

@@ -224,6 +224,16 @@ impl Node {
     /// # Errors
     /// Inputs that do not fit; what the back-end says; `unavailable` when a part runs nowhere.
     pub async fn run_model(&self, name: &str, inputs: Tensors) -> Result<RanInParts, TaskError> {
+        self.run_model_within(name, inputs, None).await
+    }
+
+    /// The same for who waits so long: one that is run whole may be run together with others that wait for it, if there is time.
+    pub(in crate::drive) async fn run_model_within(
+        &self,
+        name: &str,
+        inputs: Tensors,
+        within: Option<Duration>,
+    ) -> Result<RanInParts, TaskError> {
         let pilot = self.split().pilots.lock().get(name).cloned();
         if let Some(pilot) = pilot {
             let (results, legs) = Box::pin(pilot.run(inputs)).await?;
@@ -235,11 +245,12 @@ impl Node {
             });
         }
         let (model, _) = self.runtime().models().named(name).await?;
-        let (results, took) = model.run_timed(inputs).await?;
+        let done = model.ask(inputs, within).await?;
         let leg = Leg {
             stage: 0,
             node: self.runtime().id(),
-            compute_us: took.as_micros() as u64,
+            compute_us: done.took.as_micros() as u64,
+            batch: (done.together > 1).then_some(done.together),
             transfer_us: 0,
             bytes_in: 0,
             bytes_out: 0,
@@ -248,7 +259,7 @@ impl Node {
             overtaken: false,
         };
         Ok(RanInParts {
-            results,
+            results: done.outputs,
             legs: vec![leg],
             ran_on: model.runs_on(),
         })
