@@ -257,6 +257,11 @@ pub(super) fn two_have_the_model(stage: &mut Stage) {
     }
 }
 
+pub(super) fn scenario(stage: &mut Stage) {
+    let scenario = file_of("docs/simulator.md", "scenario.toml");
+    stage.write("", "scenario.toml", scenario);
+}
+
 /// A run in the node's own folder, which no node may have meanwhile.
 pub(super) fn clients_in_one_process(stage: &mut Stage) {
     stage.down("");

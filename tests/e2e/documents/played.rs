@@ -91,6 +91,9 @@ played! {
         run("karman mesh init", NOTHING),
         run("karman deploy hello-rust", before::plugin_for_the_other_board),
     ]
+    node: "docs/node.md" [
+        run("karman node up", |stage| stage.plugin("", "tally.wasm", "tally")),
+    ]
     tasks: "docs/tasks.md" [
         run("karman call tally", before::counting),
         run_unlike("karman mesh keepers", before::three_keepers, "the three agree on who leads"),
@@ -127,6 +130,9 @@ played! {
         run_unlike("karman call model/digits-m", before::two_have_the_model, "which of the two is asked first depends on how far they are"),
         run("karman new cheapest", NOTHING),
         run_unlike("karman why", NOTHING, "it shows a policy that fails; those of policies.rs do"),
+    ]
+    simulator: "docs/simulator.md" [
+        run("karman sim run", before::scenario),
     ]
     federated: "docs/federated.md" [
         run("karman fed run digits.toml", before::clients_in_one_process),
