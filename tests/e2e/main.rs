@@ -36,7 +36,6 @@ mod reference;
 mod sandbox;
 mod satellite;
 mod split;
-mod start;
 mod streams;
 mod supply_chain;
 mod support;
