@@ -5,7 +5,7 @@ use super::attempt::{read, write};
 use crate::runtime::Runtime;
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
-use karman_sched::log::{Entry, What};
+use karman_sched::log::Entry;
 use karman_types::{Digest, TaskError};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -126,11 +126,8 @@ impl Decisions {
     /// Those of [`Decisions::entries`].
     pub(crate) async fn written(&self) -> Result<Bytes, TaskError> {
         let entries = self.entries().await?;
-        let plugin = |entry: &Entry| match &entry.what {
-            What::Checkpoint(checkpoint) => checkpoint.state.plugin().map(|plugin| plugin.id),
-            _ => None,
-        };
-        let used: BTreeSet<Digest> = entries.iter().filter_map(plugin).collect();
+        let plugins = entries.iter().filter_map(Entry::plugin);
+        let used: BTreeSet<Digest> = plugins.map(|plugin| plugin.id).collect();
         let home = self.0.runtime.home().clone();
         let policies = blocking(move || {
             let store = home.store()?;

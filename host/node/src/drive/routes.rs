@@ -199,7 +199,7 @@ impl Routes {
         };
         let place = picked.takers.iter().position(|taker| taker.node == node);
         if let Some(place) = place.filter(|_| pick.written) {
-            let by = (self.route, place);
+            let by = (picked.policy(), place);
             let entry = Entry::answered(wall_ms(), pick.request, by, took);
             self.decisions.push([entry.of_call(pick.instance)]);
         }
