@@ -107,3 +107,10 @@ pub(crate) mod policy {
         world: "karman:policy/select",
     });
 }
+
+pub(crate) mod route {
+    wasmtime::component::bindgen!({
+        path: "../../wit/policy",
+        world: "karman:policy/route",
+    });
+}

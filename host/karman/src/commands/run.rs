@@ -82,6 +82,10 @@ impl Once<'_> {
                 "`{name}` decides for a node and does not run by itself"
             ))
             .with_hint("`karman deploy` it, and name it in a workflow: `select = \"NAME\"`")),
+            World::PolicyRoute => Err(TaskError::invalid(format!(
+                "`{name}` decides for a node and does not run by itself"
+            ))
+            .with_hint("`karman deploy` it, and name it in node.toml: `route = \"NAME\"` under `[policies]`")),
             World::Http => Err(TaskError::invalid(format!(
                 "`{name}` answers HTTP requests and does not run by itself"
             ))
