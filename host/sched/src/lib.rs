@@ -62,6 +62,7 @@ pub mod place;
 pub mod route;
 pub mod select;
 pub mod serve;
+mod strikes;
 mod why;
 
 pub use why::Why;

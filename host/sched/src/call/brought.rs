@@ -1,14 +1,11 @@
 use super::{Picked, Route, Router, Taker};
 use crate::select::{During, Failed, Failure, Guests, PolicyPlugin, words_of};
+use crate::strikes::Strikes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Failures one after the other after which a policy is not asked for a while: each may cost all the fuel that it has.
-const MOST_IN_A_ROW: u32 = 3;
-/// For how long.
-const PAUSE: Duration = Duration::from_secs(10);
 /// What decides where the policy does not.
 const RESERVE: Route = Route::Soonest;
 
@@ -19,10 +16,7 @@ const RESERVE: Route = Route::Soonest;
 pub struct Brought {
     name: String,
     plugin: Option<(PolicyPlugin, Arc<dyn Guests>)>,
-    /// Failures of its own since it last decided.
-    in_a_row: u32,
-    /// Until then it is not asked.
-    paused: Duration,
+    strikes: Strikes,
 }
 
 /// An order that a plugin gives, before anybody has looked whether it can be.
@@ -51,8 +45,7 @@ impl Brought {
         Self {
             name: name.into(),
             plugin: None,
-            in_a_row: 0,
-            paused: Duration::ZERO,
+            strikes: Strikes::default(),
         }
     }
 
@@ -71,26 +64,8 @@ impl Brought {
 
     fn ask(&self, now: Duration, task: &str, takers: &[Taker]) -> Result<Order, Failure> {
         let (plugin, guests) = self.plugin.as_ref().ok_or(Failure::NotHere)?;
-        if now < self.paused {
-            return Err(Failure::Paused {
-                failures: self.in_a_row,
-                pause: self.paused.saturating_sub(now),
-            });
-        }
+        self.strikes.check(now)?;
         asked(plugin, &**guests, task, takers)
-    }
-
-    fn count(&mut self, now: Duration, failure: Option<&Failure>) {
-        match failure {
-            None => self.in_a_row = 0,
-            Some(failure) if failure.is_of_the_node() => {}
-            Some(_) => {
-                self.in_a_row += 1;
-                if self.in_a_row >= MOST_IN_A_ROW {
-                    self.paused = now.saturating_add(PAUSE);
-                }
-            }
-        }
     }
 }
 
@@ -101,7 +76,7 @@ impl Router for Brought {
 
     fn pick(&mut self, now: Duration, task: &str, takers: Vec<Taker>) -> Picked {
         let ordered = self.ask(now, task, &takers);
-        self.count(now, ordered.as_ref().err());
+        self.strikes.count(now, ordered.as_ref().err());
         let of = (self.name.clone(), self.plugin().cloned());
         picked(of, ordered, task.to_owned(), takers)
     }
@@ -112,7 +87,7 @@ impl fmt::Debug for Brought {
         f.debug_struct("Brought")
             .field("name", &self.name)
             .field("plugin", &self.plugin())
-            .field("in_a_row", &self.in_a_row)
+            .field("strikes", &self.strikes)
             .finish_non_exhaustive()
     }
 }

@@ -82,7 +82,7 @@ pub use round_robin::RoundRobin;
 /// Its inputs have been checked by the caller ([`Fleet::check`], [`Job::check`]).
 pub trait Place {
     /// Its name, as tables and logs write it.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// Where tasks go that have no node and whose inputs are all there: asked when a job has come and when a task has ended, with the
     /// jobs that this concerns. A task that is not named, or named without a node, waits.
