@@ -1,6 +1,7 @@
 use crate::cache::CompiledFrom;
 use crate::capability::bindings::federated::ClientPre;
 use crate::capability::bindings::lifecycle::LifecycleIndices;
+use crate::capability::bindings::place::PlacePre;
 use crate::capability::bindings::policy::SelectPre;
 use crate::capability::bindings::route::RoutePre;
 use crate::capability::bindings::strategy::StrategyPre;
@@ -54,6 +55,8 @@ pub(crate) enum Export {
     /// The same.
     Route(RoutePre<Sandbox>),
     /// The same.
+    Place(PlacePre<Sandbox>),
+    /// The same.
     Strategy(StrategyPre<Sandbox>),
     Command(InstancePre<Host>),
     Http {
@@ -82,7 +85,7 @@ impl Export {
             World::Client => Self::Client(ClientPre::new(pre)?),
             World::Command => Self::Command(pre),
             World::Http => Self::http(pre, manifest)?,
-            World::PolicySelect | World::PolicyRoute | World::Strategy => {
+            World::PolicySelect | World::PolicyRoute | World::PolicyPlace | World::Strategy => {
                 wasmtime::bail!("{} is linked on its own", package.world)
             }
         })
@@ -93,6 +96,7 @@ impl Export {
         match world {
             World::PolicySelect => SelectPre::new(pre).map(Self::Select),
             World::PolicyRoute => RoutePre::new(pre).map(Self::Route),
+            World::PolicyPlace => PlacePre::new(pre).map(Self::Place),
             World::Strategy => StrategyPre::new(pre).map(Self::Strategy),
             _ => wasmtime::bail!("{world} is linked with what plugins may reach"),
         }

@@ -5,10 +5,11 @@
 //! its memory. It reaches nothing: what its language's library imports is there and traps, but for text on standard error.
 //!
 //! `karman-sched` has the traits, and decides what happens where a policy fails ([`karman_sched::select::Brought`],
-//! [`karman_sched::call::Brought`]).
+//! [`karman_sched::call::Brought`], [`karman_sched::place::Brought`]).
 
 mod convert;
 mod guest;
+mod placer;
 mod router;
 mod sandbox;
 mod text;
@@ -18,6 +19,7 @@ pub(crate) use sandbox::{Allowance, Instance, Sandbox, engine, link};
 use crate::plugin::{Export, Plugin};
 use crate::strategy;
 use karman_sched::call::{Order, Taker};
+use karman_sched::place::{Fleet, Job, Placement};
 use karman_sched::select::{Failure, Guest, Guests, PolicyPlugin, Task};
 use karman_types::{Digest, Limits, Slo, TaskError, World};
 use std::collections::BTreeMap;
@@ -36,7 +38,7 @@ pub const MOST_FUEL: u64 = 10_000_000_000;
 /// The fuel that a plugin asks for whose calls nothing but fuel ends, and the most that it may have, where that is less.
 pub(crate) fn over(world: World, limits: &Limits) -> Option<(&'static str, String, String)> {
     let most = match world {
-        World::PolicySelect | World::PolicyRoute => MOST_FUEL,
+        World::PolicySelect | World::PolicyRoute | World::PolicyPlace => MOST_FUEL,
         World::Strategy => strategy::MOST_FUEL,
         _ => return None,
     };
@@ -63,6 +65,17 @@ impl Plugin {
     pub fn route_policy(&self) -> Result<PolicyPlugin, TaskError> {
         if !matches!(self.export, Export::Route(_)) {
             return Err(self.wrong_world("karman:policy/route"));
+        }
+        Ok(self.policy())
+    }
+
+    /// The same of a policy that places tasks.
+    ///
+    /// # Errors
+    /// `invalid` when it is none.
+    pub fn place_policy(&self) -> Result<PolicyPlugin, TaskError> {
+        if !matches!(self.export, Export::Place(_)) {
+            return Err(self.wrong_world("karman:policy/place"));
         }
         Ok(self.policy())
     }
@@ -137,5 +150,20 @@ impl Guests for Policies {
         };
         let (limits, _place) = found.admit(plugin)?;
         router::order(pre, (&limits, plugin.fuel), task, takers)
+    }
+
+    fn place(
+        &self,
+        plugin: &PolicyPlugin,
+        now: f64,
+        jobs: &[Job],
+        fleet: &Fleet,
+    ) -> Result<Vec<Placement>, Failure> {
+        let found = self.0.get(&plugin.id).map(|found| (found, &found.export));
+        let Some((found, Export::Place(pre))) = found else {
+            return Err(Failure::Missing { id: plugin.id });
+        };
+        let (limits, _place) = found.admit(plugin)?;
+        placer::place(pre, (&limits, plugin.fuel), now, jobs, fleet)
     }
 }

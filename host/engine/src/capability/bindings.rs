@@ -114,3 +114,10 @@ pub(crate) mod route {
         world: "karman:policy/route",
     });
 }
+
+pub(crate) mod place {
+    wasmtime::component::bindgen!({
+        path: "../../wit/policy",
+        world: "karman:policy/place",
+    });
+}

@@ -81,6 +81,16 @@ pub enum Failure {
         /// What is wrong with it.
         problem: String,
     },
+    /// It had a task go where it cannot go, or placed one that is not to be placed.
+    #[error("it placed task {task} of job {job}, which {problem}")]
+    Placement {
+        /// The job, by its id.
+        job: u64,
+        /// The task, by its place in the job.
+        task: usize,
+        /// What is wrong with that.
+        problem: String,
+    },
     /// It did not choose at all.
     #[error("it named nobody")]
     Nobody,

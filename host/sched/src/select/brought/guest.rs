@@ -1,6 +1,7 @@
 use super::super::{Ask, Served, Task};
 use super::Failure;
 use crate::call::{Order, Taker};
+use crate::place::{Fleet, Job, Placement};
 use karman_types::{ByteSize, Digest, Slo};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -49,6 +50,20 @@ pub trait Guests: Send + Sync {
     /// # Errors
     /// The plugin is not here, or did not decide.
     fn order(&self, plugin: &PolicyPlugin, _task: &str, _takers: &[Taker]) -> Result<Order, Failure> {
+        Err(Failure::Missing { id: plugin.id })
+    }
+
+    /// Where a plugin has tasks go, in the same way.
+    ///
+    /// # Errors
+    /// The plugin is not here, or did not decide.
+    fn place(
+        &self,
+        plugin: &PolicyPlugin,
+        _now: f64,
+        _jobs: &[Job],
+        _fleet: &Fleet,
+    ) -> Result<Vec<Placement>, Failure> {
         Err(Failure::Missing { id: plugin.id })
     }
 }
