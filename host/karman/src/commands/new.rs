@@ -13,8 +13,8 @@ pub(crate) struct New {
     /// What to write it in
     #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
     lang: Lang,
-    /// What it is to be: a task, a policy that selects models (Rust and Python) or that puts nodes in order (Rust), or a strategy of
-    /// federated runs (Rust)
+    /// What it is to be: a task, a policy that selects models (Rust and Python), puts nodes in order or places tasks (Rust), or a
+    /// strategy of federated runs (Rust)
     #[arg(long, value_name = "WORLD", default_value = "task")]
     world: Template,
 }
@@ -24,6 +24,7 @@ enum Template {
     Task,
     PolicySelect,
     PolicyRoute,
+    PolicyPlace,
     Strategy,
 }
 
@@ -47,6 +48,7 @@ impl New {
             Template::Task => World::Task,
             Template::PolicySelect => World::PolicySelect,
             Template::PolicyRoute => World::PolicyRoute,
+            Template::PolicyPlace => World::PolicyPlace,
             Template::Strategy => World::Strategy,
         };
         let files =
