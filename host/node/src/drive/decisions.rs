@@ -152,11 +152,8 @@ impl Decisions {
     /// Those of [`Decisions::entries`].
     pub(crate) async fn written(&self) -> Result<Bytes, TaskError> {
         let entries = self.entries().await?;
-        let plugin = |entry: &Entry| match &entry.what {
-            What::Checkpoint(checkpoint) => checkpoint.state.plugin().map(|plugin| plugin.id),
-            _ => None,
-        };
-        let used: BTreeSet<Digest> = entries.iter().filter_map(plugin).collect();
+        let plugins = entries.iter().filter_map(Entry::plugin);
+        let used: BTreeSet<Digest> = plugins.map(|plugin| plugin.id).collect();
         let home = self.0.runtime.home().clone();
         let policies = blocking(move || {
             let store = home.store()?;

@@ -126,7 +126,7 @@ impl Node {
         let (started, request) = (Instant::now(), self.runtime().context(None).task);
         let (task, routes) = (format!("{MODEL}{name}"), self.tasks().routes());
         let found = self.providers_of_model(name).await;
-        let pick = routes.of_call(mesh, (task.as_str(), request), found);
+        let pick = routes.of_call(mesh, (task.as_str(), request), found).await;
         for provider in pick.providers.iter().take(MOST_ATTEMPTS) {
             let at = (provider.offer.node, provider.offer.tier);
             let under_way = routes.under_way(mesh, &task, provider);
