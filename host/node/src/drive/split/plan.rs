@@ -1,5 +1,6 @@
 //! Which node runs which part: asked of the nodes, decided by the scheduler, made ready, and taken into use.
 
+use super::inside::InsideOrder;
 use super::policy::{CutBy, Policy};
 use super::problem::problem;
 use super::profiles::{NodeProfile, of_here, of_others};
@@ -47,6 +48,8 @@ pub struct SplitOrder {
     /// Whether nodes that have not timed the model yet predict its times from those of other models, as far as they have timed any,
     /// instead of timing it first.
     pub predict: bool,
+    /// How it is split inside its layers instead, where it is; nothing above counts then.
+    pub inside: Option<InsideOrder>,
     /// Whether tasks that load the model get it in parts from now on.
     pub apply: bool,
 }
