@@ -1,14 +1,15 @@
 //! Shares of layers as tasks of their own: who computes which pieces of a layer, where the boards keep nothing between calls.
 //!
-//! The node that has the network sends each board a piece of a layer: the weights that it takes, the part of the input that it touches,
-//! and what is asked for ([`ShareTask`](karman_tensor::split::ShareTask)). So the boards need the memory of a piece and nothing else; where the part that falls to
-//! a board takes more than that, it is done in several pieces, one after the other. Each layer is divided for itself, by rows or by
-//! channels, whichever takes less time; [`super::plan`] is for boards that keep their weights and send each other rows.
+//! The node that has the network sends each board a piece of a layer: the weights that it takes, the part of the input that it
+//! touches, and what is asked for ([`ShareTask`](karman_tensor::split::ShareTask)). So a board needs the memory of one piece and
+//! nothing else; where the part that falls to it takes more than that, it is done in several pieces, one after the other. Each
+//! layer is divided for itself, by rows or by channels, whichever takes less time; [`super::plan`] is for boards that keep their
+//! weights and send each other rows.
 
 use super::board::check;
 use super::program::last_use;
 use super::{Board, Form, Link, PlanError, divide, portions};
-use karman_tensor::quantised::{Convolution, Layer, Operator, Part};
+use karman_tensor::quantised::{Layer, Operator, Part};
 use std::ops::Range;
 
 /// The most bytes of a request or an answer, and the most seconds of a piece: what the manifest of `split-worker` allows, with room.
@@ -24,7 +25,7 @@ const FACTOR_BYTES: u64 = 8;
 /// What a piece takes, or all pieces of a board.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ShareCost {
-    /// The most bytes of buffers at once: the message, what is read from it, and the answer.
+    /// The most bytes of buffers at once: the message, what is read from it, the values under a window, and the answer.
     pub peak: u64,
     /// Bytes to the board: an upper bound.
     pub sent: u64,
@@ -111,14 +112,22 @@ pub fn cost_of_share(layer: &Layer, output: &Part) -> ShareCost {
         input *= 2;
     }
     let answer = bytes(output, layer.output().width);
-    let (weights, channels) = match layer.operator() {
-        Operator::Convolution { .. } => (layer.weight_bytes(&output.channels), output.channels.len() as u64),
-        Operator::AveragePool | Operator::Add { .. } => (0, 0),
-    };
+    let (mut weights, mut channels, mut window) = (0, 0, 0);
+    if let Operator::Convolution {
+        window: [rows, columns],
+        groups,
+        ..
+    } = layer.operator()
+    {
+        weights = layer.weight_bytes(&output.channels);
+        channels = output.channels.len() as u64;
+        // Values under one window are laid side by side, except where a board can do without.
+        window = (rows * columns * (layer.input().channels / groups)) as u64;
+    }
     let sent = HEAD_BYTES + input + weights + WRITTEN_CHANNEL * channels;
     let read = input + weights + FACTOR_BYTES * channels;
     ShareCost {
-        peak: sent + read + answer + Convolution::scratch(layer) as u64,
+        peak: sent + read + answer + window,
         sent,
         received: answer,
         operations: layer.operations(output),

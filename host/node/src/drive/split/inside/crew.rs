@@ -152,8 +152,9 @@ impl Crew {
             let parts = parts.map(|(member, pieces)| {
                 self.part(node, index, (member, pieces.as_slice()), &activations, did)
             });
+            let done = try_join_all(parts).await?;
             let mut output = vec![0; layer.output().elements()];
-            for (part, piece) in try_join_all(parts).await?.into_iter().flatten() {
+            for (part, piece) in done.into_iter().flatten() {
                 put(layer.output(), &mut output, part, &piece);
             }
             for (at, activation) in activations.iter_mut().enumerate() {
