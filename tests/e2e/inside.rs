@@ -5,7 +5,7 @@ use crate::support::{Home, Ran};
 use karman_infer::graph::Graph;
 use karman_infer::integer::Integer;
 use karman_infer::zoo::{Architecture, Variant};
-use karman_infer::{Backend, LoadOptions, Model, ModelLimits, Tract};
+use karman_infer::{Backend, LoadOptions, ModelLimits, Tract};
 use karman_tensor::Tensor;
 use serde_json::{Value, json};
 use std::time::Instant;

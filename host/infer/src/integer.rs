@@ -264,18 +264,18 @@ mod tests {
     }
 
     fn image() -> Vec<(String, Tensor)> {
-        let pixels: Vec<f32> = (0..3 * 32 * 32)
-            .map(|at| ((at * 7) % 17) as f32 / 8.0 - 1.0)
-            .collect();
-        vec![(
-            "image".to_owned(),
-            Tensor::from_slice([1, 3, 32, 32], &pixels).unwrap(),
-        )]
+        let pixel = |at: u32| ((at * 7) % 17) as f32 / 8.0 - 1.0;
+        let pixels: Vec<f32> = (0..3 * 32 * 32).map(pixel).collect();
+        let image = Tensor::from_slice([1, 3, 32, 32], &pixels).unwrap();
+        vec![("image".to_owned(), image)]
     }
 
     fn run(model: &[u8], inputs: Vec<(String, Tensor)>) -> Vec<(String, Tensor)> {
-        let model = Tract.load(model, &LoadOptions::default()).unwrap();
-        model.run(inputs).unwrap()
+        Tract
+            .load(model, &LoadOptions::default())
+            .unwrap()
+            .run(inputs)
+            .unwrap()
     }
 
     /// A stored activation as a network has it.
@@ -283,17 +283,14 @@ mod tests {
         by_rows(extent, tensor.view::<u8>().unwrap(), |value| (value ^ 0x80) as i8)
     }
 
-    #[test]
-    fn each_layer_gives_what_a_back_end_does_to_one_step() {
-        let graph = graph(Architecture::MobileNetV2, true);
-        let integer = Integer::read(&graph).unwrap();
+    /// Each layer is given what a back-end made of the layers before it, so that steps do not add up.
+    #[track_caller]
+    fn agrees_to_one_step(graph: &Graph, integer: &Integer, inputs: Vec<(String, Tensor)>) {
         let network = integer.network();
-        // Every convolution and addition, and the mean; the scores are real numbers.
-        assert_eq!(network.layers().len(), 63);
-        assert!(integer.operators_of_rest().contains(&"Gemm".to_owned()));
-        let stored = walk::walk(&graph).unwrap().stored;
+        let stored = walk::walk(graph).unwrap().stored;
         let tapped = graph.tapped(&stored).unwrap();
-        let told = run(&tapped.model, image());
+        let quantised = integer.quantise(&inputs).unwrap();
+        let told = run(&tapped.model, inputs);
         let given: Vec<Vec<i8>> = stored
             .iter()
             .take(network.layers().len() + 1)
@@ -304,7 +301,6 @@ mod tests {
                 activation(network.activation(at), tensor)
             })
             .collect();
-        let quantised = integer.quantise(&image()).unwrap();
         assert_eq!(quantised.len(), 1);
         for (got, wanted) in quantised[0].iter().zip(&given[0]) {
             assert!(got.abs_diff(*wanted) <= 1, "input: {got} is not {wanted}");
@@ -336,6 +332,33 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn each_layer_gives_what_a_back_end_does_to_one_step() {
+        let graph = graph(Architecture::MobileNetV2, true);
+        let integer = Integer::read(&graph).unwrap();
+        // Every convolution and addition, and the mean; the scores are real numbers.
+        assert_eq!(integer.network().layers().len(), 63);
+        assert!(integer.operators_of_rest().contains(&"Gemm".to_owned()));
+        agrees_to_one_step(&graph, &integer, image());
+    }
+
+    #[test]
+    fn a_model_by_the_quantiser_of_onnx_runtime_is_read() {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/models/digits-l-int8.onnx"
+        );
+        let file = std::fs::read(file).unwrap();
+        let graph = Graph::read(file, &ModelLimits::default()).unwrap();
+        let integer = Integer::read(&graph).unwrap();
+        // A maximum comes after the first convolution.
+        assert_eq!(integer.network().layers().len(), 1);
+        assert_eq!(integer.results(), ["exit_1", "exit_2", "probabilities"]);
+        let pixels: Vec<f32> = (0..64).map(|at| ((at * 7) % 17) as f32 / 16.0).collect();
+        let image = Tensor::from_slice([1, 1, 8, 8], &pixels).unwrap();
+        agrees_to_one_step(&graph, &integer, vec![("image".to_owned(), image)]);
     }
 
     #[test]
