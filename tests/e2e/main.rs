@@ -22,6 +22,7 @@ mod flows;
 mod gateway;
 mod gpu;
 mod http;
+mod inside;
 mod internet;
 mod kept;
 mod load;

@@ -31,6 +31,7 @@
 //! | `weights` | what learning changes, out of a file and into one |
 //! | `profile` | times, measured and predicted |
 //! | `inspect` | the table and the drawing |
+//! | `integer` | the layers of a quantised model in whole numbers, to be split inside |
 //! | `operator` | one operator: its cost, its model, which runner would be done first |
 //! | `program` | a whole model as one program for a GPU |
 //! | `zoo` | published networks with random weights |
@@ -72,6 +73,7 @@ mod find;
 pub mod graph;
 mod inputs;
 pub mod inspect;
+pub mod integer;
 mod limits;
 mod model;
 mod onnxruntime;

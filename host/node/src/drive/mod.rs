@@ -57,7 +57,8 @@ pub use models::{Inferred, ModelDescription, TensorDescription};
 pub use parcels::{BundleStatus, Sent};
 pub use rotate::Rotated;
 pub use split::{
-    CutBy, Leg, LinkMeasure, ModelInParts, NodeProfile, RanInParts, SplitOrder, SplitPlan, WholeOnGpu,
+    CutBy, InsideLayer, InsideNode, InsideOrder, InsidePlan, Leg, LinkMeasure, ModelInParts, NodeProfile,
+    RanInParts, SplitOrder, SplitPlan, WholeOnGpu,
 };
 pub(crate) use split::{Split, resume};
 pub use status::{TaskState, TaskStatus};

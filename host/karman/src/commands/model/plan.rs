@@ -1,3 +1,4 @@
+use super::inside::{Memory, inside, memory};
 use crate::app::App;
 use crate::control::{Control, escape};
 use crate::slo::{Limit, limit, limited};
@@ -42,6 +43,16 @@ pub(super) struct Plan {
     /// Do not time the model where it was never timed: predict it there from the models that were, if any
     #[arg(long)]
     predict: bool,
+    /// Split a quantised model inside its layers over the nodes of --on, for nodes without the memory for a layer
+    #[arg(long, requires = "on", conflicts_with_all = ["over", "latency", "energy", "interval", "max_error", "policy", "cut", "predict", "whole"])]
+    inside: bool,
+    /// With --inside: the nodes that compute, this one only where it is named: tier=edge, an id, all; may be given again
+    #[arg(long, value_name = "SELECTOR", value_delimiter = ',', requires = "inside")]
+    on: Vec<String>,
+    /// With --inside: what a piece of a layer may take on a node besides the plugin's own memory, such as 192KiB, or on one of them:
+    /// 9c01d2e7=64KiB; may be given again [default: 24MiB, which is the most]
+    #[arg(long, value_name = "[SELECTOR=]SIZE", requires = "inside", value_parser = memory)]
+    memory: Vec<Memory>,
     /// Run the model like that from now on; the cuts then follow the links and the load
     #[arg(long)]
     apply: bool,
@@ -71,6 +82,9 @@ impl From<By> for CutBy {
 
 impl Plan {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        if self.inside {
+            return inside(app, &self.name, &self.on, &self.memory, self.apply);
+        }
         let control = Control::new(app)?;
         let path = format!("/models/{}/plan", escape(&self.name));
         if self.whole {
@@ -95,6 +109,7 @@ impl Plan {
             policy: self.policy.into(),
             cut: (!self.cut.is_empty()).then(|| self.cut.clone()),
             predict: self.predict,
+            inside: None,
             apply: self.apply,
         };
         let body = serde_json::to_vec(&order).map_err(|error| TaskError::internal(error.to_string()))?;

@@ -1,5 +1,6 @@
 //! How an operator wants a model to run in parts.
 
+use super::inside::InsideOrder;
 use super::policy::CutBy;
 use karman_sched::partition::{Bounds, Objective, ProblemError};
 use karman_types::{Slo, TaskError};
@@ -30,6 +31,8 @@ pub struct SplitOrder {
     /// Whether nodes that have not timed the model yet predict its times from those of other models, as far as they have timed any,
     /// instead of timing it first.
     pub predict: bool,
+    /// How it is split inside its layers instead, where it is; nothing above counts then.
+    pub inside: Option<InsideOrder>,
     /// Whether tasks that load the model get it in parts from now on.
     pub apply: bool,
 }
