@@ -331,6 +331,7 @@ fn leg(node: NodeId, stage: u8) -> Leg {
         stage,
         node,
         compute_us: 0,
+        batch: None,
         transfer_us: 0,
         bytes_in: 0,
         bytes_out: 0,
