@@ -171,6 +171,25 @@ fn the_choice_follows_the_links_and_every_decision_can_be_made_again() {
         "{after:?}"
     );
 
+    // The node that chooses starts again, and knows what it knew, of whom it chooses and of what is left of the limit.
+    assert_eq!(here.server.stop().0, 0);
+    let here = up(here.home, &[]);
+    let (started, call) = (Instant::now(), ["call", "model/digits-l", "-"]);
+    let input = digits[0].0.to_string();
+    while here.home.run_with(call, input.as_bytes()).code != 0 {
+        assert!(started.elapsed() < FOUND * 6, "the other node is not found again");
+    }
+    let one = |n: usize| run(&here, &flow, &digits[n].0);
+    let runs: Vec<String> = (0..6).map(one).collect();
+    let why = here.run(&["why", &runs[0]]).ok().out();
+    assert!(
+        why.lines().last().unwrap().contains("it was last heard of"),
+        "{why}"
+    );
+    let again: Vec<String> = runs.iter().map(|run| served(&here, run)).collect();
+    let larger = again.iter().filter(|model| *model == "digits-l").count();
+    assert!(larger <= 2, "{again:?}");
+
     // It is gone: whoever cannot be reached is left out, and no run fails.
     drop(far);
     let alone: Vec<String> = (0..6).map(one).map(|run| served(&here, &run)).collect();
@@ -232,12 +251,15 @@ fn a_limit_on_energy_goes_by_what_calls_draw() {
     let measured = |more: &[&str]| {
         let measure = ["flow", "measure", file, "classify", "--data", data, "--json"];
         let line: Value = serde_json::from_str(&node.run(&[&measure[..], more].concat()).ok().out()).unwrap();
-        line["implementation"]["profile"]["energy"].as_f64()
+        let joules = line["implementation"]["profile"]["energy"].as_f64();
+        (joules, line["energy"]["origin"].as_str().unwrap().to_owned())
     };
-    assert!(measured(&[]).is_some_and(|joules| joules >= 0.0));
+    let (joules, origin) = measured(&[]);
+    assert!(joules.is_some_and(|joules| joules >= 0.0));
+    assert!(["measured", "derived"].contains(&origin.as_str()), "{origin}");
     let run = ["flow", "run", file, "--input", "-", "--slo", "energy=1000"];
     node.home.run_with(run, digits[0].0.to_string().as_bytes()).ok();
     // What the operator has from a meter counts before.
     let said = format!("digits-s@{}=2.5", &node.id()[..8]);
-    assert_eq!(measured(&["--energy", &said]), Some(2.5));
+    assert_eq!(measured(&["--energy", &said]), (Some(2.5), "stated".into()));
 }

@@ -1,14 +1,13 @@
 //! What the documents say holds: their commands are commands of this tool, their links lead somewhere.
 
-use crate::support::Home;
-use std::path::{Path, PathBuf};
+mod before;
+mod console;
+mod played;
+mod shown;
+mod stage;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .unwrap()
-}
+use crate::support::{Home, root};
+use std::path::PathBuf;
 
 /// README, the guides and the readme of each plugin.
 fn documents() -> Vec<(PathBuf, String)> {
@@ -38,11 +37,8 @@ fn documents() -> Vec<(PathBuf, String)> {
 
 /// The words after `karman` in a line of a console: `cloud$ karman call classify - < photo.jpg   # a comment`.
 fn command(line: &str) -> Option<Vec<String>> {
-    let (prompt, command) = line.trim_start().split_once("$ ")?;
-    if !prompt.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
-        return None;
-    }
-    let mut words = shlex::split(command)?
+    let (_, typed) = console::typed(line.trim_start())?;
+    let mut words = shlex::split(typed)?
         .into_iter()
         .skip_while(|word| word.contains('='));
     let ends = |word: &String| ["|", "&", "&&", ";", ">", "<", "#", "2>"].contains(&word.as_str());

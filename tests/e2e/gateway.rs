@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 mod acme;
 mod admin;
+mod batches;
 mod clients;
 mod dashboard;
 mod described;

@@ -1,6 +1,8 @@
 //! Policies that plugins bring, on a real node: named in a workflow or as the node's own, swapped while it runs, left aside where they
 //! fail, and decided again from the log when the plugin is gone.
 
+mod place;
+mod route;
 mod sandbox;
 mod turns;
 

@@ -14,6 +14,8 @@ const REQUESTS: usize = 60;
 const STREAM: usize = 500;
 /// Requests of the stream that are under way at once: all stages have something to do when it happens.
 const AT_ONCE: usize = 4;
+/// Requests that are seen to end by the plan from before, after it has moved.
+const KEPT: usize = 20;
 /// Different pictures in the stream.
 const PICTURES: usize = 20;
 
@@ -124,6 +126,17 @@ fn a_model_runs_in_parts_and_a_part_that_dies_is_run_elsewhere() {
     edge.run(&["model", "plan", MODEL, "--over", "all", "--energy", "1"])
         .fails(4, "[power]");
 
+    // An SLO gives the weights; it bounds what depends on the cut, and nothing else.
+    let within = |limit: &str| {
+        let plan = ["model", "plan", MODEL, "--over", "all", "--slo", limit];
+        edge.run(&plan)
+    };
+    within("energy=1").fails(4, "[power]");
+    within("cost=1").fails(2, "neither accuracy nor cost");
+    let (kept, broken) = (within("p95=1h").ok().out(), within("p95=1us").ok().out());
+    assert!(kept.contains("of 3600000.000 ms: kept"), "{kept}");
+    assert!(broken.contains("of 0.001 ms: broken"), "{broken}");
+
     // Who calls the model does not know.
     let picture = root().join("tests/data/seven.png");
     let classify = crate::support::guest("classify");
@@ -216,6 +229,86 @@ fn a_stream_of_500_outlives_the_node_in_the_middle() {
     let after = run(&edge, 0);
     assert_same(&after, &whole[0]);
     assert!(!took_part(&after).contains(&ids[1]), "{after}");
+}
+
+/// The plan that an answer tells of: of each stage the node that was asked first, and the bytes that it passed on, which follow from the cut.
+fn plan_of(answer: &Value) -> Vec<(u64, String, u64)> {
+    let mut stages: Vec<(u64, String, u64)> = Vec::new();
+    for leg in answer["parameters"]["legs"].as_array().unwrap() {
+        let [stage, bytes] = ["stage", "bytes_out"].map(|field| leg[field].as_u64().unwrap());
+        match stages.iter_mut().find(|(known, ..)| *known == stage) {
+            // Another one stood in, by the same plan.
+            Some((.., passed_on)) => *passed_on = bytes,
+            None => stages.push((stage, leg["node"].as_str().unwrap().to_owned(), bytes)),
+        }
+    }
+    stages
+}
+
+#[test]
+fn a_request_keeps_the_plan_it_started_with() {
+    let [edge, fog, cloud] = three();
+    let whole = expected(&edge);
+    let (here, others) = (edge.id(), [fog.id(), cloud.id()]);
+    others.iter().for_each(|id| wait_for(&edge, id));
+    let plan = [
+        "model",
+        "plan",
+        MODEL,
+        "--over",
+        "all",
+        "--interval",
+        "1",
+        "--apply",
+    ];
+    edge.run(&plan).ok();
+    // The links that it goes by are stated: to one of the two others alone, then to the other one. It has to move each time.
+    let move_to = |other: &str| {
+        let link =
+            |from: &str, to: &str| json!({ "from": from, "to": to, "latency_ms": 0.1, "rate_mbit_s": 1e3 });
+        let links = json!([link(&here, other), link(other, &here)]).to_string();
+        let path = format!("/models/{MODEL}/links");
+        let json = [("content-type", "application/json")];
+        let answer = edge.home.ask("PUT", &path, &json, links.as_bytes());
+        let answer = answer.expect("no node answers");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    move_to(&others[1]);
+    let plans = others.each_ref().map(|other| {
+        move_to(other);
+        let plan = plan_of(&run(&edge, 0));
+        assert!(plan.iter().any(|(_, node, _)| node == other), "{plan:?}");
+        plan
+    });
+
+    let (next, moves, kept) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let goes_on = || next.load(Ordering::SeqCst) < STREAM && kept.load(Ordering::SeqCst) < KEPT;
+    let stream = || {
+        while goes_on() {
+            let number = next.fetch_add(1, Ordering::SeqCst);
+            let before = moves.load(Ordering::SeqCst);
+            let answer = run(&edge, number % PICTURES);
+            let has_moved = moves.load(Ordering::SeqCst) != before;
+            assert_same(&answer, &whole[number % PICTURES]);
+            let plan = plan_of(&answer);
+            assert!(plans.contains(&plan), "{answer}");
+            if has_moved && plan == plans[(before + 1) % 2] {
+                kept.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(stream);
+        }
+        while goes_on() {
+            move_to(&others[moves.load(Ordering::SeqCst) % 2]);
+            moves.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let (kept, moves) = (kept.into_inner(), moves.into_inner());
+    println!("{kept} requests kept their plan over {moves} moves");
+    assert!(kept >= KEPT, "{kept} over {moves} moves");
 }
 
 #[test]

@@ -135,15 +135,15 @@ impl Home {
         let mut server = Server {
             child,
             address: String::new(),
+            said: String::new(),
             stderr: None,
         };
         let mut stderr = BufReader::new(server.child.stderr.take().unwrap());
-        let mut said = String::new();
         while server.address.is_empty() {
             let mut line = String::new();
             let more = stderr.read_line(&mut line).unwrap() > 0;
-            said.push_str(&line);
-            assert!(more, "it ended before it answered:\n{said}");
+            server.said.push_str(&line);
+            assert!(more, "it ended before it answered:\n{}", server.said);
             let url = line
                 .split_once("on http")
                 .map(|(_, url)| url.trim_start_matches('s'));
@@ -190,6 +190,8 @@ impl Ran {
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
+    /// What it said until it answered.
+    pub(crate) said: String,
     pub(crate) stderr: Option<BufReader<ChildStderr>>,
 }
 

@@ -37,6 +37,18 @@ fn the_published_text_of_karman_policy_holds() {
     holds("karman-policy-select-0.1.0.wit", "wit/policy/select.wit");
 }
 
+/// And what puts the nodes that could run a call in order.
+#[test]
+fn the_published_text_of_routing_policies_holds() {
+    holds("karman-policy-route-0.1.0.wit", "wit/policy/route.wit");
+}
+
+/// And what places tasks.
+#[test]
+fn the_published_text_of_placing_policies_holds() {
+    holds("karman-policy-place-0.1.0.wit", "wit/policy/place.wit");
+}
+
 fn holds(published: &str, now: &str) {
     let text = fs::read_to_string(root().join("tests/e2e").join(published)).unwrap();
     assert_eq!(

@@ -24,7 +24,7 @@ const EVIDENCE: &[&str] = &[
 
 /// Those of them with rows of what plugins do, and these.
 const WITH_PLUGINS: &[(&str, &[&str])] = &[
-    ("decision-cost", &["prices", "throttle"]),
+    ("decision-cost", &["min-min", "prices", "rendezvous", "throttle"]),
     ("pixie", &["prices", "throttle"]),
     ("pothole", &["event-screen"]),
 ];

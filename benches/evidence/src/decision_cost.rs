@@ -9,12 +9,13 @@
 //! | `route_us.POLICY` | p99 of putting ten providers of a call in order, by each policy, in microseconds |
 //! | `sim_events_per_s` | events that the simulator handles each second |
 //!
-//! Placement puts its rows beside these (`placement_cost`): `place_10_tasks_1000_nodes_ms`.
+//! Placement puts its rows beside these (`placement_cost`): `place_10_tasks_1000_nodes_ms`; so do plugins that route and that place
+//! (`plugin_cost`).
 
 use crate::pixie::eleven_candidates;
-#[cfg(feature = "plugins")]
-use crate::plugins;
 use crate::{events_per_second, placement_cost};
+#[cfg(feature = "plugins")]
+use crate::{plugin_cost, plugins};
 use anyhow::Result;
 use karman_sched::call::{Route, Taker};
 use karman_sched::log::CHECKPOINT_EVERY;
@@ -46,6 +47,8 @@ pub(crate) fn run(data: &Path, quick: bool) -> Result<()> {
     select_plugins(&mut report, data, quick)?;
     routes(&mut report, quick);
     placement_cost::rows(&mut report, quick);
+    #[cfg(feature = "plugins")]
+    plugin_cost::rows(&mut report, quick)?;
     events_per_second::row(&mut report, quick)?;
     report.write_and_print()
 }
@@ -112,9 +115,7 @@ fn route_key(route: Route) -> String {
 
 /// Ten providers of a call in order, by each policy: blocks of calls, the p99 of each.
 fn routes(report: &mut Report, quick: bool) {
-    let mut rng = fastrand::Rng::with_seed(10);
-    let mut providers = || -> Vec<Taker> { (0..10).map(|name| taker(&mut rng, name)).collect() };
-    let views: Vec<Vec<Taker>> = (0..64).map(|_| providers()).collect();
+    let views = providers();
     let blocks = if quick { 3 } else { BLOCKS };
     for route in Route::ALL {
         let timed = |call: usize| {
@@ -128,6 +129,13 @@ fn routes(report: &mut Report, quick: bool) {
         let p99: Vec<f64> = (0..=blocks).map(block).skip(1).collect();
         row(report, &route_key(route), &p99, Target::AtMost(5.0));
     }
+}
+
+/// Views of ten providers.
+pub(crate) fn providers() -> Vec<Vec<Taker>> {
+    let mut rng = fastrand::Rng::with_seed(10);
+    let mut view = || -> Vec<Taker> { (0..10).map(|name| taker(&mut rng, name)).collect() };
+    (0..64).map(|_| view()).collect()
 }
 
 fn taker(rng: &mut fastrand::Rng, name: u8) -> Taker {

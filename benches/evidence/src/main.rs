@@ -18,6 +18,8 @@ mod placement;
 mod placement_cost;
 mod planning;
 #[cfg(feature = "plugins")]
+mod plugin_cost;
+#[cfg(feature = "plugins")]
 mod plugins;
 mod pothole;
 mod secagg;

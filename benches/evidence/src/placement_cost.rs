@@ -78,7 +78,7 @@ fn row(report: &mut Report, name: &str, nodes: usize, times: &[f64]) {
 }
 
 /// Milliseconds of each repetition, after a few to warm up.
-fn timed(repetitions: usize, mut once: impl FnMut(usize)) -> Vec<f64> {
+pub(crate) fn timed(repetitions: usize, mut once: impl FnMut(usize)) -> Vec<f64> {
     (0..10).for_each(&mut once);
     let time = |turn| {
         let begin = processor_time();
@@ -109,7 +109,8 @@ fn policies() -> Vec<(&'static str, Make)> {
     ]
 }
 
-fn fleet(nodes: usize, seed: u64) -> Fleet {
+/// So many nodes.
+pub(crate) fn fleet(nodes: usize, seed: u64) -> Fleet {
     let mut random = fastrand::Rng::with_seed(seed);
     let component = |place: usize| Component {
         bytes: 40_000_000 + 10_000_000 * place as u64,
@@ -143,7 +144,7 @@ fn fleet(nodes: usize, seed: u64) -> Fleet {
 }
 
 /// One task that is done, two rows of four, and one at the end.
-fn job(id: u64, nodes: usize) -> Job {
+pub(crate) fn job(id: u64, nodes: usize) -> Job {
     let origin = id as usize * 97 % nodes;
     let task = |place: usize| {
         let from = match place {

@@ -32,7 +32,8 @@ pub(crate) fn load(engine: &Engine, name: &str) -> Result<Option<Loaded>> {
     }))
 }
 
-fn built(engine: &Engine, name: &str) -> Result<Option<Arc<Plugin>>> {
+/// The plugin of this name; nothing where it was not built.
+pub(crate) fn built(engine: &Engine, name: &str) -> Result<Option<Arc<Plugin>>> {
     let path = Path::new("target/guests").join(format!("{name}.wasm"));
     if !path.exists() {
         return Ok(None);

@@ -26,7 +26,8 @@
 //! | `cpu_demand` | cores in use by all nodes and this program | 1.6 |
 //!
 //! `..worst_wattage` is the worst of 18 accounts of the same requests, each with one assumed wattage halved or doubled; the cuts were
-//! made by the assumed ones. Context: `latency_p99_vs_static`, `latency_vs_all_edge`, `latency_vs_all_cloud`. All wattages are assumptions.
+//! made by the assumed ones. Context: `latency_p99_vs_static`, `latency_vs_all_edge`, `latency_vs_all_cloud`. Every energy is *derived*:
+//! assumed wattages times measured times; no counter is read.
 
 mod contender;
 mod continuum;

@@ -120,7 +120,7 @@ impl Engine {
             });
         }
         let link = |error: wasmtime::Error| LoadError::Link(format!("{error:#}"));
-        let linked = if matches!(package.world, World::PolicySelect | World::Strategy) {
+        let linked = if package.world.decides() {
             let engine = self.policies()?;
             let (component, from) = self.compile(engine, package.id, bytes)?;
             let pre = policy::link(engine, &component).map_err(link)?;

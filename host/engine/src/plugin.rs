@@ -1,7 +1,9 @@
 use crate::cache::CompiledFrom;
 use crate::capability::bindings::federated::ClientPre;
 use crate::capability::bindings::lifecycle::LifecycleIndices;
+use crate::capability::bindings::place::PlacePre;
 use crate::capability::bindings::policy::SelectPre;
+use crate::capability::bindings::route::RoutePre;
 use crate::capability::bindings::strategy::StrategyPre;
 use crate::capability::bindings::stream::TaskStreamPre;
 use crate::capability::bindings::task::TaskIndices;
@@ -51,6 +53,10 @@ pub(crate) enum Export {
     /// It has a linker of its own: next to nothing can be reached from it.
     Select(SelectPre<Sandbox>),
     /// The same.
+    Route(RoutePre<Sandbox>),
+    /// The same.
+    Place(PlacePre<Sandbox>),
+    /// The same.
     Strategy(StrategyPre<Sandbox>),
     Command(InstancePre<Host>),
     Http {
@@ -79,7 +85,7 @@ impl Export {
             World::Client => Self::Client(ClientPre::new(pre)?),
             World::Command => Self::Command(pre),
             World::Http => Self::http(pre, manifest)?,
-            World::PolicySelect | World::Strategy => {
+            World::PolicySelect | World::PolicyRoute | World::PolicyPlace | World::Strategy => {
                 wasmtime::bail!("{} is linked on its own", package.world)
             }
         })
@@ -89,6 +95,8 @@ impl Export {
     pub(crate) fn apart(world: World, pre: InstancePre<Sandbox>) -> wasmtime::Result<Self> {
         match world {
             World::PolicySelect => SelectPre::new(pre).map(Self::Select),
+            World::PolicyRoute => RoutePre::new(pre).map(Self::Route),
+            World::PolicyPlace => PlacePre::new(pre).map(Self::Place),
             World::Strategy => StrategyPre::new(pre).map(Self::Strategy),
             _ => wasmtime::bail!("{world} is linked with what plugins may reach"),
         }

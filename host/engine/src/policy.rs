@@ -4,10 +4,13 @@
 //! clock, and not on how fast the machine is, because a call is held by its fuel (which counts bytes that are copied, too) and by
 //! its memory. It reaches nothing: what its language's library imports is there and traps, but for text on standard error.
 //!
-//! `karman-sched` has the traits, and decides what happens where a policy fails ([`karman_sched::select::Brought`]).
+//! `karman-sched` has the traits, and decides what happens where a policy fails ([`karman_sched::select::Brought`],
+//! [`karman_sched::call::Brought`], [`karman_sched::place::Brought`]).
 
 mod convert;
 mod guest;
+mod placer;
+mod router;
 mod sandbox;
 mod text;
 
@@ -15,10 +18,13 @@ pub(crate) use sandbox::{Allowance, Instance, Sandbox, engine, link};
 
 use crate::plugin::{Export, Plugin};
 use crate::strategy;
+use karman_sched::call::{Order, Taker};
+use karman_sched::place::{Fleet, Job, Placement};
 use karman_sched::select::{Failure, Guest, Guests, PolicyPlugin, Task};
 use karman_types::{Digest, Limits, Slo, TaskError, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Instances of policies that run at once where [`EngineOptions`](crate::EngineOptions) do not say: each holds its memory.
 pub const DEFAULT_INSTANCES: u16 = 64;
@@ -32,7 +38,7 @@ pub const MOST_FUEL: u64 = 10_000_000_000;
 /// The fuel that a plugin asks for whose calls nothing but fuel ends, and the most that it may have, where that is less.
 pub(crate) fn over(world: World, limits: &Limits) -> Option<(&'static str, String, String)> {
     let most = match world {
-        World::PolicySelect => MOST_FUEL,
+        World::PolicySelect | World::PolicyRoute | World::PolicyPlace => MOST_FUEL,
         World::Strategy => strategy::MOST_FUEL,
         _ => return None,
     };
@@ -49,14 +55,59 @@ impl Plugin {
         if !matches!(self.export, Export::Select(_)) {
             return Err(self.wrong_world("karman:policy/select"));
         }
+        Ok(self.policy())
+    }
+
+    /// The same of a policy that puts the nodes that could run a call in order.
+    ///
+    /// # Errors
+    /// `invalid` when it is none.
+    pub fn route_policy(&self) -> Result<PolicyPlugin, TaskError> {
+        if !matches!(self.export, Export::Route(_)) {
+            return Err(self.wrong_world("karman:policy/route"));
+        }
+        Ok(self.policy())
+    }
+
+    /// The same of a policy that places tasks.
+    ///
+    /// # Errors
+    /// `invalid` when it is none.
+    pub fn place_policy(&self) -> Result<PolicyPlugin, TaskError> {
+        if !matches!(self.export, Export::Place(_)) {
+            return Err(self.wrong_world("karman:policy/place"));
+        }
+        Ok(self.policy())
+    }
+
+    fn policy(&self) -> PolicyPlugin {
         let manifest = self.manifest();
-        Ok(PolicyPlugin {
+        PolicyPlugin {
             name: manifest.name.clone(),
             version: manifest.version.to_string(),
             id: self.package().id,
             fuel: self.limits().fuel.unwrap_or(DEFAULT_FUEL),
             memory: self.limits().memory,
-        })
+        }
+    }
+
+    /// What an instance of a policy is held to, and a place for it.
+    fn admit(&self, policy: &PolicyPlugin) -> Result<(Limits, OwnedSemaphorePermit), Failure> {
+        // A log says by what limits its policies ran, and may come from anybody.
+        let limits = Limits {
+            memory: policy.memory,
+            fuel: Some(policy.fuel),
+            ..self.limits().clone()
+        };
+        if let Some((limit, asked, most)) = self.engine.over(self.package().world, &limits) {
+            let limit = limit.into();
+            return Err(Failure::OverLimit { limit, asked, most });
+        }
+        let place = self.engine.policy_places().clone().try_acquire_owned();
+        let most = self.engine.policy_instances();
+        let place = place.map_err(|_| Failure::Busy { most })?;
+        self.stats.instantiated();
+        Ok((limits, place))
     }
 }
 
@@ -87,21 +138,32 @@ impl Guests for Policies {
         let Some((found, Export::Select(pre))) = found else {
             return Err(Failure::Missing { id: plugin.id });
         };
-        // A log says by what limits its policies ran, and may come from anybody.
-        let limits = Limits {
-            memory: plugin.memory,
-            fuel: Some(plugin.fuel),
-            ..found.info.limits.clone()
-        };
-        if let Some((limit, asked, most)) = found.engine.over(World::PolicySelect, &limits) {
-            let limit = limit.into();
-            return Err(Failure::OverLimit { limit, asked, most });
-        }
-        let place = found.engine.policy_places().clone().try_acquire_owned();
-        let most = found.engine.policy_instances();
-        let place = place.map_err(|_| Failure::Busy { most })?;
-        found.stats.instantiated();
+        let (limits, place) = found.admit(plugin)?;
         let policy = guest::Policy::start(pre, plugin, (&limits, place), (tasks, slo), state)?;
         Ok(Box::new(policy))
+    }
+
+    fn order(&self, plugin: &PolicyPlugin, task: &str, takers: &[Taker]) -> Result<Order, Failure> {
+        let found = self.0.get(&plugin.id).map(|found| (found, &found.export));
+        let Some((found, Export::Route(pre))) = found else {
+            return Err(Failure::Missing { id: plugin.id });
+        };
+        let (limits, _place) = found.admit(plugin)?;
+        router::order(pre, (&limits, plugin.fuel), task, takers)
+    }
+
+    fn place(
+        &self,
+        plugin: &PolicyPlugin,
+        now: f64,
+        jobs: &[Job],
+        fleet: &Fleet,
+    ) -> Result<Vec<Placement>, Failure> {
+        let found = self.0.get(&plugin.id).map(|found| (found, &found.export));
+        let Some((found, Export::Place(pre))) = found else {
+            return Err(Failure::Missing { id: plugin.id });
+        };
+        let (limits, _place) = found.admit(plugin)?;
+        placer::place(pre, (&limits, plugin.fuel), now, jobs, fleet)
     }
 }

@@ -159,7 +159,7 @@ impl Plugin {
             Export::Task { pre, .. } => pre.engine(),
             Export::Stream(pre) => pre.engine(),
             Export::Client(pre) => pre.engine(),
-            Export::Select(_) | Export::Strategy(_) => {
+            Export::Select(_) | Export::Route(_) | Export::Place(_) | Export::Strategy(_) => {
                 return Err(self.wrong_world("karman:task/task, wasi:cli/command or wasi:http/proxy"));
             }
             Export::Command(pre) => pre.engine(),

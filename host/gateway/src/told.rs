@@ -12,6 +12,8 @@ pub(crate) const TIER: HeaderName = HeaderName::from_static("karman-tier");
 pub(crate) const RAN_ON: HeaderName = HeaderName::from_static("karman-ran-on");
 /// Which part ran where.
 pub(crate) const CUT: HeaderName = HeaderName::from_static("karman-cut");
+/// How many requests it ran at once.
+pub(crate) const BATCH: HeaderName = HeaderName::from_static("karman-batch");
 /// Why there.
 pub(crate) const WHY: HeaderName = HeaderName::from_static("karman-why");
 /// Under which name `karman why` tells more.

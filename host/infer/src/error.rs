@@ -139,6 +139,16 @@ pub enum InferError {
         /// Why.
         reason: TensorError,
     },
+    /// An output of a batch that does not have a part for each request.
+    #[error("output `{output}` is {shape} where the batch is {items}: it cannot be told apart")]
+    Apart {
+        /// Its name in the model.
+        output: String,
+        /// Its shape.
+        shape: String,
+        /// The items of the batch.
+        items: u32,
+    },
     /// Weights that do not take the place of those of the model.
     #[error("weights `{name}` do not fit the model: {reason}")]
     Weight {
@@ -186,7 +196,7 @@ impl InferError {
                 ErrorKind::Unavailable
             }
             Self::Gpu(error) => error.kind(),
-            Self::Run { .. } | Self::Output { .. } => ErrorKind::Failed,
+            Self::Run { .. } | Self::Output { .. } | Self::Apart { .. } => ErrorKind::Failed,
             Self::Panicked { .. } => ErrorKind::Internal,
         }
     }

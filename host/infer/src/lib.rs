@@ -14,7 +14,7 @@
 //! A model too large or too slow for one node is cut: [`graph::Graph`] says what each node costs and each edge carries, and
 //! makes any stage of it a model of its own; [`profile::Profile`] says how long each layer takes here, measured or predicted;
 //! [`inspect::Inspection`] shows all of it to people. [`Staged`] runs the fragments in one place, and [`run_batch`] several
-//! requests in one run. Where the cuts belong is decided elsewhere (`karman-sched`).
+//! requests in one run ([`Joined`]). Where the cuts belong is decided elsewhere (`karman-sched`).
 //!
 //! [`DeviceModel`] makes a whole model one program of kernels (`karman-gpu`), for a GPU; an operator without a kernel is refused by its
 //! name.
@@ -31,6 +31,7 @@
 //! | `weights` | what learning changes, out of a file and into one |
 //! | `profile` | times, measured and predicted |
 //! | `inspect` | the table and the drawing |
+//! | `integer` | the layers of a quantised model in whole numbers, to be split inside |
 //! | `operator` | one operator: its cost, its model, which runner would be done first |
 //! | `program` | a whole model as one program for a GPU |
 //! | `zoo` | published networks with random weights |
@@ -72,6 +73,7 @@ mod find;
 pub mod graph;
 mod inputs;
 pub mod inspect;
+pub mod integer;
 mod limits;
 mod model;
 mod onnxruntime;
@@ -88,7 +90,7 @@ mod wire;
 pub mod zoo;
 
 pub use backends::{BackendOptions, Backends, UseOnnxRuntime};
-pub use batch::{Named, is_batched, run_batch};
+pub use batch::{Joined, Named, can_batch, differs, is_batched, run_batch};
 pub use error::InferError;
 pub use find::SearchPlaces;
 pub use limits::ModelLimits;

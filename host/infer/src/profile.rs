@@ -1,16 +1,15 @@
 //! How long each layer of a model takes here, and how large everything is that crosses a cut.
 //!
 //! [`Profile::measure`] times every layer alone and the whole model. Where a model was never run, [`Regression::predict`]
-//! gives a profile of the same form from the layers of other models, and every time in it says that it is predicted. While the
-//! model runs, a [`Correction`] follows what the machine does today: heat, load. Sizes are exact in either.
+//! gives a profile of the same form from the layers of other models, and every time in it says that it is predicted. Sizes are exact
+//! in either.
 //!
-//! A profile is plain data: it can be kept, sent to other nodes, and read without the model.
+//! A profile is plain data: it can be kept, sent to other nodes, and read without the model. It says how fast a machine is when nothing
+//! special is the matter; heat and load are followed by who plans with it, from what requests take.
 
-mod correction;
 mod measure;
 mod regression;
 
-pub use correction::{Correction, CorrectionError};
 pub use measure::{ProfileOptions, sample, sample_inputs, time};
 pub use regression::{Regression, RegressionError};
 

@@ -6,7 +6,7 @@
 
 mod constant;
 
-pub(crate) use constant::{constant, whole_numbers};
+pub(crate) use constant::{bytes8, constant, whole_numbers};
 
 use crate::screen::{only, printable, screen};
 use crate::wire::{Fields, Value, Writer};

@@ -18,6 +18,7 @@ mod logging;
 mod output;
 mod parent;
 mod places;
+mod slo;
 mod source;
 mod telemetry;
 mod watch;

@@ -9,6 +9,8 @@ static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/python");
 static JS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/js");
 static RUST_POLICY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/rust-policy");
 static PYTHON_POLICY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/python-policy");
+static RUST_ROUTE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/rust-route");
+static RUST_PLACE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/rust-place");
 static RUST_STRATEGY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/rust-strategy");
 static TASK_WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/task");
 static POLICY_WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/policy");
@@ -17,6 +19,8 @@ static FEDERATED_WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/fede
 /// The project's own world: the place to import more.
 const TASK_WORLD: &str = include_str!("../templates/plugin.wit");
 const POLICY_WORLD: &str = include_str!("../templates/policy.wit");
+const ROUTE_WORLD: &str = include_str!("../templates/route.wit");
+const PLACE_WORLD: &str = include_str!("../templates/place.wit");
 const STRATEGY_WORLD: &str = include_str!("../templates/strategy.wit");
 const IGNORED: &str = "/build\n/target\nnode_modules\n__pycache__\n";
 
@@ -45,6 +49,8 @@ pub fn create(dir: &Path, name: &str, lang: Language, world: World) -> Result<Ve
         (World::Task, Language::Js) => &JS,
         (World::PolicySelect, Language::Rust) => &RUST_POLICY,
         (World::PolicySelect, Language::Python) => &PYTHON_POLICY,
+        (World::PolicyRoute, Language::Rust) => &RUST_ROUTE,
+        (World::PolicyPlace, Language::Rust) => &RUST_PLACE,
         (World::Strategy, Language::Rust) => &RUST_STRATEGY,
         _ => return Err(KitError::NoTemplate { world, lang }),
     };
@@ -63,6 +69,14 @@ pub fn create(dir: &Path, name: &str, lang: Language, world: World) -> Result<Ve
         World::PolicySelect => {
             new.package(&POLICY_WIT, "wit/deps/policy")?;
             POLICY_WORLD
+        }
+        World::PolicyRoute => {
+            new.package(&POLICY_WIT, "wit/deps/policy")?;
+            ROUTE_WORLD
+        }
+        World::PolicyPlace => {
+            new.package(&POLICY_WIT, "wit/deps/policy")?;
+            PLACE_WORLD
         }
         World::Strategy => {
             new.package(&FEDERATED_WIT, "wit/deps/federated")?;
@@ -169,6 +183,30 @@ mod tests {
     }
 
     #[test]
+    fn so_is_one_that_routes_and_one_that_places() {
+        for (of, text) in [
+            (World::PolicyRoute, "wit/deps/policy/route.wit"),
+            (World::PolicyPlace, "wit/deps/policy/place.wit"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let written = create(dir.path(), "near", Language::Rust, of).unwrap();
+            assert!(written.contains(&text.into()), "{written:?}");
+            let project = Project::open(dir.path()).unwrap();
+            assert_eq!(project.manifest.world, of);
+            assert!(project.manifest.limits.fuel.is_some());
+            let (resolve, world) = project.world().unwrap();
+            let world = &resolve.worlds[world];
+            assert_eq!((world.exports.len(), world.imports.len()), (1, 0));
+            let dir = tempfile::tempdir().unwrap();
+            let error = create(dir.path(), "near", Language::Python, of).unwrap_err();
+            assert!(
+                error.to_string().contains("one that routes or places in rust"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
     fn a_strategy_is_a_project_too() {
         let dir = tempfile::tempdir().unwrap();
         let written = create(dir.path(), "mean", Language::Rust, World::Strategy).unwrap();
@@ -188,7 +226,13 @@ mod tests {
 
     #[test]
     fn no_placeholder_is_left() {
-        for world in [World::Task, World::PolicySelect, World::Strategy] {
+        for world in [
+            World::Task,
+            World::PolicySelect,
+            World::PolicyRoute,
+            World::PolicyPlace,
+            World::Strategy,
+        ] {
             let dir = tempfile::tempdir().unwrap();
             for file in create(dir.path(), "hello", Language::Rust, world).unwrap() {
                 let text = std::fs::read_to_string(dir.path().join(&file)).unwrap();

@@ -33,7 +33,7 @@ pub enum KitError {
         problem: String,
     },
     /// There is nothing to begin with.
-    #[error("there is no template of {world} in {}; a policy begins in rust or python, a strategy in rust, a task in rust, c, python or js", name(*.lang))]
+    #[error("there is no template of {world} in {}; a policy that selects models begins in rust or python, one that routes or places in rust, a strategy in rust, a task in rust, c, python or js", name(*.lang))]
     NoTemplate {
         /// The world.
         world: World,

@@ -102,10 +102,8 @@ fn needs_wasi(project: &Project) -> Result<bool, KitError> {
             "cli" | "clocks" | "filesystem" | "http" | "io" | "random" | "sockets"
         )
     };
-    let ours = matches!(
-        project.manifest.world,
-        World::Task | World::TaskStream | World::Client | World::Strategy | World::PolicySelect
-    );
+    let world = project.manifest.world;
+    let ours = world.decides() || matches!(world, World::Task | World::TaskStream | World::Client);
     Ok(!ours
         || project.manifest.permissions().any(asks)
         || wasi_imports(project)?.iter().any(|package| of_system(package)))

@@ -116,6 +116,19 @@ fn a_new_policy_builds_in_rust_and_in_python_and_needs_nothing() {
 }
 
 #[test]
+fn a_new_policy_that_routes_or_places_builds_and_needs_nothing() {
+    for (world, export) in [
+        (World::PolicyRoute, "karman:policy/router@0.1.0"),
+        (World::PolicyPlace, "karman:policy/placer@0.1.0"),
+    ] {
+        if let Some((imports, _)) = new_project_of(Language::Rust, world, export) {
+            let plain = |name: &String| STANDARD.iter().any(|start| name.starts_with(start));
+            assert!(imports.iter().all(plain), "{imports:?}");
+        }
+    }
+}
+
+#[test]
 fn a_new_strategy_builds_and_needs_nothing() {
     let export = "karman:federated/aggregator@0.1.0";
     if let Some((imports, _)) = new_project_of(Language::Rust, World::Strategy, export) {

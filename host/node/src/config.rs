@@ -1,3 +1,4 @@
+mod batches;
 mod compute;
 mod endpoint;
 mod federated;
@@ -9,6 +10,8 @@ mod power;
 mod telemetry;
 mod variables;
 
+pub use batches::BatchConfig;
+pub(crate) use batches::batch_of;
 pub use compute::ComputeProfile;
 pub use endpoint::{EndpointConfig, EndpointUrl, EndpointUrlError};
 pub use federated::FederatedConfig;
@@ -63,6 +66,8 @@ pub struct NodeConfig {
     pub endpoints: BTreeMap<String, EndpointConfig>,
     /// What a model of its own may ask of this machine. One that a plugin brings along is held to the defaults.
     pub models: karman_infer::ModelLimits,
+    /// The models of its own whose requests are run together, by name or by pattern (`flood-*`). Default: none.
+    pub batches: BTreeMap<String, BatchConfig>,
     /// How fast its models run, for rehearsals.
     pub compute: ComputeProfile,
     /// What it draws, where no counter of the kernel says so.
@@ -194,6 +199,7 @@ impl Default for NodeConfig {
             foreign: BTreeMap::new(),
             endpoints: BTreeMap::new(),
             models: karman_infer::ModelLimits::default(),
+            batches: BTreeMap::new(),
             compute: ComputeProfile::default(),
             power: StatedPower::default(),
             gpu: GpuConfig::default(),

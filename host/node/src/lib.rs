@@ -50,25 +50,29 @@ mod services;
 pub use ahead::{ContactStatus, ContactsAhead, Place, SatelliteNode, StationNode};
 pub use config::MeshConfig;
 pub use config::{
-    BackendChoice, Ceiling, ComputeProfile, ConfigError, EndpointConfig, EndpointUrl, EndpointUrlError,
-    FederatedConfig, Foreign, GpuChoice, GpuConfig, GroundStation, HostName, HostNameError, ModelDevice,
-    NodeConfig, Orbits, PoliciesConfig, StatedPower, TelemetryConfig, Time,
+    BackendChoice, BatchConfig, Ceiling, ComputeProfile, ConfigError, EndpointConfig, EndpointUrl,
+    EndpointUrlError, FederatedConfig, Foreign, GpuChoice, GpuConfig, GroundStation, HostName, HostNameError,
+    ModelDevice, NodeConfig, Orbits, PoliciesConfig, StatedPower, TelemetryConfig, Time,
 };
 pub use contacts::contact_plan;
 pub use drive::{
-    BundleStatus, Chosen, CutBy, DecisionLog, DeployedOn, Diagnosis, Example, FedEvent, FedModel, FedNews,
-    FedSeen, FedStatus, FlowOrder, FlowState, FlowStatus, HeldModel, Inferred, InviteOrder, JoinOptions,
-    KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription,
-    ModelInParts, ModelOn, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent,
-    SloHistory, SloHour, SloMinute, SplitOrder, SplitPlan, StepStatus, SwarmEntry, SwarmLed, SwarmOutcome,
-    SwarmPlan, TaskState, TaskStatus, TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run,
-    reachable, read_fed_answer, read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs,
+    BundleStatus, Chosen, CutBy, DecisionLog, DeployedOn, Diagnosis, EnergyOrigin, Example, FedEvent,
+    FedModel, FedNews, FedSeen, FedStatus, FlowOrder, FlowState, FlowStatus, HeldModel, Inferred,
+    InsideLayer, InsideNode, InsideOrder, InsidePlan, InviteOrder, JoinOptions, KeeperStatus, KeepersConfig,
+    KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts, ModelOn,
+    NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent, SloHistory, SloHour,
+    SloMinute, SplitOrder, SplitPlan, StepStatus, SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan, TaskState,
+    TaskStatus, TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run, reachable, read_fed_answer,
+    read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::call::TaskDemand;
 pub use karman_sched::select::Bounds;
 pub use karman_store::BundleState;
-pub use listener::{Awake, Listener, ShutDown, attend, other_host, plain_host, plugin_path, serve_plugin};
+pub use listener::{
+    Awake, Listener, ShutDown, attend, other_host, plain_host, plugin_path, read_path, read_query,
+    serve_plugin,
+};
 pub use logs::{LogEvent, LogRing};
 pub use node::{Node, NodeStatus};
 pub use plugins::{DeployOptions, Deployed, MOST_PLUGIN_BYTES, PluginStatus, Plugins};

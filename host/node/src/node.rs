@@ -74,6 +74,9 @@ impl Node {
         if let Err(error) = tasks.check_policy() {
             tracing::warn!(%error, "`[policies] select`: what names no policy itself fails until it is here");
         }
+        if let Err(error) = tasks.check_route() {
+            tracing::warn!(%error, "`[policies] route`: the default decides until it is here");
+        }
         let bundles = Arc::new(Bundles::new(Contacts::new(runtime.config().mesh.clone())));
         Ok(Self(Arc::new(Inner {
             split: Split::new(&runtime),
@@ -137,11 +140,12 @@ impl Node {
         Ok(())
     }
 
-    /// Takes the operator's socket away, for the process may end before the task that answered there has cleaned up; and leaves the
-    /// mesh.
+    /// Takes the operator's socket away, for the process may end before the task that answered there has cleaned up; writes down what
+    /// was decided; and leaves the mesh.
     pub async fn leave_off(&self) {
         *self.0.ready.lock() = None;
         let _ = std::fs::remove_file(self.runtime().home().control_socket());
+        self.tasks().decisions().close().await;
         if let Some(mesh) = self.mesh() {
             mesh.leave().await;
         }

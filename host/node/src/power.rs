@@ -1,7 +1,9 @@
-//! What this node draws: measured by the kernel's counters where it has some, stated by its operator where not, unavailable else.
+//! What this node draws: measured by the kernel's counters where it has some, derived from what its operator states where not, unavailable
+//! else.
 
 use crate::config::StatedPower;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,8 +19,9 @@ pub enum Channel {
         /// Watts.
         watts: f64,
     },
-    /// Written down by the operator: an assumption.
-    Stated {
+    /// Written down by the operator, which is an assumption: energy is derived as these watts times the time that is measured.
+    #[serde(alias = "stated")]
+    Derived {
         /// Watts.
         watts: f64,
     },
@@ -44,7 +47,7 @@ impl Channel {
     /// Watts, where they are known.
     pub fn watts(&self) -> Option<f64> {
         match self {
-            Self::Measured { watts } | Self::Stated { watts } => Some(*watts),
+            Self::Measured { watts } | Self::Derived { watts } => Some(*watts),
             Self::Unavailable { .. } => None,
         }
     }
@@ -52,7 +55,7 @@ impl Channel {
     fn of(measured: Option<f64>, stated: Option<f64>, reason: &str) -> Self {
         match (measured, stated) {
             (Some(watts), _) => Self::Measured { watts },
-            (None, Some(watts)) => Self::Stated { watts },
+            (None, Some(watts)) => Self::Derived { watts },
             (None, None) => Self::Unavailable {
                 reason: reason.to_owned(),
             },
@@ -60,7 +63,29 @@ impl Channel {
     }
 }
 
+impl fmt::Display for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Measured { watts } => write!(f, "{watts:.2} W, measured"),
+            Self::Derived { watts } => write!(
+                f,
+                "{watts:.2} W, derived from `[power]` in node.toml, an assumption"
+            ),
+            Self::Unavailable { reason } => write!(f, "unavailable: {reason}"),
+        }
+    }
+}
+
 impl PowerProfile {
+    /// Each channel with what the node does meanwhile.
+    pub fn channels(&self) -> [(&'static str, &Channel); 3] {
+        [
+            ("busy", &self.busy),
+            ("idle", &self.idle),
+            ("sending", &self.transmit),
+        ]
+    }
+
     /// From counters that were watched over idle and busy time, and what the operator states. A radio has no counter anywhere.
     pub(crate) fn new(measured: Option<MeasuredPower>, stated: StatedPower) -> Self {
         let no_counter = "the kernel shows no energy counter, and `[power]` in node.toml states nothing";
@@ -213,7 +238,7 @@ mod tests {
             ..StatedPower::default()
         };
         let profile = PowerProfile::new(None, stated);
-        assert_eq!(profile.busy, Channel::Stated { watts: 6.0 });
+        assert_eq!(profile.busy, Channel::Derived { watts: 6.0 });
         assert!(matches!(&profile.idle, Channel::Unavailable { reason } if reason.contains("[power]")));
     }
 
@@ -228,6 +253,15 @@ mod tests {
         let profile = PowerProfile::new(Some(measured), stated);
         assert_eq!(profile.busy.watts(), Some(9.0));
         assert_eq!(profile.idle, Channel::Measured { watts: 2.0 });
-        assert_eq!(profile.transmit, Channel::Stated { watts: 1.0 });
+        assert_eq!(profile.transmit, Channel::Derived { watts: 1.0 });
+        let origins = profile.channels().map(|(_, channel)| {
+            let told = serde_json::to_value(channel).unwrap();
+            told["origin"].as_str().unwrap().to_owned()
+        });
+        assert_eq!(origins, ["measured", "measured", "derived"]);
+        // As nodes from before say it.
+        let stated = serde_json::json!({ "origin": "stated", "watts": 1.0 });
+        let read: Channel = serde_json::from_value(stated).unwrap();
+        assert_eq!(read, profile.transmit);
     }
 }

@@ -51,6 +51,7 @@ impl Runtime {
             program: options.program.clone(),
             limits: config.models.clone(),
             pace: config.compute.clone(),
+            batches: config.batches.clone(),
         };
         let tiles = options.cache.join("gpu-tiles.json");
         let compute = NodeCompute::new(config.gpu.clone(), options.program, tiles);

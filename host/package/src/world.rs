@@ -33,6 +33,8 @@ const EXPORTS: &[(&str, &str, World)] = &[
     ("karman:federated/learner", "0.1", World::Client),
     ("karman:federated/aggregator", "0.1", World::Strategy),
     ("karman:policy/selector", "0.1", World::PolicySelect),
+    ("karman:policy/router", "0.1", World::PolicyRoute),
+    ("karman:policy/placer", "0.1", World::PolicyPlace),
     ("wasi:http/incoming-handler", "0.2", World::Http),
     ("wasi:http/handler", "0.3", World::Http),
     ("wasi:cli/run", "0.2", World::Command),
@@ -124,6 +126,8 @@ mod tests {
         assert_eq!(found(&["karman:federated/learner@0.1.0"]), [World::Client]);
         assert_eq!(found(&["karman:federated/aggregator@0.1.0"]), [World::Strategy]);
         assert_eq!(found(&["karman:policy/selector@0.1.0"]), [World::PolicySelect]);
+        assert_eq!(found(&["karman:policy/router@0.1.0"]), [World::PolicyRoute]);
+        assert_eq!(found(&["karman:policy/placer@0.1.0"]), [World::PolicyPlace]);
         assert_eq!(found(&["wasi:http/incoming-handler@0.2.9"]), [World::Http]);
         assert_eq!(found(&["wasi:http/handler@0.3.0"]), [World::Http]);
         assert_eq!(found(&["wasi:http/handler@0.2.0"]), []);

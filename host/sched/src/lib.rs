@@ -14,6 +14,7 @@
 //! | [`flow`] | how far a workflow is, and what its coordinator does next |
 //! | [`log`] | nothing: it keeps decisions, so that they can be made again |
 //! | `why` | nothing: it puts a decision into plain words ([`Why`]) |
+//! | `strikes` | whether a policy is asked that has failed again and again |
 //!
 //! ```
 //! use karman_sched::select::{Ask, Pixie, PixieSettings, Selector, Task};
@@ -62,6 +63,7 @@ pub mod place;
 pub mod route;
 pub mod select;
 pub mod serve;
+mod strikes;
 mod why;
 
 pub use why::Why;

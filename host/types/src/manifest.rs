@@ -13,7 +13,8 @@ pub struct Manifest {
     /// By the rules of semantic versioning.
     pub version: Version,
     /// The interface that it exports: `karman:task/task`, `karman:task/task-stream`, `karman:federated/client`,
-    /// `karman:federated/strategy`, `karman:policy/select`, `wasi:cli/command`, `wasi:http/proxy` or `wasi:http/service`.
+    /// `karman:federated/strategy`, `karman:policy/select`, `karman:policy/route`, `karman:policy/place`, `wasi:cli/command`,
+    /// `wasi:http/proxy` or `wasi:http/service`.
     pub world: World,
     /// One line for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -79,6 +80,10 @@ pub enum World {
     Strategy,
     /// `karman:policy/select`: a policy that selects models.
     PolicySelect,
+    /// `karman:policy/route`: a policy that puts the nodes that could run a call in order.
+    PolicyRoute,
+    /// `karman:policy/place`: a policy that places the tasks of workflows.
+    PolicyPlace,
     /// `wasi:cli/command`.
     Command,
     /// `wasi:http/proxy` (0.2) or `wasi:http/service` (0.3).
@@ -94,9 +99,19 @@ impl World {
             Self::Client => "karman:federated/client",
             Self::Strategy => "karman:federated/strategy",
             Self::PolicySelect => "karman:policy/select",
+            Self::PolicyRoute => "karman:policy/route",
+            Self::PolicyPlace => "karman:policy/place",
             Self::Command => "wasi:cli/command",
             Self::Http => "wasi:http/proxy",
         }
+    }
+
+    /// Whether a plugin of this world does nothing but decide what the host asks it: it reaches nothing, and is no task.
+    pub const fn decides(self) -> bool {
+        matches!(
+            self,
+            Self::Strategy | Self::PolicySelect | Self::PolicyRoute | Self::PolicyPlace
+        )
     }
 }
 
@@ -116,12 +131,14 @@ impl FromStr for World {
             "karman:federated/client" => Ok(Self::Client),
             "karman:federated/strategy" => Ok(Self::Strategy),
             "karman:policy/select" => Ok(Self::PolicySelect),
+            "karman:policy/route" => Ok(Self::PolicyRoute),
+            "karman:policy/place" => Ok(Self::PolicyPlace),
             "wasi:cli/command" => Ok(Self::Command),
             "wasi:http/proxy" | "wasi:http/service" => Ok(Self::Http),
             _ => Err(format!(
                 "`{text}` is not a world that a node runs: karman:task/task, karman:task/task-stream, \
-                 karman:federated/client, karman:federated/strategy, karman:policy/select, wasi:cli/command, \
-                 wasi:http/proxy or wasi:http/service"
+                 karman:federated/client, karman:federated/strategy, karman:policy/select, karman:policy/route, \
+                 karman:policy/place, wasi:cli/command, wasi:http/proxy or wasi:http/service"
             )),
         }
     }

@@ -12,7 +12,7 @@ use karman_types::{Binding, ByteSize, GrantSet, Implementation, Limits, Manifest
 use std::sync::Arc;
 use std::time::Duration;
 
-fn loaded(name: &str) -> Arc<Plugin> {
+pub(super) fn loaded(name: &str) -> Arc<Plugin> {
     loaded_with(name, None)
 }
 
@@ -37,7 +37,7 @@ pub(super) fn limited(name: &str, limits: impl FnOnce(&mut Limits)) -> Vec<u8> {
     karman_package::embed(&file, &manifest).unwrap()
 }
 
-fn guests(plugin: &Arc<Plugin>) -> Arc<dyn Guests> {
+pub(super) fn guests(plugin: &Arc<Plugin>) -> Arc<dyn Guests> {
     Arc::new([plugin.clone()].into_iter().collect::<Policies>())
 }
 

@@ -5,7 +5,7 @@ use karman_fed::select::SelectionChoice;
 use karman_fed::strategy::StrategyChoice;
 use karman_fed::{Pace, Run, SecureSum, Swarm};
 use karman_gateway::GatewayConfig;
-use karman_node::{Foreign, NodeConfig};
+use karman_node::{BatchConfig, Foreign, NodeConfig};
 use karman_types::Limits;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -141,6 +141,12 @@ fn node() -> Document {
                 "host/infer/src/limits.rs",
                 "ModelLimits",
                 defaults["models"].clone(),
+            ),
+            Section::new(
+                "[batches.NAME]",
+                "host/node/src/config/batches.rs",
+                "BatchConfig",
+                written_out(&BatchConfig::default()),
             ),
             part("[compute]", "compute", "ComputeProfile"),
             part("[power]", "power", "StatedPower"),

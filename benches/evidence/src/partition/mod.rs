@@ -17,7 +17,8 @@
 //! | `latency_vs_neurosurgeon.MODEL.TRACE` | ours over Neurosurgeon's best pair, from its own measurements by the same estimator | 1.00 |
 //!
 //! `..worst_wattage` is the worst of 18 runs on the first ten seeds, each with one assumed wattage halved or doubled. Context: `latency_p99_vs_static`,
-//! `latency_vs_all_edge`, `latency_vs_all_cloud`. All wattages are assumptions. Tuning was done on other seeds ([`tune`]).
+//! `latency_vs_all_edge`, `latency_vs_all_cloud`. Every energy is *derived*: assumed wattages times replayed times; no counter is read. Tuning was done
+//! on other seeds ([`tune`]).
 
 mod contender;
 mod outcome;

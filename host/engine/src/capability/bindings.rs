@@ -107,3 +107,17 @@ pub(crate) mod policy {
         world: "karman:policy/select",
     });
 }
+
+pub(crate) mod route {
+    wasmtime::component::bindgen!({
+        path: "../../wit/policy",
+        world: "karman:policy/route",
+    });
+}
+
+pub(crate) mod place {
+    wasmtime::component::bindgen!({
+        path: "../../wit/policy",
+        world: "karman:policy/place",
+    });
+}

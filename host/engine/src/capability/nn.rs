@@ -9,6 +9,7 @@ use graph::{ExecutionTarget, GraphEncoding};
 use karman_tensor::{ElementType, Shape, Tensor, TensorError};
 use karman_types::{ErrorKind, Grant, TaskError};
 use std::sync::Arc;
+use std::time::Duration;
 use tensor::TensorType;
 use wasmtime::component::Resource;
 
@@ -43,6 +44,15 @@ pub trait Models: Send + Sync {
 pub trait Model: Send + Sync {
     /// Runs it once.
     fn run(self: Arc<Self>, inputs: Tensors) -> BoxFuture<'static, Result<Tensors, TaskError>>;
+
+    /// The same for who waits no longer than this, where it makes a difference.
+    fn run_within(
+        self: Arc<Self>,
+        inputs: Tensors,
+        _within: Duration,
+    ) -> BoxFuture<'static, Result<Tensors, TaskError>> {
+        self.run(inputs)
+    }
 
     /// The back-end and device that run it, as in `onnxruntime, cpu`.
     fn runs_on(&self) -> String;

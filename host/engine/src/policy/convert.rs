@@ -1,6 +1,8 @@
 //! Between the words of `karman-sched` and those of `karman:policy`.
 
 use crate::capability::bindings::policy::exports::karman::policy::selector as wit;
+use crate::capability::bindings::route::exports::karman::policy::router;
+use karman_sched::call::{Order, Taker};
 use karman_sched::select::{Ask, Call, Choice, Served, Task};
 use karman_types::{Implementation, Slo};
 use std::time::Duration;
@@ -79,6 +81,26 @@ pub(super) fn choice(choice: wit::Choice) -> Choice {
         chosen: choice.chosen as usize,
         runner_up: choice.runner_up.map(|candidate| candidate as usize),
         because: choice.because,
+    }
+}
+
+pub(super) fn provider(taker: &Taker) -> router::Provider {
+    router::Provider {
+        node: taker.node.to_string(),
+        round_trip: taker.round_trip.map(nanoseconds),
+        cores: taker.cores,
+        busy: taker.busy,
+        takes: taker.takes.map(nanoseconds),
+        outlasted: taker.outlasted.map(nanoseconds),
+        failed: taker.failed.map(nanoseconds),
+        heard: taker.heard.map(nanoseconds),
+    }
+}
+
+pub(super) fn order(order: router::Order) -> Order {
+    Order {
+        places: order.places.into_iter().map(|place| place as usize).collect(),
+        because: order.because,
     }
 }
 

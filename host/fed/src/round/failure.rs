@@ -51,8 +51,10 @@ pub enum Failure {
     /// The plugin that brings the strategy failed. Resumed from its last checkpoint, the run asks it for that version again.
     #[error("{0}; the run goes on from the version before when it is started again")]
     Strategy(String),
-    /// A checkpoint could not be written.
-    #[error("the checkpoint could not be written: {0}")]
+    /// A checkpoint could not be written. Nothing is to be written of this end either.
+    #[error(
+        "the checkpoint could not be written: {0}; the run goes on from the one before when it is started again"
+    )]
     Unsaved(String),
     /// One more round would give away too much.
     #[error("one more round would spend ε = {epsilon:.3}, and `privacy.most-epsilon` is {most}")]

@@ -1,14 +1,13 @@
 //! Invitations into the mesh: to see which there are takes the right `admin`, to make one or to take one back `manage`.
 
-use super::{Admin, must_manage, path_of, to_the_end};
-use crate::access::Caller;
+use super::{Admin, to_the_end};
+use crate::extract::{InPath, MayManage};
 use crate::openapi::PlainError;
 use crate::refusal::Refusal;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Json;
 use axum::routing::{delete, get};
-use axum::{Extension, Router};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 use karman_mesh::InvitationStatus;
@@ -16,7 +15,6 @@ use karman_mesh::membership::{Right, UnixTime};
 use karman_node::InviteOrder;
 use karman_types::{ByteSize, ErrorKind, TaskError, Tier};
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// What is asked for may have so many bytes: an invitation itself has at most 4,096 characters.
@@ -80,11 +78,9 @@ async fn invitations(State(admin): State<Admin>) -> Result<Json<Vec<InvitationSt
     (status = 404, body = PlainError), (status = 429, body = PlainError)))]
 async fn withdraw(
     State(admin): State<Admin>,
-    Extension(caller): Extension<Arc<Caller>>,
-    id: Result<Path<String>, PathRejection>,
+    _: MayManage,
+    InPath(id): InPath<String>,
 ) -> Result<Json<InvitationStatus>, Refusal> {
-    must_manage(&caller)?;
-    let id = path_of(id)?;
     let withdrawn = to_the_end(async move { admin.node.withdraw_invitation(&id).await });
     Ok(Json(withdrawn.await.map_err(missing)?))
 }
@@ -103,10 +99,9 @@ fn missing(error: TaskError) -> Refusal {
     (status = 429, body = PlainError), (status = 503, body = PlainError)))]
 async fn invite(
     State(admin): State<Admin>,
-    Extension(caller): Extension<Arc<Caller>>,
+    _: MayManage,
     order: Bytes,
 ) -> Result<([(HeaderName, HeaderValue); 1], Json<Invited>), Refusal> {
-    must_manage(&caller)?;
     let order = read(&order)?;
     let invitation = admin.node.invite(&order).await?;
     let invited = Invited {

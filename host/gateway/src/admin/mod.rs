@@ -5,14 +5,12 @@ pub(crate) mod invitations;
 pub(crate) mod plugins;
 mod rounds;
 
-use crate::access::{Caller, Right};
 use crate::decisions::{Decided, Decisions};
 use crate::metrics::{Load, Metrics};
 use crate::openapi::PlainError;
 use crate::refusal::Refusal;
 use axum::Router;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::Json;
 use axum::routing::{get, post};
 use karman_node::{
@@ -214,27 +212,4 @@ async fn to_the_end<T: Send + 'static>(
 ) -> Result<T, TaskError> {
     let failed = |error: tokio::task::JoinError| TaskError::internal(format!("it broke off: {error}"));
     tokio::spawn(work).await.map_err(failed)?
-}
-
-/// What changes who runs what, and who belongs to the mesh, is for callers that can be told apart: with a token, even where that is open
-/// to everybody.
-fn must_manage(caller: &Caller) -> Result<(), Refusal> {
-    if !caller.is_anyone() {
-        return caller.must(&Right::Manage);
-    }
-    let error = TaskError::denied("this takes a token, whatever is open").with_field("authorization");
-    let hint = "`karman token issue NAME --right manage` on the gateway's machine makes one";
-    Err(Refusal::unauthorized(error.with_hint(hint)))
-}
-
-/// What a path names.
-fn path_of<T>(read: Result<Path<T>, PathRejection>) -> Result<T, TaskError> {
-    let wrong = |rejection: PathRejection| TaskError::invalid(rejection.body_text()).with_field("path");
-    read.map(|Path(named)| named).map_err(wrong)
-}
-
-/// What stands behind a path's question mark.
-fn query_of<T>(read: Result<Query<T>, QueryRejection>) -> Result<T, TaskError> {
-    let wrong = |rejection: QueryRejection| TaskError::invalid(rejection.body_text()).with_field("query");
-    read.map(|Query(asked)| asked).map_err(wrong)
 }

@@ -1,20 +1,18 @@
 //! Plugins: who has which, and what those of this node hold; for those with the right `manage` into service, and out of it.
 
-use super::{Admin, must_manage, path_of, query_of, to_the_end};
-use crate::access::Caller;
+use super::{Admin, to_the_end};
+use crate::extract::{InPath, InQuery, MayManage};
 use crate::openapi::PlainError;
 use crate::refusal::Refusal;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Json;
 use axum::routing::{get, post};
-use axum::{Extension, Router};
 use bytes::Bytes;
 use karman_node::{DeployOptions, Deployed, DeployedOn, MOST_PLUGIN_BYTES, PluginStatus, UndeployedOn};
 use karman_types::{ByteSize, ErrorKind, Grant, GrantSet, NodeId, OfferedTask, TaskError, Tier};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::sync::Arc;
 
 /// A list of grants may have so many bytes.
 const MOST_GRANTS: ByteSize = ByteSize::kib(64);
@@ -117,14 +115,12 @@ async fn installed(State(admin): State<Admin>) -> Result<Json<Installed>, Refusa
     (status = 503, body = PlainError), (status = 504, body = PlainError)))]
 async fn deploy(
     State(admin): State<Admin>,
-    Extension(caller): Extension<Arc<Caller>>,
-    name: Result<Path<String>, PathRejection>,
-    how: Result<Query<How>, QueryRejection>,
+    _: MayManage,
+    InPath(name): InPath<String>,
+    InQuery(how): InQuery<How>,
     component: Bytes,
 ) -> Result<Json<Vec<OnNode>>, Refusal> {
-    must_manage(&caller)?;
     let node = admin.node;
-    let (name, how) = (path_of(name)?, query_of(how)?);
     if component.len() > MOST_PLUGIN_BYTES {
         let most = ByteSize(MOST_PLUGIN_BYTES as u64);
         return Err(TaskError::limit(format!("a plugin's file has at most {most}"))
@@ -178,13 +174,11 @@ async fn deploy(
     (status = 404, body = PlainError), (status = 429, body = PlainError), (status = 503, body = PlainError)))]
 async fn undeploy(
     State(admin): State<Admin>,
-    Extension(caller): Extension<Arc<Caller>>,
-    name: Result<Path<String>, PathRejection>,
-    on: Result<Query<Where>, QueryRejection>,
+    _: MayManage,
+    InPath(name): InPath<String>,
+    InQuery(Where { on }): InQuery<Where>,
 ) -> Result<Json<Vec<OnNode>>, Refusal> {
-    must_manage(&caller)?;
     let node = admin.node;
-    let (name, Where { on }) = (path_of(name)?, query_of(on)?);
     let undeployed = to_the_end(async move {
         match on {
             Some(on) => node.undeploy_on(&on, &name).await,
@@ -214,13 +208,11 @@ async fn undeploy(
     (status = 429, body = PlainError)))]
 async fn allow(
     State(admin): State<Admin>,
-    Extension(caller): Extension<Arc<Caller>>,
-    name: Result<Path<String>, PathRejection>,
+    _: MayManage,
+    InPath(name): InPath<String>,
     grants: Bytes,
 ) -> Result<Json<GrantSet>, Refusal> {
-    must_manage(&caller)?;
     let node = admin.node;
-    let name = path_of(name)?;
     if grants.len() as u64 > MOST_GRANTS.0 {
         let error = TaskError::limit(format!("a list of grants has at most {MOST_GRANTS}"));
         return Err(error.with_field("body").into());
@@ -242,13 +234,11 @@ async fn allow(
     (status = 404, body = PlainError), (status = 422, body = PlainError), (status = 429, body = PlainError)))]
 async fn disallow(
     State(admin): State<Admin>,
-    Extension(caller): Extension<Arc<Caller>>,
-    name: Result<Path<String>, PathRejection>,
-    which: Result<Query<Which>, QueryRejection>,
+    _: MayManage,
+    InPath(name): InPath<String>,
+    InQuery(Which { grant }): InQuery<Which>,
 ) -> Result<Json<GrantSet>, Refusal> {
-    must_manage(&caller)?;
     let node = admin.node;
-    let (name, Which { grant }) = (path_of(name)?, query_of(which)?);
     let left = to_the_end(async move { node.plugins().grant(&name, &[grant], true).await });
     Ok(Json(left.await.map_err(missing)?))
 }

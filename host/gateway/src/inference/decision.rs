@@ -90,6 +90,12 @@ impl Decision {
         (!cut.is_empty()).then_some(cut)
     }
 
+    /// With how many requests it was run at once, where it was not the only one.
+    fn batch(&self) -> Option<u32> {
+        let done = self.legs.iter().filter(|leg| leg.failed.is_none());
+        done.filter_map(|leg| leg.batch).max()
+    }
+
     /// As headers of a response, which are also metadata of gRPC. The gateway's own node, which has run most of what it answers, is
     /// written once and for all.
     pub(crate) fn headers(&self, here: &Here) -> HeaderMap {
@@ -106,6 +112,7 @@ impl Decision {
             told::CUT,
             self.cut().and_then(|cut| HeaderValue::try_from(cut).ok()),
         );
+        put(told::BATCH, self.batch().map(HeaderValue::from));
         put(
             told::WHY,
             match &self.why {

@@ -179,7 +179,7 @@ impl Inference {
                 (outputs, decision.chosen(chosen.request))
             }
             false => {
-                let ran = self.node.infer(model, tensors).await?;
+                let ran = self.node.infer(model, tensors, Some(within)).await?;
                 Decision::of_model(std::mem::take(&mut question.model), ran)
             }
         };

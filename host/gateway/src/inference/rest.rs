@@ -5,10 +5,10 @@ use super::{
     Described, EXTENSIONS, Here, Inference, MOST_TENSORS, Named, Objectives, Question, Reply, SERVER, weight,
 };
 use crate::access::Caller;
+use crate::extract::InPath;
 use crate::refusal::{Refusal, Speaks};
 use axum::body::Body;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
@@ -147,15 +147,7 @@ pub(crate) fn router(inference: Inference) -> Router {
 }
 
 /// What a path names, where it reads.
-type Asked = Result<Path<Named>, PathRejection>;
-
-impl From<PathRejection> for Refusal {
-    fn from(rejection: PathRejection) -> Self {
-        TaskError::invalid(rejection.body_text())
-            .with_field("path")
-            .into()
-    }
-}
+type Asked = Result<InPath<Named>, Refusal>;
 
 /// What the server is.
 #[utoipa::path(get, path = "/v2", tag = "inference", responses((status = 200, body = ServerMetadata)))]
@@ -213,7 +205,7 @@ async fn model(
     Extension(caller): Extension<Arc<Caller>>,
     path: Asked,
 ) -> Result<Json<ModelMetadata>, Wrong> {
-    let Path(Named { model, version }) = path?;
+    let InPath(Named { model, version }) = path?;
     let described = inference.describe(&caller, &model, version.as_deref()).await?;
     Ok(Json(described.into()))
 }
@@ -228,7 +220,7 @@ async fn model_ready(
     Extension(caller): Extension<Arc<Caller>>,
     path: Asked,
 ) -> Result<Json<ModelReady>, Wrong> {
-    let Path(Named { model, version }) = path?;
+    let InPath(Named { model, version }) = path?;
     let described = inference.describe(&caller, &model, version.as_deref()).await?;
     Ok(Json(ModelReady {
         name: described.name,
@@ -292,7 +284,7 @@ async fn infer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Wrong> {
-    let Path(named) = path?;
+    let InPath(named) = path?;
     Ok(run(&inference, &caller, named, &headers, body).await?)
 }
 

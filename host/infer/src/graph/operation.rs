@@ -102,17 +102,42 @@ impl Graph {
     pub(crate) fn operation(&self, at: usize) -> Result<Operation<'_>, InferError> {
         let node = &self.nodes[at];
         let raw = RawNode::read(&node.body)?;
-        let domain = only(&node.body, 7)?.map(|domain| Value::Bytes(domain).text());
         let inputs = raw.inputs.iter().map(|name| self.operand(node, name));
         Ok(Operation {
-            op: match domain.transpose()?.unwrap_or_default() {
-                "" | "ai.onnx" => raw.op.to_owned(),
-                domain => format!("{domain}.{}", raw.op),
-            },
+            op: operator(&node.body, raw.op)?,
             name: raw.name,
             inputs: inputs.collect::<Result<_, _>>()?,
             attributes: Attribute::all(&node.body)?,
         })
+    }
+
+    /// The operator of constants whose first output a node takes in this place; none where nothing computes what it takes there.
+    pub(crate) fn constant_operation(
+        &self,
+        at: usize,
+        place: usize,
+    ) -> Result<Option<Operation<'_>>, InferError> {
+        let node = &self.nodes[at];
+        let taken = RawNode::read(&node.body)?;
+        for supply in &node.constants {
+            let Supply::Node(maker) = supply else { continue };
+            let maker = &self.constant_nodes[*maker];
+            let raw = RawNode::read(&maker.body)?;
+            if raw.outputs.is_empty() || raw.outputs.first() != taken.inputs.get(place) {
+                continue;
+            }
+            let inputs = raw
+                .inputs
+                .iter()
+                .map(|name| self.constant_operand(&maker.uses, name));
+            return Ok(Some(Operation {
+                op: operator(&maker.body, raw.op)?,
+                name: raw.name,
+                inputs: inputs.collect::<Result<_, _>>()?,
+                attributes: Attribute::all(&maker.body)?,
+            }));
+        }
+        Ok(None)
     }
 
     /// The edges of a node's outputs, place by place; none where nothing uses one.
@@ -148,14 +173,19 @@ impl Graph {
     }
 
     fn operand<'g>(&'g self, node: &'g Node, name: &str) -> Result<Operand<'g>, InferError> {
+        let mut edges = node.inputs.iter();
+        match edges.find(|edge| self.edges[**edge].info.name == name && !name.is_empty()) {
+            Some(edge) => Ok(Operand::Edge(*edge)),
+            None => self.constant_operand(&node.constants, name),
+        }
+    }
+
+    /// The same where it can only be one of these constants.
+    fn constant_operand<'g>(&'g self, supplies: &[Supply], name: &str) -> Result<Operand<'g>, InferError> {
         if name.is_empty() {
             return Ok(Operand::Absent);
         }
-        let mut edges = node.inputs.iter();
-        if let Some(edge) = edges.find(|edge| self.edges[**edge].info.name == name) {
-            return Ok(Operand::Edge(*edge));
-        }
-        for supply in &node.constants {
+        for supply in supplies {
             let tensor = match supply {
                 Supply::Tensor(at) => {
                     let body = &self.tensors[*at].body[..];
@@ -169,6 +199,15 @@ impl Graph {
         }
         Ok(Operand::Computed)
     }
+}
+
+/// An operator as it is written, with its domain where that is not the standard one.
+fn operator(node: &[u8], op: &str) -> Result<String, InferError> {
+    let domain = only(node, 7)?.map(|domain| Value::Bytes(domain).text());
+    Ok(match domain.transpose()?.unwrap_or_default() {
+        "" | "ai.onnx" => op.to_owned(),
+        domain => format!("{domain}.{op}"),
+    })
 }
 
 /// The tensor that a `Constant` of this name holds; none where the node is another, or holds something else.

@@ -5,8 +5,10 @@ use crate::InferError;
 use crate::screen::printable;
 use crate::wire::{Fields, Value};
 
-/// The codes of `f32` and of whole numbers of 32 and of 64 bits in an ONNX file.
+/// The codes of `f32` and of whole numbers of 8, 32 and 64 bits in an ONNX file.
 pub(super) const FLOAT: u64 = 1;
+const UNSIGNED_BYTE: u64 = 2;
+const BYTE: u64 = 3;
 const INT: u64 = 6;
 const LONG: u64 = 7;
 
@@ -49,6 +51,44 @@ pub(crate) fn whole_numbers(tensor: &[u8]) -> Result<Option<Vec<i64>>, InferErro
             printable(constant.name)
         ))),
     }
+}
+
+/// Whole numbers of 8 bits.
+pub(crate) struct Bytes8 {
+    pub(crate) dims: Vec<u32>,
+    /// Unsigned ones are moved down by 128.
+    pub(crate) values: Vec<i8>,
+    pub(crate) unsigned: bool,
+}
+
+/// The whole numbers of 8 bits of a constant; none where it has others.
+pub(crate) fn bytes8(tensor: &[u8]) -> Result<Option<Bytes8>, InferError> {
+    let constant = Constant::read(tensor)?;
+    let unsigned = match constant.code {
+        UNSIGNED_BYTE => true,
+        BYTE => false,
+        _ => return Ok(None),
+    };
+    let mut bytes = constant.numbers.to_vec();
+    // Where they are not raw, they stand in the field of the longer ones.
+    for field in Fields(tensor) {
+        if let (5, varints) = field? {
+            bytes.extend(varints.varints()?.into_iter().map(|number| number as u8));
+        }
+    }
+    let dims: Result<Vec<u32>, _> = constant.dims.iter().map(|dim| u32::try_from(*dim)).collect();
+    let Some(dims) = dims.ok().filter(|_| bytes.len() as u64 == constant.elements()) else {
+        return Err(InferError::malformed(format!(
+            "`{}` does not hold its numbers in one piece",
+            printable(constant.name)
+        )));
+    };
+    let flip = if unsigned { 0x80 } else { 0 };
+    Ok(Some(Bytes8 {
+        dims,
+        values: bytes.into_iter().map(|byte| (byte ^ flip) as i8).collect(),
+        unsigned,
+    }))
 }
 
 /// A constant as it stands in the file.
@@ -108,6 +148,28 @@ impl<'a> Constant<'a> {
 mod tests {
     use super::*;
     use crate::wire::Writer;
+
+    #[test]
+    fn bytes_are_read_signed_however_they_stand_there() {
+        let tensor = |code: i64, write: &dyn Fn(&mut Writer)| {
+            let mut tensor = Writer::default();
+            tensor.number(1, 2).number(2, code);
+            write(&mut tensor);
+            let read = bytes8(&tensor.0)?;
+            Ok::<_, InferError>(read.map(|read| (read.values, read.unsigned)))
+        };
+        let unsigned = Ok(Some((vec![0, 127], true)));
+        assert_eq!(tensor(2, &|tensor| _ = tensor.bytes(9, [128u8, 255])), unsigned);
+        assert_eq!(
+            tensor(2, &|tensor| _ = tensor.number(5, 128).number(5, 255)),
+            unsigned
+        );
+        let signed = Ok(Some((vec![3, -1], false)));
+        assert_eq!(tensor(3, &|tensor| _ = tensor.bytes(9, [3u8, 255])), signed);
+        assert_eq!(tensor(3, &|tensor| _ = tensor.number(5, 3).number(5, -1)), signed);
+        assert_eq!(tensor(1, &|tensor| _ = tensor.bytes(9, [3u8, 255])), Ok(None));
+        assert!(tensor(3, &|tensor| _ = tensor.bytes(9, [3u8])).is_err());
+    }
 
     #[test]
     fn whole_numbers_are_read_however_they_stand_there() {

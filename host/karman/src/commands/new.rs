@@ -13,7 +13,8 @@ pub(crate) struct New {
     /// What to write it in
     #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
     lang: Lang,
-    /// What it is to be: a task, a policy that selects models (Rust and Python), or a strategy of federated runs (Rust)
+    /// What it is to be: a task, a policy that selects models (Rust and Python), puts nodes in order or places tasks (Rust), or a
+    /// strategy of federated runs (Rust)
     #[arg(long, value_name = "WORLD", default_value = "task")]
     world: Template,
 }
@@ -22,6 +23,8 @@ pub(crate) struct New {
 enum Template {
     Task,
     PolicySelect,
+    PolicyRoute,
+    PolicyPlace,
     Strategy,
 }
 
@@ -44,6 +47,8 @@ impl New {
         let world = match self.world {
             Template::Task => World::Task,
             Template::PolicySelect => World::PolicySelect,
+            Template::PolicyRoute => World::PolicyRoute,
+            Template::PolicyPlace => World::PolicyPlace,
             Template::Strategy => World::Strategy,
         };
         let files =

@@ -90,6 +90,9 @@ fn text(replayed: &Replayed) -> String {
             "entry {}, request {}: nodes were asked in the order {:?} then, {:?} now",
             repicked.entry, repicked.request, repicked.logged, repicked.now
         ));
+        if let Some([then, now]) = &repicked.said {
+            lines.push(format!("  the policy said: {then} then, {now} now"));
+        }
     }
     for different in &replayed.different {
         let now = different.now.as_ref();

@@ -82,6 +82,14 @@ impl Once<'_> {
                 "`{name}` decides for a node and does not run by itself"
             ))
             .with_hint("`karman deploy` it, and name it in a workflow: `select = \"NAME\"`")),
+            World::PolicyRoute => Err(TaskError::invalid(format!(
+                "`{name}` decides for a node and does not run by itself"
+            ))
+            .with_hint("`karman deploy` it, and name it in node.toml: `route = \"NAME\"` under `[policies]`")),
+            World::PolicyPlace => Err(TaskError::invalid(format!(
+                "`{name}` decides about placements and does not run by itself"
+            ))
+            .with_hint("nodes place no workflows as a whole yet; the studies do (`cargo xtask bench decision-cost`)")),
             World::Http => Err(TaskError::invalid(format!(
                 "`{name}` answers HTTP requests and does not run by itself"
             ))

@@ -15,11 +15,11 @@ pub struct PoliciesConfig {
     /// [built-in one](karman_sched::select::BuiltIn), or a plugin of this node that brings one (`karman:policy/select`). Default
     /// `pixie`.
     pub select: String,
-    /// Which node is asked first to run a call or an accepted task that several offer, by the name of a
-    /// [policy](karman_sched::call::Route). Default `soonest`.
-    pub route: Route,
-    /// Instances of policies that plugins bring, at once: each has its memory, and decides for one workflow, or for requests with the
-    /// same objectives. For one more, the least recently used is dropped, and made anew when it is asked again. Default 64.
+    /// Which node is asked first to run a call or an accepted task that several offer: a
+    /// [built-in policy](karman_sched::call::Route), or a plugin of this node that brings one (`karman:policy/route`). Default `soonest`.
+    pub route: String,
+    /// Instances of policies that plugins bring, at once: each has its memory, and decides for one workflow, for requests with the
+    /// same objectives, or for one call. For one more, the least recently used is dropped, and made anew when it is asked again. Default 64.
     pub instances: NonZeroU16,
     /// The most nodes that this one says should offer a task (`karman_task_desired_replicas` of `/metrics` at a gateway), for an
     /// autoscaler to act on. Default 64.
@@ -30,7 +30,7 @@ impl Default for PoliciesConfig {
     fn default() -> Self {
         Self {
             select: BuiltIn::Pixie.name().into(),
-            route: Route::default(),
+            route: Route::default().name().into(),
             instances: NonZeroU16::new(DEFAULT_INSTANCES).unwrap_or(NonZeroU16::MIN),
             replicas: NonZeroU16::new(DEFAULT_REPLICAS).unwrap_or(NonZeroU16::MIN),
         }
@@ -43,14 +43,16 @@ mod tests {
     use karman_types::from_toml;
 
     #[test]
-    fn an_order_is_named_and_another_name_is_answered_with_those_there_are() {
-        let read = |text: &str| from_toml::<PoliciesConfig>(text);
-        assert_eq!(read("route = \"la-imr\"").unwrap().route, Route::LaImr);
-        assert_eq!(read("").unwrap().route, Route::Soonest);
-        let error = read("route = \"nearest\"").unwrap_err().to_string();
-        assert!(
-            error.contains("nearest-free") && error.contains("line 1"),
-            "{error}"
+    fn policies_are_named_and_the_default_ones_are_built_in() {
+        let read = |text: &str| from_toml::<PoliciesConfig>(text).unwrap();
+        assert_eq!(
+            Route::named(&read("route = \"la-imr\"").route),
+            Some(Route::LaImr)
         );
+        let PoliciesConfig { select, route, .. } = read("");
+        assert_eq!(Route::named(&route), Some(Route::Soonest));
+        assert_eq!(select.parse(), Ok(BuiltIn::Pixie));
+        // That of a plugin, which may come later.
+        assert_eq!(Route::named(&read("route = \"mine\"").route), None);
     }
 }

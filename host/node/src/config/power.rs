@@ -1,7 +1,8 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Watts that an operator states of a node whose kernel counts none: from a data sheet, or a meter at the plug.
+/// Watts that an operator states of a node whose kernel counts none, from a data sheet or a meter at the plug: assumptions, from which energy
+/// is derived.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct StatedPower {

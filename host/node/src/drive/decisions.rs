@@ -1,19 +1,19 @@
-//! The log of decisions on this disk: a ring, written behind what is decided. A crash loses what was decided in the last second, and
-//! nothing else depends on it.
+//! The log of decisions on this disk: a ring, written behind what is decided. A crash loses what was decided in the last second. After a
+//! start policies go on from it, as far as it has their last checkpoint.
 
 use super::attempt::{read, write};
 use crate::runtime::Runtime;
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
-use karman_sched::log::{Entry, What};
+use karman_sched::log::{Entry, Tail, What, tails};
 use karman_types::{Digest, TaskError};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::Notify;
+use tokio::sync::{MappedMutexGuard, MutexGuard, Notify};
 
 /// How long what was decided may wait for the disk.
 const BEHIND: Duration = Duration::from_secs(1);
@@ -49,7 +49,12 @@ struct Inner {
     some: Notify,
     /// One writer at a time, so that entries keep their order.
     writing: tokio::sync::Mutex<()>,
+    /// Policies from before the start, by what they are known by; nothing before somebody asks.
+    before: tokio::sync::Mutex<Option<Before>>,
 }
+
+/// What was written down of policies before the node was started, of those with which nobody has gone on yet.
+pub(super) type Before = HashMap<Digest, Tail>;
 
 /// Entries that wait for the disk.
 #[derive(Default)]
@@ -77,6 +82,7 @@ impl Decisions {
             waiting: Mutex::default(),
             some: Notify::new(),
             writing: tokio::sync::Mutex::default(),
+            before: tokio::sync::Mutex::default(),
         });
         let behind = Arc::downgrade(&inner);
         tokio::spawn(async move {
@@ -105,6 +111,26 @@ impl Decisions {
         self.0.some.notify_one();
     }
 
+    /// The policies that this node had when it was last stopped. While this is held nobody else gets them, so that no two go on with one.
+    pub(super) async fn before(&self) -> MappedMutexGuard<'_, Before> {
+        let mut before = self.0.before.lock().await;
+        if before.is_none() {
+            let read = self.0.read_before().await;
+            *before = Some(read.unwrap_or_else(|error| {
+                tracing::warn!(%error, "policies begin anew: the log of decisions cannot be read");
+                Before::new()
+            }));
+        }
+        MutexGuard::map(before, |before| before.get_or_insert_default())
+    }
+
+    /// Writes down all that waits: the node is to stop.
+    pub(crate) async fn close(&self) {
+        if let Err(error) = self.0.flush().await {
+            tracing::warn!(%error, "decisions are not written down");
+        }
+    }
+
     /// Everything that the ring holds, the oldest first.
     ///
     /// # Errors
@@ -126,11 +152,8 @@ impl Decisions {
     /// Those of [`Decisions::entries`].
     pub(crate) async fn written(&self) -> Result<Bytes, TaskError> {
         let entries = self.entries().await?;
-        let plugin = |entry: &Entry| match &entry.what {
-            What::Checkpoint(checkpoint) => checkpoint.state.plugin().map(|plugin| plugin.id),
-            _ => None,
-        };
-        let used: BTreeSet<Digest> = entries.iter().filter_map(plugin).collect();
+        let plugins = entries.iter().filter_map(Entry::plugin);
+        let used: BTreeSet<Digest> = plugins.map(|plugin| plugin.id).collect();
         let home = self.0.runtime.home().clone();
         let policies = blocking(move || {
             let store = home.store()?;
@@ -152,6 +175,17 @@ pub(super) fn wall_ms() -> u64 {
 }
 
 impl Inner {
+    /// Blocks nobody: a ring takes a while to read. Entries of another version that do not read are passed over.
+    async fn read_before(&self) -> Result<Before, TaskError> {
+        let home = self.runtime.home().clone();
+        blocking(move || {
+            let all = home.store()?.decisions().all().map_err(store_error)?;
+            let read = |bytes: &Vec<u8>| cbor4ii::serde::from_slice::<Entry>(bytes).ok();
+            Ok(tails(all.iter().filter_map(read)))
+        })
+        .await
+    }
+
     async fn flush(&self) -> Result<(), TaskError> {
         let _writing = self.writing.lock().await;
         let waiting = std::mem::take(&mut *self.waiting.lock());

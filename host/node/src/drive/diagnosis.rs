@@ -42,12 +42,12 @@ impl Diagnosis {
 }
 
 impl Node {
-    /// Looks at its clock, its policy, the servers of others that it names, its membership, who reaches it and whom it reaches.
+    /// Looks at its clock, its policies, the servers of others that it names, its membership, who reaches it and whom it reaches.
     ///
     /// # Errors
     /// When its store cannot be read.
     pub async fn diagnose(&self) -> Result<Vec<Diagnosis>, TaskError> {
-        let mut found = vec![self.clock()?, self.policy()];
+        let mut found = vec![self.clock()?, self.policy(), self.route()];
         found.extend(self.endpoints_ready().await.into_iter().map(endpoint));
         let Some(mesh) = self.mesh() else {
             found.push(Diagnosis::good("mesh", "none; this node is alone"));
@@ -69,6 +69,17 @@ impl Node {
             Err(error) => Diagnosis::bad(
                 "policy",
                 format!("{}: what names no policy itself fails", error.message),
+                error.hint.as_deref().unwrap_or("see `[policies]` in node.toml"),
+            ),
+        }
+    }
+
+    fn route(&self) -> Diagnosis {
+        match self.tasks().check_route() {
+            Ok(()) => Diagnosis::good("route", &*self.runtime().config().policies.route),
+            Err(error) => Diagnosis::bad(
+                "route",
+                format!("{}: the default decides", error.message),
                 error.hint.as_deref().unwrap_or("see `[policies]` in node.toml"),
             ),
         }

@@ -109,7 +109,7 @@ async fn elsewhere(
     let started = Instant::now();
     let Others { mesh, routes } = others;
     let found = mesh.providers(task).await;
-    let pick = routes.of_call(mesh, (task, context.task), found);
+    let pick = routes.of_call(mesh, (task, context.task), found).await;
     let mut candidates = pick.providers.iter().take(MOST_ATTEMPTS).enumerate();
     let mut start = || {
         let (attempt, provider) = candidates.next()?;

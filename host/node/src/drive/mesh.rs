@@ -7,9 +7,7 @@ use crate::node::Node;
 use karman_mesh::membership::{Invitation, Issuer, MeshKey};
 use karman_mesh::{GateError, Mesh, MeshOptions, Path, Standing, root_of};
 use karman_space::LinkProfile;
-use karman_types::{
-    CallContext, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier, World,
-};
+use karman_types::{CallContext, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -155,9 +153,7 @@ impl Node {
     /// Those of the plugins that serve, by their names and by what they do, and those of its models.
     fn tasks_of_here(&self) -> Vec<OfferedTask> {
         let plugins = self.plugins().all();
-        let tasks = plugins
-            .iter()
-            .filter(|plugin| !matches!(plugin.package().world, World::PolicySelect | World::Strategy));
+        let tasks = plugins.iter().filter(|plugin| !plugin.package().world.decides());
         let plugins = tasks.flat_map(|plugin| {
             let manifest = plugin.manifest();
             let names = std::iter::once(manifest.name.clone()).chain(manifest.capability_name());

@@ -45,8 +45,8 @@ pub use fed::{
 };
 pub(crate) use fed::{Federated, go_on};
 pub use flow::{
-    Chosen, Example, FlowOrder, FlowState, FlowStatus, MeasureOrder, Measured, SloHistory, SloHour,
-    SloMinute, StepStatus, Wanted,
+    Chosen, EnergyOrigin, Example, FlowOrder, FlowState, FlowStatus, MeasureOrder, Measured, SloHistory,
+    SloHour, SloMinute, StepStatus, Wanted,
 };
 pub(crate) use flow::{FlowEvent, Follower, Known};
 pub use invite::{InviteOrder, reachable};
@@ -57,7 +57,8 @@ pub use models::{Inferred, ModelDescription, TensorDescription};
 pub use parcels::{BundleStatus, Sent};
 pub use rotate::Rotated;
 pub use split::{
-    CutBy, Leg, LinkMeasure, ModelInParts, NodeProfile, RanInParts, SplitOrder, SplitPlan, WholeOnGpu,
+    CutBy, InsideLayer, InsideNode, InsideOrder, InsidePlan, Leg, LinkMeasure, ModelInParts, NodeProfile,
+    RanInParts, SplitOrder, SplitPlan, WholeOnGpu,
 };
 pub(crate) use split::{Split, resume};
 pub use status::{TaskState, TaskStatus};

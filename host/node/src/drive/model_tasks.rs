@@ -82,14 +82,16 @@ pub(super) async fn run(
     };
     let loaded = models.shared().by_name(model.to_owned()).await?;
     let ran_on = format!("{model} ({})", loaded.runs_on());
-    let running = loaded.run(inputs);
     let outputs = match within {
-        None => running.await?,
-        Some(within) => tokio::time::timeout(within, running).await.map_err(|_| {
-            TaskError::deadline(format!(
-                "model `{model}` did not answer within the time of the call"
-            ))
-        })??,
+        None => loaded.run(inputs).await?,
+        Some(within) => {
+            let running = loaded.run_within(inputs, within);
+            tokio::time::timeout(within, running).await.map_err(|_| {
+                TaskError::deadline(format!(
+                    "model `{model}` did not answer within the time of the call"
+                ))
+            })??
+        }
     };
     let written: Vec<InferTensor> = outputs
         .iter()

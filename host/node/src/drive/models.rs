@@ -16,7 +16,7 @@ use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Nodes that are tried for one request before it is given up.
 const MOST_ATTEMPTS: usize = 3;
@@ -90,13 +90,19 @@ struct RanThere {
 
 impl Node {
     /// Runs a model of the mesh once: here where this node has it, in parts where it is planned so, else on a node that has it, in the
-    /// order of this node's policy.
+    /// order of this node's policy. `within` is how long who asks waits, where that is known: it is not enforced here, but a request waits
+    /// for no other one where it leaves no time for that.
     ///
     /// # Errors
     /// Inputs that do not fit; what the back-end says; `unavailable` (field `model`) when no node in reach has it.
-    pub async fn infer(&self, name: &str, inputs: Tensors) -> Result<Inferred, TaskError> {
+    pub async fn infer(
+        &self,
+        name: &str,
+        inputs: Tensors,
+        within: Option<Duration>,
+    ) -> Result<Inferred, TaskError> {
         if self.has_model(name)? {
-            let ran = self.run_model(name, inputs).await?;
+            let ran = self.run_model_within(name, inputs, within).await?;
             return Ok(Inferred {
                 results: ran.results,
                 legs: ran.legs,
@@ -106,20 +112,28 @@ impl Node {
             });
         }
         // Boxed: who asks a model of this node pays for no way to others.
-        Box::pin(self.infer_elsewhere(name, inputs)).await
+        Box::pin(self.infer_elsewhere(name, inputs, within)).await
     }
 
-    async fn infer_elsewhere(&self, name: &str, inputs: Tensors) -> Result<Inferred, TaskError> {
+    async fn infer_elsewhere(
+        &self,
+        name: &str,
+        inputs: Tensors,
+        within: Option<Duration>,
+    ) -> Result<Inferred, TaskError> {
         let mesh = mesh_of(self).map_err(|_| unknown(name))?;
         let mut last = unknown(name);
         let (started, request) = (Instant::now(), self.runtime().context(None).task);
         let (task, routes) = (format!("{MODEL}{name}"), self.tasks().routes());
         let found = self.providers_of_model(name).await;
-        let pick = routes.of_call(mesh, (task.as_str(), request), found);
+        let pick = routes.of_call(mesh, (task.as_str(), request), found).await;
         for provider in pick.providers.iter().take(MOST_ATTEMPTS) {
             let at = (provider.offer.node, provider.offer.tier);
             let under_way = routes.under_way(mesh, &task, provider);
-            let asked = self.ask_to_infer(mesh, provider.id, at, name, &inputs).await;
+            let left = within.map(|within| within.saturating_sub(started.elapsed()));
+            let asked = self
+                .ask_to_infer(mesh, (provider.id, at), name, &inputs, left)
+                .await;
             under_way.ended(&asked);
             match asked {
                 Ok(inferred) => {
@@ -144,24 +158,29 @@ impl Node {
         at: (NodeId, Tier),
         name: &str,
         inputs: &Tensors,
+        within: Duration,
     ) -> Result<Inferred, TaskError> {
         let away = || TaskError::unavailable(format!("node {} is not in reach", at.0.short()));
         let mesh = mesh_of(self).map_err(|_| away())?;
         let peer = mesh.node(at.0).await.ok_or_else(away)?;
-        self.ask_to_infer(mesh, peer, at, name, inputs).await
+        self.ask_to_infer(mesh, (peer, at), name, inputs, Some(within))
+            .await
     }
 
     async fn ask_to_infer(
         &self,
         mesh: &Mesh,
-        peer: PeerId,
-        node: (NodeId, Tier),
+        (peer, node): (PeerId, (NodeId, Tier)),
         name: &str,
         inputs: &Tensors,
+        within: Option<Duration>,
     ) -> Result<Inferred, TaskError> {
         let body = pack_tensors(&(), inputs)
             .map_err(|error| TaskError::limit(error.to_string()).with_field("inputs"))?;
-        let head = CallHead::new(Ask::RunModel, name, self.runtime().context(None).task);
+        let head = CallHead {
+            within_ms: within.map(|within| u64::try_from(within.as_millis()).unwrap_or(u64::MAX)),
+            ..CallHead::new(Ask::RunModel, name, self.runtime().context(None).task)
+        };
         let started = Instant::now();
         let (response, report) = mesh.call(peer, head, body).await?;
         let (there, results) = unpack_tensors::<RanThere>(&response.body)
@@ -285,13 +304,13 @@ fn unknown(name: &str) -> TaskError {
 /// Runs a model of this node for another one.
 pub(super) async fn run(
     node: &Node,
-    name: &str,
+    (name, within): (&str, Option<Duration>),
     body: &Bytes,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     let started = Instant::now();
     let ((), inputs) = unpack_tensors::<()>(body)
         .map_err(|error| TaskError::invalid(error.to_string()).with_field("inputs"))?;
-    let ran = node.run_model(name, inputs).await?;
+    let ran = node.run_model_within(name, inputs, within).await?;
     let there = RanThere {
         legs: ran.legs,
         ran_on: ran.ran_on.clone(),

@@ -55,7 +55,7 @@ pub(super) async fn place(tasks: &Inner, task: TaskId, name: &str, avoid: &[Node
         && (nodes.is_empty() || avoid.contains(&here))
     {
         let found = in_reach(mesh, name).await;
-        let found = tasks.routes.of_task(mesh, (name, task), found, avoid);
+        let found = tasks.routes.of_task(mesh, (name, task), found, avoid).await;
         nodes.extend(found.iter().map(|provider| provider.offer.node));
         tasks.providers.note(found, Instant::now());
     }

@@ -1,16 +1,20 @@
 //! Who is asked first to run what several nodes offer: in the order of the node's policy, by what it has measured of them.
 
+mod policy;
+
 use super::attempt::HOME;
 use super::decisions::{Decisions, wall_ms};
-use super::tasks::Tasks;
+use super::tasks::{Inner, Tasks};
 use crate::node::Node;
 use crate::runtime::Runtime;
 use karman_mesh::{Mesh, Provider};
-use karman_sched::call::{Demand, Lately, Picked, Route, Seen, Taker, TaskDemand};
+use karman_sched::call::{Demand, Lately, Picked, Seen, Taker, TaskDemand};
 use karman_sched::log::Entry;
+use karman_sched::select::Failure;
 use karman_types::{ErrorKind, NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use policy::Policy;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Direct calls in one second whose order is written down. A node may make thousands of calls in a second, and they shall not push other
@@ -18,15 +22,18 @@ use std::time::{Duration, Instant};
 const MOST_CALLS: u32 = 2;
 /// The same of accepted tasks: while all providers are busy, each that waits asks again and again.
 const MOST_TASKS: u32 = 20;
+/// The same of those for which the policy of a plugin failed: each is told of, as long as they are few.
+const MOST_FAILURES: u32 = 20;
 
 /// The policy, and what it goes by.
 pub(crate) struct Routes {
-    route: Route,
+    policy: Policy,
     started: Instant,
     seen: Mutex<Seen>,
     demand: Mutex<Demand>,
     calls: Mutex<Sample>,
     tasks: Mutex<Sample>,
+    failures: Mutex<Sample>,
     decisions: Decisions,
 }
 
@@ -56,6 +63,14 @@ impl Tasks {
     pub(crate) fn routes(&self) -> &Arc<Routes> {
         &self.inner().routes
     }
+
+    /// Whether the policy by which this is decided is here.
+    ///
+    /// # Errors
+    /// `unavailable` when the plugin that brings it is not, `invalid` when it brings none.
+    pub(crate) fn check_route(&self) -> Result<(), TaskError> {
+        policy::check(self.inner())
+    }
 }
 
 impl Node {
@@ -67,27 +82,28 @@ impl Node {
 }
 
 impl Routes {
-    pub(super) fn new(runtime: &Runtime, decisions: Decisions) -> Self {
+    pub(super) fn new(runtime: &Runtime, decisions: Decisions, node: Weak<Inner>) -> Self {
         Self {
-            route: runtime.config().policies.route,
+            policy: Policy::named(&runtime.config().policies.route, node),
             started: Instant::now(),
             seen: Mutex::default(),
             demand: Mutex::new(Demand::new(runtime.config().policies.replicas.get().into())),
             calls: Mutex::new(Sample::of(MOST_CALLS)),
             tasks: Mutex::new(Sample::of(MOST_TASKS)),
+            failures: Mutex::new(Sample::of(MOST_FAILURES)),
             decisions,
         }
     }
 
     /// Who is asked to run a direct call.
-    pub(super) fn of_call(&self, mesh: &Mesh, of: (&str, TaskId), found: Vec<Provider>) -> Pick {
+    pub(super) async fn of_call(&self, mesh: &Mesh, of: (&str, TaskId), found: Vec<Provider>) -> Pick {
         self.offered(of.0, &found);
         self.called(of.0);
-        self.pick(mesh, of, found, Some(&self.calls))
+        self.pick(mesh, of, found, Some(&self.calls)).await
     }
 
     /// Who is asked to run an accepted task: those that it is better to avoid, because they run it or failed it, after the others.
-    pub(super) fn of_task(
+    pub(super) async fn of_task(
         &self,
         mesh: &Mesh,
         of: (&str, TaskId),
@@ -102,8 +118,8 @@ impl Routes {
             true => (None, Some(&self.tasks)),
             false => (Some(&self.tasks), None),
         };
-        let mut order = self.pick(mesh, of, others, first).providers;
-        order.extend(self.pick(mesh, of, tried, last).providers);
+        let mut order = self.pick(mesh, of, others, first).await.providers;
+        order.extend(self.pick(mesh, of, tried, last).await.providers);
         order
     }
 
@@ -122,7 +138,7 @@ impl Routes {
         }
     }
 
-    fn pick(
+    async fn pick(
         &self,
         mesh: &Mesh,
         (task, request): (&str, TaskId),
@@ -139,12 +155,12 @@ impl Routes {
             };
         }
         let takers = found.iter().map(|provider| self.taker(mesh, task, provider));
-        let picked = Picked::by(self.route, task, takers.collect());
+        let takers = takers.collect();
+        let picked = self.policy.pick(self.started.elapsed(), task, takers).await;
         let mut found: Vec<Option<Provider>> = found.into_iter().map(Some).collect();
         let order = picked.order.iter();
         let providers = order.filter_map(|place| found[*place].take()).collect();
-        let second = self.started.elapsed().as_secs();
-        let written = sample.is_some_and(|sample| sample.lock().takes(second));
+        let written = self.is_written(&picked, sample);
         let instance = fastrand::u64(..);
         if written {
             let entry = Entry::picked(wall_ms(), request, picked.clone());
@@ -157,6 +173,19 @@ impl Routes {
             picked: Some(picked),
             written,
         }
+    }
+
+    /// Whether a decision goes to the log: some do, and those for which a policy has just failed. The operator is told of these, too.
+    fn is_written(&self, picked: &Picked, sample: Option<&Mutex<Sample>>) -> bool {
+        let second = self.started.elapsed().as_secs();
+        let sampled = sample.is_some_and(|sample| sample.lock().takes(second));
+        let is_news = |failure: &Failure| !matches!(failure, Failure::Paused { .. } | Failure::NotHere);
+        let failed = picked.failed().filter(|failed| is_news(&failed.failure));
+        let failed = failed.filter(|_| self.failures.lock().takes(second));
+        if let Some(failed) = &failed {
+            tracing::warn!(policy = picked.policy(), task = picked.task, "{failed}");
+        }
+        sampled || failed.is_some()
     }
 
     fn taker(&self, mesh: &Mesh, task: &str, provider: &Provider) -> Taker {
@@ -199,7 +228,7 @@ impl Routes {
         };
         let place = picked.takers.iter().position(|taker| taker.node == node);
         if let Some(place) = place.filter(|_| pick.written) {
-            let by = (self.route, place);
+            let by = (picked.policy(), place);
             let entry = Entry::answered(wall_ms(), pick.request, by, took);
             self.decisions.push([entry.of_call(pick.instance)]);
         }
@@ -318,7 +347,7 @@ mod tests {
 
     #[test]
     fn the_first_few_of_a_second_are_written_down() {
-        for most in [MOST_CALLS, MOST_TASKS] {
+        for most in [MOST_CALLS, MOST_TASKS, MOST_FAILURES] {
             let mut sample = Sample::of(most);
             let mut taken = |second| (0..100).filter(|_| sample.takes(second)).count();
             assert_eq!([taken(0), taken(7), taken(8)], [most as usize; 3]);

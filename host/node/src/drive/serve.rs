@@ -112,7 +112,7 @@ async fn serve(
         Ask::Learn => return fed::serve(node, &from, &head, request.body).await,
         Ask::Swarm => return swarm::serve(node, &from, &head, request.body).await,
         Ask::RunStage => return split::run(node, &head.name, &request.body).await,
-        Ask::RunModel => return models::run(node, &head.name, &request.body).await,
+        Ask::RunModel => return models::run(node, (head.name.as_str(), head.within()), &request.body).await,
         Ask::Attempt { .. } => attempt::serve(tasks.inner(), from, head, request).await?,
         Ask::Commit => attempt::take_batch(tasks.inner(), &from, &request.body).await?,
         Ask::Keep { .. } => tasks.keepers().serve(&from, &request.body).await?,

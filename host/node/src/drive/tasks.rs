@@ -83,13 +83,12 @@ impl Tasks {
         let wake = Arc::new(Notify::new());
         let away = Arc::new(Away::open(store.clone(), |task| is_open(&machine, task))?);
         let decisions = Decisions::start(&runtime);
-        let routes = Arc::new(Routes::new(&runtime, decisions.clone()));
         let flows = Flows::open(runtime.config())?;
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
+            routes: Arc::new(Routes::new(&runtime, decisions.clone(), inner.clone())),
             machine: Mutex::new(machine),
             provider: Mutex::new(Provider::new(MOST_RUNNING, MOST_EPOCHS)),
             decisions,
-            routes,
             flows,
             running: Mutex::default(),
             providers: FoundLately::default(),

@@ -75,12 +75,7 @@ where
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        let read = Path::<T>::from_request_parts(parts, state).await;
-        let wrong = |why: String| Refusal(TaskError::invalid(why).with_field("path"));
-        match read {
-            Ok(Path(named)) => Ok(Self(named)),
-            Err(rejection) => Err(wrong(rejection.body_text())),
-        }
+        Ok(Self(read_path(parts, state).await?))
     }
 }
 
@@ -95,12 +90,37 @@ where
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        let read = Query::<T>::from_request_parts(parts, state).await;
-        let wrong = |why: String| Refusal(TaskError::invalid(why).with_field("query"));
-        match read {
-            Ok(Query(asked)) => Ok(Self(asked)),
-            Err(rejection) => Err(wrong(rejection.body_text())),
-        }
+        Ok(Self(read_query(parts, state).await?))
+    }
+}
+
+/// Reads what a path names, in the places that its route has for it.
+///
+/// # Errors
+/// `invalid`, with the field `path`, when that does not read.
+pub async fn read_path<T, S>(parts: &mut Parts, state: &S) -> Result<T, TaskError>
+where
+    S: Send + Sync,
+    T: DeserializeOwned + Send,
+{
+    match Path::<T>::from_request_parts(parts, state).await {
+        Ok(Path(named)) => Ok(named),
+        Err(rejection) => Err(TaskError::invalid(rejection.body_text()).with_field("path")),
+    }
+}
+
+/// Reads what stands behind a path's question mark.
+///
+/// # Errors
+/// `invalid`, with the field `query`, when that does not read.
+pub async fn read_query<T, S>(parts: &mut Parts, state: &S) -> Result<T, TaskError>
+where
+    S: Send + Sync,
+    T: DeserializeOwned + Send,
+{
+    match Query::<T>::from_request_parts(parts, state).await {
+        Ok(Query(asked)) => Ok(asked),
+        Err(rejection) => Err(TaskError::invalid(rejection.body_text()).with_field("query")),
     }
 }
 

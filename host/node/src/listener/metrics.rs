@@ -1,6 +1,7 @@
 //! `/metrics` in the OpenMetrics text format, under the names of OpenTelemetry's FaaS conventions.
 
 use crate::node::Node;
+use crate::services::BatchCounts;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -27,9 +28,13 @@ pub(crate) async fn show(State(node): State<Node>) -> Response {
 }
 
 impl Node {
-    /// Adds what there is to measure of its plugins and its mesh, as it is now.
+    /// Adds what there is to measure of its plugins, its models and its mesh, as it is now.
     pub fn register_metrics(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(Plugins(self.plugins().all())));
+        let batches = self.runtime().models().batch_counts();
+        if !batches.is_empty() {
+            registry.register_collector(Box::new(Batches(batches)));
+        }
         if let Some(mesh) = self.mesh() {
             registry.register_collector(Box::new(Network(mesh.clone())));
         }
@@ -77,6 +82,41 @@ impl Collector for Network {
             let Some(member) = peer.member else { continue };
             let labels = [("node", member.node.to_string())];
             ConstCounter::new(peer.sent).encode(links.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Models whose requests are run together.
+#[derive(Debug)]
+struct Batches(Vec<BatchCounts>);
+
+impl Collector for Batches {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        type Of = fn(&BatchCounts) -> u64;
+        let families: [(&str, &str, Of); 3] = [
+            (
+                "karman_model_batches",
+                "Runs of a model for several requests at once",
+                |counts| counts.batches,
+            ),
+            (
+                "karman_model_batched",
+                "Requests that such runs answered",
+                |counts| counts.requests,
+            ),
+            (
+                "karman_model_batches_apart",
+                "Runs for several requests that failed: each of these was run by itself",
+                |counts| counts.apart,
+            ),
+        ];
+        for (name, help, of) in families {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for counts in &self.0 {
+                let labels = [("model", counts.model.as_str())];
+                ConstCounter::new(of(counts)).encode(family.encode_family(&labels)?)?;
+            }
         }
         Ok(())
     }

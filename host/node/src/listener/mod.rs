@@ -18,6 +18,7 @@ mod stream;
 mod tasks;
 mod threads;
 
+pub use answer::{read_path, read_query};
 pub use awake::Awake;
 pub use connections::{Listener, ShutDown};
 pub(crate) use control::serve_control;

@@ -1,7 +1,7 @@
 //! How models are run, for the operator: profiles, plans over several nodes, and one run.
 
 use super::answer::Refusal;
-use crate::drive::{LinkMeasure, ModelInParts, NodeProfile, SplitOrder, SplitPlan};
+use crate::drive::{InsideOrder, InsidePlan, LinkMeasure, ModelInParts, NodeProfile, SplitOrder, SplitPlan};
 use crate::inference::{InferParameters, InferRequest, InferResponse, InferTensor};
 use crate::node::Node;
 use axum::Router;
@@ -14,6 +14,7 @@ pub(crate) fn router() -> Router<Node> {
     Router::new()
         .route("/models/{name}/profile", get(profile))
         .route("/models/{name}/plan", get(planned).post(plan).delete(unplan))
+        .route("/models/{name}/inside", post(plan_inside))
         .route("/models/{name}/links", put(state_links))
         .route("/models/{name}/run", post(run))
 }
@@ -28,6 +29,14 @@ async fn plan(
     Json(order): Json<SplitOrder>,
 ) -> Result<Json<SplitPlan>, Refusal> {
     Ok(Json(node.plan_model(&name, &order).await?))
+}
+
+async fn plan_inside(
+    State(node): State<Node>,
+    Path(name): Path<String>,
+    Json(order): Json<InsideOrder>,
+) -> Result<Json<InsidePlan>, Refusal> {
+    Ok(Json(node.plan_inside(&name, &order).await?))
 }
 
 /// How it is run in parts now; nothing where it is run here alone.

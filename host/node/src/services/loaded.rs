@@ -1,5 +1,6 @@
 //! Models that are ready to run: on the processor, at the pace of this node, or on its GPU.
 
+use super::batches::{Asked, Member};
 use super::gpu_models::OnGpu;
 use super::infer_error;
 use super::pace::Pace;
@@ -7,8 +8,8 @@ use super::turns::Turns;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Tensors};
-use karman_infer::TensorInfo;
 use karman_infer::profile::{Timing, sample};
+use karman_infer::{BackendName, TensorInfo};
 use karman_sched::serve::Watch;
 use karman_types::TaskError;
 use parking_lot::Mutex;
@@ -21,11 +22,11 @@ use tokio::sync::Semaphore;
 const MOST_ON_GPU: usize = 32;
 
 /// Runs that do not count when a model is timed, and those that do.
-const WARM_UP: u32 = 2;
-const RUNS: u32 = 9;
+pub(super) const WARM_UP: u32 = 2;
+pub(super) const RUNS: u32 = 9;
 
 /// How long a model is timed at most, if it ran once that counts.
-const MOST_TIMED: Duration = Duration::from_secs(2);
+pub(super) const MOST_TIMED: Duration = Duration::from_secs(2);
 
 /// A model that is ready to run.
 #[derive(Clone)]
@@ -35,6 +36,30 @@ pub(crate) struct Loaded {
     why: Option<Arc<str>>,
     /// Whether it still runs as fast there, where it was measured.
     watched: Option<Arc<Watched>>,
+    /// Where its operator has requests for it run together.
+    member: Option<Arc<Member>>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    /// The results.
+    pub(crate) outputs: Tensors,
+    /// How long it took from its turn on.
+    pub(crate) took: Duration,
+    /// How many requests it was for.
+    pub(crate) together: u32,
+}
+
+impl Done {
+    /// For one request.
+    pub(super) const fn alone(outputs: Tensors, took: Duration) -> Self {
+        Self {
+            outputs,
+            took,
+            together: 1,
+        }
+    }
 }
 
 /// How long a model runs, told to what watches over where it does.
@@ -79,6 +104,7 @@ impl Loaded {
             runner: Runner::Processor { model, pace, turns },
             why: None,
             watched: None,
+            member: None,
         }
     }
 
@@ -90,6 +116,7 @@ impl Loaded {
             },
             why: None,
             watched: None,
+            member: None,
         }
     }
 
@@ -120,6 +147,22 @@ impl Loaded {
                 is_due: AtomicBool::new(false),
             })),
             ..self
+        }
+    }
+
+    /// The same, whose requests are run together with others.
+    pub(super) fn in_batches(self, member: Arc<Member>) -> Self {
+        Self {
+            member: Some(member),
+            ..self
+        }
+    }
+
+    /// Whether what it runs on makes a plan for each size of a batch, and keeps a few.
+    pub(super) fn plans_each_size(&self) -> bool {
+        match &self.runner {
+            Runner::Processor { model, .. } => model.backend() == BackendName::Tract,
+            Runner::Gpu { .. } => true,
         }
     }
 
@@ -166,7 +209,24 @@ impl Loaded {
         }
     }
 
-    /// Runs it once, and how long that took from its turn on.
+    /// Runs it for who waits so long: together with other requests where its operator allows that and the policy says so.
+    ///
+    /// # Errors
+    /// Inputs that do not fit; what the back-end says.
+    pub(crate) async fn ask(&self, inputs: Tensors, within: Option<Duration>) -> Result<Done, TaskError> {
+        let inputs = match &self.member {
+            None => inputs,
+            // Boxed: who asks a model that runs alone pays for no batch.
+            Some(member) => match Box::pin(member.ask(self, inputs, within)).await {
+                Asked::Answered(done) => return done,
+                Asked::Alone(inputs) => inputs,
+            },
+        };
+        let (outputs, took) = self.run_timed(inputs).await?;
+        Ok(Done::alone(outputs, took))
+    }
+
+    /// Runs it once, by itself, and how long that took from its turn on.
     pub(crate) async fn run_timed(&self, inputs: Tensors) -> Result<(Tensors, Duration), TaskError> {
         let bytes = bytes_of(&inputs);
         let (outputs, took) = self.run_there(inputs, bytes).await?;
@@ -179,7 +239,12 @@ impl Loaded {
         Ok((outputs, took))
     }
 
-    async fn run_there(&self, inputs: Tensors, bytes: usize) -> Result<(Tensors, Duration), TaskError> {
+    /// The same, of which nobody is told who watches over it.
+    pub(super) async fn run_there(
+        &self,
+        inputs: Tensors,
+        bytes: usize,
+    ) -> Result<(Tensors, Duration), TaskError> {
         match &self.runner {
             Runner::Processor { model, pace, turns } => {
                 let model = model.clone();
@@ -230,13 +295,21 @@ impl Loaded {
     }
 }
 
-fn bytes_of(inputs: &Tensors) -> usize {
+pub(super) fn bytes_of(inputs: &Tensors) -> usize {
     inputs.iter().map(|(_, tensor)| tensor.bytes().len()).sum()
 }
 
 impl Model for Loaded {
     fn run(self: Arc<Self>, inputs: Tensors) -> BoxFuture<'static, Result<Tensors, TaskError>> {
-        async move { self.run_timed(inputs).await.map(|(outputs, _)| outputs) }.boxed()
+        async move { self.ask(inputs, None).await.map(|done| done.outputs) }.boxed()
+    }
+
+    fn run_within(
+        self: Arc<Self>,
+        inputs: Tensors,
+        within: Duration,
+    ) -> BoxFuture<'static, Result<Tensors, TaskError>> {
+        async move { self.ask(inputs, Some(within)).await.map(|done| done.outputs) }.boxed()
     }
 
     fn runs_on(&self) -> String {

@@ -1,5 +1,6 @@
 //! What plugins reach outside the engine: the traits that the engine states, over this node's store, models and tasks.
 
+mod batches;
 mod buckets;
 mod compute;
 mod effects;
@@ -10,6 +11,7 @@ mod pace;
 mod settings;
 mod turns;
 
+pub(crate) use batches::BatchCounts;
 pub(crate) use buckets::StoreBuckets;
 pub use compute::GpuUse;
 pub(crate) use compute::NodeCompute;

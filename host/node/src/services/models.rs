@@ -1,8 +1,9 @@
+use super::batches::Batches;
 use super::gpu_models::Unfit;
 use super::pace::Pace;
 use super::turns::Turns;
 use super::{GpuUse, Loaded, NodeCompute, blocking, store_error};
-use crate::config::{BackendChoice, ComputeProfile, ModelDevice};
+use crate::config::{BackendChoice, BatchConfig, ComputeProfile, ModelDevice};
 use crate::home::Home;
 use bytes::Bytes;
 use futures::FutureExt;
@@ -15,7 +16,7 @@ use karman_infer::{
 use karman_tensor::ElementType;
 use karman_types::{ByteSize, Digest, TaskError};
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::ready;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ const MOST_LOADED: usize = 32;
 /// What all sessions of one model may take together, by the length of its file: a larger model has one, and its runs follow one
 /// another.
 const MOST_IN_SESSIONS: u64 = 64 << 20;
+/// Plans of a model, one for each set of input shapes, besides those for each size of its batches.
+const PLANS: usize = 4;
 
 /// Where back-ends come from: which one, and the program that tries them first.
 #[derive(Clone, Debug)]
@@ -40,6 +43,8 @@ pub struct ModelSource {
     pub limits: ModelLimits,
     /// How fast it is made to be.
     pub pace: ComputeProfile,
+    /// Which models of this node run in batches.
+    pub batches: BTreeMap<String, BatchConfig>,
 }
 
 /// The models of this node, each loaded once and shared.
@@ -56,6 +61,8 @@ pub struct NodeModels {
     pub(super) readying: tokio::sync::Mutex<()>,
     /// Models that the GPU cannot run and the processor may not.
     unfit: RwLock<Unfit>,
+    /// Where requests for the same model are run together; nothing where its operator has none so.
+    pub(super) batches: Option<Batches>,
     /// Models that are run in parts, over several nodes.
     diverted: RwLock<HashMap<String, Arc<dyn Model>>>,
 }
@@ -72,9 +79,15 @@ struct Known {
 
 impl NodeModels {
     pub(crate) fn new(home: Home, source: ModelSource, compute: Arc<NodeCompute>) -> Arc<Self> {
+        // A node that is made slower does one thing after the other.
+        let at_once = match source.pace.slowdown > 1.0 {
+            true => 1,
+            false => (cores().get() / source.pace.threads.get()).max(1),
+        };
         Arc::new(Self {
             home,
             compute,
+            batches: Batches::new(&source.batches, at_once),
             readying: tokio::sync::Mutex::default(),
             unfit: RwLock::default(),
             pace: Arc::new(Pace::new(&source.pace)),
@@ -129,8 +142,16 @@ impl NodeModels {
         let fit = usize::try_from(MOST_IN_SESSIONS / bytes.max(1)).unwrap_or(usize::MAX);
         LoadOptions {
             sessions: NonZeroUsize::new(fit).map_or(NonZeroUsize::MIN, |fit| fit.min(at_once())),
+            plans: self.plans(),
             ..self.options()
         }
+    }
+
+    /// A batch has one of the sizes that are measured, each about twice the one before.
+    fn plans(&self) -> NonZeroUsize {
+        let largest = self.batches.as_ref().map_or(1, Batches::most);
+        let plans = PLANS + largest.ilog2() as usize;
+        NonZeroUsize::new(plans).unwrap_or(NonZeroUsize::MIN)
     }
 
     /// What a model of this node may ask of the machine.
@@ -172,7 +193,7 @@ impl NodeModels {
             if loaded.is_due() {
                 self.measure_again(name, record, loaded.clone());
             }
-            return Ok((loaded, digest));
+            return Ok((self.in_batches(name, digest, loaded), digest));
         }
         let models = self.clone();
         let loaded = match device {
@@ -189,7 +210,7 @@ impl NodeModels {
                 loading.await.unwrap_or_else(failed)?
             }
         };
-        Ok((loaded, digest))
+        Ok((self.in_batches(name, digest, loaded), digest))
     }
 
     /// What the operator has a model run on; nothing said: the processor.
@@ -217,11 +238,15 @@ impl NodeModels {
             return model.runs_on();
         }
         let device = self.device_of(name);
-        match (self.ready((digest, device)), device) {
+        let on = match (self.ready((digest, device)), device) {
             (Some(loaded), _) => loaded.words(),
             (None, None) => "cpu".to_owned(),
             (None, Some(ModelDevice::Gpu)) => "gpu".to_owned(),
             (None, Some(ModelDevice::Auto)) => "gpu or cpu (auto: not measured yet)".to_owned(),
+        };
+        match self.batches.as_ref().and_then(|batches| batches.words(name)) {
+            Some(batches) => format!("{on}; {batches}"),
+            None => on,
         }
     }
 

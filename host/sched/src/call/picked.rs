@@ -1,6 +1,7 @@
 use super::route::{fastest, takes};
-use super::{Route, Taker};
+use super::{ByPlugin, Route, Taker};
 use crate::Why;
+use crate::select::{Failed, Guests, PolicyPlugin};
 use karman_types::{NodeId, format_duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -8,8 +9,11 @@ use std::time::Duration;
 /// The order in which the providers of a call are tried, with all that it was decided by.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Picked {
-    /// The policy.
+    /// The policy. Where a plugin brings one, the default, which has the places that the plugin does not name.
     pub route: Route,
+    /// What a plugin had to do with it, where one was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_plugin: Option<ByPlugin>,
     /// The task, as it was asked for.
     pub task: String,
     /// The providers, as they were known.
@@ -23,15 +27,38 @@ impl Picked {
     pub fn by(route: Route, task: impl Into<String>, takers: Vec<Taker>) -> Self {
         Self {
             route,
+            by_plugin: None,
             task: task.into(),
             order: route.order(&takers),
             takers,
         }
     }
 
-    /// The same order, decided once more.
-    pub fn again(&self) -> Vec<usize> {
-        self.route.order(&self.takers)
+    /// The same, decided once more.
+    ///
+    /// # Errors
+    /// The plugin that it takes, which is not here.
+    pub fn again(&self, guests: Option<&dyn Guests>) -> Result<Self, &PolicyPlugin> {
+        match &self.by_plugin {
+            Some(by_plugin) => by_plugin.again(guests, (self.task.as_str(), self.takers.as_slice())),
+            None => Ok(Self::by(self.route, self.task.as_str(), self.takers.clone())),
+        }
+    }
+
+    /// By which name the policy is known.
+    pub fn policy(&self) -> &str {
+        let by_plugin = self.by_plugin.as_ref();
+        by_plugin.map_or_else(|| self.route.name(), |by_plugin| by_plugin.name.as_str())
+    }
+
+    /// The plugin that was asked, where one was.
+    pub fn plugin(&self) -> Option<&PolicyPlugin> {
+        self.by_plugin.as_ref()?.plugin.as_ref()
+    }
+
+    /// Why the default decided in the place of a plugin, where it did.
+    pub fn failed(&self) -> Option<Failed> {
+        self.by_plugin.as_ref()?.failed()
     }
 
     /// The one that is tried first.
@@ -53,13 +80,17 @@ impl Picked {
         }
     }
 
-    /// The same, and who answered, if that was not the first.
+    /// The same, what failed in a plugin, and who answered, if that was not the first.
     pub fn told(&self, answered: NodeId) -> String {
+        let mut told = self.why().to_string();
+        if let Some(failed) = self.failed() {
+            told = format!("{told}; {failed}");
+        }
         match self.first() {
             Some(first) if first.node != answered => {
-                format!("{}; {} answered instead", self.why(), answered.short())
+                format!("{told}; {} answered instead", answered.short())
             }
-            _ => self.why().to_string(),
+            _ => told,
         }
     }
 
@@ -69,6 +100,9 @@ impl Picked {
     }
 
     fn because(&self, first: &Taker, second: &Taker) -> String {
+        if let Some(ByPlugin { said: Ok(words), .. }) = &self.by_plugin {
+            return words.clone();
+        }
         let other = second.node.short();
         if let (None, Some(ago)) = (first.failed, second.failed) {
             return format!("{other} did not answer {} before", format_duration(ago));

@@ -1,4 +1,4 @@
-use super::Taker;
+use super::{Picked, Router, Taker};
 use crate::route::expected;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -38,6 +38,16 @@ impl Route {
         }
     }
 
+    /// The one of this name, if it is one of these.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|route| route.name() == name)
+    }
+
+    /// The names of all, for those who asked for another.
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
     /// The order in which they are tried, as places in `takers`; all of them.
     pub fn order(self, takers: &[Taker]) -> Vec<usize> {
         let fastest = fastest(takers);
@@ -70,6 +80,16 @@ impl Route {
             }
             Self::LeastLoaded => (taker.load(), Duration::ZERO),
         }
+    }
+}
+
+impl Router for Route {
+    fn name(&self) -> &str {
+        Self::name(*self)
+    }
+
+    fn pick(&mut self, _: Duration, task: &str, takers: Vec<Taker>) -> Picked {
+        Picked::by(*self, task, takers)
     }
 }
 

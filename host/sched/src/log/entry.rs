@@ -1,9 +1,9 @@
-use crate::call::{Picked, Route};
+use crate::call::Picked;
 use crate::select::{
     Ask, Asked, Brought, Call, Compass, Decision, Failed, Failure, Fixed, Greedy, Guests, Heard, NoChoice,
     Pixie, PolicyPlugin, ReportError, Selector, Served, Task,
 };
-use karman_types::TaskId;
+use karman_types::{Digest, TaskId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use std::time::Duration;
 /// One line of the log.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Entry {
-    /// Which policy it is about: the name of its workflow, say, or that of a [`Route`]. A later policy of the same name begins with a
-    /// checkpoint.
+    /// Which policy it is about: the name of its workflow, say, or that by which the providers of a call are put in order. A later policy of
+    /// the same name begins with a checkpoint.
     pub policy: String,
     /// Which of several with that name.
     pub instance: u64,
@@ -56,11 +56,17 @@ pub enum What {
 impl Entry {
     /// The providers of a call were put in order.
     pub fn picked(at_ms: u64, request: TaskId, picked: Picked) -> Self {
-        Self::of_route(at_ms, picked.route, What::Picked { request, picked })
+        Self {
+            policy: picked.policy().into(),
+            instance: 0,
+            at_ms,
+            what: What::Picked { request, picked },
+        }
     }
 
-    /// The provider in this place answered the call, this long after it was made.
-    pub fn answered(at_ms: u64, request: TaskId, (route, place): (Route, usize), took: Duration) -> Self {
+    /// The provider in this place answered the call, this long after it was made. The policy by which it was asked is named as in the
+    /// [order](Picked::policy).
+    pub fn answered(at_ms: u64, request: TaskId, (policy, place): (&str, usize), took: Duration) -> Self {
         let call = Call {
             task: 0,
             candidate: place,
@@ -74,22 +80,27 @@ impl Entry {
             calls: vec![call],
             ..Heard::default()
         };
-        Self::of_route(at_ms, route, What::Served { request, heard })
+        Self {
+            policy: policy.into(),
+            instance: 0,
+            at_ms,
+            what: What::Served { request, heard },
+        }
+    }
+
+    /// The plugin by which later decisions are made again, or this one: a log is whole with its file.
+    pub fn plugin(&self) -> Option<&PolicyPlugin> {
+        match &self.what {
+            What::Checkpoint(checkpoint) => checkpoint.state.plugin(),
+            What::Picked { picked, .. } => picked.plugin(),
+            What::Chosen(_) | What::PolicyFailed { .. } | What::Served { .. } => None,
+        }
     }
 
     /// The same, of this one of the calls that were made for a request: it tells which answer is to which order.
     #[must_use]
     pub fn of_call(self, instance: u64) -> Self {
         Self { instance, ..self }
-    }
-
-    fn of_route(at_ms: u64, route: Route, what: What) -> Self {
-        Self {
-            policy: route.name().into(),
-            instance: 0,
-            at_ms,
-            what,
-        }
     }
 }
 
@@ -100,6 +111,9 @@ pub struct Checkpoint {
     pub state: Policy,
     /// The tasks and their candidates.
     pub tasks: Vec<Task>,
+    /// What it is found again by when its node has started again ([`tails`](super::tails())); nothing for one that nobody goes on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_by: Option<Digest>,
 }
 
 /// One decision.
@@ -153,6 +167,20 @@ impl Policy {
         match self {
             Self::Brought(policy) => policy.rest(),
             Self::Pixie(_) | Self::Greedy(_) | Self::Fixed(_) | Self::Compass(_) => false,
+        }
+    }
+
+    /// Whether it decides by the same rules as another one, whatever either has seen.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let plugin = |policy: &Self| policy.plugin().map(|plugin| plugin.id);
+        self.name() == other.name() && plugin(self) == plugin(other)
+    }
+
+    /// What plugins are run by, where one brings it.
+    pub(super) fn guests(&self) -> Option<&Arc<dyn Guests>> {
+        match self {
+            Self::Brought(policy) => policy.guests(),
+            _ => None,
         }
     }
 

@@ -75,7 +75,7 @@ impl<'a> Open<'a> {
                 unreachable: Vec::new(),
                 call: None,
                 instead: None,
-                failed: Vec::new(),
+                failed: picked.failed().into_iter().collect(),
             },
         }
     }
@@ -216,7 +216,7 @@ mod tests {
         let request = TaskId::from_parts(3, 3);
         let log = [
             Entry::picked(1, request, picked),
-            Entry::answered(2, request, (Route::Soonest, 1), millis(3.0)),
+            Entry::answered(2, request, (Route::Soonest.name(), 1), millis(3.0)),
         ];
         let told = explain(&log, request);
         let [near, far] = names;
@@ -236,7 +236,7 @@ mod tests {
             Picked::by(Route::Soonest, task, takers.to_vec())
         };
         let (request, first) = (TaskId::from_parts(3, 3), pick("echo").order[0]);
-        let answered = |took| Entry::answered(2, request, (Route::Soonest, first), millis(took));
+        let answered = |took| Entry::answered(2, request, (Route::Soonest.name(), first), millis(took));
         let log = [
             Entry::picked(1, request, pick("echo")).of_call(7),
             Entry::picked(1, request, pick("sum")).of_call(8),
@@ -264,7 +264,7 @@ mod tests {
         let log = [
             Entry::picked(1, request, Picked::by(Route::Soonest, "echo", takers)),
             // The first was late, and another was asked beside it.
-            Entry::answered(2, request, (Route::Soonest, 0), millis(90.0)),
+            Entry::answered(2, request, (Route::Soonest.name(), 0), millis(90.0)),
         ];
         let told = explain(&log, request);
         assert_eq!(told[0].instead.as_ref(), Some(&far));

@@ -4,7 +4,7 @@
 //! A [`Logged`] policy returns an [`Entry`] for everything that it hears or says, and now and then a [`Checkpoint`] of its whole
 //! state. A policy that a plugin brings is in it by the digest of its file: [`replay_with()`] is given the files. The caller
 //! keeps the entries in a ring: the oldest are dropped, and what is left begins at some checkpoint. [`replay()`] lets the policy decide
-//! everything again, [`explain()`] puts the decisions of one request into words. Which nodes are asked to run a call ([`crate::call`])
+//! everything again, and [`Logged::resumed`] goes on from the last one; [`explain()`] puts the decisions of one request into words. Which nodes are asked to run a call ([`crate::call`])
 //! is an entry of its own.
 //!
 //! | file | what |
@@ -12,6 +12,7 @@
 //! | `entry` | what is written down |
 //! | `logged` | a policy that says what is to be written down |
 //! | `replay` | the same decisions again |
+//! | `tail` | what it takes to go on with a policy after a restart |
 //! | `explain` | in plain words |
 //!
 //! ```
@@ -57,8 +58,10 @@ mod entry;
 mod explain;
 mod logged;
 mod replay;
+mod tail;
 
 pub use entry::{Checkpoint, Chosen, Entry, Policy, What};
 pub use explain::{Told, explain};
 pub use logged::{CHECKPOINT_EVERY, Logged};
 pub use replay::{Absent, Difference, Repicked, Replay, replay, replay_with};
+pub use tail::{Tail, tails};

@@ -43,6 +43,9 @@ pub struct Repicked {
     pub logged: Vec<usize>,
     /// What is decided now.
     pub now: Vec<usize>,
+    /// What the policy of a plugin said to it then and says now, or why it fails, where that is not the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub said: Option<[String; 2]>,
 }
 
 /// A decision that did not come out the same.
@@ -80,7 +83,9 @@ impl Replay {
                     again.policy.force(&failed.failure);
                     again.failed_then.push(failed.clone());
                 }
-                (What::Picked { request, picked }, _) => self.pick(*place, *request, picked),
+                (What::Picked { request, picked }, _) => {
+                    self.pick(*place, *request, (picked, guests));
+                }
                 (What::Served { .. } | What::PolicyFailed { .. }, None) => {}
                 (What::Chosen(_), None) => self.without_checkpoint += 1,
                 (What::Chosen(chosen), Some(again)) => again.choose(*place, chosen, self),
@@ -88,17 +93,23 @@ impl Replay {
         }
     }
 
-    fn pick(&mut self, entry: usize, request: TaskId, picked: &Picked) {
-        let now = picked.again();
-        match now == picked.order {
-            true => self.same += 1,
-            false => self.repicked.push(Repicked {
-                entry,
-                request,
-                logged: picked.order.clone(),
-                now,
-            }),
+    fn pick(&mut self, entry: usize, request: TaskId, (picked, guests): (&Picked, Option<&Arc<dyn Guests>>)) {
+        let now = match picked.again(guests.map(|guests| &**guests)) {
+            Ok(now) => now,
+            Err(plugin) => return self.absent(plugin),
+        };
+        if now == *picked {
+            self.same += 1;
+            return;
         }
+        let said = [picked, &now].map(said);
+        self.repicked.push(Repicked {
+            entry,
+            request,
+            logged: picked.order.clone(),
+            now: now.order.clone(),
+            said: (said[0] != said[1]).then_some(said),
+        });
     }
 
     fn absent(&mut self, plugin: &PolicyPlugin) {
@@ -114,6 +125,15 @@ impl Replay {
                 decisions: 1,
             }),
         }
+    }
+}
+
+/// What the policy of a plugin said to an order, or why it failed.
+fn said(picked: &Picked) -> String {
+    match picked.by_plugin.as_ref().map(|by_plugin| &by_plugin.said) {
+        Some(Ok(words)) => words.clone(),
+        Some(Err(failure)) => failure.to_string(),
+        None => String::new(),
     }
 }
 
@@ -299,7 +319,12 @@ mod tests {
         let request = TaskId::from_parts(7, 7);
         let mut log = recorded(20);
         log.push(Entry::picked(5, request, picked));
-        log.push(Entry::answered(6, request, (Route::Soonest, 1), millis(4.0)));
+        log.push(Entry::answered(
+            6,
+            request,
+            (Route::Soonest.name(), 1),
+            millis(4.0),
+        ));
         let replayed = replay(&log);
         assert_eq!((replayed.same, replayed.holds()), (21, true));
 

@@ -11,6 +11,7 @@
 //! | file | what |
 //! |---|---|
 //! | `graph`, `problem`, `objective` | what is given, and what counts |
+//! | `bounds` | the weights that an SLO gives |
 //! | `passage` | the ways between two tiers |
 //! | `predict` | what a cut takes |
 //! | `plan`, `explain` | a cut that was chosen, and why; the same in words |
@@ -48,6 +49,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bounds;
 mod chain;
 mod conditions;
 mod dual;
@@ -76,6 +78,7 @@ mod tests;
 mod tiers;
 mod tuning;
 
+pub use bounds::{BoundUse, Bounded, Bounds};
 pub use chain::Chain;
 pub use error::{GraphError, Infeasible, PlanError, ProblemError};
 pub use event::{Action, Cause, Event, EventError, Resumption};

@@ -165,6 +165,16 @@ impl Problem {
         Self::new(self.graph.clone(), tiers, links, self.objective, weights)
     }
 
+    /// The same, judged by something else.
+    ///
+    /// # Errors
+    ///
+    /// As [`Problem::new`].
+    pub fn judged_by(&self, objective: Objective) -> Result<Self, ProblemError> {
+        let (tiers, links) = (self.tiers.clone(), self.links.clone());
+        Self::new(self.graph.clone(), tiers, links, objective, self.weights.clone())
+    }
+
     /// Milliseconds of a layer on a tier, nothing where it cannot run.
     pub fn layer_ms(&self, layer: usize, tier: usize) -> Option<f64> {
         let tier_now = &self.tiers[tier];

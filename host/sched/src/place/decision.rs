@@ -85,4 +85,6 @@ pub enum Reason {
     },
     /// No node that can be reached has room for it.
     NoRoom,
+    /// The policy of a plugin says this.
+    Said(String),
 }

@@ -28,7 +28,7 @@ impl Default for EarliestDeadline {
 }
 
 impl Place for EarliestDeadline {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.0.name()
     }
 

@@ -70,7 +70,7 @@ impl Fate {
 }
 
 impl Place for Fate {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "fate"
     }
 

@@ -30,7 +30,7 @@ impl Default for Heft {
 }
 
 impl Place for Heft {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.0.name()
     }
 

@@ -22,7 +22,7 @@ impl Default for Kubernetes {
 }
 
 impl Place for Kubernetes {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.0.name()
     }
 

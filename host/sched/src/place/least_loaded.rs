@@ -27,7 +27,7 @@ impl Default for LeastLoaded {
 }
 
 impl Place for LeastLoaded {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.0.name()
     }
 

@@ -56,7 +56,7 @@ pub(super) struct List<R> {
 }
 
 impl<R: Rule> Place for List<R> {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         R::NAME
     }
 

@@ -17,6 +17,7 @@
 //! | `edf` | the job with the earliest deadline first |
 //! | `kubernetes` | what the default scheduler of Kubernetes weighs |
 //! | `round_robin` | each node in turn |
+//! | `brought` | whatever a plugin brings, with FATE in reserve |
 //!
 //! A single call that nobody has planned goes by rules of its own ([`crate::call`]).
 //!
@@ -45,6 +46,7 @@
 //! assert_eq!(decision.runner_up.unwrap().node, 0);
 //! ```
 
+mod brought;
 mod clusterless;
 mod decision;
 mod draft;
@@ -60,6 +62,7 @@ mod list;
 mod residency_first;
 mod round_robin;
 
+pub use brought::{Brought, Placement};
 pub use clusterless::{ClusterLess, ClusterLessSettings, Offload};
 pub use decision::{Candidate, Decision, Reason};
 pub use edf::EarliestDeadline;
@@ -82,7 +85,7 @@ pub use round_robin::RoundRobin;
 /// Its inputs have been checked by the caller ([`Fleet::check`], [`Job::check`]).
 pub trait Place {
     /// Its name, as tables and logs write it.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// Where tasks go that have no node and whose inputs are all there: asked when a job has come and when a task has ended, with the
     /// jobs that this concerns. A task that is not named, or named without a node, waits.

@@ -28,7 +28,7 @@ impl Default for ResidencyFirst {
 }
 
 impl Place for ResidencyFirst {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.0.name()
     }
 

@@ -22,7 +22,7 @@ impl Default for RoundRobin {
 }
 
 impl Place for RoundRobin {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.0.name()
     }
 

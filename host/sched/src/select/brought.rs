@@ -83,6 +83,11 @@ impl Brought {
         &self.plugin
     }
 
+    /// What its instances are made by.
+    pub(crate) const fn guests(&self) -> Option<&Arc<dyn Guests>> {
+        self.guests.as_ref()
+    }
+
     /// Gives one that was read from a log what its instances are made by.
     pub fn attach(&mut self, guests: Arc<dyn Guests>) {
         self.guests = Some(guests);
@@ -160,14 +165,11 @@ impl Brought {
         if let Some(runner_up) = choice.runner_up.filter(|other| *other >= candidates) {
             return Err(wrong(runner_up, "is none of the task"));
         }
-        let words = choice.because.chars();
-        let words = words.map(|c| if c.is_control() { ' ' } else { c });
-        let words = words.filter(|c| is_shown(*c)).take(MOST_WORDS);
         Ok(Decision {
             task: ask.task,
             chosen: choice.chosen,
             runner_up: choice.runner_up.filter(|other| *other != choice.chosen),
-            reason: Reason::Said(words.collect()),
+            reason: Reason::Said(words_of(&choice.because)),
         })
     }
 
@@ -225,6 +227,12 @@ impl Selector for Brought {
         }
         Ok(())
     }
+}
+
+/// What a policy says, as it is shown to people.
+pub(crate) fn words_of(said: &str) -> String {
+    let words = said.chars().map(|c| if c.is_control() { ' ' } else { c });
+    words.filter(|c| is_shown(*c)).take(MOST_WORDS).collect()
 }
 
 /// A clone has no instance: it begins at the last checkpoint.

@@ -119,4 +119,25 @@ impl Backlog {
     pub(super) fn leave(&mut self, model: usize, count: usize) {
         self.arrived[model].drain(..count);
     }
+
+    /// One more model; its number.
+    pub(super) fn add(&mut self, model: ServedModel) -> usize {
+        self.models = self.models.iter().cloned().chain([model]).collect();
+        self.arrived.push(VecDeque::new());
+        self.models.len() - 1
+    }
+
+    /// Another model under this number. Nothing of the one before may wait.
+    pub(super) fn replace(&mut self, number: usize, model: ServedModel) {
+        let mut models = self.models.to_vec();
+        models[number] = model;
+        self.models = models.into();
+    }
+
+    /// Takes over the models of another backlog and its pace, not what waits in it.
+    pub(super) fn follow(&mut self, other: &Self) {
+        self.models = other.models.clone();
+        self.arrived.resize(self.models.len(), VecDeque::new());
+        self.pace = other.pace;
+    }
 }

@@ -72,6 +72,25 @@ impl<R, P: Serve> Device<R, P> {
         }
     }
 
+    /// One more model is served from now on; its number.
+    pub fn add(&mut self, model: ServedModel) -> usize {
+        self.requests.push(VecDeque::new());
+        self.backlog.add(model)
+    }
+
+    /// Another model is served under this number from now on: the answer is whether nothing waits for the one before, else nothing has
+    /// changed.
+    ///
+    /// # Panics
+    /// When there is no such model.
+    pub fn replace(&mut self, number: usize, model: ServedModel) -> bool {
+        let is_idle = self.requests[number].is_empty();
+        if is_idle {
+            self.backlog.replace(number, model);
+        }
+        is_idle
+    }
+
     /// A request came for a model.
     ///
     /// # Panics

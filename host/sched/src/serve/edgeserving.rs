@@ -93,10 +93,13 @@ impl Serve for EdgeServing {
     }
 
     fn arrived(&mut self, backlog: &Backlog, model: usize, at: Duration) {
-        if self.urgency.is_empty() {
-            let models = backlog.models().iter();
-            let urgencies = models.map(|model| Urgency::new(model.slo(), self.sharpness));
-            self.urgency = urgencies.collect();
+        let models = backlog.models();
+        let more = models.iter().skip(self.urgency.len());
+        let more = more.map(|model| Urgency::new(model.slo(), self.sharpness));
+        self.urgency.extend(more);
+        if backlog.len(model) == 1 {
+            // Since nothing waited, it may have become another model.
+            self.urgency[model].restart(models[model].slo());
         }
         self.urgency[model].arrived(at);
     }

@@ -10,6 +10,7 @@
 //! | `longest_queue` | the longest queue, with the deepest exit in time |
 //! | `deferred` | full batches, as late as they may start; what is too late is refused |
 //! | `refuse_late` | what another policy says, after everything too late is refused |
+//! | `gather` | what another policy says, of what has waited long enough for others to be run with |
 //!
 //! [`Watch`] says when it is time to measure again on which of two devices a model runs.
 //!
@@ -39,6 +40,7 @@ mod device;
 mod edf;
 mod edf_final;
 mod edgeserving;
+mod gather;
 mod longest_queue;
 mod plan;
 mod profile;
@@ -52,6 +54,7 @@ pub use device::{Action, BadChoice, Device};
 pub use edf::Edf;
 pub use edf_final::EdfFinal;
 pub use edgeserving::EdgeServing;
+pub use gather::Gather;
 pub use longest_queue::LongestQueue;
 pub use profile::{Exit, ProfileError, ServedModel};
 pub use refuse_late::RefuseLate;

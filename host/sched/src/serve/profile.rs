@@ -6,6 +6,7 @@ use std::time::Duration;
 #[serde(try_from = "Described", into = "Described")]
 pub struct ServedModel {
     slo: Duration,
+    wait: Duration,
     most: usize,
     exits: Vec<Exit>,
     /// Seconds of each exit for batches of 1 to `most`.
@@ -78,15 +79,26 @@ impl ServedModel {
         let seconds = seconds.collect::<Result<_, _>>()?;
         Ok(Self {
             slo,
+            wait: Duration::ZERO,
             most,
             exits,
             seconds,
         })
     }
 
+    /// The same, whose requests wait so long for others to be run with, where the policy heeds that ([`Gather`](super::Gather)).
+    pub fn with_wait(self, wait: Duration) -> Self {
+        Self { wait, ..self }
+    }
+
     /// By when an answer is due, after its request.
     pub const fn slo(&self) -> Duration {
         self.slo
+    }
+
+    /// For how long at most a request waits for others to be run with. Default 0.
+    pub const fn wait(&self) -> Duration {
+        self.wait
     }
 
     /// How many requests a batch may have.
@@ -158,6 +170,8 @@ impl Exit {
 #[derive(Deserialize, Serialize)]
 struct Described {
     slo: Duration,
+    #[serde(default, skip_serializing_if = "Duration::is_zero")]
+    wait: Duration,
     most: usize,
     exits: Vec<Exit>,
 }
@@ -166,7 +180,8 @@ impl TryFrom<Described> for ServedModel {
     type Error = ProfileError;
 
     fn try_from(described: Described) -> Result<Self, ProfileError> {
-        Self::new(described.slo, described.most, described.exits)
+        let model = Self::new(described.slo, described.most, described.exits)?;
+        Ok(model.with_wait(described.wait))
     }
 }
 
@@ -174,6 +189,7 @@ impl From<ServedModel> for Described {
     fn from(model: ServedModel) -> Self {
         Self {
             slo: model.slo,
+            wait: model.wait,
             most: model.most,
             exits: model.exits,
         }

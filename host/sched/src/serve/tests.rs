@@ -75,6 +75,94 @@ fn deferred_batches_wait_for_more() {
     assert_eq!(choice(exits, &[(0, 1)], 40), run(1, 1, 1));
 }
 
+/// The models, whose requests wait so long for others.
+fn gathering(wait: u64) -> Arc<[ServedModel]> {
+    let models = models();
+    models
+        .iter()
+        .map(|model| model.clone().with_wait(ms(wait)))
+        .collect()
+}
+
+#[test]
+fn requests_wait_for_others_no_longer_than_they_may() {
+    for (wait, until) in [(10, 10), (40, 22)] {
+        // The largest batch takes 28 ms, and the answer is due after 50.
+        let mut device = Device::new(gathering(wait), Gather::new(Edf), 1);
+        device.arrived(ms(0), 1, 0);
+        let waits = Action::Wait { until: ms(until) };
+        assert_eq!(device.poll(ms(1)), Ok(Some(waits.clone())));
+        device.arrived(ms(5), 1, 1);
+        assert_eq!(device.poll(ms(5)), Ok(Some(waits)));
+        let action = device.poll(ms(until)).unwrap();
+        assert!(
+            matches!(&action, Some(Action::Run { model: 1, requests, .. }) if requests == &[0, 1]),
+            "{action:?}"
+        );
+    }
+}
+
+#[test]
+fn a_batch_that_is_full_waits_for_nobody_and_nor_do_others_because_of_one_that_does() {
+    let mut device = Device::new(gathering(10), Gather::new(Edf), 1);
+    device.arrived(ms(0), 0, 0);
+    (1..=4).for_each(|number| device.arrived(ms(1), 1, number));
+    let action = device.poll(ms(1)).unwrap();
+    assert!(
+        matches!(&action, Some(Action::Run { model: 1, requests, .. }) if requests == &[1, 2, 3, 4]),
+        "{action:?}"
+    );
+    // The device is busy until the other one has waited longer than it had to; one more joins it.
+    device.arrived(ms(20), 0, 5);
+    device.finished(ms(28), ms(28));
+    let action = device.poll(ms(29)).unwrap();
+    assert!(
+        matches!(&action, Some(Action::Run { model: 0, requests, .. }) if requests == &[0, 5]),
+        "{action:?}"
+    );
+}
+
+#[test]
+fn what_waits_for_others_is_there_when_everything_is_taken_away() {
+    let mut device = Device::new(gathering(10), Gather::new(EdgeServing::default()), 1);
+    device.arrived(ms(0), 0, 0);
+    assert!(device.poll(ms(0)).unwrap().is_some());
+    device.arrived(ms(1), 1, 1);
+    assert_eq!(device.clear(1), [0, 1]);
+    assert_eq!(device.poll(ms(20)), Ok(None));
+}
+
+#[test]
+fn models_join_a_device_that_runs_and_take_the_place_of_idle_ones() {
+    let mut device = Device::new([].into(), Gather::new(EdgeServing::published()), 1);
+    assert_eq!(device.poll(ms(0)), Ok(None));
+    let quick = model(50, &[(0.8, 2)]);
+    assert_eq!(device.add(quick), 0);
+    device.arrived(ms(0), 0, "quick");
+    let slow = || model(100, &[(0.9, 20)]);
+    assert!(!device.replace(0, slow()), "a request waits");
+    assert_eq!(device.add(slow()), 1);
+    device.arrived(ms(1), 1, "slow");
+    for (now, expected) in [(2, "quick"), (4, "slow")] {
+        match device.poll(ms(now)).unwrap() {
+            Some(Action::Run {
+                requests, planned, ..
+            }) => {
+                assert_eq!(requests, [expected]);
+                device.finished(planned, planned);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(device.replace(0, slow()));
+    device.arrived(ms(30), 0, "other");
+    let action = device.poll(ms(30)).unwrap();
+    assert!(
+        matches!(&action, Some(Action::Run { model: 0, planned, .. }) if *planned == ms(20)),
+        "{action:?}"
+    );
+}
+
 #[test]
 fn what_is_too_late_may_be_refused() {
     let policy = RefuseLate(Edf);
@@ -173,7 +261,8 @@ proptest! {
     /// With every policy: what comes is run or refused once, oldest first; batches hold together; no policy waits for ever.
     #[test]
     fn nothing_is_lost_or_overtaken(
-        policy in 0..7usize,
+        policy in 0..8usize,
+        wait in 0..30u64,
         arrivals in proptest::collection::vec((0..20u64, 0..2usize), 1..80),
         servers in 1..3usize,
     ) {
@@ -184,9 +273,10 @@ proptest! {
             3 => Box::new(Deferred { exits: false, margin: 0.1 }),
             4 => Box::new(Deferred { exits: true, margin: 0.0 }),
             5 => Box::new(RefuseLate(EdgeServing::default())),
+            6 => Box::new(Gather::new(EdgeServing::default())),
             _ => Box::new(EdgeServing::published()),
         };
-        let mut device = Device::new(models(), policy, servers);
+        let mut device = Device::new(gathering(wait), policy, servers);
         let mut seen = [Vec::new(), Vec::new()];
         let (mut now, mut running) = (Duration::ZERO, Vec::new());
         let mut pending = arrivals.iter().enumerate().peekable();

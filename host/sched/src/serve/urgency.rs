@@ -37,6 +37,11 @@ impl Urgency {
         }
     }
 
+    /// What comes from now on is due so long after it came. Nothing may wait.
+    pub(super) fn restart(&mut self, slo: Duration) {
+        self.rate = self.sharpness / slo.as_secs_f64();
+    }
+
     pub(super) fn arrived(&mut self, at: Duration) {
         if self.waiting.is_empty() {
             self.epoch = at;

@@ -6,7 +6,7 @@ use crate::output::table;
 use bytes::Bytes;
 use clap::Args;
 use http::Method;
-use karman_node::{Example, MeasureOrder, Measured};
+use karman_node::{EnergyOrigin, Example, MeasureOrder, Measured};
 use karman_types::{Limits, TaskError, format_duration};
 use serde_json::json;
 use std::path::PathBuf;
@@ -76,7 +76,13 @@ impl Measure {
         .map(str::to_owned)
         .to_vec();
         let rows: Vec<Vec<String>> = std::iter::once(head).chain(measured.iter().map(row)).collect();
-        app.output.line(table(&rows))
+        app.output.line(table(&rows))?;
+        for one in &measured {
+            if let Some(origin @ EnergyOrigin::Unavailable { .. }) = &one.energy {
+                app.output.note(format!("{}, energy {origin}", one.name));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -100,9 +106,11 @@ fn row(measured: &Measured) -> Vec<String> {
     let accuracy = profile
         .accuracy
         .map_or_else(|| "unknown".into(), |accuracy| format!("{accuracy:.3}"));
-    let energy = profile
-        .energy
-        .map_or_else(|| "unknown".into(), |joules| format!("{joules:.3} J"));
+    let energy = match (profile.energy, &measured.energy) {
+        (Some(joules), Some(origin)) => format!("{joules:.3} J, {origin}"),
+        (Some(joules), None) => format!("{joules:.3} J"),
+        (None, _) => "unavailable".into(),
+    };
     let [p50, p95, p99] = [profile.p50, profile.p95, profile.p99].map(format_duration);
     vec![
         measured.name.clone(),

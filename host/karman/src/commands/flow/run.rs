@@ -5,13 +5,14 @@ use crate::app::App;
 use crate::commands::call::Promise;
 use crate::control::Control;
 use crate::input::Input;
+use crate::slo::{Limit, limit, limited};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use clap::Args;
 use http::Method;
 use karman_node::FlowOrder;
-use karman_types::{Limits, Slo, TaskError, TaskId, parse_duration};
+use karman_types::{Limits, Slo, TaskError, TaskId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -34,50 +35,6 @@ pub(super) struct Run {
     /// The same for runs that ask for the same effect: a repetition joins the first
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-}
-
-/// A limit that the user states for this run.
-#[derive(Clone, Debug)]
-struct Limit {
-    name: String,
-    value: String,
-}
-
-fn limit(text: &str) -> Result<Limit, String> {
-    let (name, value) = crate::cli::pair(text)?;
-    let limit = Limit { name, value };
-    limit.set(&mut Slo::over(1))?;
-    Ok(limit)
-}
-
-impl Limit {
-    fn set(&self, slo: &mut Slo) -> Result<(), String> {
-        let number = || {
-            self.value
-                .parse::<f64>()
-                .map_err(|_| format!("`{}` is no number", self.value))
-        };
-        match self.name.as_str() {
-            "accuracy" => slo.accuracy = Some(number()?),
-            "cost" => slo.cost = Some(number()?),
-            "energy" => slo.energy = Some(number()?),
-            "p95" | "latency-p95" => {
-                slo.latency_p95 = Some(parse_duration(&self.value).map_err(|error| error.to_string())?);
-            }
-            "requests" => {
-                slo.requests = self
-                    .value
-                    .parse()
-                    .map_err(|_| format!("`{}` is no count", self.value))?;
-            }
-            other => {
-                return Err(format!(
-                    "`{other}` is no limit: accuracy, p95, cost, energy or requests"
-                ));
-            }
-        }
-        Ok(())
-    }
 }
 
 #[derive(Deserialize)]
@@ -119,13 +76,7 @@ impl Run {
                 .slo()
                 .cloned()
                 .unwrap_or_else(|| Slo::over(Slo::USUAL_REQUESTS));
-            for limit in &self.slo {
-                limit
-                    .set(&mut slo)
-                    .map_err(|wrong| TaskError::invalid(wrong).with_field("slo"))?;
-            }
-            slo.check()
-                .map_err(|wrong| TaskError::invalid(wrong.to_string()).with_field("slo"))?;
+            limited(&mut slo, &self.slo)?;
             workflow = workflow.with_slo(slo);
         }
         let input = Input::read(self.input.as_deref(), None, Limits::ceiling().input)?;
@@ -174,31 +125,5 @@ mod tests {
             Ok(json!({ "media-type": "image/png", "base64": "iVBORw==" }))
         );
         assert!(read("application/json", b"{").is_err());
-    }
-
-    #[test]
-    fn limits_are_read_and_wrong_ones_named() {
-        let mut slo = Slo::over(9);
-        for text in [
-            "accuracy=0.9",
-            "p95=50ms",
-            "cost=0.5",
-            "energy=20",
-            "requests=100",
-        ] {
-            limit(text).unwrap().set(&mut slo).unwrap();
-        }
-        assert_eq!(
-            (slo.requests, slo.accuracy, slo.energy),
-            (100, Some(0.9), Some(20.0))
-        );
-        for (text, says) in [
-            ("speed=1", "no limit"),
-            ("cost=x", "no number"),
-            ("p95=3", "no"),
-            ("cost", "KEY"),
-        ] {
-            assert!(limit(text).unwrap_err().contains(says), "{text}");
-        }
     }
 }

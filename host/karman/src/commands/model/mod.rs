@@ -1,6 +1,7 @@
 //! `karman model`: what models the node has, how fast they are, and where they run.
 
 mod add;
+mod inside;
 mod inspect;
 mod list;
 mod plan;
@@ -40,7 +41,7 @@ enum Verb {
     Profile(profile::Profile),
     /// Plan which node runs which part of a model, and run it so with --apply
     #[command(
-        after_help = "Examples:\n  karman model plan mobilenet\n  karman model plan mobilenet --over tier=fog --over 9c01d2e7 --apply\n  karman model plan mobilenet --cut 12,40 --apply\n  karman model plan mobilenet --whole"
+        after_help = "Examples:\n  karman model plan mobilenet\n  karman model plan mobilenet --over tier=fog --over 9c01d2e7 --apply\n  karman model plan mobilenet --slo p95=200ms --slo energy=0.5 --apply\n  karman model plan mobilenet --cut 12,40 --apply\n  karman model plan mobilenet-int8 --inside --on tier=edge --memory 192KiB --apply\n  karman model plan mobilenet --whole"
     )]
     Plan(plan::Plan),
     /// Run a model once, in parts where it is planned so

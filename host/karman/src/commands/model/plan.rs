@@ -1,10 +1,12 @@
+use super::inside::{Memory, inside, memory};
 use crate::app::App;
 use crate::control::{Control, escape};
+use crate::slo::{Limit, limit, limited};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use http::Method;
 use karman_node::{CutBy, SplitOrder, SplitPlan};
-use karman_types::TaskError;
+use karman_types::{Slo, TaskError};
 use serde_json::json;
 
 /// `karman model plan`
@@ -24,6 +26,10 @@ pub(super) struct Plan {
     /// What a millisecond of the slowest stage counts: throughput
     #[arg(long, value_name = "WEIGHT", value_parser = weight)]
     interval: Option<f64>,
+    /// What a request is to keep, instead of weights: `p95=50ms`, `energy=0.2` (joules; with `requests=100` of so many together); may be
+    /// given again
+    #[arg(long, value_name = "LIMIT", value_parser = limit, conflicts_with_all = ["latency", "energy", "interval"])]
+    slo: Vec<Limit>,
     /// How far an activation may come out of a link from what went in, as a share of the largest in its tensor: 0.001 allows half
     /// precision, 0.004 eight bits, where the link is slow [default: 0]
     #[arg(long, value_name = "SHARE", value_parser = weight)]
@@ -37,11 +43,21 @@ pub(super) struct Plan {
     /// Do not time the model where it was never timed: predict it there from the models that were, if any
     #[arg(long)]
     predict: bool,
+    /// Split a quantised model inside its layers over the nodes of --on, for nodes without the memory for a layer
+    #[arg(long, requires = "on", conflicts_with_all = ["over", "latency", "energy", "interval", "max_error", "policy", "cut", "predict", "whole"])]
+    inside: bool,
+    /// With --inside: the nodes that compute, this one only where it is named: tier=edge, an id, all; may be given again
+    #[arg(long, value_name = "SELECTOR", value_delimiter = ',', requires = "inside")]
+    on: Vec<String>,
+    /// With --inside: what a piece of a layer may take on a node besides the plugin's own memory, such as 192KiB, or on one of them:
+    /// 9c01d2e7=64KiB; may be given again [default: 24MiB, which is the most]
+    #[arg(long, value_name = "[SELECTOR=]SIZE", requires = "inside", value_parser = memory)]
+    memory: Vec<Memory>,
     /// Run the model like that from now on; the cuts then follow the links and the load
     #[arg(long)]
     apply: bool,
     /// Run the model on this node alone again
-    #[arg(long, conflicts_with_all = ["over", "latency", "energy", "interval", "max_error", "policy", "cut", "predict", "apply"])]
+    #[arg(long, conflicts_with_all = ["over", "latency", "energy", "interval", "slo", "max_error", "policy", "cut", "predict", "apply"])]
     whole: bool,
 }
 
@@ -66,6 +82,9 @@ impl From<By> for CutBy {
 
 impl Plan {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        if self.inside {
+            return inside(app, &self.name, &self.on, &self.memory, self.apply);
+        }
         let control = Control::new(app)?;
         let path = format!("/models/{}/plan", escape(&self.name));
         if self.whole {
@@ -85,10 +104,12 @@ impl Plan {
             latency: self.latency,
             energy: self.energy,
             interval: self.interval,
+            slo: self.slo()?,
             max_error: self.max_error,
             policy: self.policy.into(),
             cut: (!self.cut.is_empty()).then(|| self.cut.clone()),
             predict: self.predict,
+            inside: None,
             apply: self.apply,
         };
         let body = serde_json::to_vec(&order).map_err(|error| TaskError::internal(error.to_string()))?;
@@ -109,10 +130,33 @@ impl Plan {
                 self.name
             ));
         }
+        if planned.problem.objective().energy > 0.0 {
+            for (node, power) in &planned.power {
+                for (what, channel) in power.channels() {
+                    app.output
+                        .note(format!("node {} draws, {what}: {channel}", node.short()));
+                }
+            }
+        }
+        for broken in planned.bounds.iter().filter(|bound| !bound.is_kept()) {
+            app.output.note(format!(
+                "no cut was found that keeps the SLO; this one is the nearest: {broken}"
+            ));
+        }
         if !planned.applied {
             app.output.note("to run it like that: --apply");
         }
         Ok(())
+    }
+
+    /// What a request is to keep; energy is that of one request unless the user says of how many.
+    fn slo(&self) -> Result<Option<Slo>, TaskError> {
+        if self.slo.is_empty() {
+            return Ok(None);
+        }
+        let mut slo = Slo::over(1);
+        limited(&mut slo, &self.slo)?;
+        Ok(Some(slo))
     }
 }
 

@@ -3,7 +3,7 @@ use crate::control::{Control, escape};
 use crate::output::table;
 use clap::Args;
 use karman_infer::profile::{LayerProfile, Origin, Timing};
-use karman_node::{NodeProfile, PowerChannel};
+use karman_node::NodeProfile;
 use karman_types::{TaskError, format_bytes};
 use serde_json::json;
 
@@ -43,13 +43,8 @@ impl Profile {
             app.output
                 .note(format!("{}: the whole takes {}", gpu.runs_on, words(&gpu.whole)));
         }
-        let power = &told.power;
-        for (what, channel) in [
-            ("busy", &power.busy),
-            ("idle", &power.idle),
-            ("sending", &power.transmit),
-        ] {
-            app.output.note(format!("draws, {what}: {}", watts(channel)));
+        for (what, channel) in told.power.channels() {
+            app.output.note(format!("draws, {what}: {channel}"));
         }
         Ok(())
     }
@@ -65,14 +60,6 @@ fn row(layer: &LayerProfile) -> Vec<String> {
         format_bytes(layer.bytes_out),
         words(&layer.time),
     ]
-}
-
-fn watts(channel: &PowerChannel) -> String {
-    match channel {
-        PowerChannel::Measured { watts } => format!("{watts:.2} W"),
-        PowerChannel::Stated { watts } => format!("{watts:.2} W (stated in node.toml)"),
-        PowerChannel::Unavailable { reason } => format!("unavailable: {reason}"),
-    }
 }
 
 /// A time, and where it comes from if it was not measured.

@@ -322,6 +322,11 @@ impl Conductor {
                 failure: Some(failure @ Failure::Strategy(_)),
                 ..
             } => return Err(TaskError::failed(failure.to_string()).with_field("strategy.plugin")),
+            // The same once the disk writes again: an end on it would be for good.
+            Action::Finished {
+                failure: Some(failure @ Failure::Unsaved(_)),
+                ..
+            } => return Err(TaskError::unavailable(failure.to_string())),
             Action::Finished { version, failure } => {
                 self.note(FedEvent::Finished {
                     version,
@@ -396,3 +401,6 @@ impl Conductor {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

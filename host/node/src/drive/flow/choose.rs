@@ -11,7 +11,7 @@ use crate::drive::tasks::Inner;
 use crate::services::blocking;
 use karman_sched::Why;
 use karman_sched::flow;
-use karman_sched::log::{Entry, Logged, What};
+use karman_sched::log::{Entry, Logged, Tail, What};
 use karman_sched::select::{Asked, Call, Heard, Task};
 use karman_types::{DataContract, Digest, ErrorKind, Implementation, Slo, TaskError, TaskId, Workflow};
 use parking_lot::Mutex;
@@ -32,6 +32,8 @@ pub(super) struct Chooser {
     /// For each task of the workflow its place among those that are chosen for.
     places: BTreeMap<usize, usize>,
     started: Instant,
+    /// The time of its policy when it was started: what went by before its node was last stopped.
+    before: Duration,
     policy: Mutex<Logged>,
     /// Who may ask a policy that takes its time, or tell it something.
     turns: Arc<tokio::sync::Mutex<()>>,
@@ -73,7 +75,13 @@ pub(super) async fn chooser(tasks: &Inner, workflow: &Workflow) -> Result<Option
     if let Some(known) = choosers.get(&of, (measured, policy.plugin())) {
         return Ok(Some(known));
     }
+    let mut before = tasks.decisions.before().await;
+    if let Some(known) = choosers.get(&of, (measured, policy.plugin())) {
+        return Ok(Some(known));
+    }
     let chooser = Chooser::new(tasks, workflow, &named, measured, &policy).await?;
+    let chooser = chooser.resumed(of, before.get(&of).cloned()).await?;
+    before.remove(&of);
     Ok(Some(choosers.keep(of, chooser)))
 }
 
@@ -114,6 +122,7 @@ impl Chooser {
         Ok(Self {
             places,
             started: Instant::now(),
+            before: Duration::ZERO,
             policy: Mutex::new(Logged::new(name, policy, of, fastrand::u64(..))),
             turns: Arc::default(),
             runs: Mutex::default(),
@@ -122,6 +131,24 @@ impl Chooser {
             measured,
             plugin,
         })
+    }
+
+    /// The same, with what its policy knew when the node was last stopped, where that was written down. It is found again by `of`.
+    pub(super) async fn resumed(mut self, of: Digest, tail: Option<Tail>) -> Result<Self, TaskError> {
+        let mut policy = self.policy.into_inner().known_by(of);
+        if let Some(tail) = tail {
+            // All of it is decided again, and guests never run on the threads of the network.
+            let (resumed, before) = blocking(move || Ok(policy.resumed(tail))).await?;
+            policy = resumed;
+            self.before = before.unwrap_or_default();
+        }
+        self.policy = Mutex::new(policy);
+        Ok(self)
+    }
+
+    /// The time of its policy.
+    fn now(&self) -> Duration {
+        self.before + self.started.elapsed()
     }
 
     /// A run is under way.
@@ -149,7 +176,7 @@ impl Chooser {
     pub(super) fn report(&self, tasks: &Inner, run: TaskId, latency: Duration, calls: Vec<Call>) {
         let mut policy = self.policy.lock();
         let heard = Heard {
-            now: self.started.elapsed(),
+            now: self.now(),
             queue: self.runs.lock().len(),
             latency,
             calls,
@@ -214,7 +241,7 @@ impl Chooser {
             away.contains(&(task, *candidate)) || self.lost.has(tasks, task, &known.binding)
         });
         let asked = Asked {
-            now: self.started.elapsed(),
+            now: self.now(),
             task,
             queue: self.runs.lock().len(),
             unreachable: unreachable.map(|(candidate, _)| candidate).collect(),
@@ -350,6 +377,7 @@ mod tests {
             Self {
                 places: BTreeMap::new(),
                 started: Instant::now(),
+                before: Duration::ZERO,
                 policy: Mutex::new(Logged::new("nothing", policy, Vec::new(), 0)),
                 turns: Arc::default(),
                 runs: Mutex::default(),

@@ -1,12 +1,96 @@
-//! What calls draw on this node beyond what it draws anyway: counted by the kernel, else derived from the watts that the operator states.
+//! What calls draw on this node beyond what it draws anyway: measured by the kernel's counters, else derived from the watts that the operator
+//! states, else unavailable.
 
 use crate::config::StatedPower;
 use crate::power::{Counters, Reading};
+use karman_types::Implementation;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 /// How long counters are watched before the first call.
 const WATCH: Duration = Duration::from_millis(500);
+
+/// Where the joules of a call come from.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "origin")]
+pub enum EnergyOrigin {
+    /// Counted by the kernel while the calls ran.
+    Measured,
+    /// The watts of `[power]`, which are an assumption, times the time that the calls took.
+    Derived,
+    /// Said by the operator.
+    Stated,
+    /// Known since an earlier measurement; nothing told it this time.
+    Before,
+    /// Not known.
+    Unavailable {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for EnergyOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Measured => f.write_str("measured"),
+            Self::Derived => f.write_str("derived"),
+            Self::Stated => f.write_str("stated"),
+            Self::Before => f.write_str("before"),
+            Self::Unavailable { reason } => write!(f, "unavailable: {reason}"),
+        }
+    }
+}
+
+/// What a call draws.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Drawn {
+    /// Nothing where it is unavailable.
+    pub(super) joules: Option<f64>,
+    pub(super) origin: EnergyOrigin,
+}
+
+impl Drawn {
+    const fn of(joules: f64, origin: EnergyOrigin) -> Self {
+        Self {
+            joules: Some(joules),
+            origin,
+        }
+    }
+
+    /// Of an implementation that does not run on the processor of this node.
+    pub(super) fn elsewhere() -> Self {
+        Self::unavailable("what it draws on a GPU, in parts or elsewhere is not counted here")
+    }
+
+    pub(super) fn unavailable(reason: &str) -> Self {
+        Self {
+            joules: None,
+            origin: EnergyOrigin::Unavailable {
+                reason: reason.to_owned(),
+            },
+        }
+    }
+
+    /// What an implementation draws, by its name: as it is said, else as it was found now, else as it was known before.
+    pub(super) fn or_known(
+        self,
+        name: &str,
+        said: &BTreeMap<String, f64>,
+        before: &[Implementation],
+    ) -> Self {
+        if let Some(joules) = said.get(name) {
+            return Self::of(*joules, EnergyOrigin::Stated);
+        }
+        let known = before.iter().find(|known| known.name == name);
+        match (self.joules, known.and_then(|known| known.profile.energy)) {
+            (None, Some(joules)) => Self::of(joules, EnergyOrigin::Before),
+            _ => self,
+        }
+    }
+}
 
 /// Watches calls that follow each other, from its start on.
 pub(super) struct Meter {
@@ -37,21 +121,22 @@ impl Meter {
         }
     }
 
-    /// Joules of one of so many calls, in the mean; nothing where neither a counter nor the operator tells. By what is stated, one call
-    /// after the other keeps the node busy.
-    pub(super) fn joules(&self, calls: usize) -> Option<f64> {
-        let (took, idle, busy) = match &self.counted {
-            Some(Counted {
-                counters,
-                idle,
-                start,
-            }) => {
-                let busy = counters.watts(start, &counters.read()?)?;
-                (self.started.elapsed(), *idle, busy)
-            }
-            None => (self.started.elapsed(), self.stated.idle?, self.stated.busy?),
+    /// What one of so many calls drew, in the mean. By what is stated, one call after the other keeps the node busy.
+    pub(super) fn drawn(&self, calls: usize) -> Drawn {
+        let of = |idle, busy, origin| {
+            let all = beyond(self.started.elapsed(), idle, busy);
+            Drawn::of(all / calls.max(1) as f64, origin)
         };
-        Some(beyond(took, idle, busy) / calls.max(1) as f64)
+        match (&self.counted, self.stated.idle, self.stated.busy) {
+            (Some(counted), ..) => match counted.busy() {
+                Some(busy) => of(counted.idle, busy, EnergyOrigin::Measured),
+                None => Drawn::unavailable("the kernel's energy counters could not be read a second time"),
+            },
+            (None, Some(idle), Some(busy)) => of(idle, busy, EnergyOrigin::Derived),
+            (None, ..) => Drawn::unavailable(
+                "the kernel shows no energy counter, and `[power]` in node.toml does not state `busy` and `idle`",
+            ),
+        }
     }
 }
 
@@ -66,6 +151,11 @@ impl Counted {
             idle,
             start,
         })
+    }
+
+    /// Watts since the start.
+    fn busy(&self) -> Option<f64> {
+        self.counters.watts(&self.start, &self.counters.read()?)
     }
 }
 
@@ -95,13 +185,24 @@ mod tests {
         };
         let known = meter(stated);
         let before = known.started.elapsed().as_secs_f64();
-        let (one, ten) = (known.joules(1).unwrap(), known.joules(10).unwrap());
+        let joules = |calls| {
+            let drawn = known.drawn(calls);
+            assert_eq!(drawn.origin, EnergyOrigin::Derived);
+            drawn.joules.unwrap()
+        };
+        let (one, ten) = (joules(1), joules(10));
         let after = known.started.elapsed().as_secs_f64();
         assert!((4.0 * before..=4.0 * after).contains(&one), "{one}");
         assert!((0.4 * before..=0.4 * after).contains(&ten), "{ten}");
         let half = StatedPower { idle: None, ..stated };
-        assert_eq!(meter(half).joules(1), None);
-        assert_eq!(meter(StatedPower::default()).joules(1), None);
+        for unknown in [half, StatedPower::default()] {
+            let drawn = meter(unknown).drawn(1);
+            assert_eq!(drawn.joules, None);
+            assert!(
+                matches!(&drawn.origin, EnergyOrigin::Unavailable { reason } if reason.contains("[power]")),
+                "{drawn:?}"
+            );
+        }
     }
 
     #[test]

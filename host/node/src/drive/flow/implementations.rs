@@ -1,6 +1,6 @@
 //! Who can do what a task names as its capability: found among what nodes offer, measured with labelled examples, remembered.
 
-use super::energy::Meter;
+use super::energy::{Drawn, EnergyOrigin, Meter};
 use super::{json, labels};
 use crate::drive::model_tasks;
 use crate::drive::tasks::{Inner, Tasks};
@@ -66,6 +66,9 @@ pub struct Measured {
     /// Nothing where it could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub implementation: Option<Implementation>,
+    /// Where its joules come from; nothing where it could not be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<EnergyOrigin>,
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
@@ -94,26 +97,26 @@ impl Tasks {
         for (name, binding) in found {
             let cost = price(&order.cost, &before, &name);
             let profile = profile(inner, &binding, &task.with, &task.outputs, &order.examples, cost).await;
-            let of = |profile| Implementation {
-                name: name.clone(),
-                binding,
-                profile,
-            };
-            let checked = profile.map(of).and_then(|mut implementation| {
-                let measured = implementation.profile.energy;
-                implementation.profile.energy =
-                    energy(&order.energy, measured, &before, &implementation.name);
+            let checked = profile.and_then(|(mut profile, drawn)| {
+                let drawn = drawn.or_known(&name, &order.energy, &before);
+                profile.energy = drawn.joules;
+                let implementation = Implementation {
+                    name: name.clone(),
+                    binding,
+                    profile,
+                };
                 let checked = implementation.check();
                 checked.map_err(|error| wrong(error.field, error.to_string()))?;
-                Ok(implementation)
+                Ok((implementation, drawn.origin))
             });
-            let (implementation, error) = match checked {
-                Ok(implementation) => (Some(implementation), None),
-                Err(error) => (None, Some(error)),
+            let (implementation, energy, error) = match checked {
+                Ok((implementation, energy)) => (Some(implementation), Some(energy), None),
+                Err(error) => (None, None, Some(error)),
             };
             all.push(Measured {
                 name,
                 implementation,
+                energy,
                 error,
             });
         }
@@ -185,18 +188,6 @@ fn price(said: &BTreeMap<String, f64>, before: &[Implementation], name: &str) ->
     said.or_else(|| Some(before?.profile.cost)).unwrap_or(0.0)
 }
 
-/// What a call draws: as it is said now, else as it was measured, else as it was known before.
-fn energy(
-    said: &BTreeMap<String, f64>,
-    measured: Option<f64>,
-    before: &[Implementation],
-    name: &str,
-) -> Option<f64> {
-    let before = before.iter().find(|known| known.name == name);
-    let known = said.get(name).copied().or(measured);
-    known.or_else(|| before?.profile.energy)
-}
-
 /// Who does a capability on this node and in its mesh, by name.
 async fn find(tasks: &Inner, capability: &str) -> Vec<(String, Binding)> {
     let mut found = here(tasks, capability);
@@ -262,7 +253,7 @@ async fn profile(
     outputs: &DataContract,
     examples: &[Example],
     cost: f64,
-) -> Result<Profile, TaskError> {
+) -> Result<(Profile, Drawn), TaskError> {
     let run = tasks.runtime.context(None).task;
     // The first call loads what it needs, which is no part of a call.
     let warm_up = json::request(&examples[0].input, with)?;
@@ -288,21 +279,22 @@ async fn profile(
             .map_err(|error| TaskError::invalid(error.to_string()).with_field(error.field))?;
         right += labels::right(&example.output, &output);
     }
-    let energy = meter.and_then(|meter| meter.joules(examples.len()));
+    let drawn = meter.map_or_else(Drawn::elsewhere, |meter| meter.drawn(examples.len()));
     times.sort_unstable();
     let quantile =
         |share: f64| times[((times.len() as f64 * share).ceil() as usize).clamp(1, times.len()) - 1];
     let labelled = examples.iter().all(|example| !example.output.is_empty());
-    Ok(Profile {
+    let profile = Profile {
         accuracy: labelled.then(|| right / examples.len() as f64),
         mean: times.iter().sum::<Duration>() / times.len() as u32,
         p50: quantile(0.5),
         p95: quantile(0.95),
         p99: quantile(0.99),
         cost,
-        energy,
+        energy: drawn.joules,
         samples: examples.len() as u64,
-    })
+    };
+    Ok((profile, drawn))
 }
 
 /// The fields that the contract has: what an implementation gives besides, no other would.

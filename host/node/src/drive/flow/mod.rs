@@ -51,9 +51,11 @@ mod step;
 
 pub use compliance::{SloHistory, SloHour, SloMinute};
 pub(super) use coordinate::coordinate;
+pub use energy::EnergyOrigin;
 pub(crate) use follow::{FlowEvent, Follower, Known};
 pub use implementations::{Example, MeasureOrder, Measured};
 pub use order::FlowOrder;
+pub(super) use policy::keep as keep_policy;
 pub use request::{Chosen, Wanted};
 pub use status::{FlowState, FlowStatus, StepStatus};
 

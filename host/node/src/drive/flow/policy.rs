@@ -1,10 +1,12 @@
 //! By which policy it is chosen who does a task: a built-in one, or one that a plugin of this node brings.
 
+use super::Flows;
 use super::choosers::Choosers;
 use crate::drive::tasks::Inner;
 use crate::services::store_error;
 use karman_engine::Plugin;
 use karman_engine::policy::Policies;
+use karman_sched::call::{Order, Taker};
 use karman_sched::log::Policy;
 use karman_sched::select::{Brought, BuiltIn, Failure, Guest, Guests, PolicyPlugin, SelectError, Task};
 use karman_types::{Digest, Slo, TaskError};
@@ -64,14 +66,18 @@ impl Named {
         match self {
             Self::BuiltIn(policy) => policy.over(tasks, slo).map_err(wrong),
             Self::Brought(plugin, policy) => {
-                let instances = Instances {
-                    policies: [plugin.clone()].into_iter().collect(),
-                    choosers: Arc::downgrade(choosers),
-                };
-                let brought = Brought::new(policy.clone(), Arc::new(instances), tasks, slo);
+                let guests = Instances::of(plugin, choosers);
+                let brought = Brought::new(policy.clone(), guests, tasks, slo);
                 Ok(Policy::Brought(Box::new(brought.map_err(wrong)?)))
             }
         }
+    }
+}
+
+impl Flows {
+    /// Instances of the policy that a plugin brings, whatever it decides: they share the places that there are with those that choose.
+    pub(in crate::drive) fn guests(&self, plugin: &Arc<Plugin>) -> Arc<dyn Guests> {
+        Instances::of(plugin, &self.choosers)
     }
 }
 
@@ -79,6 +85,20 @@ impl Named {
 struct Instances {
     policies: Policies,
     choosers: Weak<Choosers>,
+}
+
+impl Instances {
+    fn of(plugin: &Arc<Plugin>, choosers: &Arc<Choosers>) -> Arc<dyn Guests> {
+        Arc::new(Self {
+            policies: [plugin.clone()].into_iter().collect(),
+            choosers: Arc::downgrade(choosers),
+        })
+    }
+
+    /// Whether there is a place again: somebody else has given up its own.
+    fn make_room(&self) -> bool {
+        self.choosers.upgrade().is_some_and(|all| all.rest_one())
+    }
 }
 
 impl Guests for Instances {
@@ -95,15 +115,24 @@ impl Guests for Instances {
     ) -> Result<Box<dyn Guest>, Failure> {
         loop {
             match self.policies.start(plugin, tasks, slo, state) {
-                Err(Failure::Busy { .. }) if self.choosers.upgrade().is_some_and(|all| all.rest_one()) => {}
+                Err(Failure::Busy { .. }) if self.make_room() => {}
                 started => return started,
+            }
+        }
+    }
+
+    fn order(&self, plugin: &PolicyPlugin, task: &str, takers: &[Taker]) -> Result<Order, Failure> {
+        loop {
+            match self.policies.order(plugin, task, takers) {
+                Err(Failure::Busy { .. }) if self.make_room() => {}
+                ordered => return ordered,
             }
         }
     }
 }
 
 /// Keeps the file of a plugin for as long as the log may have what it decided, also when the plugin goes. Blocks.
-pub(super) fn keep(tasks: &Inner, plugin: &Digest) {
+pub(in crate::drive) fn keep(tasks: &Inner, plugin: &Digest) {
     let store = tasks.runtime.home().store();
     let kept = store.and_then(|store| store.policies().keep(plugin).map_err(store_error));
     match kept {

@@ -18,6 +18,7 @@ use karman_types::{
     Binding, Digest, ErrorKind, Implementation, NodeId, Slo, TaskError, TaskId, TaskRequest, TaskResponse,
     Tier,
 };
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -76,9 +77,9 @@ impl Node {
                     match &implementation.binding {
                         Binding::Remote { task, .. } => {
                             let at = node_of(self, &implementation.binding);
-                            self.infer_at(at, last(task), &inputs).await
+                            self.infer_at(at, last(task), &inputs, left).await
                         }
-                        Binding::Model(name) => self.infer(name, inputs).await,
+                        Binding::Model(name) => self.infer(name, inputs, Some(left)).await,
                         Binding::Endpoint { url, model } => {
                             let endpoints = &self.tasks().inner().flows.endpoints;
                             Ok(Inferred {
@@ -86,7 +87,7 @@ impl Node {
                                 legs: Vec::new(),
                                 ran_on: implementation.binding.to_string(),
                                 node: node_of(self, &implementation.binding),
-                                why: String::new().into(),
+                                why: Cow::Borrowed(""),
                             })
                         }
                         plugin @ Binding::Plugin(_) => {
@@ -271,6 +272,10 @@ async fn chooser(
     if let Some(known) = choosers.get(&of, (measured, policy.plugin())) {
         return Ok(known);
     }
+    let mut before = tasks.decisions.before().await;
+    if let Some(known) = choosers.get(&of, (measured, policy.plugin())) {
+        return Ok(known);
+    }
     let one = Task {
         name: name.to_owned(),
         visits: 1.0,
@@ -283,6 +288,8 @@ async fn chooser(
     };
     let places = BTreeMap::from([(0, 0)]);
     let chooser = Chooser::over(tasks, (name, vec![one], slo), places, (measured, &policy))?;
+    let chooser = chooser.resumed(of, before.get(&of).cloned()).await?;
+    before.remove(&of);
     Ok(choosers.keep(of, chooser))
 }
 

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `wire` | what nodes say to each other about it |
-//! | `orders` | which models run in parts, for the next start |
+//! | `order`, `orders` | how a model is to run in parts; which do, for the next start |
 //! | `profiles`, `links` | how fast nodes and links are, as each measures it |
 //! | `predict` | how long a model would take that was never timed |
 //! | `policy` | who says where a model is cut |
@@ -13,6 +13,7 @@
 //! | `encodings` | activations on their way: as they are, or smaller within the caller's bound |
 //! | `journey` | a request from stage to stage, past those that do not answer |
 //! | `serve` | what this node does for others: make a stage ready, run it |
+//! | `inside` | the other way to split a model: inside its layers, by memory |
 //!
 //! The node that has the model plans. Others fetch its file by digest, once, and cut their part out of it themselves, so that a
 //! cut can move without a byte of weights. A request carries where its stages run, and who may stand in: the node that holds
@@ -20,8 +21,10 @@
 //! plans could do the rest itself it begins with that as soon as the others are late, and takes what is there first.
 
 mod encodings;
+mod inside;
 mod journey;
 mod links;
+mod order;
 mod orders;
 mod pilot;
 mod plan;
@@ -34,9 +37,11 @@ mod stages;
 mod wire;
 
 pub(in crate::drive) use encodings::measured;
+pub use inside::{InsideLayer, InsideNode, InsideOrder, InsidePlan};
 pub use links::LinkMeasure;
 pub(in crate::drive) use links::bytes_per_second;
-pub use plan::{SplitOrder, SplitPlan};
+pub use order::SplitOrder;
+pub use plan::SplitPlan;
 pub use policy::CutBy;
 pub(crate) use profiles::tell as profile;
 pub use profiles::{NodeProfile, WholeOnGpu};
@@ -46,6 +51,7 @@ pub use wire::Leg;
 use crate::node::{Inner, Node};
 use crate::runtime::Runtime;
 use crate::services::blocking;
+use inside::Inside;
 use karman_engine::capability::nn::Tensors;
 use karman_types::{Digest, TaskError};
 use orders::Orders;
@@ -62,6 +68,8 @@ pub(crate) struct Split {
     stages: Arc<Stages>,
     /// By the name of the model.
     pilots: Mutex<HashMap<String, Arc<Pilot>>>,
+    /// Its models are in no pilot's hands; changed while the pilots are locked.
+    inside: Inside,
 }
 
 impl Split {
@@ -69,7 +77,13 @@ impl Split {
         Self {
             stages: Arc::new(Stages::new(runtime.home().clone(), runtime.models().clone())),
             pilots: Mutex::default(),
+            inside: Inside::default(),
         }
+    }
+
+    /// Whether a model is run by several nodes now.
+    fn runs(&self, name: &str) -> bool {
+        self.pilots.lock().contains_key(name) || self.inside.crews.lock().contains_key(name)
     }
 
     fn stages(&self) -> &Arc<Stages> {
@@ -117,6 +131,10 @@ impl Node {
     /// # Errors
     /// `unavailable` when no plan can run; what the nodes say that cannot be done without.
     pub async fn plan_model(&self, name: &str, order: &SplitOrder) -> Result<SplitPlan, TaskError> {
+        if order.inside.is_some() {
+            let says = "a plan inside the layers is asked for by itself: `POST /models/NAME/inside`";
+            return Err(TaskError::invalid(says).with_field("inside"));
+        }
         let planned = plan::plan(self, name, order).await?;
         let answer = planned.answer(order.apply);
         if order.apply {
@@ -134,6 +152,9 @@ impl Node {
 
     /// Plans once more by an order that was given before, and runs the model like that if the operator has not said otherwise meanwhile.
     async fn plan_again(&self, name: &str, order: &SplitOrder) -> Result<(), TaskError> {
+        if let Some(inside) = &order.inside {
+            return self.plan_inside_again(name, inside, order).await;
+        }
         let pilot = Pilot::start(self, plan::plan(self, name, order).await?).await?;
         self.take_into_use(name, pilot, order)
     }
@@ -148,6 +169,7 @@ impl Node {
             }
             let model = Arc::new(InParts(pilot.clone()));
             self.runtime().models().divert(name, Some(model));
+            self.split().inside.crews.lock().remove(name);
             pilots.insert(name.to_owned(), pilot);
         }
         // It may have another file since its parts were made ready.
@@ -183,10 +205,12 @@ impl Node {
             let mut pilots = node.split().pilots.lock();
             if !node.orders()?.hold(&name, None)? {
                 // It was ordered in parts again meanwhile.
-                return Ok(pilots.contains_key(&name));
+                drop(pilots);
+                return Ok(node.split().runs(&name));
             }
             node.runtime().models().divert(&name, None);
-            Ok(pilots.remove(&name).is_some())
+            let crew = node.split().inside.crews.lock().remove(&name);
+            Ok(pilots.remove(&name).is_some() || crew.is_some())
         };
         blocking(end).await
     }
@@ -196,11 +220,15 @@ impl Node {
     pub(super) fn replaced(&self, name: &str, by: Digest) {
         {
             let mut pilots = self.split().pilots.lock();
-            if pilots.get(name).is_none_or(|pilot| pilot.digest() == by) {
+            let mut crews = self.split().inside.crews.lock();
+            let current = pilots.get(name).is_none_or(|pilot| pilot.digest() == by)
+                && crews.get(name).is_none_or(|crew| crew.digest() == by);
+            if current {
                 return;
             }
             self.runtime().models().divert(name, None);
             pilots.remove(name);
+            crews.remove(name);
         }
         tokio::spawn(resume(self.downgrade()));
     }
@@ -212,7 +240,12 @@ impl Node {
             model,
             runs: InParts(pilot).words(),
         };
-        let mut models: Vec<ModelInParts> = pilots.into_iter().map(words).collect();
+        let crews = self.split().inside.crews.lock().clone();
+        let inside = crews.into_iter().map(|(model, crew)| ModelInParts {
+            model,
+            runs: crew.words(),
+        });
+        let mut models: Vec<ModelInParts> = pilots.into_iter().map(words).chain(inside).collect();
         models.sort_by(|one, other| one.model.cmp(&other.model));
         models
     }
@@ -222,6 +255,16 @@ impl Node {
     /// # Errors
     /// Inputs that do not fit; what the back-end says; `unavailable` when a part runs nowhere.
     pub async fn run_model(&self, name: &str, inputs: Tensors) -> Result<RanInParts, TaskError> {
+        self.run_model_within(name, inputs, None).await
+    }
+
+    /// The same for who waits so long: one that is run whole may be run together with others that wait for it, if there is time.
+    pub(in crate::drive) async fn run_model_within(
+        &self,
+        name: &str,
+        inputs: Tensors,
+        within: Option<Duration>,
+    ) -> Result<RanInParts, TaskError> {
         let pilot = self.split().pilots.lock().get(name).cloned();
         if let Some(pilot) = pilot {
             let (results, legs) = Box::pin(pilot.run(inputs)).await?;
@@ -232,12 +275,22 @@ impl Node {
                 ran_on,
             });
         }
+        let crew = self.split().inside.crews.lock().get(name).cloned();
+        if let Some(crew) = crew {
+            let (results, legs) = Box::pin(crew.run(inputs)).await?;
+            return Ok(RanInParts {
+                results,
+                legs,
+                ran_on: crew.words(),
+            });
+        }
         let (model, _) = self.runtime().models().named(name).await?;
-        let (results, took) = model.run_timed(inputs).await?;
+        let done = model.ask(inputs, within).await?;
         let leg = Leg {
             stage: 0,
             node: self.runtime().id(),
-            compute_us: took.as_micros() as u64,
+            compute_us: done.took.as_micros() as u64,
+            batch: (done.together > 1).then_some(done.together),
             transfer_us: 0,
             bytes_in: 0,
             bytes_out: 0,
@@ -246,7 +299,7 @@ impl Node {
             overtaken: false,
         };
         Ok(RanInParts {
-            results,
+            results: done.outputs,
             legs: vec![leg],
             ran_on: model.runs_on(),
         })
@@ -279,7 +332,7 @@ pub(crate) async fn resume(node: Weak<Inner>) {
             let Some(order) = orders(&node).remove(&name) else {
                 continue;
             };
-            if node.split().pilots.lock().contains_key(&name) {
+            if node.split().runs(&name) {
                 continue;
             }
             if let Err(error) = node.plan_again(&name, &order).await {

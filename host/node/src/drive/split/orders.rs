@@ -1,6 +1,6 @@
 //! Which models run in parts, and by what order: written down for the next start.
 
-use super::plan::SplitOrder;
+use super::order::SplitOrder;
 use crate::home::Home;
 use crate::services::store_error;
 use karman_store::Store;

@@ -1,6 +1,7 @@
 //! Which node runs which part: asked of the nodes, decided by the scheduler, made ready, and taken into use.
 
-use super::policy::{CutBy, Policy};
+use super::order::SplitOrder;
+use super::policy::Policy;
 use super::problem::problem;
 use super::profiles::{NodeProfile, of_here, of_others};
 use super::wire::{Cut, Prepare, Station, pack};
@@ -11,7 +12,7 @@ use crate::services::store_error;
 use bytes::Bytes;
 use futures::future::try_join_all;
 use karman_mesh::{Ask, CallHead, PeerId, Ticket};
-use karman_sched::partition::{Objective, Partitioner, Plan, PlanError, Problem};
+use karman_sched::partition::{BoundUse, Bounds, Partitioner, Plan, PlanError, Problem};
 use karman_types::{NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
@@ -23,33 +24,6 @@ const TICKET: Duration = Duration::from_secs(86_400);
 const GRACE_MS: f64 = 300.0;
 /// How many times longer than predicted a stage may take before another node is asked.
 const PATIENCE: f64 = 6.0;
-
-/// An operator's order to run a model in parts.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct SplitOrder {
-    /// The nodes that may take part besides this one, as for deployments; empty: the nearest of every other tier.
-    pub over: Vec<String>,
-    /// What a millisecond until the result counts.
-    pub latency: Option<f64>,
-    /// What a millijoule counts.
-    pub energy: Option<f64>,
-    /// What a millisecond of the slowest stage counts.
-    pub interval: Option<f64>,
-    /// How far an activation may come out of a link from what went in, as a share of the largest magnitude in its tensor; nothing:
-    /// it comes out as it went in.
-    pub max_error: Option<f64>,
-    /// Who cuts.
-    pub policy: CutBy,
-    /// A cut that stays whatever is measured, instead of one that a policy finds: for each node but the last, in the order of the
-    /// stages, how many layers come before the next one's. Nodes that are not named get none.
-    pub cut: Option<Vec<usize>>,
-    /// Whether nodes that have not timed the model yet predict its times from those of other models, as far as they have timed any,
-    /// instead of timing it first.
-    pub predict: bool,
-    /// Whether tasks that load the model get it in parts from now on.
-    pub apply: bool,
-}
 
 /// A plan, with what it was made of.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -67,7 +41,13 @@ pub struct SplitPlan {
     pub plan: Plan,
     /// What it was made from: the layers with their times on each node, the links, what counts.
     pub problem: Problem,
-    /// The same in words.
+    /// Where the watts of each node come from, by which its energy is reckoned.
+    #[serde(default)]
+    pub power: Vec<(NodeId, PowerProfile)>,
+    /// What a request takes of what the order bounds; empty where it bounds nothing.
+    #[serde(default)]
+    pub bounds: Vec<BoundUse>,
+    /// The plan in words.
     pub explanation: String,
     /// Whether it is in use.
     pub applied: bool,
@@ -81,6 +61,8 @@ pub(super) struct Planned {
     pub(super) left_out: Vec<(NodeId, TaskError)>,
     pub(super) problem: Problem,
     pub(super) plan: Plan,
+    /// What a request is to keep; nothing is bounded where the order has no SLO.
+    pub(super) bounds: Bounds,
     pub(super) order: SplitOrder,
     pub(super) max_error: f64,
 }
@@ -98,40 +80,10 @@ pub(super) struct Route {
     pub(super) spare: AtomicBool,
 }
 
-impl SplitOrder {
-    /// # Errors
-    /// `invalid` when it is no share.
-    fn max_error(&self) -> Result<f64, TaskError> {
-        match self.max_error.unwrap_or_default() {
-            error if (0.0..=1.0).contains(&error) => Ok(error),
-            error => Err(
-                TaskError::invalid(format!("an error of {error}: it lies from 0 to 1"))
-                    .with_field("max_error"),
-            ),
-        }
-    }
-
-    /// Whether the node that holds the data may begin with the rest itself when others are late: where latency counts, and no given cut
-    /// or other policy is there to be compared with.
-    pub(super) fn overtakes(&self) -> bool {
-        self.cut.is_none() && self.policy == CutBy::Best && self.objective().latency > 0.0
-    }
-
-    fn objective(&self) -> Objective {
-        match (self.latency, self.energy, self.interval) {
-            (None, None, None) => Objective::LATENCY,
-            (latency, energy, interval) => Objective::weighing(
-                latency.unwrap_or_default(),
-                energy.unwrap_or_default(),
-                interval.unwrap_or_default(),
-            ),
-        }
-    }
-}
-
 /// Asks the nodes and plans.
 pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<Planned, TaskError> {
     let (model, max_error) = (model_of(node, name)?, order.max_error()?);
+    let (objective, bounds) = (order.objective()?, order.bounds()?);
     if node.runtime().models().device_of(name) == Some(ModelDevice::Gpu) {
         let says = format!("model `{name}` runs as a whole on the GPU of this node (`gpu.models`)");
         return Err(TaskError::unavailable(says).with_hint(format!(
@@ -157,8 +109,14 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
     }
     // After the others: they measure their links to this one, and all at once would measure each other.
     profiles.insert(0, of_here(node, model.digest, &all, order.predict).await?);
-    let problem = problem(&profiles, order.objective(), max_error)?;
-    let plan = Policy::of(order).plan(&problem).map_err(no_plan)?;
+    let (policy, problem) = (Policy::of(order), problem(&profiles, objective, max_error)?);
+    let (problem, plan) = match &bounds {
+        Some(bounds) => bounds.plan(&policy, &problem).map_err(no_plan)?,
+        None => {
+            let plan = policy.plan(&problem).map_err(no_plan)?;
+            (problem, plan)
+        }
+    };
     Ok(Planned {
         model,
         peers: taking_part,
@@ -166,6 +124,7 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
         left_out,
         problem,
         plan,
+        bounds: bounds.unwrap_or_default(),
         order: order.clone(),
         max_error,
     })
@@ -188,6 +147,8 @@ fn no_plan(error: PlanError) -> TaskError {
 
 impl Planned {
     pub(super) fn answer(&self, applied: bool) -> SplitPlan {
+        let bounds = self.bounds.used(&self.plan.prediction);
+        let words: String = bounds.iter().map(|bound| format!("  {bound}\n")).collect();
         SplitPlan {
             model: self.model.name.clone(),
             nodes: self.profiles.iter().map(|profile| profile.node).collect(),
@@ -198,9 +159,15 @@ impl Planned {
                 .filter(|profile| profile.is_predicted())
                 .map(|profile| profile.node)
                 .collect(),
-            explanation: self.plan.explain(&self.problem).to_string(),
+            bounds,
+            explanation: format!("{}{words}", self.plan.explain(&self.problem)),
             plan: self.plan.clone(),
             problem: self.problem.clone(),
+            power: self
+                .profiles
+                .iter()
+                .map(|profile| (profile.node, profile.power.clone()))
+                .collect(),
             applied,
         }
     }

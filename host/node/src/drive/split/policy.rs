@@ -1,6 +1,6 @@
 //! Who says where a model is cut.
 
-use super::plan::SplitOrder;
+use super::order::SplitOrder;
 use karman_sched::partition::{
     MinCut, Neurosurgeon, Partitioner, Pinned, Plan, PlanError, Problem, Tiers, Tuning,
 };

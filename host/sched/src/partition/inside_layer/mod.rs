@@ -32,6 +32,7 @@
 //! | `edges` | all stages that could be, with their costs |
 //! | `choose` | the best way through them |
 //! | `flat` | the published split |
+//! | `shares` | who computes which pieces, where boards keep nothing between calls |
 //!
 //! ```
 //! use karman_sched::partition::inside_layer::{Board, Link, Objective, plan, predict};
@@ -55,6 +56,7 @@ mod portions;
 mod predict;
 mod program;
 mod rehearse;
+mod shares;
 
 pub use board::{Board, Link, PlanError};
 pub use choose::{Objective, plan};
@@ -62,3 +64,4 @@ pub use karman_tensor::split::Work;
 pub use portions::{divide, portions};
 pub use predict::{BoardCost, Prediction, StageCost, predict};
 pub use program::{Form, Plan, PlannedStage, programs};
+pub use shares::{ShareCost, SharePlan, SharedLayer, cost_of_share, is_used_after, share};

@@ -1,5 +1,6 @@
 //! Laws of the policies, against brute force on small problems.
 
+mod bounds;
 mod laws;
 mod problems;
 mod refused;

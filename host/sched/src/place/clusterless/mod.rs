@@ -113,7 +113,7 @@ impl ClusterLess {
 }
 
 impl Place for ClusterLess {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         match self.settings.offload {
             Offload::Best => "clusterless",
             Offload::Never => "clusterless-intra",

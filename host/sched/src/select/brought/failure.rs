@@ -1,6 +1,7 @@
-use karman_types::{ByteSize, Digest};
+use karman_types::{ByteSize, Digest, format_duration};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::Duration;
 
 /// A failure of a policy that a plugin brings.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -80,6 +81,19 @@ pub enum Failure {
         /// What is wrong with it.
         problem: String,
     },
+    /// It had a task go where it cannot go, or placed one that is not to be placed.
+    #[error("it placed task {task} of job {job}, which {problem}")]
+    Placement {
+        /// The job, by its id.
+        job: u64,
+        /// The task, by its place in the job.
+        task: usize,
+        /// What is wrong with that.
+        problem: String,
+    },
+    /// It did not choose at all.
+    #[error("it named nobody")]
+    Nobody,
     /// It wants more kept than there is room for.
     #[error("its state has {bytes} bytes; {most} are kept at most")]
     State {
@@ -93,6 +107,14 @@ pub enum Failure {
     LeftOut {
         /// How often.
         failures: u32,
+    },
+    /// It had failed too often, and has no checkpoints at which it begins anew.
+    #[error("it had failed {failures} times in a row and is not asked for another {}", format_duration(*pause))]
+    Paused {
+        /// How often.
+        failures: u32,
+        /// For how long it is not asked.
+        pause: Duration,
     },
     /// It is to run by limits that nobody has here: so says somebody's log.
     #[error("it is to have a `{limit}` of {asked}; {most} is the most here")]
@@ -110,6 +132,9 @@ pub enum Failure {
         /// The digest of the file.
         id: Digest,
     },
+    /// There is none, or it is a plugin that brings something else.
+    #[error("no plugin of this name brings one here")]
+    NotHere,
     /// What it gave cannot be read: a list that is too long, a text that is none.
     #[error("it gave what cannot be read: {why}")]
     Unreadable {
@@ -133,6 +158,9 @@ pub enum Failure {
 impl Failure {
     /// Whether it says nothing of the policy: a replay takes it from the log.
     pub(crate) const fn is_of_the_node(&self) -> bool {
-        matches!(self, Self::Busy { .. } | Self::Host { .. })
+        matches!(
+            self,
+            Self::Busy { .. } | Self::Host { .. } | Self::Paused { .. } | Self::NotHere
+        )
     }
 }

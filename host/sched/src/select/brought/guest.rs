@@ -1,5 +1,7 @@
 use super::super::{Ask, Served, Task};
 use super::Failure;
+use crate::call::{Order, Taker};
+use crate::place::{Fleet, Job, Placement};
 use karman_types::{ByteSize, Digest, Slo};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -25,7 +27,7 @@ pub trait Guest: Send {
     fn save(&mut self) -> Result<Vec<u8>, Failure>;
 }
 
-/// Makes instances of policies. The same plugin with the same state has to decide the same.
+/// Runs policies that plugins bring. The same plugin that is asked the same, with the same state, has to decide the same.
 pub trait Guests: Send + Sync {
     /// Whether the file of this plugin is here.
     fn has(&self, plugin: &PolicyPlugin) -> bool;
@@ -41,6 +43,29 @@ pub trait Guests: Send + Sync {
         slo: &Slo,
         state: Option<&[u8]>,
     ) -> Result<Box<dyn Guest>, Failure>;
+
+    /// In which order a plugin has the providers of a call tried: asked in an instance of its own, which knows nothing else. Who makes
+    /// only instances that select has none that routes.
+    ///
+    /// # Errors
+    /// The plugin is not here, or did not decide.
+    fn order(&self, plugin: &PolicyPlugin, _task: &str, _takers: &[Taker]) -> Result<Order, Failure> {
+        Err(Failure::Missing { id: plugin.id })
+    }
+
+    /// Where a plugin has tasks go, in the same way.
+    ///
+    /// # Errors
+    /// The plugin is not here, or did not decide.
+    fn place(
+        &self,
+        plugin: &PolicyPlugin,
+        _now: f64,
+        _jobs: &[Job],
+        _fleet: &Fleet,
+    ) -> Result<Vec<Placement>, Failure> {
+        Err(Failure::Missing { id: plugin.id })
+    }
 }
 
 /// A plugin that brings a policy, and what one call of it may use.

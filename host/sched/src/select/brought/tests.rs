@@ -1,6 +1,6 @@
 use super::testing::*;
 use super::*;
-use crate::log::{CHECKPOINT_EVERY, Entry, Logged, Policy, What, explain, replay, replay_with};
+use crate::log::{CHECKPOINT_EVERY, Entry, Logged, Policy, What, explain, replay, replay_with, tails};
 use crate::select::{Asked, Heard};
 use karman_types::TaskId;
 use std::collections::BTreeMap;
@@ -63,6 +63,30 @@ fn one_that_rested_goes_on_from_where_it_was() {
         "{:?}",
         replayed.different
     );
+}
+
+#[test]
+fn one_whose_node_was_stopped_goes_on_from_its_log() {
+    let of = karman_types::Digest::of(b"a workflow");
+    let new = |instance| {
+        let (policy, _) = brought(Script::Behaves);
+        let policy = Policy::Brought(Box::new(policy));
+        Logged::new("digits", policy, tasks(), instance).known_by(of)
+    };
+    let served = |policy: &mut Logged, n: u64| {
+        let request = TaskId::from_parts(n, 0);
+        let (decision, mut entries) = policy.choose(n, request, Asked::default()).unwrap();
+        entries.extend(policy.report(n, request, Heard::default()).unwrap());
+        (decision, entries)
+    };
+    let stopped = u64::from(CHECKPOINT_EVERY) + 30;
+    let mut never = new(1);
+    let log: Vec<Entry> = (0..stopped).flat_map(|n| served(&mut never, n).1).collect();
+    let (mut resumed, now) = new(2).resumed(tails(log).remove(&of).unwrap());
+    assert!(now.is_some());
+    for n in stopped..stopped + 30 {
+        assert_eq!(served(&mut resumed, n).0, served(&mut never, n).0);
+    }
 }
 
 #[test]

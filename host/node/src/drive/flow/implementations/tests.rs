@@ -24,6 +24,7 @@ fn of_others_than_the_one_that_is_measured_stays_what_is_known() {
     let measured = |name: &str, cost: Option<f64>| Measured {
         name: name.into(),
         implementation: cost.map(|cost| implementation(name, cost)),
+        energy: None,
         error: None,
     };
     let now = |all: &[Measured], only| {
@@ -57,11 +58,19 @@ fn what_a_call_draws_is_said_else_measured_else_remembered() {
     before[0].profile.energy = Some(3.0);
     let said = BTreeMap::from([("digits-l@9c01d2e7".to_owned(), 1.0)]);
     let nothing = BTreeMap::new();
-    assert_eq!(energy(&said, Some(2.0), &before, "digits-l@9c01d2e7"), Some(1.0));
-    assert_eq!(
-        energy(&nothing, Some(2.0), &before, "digits-l@9c01d2e7"),
-        Some(2.0)
-    );
-    assert_eq!(energy(&nothing, None, &before, "digits-l@9c01d2e7"), Some(3.0));
-    assert_eq!(energy(&nothing, None, &before, "digits-s@9c01d2e7"), None);
+    let unknown = || Drawn::unavailable("nobody counts");
+    let found = || Drawn {
+        joules: Some(2.0),
+        origin: EnergyOrigin::Derived,
+    };
+    let of = |drawn: Drawn, name: &str, said| {
+        let drawn = drawn.or_known(name, said, &before);
+        (drawn.joules, drawn.origin.to_string())
+    };
+    let [large, small] = ["digits-l@9c01d2e7", "digits-s@9c01d2e7"];
+    assert_eq!(of(found(), large, &said), (Some(1.0), "stated".into()));
+    assert_eq!(of(found(), large, &nothing), (Some(2.0), "derived".into()));
+    assert_eq!(of(unknown(), large, &nothing), (Some(3.0), "before".into()));
+    let none = (None, "unavailable: nobody counts".into());
+    assert_eq!(of(unknown(), small, &nothing), none);
 }

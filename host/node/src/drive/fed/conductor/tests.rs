@@ -1,0 +1,74 @@
+use super::super::testing::{conducted, described, frame};
+use super::*;
+use futures::FutureExt;
+use karman_fed::Update;
+
+/// Clients that do what they are asked.
+struct Honest;
+
+impl Clients for Honest {
+    fn ask(&self, order: Order, _: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>> {
+        async move {
+            Ok(match order.work {
+                Work::Begin { .. } => Answer::Begun {
+                    model: vec![("weight".into(), frame(&[0.0, 0.0]))],
+                },
+                Work::Train { .. } => Answer::Trained(Box::new(Update {
+                    frames: vec![frame(&[1.0, -1.0])],
+                    samples: 10,
+                    steps: 3,
+                    loss: 0.5,
+                })),
+                other => return Err(TaskError::invalid(format!("nobody is asked {other:?}"))),
+            })
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_checkpoint_was_not_written_goes_on_from_the_one_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let record = described("");
+    record.write(&store).unwrap();
+    let (mut conductor, _handle) = conducted(record, &store, Arc::new(Honest));
+    conductor.begin().await.unwrap();
+    let on_disk = || Record::read(&store, "x").unwrap().unwrap();
+    while on_disk().checkpoint.is_none() {
+        let event = conductor.next().await;
+        conductor.feed(event).await.unwrap();
+    }
+    let begun = on_disk();
+
+    // By the time that the run breaks off the disk writes again.
+    let failure = Some(Failure::Unsaved("no space left on device".into()));
+    let ended = conductor.act(Action::Finished { version: 1, failure }).await;
+    let error = ended.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.message.contains("no space left on device"), "{error}");
+    drop(conductor);
+    let kept = on_disk();
+    assert!(!kept.has_ended(), "{:?}", kept.log);
+    assert_eq!(kept.log, begun.log);
+
+    let (conductor, handle) = conducted(kept, &store, Arc::new(Honest));
+    conductor.drive().await.unwrap();
+    let log = handle.status(0).log;
+    assert!(
+        matches!(
+            log.last(),
+            Some(FedEvent::Finished {
+                version: 4,
+                failure: None
+            })
+        ),
+        "{log:?}"
+    );
+    let numbers = on_disk().model().unwrap().numbers;
+    let off = numbers
+        .iter()
+        .zip([4.0, -4.0])
+        .map(|(number, wanted)| (number - wanted).abs());
+    assert!(off.fold(0.0, f32::max) < 1e-5, "{numbers:?}");
+}

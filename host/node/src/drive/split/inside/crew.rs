@@ -1,0 +1,362 @@
+//! The nodes that run a model split inside its layers.
+
+use super::pieces::{cut, put};
+use super::{InsideLayer, InsideNode, InsidePlan, TASK};
+use crate::drive::mesh_of;
+use crate::drive::split::wire::Leg;
+use crate::node::{Inner, Node};
+use crate::services::Loaded;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, try_join_all};
+use karman_engine::capability::nn::{Model, Tensors};
+use karman_infer::integer::{Integer, IntegerError};
+use karman_mesh::{Ask, CallHead, RemoteReport};
+use karman_sched::partition::inside_layer::{Form, ShareCost, SharePlan, cost_of_share, is_used_after};
+use karman_tensor::quantised::{Layer, Operator, Part};
+use karman_tensor::split::ShareTask;
+use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskRequest, Tier};
+use parking_lot::Mutex;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// How long a node gets for a piece: more than the plugin's own limit.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a node that did not answer is asked last.
+const LOST_FOR: Duration = Duration::from_secs(10);
+const CONTENT_TYPE: &str = "application/cbor";
+
+/// The nodes that run a model, and what each of them does.
+pub(in crate::drive::split) struct Crew {
+    pub(super) node: Weak<Inner>,
+    pub(super) model: karman_store::Model,
+    pub(super) integer: Integer,
+    /// What comes after the layers in whole numbers.
+    pub(super) rest: Loaded,
+    pub(super) shares: SharePlan,
+    pub(super) members: Vec<Member>,
+}
+
+/// A node that computes pieces.
+pub(super) struct Member {
+    pub(super) id: NodeId,
+    pub(super) tier: Tier,
+    /// Bytes that a piece may take there.
+    pub(super) memory: u64,
+    pub(super) operations_per_second: f64,
+    pub(super) linear_memory: u64,
+    pub(super) turn: Arc<Semaphore>,
+    /// When it last did not answer.
+    pub(super) lost: Mutex<Option<Instant>>,
+}
+
+/// A piece of a layer.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    layer: usize,
+    part: &'a Part,
+}
+
+/// What the members did for a request.
+type Did = Mutex<Vec<Leg>>;
+
+impl Crew {
+    /// Runs the model on these inputs: the results, and who did what.
+    pub(in crate::drive::split) async fn run(
+        &self,
+        inputs: Tensors,
+    ) -> Result<(Tensors, Vec<Leg>), TaskError> {
+        let gone = || TaskError::unavailable("the node is shutting down");
+        let node = Node::upgrade(&self.node).ok_or_else(gone)?;
+        let legs = self
+            .members
+            .iter()
+            .zip(0..)
+            .map(|(member, at)| leg(member.id, at));
+        let did: Did = Mutex::new(legs.collect());
+        let mut answers = Vec::new();
+        for item in self.integer.quantise(&inputs).map_err(integer_error)? {
+            answers.push(self.layers(&node, item, &did).await?);
+        }
+        let handed = self.integer.hand_over(&answers).map_err(integer_error)?;
+        let (mut results, took) = self.rest.run_timed(vec![handed]).await?;
+        let order = |name: &String| self.integer.results().iter().position(|result| result == name);
+        results.sort_by_key(|(name, _)| order(name));
+        let mut legs = did.into_inner();
+        legs.retain(|leg| leg.bytes_in > 0 || leg.failed.is_some());
+        legs.push(Leg {
+            compute_us: took.as_micros() as u64,
+            ..leg(node.runtime().id(), self.members.len() as u8)
+        });
+        Ok((results, legs))
+    }
+
+    /// The file that it runs.
+    pub(in crate::drive::split) const fn digest(&self) -> Digest {
+        self.model.digest
+    }
+
+    /// Which nodes take part, for people.
+    pub(in crate::drive::split) fn words(&self) -> String {
+        let member = |member: &Member| format!("{} ({})", member.id.short(), member.tier);
+        let members: Vec<String> = self.members.iter().map(member).collect();
+        let layers = self.shares.layers.len();
+        format!("in pieces of {layers} layers: {}", members.join(", "))
+    }
+
+    /// The plan as it is told.
+    pub(super) fn answer(&self, applied: bool) -> InsidePlan {
+        let node =
+            |(member, cost): (&Member, &karman_sched::partition::inside_layer::ShareCost)| InsideNode {
+                node: member.id,
+                tier: member.tier,
+                memory: member.memory,
+                peak: cost.peak,
+                sent: cost.sent,
+                received: cost.received,
+                calls: cost.calls,
+                operations: cost.operations,
+                operations_per_second: member.operations_per_second,
+                linear_memory: member.linear_memory,
+            };
+        let layers = self.integer.network().layers().iter().zip(&self.shares.layers);
+        InsidePlan {
+            model: self.model.name.clone(),
+            nodes: self.members.iter().zip(&self.shares.boards).map(node).collect(),
+            layers: layers
+                .map(|(layer, shared)| InsideLayer {
+                    layer: describe(layer),
+                    by: match shared.form {
+                        Form::Rows => "rows".to_owned(),
+                        Form::Channels => "channels".to_owned(),
+                    },
+                    pieces: shared.pieces.iter().map(Vec::len).collect(),
+                    seconds: shared.seconds,
+                })
+                .collect(),
+            rest: self.integer.operators_of_rest().to_vec(),
+            alone: self.shares.alone,
+            held: self.shares.held,
+            seconds: self.shares.seconds,
+            applied,
+        }
+    }
+
+    /// One item through all layers in whole numbers; activations go when the last layer that takes them is done.
+    async fn layers(&self, node: &Node, item: Vec<i8>, did: &Did) -> Result<Vec<i8>, TaskError> {
+        let layers = self.integer.network().layers();
+        let mut activations = vec![item];
+        for (index, (layer, shared)) in layers.iter().zip(&self.shares.layers).enumerate() {
+            let parts = shared.pieces.iter().enumerate();
+            let parts = parts.map(|(member, pieces)| {
+                self.part(node, index, (member, pieces.as_slice()), &activations, did)
+            });
+            let done = try_join_all(parts).await?;
+            let mut output = vec![0; layer.output().elements()];
+            for (part, piece) in done.into_iter().flatten() {
+                put(layer.output(), &mut output, part, &piece);
+            }
+            for (at, activation) in activations.iter_mut().enumerate() {
+                if !is_used_after(layers, at, index) {
+                    *activation = Vec::new();
+                }
+            }
+            activations.push(output);
+        }
+        Ok(activations.pop().unwrap_or_default())
+    }
+
+    /// A member's part of a layer, piece by piece.
+    async fn part<'a>(
+        &self,
+        node: &Node,
+        layer: usize,
+        (member, pieces): (usize, &'a [Part]),
+        activations: &[Vec<i8>],
+        did: &Did,
+    ) -> Result<Vec<(&'a Part, Bytes)>, TaskError> {
+        let mut done = Vec::with_capacity(pieces.len());
+        for part in pieces {
+            let piece = Piece { layer, part };
+            let body = self.message(piece, activations)?;
+            done.push((part, self.compute(node, member, piece, body, did).await?));
+        }
+        Ok(done)
+    }
+
+    fn message(&self, Piece { layer, part }: Piece<'_>, activations: &[Vec<i8>]) -> Result<Bytes, TaskError> {
+        let network = self.integer.network();
+        let shape = &network.layers()[layer];
+        let input = cut(shape.input(), &activations[layer], &shape.needs(part));
+        let other = match *shape.operator() {
+            Operator::Add { other } => cut(shape.output(), &activations[other], part),
+            _ => Vec::new(),
+        };
+        let task = ShareTask::new(network, layer, part, input, other);
+        let task = task.map_err(|error| TaskError::internal(error.to_string()))?;
+        message(&task)
+    }
+
+    /// One piece: by the member that it falls to, else by another one that has the memory for it.
+    async fn compute(
+        &self,
+        node: &Node,
+        member: usize,
+        piece: Piece<'_>,
+        body: Bytes,
+        did: &Did,
+    ) -> Result<Bytes, TaskError> {
+        let cost = cost_of_share(&self.integer.network().layers()[piece.layer], piece.part);
+        let mut last = TaskError::unavailable("no node takes part");
+        for at in self.line(member, cost.peak) {
+            let (member, started) = (&self.members[at], Instant::now());
+            let error = match member.ask(node, body.clone()).await {
+                Ok((answer, report)) if answer.len() as u64 == cost.received => {
+                    *member.lost.lock() = None;
+                    let mut did = did.lock();
+                    let leg = &mut did[at];
+                    leg.compute_us += report.took_us;
+                    leg.transfer_us += (started.elapsed().as_micros() as u64).saturating_sub(report.took_us);
+                    leg.bytes_in += body.len() as u64;
+                    leg.bytes_out += answer.len() as u64;
+                    return Ok(answer);
+                }
+                Ok((answer, _)) => TaskError::unavailable(format!(
+                    "it gave {} values instead of {}",
+                    answer.len(),
+                    cost.received
+                )),
+                Err(error) => error,
+            };
+            let others_may = matches!(
+                error.kind,
+                ErrorKind::Unavailable | ErrorKind::Deadline | ErrorKind::Limit
+            );
+            last = of_member(member.id, piece.layer, error);
+            if !others_may {
+                return Err(last);
+            }
+            tracing::debug!(model = self.model.name, error = %last, "a piece is computed elsewhere");
+            *member.lost.lock() = Some(Instant::now());
+            did.lock()[at].failed = Some(last.message.clone());
+        }
+        Err(last)
+    }
+
+    /// The member that a piece falls to, then the others that have the memory for it; those that did not answer a moment ago last.
+    fn line(&self, member: usize, peak: u64) -> Vec<usize> {
+        let others = (0..self.members.len()).filter(|other| *other != member);
+        let able = others.filter(|other| self.members[*other].memory >= peak);
+        let mut line: Vec<usize> = std::iter::once(member).chain(able).collect();
+        line.sort_by_key(|at| self.members[*at].is_lost());
+        line
+    }
+}
+
+impl Member {
+    fn is_lost(&self) -> bool {
+        self.lost.lock().is_some_and(|since| since.elapsed() < LOST_FOR)
+    }
+
+    /// Has a piece computed there, after those before it.
+    pub(super) async fn ask(&self, node: &Node, body: Bytes) -> Result<(Bytes, RemoteReport), TaskError> {
+        let closed = |_| TaskError::unavailable("the node is shutting down");
+        let _turn = self.turn.acquire().await.map_err(closed)?;
+        let context = node.runtime().context(Some(PATIENCE));
+        if self.id == node.runtime().id() {
+            let request = TaskRequest {
+                content_type: CONTENT_TYPE.to_owned(),
+                metadata: Vec::new(),
+                body,
+            };
+            let (response, report) = node.plugins().find(TASK)?.call(request, context).await?;
+            let report = RemoteReport {
+                took_us: report.took.as_micros() as u64,
+                memory_peak: report.memory_peak,
+                ran_on: None,
+            };
+            return Ok((response.body, report));
+        }
+        let mesh = mesh_of(node)?;
+        let away = || TaskError::unavailable("it is not in reach");
+        let peer = mesh.node(self.id).await.ok_or_else(away)?;
+        let head = CallHead {
+            within_ms: Some(PATIENCE.as_millis() as u64),
+            content_type: CONTENT_TYPE.to_owned(),
+            ..CallHead::new(Ask::Call, TASK, context.task)
+        };
+        let (response, report) = mesh.call(peer, head, body).await?;
+        Ok((response.body, report))
+    }
+}
+
+/// The model as tasks load it.
+pub(super) struct InCrew(pub(super) Arc<Crew>);
+
+impl Model for InCrew {
+    fn run(self: Arc<Self>, inputs: Tensors) -> BoxFuture<'static, Result<Tensors, TaskError>> {
+        async move { self.0.run(inputs).await.map(|(results, _)| results) }.boxed()
+    }
+
+    fn runs_on(&self) -> String {
+        self.0.words()
+    }
+}
+
+/// A piece as it travels.
+pub(super) fn message(task: &ShareTask) -> Result<Bytes, TaskError> {
+    let message = cbor4ii::serde::to_vec(Vec::new(), task);
+    message
+        .map(Bytes::from)
+        .map_err(|error| TaskError::internal(error.to_string()))
+}
+
+pub(super) fn integer_error(error: IntegerError) -> TaskError {
+    TaskError::new(error.kind(), error.to_string())
+}
+
+/// An error by the name of the node that it came from.
+pub(super) fn of_member(member: NodeId, layer: usize, mut error: TaskError) -> TaskError {
+    let node = member.short();
+    error.message = format!(
+        "node {node} did not compute its piece of layer {layer}: {}",
+        error.message
+    );
+    error
+}
+
+fn leg(node: NodeId, stage: u8) -> Leg {
+    Leg {
+        stage,
+        node,
+        compute_us: 0,
+        batch: None,
+        transfer_us: 0,
+        bytes_in: 0,
+        bytes_out: 0,
+        encoding: None,
+        failed: None,
+        overtaken: false,
+    }
+}
+
+/// A layer in words.
+fn describe(layer: &Layer) -> String {
+    let what = match layer.operator() {
+        Operator::Convolution {
+            window: [rows, columns],
+            ..
+        } => {
+            let kind = if layer.is_depthwise() {
+                "depthwise"
+            } else {
+                "convolution"
+            };
+            format!("{kind} {rows}x{columns}")
+        }
+        Operator::AveragePool => "mean".to_owned(),
+        Operator::Add { other } => format!("sum with activation {other}"),
+    };
+    format!("{what}, {}", layer.output())
+}

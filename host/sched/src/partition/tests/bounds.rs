@@ -1,0 +1,108 @@
+//! Weights that an SLO gives.
+
+use super::problems::Shape;
+use crate::partition::*;
+use karman_types::Slo;
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn shape(layers: usize, tiers: usize) -> Shape {
+    Shape {
+        layers,
+        tiers,
+        branches: false,
+        objective: Objective::LATENCY,
+        tight: false,
+        uneven: false,
+    }
+}
+
+fn keeps(bounds: &Bounds, plan: &Plan) -> bool {
+    bounds.used(&plan.prediction).iter().all(BoundUse::is_kept)
+}
+
+#[test]
+fn an_slo_says_what_one_request_may_take() {
+    let slo = Slo {
+        accuracy: Some(0.9),
+        latency_p95: Some(Duration::from_millis(250)),
+        cost: Some(1.0),
+        energy: Some(40.0),
+        ..Slo::over(200)
+    };
+    let bounds = Bounds::of(&slo);
+    assert_eq!(bounds.latency_ms, Some(250.0));
+    // 40 J for 200 of them.
+    assert_eq!(bounds.energy_mj, Some(200.0));
+    let weights = bounds.objective().unwrap();
+    assert_eq!(weights, Objective::weighing(1.0 / 250.0, 1.0 / 200.0, 0.0));
+    assert_eq!(Bounds::of(&Slo::over(200)).objective(), Ok(Objective::LATENCY));
+    let nothing = Bounds::of(&Slo {
+        energy: Some(0.0),
+        ..slo
+    });
+    assert!(matches!(
+        nothing.plan(&Tiers, &shape(4, 2).draw(1)),
+        Err(PlanError::Problem(ProblemError::Number {
+            field: "energy_mj",
+            ..
+        }))
+    ));
+}
+
+#[test]
+fn one_bound_is_planned_for_as_such_and_what_breaks_it_says_so() {
+    let problem = shape(6, 3).draw(7);
+    let fastest = Tiers.plan(&problem).unwrap();
+    let latency_ms = fastest.prediction.latency_ms / 2.0;
+    let bounds = Bounds {
+        latency_ms: Some(latency_ms),
+        energy_mj: None,
+    };
+    let (judged, plan) = bounds.plan(&Tiers, &problem).unwrap();
+    assert_eq!(plan.assignment, fastest.assignment);
+    assert_eq!(judged.objective().energy, 0.0);
+    let used = bounds.used(&plan.prediction);
+    assert!(!used[0].is_kept() && used.len() == 1);
+    assert!(used[0].to_string().ends_with("broken"), "{}", used[0]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Where some weights on a grid have a plan that keeps both bounds, so has what is found, and it is never over them by more than the
+    /// plan of equal shares.
+    #[test]
+    fn what_can_be_kept_is_kept(
+        layers in 2..=7_usize,
+        tiers in 2..=3_usize,
+        seed: u64,
+        (fast, frugal) in (0.0f64..1.2, 0.0f64..1.2),
+    ) {
+        const STEPS: u32 = 32;
+        let problem = shape(layers, tiers).draw(seed);
+        let by = |objective| Tiers.plan(&problem.judged_by(objective).unwrap()).unwrap();
+        let (quick, sparing) = (by(Objective::LATENCY).prediction, by(Objective::ENERGY).prediction);
+        let between = |from: f64, to: f64, share: f64| from + share * (to - from);
+        let (latency_ms, energy_mj) = (
+            between(quick.latency_ms, sparing.latency_ms, fast) * (1.0 + 1e-9),
+            between(sparing.energy_mj, quick.energy_mj, frugal) * (1.0 + 1e-9),
+        );
+        let bounds = Bounds { latency_ms: Some(latency_ms), energy_mj: Some(energy_mj) };
+        let weighing = |of_latency: f64| {
+            by(Objective::weighing(of_latency / latency_ms, (1.0 - of_latency) / energy_mj, 0.0))
+        };
+        let (judged, plan) = bounds.plan(&Tiers, &problem).unwrap();
+        // It is what the policy says of the problem that comes with it.
+        prop_assert_eq!(&Tiers.plan(&judged).unwrap(), &plan);
+        let mut on_grid = (1..STEPS).map(|step| weighing(f64::from(step) / f64::from(STEPS)));
+        if on_grid.any(|other| keeps(&bounds, &other)) {
+            prop_assert!(keeps(&bounds, &plan), "{:?}", bounds.used(&plan.prediction));
+        }
+        let over = |plan: &Plan| {
+            let used = bounds.used(&plan.prediction);
+            used.iter().map(|used| used.takes / used.at_most).fold(0.0, f64::max)
+        };
+        prop_assert!(over(&plan) <= over(&weighing(0.5)));
+    }
+}
