@@ -1,7 +1,7 @@
 //! Keys that are set by variables of the environment: `KARMAN_CEILING__MEMORY` is `memory` in `[ceiling]`.
 
 /// All that `node.toml` may begin with; other variables of the same prefix are not configuration.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 26] = [
     "tier",
     "listen",
     "hosts",
@@ -15,6 +15,7 @@ const KEYS: [&str; 25] = [
     "foreign",
     "models",
     "endpoints",
+    "batches",
     "compute",
     "power",
     "gpu",

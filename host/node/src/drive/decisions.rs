@@ -5,7 +5,7 @@ use super::attempt::{read, write};
 use crate::runtime::Runtime;
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
-use karman_sched::log::{Entry, Tail, What, tails};
+use karman_sched::log::{Entry, Tail, tails};
 use karman_types::{Digest, TaskError};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

@@ -8,6 +8,7 @@ use super::wire::{Cut, Prepare, Station, pack};
 use crate::config::ModelDevice;
 use crate::drive::mesh_of;
 use crate::node::Node;
+use crate::power::PowerProfile;
 use crate::services::store_error;
 use bytes::Bytes;
 use futures::future::try_join_all;

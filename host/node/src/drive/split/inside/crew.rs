@@ -12,7 +12,7 @@ use futures::future::{BoxFuture, try_join_all};
 use karman_engine::capability::nn::{Model, Tensors};
 use karman_infer::integer::{Integer, IntegerError};
 use karman_mesh::{Ask, CallHead, RemoteReport};
-use karman_sched::partition::inside_layer::{Form, ShareCost, SharePlan, cost_of_share, is_used_after};
+use karman_sched::partition::inside_layer::{Form, SharePlan, cost_of_share, is_used_after};
 use karman_tensor::quantised::{Layer, Operator, Part};
 use karman_tensor::split::ShareTask;
 use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskRequest, Tier};
