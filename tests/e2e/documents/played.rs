@@ -115,6 +115,7 @@ played! {
     models: "docs/models.md" [
         run("karman model add flood-s", before::satellite),
         run("karman model plan flood-l", before::fog_and_cloud),
+        left("karman deploy split-worker.wasm", "it takes a model of which no file is here; inside.rs splits one of ours so"),
     ]
     workflows: "docs/workflows.md" [
         run("karman flow graph", before::tally_with_plugins),
@@ -129,6 +130,9 @@ played! {
         run_unlike("karman deploy plugins/prices", before::measured, FASTER_OR_SLOWER),
         run_unlike("karman call model/digits-m", before::two_have_the_model, "which of the two is asked first depends on how far they are"),
         run("karman new cheapest", NOTHING),
+        run("karman new fastest", NOTHING),
+        run("karman new first-free", NOTHING),
+        run_unlike("karman why", NOTHING, "it shows a policy that fails; those of policies.rs do"),
         run_unlike("karman why", NOTHING, "it shows a policy that fails; those of policies.rs do"),
     ]
     simulator: "docs/simulator.md" [

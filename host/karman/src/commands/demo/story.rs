@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long after a pass nodes may take to notice that it is over.
-const NOTICED: Duration = Duration::from_secs(3);
+/// How long after a pass nodes may take to notice that it is over. What is captured later comes to be looked at in the next one.
+const NOTICED: Duration = Duration::from_millis(1800);
 /// So long before a pass the link is there: the dish looks for the satellite before the plan says that it comes.
 pub(super) const EARLY: Duration = Duration::from_millis(400);
 /// Time until the first pass, in which the satellite is alone for the first time.
