@@ -176,6 +176,12 @@ pub(super) fn fog_and_cloud(stage: &mut Stage) {
     for tier in ["fog", "cloud"] {
         stage.join("", tier, tier);
     }
+    // Parts go from one to the other, so they have to have met.
+    let cloud = stage.id("cloud");
+    stage.run(
+        "fog",
+        &format!("until karman mesh ping {cloud} > /dev/null 2>&1; do sleep 0.2; done"),
+    );
     stage.copy("", "flood-l.onnx", "plugins/flood/models/flood-l.onnx");
     stage.run("", "karman model add flood-l flood-l.onnx");
 }
