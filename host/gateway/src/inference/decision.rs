@@ -108,10 +108,7 @@ impl Decision {
         put(told::NODE, here.named(self.node));
         put(told::TIER, Some(HeaderValue::from_static(self.tier.name())));
         put(told::RAN_ON, self.ran_on.as_deref().and_then(text));
-        put(
-            told::CUT,
-            self.cut().and_then(|cut| HeaderValue::try_from(cut).ok()),
-        );
+        put(told::CUT, here.cut(self));
         put(told::BATCH, self.batch().map(HeaderValue::from));
         put(
             told::WHY,
@@ -132,18 +129,34 @@ fn text(text: &str) -> Option<HeaderValue> {
 
 /// The gateway's own node, as headers name it.
 #[derive(Clone, Debug)]
-pub(crate) struct Here(NodeId, Option<HeaderValue>);
+pub(crate) struct Here {
+    id: NodeId,
+    name: Option<HeaderValue>,
+    /// The cut of what it has run whole.
+    whole: Option<HeaderValue>,
+}
 
 impl Here {
     pub(super) fn of(node: &Node) -> Self {
         let id = node.runtime().id();
-        Self(id, text(&id.to_string()))
+        Self {
+            id,
+            name: text(&id.to_string()),
+            whole: text(&format!("0@{}", id.short())),
+        }
     }
 
     fn named(&self, node: NodeId) -> Option<HeaderValue> {
-        match node == self.0 {
-            true => self.1.clone(),
+        match node == self.id {
+            true => self.name.clone(),
             false => text(&node.to_string()),
+        }
+    }
+
+    fn cut(&self, decision: &Decision) -> Option<HeaderValue> {
+        match &decision.legs[..] {
+            [leg] if leg.stage == 0 && leg.node == self.id && leg.failed.is_none() => self.whole.clone(),
+            _ => text(&decision.cut()?),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! A connection whose caller asks again at once: a program on the same machine that waits for one answer and sends the next request. The
 //! thread that sleeps in between has to be woken each time, which takes longer than most calls; so it stays awake for a moment, if the
-//! last ones came within one. It does so for a connection that asks alone: where several do, there is mostly something to do, and who looks for
-//! it time and again takes the processor from those who ask.
+//! last ones came within one. It does so for a connection that asks alone, or that is answered on the spot. Where several ask for what other
+//! threads do, who looks for the next request time and again takes the processor from those threads.
 
-use std::future::Future;
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
 use std::io::{IoSlice, Result};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +18,21 @@ const MOST: Duration = Duration::from_micros(150);
 
 /// How often the connections of this process have asked, all of them together.
 static ASKED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// How often this thread has turned to one of its connections.
+    static TURNS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// What serves a connection, with its turns counted: what is asked and answered in one of them was answered on the spot.
+pub(super) async fn counted<F: Future>(serve: F) -> F::Output {
+    let mut serve = pin!(serve);
+    poll_fn(|context| {
+        TURNS.set(TURNS.get() + 1);
+        serve.as_mut().poll(context)
+    })
+    .await
+}
 
 /// How soon requests follow answers on one connection. Pure: time is an argument.
 #[derive(Debug, Default)]
@@ -56,6 +72,10 @@ pub struct Awake<S> {
     pauses: Pauses,
     /// What [`ASKED`] was when it asked.
     asked: u64,
+    /// What [`TURNS`] was then.
+    turn: u64,
+    /// Whether its last answer was there on the spot.
+    is_prompt: bool,
 }
 
 impl<S> Awake<S> {
@@ -65,21 +85,26 @@ impl<S> Awake<S> {
             stream,
             pauses: Pauses::default(),
             asked: 0,
+            turn: 0,
+            is_prompt: false,
         }
     }
 
     fn asks(&mut self) {
         self.pauses.asks(Instant::now());
         self.asked = ASKED.fetch_add(1, Ordering::Relaxed) + 1;
+        self.turn = TURNS.get();
     }
 
     fn answers(&mut self) {
         self.pauses.answers(Instant::now());
+        self.is_prompt = self.turn == TURNS.get();
     }
 
-    /// Whether the next request may come at any moment, and no other connection has asked since the last one.
+    /// Whether the next request may come at any moment, and nobody needs the processor for another one meanwhile.
     fn waits(&self) -> bool {
-        ASKED.load(Ordering::Relaxed) == self.asked && self.pauses.may_ask_soon(Instant::now())
+        let asks_alone = || ASKED.load(Ordering::Relaxed) == self.asked;
+        (self.is_prompt || asks_alone()) && self.pauses.may_ask_soon(Instant::now())
     }
 }
 
@@ -186,14 +211,24 @@ mod tests {
         assert_eq!((read.unwrap(), &heard), (4, b"asks"));
     }
 
-    #[test]
-    fn who_does_not_ask_alone_is_not_waited_for_awake() {
-        let (mut one, mut other) = (Awake::new(()), Awake::new(()));
-        for _ in 0..3 {
-            one.asks();
-            one.answers();
+    #[tokio::test]
+    async fn who_does_not_ask_alone_is_waited_for_awake_only_where_it_is_answered_on_the_spot() {
+        for on_the_spot in [true, false] {
+            let (mut one, mut other) = (Awake::new(()), Awake::new(()));
+            counted(async {
+                one.asks();
+                if !on_the_spot {
+                    yield_now().await;
+                }
+                one.answers();
+            })
+            .await;
+            other.asks();
+            one.pauses = Pauses {
+                answered: Some(Instant::now() + MOST),
+                usual: Some(SOON),
+            };
+            assert_eq!(one.waits(), on_the_spot);
         }
-        other.asks();
-        assert!(!one.waits(), "another one has asked since");
     }
 }

@@ -3,6 +3,7 @@
 //! hands it on, or takes it away from the thread that has everything about it at hand. Here nobody does. What takes long leaves these
 //! threads by itself: guests after a tick, models and disks at once.
 
+use super::awake;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -42,7 +43,7 @@ where
     let job: Job = Box::new(move || {
         tokio::spawn(async move {
             match stream.and_then(TcpStream::from_std) {
-                Ok(stream) => serve(stream).await,
+                Ok(stream) => awake::counted(serve(stream)).await,
                 Err(error) => tracing::warn!(%error, "a connection could not be served"),
             }
             drop(counted);
