@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// How long the link is gone.
 const CUT: Duration = Duration::from_secs(60);
-/// Both sides serve all the time, and leave cores to other tests.
+/// How long both sides rest between two calls meanwhile.
 const BETWEEN_CALLS: Duration = Duration::from_millis(250);
 /// The time within which the two have found each other again, and what waited is done.
 const HEALED: Duration = Duration::from_secs(60);
