@@ -24,7 +24,7 @@ pub(crate) fn test() -> Result<()> {
     })
 }
 
-/// Four for each core, which is what a test takes, and one for each of the three that wait meanwhile: `.config/nextest.toml` says which.
+/// Of nextest: four for each core, which a test takes, and one for each of three that wait meanwhile. `.config/nextest.toml` says which.
 fn threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     4 * cores + 3
