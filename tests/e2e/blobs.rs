@@ -1,7 +1,7 @@
 //! Plugins' files between nodes: from several at once, over crashes, past one that lies.
 
 use crate::mesh::{FOUND, Node, first, home, path};
-use crate::support::padded;
+use crate::support::{padded, pause};
 use bytes::Bytes;
 use karman_mesh::membership::{Invitation, Member};
 use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, RemoteReport, Serve, Standing, Ticket};
@@ -164,6 +164,7 @@ impl Holder {
         let (node, started) = (node.parse().unwrap(), Instant::now());
         while self.runtime.block_on(self.mesh.node(node)).is_none() {
             assert!(started.elapsed() < FOUND, "the node is not found");
+            pause();
         }
     }
 
@@ -199,6 +200,7 @@ impl Holder {
                 "{} is not found: {offers}",
                 self.file.offers
             );
+            pause();
         }
     }
 }
@@ -248,6 +250,7 @@ fn a_file_comes_from_all_who_have_it_and_a_liar_is_dropped_at_once() {
         .contains("\"name\":\"tiny\"")
     {
         assert!(started.elapsed() < FOUND, "the fog's file is not found");
+        pause();
     }
     // It brings the first piece, and then leaves the others all the time to be found.
     deployer.file.sent.store(0, Ordering::SeqCst);

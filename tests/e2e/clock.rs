@@ -1,6 +1,7 @@
 //! Boards without a battery boot in 1970 (`faketime` makes them).
 
 use crate::mesh::{Node, first, up};
+use crate::support::pause;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -65,6 +66,7 @@ fn a_board_in_1970_joins_holds_what_it_must_and_lets_in_nobody_whose_time_is_ove
             started.elapsed() < PATIENCE,
             "it does not come back into the mesh"
         );
+        pause();
     }
     let status = board.server.get(&format!("/accepted/{task}")).json();
     assert_eq!(status["state"], "deadline-unknown", "{status}");
@@ -84,6 +86,7 @@ fn a_board_in_1970_joins_holds_what_it_must_and_lets_in_nobody_whose_time_is_ove
             "{}",
             board.server.get("/metrics").text()
         );
+        pause();
     }
     drop(brief);
 }

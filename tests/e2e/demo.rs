@@ -1,6 +1,6 @@
 //! The demonstration: five processes, shaped links, real passes; a node that is killed, an uplink that is gone, a tighter SLO.
 
-use crate::support::{Home, exchange, root};
+use crate::support::{Home, exchange, pause, root};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -265,7 +265,7 @@ fn until(what: &str, is: impl Fn() -> bool) {
             started.elapsed() < Duration::from_secs(60),
             "{what} does not come about"
         );
-        std::thread::park_timeout(Duration::from_millis(20));
+        pause();
     }
 }
 

@@ -2,7 +2,7 @@
 //! be reached.
 
 use crate::internet::{Internet, Place};
-use crate::support::{Home, Server};
+use crate::support::{Home, Server, pause};
 use std::time::{Duration, Instant};
 
 const ISSUER: Place = Place::Home(1, 2);
@@ -59,6 +59,7 @@ fn a_newcomer_comes_to_an_issuer_that_only_a_member_reaches() {
             started.elapsed() < PATIENCE,
             "no relay has a place for it: {addresses}"
         );
+        pause();
     };
     println!("the issuer is found at {addresses}");
 
@@ -73,6 +74,7 @@ fn a_newcomer_comes_to_an_issuer_that_only_a_member_reaches() {
             "the two do not meet: {}",
             newcomer.control("/mesh/diagnosis")
         );
+        pause();
     }
     let said = member.control("/logs").to_string();
     assert!(said.contains("a stranger is led to an issuer"), "{said}");

@@ -1,7 +1,7 @@
 //! Federated runs: clients in one process, on nodes that are killed, and clients that lie.
 
 use crate::mesh::{Node, first, path, up};
-use crate::support::{Home, Ran};
+use crate::support::{Home, Ran, pause};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -263,6 +263,7 @@ pub(crate) fn five() -> Vec<Node> {
             started.elapsed() < crate::mesh::FOUND,
             "the nodes do not find each other"
         );
+        pause();
     }
     nodes[0].run(&["deploy", &path("fed-digits"), "--on", "all"]).ok();
     nodes
@@ -286,7 +287,7 @@ pub(crate) fn wait_for(node: &Node, reached: impl Fn(&Value) -> bool) -> Value {
             events = status["events"].as_u64().unwrap();
         }
         assert!(started.elapsed() < OVER, "the run does not get there");
-        std::thread::yield_now();
+        pause();
     }
 }
 

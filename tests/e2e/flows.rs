@@ -3,7 +3,7 @@
 
 use crate::choose::{add, digits, tract, workflow};
 use crate::mesh::{FOUND, Node, first, home, path, up};
-use crate::support::{Home, Ran, root};
+use crate::support::{Home, Ran, pause, root};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -55,6 +55,7 @@ fn until(node: &Node, run: &str, holds: impl Fn(&Value) -> bool) -> Value {
             return status;
         }
         assert!(started.elapsed() < ENDED, "it does not come about: {status}");
+        pause();
     }
 }
 
@@ -283,6 +284,7 @@ fn a_node_out_of_sight_is_looked_for_before_nobody_is_said_to_be_there() {
                 "{what}: {ran:?}\n{}",
                 here.home.said("")
             );
+            pause();
         }
     };
     until("it does not run", &|ran| ran.code == 0);

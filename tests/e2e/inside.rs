@@ -1,7 +1,7 @@
 //! A quantised model split inside its layers over three nodes, one process each, none with the memory for its largest layer.
 
 use crate::mesh::{FOUND, Node, home, path, up};
-use crate::support::{Home, Ran};
+use crate::support::{Home, Ran, pause};
 use karman_infer::graph::Graph;
 use karman_infer::integer::Integer;
 use karman_infer::zoo::{Architecture, Variant};
@@ -132,6 +132,7 @@ fn layers_in_pieces_on_three_nodes_give_the_bits_of_the_whole() {
     let lacking = format!("node {} does not run `split-worker`", &ids[2][..8]);
     while !plan(&edge, &ids[2], &[]).stderr.contains(&lacking) {
         assert!(started.elapsed() < FOUND, "{:?}", plan(&edge, &ids[2], &[]));
+        pause();
     }
     cloud.run(&["deploy", &path("split-worker")]).ok();
 

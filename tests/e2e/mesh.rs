@@ -1,7 +1,7 @@
 //! Nodes as processes of their own that join one mesh on loopback: they find each other, share the work, and keep strangers
 //! out.
 
-use crate::support::{Home, Ran, Server, guest};
+use crate::support::{Home, Ran, Server, guest, pause};
 use std::time::{Duration, Instant};
 
 /// The time within which what one node offers is found from every other.
@@ -70,6 +70,7 @@ impl Node {
             if ran.code == 0 || started.elapsed() > FOUND {
                 return ran.ok();
             }
+            pause();
         }
     }
 }
@@ -102,6 +103,7 @@ fn a_hedged_call_does_not_wait_for_a_node_that_hangs() {
     let started = Instant::now();
     while providers() < 2 {
         assert!(started.elapsed() < FOUND, "the offers are not found");
+        pause();
     }
     let ran = cloud.soon(&["call", "tiny", "-"], b"12345");
     let ran_on = |ran: &Ran, node: &Node| ran.stderr.contains(&format!("ran on {}", &node.id()[..8]));
@@ -175,6 +177,7 @@ fn what_one_node_has_every_other_can_call() {
             break;
         }
         assert!(ended.elapsed() < FOUND, "the guest still runs: {status}");
+        pause();
     }
 
     // What a node that is gone offered is not called any more, and its absence is said.
@@ -253,7 +256,7 @@ fn an_invitation_lets_in_one_node_and_a_revoked_one_stays_out() {
     let late = cloud.invite(&["--tier", "edge", "--expires", "1s"]);
     let made = Instant::now();
     while made.elapsed() < Duration::from_millis(2100) {
-        std::thread::yield_now();
+        pause();
     }
     other
         .run(["node", "up", "--listen", "127.0.0.1:0", "--join", &late])
@@ -276,6 +279,7 @@ fn an_invitation_lets_in_one_node_and_a_revoked_one_stays_out() {
             break;
         }
         assert!(started.elapsed() < FOUND, "a revoked node still answers");
+        pause();
     }
     edge.run(&["call", "tiny", "-"]).ok();
 }
@@ -318,6 +322,7 @@ fn nodes_of_another_mesh_are_strangers() {
     while started.elapsed() < Duration::from_secs(3) {
         ours.run(&["call", "tiny", "-"])
             .fails(4, "no node in reach offers `tiny`");
+        pause();
     }
     assert_eq!(theirs.run(&["mesh", "peers", "--json"]).ok().out(), "");
     home("edge")

@@ -2,7 +2,7 @@
 //! through. Each node is a process in a network namespace of its own; what one has, every other finds and calls.
 
 use crate::internet::{Internet, Place};
-use crate::support::{Home, Server, guest};
+use crate::support::{Home, Server, guest, pause};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -180,6 +180,7 @@ fn twelve_nodes_behind_routers_and_firewalls_call_each_other() {
                 "{:?} does not find {missing:?}",
                 node.place
             );
+            pause();
         }
         last_start.elapsed()
     });
@@ -222,6 +223,7 @@ fn judge_paths(nodes: &[Node]) {
             started.elapsed() < PATIENCE,
             "no hole is punched between the homes"
         );
+        pause();
     }
     println!("the homes have a hole after {:.1?} more", started.elapsed());
 

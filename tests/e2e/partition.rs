@@ -2,11 +2,13 @@
 
 use crate::internet::{Internet, Place};
 use crate::mesh::path;
-use crate::support::{Home, Ran, Server};
+use crate::support::{Home, Ran, Server, pause};
 use std::time::{Duration, Instant};
 
 /// How long the link is gone.
 const CUT: Duration = Duration::from_secs(60);
+/// How long both sides rest between two calls meanwhile.
+const BETWEEN_CALLS: Duration = Duration::from_millis(250);
 /// The time within which the two have found each other again, and what waited is done.
 const HEALED: Duration = Duration::from_secs(60);
 const CLOUD: Place = Place::Internet(1);
@@ -81,6 +83,7 @@ fn both_sides_of_a_cut_carry_on_and_what_waited_arrives() {
     let started = Instant::now();
     while edge.call("tiny", "1234").code != 0 || cloud.call("tally", "before").code != 0 {
         assert!(started.elapsed() < HEALED, "they do not find each other");
+        pause();
     }
 
     internet.cut(&[CLOUD], &[EDGE]).unwrap();
@@ -95,6 +98,7 @@ fn both_sides_of_a_cut_carry_on_and_what_waited_arrives() {
         edge.call("tally", "here").ok();
         cloud.call("tiny", "1234").ok();
         served += 1;
+        std::thread::park_timeout(BETWEEN_CALLS);
     }
     edge.call("tiny", "1234").fails(4, "");
     assert_eq!(edge.state(&late), "expired");
@@ -120,6 +124,7 @@ fn both_sides_of_a_cut_carry_on_and_what_waited_arrives() {
             mended.elapsed() < HEALED,
             "what waited does not arrive: {edge:?}, {cloud:?}"
         );
+        pause();
     }
     println!(
         "{served} calls on either side during the cut; what waited was done {:.1?} after it",

@@ -1,7 +1,7 @@
 //! A model that runs in parts on three nodes, one process each, made slow so that a part is worth a journey.
 
 use crate::mesh::{FOUND, Node, home, up};
-use crate::support::{Home, root};
+use crate::support::{Home, pause, root};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -99,6 +99,7 @@ fn wait_for(node: &Node, other: &str) {
     };
     while !known() {
         assert!(started.elapsed() < FOUND, "{other} is not found");
+        pause();
     }
 }
 

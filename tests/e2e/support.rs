@@ -261,6 +261,11 @@ impl Drop for Server {
     }
 }
 
+/// Between two looks at a node, whose core it may be.
+pub(crate) fn pause() {
+    std::thread::park_timeout(Duration::from_millis(20));
+}
+
 /// The repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

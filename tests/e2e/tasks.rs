@@ -1,7 +1,7 @@
 //! Accepted tasks: what was acknowledged has an outcome, whatever is killed, and no effect happens twice.
 
 use crate::mesh::{FOUND, Node, first, home, path, up};
-use crate::support::Server;
+use crate::support::{Server, pause};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,7 @@ fn ends(server: &Server, task: &str, as_state: &str) {
             return;
         }
         assert!(started.elapsed() < FOUND, "task {task} is {now}, not {as_state}");
+        pause();
     }
 }
 
@@ -93,6 +94,7 @@ fn what_was_acknowledged_survives_kills_and_counts_once() {
                 "{key} has not ended: {}",
                 state(&node.server, task)
             );
+            pause();
         }
         let result = node.server.get(&format!("/accepted/{task}/result"));
         assert_eq!((result.status, result.text().as_str()), (200, "1"), "{key}");
@@ -165,6 +167,7 @@ fn another_node_runs_it_over_the_buckets_of_the_owner() {
     let started = Instant::now();
     while state(&cloud.server, &task) != "running" {
         assert!(started.elapsed() < FOUND, "it does not start");
+        pause();
     }
     // The provider goes in the middle of the attempt, and the next one counts.
     edge.server.kill();

@@ -15,9 +15,19 @@ pub(crate) fn test() -> Result<()> {
         show(&mut cargo(["test", "--quiet", "--workspace", "--doc"]))
     })?;
     timed("host tests", || match nextest() {
-        Some(nextest) => show(with_tools(nextest).args(["nextest", "run", "--workspace"])),
+        Some(nextest) => {
+            let run = ["nextest", "run", "--workspace", "--profile", "quarters"];
+            let threads = threads().to_string();
+            show(with_tools(nextest).args(run).args(["--test-threads", &threads]))
+        }
         None => show(&mut cargo(["test", "--workspace", "--lib", "--bins", "--tests"])),
     })
+}
+
+/// Of nextest: four for each core, which a test takes, and one for each of three that wait meanwhile. `.config/nextest.toml` says which.
+fn threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    4 * cores + 3
 }
 
 /// The tests that plugins bring in their own language.

@@ -73,17 +73,30 @@ fn interfaces(component: &[u8]) -> (Vec<String>, Vec<String>) {
 }
 
 fn new_project(lang: Language) -> Option<(Vec<String>, Vec<u8>)> {
-    new_project_of(lang, World::Task, "karman:task/handler@0.1.0")
+    new_project_of("hello-task", lang, World::Task, "karman:task/handler@0.1.0")
 }
 
-fn new_project_of(lang: Language, world: World, export: &str) -> Option<(Vec<String>, Vec<u8>)> {
+/// No two in Rust may have the same name: what is built of them lies in one folder.
+fn new_project_of(name: &str, lang: Language, world: World, export: &str) -> Option<(Vec<String>, Vec<u8>)> {
     let dir = tempfile::tempdir().unwrap();
-    create(dir.path(), "hello", lang, world).unwrap();
+    create(dir.path(), name, lang, world).unwrap();
+    if lang == Language::Rust {
+        builds_with_the_plugins(dir.path());
+    }
     let component = built(&Project::open(dir.path()).unwrap())?;
     let (imports, exports) = interfaces(&component);
     // componentize-py exports an interface of its own besides.
     assert!(exports.contains(&export.into()), "{exports:?}");
     Some((imports, component))
+}
+
+/// Has a project built where the plugins are: what they depend on is compiled once for all.
+fn builds_with_the_plugins(dir: &Path) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = root.canonicalize().unwrap().join("target/plugins");
+    std::fs::create_dir(dir.join(".cargo")).unwrap();
+    let config = format!("[build]\ntarget-dir = {target:?}\n");
+    std::fs::write(dir.join(".cargo/config.toml"), config).unwrap();
 }
 
 #[test]
@@ -104,7 +117,8 @@ fn a_new_project_in_c_builds_small_and_needs_no_wasi() {
 
 #[test]
 fn a_new_policy_builds_in_rust_and_in_python_and_needs_nothing() {
-    let policy = |lang| new_project_of(lang, World::PolicySelect, "karman:policy/selector@0.1.0");
+    let export = "karman:policy/selector@0.1.0";
+    let policy = |lang| new_project_of("hello-select", lang, World::PolicySelect, export);
     if let Some((imports, _)) = policy(Language::Rust) {
         // The standard library brings them with it; what does more than write text traps.
         let plain = |name: &String| STANDARD.iter().any(|start| name.starts_with(start));
@@ -117,11 +131,11 @@ fn a_new_policy_builds_in_rust_and_in_python_and_needs_nothing() {
 
 #[test]
 fn a_new_policy_that_routes_or_places_builds_and_needs_nothing() {
-    for (world, export) in [
-        (World::PolicyRoute, "karman:policy/router@0.1.0"),
-        (World::PolicyPlace, "karman:policy/placer@0.1.0"),
+    for (name, world, export) in [
+        ("hello-route", World::PolicyRoute, "karman:policy/router@0.1.0"),
+        ("hello-place", World::PolicyPlace, "karman:policy/placer@0.1.0"),
     ] {
-        if let Some((imports, _)) = new_project_of(Language::Rust, world, export) {
+        if let Some((imports, _)) = new_project_of(name, Language::Rust, world, export) {
             let plain = |name: &String| STANDARD.iter().any(|start| name.starts_with(start));
             assert!(imports.iter().all(plain), "{imports:?}");
         }
@@ -131,7 +145,7 @@ fn a_new_policy_that_routes_or_places_builds_and_needs_nothing() {
 #[test]
 fn a_new_strategy_builds_and_needs_nothing() {
     let export = "karman:federated/aggregator@0.1.0";
-    if let Some((imports, _)) = new_project_of(Language::Rust, World::Strategy, export) {
+    if let Some((imports, _)) = new_project_of("hello-strategy", Language::Rust, World::Strategy, export) {
         let plain = |name: &String| {
             let types = "karman:federated/types@";
             STANDARD

@@ -3,7 +3,7 @@
 
 use crate::mesh::{Node, home, path, up};
 use crate::satellite::now;
-use crate::support::Home;
+use crate::support::{Home, pause};
 use std::time::{Duration, Instant};
 
 /// The time within which anything here happens.
@@ -132,6 +132,7 @@ fn until(node: &Node, what: &str, is: impl Fn(&Node) -> bool) {
             node.home.control("/mesh/bundles"),
             node.home.said("")
         );
+        pause();
     }
 }
 

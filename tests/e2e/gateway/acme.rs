@@ -108,7 +108,7 @@ impl Pebble {
         while TcpStream::connect(("127.0.0.1", self.ports[0].number)).is_err() {
             assert_eq!(self.child.try_wait().unwrap(), None, "`pebble` has ended");
             assert!(started.elapsed() < PATIENCE, "`pebble` does not listen");
-            std::thread::park_timeout(Duration::from_millis(20));
+            crate::support::pause();
         }
     }
 }

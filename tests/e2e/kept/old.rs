@@ -1,6 +1,7 @@
 //! A keeper that sends again what was true once: nothing comes of it, it is counted, and what is kept goes on.
 
 use super::sites::{PATIENCE, Site, Sites};
+use crate::support::pause;
 use bytes::Bytes;
 use karman_mesh::membership::{Invitation, Member};
 use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, PeerId, RemoteReport, Serve, Standing};
@@ -115,7 +116,7 @@ impl Hostile {
                 return found.clone();
             }
             assert!(started.elapsed() < PATIENCE, "no `{name}` is heard");
-            std::thread::yield_now();
+            pause();
         }
     }
 

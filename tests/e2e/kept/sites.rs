@@ -2,7 +2,7 @@
 
 use crate::internet::{Internet, Place};
 use crate::mesh::path;
-use crate::support::{Answer, Home, Ran, Server};
+use crate::support::{Answer, Home, Ran, Server, pause};
 use std::io::BufRead;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -153,6 +153,7 @@ impl Sites {
                 break task;
             }
             assert!(started.elapsed() < PATIENCE, "`{key}` is not accepted");
+            pause();
         };
         self[0].soon(|site| site.state(&task).as_deref() == Some("done"));
         assert_eq!(self[0].counted(key), 1, "{key}");
@@ -192,6 +193,7 @@ impl Site {
         let started = Instant::now();
         while !holds(self) {
             assert!(started.elapsed() < PATIENCE, "it does not come about");
+            pause();
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::sites::{PATIENCE, Sites, networks};
 use crate::internet::Place;
+use crate::support::pause;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -114,7 +115,7 @@ fn under_a_loss(sites: &mut Sites, rng: &mut fastrand::Rng, keys: &[String]) -> 
     let others: Vec<usize> = (0..5).filter(|n| *n != victim).collect();
     accepted.extend(hand_in(sites, rng, late, &others));
     while sites.lost.load(Ordering::Relaxed) == lost && gone.elapsed() < AWAY {
-        let _ = sites[others[0]].ask("GET", "/status", &[], b"");
+        pause();
     }
     sites.up(victim, None);
     accepted
@@ -167,6 +168,7 @@ fn hand_in(sites: &Sites, rng: &mut fastrand::Rng, keys: &[String], at: &[usize]
                             "{key} is not accepted: {}",
                             sites.explain()
                         );
+                        pause();
                     }
                 })
             })

@@ -4,7 +4,7 @@
 use super::replayed;
 use super::sandbox::{guests, loaded};
 use crate::mesh::{FOUND, Node, home, path, up};
-use crate::support::{Home, guest};
+use crate::support::{Home, guest, pause};
 use karman_engine::Plugin;
 use karman_package::{Package, ReadLimits};
 use karman_sched::call::{Brought, Picked, Route, Router, Taker};
@@ -156,6 +156,7 @@ fn mesh(route: &str, tasks: &[PathBuf]) -> (Node, [Node; 2]) {
     };
     while !offer_all() {
         assert!(started.elapsed() < FOUND, "the offers are not found");
+        pause();
     }
     (cloud, both)
 }

@@ -1,7 +1,7 @@
 //! A node at a place of the internet that can be cut off.
 
 use crate::internet::{Internet, Place};
-use crate::support::{Home, Server};
+use crate::support::{Home, Server, pause};
 use karman_types::{Digest, NodeId};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -66,6 +66,7 @@ impl Node {
                 self.home.control("/mesh/bundles"),
                 self.said("")
             );
+            pause();
         }
     }
 

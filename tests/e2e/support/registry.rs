@@ -64,7 +64,7 @@ impl Registry {
                 started.elapsed() < Duration::from_secs(20),
                 "the registry does not listen"
             );
-            std::thread::yield_now();
+            super::pause();
         }
         registry
     }
