@@ -7,6 +7,8 @@ use karman_types::TaskError;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+/// What a node's log says once its links follow what the file says now.
+pub(crate) const CHANGED: &str = "the links behave by another profile";
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -32,7 +34,7 @@ pub(crate) fn follow(node: &Node, file: PathBuf) {
             }
             before = now;
             match read(&file).and_then(|profile| node.change_links(profile)) {
-                Ok(()) => tracing::info!(file = %file.display(), "the links behave by another profile"),
+                Ok(()) => tracing::info!(file = %file.display(), "{CHANGED}"),
                 Err(error) => tracing::error!(%error, "the links stay as they were"),
             }
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(super) struct Beside {
     /// Passes that have begun.
     begun: AtomicUsize,
+    trained: AtomicBool,
     over: AtomicBool,
 }
 
@@ -28,6 +29,15 @@ impl Beside {
     /// The act that it is; nothing before the first.
     pub(super) fn act(&self) -> Option<usize> {
         self.begun.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// The boards train no more: there is a new model, or there will be none.
+    pub(super) fn trained(&self) {
+        self.trained.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_trained(&self) -> bool {
+        self.trained.load(Ordering::Relaxed)
     }
 
     /// Tells the others that it is over, once this is dropped.
@@ -54,5 +64,13 @@ mod tests {
         assert_eq!((beside.act(), beside.is_over()), (Some(2), false));
         drop(ends);
         assert!(beside.is_over());
+    }
+
+    #[test]
+    fn that_the_boards_train_no_more_is_told_once_they_do_not() {
+        let beside = Beside::default();
+        assert!(!beside.is_trained());
+        beside.trained();
+        assert!(beside.is_trained() && !beside.is_over());
     }
 }

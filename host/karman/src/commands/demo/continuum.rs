@@ -6,13 +6,14 @@ use super::sky::{self, Pass};
 use crate::app::App;
 use crate::control::Control;
 use crate::error;
-use karman_node::{NodeOffer, PeerStatus};
+use crate::link_profile::CHANGED;
+use karman_node::{LogEvent, NodeOffer, PeerStatus};
 use karman_types::{NodeId, TaskError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long to wait until nodes have met.
+/// How long to wait until nodes have met, or go by new links.
 const MEET: Duration = Duration::from_secs(30);
 /// How often to look whether they have.
 const LOOK: Duration = Duration::from_millis(50);
@@ -53,7 +54,7 @@ impl Continuum {
             let process = continuum.process(who)?;
             continuum.nodes.insert(who, process);
         }
-        continuum.write_links()?;
+        continuum.write_links(app)?;
         for who in Who::ALL {
             continuum.until(app, who, Who::ALL.len() - 1)?;
         }
@@ -94,27 +95,38 @@ impl Continuum {
 
     /// From now on the satellite reaches the dish only while it passes; those who plan with it are told when that is, and the gateway
     /// where it is meanwhile, from the end of the pass before on.
-    pub(super) fn launch(&mut self, before: Option<&Pass>, plan: &[Pass]) -> Result<(), TaskError> {
+    pub(super) fn launch(
+        &mut self,
+        app: &App,
+        before: Option<&Pass>,
+        plan: &[Pass],
+    ) -> Result<(), TaskError> {
+        self.plan(before, plan)?;
+        (self.links.launched, self.links.passes) = (true, false);
+        self.write_links(app)
+    }
+
+    /// Those who plan with the passes are told when they are now, and the gateway where the satellite is. Nodes look at their plan before
+    /// they act by it, and every two seconds: one that is put off is known in time.
+    pub(super) fn plan(&self, before: Option<&Pass>, plan: &[Pass]) -> Result<(), TaskError> {
         let text: String = plan.iter().map(Pass::as_contacts).collect();
         for who in PLANNING {
             write(&self.folder_of(who).join("contacts.toml"), &text)?;
         }
         let moments: String = before.into_iter().chain(plan).map(Pass::as_moments).collect();
-        write(&self.folder_of(Who::Cloud).join("replay.toml"), &moments)?;
-        (self.links.launched, self.links.passes) = (true, false);
-        self.write_links()
+        write(&self.folder_of(Who::Cloud).join("replay.toml"), &moments)
     }
 
-    /// The satellite comes over the dish, or goes.
-    pub(super) fn passes(&mut self, passes: bool) -> Result<(), TaskError> {
+    /// The satellite comes over the dish, or goes. Once this returns, the links behave like that.
+    pub(super) fn passes(&mut self, app: &App, passes: bool) -> Result<(), TaskError> {
         self.links.passes = passes;
-        self.write_links()
+        self.write_links(app)
     }
 
-    /// The edge has an uplink, or has none.
-    pub(super) fn uplink(&mut self, uplink: bool) -> Result<(), TaskError> {
+    /// The edge has an uplink, or has none. Once this returns, the links behave like that.
+    pub(super) fn uplink(&mut self, app: &App, uplink: bool) -> Result<(), TaskError> {
         self.links.uplink = uplink;
-        self.write_links()
+        self.write_links(app)
     }
 
     /// On the ground all is well again.
@@ -123,7 +135,7 @@ impl Continuum {
             let process = Process::start(&self.children, &self.folder_of(Who::Fog), &UP)?;
             self.nodes.insert(Who::Fog, process);
         }
-        self.uplink(true)?;
+        self.uplink(app, true)?;
         self.until(app, Who::Cloud, 3)
     }
 
@@ -236,14 +248,37 @@ impl Continuum {
         }
     }
 
-    /// Tells every node how its links behave now. They notice within a tenth of a second.
-    fn write_links(&self) -> Result<(), TaskError> {
+    /// Tells every node how its links behave now, and waits until each that answers goes by it: one that was killed, or that somebody
+    /// has stopped, has no links.
+    fn write_links(&self, app: &App) -> Result<(), TaskError> {
+        let mut told = Vec::new();
         for (from, node) in &self.nodes {
+            let before = last_event(node);
             let mut text = String::new();
             for (to, other) in self.nodes.iter().filter(|(to, _)| *to != from) {
                 text.push_str(&self.links.describe(*from, *to, other.id()));
             }
             write(&node.folder().join("links.toml"), &text)?;
+            told.extend(before.map(|before| (*from, before)));
+        }
+        let until = Instant::now() + MEET;
+        told.into_iter()
+            .try_for_each(|(who, before)| self.goes_by_links(app, who, before, until))
+    }
+
+    /// Waits until a node says after this event of its log that its links have changed.
+    fn goes_by_links(&self, app: &App, who: Who, before: u64, until: Instant) -> Result<(), TaskError> {
+        while let Some(events) = events(self.node(who), before) {
+            if events.iter().any(|event| event.message.starts_with(CHANGED)) {
+                break;
+            }
+            if Instant::now() > until {
+                return Err(TaskError::unavailable(format!(
+                    "`{who}` does not go by its new links after {} s",
+                    MEET.as_secs()
+                )));
+            }
+            pause(app, LOOK)?;
         }
         Ok(())
     }
@@ -258,6 +293,18 @@ const UP: [&str; 4] = ["node", "up", "--listen", "127.0.0.1:0"];
 /// What a node knows of the others.
 pub(super) fn peers(node: &Process) -> Result<Vec<PeerStatus>, TaskError> {
     node.control().get("/mesh/peers")
+}
+
+/// What the log of a node has after this event; nothing where it is not up.
+fn events(node: &Process, after: u64) -> Option<Vec<LogEvent>> {
+    let up = node.is_up().then_some(node)?;
+    up.control().get(&format!("/logs?after={after}")).ok()
+}
+
+/// The number of the last of them; nothing where the node is not up.
+fn last_event(node: &Process) -> Option<u64> {
+    let events = events(node, 0)?;
+    Some(events.last().map_or(0, |event| event.number))
 }
 
 /// Whether a node has a path to another one now.

@@ -2,7 +2,7 @@
 
 use super::continuum::{Continuum, Who, pause};
 use super::sky::{self, AFTER, Pass, Sky};
-use super::story::EARLY;
+use super::timetable::EARLY;
 use crate::app::App;
 use karman_types::TaskError;
 use serde_json::json;
@@ -30,11 +30,11 @@ pub(super) fn keep(app: &App, continuum: &mut Continuum, flown: &[Pass]) -> Resu
             (next, before) = (0, None);
             continue;
         };
-        continuum.launch(before.as_ref(), &coming)?;
+        continuum.launch(app, before.as_ref(), &coming)?;
         pause(app, pass.start.since(sky::now()).saturating_sub(EARLY))?;
-        continuum.passes(true)?;
+        continuum.passes(app, true)?;
         pause(app, pass.end.since(sky::now()))?;
-        continuum.passes(false)?;
+        continuum.passes(app, false)?;
         pause(app, NOTICED)?;
         (next, before) = (next + 1, Some(pass));
     }

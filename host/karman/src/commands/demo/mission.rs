@@ -23,6 +23,8 @@ const SMALL: &[u8] = include_bytes!("../../../../../plugins/flood/models/flood-s
 pub(super) const LARGE: &[u8] = include_bytes!("../../../../../plugins/flood/models/flood-l.onnx");
 /// What the models do: the workflow names it, too.
 pub(super) const CAPABILITY: &str = "earth/segmentation/water";
+/// The task of the workflow in which tiles are looked at.
+const SEGMENT: &str = "segment";
 /// Where the pictures are taken: in the part of the terrain that no model was trained on.
 const PLACE: (usize, usize) = (100, 255);
 /// Tiles that implementations are measured with.
@@ -189,7 +191,7 @@ pub(super) fn examples(continuum: &Continuum) -> Result<MeasureOrder, TaskError>
     examples.truncate(EXAMPLES);
     Ok(MeasureOrder {
         workflow: WORKFLOW.into(),
-        task: "segment".into(),
+        task: SEGMENT.into(),
         examples,
         cost: BTreeMap::new(),
         energy: BTreeMap::new(),
@@ -252,6 +254,12 @@ pub(super) fn capture(continuum: &Continuum, workflow: &Workflow, shot: &Shot) -
 pub(super) fn status(continuum: &Continuum, run: TaskId, wait: Duration) -> Result<FlowStatus, TaskError> {
     let path = format!("/flows/{run}?wait={}ms", wait.as_millis());
     continuum.node(Who::Sat).control().get(&path)
+}
+
+/// Whether nothing of a capture is to be looked at any more: it has ended, or all that is left is to tell the dish.
+pub(super) fn is_looked_at(status: &FlowStatus) -> bool {
+    let mut steps = status.steps.iter().filter(|step| step.task == SEGMENT);
+    status.state.has_ended() || steps.any(|step| matches!(&step.state[..], "done" | "skipped"))
 }
 
 fn order<T: DeserializeOwned>(

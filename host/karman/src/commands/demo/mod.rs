@@ -29,13 +29,18 @@
 //! | `days` | pictures that it is judged by |
 //! | `office` | what is asked of the gateway, and what it says |
 //! | `beside` | what goes on beside the passes |
-//! | `story` | the acts |
+//! | `story` | everything from the first plugin to the report |
+//! | `acts` | what is done in each pass and before it |
+//! | `timetable` | when the passes come, and how far they are put off |
+//! | `captures` | what became of the captures that were ordered |
 //! | `kept` | what goes on after them, if it is to stay up |
 //! | `spoken` | what is said on the way |
 //! | `report` | what is told in the end |
 
+mod acts;
 mod alert;
 mod beside;
+mod captures;
 mod continuum;
 mod days;
 mod ending;
@@ -49,6 +54,7 @@ mod round;
 mod sky;
 mod spoken;
 mod story;
+mod timetable;
 mod truth;
 
 use crate::app::App;

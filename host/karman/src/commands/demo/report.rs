@@ -1,3 +1,4 @@
+use super::captures::Taken;
 use super::continuum::{Sent, Who};
 use super::office::{Asked, Told};
 use super::round::Outcome;
@@ -45,6 +46,10 @@ pub(super) struct Act {
     pub(super) title: String,
     /// What was really done; nothing where it could not be, and in an act in which nothing is to be done.
     pub(super) done: Option<String>,
+    /// How much later than planned it came, for what was not so yet.
+    pub(super) put_off: Duration,
+    /// What the story was to have in it or before it, and could not have.
+    pub(super) missing: Vec<String>,
     pub(super) slo: Slo,
     /// Whether the satellite and the dish met.
     pub(super) acquired: bool,
@@ -64,8 +69,8 @@ pub(super) struct Act {
 pub(super) struct Run {
     pub(super) run: TaskId,
     pub(super) act: usize,
-    /// Whether it was ordered while the satellite reached nobody.
-    pub(super) alone: bool,
+    /// Whom the satellite reached meanwhile.
+    pub(super) taken: Taken,
     /// Metres that the water stood over the lowest place.
     pub(super) level: f64,
     /// From the order to the end, as the policy was told.
@@ -79,7 +84,7 @@ pub(super) struct Run {
     pub(super) overlap: Option<f64>,
     /// What the siren answered.
     pub(super) siren: Option<Value>,
-    /// How many tiles each implementation served.
+    /// How many tiles each implementation was chosen for. Where one does not answer, another is chosen for the same tile.
     pub(super) by: BTreeMap<String, usize>,
     /// Why, one after the other; what is said twice in a row is said once.
     pub(super) why: Vec<String>,
@@ -132,6 +137,16 @@ impl Report {
         let limit = act.slo.latency_p95.map_or_else(|| "none".into(), seconds);
         writeln!(f, "\npass {}: {}", place + 1, act.title)?;
         writeln!(f, "  done: {}", act.done.as_deref().unwrap_or("nothing"))?;
+        if !act.put_off.is_zero() {
+            let late = seconds(act.put_off);
+            writeln!(
+                f,
+                "  it was put off by {late}, for what was to come before it took longer"
+            )?;
+        }
+        act.missing
+            .iter()
+            .try_for_each(|missing| writeln!(f, "  missing: {missing}"))?;
         writeln!(f, "  SLO: {kept} of {all} within {limit}")?;
         if !act.acquired {
             writeln!(f, "  the satellite and the dish did not meet")?;
@@ -167,7 +182,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\nReal passes of CBERS 2, {} times faster, {} s between them; models slowed down {} times on the \
+            "\nReal passes of CBERS 2, {} times faster, at least {} s between them; models slowed down {} times on the \
              satellite, {} on the boards, {} on the fog node",
             STORY.faster,
             STORY.between.as_secs(),
@@ -219,7 +234,12 @@ impl Run {
         };
         vec![
             (self.act + 1).to_string(),
-            if self.alone { "alone" } else { "in contact" }.into(),
+            match self.taken {
+                Taken::Alone => "alone",
+                Taken::Overtaken => "overtaken",
+                Taken::InContact => "in contact",
+            }
+            .into(),
             format!("{:.0} m", self.level),
             match by.is_empty() {
                 true => "nobody".into(),

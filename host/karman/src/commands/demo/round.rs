@@ -113,7 +113,10 @@ impl<'a> Round<'a> {
     /// # Errors
     /// What a node says; `unavailable` when no pass is left to bring the new model up.
     pub(super) fn run(&self) -> Result<Outcome, TaskError> {
-        let (name, told, members) = self.train()?;
+        let trained = self.train();
+        // A round that came to nothing holds up nobody either.
+        self.beside.trained();
+        let (name, told, members) = trained?;
         let file = self
             .dish
             .send(Method::GET, &format!("/fed/{name}/onnx"), &[], Bytes::new())?
@@ -121,7 +124,7 @@ impl<'a> Round<'a> {
         let model_bytes = file.len() as u64;
         let act = self.bring(&file)?;
         self.app.output.note(format!(
-            "  the dish has brought a model that two boards have trained: {}",
+            "  the dish has brought the model that the boards have trained: {}",
             format_bytes(model_bytes)
         ));
         // While the two see each other, the captures come first.
@@ -194,7 +197,7 @@ impl<'a> Round<'a> {
                 match brought {
                     Ok(()) => return Ok(act),
                     // The pass was over first: there is another one.
-                    Err(error) if error.kind == ErrorKind::Unavailable => {}
+                    Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Deadline) => {}
                     Err(error) => return Err(error),
                 }
             }

@@ -144,6 +144,11 @@ pub(super) fn orbits(sat: NodeId, dish: NodeId, elements: &Path, replay: &Path) 
 }
 
 impl Pass {
+    /// It comes so much later.
+    pub(super) fn put_off(&mut self, by: Duration) {
+        (self.start, self.end) = (self.start + by, self.end + by);
+    }
+
     /// The contact, as nodes read it.
     pub(super) fn as_contacts(&self) -> String {
         let Self {
