@@ -163,6 +163,19 @@ fn the_choice_follows_the_links_and_every_decision_can_be_made_again() {
     let slow = far.home.path().join("slow.toml");
     std::fs::write(&slow, "[[link]]\nto = \"all\"\ndelay = \"1500ms\"\n").unwrap();
     let far = up(far.home, &["--link-profile", slow.to_str().unwrap()]);
+    let input = digits[0].0.to_string();
+    let meets_the_other = |node: &Node| {
+        let started = Instant::now();
+        while node
+            .home
+            .run_with(["call", "model/digits-l", "-"], input.as_bytes())
+            .code
+            != 0
+        {
+            assert!(started.elapsed() < FOUND * 6, "the other node is not found again");
+        }
+    };
+    meets_the_other(&here);
     let after: Vec<String> = (0..AFTER).map(one).map(|run| served(&here, &run)).collect();
     let larger = after.iter().filter(|model| *model == "digits-l").count();
     assert!(larger <= LATE, "{after:?}");
@@ -170,6 +183,21 @@ fn the_choice_follows_the_links_and_every_decision_can_be_made_again() {
         after[AFTER - 10..].iter().all(|model| model == "digits-s"),
         "{after:?}"
     );
+
+    // The node that chooses starts again, and knows what it knew: where the other is, and what is left of the limit.
+    assert_eq!(here.server.stop().0, 0);
+    let here = up(here.home, &[]);
+    meets_the_other(&here);
+    let one = |n: usize| run(&here, &flow, &digits[n].0);
+    let runs: Vec<String> = (0..6).map(one).collect();
+    let why = here.run(&["why", &runs[0]]).ok().out();
+    assert!(
+        why.lines().last().unwrap().contains("it was last heard of"),
+        "{why}"
+    );
+    let again: Vec<String> = runs.iter().map(|run| served(&here, run)).collect();
+    let larger = again.iter().filter(|model| *model == "digits-l").count();
+    assert!(larger <= 2, "{again:?}");
 
     // It is gone: whoever cannot be reached is left out, and no run fails.
     drop(far);

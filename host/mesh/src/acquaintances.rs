@@ -89,6 +89,14 @@ impl Acquaintances {
         }
     }
 
+    /// A member that was started again comes from this address: it may be there, until it says where it is. Where it was before it may be again.
+    pub(crate) fn comes_from(&self, node: NodeId, address: String) {
+        let mut addresses = self.addresses(node);
+        addresses.retain(|known| *known != address);
+        addresses.insert(0, address);
+        self.is_at(node, addresses);
+    }
+
     fn keep(&self, known: &BTreeMap<NodeId, Known>) {
         let all: Vec<&Known> = known.values().collect();
         if let Err(error) = self.store.mesh().put(RECORD, &all) {
@@ -119,5 +127,43 @@ impl Acquaintances {
     /// All nodes whose key is known.
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
         self.known.lock().keys().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_started_again_may_be_where_it_comes_from_and_is_where_it_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let (acquaintances, key) = (Acquaintances::new(store.clone()), [7u8; 32]);
+        let node = NodeId::of_key(&key);
+        let [was, is, says] = [1, 2, 3].map(|port| format!("/ip4/192.0.2.1/udp/{port}/quic-v1"));
+        acquaintances.comes_from(node, is.clone());
+        assert!(acquaintances.addresses(node).is_empty(), "it was never let in");
+
+        let known = Known {
+            key: ByteBuf::from(key),
+            addresses: vec![was.clone()],
+            moves: None,
+        };
+        acquaintances.known.lock().insert(node, known);
+        for _ in 0..2 {
+            acquaintances.comes_from(node, is.clone());
+            assert_eq!(acquaintances.addresses(node), [was.clone(), is.clone()]);
+        }
+        let after_a_restart = Acquaintances::new(store);
+        assert_eq!(after_a_restart.addresses(node), [was, is]);
+        acquaintances.is_at(node, vec![says.clone()]);
+        assert_eq!(acquaintances.addresses(node), [says]);
+
+        for port in 0..2 * MOST_ADDRESSES {
+            let address = format!("/ip4/192.0.2.2/udp/{port}/quic-v1");
+            acquaintances.comes_from(node, address.clone());
+            let addresses = acquaintances.addresses(node);
+            assert!(addresses.contains(&address) && addresses.len() <= MOST_ADDRESSES);
+        }
     }
 }

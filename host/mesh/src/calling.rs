@@ -23,6 +23,10 @@ use tracing::Instrument;
 pub(crate) const CALL: StreamProtocol = StreamProtocol::new("/karman/call/1");
 /// How long a node may take to take a stream, or to say what it offers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// Round trips that this is, where they are known and longer: streams to one node are opened one after the other, each in a round trip.
+const ROUND_TRIPS: u32 = 6;
+/// However long it says that its round trips are.
+const LONGEST: Duration = Duration::from_secs(60);
 /// How often a stream is opened again that nobody took.
 pub(crate) const MOST_TRIES: usize = 5;
 /// What a caller takes as an answer where it did not say.
@@ -32,7 +36,13 @@ const GRACE: Duration = Duration::from_millis(250);
 
 impl Mesh {
     pub(crate) async fn stream(&self, id: PeerId, protocol: StreamProtocol) -> Result<Stream, TaskError> {
-        self.stream_within(id, protocol, PATIENCE).await
+        self.stream_within(id, protocol, self.patience(&id)).await
+    }
+
+    /// How long this node may take to take a stream, or to say what it offers.
+    pub(crate) fn patience(&self, id: &PeerId) -> Duration {
+        let round_trip = self.0.peers.round_trip(id).unwrap_or_default();
+        PATIENCE.max(round_trip.saturating_mul(ROUND_TRIPS).min(LONGEST))
     }
 
     pub(crate) async fn stream_within(
@@ -90,13 +100,14 @@ impl Mesh {
         let _under_way = works.then(|| self.0.peers.calls(node));
         let span = trace::calling(&head, &node_of(&node).short());
         let asked = async {
+            let run = self.0.standing.run_of(&node);
             if let Some(plane) = &self.0.plane
                 && let Some(stream) = plane.open(&node).await
             {
                 return tokio::select! {
                     biased;
                     answer = call::ask(stream, head, body, most) => answer,
-                    () = plane.falls_silent(&node) => Err(self.fallen_silent(node).await),
+                    () = plane.falls_silent(&node) => Err(self.fallen_silent(node, run).await),
                 };
             }
             self.call_over_swarm(node, head, body, most).await
@@ -116,12 +127,19 @@ impl Mesh {
     }
 
     /// Nothing is heard of a node any more on the connection for calls.
-    async fn fallen_silent(&self, node: PeerId) -> TaskError {
+    async fn fallen_silent(&self, node: PeerId, run: Option<u64>) -> TaskError {
         // Where the swarm has the same way to it, its connection is as dead, and the next call would wait on that.
         if self.0.peers.path(&node) == Some(Path::Direct) {
-            let _ = self.0.orders.send(Order::Disconnect(node)).await;
+            self.part_from(node, run).await;
         }
         unreachable(node, "it has fallen silent")
+    }
+
+    /// Ends the connections with this run of a node. One that was started again has come meanwhile by another, which is alive.
+    async fn part_from(&self, node: PeerId, run: Option<u64>) {
+        if self.0.standing.run_of(&node) == run {
+            let _ = self.0.orders.send(Order::Disconnect(node)).await;
+        }
     }
 
     async fn call_over_swarm(
@@ -133,6 +151,7 @@ impl Mesh {
     ) -> Result<(TaskResponse, RemoteReport), TaskError> {
         for _ in 0..MOST_TRIES {
             let stream = split(self.stream_anywhere(node, CALL).await?.compat());
+            let run = self.0.standing.run_of(&node);
             // The stream stands, so the other side has let this one in.
             if let Some(plane) = &self.0.plane {
                 plane.want(node);
@@ -143,7 +162,7 @@ impl Mesh {
                 answer = asked => answer?,
                 () = self.unheard(node) => {
                     // The next call would wait on the same connection.
-                    let _ = self.0.orders.send(Order::Disconnect(node)).await;
+                    self.part_from(node, run).await;
                     return Err(unreachable(node, "it has fallen silent"));
                 }
             };

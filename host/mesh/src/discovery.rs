@@ -1,6 +1,6 @@
 //! Who offers what: asked of the DHT, and then of the nodes themselves.
 
-use crate::calling::{PATIENCE, node_of};
+use crate::calling::node_of;
 use crate::gate::peer_of;
 use crate::mesh::Mesh;
 use crate::offer::{self, TIERS};
@@ -28,7 +28,7 @@ const IN_VAIN: Duration = Duration::from_secs(1);
 const COMPLETED: Duration = Duration::from_secs(1);
 /// How much longer than the first one other providers may take to say what they offer.
 const OTHERS: Duration = Duration::from_millis(250);
-/// How long a node is waited for that is missed, and how long one was that is from then on.
+/// How long a node is waited for that is missed, at least, and how long one was that is from then on.
 const DOUBTED: Duration = Duration::from_secs(1);
 /// Tasks of which the answer is remembered.
 const MOST_FOUND: usize = 1024;
@@ -232,18 +232,20 @@ impl Mesh {
         let is_missed = |id: &PeerId| self.0.missed.is_missed(id, self.0.peers.since(id), now);
         let missed: HashSet<PeerId> = nodes.iter().copied().filter(is_missed).collect();
         let mut awaited = nodes.len() - missed.len();
+        let patience = nodes.iter().map(|id| self.patience(id)).max();
+        let doubted = missed.iter().map(|id| self.doubted(id)).max();
         let asked = nodes.into_iter().map(|id| {
             let mesh = self.clone();
             async move { (id, mesh.known(id).await) }
         });
         let mut asked: FuturesUnordered<_> = asked.collect();
         let mut found = Vec::new();
-        let mut until = now + PATIENCE;
+        let mut until = now + patience.unwrap_or_default();
         loop {
             if hurry && !found.is_empty() {
                 until = until.min(Instant::now() + OTHERS);
             } else if awaited == 0 {
-                until = until.min(Instant::now() + DOUBTED);
+                until = until.min(Instant::now() + doubted.unwrap_or_default());
             }
             let Ok(Some((id, known))) = timeout_at(until.into(), asked.next()).await else {
                 break;
@@ -256,6 +258,12 @@ impl Mesh {
             tokio::spawn(asked.for_each(|_| ready(())));
         }
         found
+    }
+
+    /// How long this node is waited for where it is missed: its answer needs a round trip.
+    fn doubted(&self, id: &PeerId) -> Duration {
+        let round_trip = self.0.peers.round_trip(id).unwrap_or_default();
+        DOUBTED.max(round_trip.saturating_mul(2).min(self.patience(id)))
     }
 
     /// What the node says of itself; nothing when it does not say so in time.
@@ -284,6 +292,7 @@ impl Mesh {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calling::PATIENCE;
     use crate::membership::RootKey;
     use crate::support::start;
     use karman_types::Tier;

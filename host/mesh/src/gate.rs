@@ -9,22 +9,27 @@
 pub(crate) mod door;
 mod error;
 mod invited;
+mod keys;
 mod says;
+mod way;
 
 pub use error::GateError;
+pub(crate) use keys::key_of;
+pub use keys::peer_of;
 #[cfg(test)]
 pub(crate) use says::Judge;
 pub use says::read_greeting;
 pub(crate) use says::{About, Credential, HELLO, Hello, Reply, Thanks, WELCOME, Welcome};
+pub(crate) use way::OnItsWay;
 
 use self::invited::{find_judge, judge};
+use self::keys::host_of;
+use self::way::{arrive, at_once};
 use crate::membership::{Invitation, Member, Membership, MeshKey};
-use crate::peers::Path;
 use crate::standing::Standing;
 use libp2p::PeerId;
 use libp2p::core::muxing::{StreamMuxerBox, StreamMuxerExt};
 use libp2p::core::{ConnectedPoint, Endpoint};
-use libp2p::multiaddr::Protocol;
 use serde_bytes::ByteBuf;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -65,6 +70,7 @@ pub(crate) async fn admit(
     peer: PeerId,
     mut muxer: StreamMuxerBox,
     endpoint: ConnectedPoint,
+    way: OnItsWay<'_>,
 ) -> Result<(PeerId, StreamMuxerBox), GateError> {
     // Who dials speaks first, except for the side of a hole punch that plays the listener.
     let speaks_first = matches!(
@@ -74,7 +80,8 @@ pub(crate) async fn admit(
             ..
         }
     );
-    let exchanged = tokio::time::timeout(PATIENCE, introduce(&standing, peer, &mut muxer, speaks_first));
+    let introduced = introduce(&standing, peer, &mut muxer, speaks_first, way);
+    let exchanged = tokio::time::timeout(PATIENCE, introduced);
     let shown = exchanged.await.map_err(|_| GateError::Slow).and_then(|done| done);
     match shown {
         Ok(shown) => {
@@ -101,6 +108,7 @@ async fn introduce(
     peer: PeerId,
     muxer: &mut StreamMuxerBox,
     speaks_first: bool,
+    way: OnItsWay<'_>,
 ) -> Result<Shown, GateError> {
     let stream = poll_fn(|context| {
         // Whatever it tells of address changes, the swarm asks again.
@@ -117,7 +125,8 @@ async fn introduce(
     let stream = stream
         .await
         .map_err(|error: std::io::Error| GateError::Broken(error.to_string()))?;
-    let mut exchange = Box::pin(exchange(standing, peer, stream.compat(), speaks_first));
+    let exchange = exchange_over(standing, peer, stream.compat(), speaks_first, way);
+    let mut exchange = Box::pin(exchange);
     poll_fn(|context| {
         if let Poll::Ready(done) = exchange.as_mut().poll(context) {
             return Poll::Ready(done);
@@ -140,8 +149,18 @@ async fn introduce(
 pub(crate) async fn exchange(
     standing: &Standing,
     peer: PeerId,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    speaks_first: bool,
+) -> Result<Shown, GateError> {
+    exchange_over(standing, peer, stream, speaks_first, &at_once).await
+}
+
+async fn exchange_over(
+    standing: &Standing,
+    peer: PeerId,
     mut stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     speaks_first: bool,
+    way: OnItsWay<'_>,
 ) -> Result<Shown, GateError> {
     // As it is now: whatever the other side says next, it says after it knew this, and what comes up here meanwhile it may not hear.
     let (knew, news) = (standing.knew(&peer), *standing.news().borrow());
@@ -150,8 +169,8 @@ pub(crate) async fn exchange(
         return Err(door::go_through(standing, issuer, stream).await);
     }
     let done = match speaks_first {
-        true => knock(standing, &key, knew, &mut stream).await,
-        false => open(standing, &key, knew, &mut stream).await,
+        true => knock(standing, &key, knew, &mut stream, way).await,
+        false => open(standing, &key, knew, &mut stream, way).await,
     };
     let _ = stream.shutdown().await;
     let Met {
@@ -207,6 +226,7 @@ async fn knock(
     key: &[u8; 32],
     knew: Option<Knew>,
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    way: OnItsWay<'_>,
 ) -> Result<Met, GateError> {
     let credential = standing.credential().ok_or(GateError::Stranger)?;
     if matches!(credential, Credential::Invitation(_)) {
@@ -235,6 +255,7 @@ async fn knock(
     let thanks = Thanks {
         revoked: (welcome.revocations != standing.revocations_digest()).then(|| standing.revocations()),
     };
+    arrive(way(&member)).await;
     WELCOME.write(stream, &thanks).await?;
     flush(stream).await?;
     Ok(Met {
@@ -292,6 +313,7 @@ async fn open(
     key: &[u8; 32],
     knew: Option<Knew>,
     stream: &mut (impl AsyncRead + AsyncWrite + Send + Unpin),
+    way: OnItsWay<'_>,
 ) -> Result<Met, GateError> {
     let hello: Hello = HELLO.read(stream).await?;
     let hello = match &hello.credential {
@@ -299,7 +321,7 @@ async fn open(
         Credential::Invited if hello.version == PROTOCOL => judge(standing, stream).await?,
         _ => hello,
     };
-    answer(standing, key, knew, hello, stream).await
+    answer(standing, key, knew, hello, stream, way).await
 }
 
 /// Answers who has said who it is.
@@ -309,6 +331,7 @@ async fn answer(
     knew: Option<Knew>,
     hello: Hello,
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    way: OnItsWay<'_>,
 ) -> Result<Met, GateError> {
     let followed = standing.follow(hello.lineage.as_deref().map(|bytes| &bytes[..]));
     let mesh = standing.mesh();
@@ -318,6 +341,7 @@ async fn answer(
         Ok(answer) => answer,
         Err(error) => return Err(turn_away(stream, error).await),
     };
+    arrive(way(&member)).await;
     WELCOME.write(stream, &Reply::Welcome(Box::new(welcome))).await?;
     flush(stream).await?;
     let thanks: Thanks = WELCOME.read(stream).await?;
@@ -376,30 +400,4 @@ async fn flush(stream: &mut (impl AsyncWrite + Unpin)) -> Result<(), GateError> 
         .flush()
         .await
         .map_err(|error| GateError::Broken(error.to_string()))
-}
-
-/// The peer that holds this Ed25519 public key; nothing when it is no key.
-pub fn peer_of(key: &[u8; 32]) -> Option<PeerId> {
-    let key = libp2p::identity::ed25519::PublicKey::try_from_bytes(key).ok()?;
-    Some(libp2p::identity::PublicKey::from(key).to_peer_id())
-}
-
-/// Where the other side is, if UDP passes between the two.
-fn host_of(endpoint: &ConnectedPoint) -> Option<String> {
-    let mut address = endpoint.get_remote_address().iter();
-    let host = match address.next()? {
-        Protocol::Ip4(ip) => ip.to_string(),
-        Protocol::Ip6(ip) => ip.to_string(),
-        Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name) => name.into_owned(),
-        _ => return None,
-    };
-    let direct = Path::of(endpoint) == Path::Direct;
-    direct.then_some(host)
-}
-
-/// The Ed25519 public key that a peer id carries.
-pub(crate) fn key_of(peer: &PeerId) -> Option<[u8; 32]> {
-    let bytes = peer.as_ref().digest();
-    let key = libp2p::identity::PublicKey::try_decode_protobuf(bytes).ok()?;
-    Some(key.try_into_ed25519().ok()?.to_bytes())
 }

@@ -57,7 +57,8 @@ impl Mesh {
     /// Whom a member is connected with; nothing where it does not say.
     pub(crate) async fn ask_whom_it_knows(&self, member: PeerId) -> Option<Vec<Multiaddr>> {
         let mut stream = self.stream(member, MEMBERS).await.ok()?.compat();
-        let told = timeout(PATIENCE, TOLD.read::<Told>(&mut stream)).await.ok()?;
+        let told = timeout(self.patience(&member), TOLD.read::<Told>(&mut stream));
+        let told = told.await.ok()?;
         let told =
             told.inspect_err(|error| tracing::debug!(%member, %error, "it does not say whom it knows"));
         Some(told.ok()?.addresses())

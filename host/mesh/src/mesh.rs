@@ -9,7 +9,7 @@ use crate::membership::Member;
 use crate::missed::Missed;
 use crate::moved::Searches;
 use crate::offer;
-use crate::peers::{Peer, Peers};
+use crate::peers::{Known, Peer, Peers};
 use crate::reports::Reporter;
 use crate::standing::Standing;
 use crate::swarm::{Order, Situation, Traffic, Wires};
@@ -84,6 +84,8 @@ pub(crate) struct Inner {
     pub(crate) searches: Searches,
     /// Nodes that did not answer lately.
     pub(crate) missed: Missed,
+    /// Nodes that are asked now what they offer.
+    pub(crate) asked: UnderWay<PeerId, Result<Known, TaskError>>,
     /// Nodes that calls over the swarm wait for.
     pub(crate) unheard: UnderWay<PeerId, ()>,
     pub(crate) service: Arc<dyn Serve>,

@@ -2,7 +2,6 @@
 //! then; and it announces itself anew, so the DHT knows where it is. A node that is called and does not answer is searched for there,
 //! while it goes on being dialled where it was. One search is for all who call it meanwhile.
 
-use crate::calling::PATIENCE;
 use crate::gate::key_of;
 use crate::mesh::Mesh;
 use crate::offer::{self, TIERS};
@@ -103,7 +102,7 @@ impl Mesh {
             Ok(Err(error)) => Some(error),
             Err(_) => None,
         };
-        let left = || PATIENCE.saturating_sub(begun.elapsed());
+        let left = || self.patience(&id).saturating_sub(begun.elapsed());
         let search = self.searched(id);
         let failed = failed.filter(|_| search.is_none());
         if let Some(search) = search {
@@ -121,7 +120,9 @@ impl Mesh {
 
     fn head_start(&self, id: &PeerId) -> Duration {
         let trips = self.0.peers.round_trip(id).map(|trip| ROUND_TRIPS * trip);
-        HEAD_START.max(trips.unwrap_or_default()).min(PATIENCE / 2)
+        HEAD_START
+            .max(trips.unwrap_or_default())
+            .min(self.patience(id) / 2)
     }
 
     /// The search for a node, which begins if none is under way; nothing where it was searched for a moment ago.
@@ -132,7 +133,7 @@ impl Mesh {
             Turn::Begin(search, over) => {
                 let mesh = self.clone();
                 tokio::spawn(async move {
-                    let _ = timeout(PATIENCE, mesh.search(id)).await;
+                    let _ = timeout(mesh.patience(&id), mesh.search(id)).await;
                     drop(search);
                 });
                 Some(over)

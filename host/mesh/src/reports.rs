@@ -9,7 +9,7 @@ use crate::offer::{self, StatusReport};
 use crate::peers::{Known, Peers};
 use crate::standing::Standing;
 use crate::wire::WireError;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use karman_types::{Offer, TaskError};
 use libp2p::{PeerId, StreamProtocol};
 use libp2p_stream::IncomingStreams;
@@ -172,9 +172,14 @@ impl Mesh {
         Ok(self.ask_on(id, true).await?.0)
     }
 
-    /// Lets the node say what it offers, and from then on what changes. One that is not where it was is not searched for.
+    /// Lets the node say what it offers, and from then on what changes. One that is not where it was is not searched for. One question is
+    /// for all who ask meanwhile: on a long link more would be put than are answered, and the last ones never in time.
     pub(crate) async fn ask(&self, id: PeerId) -> Result<Known, TaskError> {
-        self.ask_on(id, false).await
+        let ask = || {
+            let mesh = self.clone();
+            async move { mesh.ask_on(id, false).await }.boxed()
+        };
+        self.0.asked.share(&id, ask).await
     }
 
     async fn ask_on(&self, id: PeerId, anywhere: bool) -> Result<Known, TaskError> {
@@ -187,7 +192,7 @@ impl Mesh {
                 false => self.stream(id, OFFER).await?,
             };
             let mut stream = stream.compat();
-            match timeout(PATIENCE, offer::hear(&mut stream)).await {
+            match timeout(self.patience(&id), offer::hear(&mut stream)).await {
                 Ok(Ok(report)) => {
                     let known = heard.take(report).map_err(|why| unreachable(id, why))?;
                     let known = known.ok_or_else(|| unreachable(id, "it does not say what it offers"))?;

@@ -6,9 +6,11 @@ mod support;
 
 use karman_mesh::membership::RootKey;
 use std::time::{Duration, Instant};
-use support::{addresses, head, invite, start, start_on};
+use support::{Node, addresses, head, invite, start, start_on};
 
 const SOON: Duration = Duration::from_secs(20);
+/// A satellite far out.
+const FAR: &str = "[[link]]\nto = \"all\"\ndelay = \"750ms\"\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_leaves_takes_its_time() {
@@ -76,4 +78,61 @@ async fn an_outage_cuts_the_node_off_and_ends() {
     while call().await.is_err() {
         assert!(Instant::now() < until, "it does not come back");
     }
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < 3 * SOON, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn are_connected(one: &Node, other: &Node) -> bool {
+    one.mesh.is_connected(&other.mesh.me()) && other.mesh.is_connected(&one.mesh.me())
+}
+
+/// Asks again and again who does a task, as somebody does who waits for it, until the other node says that it does.
+async fn is_found(asks: &Node, other: &Node) {
+    let started = Instant::now();
+    loop {
+        let found = asks.mesh.providers("vision/echo").await;
+        if found.iter().any(|provider| provider.id == other.mesh.me()) {
+            break;
+        }
+        assert!(started.elapsed() < 3 * SOON, "it is not found again");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let answer = asks.mesh.call(other.mesh.me(), head("vision/echo"), "1").await;
+    assert_eq!(answer.unwrap().0.body, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_that_are_alone_on_a_long_link_meet_again_whichever_was_started_anew() {
+    let root = RootKey::generate().unwrap();
+    let first = start(None, Some(&root));
+    let at = addresses(&first).await;
+    let second = start_on(invite(&root, &at), FAR);
+    second.mesh.admitted(SOON).await.unwrap();
+    let knows = |one: &Node, other: &Node| !one.mesh.place_of(other.id).is_empty();
+    until("they do not know where the other is", || {
+        knows(&first, &second) && knows(&second, &first)
+    })
+    .await;
+
+    // The second remembers where the first is, which hears from it where it is now.
+    let second = second.stop().start_on(None, FAR);
+    let at: Vec<String> = addresses(&second).await.iter().map(ToString::to_string).collect();
+    let is_there = |place: &String| {
+        at.iter()
+            .any(|address| address.starts_with(&format!("{place}/p2p/")))
+    };
+    until("the first does not hear where the second is", || {
+        first.mesh.place_of(second.id).iter().any(is_there)
+    })
+    .await;
+    // So it finds it from elsewhere, and there is nobody else to ask.
+    let first = first.stop().start_on(Some(&root), FAR);
+    until("they do not meet again", || are_connected(&first, &second)).await;
+    tokio::join!(is_found(&first, &second), is_found(&second, &first));
 }

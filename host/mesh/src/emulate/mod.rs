@@ -86,9 +86,9 @@ impl SharedLine {
         (self.started + left, self.started + arrived)
     }
 
-    /// The time that a message and its answer need at least, if the way back is like the way there.
-    pub(crate) fn round_trip(&self) -> Duration {
-        self.line.lock().link().delay * 2
+    /// How long what is sent is on its way, at least.
+    pub(crate) fn delay(&self) -> Duration {
+        self.line.lock().link().delay
     }
 
     /// The outage that the link is in now.

@@ -10,7 +10,8 @@
 
 use super::{Credential, Hello, linger, not_let_in, turn_away};
 use super::{
-    GateError, HELLO, LEAVE, PATIENCE, Reply, WELCOME, answer, flush, judge, key_of, knock, peer_of, say,
+    GateError, HELLO, LEAVE, PATIENCE, Reply, WELCOME, answer, at_once, flush, judge, key_of, knock, peer_of,
+    say,
 };
 use crate::membership::Right;
 use crate::mesh::Inner;
@@ -88,7 +89,7 @@ async fn went_through(
         return Err(GateError::Broken("another node than the issuer answers".into()));
     }
     let mut stream = stream.compat();
-    knock(standing, &key, None, &mut stream).await?;
+    knock(standing, &key, None, &mut stream, &at_once).await?;
     let _ = stream.shutdown().await;
     Ok(())
 }
@@ -242,7 +243,7 @@ async fn hear(
     if !matches!(hello.credential, Credential::Invitation(_)) {
         return Err(turn_away(&mut stream, GateError::NotAdmitted).await);
     }
-    answer(standing, &key, None, hello, &mut stream).await?;
+    answer(standing, &key, None, hello, &mut stream, &at_once).await?;
     // Closing at once would take along what the other side has not read yet.
     let _ = stream.shutdown().await;
     let _ = timeout(LEAVE, stream.read(&mut [0])).await;

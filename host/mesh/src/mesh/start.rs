@@ -91,6 +91,7 @@ impl Mesh {
             looking: SharedLooking::new(Looking::new(Instant::now())),
             searches: Searches::default(),
             missed: Missed::default(),
+            asked: UnderWay::default(),
             unheard: UnderWay::default(),
             service,
             wires,

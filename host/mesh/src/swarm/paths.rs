@@ -85,11 +85,23 @@ impl Driver {
         let runs = self.peers.run(&peer).zip(run);
         if runs.is_some_and(|(before, now)| before != now) {
             self.restarted.began(peer);
+            self.comes_back(peer, endpoint);
         }
         for dead in self.peers.connected(peer, (connection, path), member, run) {
             self.swarm.close_connection(dead);
         }
         self.settle();
+    }
+
+    /// Remembers from where a node has come that was started again. Nodes dial from where they listen; and the two would have lost each other
+    /// if this one were started again, too, before it has heard where the other is.
+    fn comes_back(&self, peer: PeerId, endpoint: &ConnectedPoint) {
+        if let ConnectedPoint::Listener { send_back_addr, .. } = endpoint
+            && !endpoint.is_relayed()
+        {
+            let acquaintances = self.standing.acquaintances();
+            acquaintances.comes_from(node_of(&peer), send_back_addr.to_string());
+        }
     }
 
     /// Dials a node where it was met before. Dials that began while it was out of reach do not count: they wait longer and

@@ -6,6 +6,7 @@ use super::relays::relay_in;
 use super::traffic::{Meter, Metered};
 use crate::emulate::{Emulated, Lines, SharedLine};
 use crate::gate::{GateError, admit};
+use crate::membership::Member;
 use crate::standing::Standing;
 use libp2p::core::ConnectedPoint;
 use libp2p::core::muxing::StreamMuxerBox;
@@ -74,10 +75,16 @@ pub(crate) fn gated(
             move |(peer, muxer), endpoint| {
                 let is_cut = line_to(lines.as_deref(), &standing, &peer, &endpoint)
                     .is_some_and(|line| line.outage().is_some());
+                let lines = lines.filter(|_| !endpoint.is_relayed());
+                // Of handshake and gate two messages each way come one after the other.
+                let way = move |member: &Member| {
+                    let line = lines.as_ref().and_then(|lines| lines.to(member));
+                    line.map_or(Duration::ZERO, |line| 2 * line.delay())
+                };
                 async move {
                     match is_cut {
                         true => Err(in_outage()),
-                        false => admit(standing, peer, muxer, endpoint).await,
+                        false => admit(standing, peer, muxer, endpoint, &way).await,
                     }
                 }
             }
@@ -124,7 +131,5 @@ async fn emulate(
     if line.outage().is_some() {
         return Err(in_outage());
     }
-    // The handshake and the gate have taken one each.
-    tokio::time::sleep(2 * line.round_trip()).await;
     Ok((peer, StreamMuxerBox::new(Emulated::new(muxer, line))))
 }

@@ -133,6 +133,12 @@ impl Stopped {
         start_in(self.0, None, root, None, None)
     }
 
+    /// Starts it again, at another address, with links that behave as this says.
+    pub(crate) fn start_on(self, root: Option<&RootKey>, links: &str) -> Node {
+        let links = LinkProfile::from_toml(links).unwrap();
+        start_in(self.0, None, root, None, Some(links))
+    }
+
     /// Starts it again, at another address; it has forgotten all that it ever met, and is told of these.
     pub(crate) fn start_among(self, told: Invitation) -> Node {
         let met = ["acquaintances", "entrances"];
