@@ -11,7 +11,7 @@
 //! | `pipeline`, `target` | one request from head to head, and what it is for |
 //! | `access` | tokens, rights, rates |
 //! | `admission`, `body` | what runs and is held at once |
-//! | `routes`, `openapi`, `extract` | what there is to ask for, its description, and what handlers are given |
+//! | `routes`, `openapi` | what there is to ask for, and its description |
 //! | `inference` | the Open Inference Protocol v2 |
 //! | `admin`, `decisions`, `dashboard` | how the mesh is run, and what people see of it |
 //! | `hosts`, `cors` | by what name it is asked for, and by whose pages |
@@ -51,7 +51,6 @@ mod connections;
 mod cors;
 mod dashboard;
 mod decisions;
-mod extract;
 mod gateway;
 mod guarded;
 mod hosts;

@@ -70,8 +70,8 @@ pub use karman_sched::call::TaskDemand;
 pub use karman_sched::select::Bounds;
 pub use karman_store::BundleState;
 pub use listener::{
-    Awake, Listener, ShutDown, attend, other_host, plain_host, plugin_path, read_path, read_query,
-    serve_plugin,
+    Awake, InPath, InQuery, Listener, Refusal, ShutDown, attend, error_json, error_status, other_host,
+    plain_host, plugin_path, serve_plugin,
 };
 pub use logs::{LogEvent, LogRing};
 pub use node::{Node, NodeStatus};
