@@ -59,6 +59,8 @@ mod explain;
 mod logged;
 mod replay;
 mod tail;
+#[cfg(test)]
+mod testing;
 
 pub use entry::{Checkpoint, Chosen, Entry, Policy, What};
 pub use explain::{Told, explain};
