@@ -61,9 +61,9 @@ pub use drive::{
     InsideLayer, InsideNode, InsideOrder, InsidePlan, InviteOrder, JoinOptions, KeeperStatus, KeepersConfig,
     KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts, ModelOn,
     NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent, SloHistory, SloHour,
-    SloMinute, SplitOrder, SplitPlan, StepStatus, SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan, TaskState,
-    TaskStatus, TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run, reachable, read_fed_answer,
-    read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs,
+    SloMinute, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus, TensorDescription, UndeployedOn,
+    Wanted, WholeOnGpu, check_run, reachable, read_fed_answer, read_fed_order, simulate, stored_model,
+    stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::call::TaskDemand;
