@@ -18,6 +18,7 @@
 //! | `inference` | requests of the Open Inference Protocol |
 //! | `contacts`, `ahead` | when other nodes can be reached, and what an operator sees of it |
 //! | `power`, `battery` | energy |
+//! | `roots` | by which certificates other servers are judged |
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -44,6 +45,7 @@ mod logs;
 mod node;
 mod plugins;
 mod power;
+mod roots;
 mod runtime;
 mod services;
 
@@ -77,5 +79,6 @@ pub use logs::{LogEvent, LogRing};
 pub use node::{Node, NodeStatus};
 pub use plugins::{DeployOptions, Deployed, MOST_PLUGIN_BYTES, PluginStatus, Plugins};
 pub use power::{Channel as PowerChannel, PowerProfile};
+pub use roots::trusted_roots;
 pub use runtime::{Runtime, RuntimeOptions};
 pub use services::{GpuUse, ModelSource, NodeModels, Unfit, check_for_gpu, unfit_for_gpu};
