@@ -17,6 +17,7 @@
 //! | `hosts`, `cors` | by what name it is asked for, and by whose pages |
 //! | `proxies` | who asks by way of a reverse proxy |
 //! | `sites` | which HTTP plugin answers there |
+//! | `told` | the headers in which a response says who ran what, and why |
 //! | `refusal`, `metrics`, `guarded`, `line`, `span`, `prompt` | what every response shares |
 //! | `config` | the table `[gateway]` of node.toml |
 //!
