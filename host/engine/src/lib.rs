@@ -13,7 +13,7 @@
 //! |---|---|
 //! | `engine`, `allocation`, `cache` | wasmtime, set up: memory of instances, compiled code on disk |
 //! | `plugin`, `slot`, `stats` | a loaded plugin, its place on a node, its counters |
-//! | `task`, `stream`, `learn`, `command`, `http`, `policy` | one file per world that a plugin may have |
+//! | `task`, `stream`, `learn`, `command`, `http`, `policy`, `strategy` | one file per world that a plugin may have |
 //! | `host`, `convert`, `capability` | the state of a call, and the interfaces that it may use |
 //! | `limiter`, `epoch` | memory and time of a call |
 //! | `fair`, `workers`, `warm`, `wakes` | on which thread a call runs, and which instances stay |

@@ -11,12 +11,13 @@
 //! | `pipeline`, `target` | one request from head to head, and what it is for |
 //! | `access` | tokens, rights, rates |
 //! | `admission`, `body` | what runs and is held at once |
-//! | `routes`, `openapi`, `extract` | what there is to ask for, its description, and what handlers are given |
+//! | `routes`, `openapi` | what there is to ask for, and its description |
 //! | `inference` | the Open Inference Protocol v2 |
 //! | `admin`, `decisions`, `dashboard` | how the mesh is run, and what people see of it |
 //! | `hosts`, `cors` | by what name it is asked for, and by whose pages |
 //! | `proxies` | who asks by way of a reverse proxy |
 //! | `sites` | which HTTP plugin answers there |
+//! | `told` | the headers in which a response says who ran what, and why |
 //! | `refusal`, `metrics`, `guarded`, `line`, `span`, `prompt` | what every response shares |
 //! | `config` | the table `[gateway]` of node.toml |
 //!
@@ -51,7 +52,6 @@ mod connections;
 mod cors;
 mod dashboard;
 mod decisions;
-mod extract;
 mod gateway;
 mod guarded;
 mod hosts;

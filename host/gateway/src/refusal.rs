@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::response::{IntoResponse, Json, Response};
 use http::{HeaderValue, StatusCode, header};
+use karman_node::{error_json, error_status};
 use karman_types::{ErrorKind, TaskError};
 use serde_json::json;
 use std::time::Duration;
@@ -61,7 +62,7 @@ impl Refusal {
 
     pub(crate) fn response(&self, speaks: Speaks) -> Response {
         let mut response = match speaks {
-            Speaks::Plain => (self.status, Json(self.plain())).into_response(),
+            Speaks::Plain => (self.status, Json(error_json(&self.error))).into_response(),
             Speaks::Inference => (self.status, Json(json!({ "error": self.words() }))).into_response(),
             Speaks::Grpc => self.clone().into_grpc().into_http::<Body>(),
         };
@@ -75,24 +76,6 @@ impl Refusal {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
-    }
-
-    /// The error as JSON.
-    pub(crate) fn plain(&self) -> serde_json::Value {
-        let TaskError {
-            kind,
-            message,
-            hint,
-            field,
-        } = &self.error;
-        let mut body = json!({ "code": kind, "message": message });
-        if let Some(hint) = hint {
-            body["hint"] = hint.as_str().into();
-        }
-        if let Some(field) = field {
-            body["field"] = field.as_str().into();
-        }
-        body
     }
 
     fn words(&self) -> String {
@@ -124,16 +107,13 @@ impl Refusal {
 
 impl From<TaskError> for Refusal {
     fn from(error: TaskError) -> Self {
-        let status = match (error.kind, error.field.as_deref()) {
-            // There is none of this name, here or on any node in reach.
-            (ErrorKind::Unavailable, Some("model" | "task")) => StatusCode::NOT_FOUND,
-            // A body over its limit has a status of its own; so has a limit on how many may call at once.
-            (ErrorKind::Limit, Some("body")) => StatusCode::PAYLOAD_TOO_LARGE,
-            (kind, _) => {
-                StatusCode::from_u16(kind.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-            }
-        };
-        Self::new(status, error)
+        Self::new(error_status(&error), error)
+    }
+}
+
+impl From<karman_node::Refusal> for Refusal {
+    fn from(karman_node::Refusal(error): karman_node::Refusal) -> Self {
+        error.into()
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod door;
 mod error;
 mod invited;
 mod keys;
+mod opening;
 mod says;
 mod way;
 
@@ -22,20 +23,20 @@ pub use says::read_greeting;
 pub(crate) use says::{About, Credential, HELLO, Hello, Reply, Thanks, WELCOME, Welcome};
 pub(crate) use way::OnItsWay;
 
-use self::invited::{find_judge, judge};
+use self::invited::find_judge;
 use self::keys::host_of;
+use self::opening::open;
 use self::way::{arrive, at_once};
-use crate::membership::{Invitation, Member, Membership, MeshKey};
+use crate::membership::{Member, Membership, MeshKey};
 use crate::standing::Standing;
 use libp2p::PeerId;
 use libp2p::core::muxing::{StreamMuxerBox, StreamMuxerExt};
 use libp2p::core::{ConnectedPoint, Endpoint};
-use serde_bytes::ByteBuf;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_util::compat::FuturesAsyncReadCompatExt;
 
 /// Nodes that speak another version than this do not understand each other.
@@ -293,106 +294,6 @@ fn not_let_in(reply: Reply) -> GateError {
             WELCOME.malformed("it answers something else").into()
         }
     }
-}
-
-/// Tells the other side why it is not let in.
-async fn turn_away(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), error: GateError) -> GateError {
-    let reply = match error {
-        GateError::NoIssuer => Reply::NoIssuer,
-        GateError::Busy => Reply::Busy,
-        _ => Reply::Refused(error.to_string()),
-    };
-    if WELCOME.write(stream, &reply).await.is_ok() && flush(stream).await.is_ok() {
-        linger(stream).await;
-    }
-    error
-}
-
-async fn open(
-    standing: &Standing,
-    key: &[u8; 32],
-    knew: Option<Knew>,
-    stream: &mut (impl AsyncRead + AsyncWrite + Send + Unpin),
-    way: OnItsWay<'_>,
-) -> Result<Met, GateError> {
-    let hello: Hello = HELLO.read(stream).await?;
-    let hello = match &hello.credential {
-        Credential::Through(issuer) => return Err(door::lead(standing, issuer, stream).await),
-        Credential::Invited if hello.version == PROTOCOL => judge(standing, stream).await?,
-        _ => hello,
-    };
-    answer(standing, key, knew, hello, stream, way).await
-}
-
-/// Answers who has said who it is.
-async fn answer(
-    standing: &Standing,
-    key: &[u8; 32],
-    knew: Option<Knew>,
-    hello: Hello,
-    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    way: OnItsWay<'_>,
-) -> Result<Met, GateError> {
-    let followed = standing.follow(hello.lineage.as_deref().map(|bytes| &bytes[..]));
-    let mesh = standing.mesh();
-    // With our answer it knows of all that we do.
-    let mut revocations = had(mesh, knew, hello.about).max(standing.revocations_number());
-    let (member, welcome) = match followed.and_then(|()| welcome(standing, key, &hello)) {
-        Ok(answer) => answer,
-        Err(error) => return Err(turn_away(stream, error).await),
-    };
-    arrive(way(&member)).await;
-    WELCOME.write(stream, &Reply::Welcome(Box::new(welcome))).await?;
-    flush(stream).await?;
-    let thanks: Thanks = WELCOME.read(stream).await?;
-    if let Some(revoked) = &thanks.revoked {
-        revocations = standing.learn(mesh, revoked, revocations)?;
-    }
-    Ok(Met {
-        member,
-        about: hello.about,
-        mesh,
-        revocations,
-    })
-}
-
-/// Leaves who was refused the time to read why: closing at once would take the reason along.
-async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
-    let _ = stream.shutdown().await;
-    let _ = tokio::time::timeout(LEAVE, stream.read(&mut [0])).await;
-}
-
-fn welcome(standing: &Standing, key: &[u8; 32], hello: &Hello) -> Result<(Member, Welcome), GateError> {
-    if hello.version != PROTOCOL {
-        return Err(GateError::Version {
-            theirs: hello.version,
-        });
-    }
-    let (member, granted) = match &hello.credential {
-        Credential::Membership(bytes) => {
-            let membership = Membership::decode(bytes)?;
-            let member = standing.verify(&membership, key)?;
-            let next = standing.renew(&membership, key)?;
-            (member, next)
-        }
-        Credential::Invitation(word) => {
-            let membership = standing.redeem(&word.parse::<Invitation>()?, key)?;
-            (standing.verify(&membership, key)?, Some(membership))
-        }
-        // Both were answered before.
-        Credential::Invited | Credential::Through(_) => return Err(GateError::NotAdmitted),
-    };
-    let ours = standing.revocations_digest();
-    let welcome = Welcome {
-        version: PROTOCOL,
-        membership: ByteBuf::from(standing.membership().ok_or(GateError::Stranger)?.encode()),
-        about: standing.about(),
-        granted: granted.map(|membership| ByteBuf::from(membership.encode())),
-        revocations: ours,
-        revoked: (hello.revocations != ours).then(|| standing.revocations()),
-        lineage: standing.lineage(),
-    };
-    Ok((member, welcome))
 }
 
 async fn flush(stream: &mut (impl AsyncWrite + Unpin)) -> Result<(), GateError> {

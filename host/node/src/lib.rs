@@ -18,6 +18,7 @@
 //! | `inference` | requests of the Open Inference Protocol |
 //! | `contacts`, `ahead` | when other nodes can be reached, and what an operator sees of it |
 //! | `power`, `battery` | energy |
+//! | `roots` | by which certificates other servers are judged |
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -44,6 +45,7 @@ mod logs;
 mod node;
 mod plugins;
 mod power;
+mod roots;
 mod runtime;
 mod services;
 
@@ -61,21 +63,22 @@ pub use drive::{
     InsideLayer, InsideNode, InsideOrder, InsidePlan, InviteOrder, JoinOptions, KeeperStatus, KeepersConfig,
     KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts, ModelOn,
     NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent, SloHistory, SloHour,
-    SloMinute, SplitOrder, SplitPlan, StepStatus, SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan, TaskState,
-    TaskStatus, TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run, reachable, read_fed_answer,
-    read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs,
+    SloMinute, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus, TensorDescription, UndeployedOn,
+    Wanted, WholeOnGpu, check_run, reachable, read_fed_answer, read_fed_order, simulate, stored_model,
+    stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::call::TaskDemand;
 pub use karman_sched::select::Bounds;
 pub use karman_store::BundleState;
 pub use listener::{
-    Awake, Listener, ShutDown, attend, other_host, plain_host, plugin_path, read_path, read_query,
-    serve_plugin,
+    Awake, InPath, InQuery, Listener, Refusal, ShutDown, attend, error_json, error_status, other_host,
+    plain_host, plugin_path, serve_plugin,
 };
 pub use logs::{LogEvent, LogRing};
 pub use node::{Node, NodeStatus};
 pub use plugins::{DeployOptions, Deployed, MOST_PLUGIN_BYTES, PluginStatus, Plugins};
 pub use power::{Channel as PowerChannel, PowerProfile};
+pub use roots::trusted_roots;
 pub use runtime::{Runtime, RuntimeOptions};
 pub use services::{GpuUse, ModelSource, NodeModels, Unfit, check_for_gpu, unfit_for_gpu};

@@ -126,11 +126,6 @@ impl Contacts {
     }
 }
 
-/// How long this many bytes take at this rate: for models whose bandwidth changes otherwise than by contacts.
-pub fn transfer_time(bytes: u64, bytes_per_second: f64) -> Option<Duration> {
-    (bytes_per_second > 0.0).then(|| crate::seconds(bytes as f64 / bytes_per_second))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

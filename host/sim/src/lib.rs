@@ -98,7 +98,7 @@ mod streams;
 mod telemetry;
 
 pub use arrivals::{Arrivals, ArrivalsError};
-pub use channel::{Channel, Contacts, Passage, transfer_time};
+pub use channel::{Channel, Contacts, Passage};
 pub use failures::{Failure, Failures};
 pub use instant::{Instant, seconds};
 pub use node::{Node, Power};

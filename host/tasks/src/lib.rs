@@ -20,7 +20,9 @@
 //! | file | what |
 //! |---|---|
 //! | `event` | the events and actions, and the errors in them |
-//! | `machine` | the tasks of a node; what wakes when |
+//! | `machine`, `table` | the tasks of a node; what wakes when |
+//! | `dedupe` | which task goes by which idempotency key |
+//! | `limits` | what a node holds at most, and how long |
 //! | `accept`, `save` | submitting, joining, taking over; what waits for durability |
 //! | `dispatch`, `attempt` | placing, starting, retrying, hedging, committing |
 //! | `end`, `drain` | outcomes until they are forgotten; handing over |

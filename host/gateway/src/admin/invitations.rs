@@ -1,7 +1,7 @@
 //! Invitations into the mesh: to see which there are takes the right `admin`, to make one or to take one back `manage`.
 
+use super::may_manage::MayManage;
 use super::{Admin, to_the_end};
-use crate::extract::{InPath, MayManage};
 use crate::openapi::PlainError;
 use crate::refusal::Refusal;
 use axum::Router;
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 use karman_mesh::InvitationStatus;
 use karman_mesh::membership::{Right, UnixTime};
-use karman_node::InviteOrder;
+use karman_node::{InPath, InviteOrder};
 use karman_types::{ByteSize, ErrorKind, TaskError, Tier};
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -2,6 +2,7 @@
 //! objectives, contacts, GPU, what was decided lately, what went wrong. Also what the dashboard shows.
 
 pub(crate) mod invitations;
+mod may_manage;
 pub(crate) mod plugins;
 mod rounds;
 

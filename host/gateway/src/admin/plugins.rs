@@ -1,7 +1,7 @@
 //! Plugins: who has which, and what those of this node hold; for those with the right `manage` into service, and out of it.
 
+use super::may_manage::MayManage;
 use super::{Admin, to_the_end};
-use crate::extract::{InPath, InQuery, MayManage};
 use crate::openapi::PlainError;
 use crate::refusal::Refusal;
 use axum::Router;
@@ -9,7 +9,10 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Json;
 use axum::routing::{get, post};
 use bytes::Bytes;
-use karman_node::{DeployOptions, Deployed, DeployedOn, MOST_PLUGIN_BYTES, PluginStatus, UndeployedOn};
+use karman_node::{
+    DeployOptions, Deployed, DeployedOn, InPath, InQuery, MOST_PLUGIN_BYTES, PluginStatus, UndeployedOn,
+    error_json,
+};
 use karman_types::{ByteSize, ErrorKind, Grant, GrantSet, NodeId, OfferedTask, TaskError, Tier};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -247,7 +250,7 @@ impl OnNode {
     fn of(node: NodeId, outcome: Result<Option<Deployed>, TaskError>) -> Self {
         let (deployed, error) = match outcome {
             Ok(deployed) => (deployed, None),
-            Err(error) => (None, Some(Refusal::from(error).plain())),
+            Err(error) => (None, Some(error_json(&error))),
         };
         Self {
             node,

@@ -5,7 +5,6 @@ use super::{
     Described, EXTENSIONS, Here, Inference, MOST_TENSORS, Named, Objectives, Question, Reply, SERVER, weight,
 };
 use crate::access::Caller;
-use crate::extract::InPath;
 use crate::refusal::{Refusal, Speaks};
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
@@ -14,8 +13,8 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, header};
-use karman_node::TensorDescription;
 use karman_node::inference::{InferParameters, InferRequest, InferResponse};
+use karman_node::{InPath, TensorDescription};
 use karman_types::TaskError;
 use serde::Serialize;
 use std::sync::Arc;
@@ -146,8 +145,8 @@ pub(crate) fn router(inference: Inference) -> Router {
         .with_state(inference)
 }
 
-/// What a path names, where it reads.
-type Asked = Result<InPath<Named>, Refusal>;
+/// What a path names, or why it does not read.
+type Asked = Result<InPath<Named>, karman_node::Refusal>;
 
 /// What the server is.
 #[utoipa::path(get, path = "/v2", tag = "inference", responses((status = 200, body = ServerMetadata)))]

@@ -8,7 +8,7 @@ use clap::Args;
 use karman_engine::stdio::{self, MemoryInputPipe, MemoryOutputPipe, StdinStream, StdoutStream};
 use karman_engine::{CallReport, CommandIo, Plugin, StreamRequest};
 use karman_node::Runtime;
-use karman_types::{TaskError, TaskRequest, World};
+use karman_types::{TaskError, TaskRequest, TaskResponse, World};
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
@@ -113,15 +113,7 @@ impl Once<'_> {
         let called = self.app.block_on(self.plugin.call(request, context));
         let (response, report) =
             called.map_err(|error| answer::refused(error, &self.plugin.manifest().name))?;
-        let answer = Answer {
-            content_type: &response.content_type,
-            body: &response.body,
-            took: report.took,
-            memory_peak: report.memory_peak,
-            ran_on: report.ran_on.as_deref(),
-            there: None,
-        };
-        answer.print(&self.app.output)
+        self.print(&response, &report)
     }
 
     fn stream(&self, input: Option<&str>) -> Result<(), TaskError> {
@@ -141,6 +133,10 @@ impl Once<'_> {
         let Some((response, report)) = called else {
             return Ok(());
         };
+        self.print(&response, &report)
+    }
+
+    fn print(&self, response: &TaskResponse, report: &CallReport) -> Result<(), TaskError> {
         let answer = Answer {
             content_type: &response.content_type,
             body: &response.body,
@@ -149,7 +145,7 @@ impl Once<'_> {
             ran_on: report.ran_on.as_deref(),
             there: None,
         };
-        answer.print(output)
+        answer.print(&self.app.output)
     }
 
     fn stream_request(&self, input: Option<&str>) -> Result<StreamRequest, TaskError> {

@@ -8,10 +8,11 @@
 //!
 //! A stranger gets no further than this: to issuers that are in reach, a few at once, with little to say.
 
-use super::{Credential, Hello, linger, not_let_in, turn_away};
+use super::invited::judge;
+use super::opening::{answer, linger, turn_away};
 use super::{
-    GateError, HELLO, LEAVE, PATIENCE, Reply, WELCOME, answer, at_once, flush, judge, key_of, knock, peer_of,
-    say,
+    Credential, GateError, HELLO, Hello, LEAVE, PATIENCE, Reply, WELCOME, at_once, flush, key_of, knock,
+    not_let_in, peer_of, say,
 };
 use crate::membership::Right;
 use crate::mesh::Inner;

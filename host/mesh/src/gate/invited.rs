@@ -1,7 +1,8 @@
 //! An invited node shows its invitation to an issuer only: any other member could use it for itself.
 
+use super::opening::turn_away;
 use super::says::Judge;
-use super::{Credential, GateError, HELLO, Hello, Reply, WELCOME, flush, not_let_in, say, turn_away};
+use super::{Credential, GateError, HELLO, Hello, Reply, WELCOME, flush, not_let_in, say};
 use crate::membership::{Membership, Right};
 use crate::standing::Standing;
 use serde_bytes::ByteBuf;

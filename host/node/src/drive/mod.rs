@@ -62,5 +62,4 @@ pub use split::{
 };
 pub(crate) use split::{Split, resume};
 pub use status::{TaskState, TaskStatus};
-pub use swarm::{SwarmEntry, SwarmLed, SwarmOutcome, SwarmPlan};
 pub(crate) use tasks::Tasks;

@@ -1,16 +1,13 @@
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequestParts, Path, Query};
 use axum::response::{IntoResponse, Json};
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use karman_types::{ByteSize, ErrorKind, TaskError};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// An error as the body of an answer: the fields of the command line's `--json` errors.
-pub(crate) fn error_json(error: &TaskError) -> Value {
+pub fn error_json(error: &TaskError) -> Value {
     let mut body = json!({ "code": error.kind, "message": error.message });
     if let Some(hint) = &error.hint {
         body["hint"] = hint.as_str().into();
@@ -21,7 +18,8 @@ pub(crate) fn error_json(error: &TaskError) -> Value {
     body
 }
 
-pub(crate) fn status(error: &TaskError) -> StatusCode {
+/// The status that tells an error over HTTP.
+pub fn error_status(error: &TaskError) -> StatusCode {
     match (error.kind, error.field.as_deref()) {
         // A body over its limit has a status of its own; so has a limit on how many may call at once.
         (ErrorKind::Limit, Some("body")) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -34,7 +32,7 @@ pub(crate) fn status(error: &TaskError) -> StatusCode {
 pub(crate) fn error_response(error: &TaskError) -> Response<Full<Bytes>> {
     let body = Full::new(error_json(error).to_string().into());
     let mut response = Response::new(body);
-    *response.status_mut() = status(error);
+    *response.status_mut() = error_status(error);
     response.headers_mut().insert(
         http::header::CONTENT_TYPE,
         http::HeaderValue::from_static("application/json"),
@@ -42,8 +40,8 @@ pub(crate) fn error_response(error: &TaskError) -> Response<Full<Bytes>> {
     response
 }
 
-/// Lets handlers use `?` on task errors.
-pub(crate) struct Refusal(pub(crate) TaskError);
+/// An error as the answer to a request, in JSON. Lets handlers use `?` on task errors.
+pub struct Refusal(pub TaskError);
 
 impl From<TaskError> for Refusal {
     fn from(error: TaskError) -> Self {
@@ -53,7 +51,7 @@ impl From<TaskError> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> axum::response::Response {
-        (status(&self.0), Json(error_json(&self.0))).into_response()
+        (error_status(&self.0), Json(error_json(&self.0))).into_response()
     }
 }
 
@@ -62,66 +60,6 @@ pub(crate) async fn other_method() -> impl IntoResponse {
     let error = TaskError::invalid("this path takes another method").with_field("method");
     let error = error.with_hint("the header `allow` names those that it takes");
     (StatusCode::METHOD_NOT_ALLOWED, Json(error_json(&error)))
-}
-
-/// What a path names.
-pub(crate) struct Named<T>(pub(crate) T);
-
-impl<S, T> FromRequestParts<S> for Named<T>
-where
-    S: Send + Sync,
-    T: DeserializeOwned + Send,
-{
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        Ok(Self(read_path(parts, state).await?))
-    }
-}
-
-/// What stands behind a path's question mark.
-pub(crate) struct Asked<T>(pub(crate) T);
-
-impl<S, T> FromRequestParts<S> for Asked<T>
-where
-    S: Send + Sync,
-    T: DeserializeOwned + Send,
-{
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        Ok(Self(read_query(parts, state).await?))
-    }
-}
-
-/// Reads what a path names, in the places that its route has for it.
-///
-/// # Errors
-/// `invalid`, with the field `path`, when that does not read.
-pub async fn read_path<T, S>(parts: &mut Parts, state: &S) -> Result<T, TaskError>
-where
-    S: Send + Sync,
-    T: DeserializeOwned + Send,
-{
-    match Path::<T>::from_request_parts(parts, state).await {
-        Ok(Path(named)) => Ok(named),
-        Err(rejection) => Err(TaskError::invalid(rejection.body_text()).with_field("path")),
-    }
-}
-
-/// Reads what stands behind a path's question mark.
-///
-/// # Errors
-/// `invalid`, with the field `query`, when that does not read.
-pub async fn read_query<T, S>(parts: &mut Parts, state: &S) -> Result<T, TaskError>
-where
-    S: Send + Sync,
-    T: DeserializeOwned + Send,
-{
-    match Query::<T>::from_request_parts(parts, state).await {
-        Ok(Query(asked)) => Ok(asked),
-        Err(rejection) => Err(TaskError::invalid(rejection.body_text()).with_field("query")),
-    }
 }
 
 /// A body that was to be read whole, of at most so many bytes.

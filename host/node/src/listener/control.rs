@@ -3,13 +3,14 @@
 
 use super::answer::Refusal;
 use super::connections::ShutDown;
+use super::extract::{InPath, InQuery};
 use super::{fed, flows, held, mesh, models, public, tasks};
 use crate::logs::LogEvent;
 use crate::node::{Node, NodeStatus};
 use crate::plugins::{DeployOptions, Deployed, MOST_PLUGIN_BYTES};
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Json;
 use axum::routing::{delete, get, post};
 use karman_types::{Grant, GrantSet, TaskError};
@@ -61,21 +62,21 @@ pub(crate) async fn serve_control(node: Node, shut_down: ShutDown) -> Result<(),
 
 async fn deploy(
     State(node): State<Node>,
-    Path(name): Path<String>,
-    Query(options): Query<DeployOptions>,
+    InPath(name): InPath<String>,
+    InQuery(options): InQuery<DeployOptions>,
     file: Bytes,
 ) -> Result<Json<Deployed>, Refusal> {
     Ok(Json(node.deploy(file.into(), &name, options).await?))
 }
 
-async fn undeploy(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<()>, Refusal> {
+async fn undeploy(State(node): State<Node>, InPath(name): InPath<String>) -> Result<Json<()>, Refusal> {
     node.undeploy(&name).await?;
     Ok(Json(()))
 }
 
 async fn grant(
     State(node): State<Node>,
-    Path(name): Path<String>,
+    InPath(name): InPath<String>,
     Json(grants): Json<Vec<Grant>>,
 ) -> Result<Json<GrantSet>, Refusal> {
     Ok(Json(node.plugins().grant(&name, &grants, false).await?))
@@ -83,7 +84,7 @@ async fn grant(
 
 async fn revoke(
     State(node): State<Node>,
-    Path(name): Path<String>,
+    InPath(name): InPath<String>,
     Json(grants): Json<Vec<Grant>>,
 ) -> Result<Json<GrantSet>, Refusal> {
     Ok(Json(node.plugins().grant(&name, &grants, true).await?))
@@ -96,6 +97,6 @@ struct LogQuery {
     plugin: Option<String>,
 }
 
-async fn logs(State(node): State<Node>, Query(query): Query<LogQuery>) -> Json<Vec<LogEvent>> {
+async fn logs(State(node): State<Node>, InQuery(query): InQuery<LogQuery>) -> Json<Vec<LogEvent>> {
     Json(node.logs().after(query.after, query.plugin.as_deref()))
 }

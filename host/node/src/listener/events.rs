@@ -1,7 +1,8 @@
 //! What happens to a run of a workflow, told as it happens: server-sent events (WHATWG, HTML, section 9.2). Each has an id, and who comes
 //! again with the last one, as browsers do by themselves, is told what came after it.
 
-use super::answer::{Named, Refusal, error_json};
+use super::answer::{Refusal, error_json};
+use super::extract::InPath;
 use super::tasks::read;
 use crate::drive::{FlowEvent, Follower, Known};
 use crate::node::Node;
@@ -23,7 +24,7 @@ const UNBUFFERED: [(&str, &str); 1] = [("x-accel-buffering", "no")];
 /// `GET /flows/ID/events`.
 pub(super) async fn events(
     State(node): State<Node>,
-    Named(run): Named<String>,
+    InPath(run): InPath<String>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let (run, known) = (read(&run)?, known(&headers)?);

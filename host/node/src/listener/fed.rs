@@ -1,10 +1,11 @@
 //! Federated runs, for the operator.
 
 use super::answer::Refusal;
+use super::extract::{InPath, InQuery};
 use crate::drive::{FedModel, FedStatus};
 use crate::node::Node;
 use axum::Router;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::Json;
 use axum::routing::{get, post};
 use karman_fed::Run;
@@ -33,7 +34,7 @@ struct Start {
 
 async fn start(
     State(node): State<Node>,
-    Query(Start { again }): Query<Start>,
+    InQuery(Start { again }): InQuery<Start>,
     Json(run): Json<Run>,
 ) -> Result<Json<FedStatus>, Refusal> {
     run.check()
@@ -52,23 +53,23 @@ struct After {
 
 async fn one(
     State(node): State<Node>,
-    Path(name): Path<String>,
-    Query(After { after, wait_ms }): Query<After>,
+    InPath(name): InPath<String>,
+    InQuery(After { after, wait_ms }): InQuery<After>,
 ) -> Result<Json<FedStatus>, Refusal> {
     let wait = Duration::from_millis(wait_ms);
     Ok(Json(node.fed_run_within(&name, after, wait).await?))
 }
 
-async fn model(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<FedModel>, Refusal> {
+async fn model(State(node): State<Node>, InPath(name): InPath<String>) -> Result<Json<FedModel>, Refusal> {
     Ok(Json(node.fed_model(&name)?))
 }
 
 /// The file of the model that it began with, with what was learnt.
-async fn onnx(State(node): State<Node>, Path(name): Path<String>) -> Result<Vec<u8>, Refusal> {
+async fn onnx(State(node): State<Node>, InPath(name): InPath<String>) -> Result<Vec<u8>, Refusal> {
     Ok(node.fed_onnx(&name).await?)
 }
 
-async fn stop(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<()>, Refusal> {
+async fn stop(State(node): State<Node>, InPath(name): InPath<String>) -> Result<Json<()>, Refusal> {
     node.stop_fed(&name)?;
     Ok(Json(()))
 }

@@ -1,8 +1,9 @@
 //! Workflows over HTTP: running them, how far they are, and withdrawing them. Whoever knows the id of a run may ask: it is as good as
 //! random. Only the operator sees them all.
 
-use super::answer::{Asked, Named, Refusal, whole};
+use super::answer::{Refusal, whole};
 use super::events::events;
+use super::extract::{InPath, InQuery};
 use super::public::accepting;
 use super::tasks::{Wait, read};
 use crate::drive::{FlowOrder, FlowStatus, MeasureOrder, Measured};
@@ -52,7 +53,7 @@ async fn decisions(State(node): State<Node>) -> Result<Response, Refusal> {
 }
 
 /// Why a run was served by whom it was.
-async fn why(State(node): State<Node>, Named(run): Named<String>) -> Result<Json<Vec<Told>>, Refusal> {
+async fn why(State(node): State<Node>, InPath(run): InPath<String>) -> Result<Json<Vec<Told>>, Refusal> {
     let run = read(&run)?;
     let entries = node.tasks().decisions().entries().await?;
     Ok(Json(explain(&entries, run)))
@@ -79,14 +80,14 @@ async fn list(State(node): State<Node>) -> Result<Json<Vec<FlowStatus>>, Refusal
 
 async fn status(
     State(node): State<Node>,
-    Named(run): Named<String>,
-    Asked(wait): Asked<Wait>,
+    InPath(run): InPath<String>,
+    InQuery(wait): InQuery<Wait>,
 ) -> Result<Json<FlowStatus>, Refusal> {
     let status = node.tasks().flow_within(read(&run)?, wait.time()?);
     Ok(Json(status.await?))
 }
 
 /// Withdraws a run that has not ended; forgets the result of one that has.
-async fn remove(State(node): State<Node>, Named(run): Named<String>) -> Result<Json<FlowStatus>, Refusal> {
+async fn remove(State(node): State<Node>, InPath(run): InPath<String>) -> Result<Json<FlowStatus>, Refusal> {
     Ok(Json(node.tasks().remove_flow(read(&run)?).await?))
 }

@@ -1,12 +1,13 @@
 //! What the node holds besides plugins, for its operator: models, secrets, and grants by identity.
 
 use super::answer::Refusal;
+use super::extract::{InPath, InQuery};
 use crate::drive::{HeldModel, ModelOn};
 use crate::node::Node;
 use crate::services::{blocking, store_error};
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Json;
 use axum::routing::{get, post};
 use karman_infer::ModelLimits;
@@ -43,14 +44,14 @@ struct Whose {
 
 async fn allowed(
     State(node): State<Node>,
-    Query(Whose { identity }): Query<Whose>,
+    InQuery(Whose { identity }): InQuery<Whose>,
 ) -> Result<Json<GrantSet>, Refusal> {
     with(&node, move |store| store.grants().get(&identity)).await
 }
 
 async fn allow(
     State(node): State<Node>,
-    Query(whose): Query<Whose>,
+    InQuery(whose): InQuery<Whose>,
     Json(grants): Json<Vec<Grant>>,
 ) -> Result<Json<GrantSet>, Refusal> {
     change(&node, whose.identity, grants, false).await
@@ -58,7 +59,7 @@ async fn allow(
 
 async fn revoke(
     State(node): State<Node>,
-    Query(whose): Query<Whose>,
+    InQuery(whose): InQuery<Whose>,
     Json(grants): Json<Vec<Grant>>,
 ) -> Result<Json<GrantSet>, Refusal> {
     change(&node, whose.identity, grants, true).await
@@ -109,8 +110,8 @@ struct About {
 
 async fn add_model(
     State(node): State<Node>,
-    Path(name): Path<String>,
-    Query(About { info }): Query<About>,
+    InPath(name): InPath<String>,
+    InQuery(About { info }): InQuery<About>,
     file: Bytes,
 ) -> Result<Json<HeldModel>, Refusal> {
     let info = read(&info)?;
@@ -126,8 +127,8 @@ struct AboutOn {
 
 async fn add_model_on(
     State(node): State<Node>,
-    Path(name): Path<String>,
-    Query(AboutOn { on, info }): Query<AboutOn>,
+    InPath(name): InPath<String>,
+    InQuery(AboutOn { on, info }): InQuery<AboutOn>,
     file: Bytes,
 ) -> Result<Json<Vec<ModelOn>>, Refusal> {
     let info = read(&info)?;
@@ -150,7 +151,7 @@ async fn secrets(State(node): State<Node>) -> Result<Json<Vec<String>>, Refusal>
 
 async fn set_secret(
     State(node): State<Node>,
-    Path(name): Path<String>,
+    InPath(name): InPath<String>,
     value: Bytes,
 ) -> Result<Json<()>, Refusal> {
     with(&node, move |store| store.secrets().set(&name, &value)).await

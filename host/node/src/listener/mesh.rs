@@ -1,6 +1,7 @@
 //! The mesh, for the node's operator: who is there, what they offer, and deployments on them.
 
 use super::answer::Refusal;
+use super::extract::{InPath, InQuery};
 use crate::drive::{
     BundleStatus, DeployedOn, Diagnosis, KeepersStatus, NodeOffer, PeerStatus, Pinged, Rotated, Sent,
     UndeployedOn, mesh_of,
@@ -9,7 +10,7 @@ use crate::node::Node;
 use crate::plugins::DeployOptions;
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::Json;
 use axum::routing::{delete, get, post};
 use karman_mesh::InvitationStatus;
@@ -70,11 +71,11 @@ async fn name_keepers(
     Ok(Json(node.name_keepers(&ids).await?))
 }
 
-async fn ping(State(node): State<Node>, Path(id): Path<String>) -> Result<Json<Pinged>, Refusal> {
+async fn ping(State(node): State<Node>, InPath(id): InPath<String>) -> Result<Json<Pinged>, Refusal> {
     Ok(Json(node.ping(read(&node, &id)?).await?))
 }
 
-async fn revoke(State(node): State<Node>, Path(id): Path<String>) -> Result<Json<()>, Refusal> {
+async fn revoke(State(node): State<Node>, InPath(id): InPath<String>) -> Result<Json<()>, Refusal> {
     node.revoke(read(&node, &id)?)?;
     Ok(Json(()))
 }
@@ -93,7 +94,7 @@ async fn remember(State(node): State<Node>, Json(word): Json<String>) -> Result<
 
 async fn withdraw(
     State(node): State<Node>,
-    Path(id): Path<String>,
+    InPath(id): InPath<String>,
 ) -> Result<Json<InvitationStatus>, Refusal> {
     Ok(Json(node.withdraw_invitation(&id).await?))
 }
@@ -140,8 +141,8 @@ struct On {
 
 async fn deploy(
     State(node): State<Node>,
-    Path(name): Path<String>,
-    Query(On { on, downgrade }): Query<On>,
+    InPath(name): InPath<String>,
+    InQuery(On { on, downgrade }): InQuery<On>,
     component: Bytes,
 ) -> Result<Json<Vec<DeployedOn>>, Refusal> {
     let options = DeployOptions {
@@ -153,8 +154,8 @@ async fn deploy(
 
 async fn undeploy(
     State(node): State<Node>,
-    Path(name): Path<String>,
-    Query(On { on, .. }): Query<On>,
+    InPath(name): InPath<String>,
+    InQuery(On { on, .. }): InQuery<On>,
 ) -> Result<Json<Vec<UndeployedOn>>, Refusal> {
     Ok(Json(node.undeploy_on(&on, &name).await?))
 }
@@ -176,8 +177,8 @@ struct Later {
 
 async fn deploy_later(
     State(node): State<Node>,
-    Path(name): Path<String>,
-    Query(later): Query<Later>,
+    InPath(name): InPath<String>,
+    InQuery(later): InQuery<Later>,
     component: Bytes,
 ) -> Result<Json<Sent>, Refusal> {
     let terms = (Duration::from_millis(later.wait_ms), later.priority);

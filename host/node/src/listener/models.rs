@@ -1,11 +1,12 @@
 //! How models are run, for the operator: profiles, plans over several nodes, and one run.
 
 use super::answer::Refusal;
+use super::extract::InPath;
 use crate::drive::{InsideOrder, InsidePlan, LinkMeasure, ModelInParts, NodeProfile, SplitOrder, SplitPlan};
 use crate::inference::{InferParameters, InferRequest, InferResponse, InferTensor};
 use crate::node::Node;
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Json;
 use axum::routing::{get, post, put};
 use std::time::Instant;
@@ -19,13 +20,16 @@ pub(crate) fn router() -> Router<Node> {
         .route("/models/{name}/run", post(run))
 }
 
-async fn profile(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<NodeProfile>, Refusal> {
+async fn profile(
+    State(node): State<Node>,
+    InPath(name): InPath<String>,
+) -> Result<Json<NodeProfile>, Refusal> {
     Ok(Json(node.profile_model(&name).await?))
 }
 
 async fn plan(
     State(node): State<Node>,
-    Path(name): Path<String>,
+    InPath(name): InPath<String>,
     Json(order): Json<SplitOrder>,
 ) -> Result<Json<SplitPlan>, Refusal> {
     Ok(Json(node.plan_model(&name, &order).await?))
@@ -33,27 +37,27 @@ async fn plan(
 
 async fn plan_inside(
     State(node): State<Node>,
-    Path(name): Path<String>,
+    InPath(name): InPath<String>,
     Json(order): Json<InsideOrder>,
 ) -> Result<Json<InsidePlan>, Refusal> {
     Ok(Json(node.plan_inside(&name, &order).await?))
 }
 
 /// How it is run in parts now; nothing where it is run here alone.
-async fn planned(State(node): State<Node>, Path(name): Path<String>) -> Json<Option<ModelInParts>> {
+async fn planned(State(node): State<Node>, InPath(name): InPath<String>) -> Json<Option<ModelInParts>> {
     let mut models = node.models_in_parts().into_iter();
     Json(models.find(|model| model.model == name))
 }
 
 /// Whether it ran in parts until now.
-async fn unplan(State(node): State<Node>, Path(name): Path<String>) -> Result<Json<bool>, Refusal> {
+async fn unplan(State(node): State<Node>, InPath(name): InPath<String>) -> Result<Json<bool>, Refusal> {
     Ok(Json(node.unsplit_model(&name).await?))
 }
 
 /// From now on the plan goes by these links, not by what is measured.
 async fn state_links(
     State(node): State<Node>,
-    Path(name): Path<String>,
+    InPath(name): InPath<String>,
     Json(links): Json<Vec<LinkMeasure>>,
 ) -> Result<Json<()>, Refusal> {
     Ok(Json(node.state_links(&name, &links).await?))
@@ -61,7 +65,7 @@ async fn state_links(
 
 async fn run(
     State(node): State<Node>,
-    Path(name): Path<String>,
+    InPath(name): InPath<String>,
     Json(request): Json<InferRequest>,
 ) -> Result<Json<InferResponse>, Refusal> {
     let inputs = request

@@ -1,5 +1,6 @@
-use super::answer::{Named, Refusal, other_method};
+use super::answer::{Refusal, other_method};
 use super::connections::{Listener, ShutDown};
+use super::extract::InPath;
 use super::pages::Pages;
 use super::{flows, metrics, plugin, stream, tasks};
 use crate::drive::Ran;
@@ -124,7 +125,7 @@ async fn ready(State(node): State<Node>) -> (StatusCode, &'static str) {
 /// the header `karman-accept` the task is accepted instead, and the answer is its id.
 pub(crate) async fn call(
     State(node): State<Node>,
-    Named(name): Named<String>,
+    InPath(name): InPath<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, Refusal> {

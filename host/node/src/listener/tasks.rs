@@ -1,7 +1,8 @@
 //! Accepted tasks over HTTP: how far they are, their results, and withdrawing them. Whoever knows the id may ask: it is as good as
 //! random. Only the operator sees them all.
 
-use super::answer::{Asked, Named, Refusal};
+use super::answer::Refusal;
+use super::extract::{InPath, InQuery};
 use super::public::response_of;
 use crate::drive::{Ran, TaskStatus};
 use crate::node::Node;
@@ -36,12 +37,12 @@ async fn list(State(node): State<Node>) -> Json<Vec<TaskStatus>> {
     Json(node.tasks().list())
 }
 
-async fn status(State(node): State<Node>, Named(task): Named<String>) -> Result<Json<TaskStatus>, Refusal> {
+async fn status(State(node): State<Node>, InPath(task): InPath<String>) -> Result<Json<TaskStatus>, Refusal> {
     Ok(Json(node.tasks().status(read(&task)?).await?))
 }
 
 /// Withdraws a task that has not ended; forgets the result of one that has.
-async fn remove(State(node): State<Node>, Named(task): Named<String>) -> Result<Json<TaskStatus>, Refusal> {
+async fn remove(State(node): State<Node>, InPath(task): InPath<String>) -> Result<Json<TaskStatus>, Refusal> {
     Ok(Json(node.tasks().remove(read(&task)?).await?))
 }
 
@@ -65,8 +66,8 @@ impl Wait {
 /// The result as the task answered it; 202 with the status while there is none.
 async fn result(
     State(node): State<Node>,
-    Named(task): Named<String>,
-    Asked(wait): Asked<Wait>,
+    InPath(task): InPath<String>,
+    InQuery(wait): InQuery<Wait>,
 ) -> Result<Response<Body>, Refusal> {
     let task = read(&task)?;
     Ok(match node.tasks().outcome(task, wait.time()?).await? {

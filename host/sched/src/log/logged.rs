@@ -191,10 +191,11 @@ impl Logged {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tails;
+    use super::super::testing::tasks;
+    use super::super::{tails, testing};
     use super::*;
-    use crate::select::testing::{candidate, millis, task};
-    use crate::select::{BuiltIn, Call};
+    use crate::select::BuiltIn;
+    use crate::select::testing::millis;
     use karman_types::Slo;
 
     fn of() -> Digest {
@@ -203,12 +204,7 @@ mod tests {
 
     /// One that has seen nothing yet. The larger candidate has this p95.
     fn policy(built_in: BuiltIn, instance: u64, p95: f64) -> Logged {
-        let candidates = vec![
-            candidate("small", 0.9, 20.0, 0.1),
-            candidate("large", 0.99, p95, 1.0),
-            candidate("far", 0.995, 90.0, 2.0),
-        ];
-        let tasks = vec![task("classify", candidates)];
+        let tasks = tasks(p95);
         let slo = Slo {
             latency_p95: Some(millis(100.0)),
             cost: Some(300.0),
@@ -218,35 +214,10 @@ mod tests {
         Logged::new("digits", policy, tasks, instance).known_by(of())
     }
 
-    /// A request by its number, from the question to the answer. All becomes slow at the 200th, and one candidate comes and goes.
+    /// A request by its number. All becomes slow at the 200th.
     fn request(policy: &mut Logged, n: u64) -> Vec<Entry> {
-        let mut rng = fastrand::Rng::with_seed(n);
-        let request = TaskId::from_parts(n, 0);
-        let asked = Asked {
-            now: Duration::from_millis(n * 10),
-            task: 0,
-            queue: rng.usize(1..5),
-            unreachable: if n % 50 > 30 { vec![2] } else { Vec::new() },
-        };
-        let (decision, mut entries) = policy.choose(n * 10, request, asked).unwrap();
         let slow = if n > 200 { 4.0 } else { 1.0 };
-        let latency = millis(slow * (10.0 + rng.f64() * 60.0));
-        let call = Call {
-            task: 0,
-            candidate: decision.chosen,
-            latency,
-            cost: 0.1 + decision.chosen as f64,
-            energy: None,
-            right: Some(rng.f64() < 0.9),
-        };
-        let heard = Heard {
-            now: Duration::from_millis(n * 10 + 9),
-            queue: 0,
-            latency,
-            calls: vec![call],
-        };
-        entries.extend(policy.report(n * 10 + 9, request, heard).unwrap());
-        entries
+        testing::request(policy, n, &mut fastrand::Rng::with_seed(n), slow)
     }
 
     fn chosen(entries: Vec<Entry>) -> Vec<Chosen> {

@@ -4,8 +4,8 @@
 //! A [`Logged`] policy returns an [`Entry`] for everything that it hears or says, and now and then a [`Checkpoint`] of its whole
 //! state. A policy that a plugin brings is in it by the digest of its file: [`replay_with()`] is given the files. The caller
 //! keeps the entries in a ring: the oldest are dropped, and what is left begins at some checkpoint. [`replay()`] lets the policy decide
-//! everything again, and [`Logged::resumed`] goes on from the last one; [`explain()`] puts the decisions of one request into words. Which nodes are asked to run a call ([`crate::call`])
-//! is an entry of its own.
+//! everything again, and [`Logged::resumed`] goes on from the last one; [`explain()`] puts the decisions of one request into words.
+//! Which nodes are asked to run a call ([`crate::call`]) is an entry of its own.
 //!
 //! | file | what |
 //! |---|---|
@@ -59,6 +59,8 @@ mod explain;
 mod logged;
 mod replay;
 mod tail;
+#[cfg(test)]
+mod testing;
 
 pub use entry::{Checkpoint, Chosen, Entry, Policy, What};
 pub use explain::{Told, explain};

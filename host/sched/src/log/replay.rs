@@ -209,12 +209,12 @@ impl Again {
 #[cfg(test)]
 mod tests {
     use super::super::Logged;
+    use super::super::testing::{request, tasks};
     use super::*;
     use crate::call::{Route, Taker};
-    use crate::select::testing::{candidate, millis, task};
-    use crate::select::{Asked, BuiltIn, Call, Heard};
+    use crate::select::BuiltIn;
+    use crate::select::testing::millis;
     use karman_types::{NodeId, Slo};
-    use std::time::Duration;
 
     /// A policy under a load that changes in the middle, with a candidate that comes and goes.
     fn recorded(requests: u64) -> Vec<Entry> {
@@ -222,14 +222,7 @@ mod tests {
     }
 
     fn recorded_by(policy: BuiltIn, requests: u64) -> Vec<Entry> {
-        let tasks = vec![task(
-            "classify",
-            vec![
-                candidate("small", 0.9, 20.0, 0.1),
-                candidate("large", 0.99, 80.0, 1.0),
-                candidate("far", 0.995, 90.0, 2.0),
-            ],
-        )];
+        let tasks = tasks(80.0);
         let slo = Slo {
             latency_p95: Some(millis(100.0)),
             cost: Some(requests as f64 * 0.7),
@@ -238,36 +231,10 @@ mod tests {
         let policy = policy.over(tasks.clone(), slo).unwrap();
         let mut policy = Logged::new("digits", policy, tasks, 1);
         let mut rng = fastrand::Rng::with_seed(3);
-        let mut log = Vec::new();
-        for n in 0..requests {
-            let request = TaskId::from_parts(n, 0);
-            let asked = Asked {
-                now: Duration::from_millis(n * 10),
-                task: 0,
-                queue: rng.usize(1..5),
-                unreachable: if n % 50 > 30 { vec![2] } else { Vec::new() },
-            };
-            let (decision, entries) = policy.choose(n * 10, request, asked).unwrap();
-            log.extend(entries);
-            let slow = if n > requests / 2 { 4.0 } else { 1.0 };
-            let latency = millis(slow * (10.0 + rng.f64() * 60.0));
-            let call = Call {
-                task: 0,
-                candidate: decision.chosen,
-                latency,
-                cost: 0.1 + decision.chosen as f64,
-                energy: None,
-                right: Some(rng.f64() < 0.9),
-            };
-            let heard = Heard {
-                now: Duration::from_millis(n * 10 + 9),
-                queue: 0,
-                latency,
-                calls: vec![call],
-            };
-            log.extend(policy.report(n * 10 + 9, request, heard).unwrap());
-        }
-        log
+        let slow = |n: u64| if n > requests / 2 { 4.0 } else { 1.0 };
+        (0..requests)
+            .flat_map(|n| request(&mut policy, n, &mut rng, slow(n)))
+            .collect()
     }
 
     #[test]

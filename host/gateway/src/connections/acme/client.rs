@@ -8,10 +8,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use karman_node::trusted_roots;
 use karman_types::TaskError;
 use rustls::crypto::ring;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use std::path::Path;
 use std::pin::Pin;
@@ -54,22 +53,5 @@ impl HttpClient for Https {
 /// # Errors
 /// `invalid` with the file when it does not read, or holds none.
 pub(super) fn roots(ca: Option<&Path>) -> Result<RootCertStore, TaskError> {
-    let Some(file) = ca else {
-        return Ok(RootCertStore {
-            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-        });
-    };
-    let wrong = |why: &dyn std::fmt::Display| {
-        TaskError::invalid(format!("{}: {why}", file.display())).with_field("gateway.acme.ca")
-    };
-    let text = std::fs::read(file).map_err(|error| wrong(&error))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|error| wrong(&error))?;
-        roots.add(certificate).map_err(|error| wrong(&error))?;
-    }
-    match roots.is_empty() {
-        true => Err(wrong(&"there is no certificate in it")),
-        false => Ok(roots),
-    }
+    trusted_roots(ca).map_err(|why| TaskError::invalid(why).with_field("gateway.acme.ca"))
 }

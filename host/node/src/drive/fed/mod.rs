@@ -17,6 +17,7 @@
 //! | `simulated` | clients that one process plays |
 //! | `worker` | an order carried out: the plugin trains, what has changed is encoded |
 //! | `adapters` | the same where the plugin trains low-rank adapters in place of the model |
+//! | `joint` | what the driver of the two kinds of round below has, and how it asks a client |
 //! | `sum/` | rounds whose updates nobody sees one by one |
 //! | `spread/` | rounds whose updates go from client to client |
 //! | `table` | the rounds made together that the clients of a node are in, and how many they may be |

@@ -19,6 +19,7 @@
 //! | `policy` | by which policy |
 //! | `implementations` | who could: found, measured, called |
 //! | `endpoints` | those on servers of others |
+//! | `lost` | nodes out of sight, which are looked for |
 //! | `labels`, `energy` | how right their answers were; what they drew |
 //! | `request`, `fit` | one request outside of any workflow, within bounds of its own; who meets them |
 //! | `progress` | what is written down, and where |

@@ -9,6 +9,7 @@
 //! | `seat`, `write` | a keeper at work |
 //! | `group`, `log`, `replica`, `network` | the library's view of ours: names, disk, state, messages |
 //! | `status` | what the operator sees and orders |
+//! | `limits` | the times and sizes that a node keeps to |
 
 mod ask;
 mod charter;

@@ -25,40 +25,40 @@ const STEADY: u32 = 2;
 
 /// A round that is to be led.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SwarmPlan {
+pub(crate) struct SwarmPlan {
     /// What the clients wait for.
-    pub name: String,
+    pub(crate) name: String,
     /// How it goes.
-    pub settings: SwarmSettings,
+    pub(crate) settings: SwarmSettings,
     /// The numbers of each update.
-    pub numbers: u32,
+    pub(crate) numbers: u32,
     /// What the updates of nodes have to weigh; any weight will do of one that is not named here.
-    pub weights: BTreeMap<NodeId, u32>,
+    pub(crate) weights: BTreeMap<NodeId, u32>,
     /// How long a slot takes at least. Where the links carry less than was said, it takes longer.
-    pub slot: Duration,
+    pub(crate) slot: Duration,
     /// How long spray and warm-up may take, and after them the exchange: whoever answers late holds nobody up for longer.
-    pub patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 /// What came of a round, as its coordinator saw it. It tells whose update is whose: no client is to see it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SwarmLed {
+pub(crate) struct SwarmLed {
     /// The clients by their numbers.
-    pub clients: Vec<NodeId>,
+    pub(crate) clients: Vec<NodeId>,
     /// With whom each of them exchanged chunks.
-    pub neighbours: Vec<Vec<Client>>,
+    pub(crate) neighbours: Vec<Vec<Client>>,
     /// Their updates' pseudonyms, and what each weighs.
-    pub updates: Vec<(Digest, u32)>,
+    pub(crate) updates: Vec<(Digest, u32)>,
     /// Whether everybody had its cover at the end of the warm-up.
-    pub covered: bool,
+    pub(crate) covered: bool,
     /// How long spray and warm-up took, and after them the exchange.
-    pub took: (Duration, Duration),
+    pub(crate) took: (Duration, Duration),
     /// Clients that left before the end.
-    pub gone: Vec<NodeId>,
+    pub(crate) gone: Vec<NodeId>,
     /// What those of them said that did not go without a word.
-    pub why: BTreeMap<NodeId, String>,
+    pub(crate) why: BTreeMap<NodeId, String>,
     /// Nodes that took no part, and why.
-    pub refused: Vec<(NodeId, String)>,
+    pub(crate) refused: Vec<(NodeId, String)>,
 }
 
 /// Leads a round among these nodes.

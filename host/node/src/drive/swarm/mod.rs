@@ -27,8 +27,8 @@ mod talk;
 #[cfg(test)]
 mod tests;
 
-pub use lead::{SwarmLed, SwarmPlan};
-pub use seat::{SwarmEntry, SwarmOutcome};
+pub(crate) use lead::{SwarmLed, SwarmPlan};
+pub(crate) use seat::{SwarmEntry, SwarmOutcome};
 
 use super::mesh_of;
 use crate::node::Node;
@@ -134,25 +134,12 @@ impl Swarms {
 }
 
 impl Node {
-    /// Takes part in a round whose updates go from node to node, when its coordinator opens it, until it is over. Dropping the future
-    /// leaves the round; the others go on.
-    ///
-    /// # Errors
-    /// `invalid` when it takes part in one of this name already, or the update has no mean; `unavailable` when the node belongs to no
-    /// mesh; `deadline` when there is no outcome in time, or whoever leads the round neglects this node ([`SwarmEntry::neglect`]); what the
-    /// disk refuses.
-    pub async fn join_swarm(&self, entry: SwarmEntry) -> Result<SwarmOutcome, TaskError> {
-        mesh_of(self)?;
-        let folder = self.runtime().home().folder().join("swarm");
-        self.federated().swarms().join(entry, &folder).await
-    }
-
-    /// Leads such a round among nodes that wait for it, of which it is none itself: they would refuse. This node sees who holds which chunk
-    /// and whose it was, and no chunk.
+    /// Leads a round whose updates go from node to node, among nodes that wait for it, of which it is none itself: they would refuse. This
+    /// node sees who holds which chunk and whose it was, and no chunk.
     ///
     /// # Errors
     /// `invalid` when the plan makes no round; `unavailable` when fewer than two nodes take part, or the node belongs to no mesh.
-    pub async fn lead_swarm(&self, plan: &SwarmPlan, nodes: &[NodeId]) -> Result<SwarmLed, TaskError> {
+    pub(crate) async fn lead_swarm(&self, plan: &SwarmPlan, nodes: &[NodeId]) -> Result<SwarmLed, TaskError> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| TaskError::internal(error.to_string()))?;
         lead::lead(mesh_of(self)?, plan, nodes, seed).await

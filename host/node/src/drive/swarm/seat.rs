@@ -29,50 +29,50 @@ const LONGEST_EXCHANGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a node brings into a round.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SwarmEntry {
+pub(crate) struct SwarmEntry {
     /// The round.
-    pub name: String,
+    pub(crate) name: String,
     /// The node that leads it: it learns whose update is whose, and must not share the clients' interests.
-    pub lead: NodeId,
+    pub(crate) lead: NodeId,
     /// The update.
-    pub update: Vec<f32>,
+    pub(crate) update: Vec<f32>,
     /// What it counts in the mean, at least 1.
-    pub weight: u32,
+    pub(crate) weight: u32,
     /// How the mean is made; nothing where any finite numbers are added up in double precision.
-    pub rule: Option<MeanRule>,
+    pub(crate) rule: Option<MeanRule>,
     /// The chunks that this node's link carries in a slot.
-    pub link: Link,
+    pub(crate) link: Link,
     /// How long to wait for the outcome.
-    pub patience: Duration,
+    pub(crate) patience: Duration,
     /// How long `lead` may leave this node without a word, or, before clients are by themselves, without a chunk while it needs more; then it
     /// leaves the round. Where they are by themselves, it takes what it has once neither has come for so long.
-    pub neglect: Duration,
+    pub(crate) neglect: Duration,
     /// The least protection that it takes part with ([`SwarmSettings::protection`]): others' chunks that hide its own, as a share of those of one
     /// update. It leaves a round whose warm-up ends before it has its cover. 0 where nothing need be hidden.
     ///
     /// [`SwarmSettings::protection`]: karman_fed::swarm::SwarmSettings::protection
-    pub protection: f64,
+    pub(crate) protection: f64,
     /// The most bytes that the updates of all may take together on the disk of this node, for as long as the round goes on.
-    pub disk: u64,
+    pub(crate) disk: u64,
 }
 
 /// What a round comes to for one client.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SwarmOutcome {
+pub(crate) struct SwarmOutcome {
     /// The weighted mean of the updates that it could rebuild: of the same ones everybody has the same, bit by bit.
-    pub mean: Vec<f32>,
+    pub(crate) mean: Vec<f32>,
     /// The pseudonyms of those updates.
-    pub rebuilt: Vec<Digest>,
+    pub(crate) rebuilt: Vec<Digest>,
     /// How many updates there were.
-    pub of: usize,
+    pub(crate) of: usize,
     /// Updates that were rebuilt and are no numbers to take a mean of, and why.
-    pub left_out: Vec<(Digest, String)>,
+    pub(crate) left_out: Vec<(Digest, String)>,
     /// Whether every client had its cover before the exchange began. If not, neighbours may have seen whose update is whose.
-    pub covered: bool,
+    pub(crate) covered: bool,
     /// Chunks of its own that this client sent outside of any cover.
-    pub unprotected: u32,
+    pub(crate) unprotected: u32,
     /// The clients that have sent it what is no chunk of the round, by their numbers.
-    pub altered: Vec<Client>,
+    pub(crate) altered: Vec<Client>,
 }
 
 /// A client in a round, or one that waits for it.

@@ -1,7 +1,11 @@
 use super::super::testing::{conducted, described, frame};
+use super::super::wire::{Answer, Order, Work};
 use super::*;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use karman_fed::Update;
+use karman_types::ErrorKind;
+use std::time::Duration;
 
 /// Clients that do what they are asked.
 struct Honest;

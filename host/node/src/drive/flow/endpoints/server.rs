@@ -1,6 +1,7 @@
 //! HTTP to a server of others: its certificate is judged, the operator's token sent, its answers bounded.
 
 use crate::config::{EndpointConfig, EndpointUrl};
+use crate::roots::trusted_roots;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, StatusCode};
@@ -10,13 +11,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use karman_types::TaskError;
+use rustls::ClientConfig;
 use rustls::crypto::ring;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 use std::error::Error;
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +51,7 @@ impl Server {
             let says = format!("a token for {} would go there for everybody to read", config.url);
             return Err(wrong("token", says).with_hint("name the server by `https`, or send no token"));
         }
-        let roots = roots(config.ca.as_deref()).map_err(|why| wrong("ca", why))?;
+        let roots = trusted_roots(config.ca.as_deref()).map_err(|why| wrong("ca", why))?;
         let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| TaskError::internal(error.to_string()))?
@@ -153,26 +151,6 @@ async fn bearer(file: &Path) -> Result<HeaderValue, TaskError> {
         .map_err(|_| wrong("it holds no token, which is one line"))?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// The certificates of this file, or those that browsers trust.
-fn roots(ca: Option<&Path>) -> Result<RootCertStore, String> {
-    let Some(file) = ca else {
-        return Ok(RootCertStore {
-            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-        });
-    };
-    let wrong = |why: &dyn Display| format!("{}: {why}", file.display());
-    let text = std::fs::read(file).map_err(|error| wrong(&error))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|error| wrong(&error))?;
-        roots.add(certificate).map_err(|error| wrong(&error))?;
-    }
-    match roots.is_empty() {
-        true => Err(wrong(&"there is no certificate in it")),
-        false => Ok(roots),
-    }
 }
 
 /// An error and what it comes from: a client's own words say little.

@@ -1,44 +1,10 @@
-//! What handlers are given of a request's head, or why it is refused.
-
 use crate::access::{Caller, Right};
 use crate::refusal::Refusal;
 use axum::Extension;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
-use karman_node::{read_path, read_query};
 use karman_types::TaskError;
-use serde::de::DeserializeOwned;
 use std::sync::Arc;
-
-/// What a path names.
-pub(crate) struct InPath<T>(pub(crate) T);
-
-impl<S, T> FromRequestParts<S> for InPath<T>
-where
-    S: Send + Sync,
-    T: DeserializeOwned + Send,
-{
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        Ok(Self(read_path(parts, state).await?))
-    }
-}
-
-/// What stands behind a path's question mark.
-pub(crate) struct InQuery<T>(pub(crate) T);
-
-impl<S, T> FromRequestParts<S> for InQuery<T>
-where
-    S: Send + Sync,
-    T: DeserializeOwned + Send,
-{
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        Ok(Self(read_query(parts, state).await?))
-    }
-}
 
 /// That the caller may change who runs what, and who belongs to the mesh. That is for callers that can be told apart: with a token, even
 /// where it is open to everybody. It stands before what else a handler takes, so that who may not is told nothing but that.
