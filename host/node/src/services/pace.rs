@@ -4,6 +4,7 @@ use super::blocking;
 use crate::config::ComputeProfile;
 use cpu_time::ThreadTime;
 use karman_types::TaskError;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
@@ -12,14 +13,14 @@ use tokio::sync::Semaphore;
 #[derive(Debug)]
 pub(crate) struct Pace {
     slowdown: f64,
-    processor: Semaphore,
+    processor: Arc<Semaphore>,
 }
 
 impl Pace {
     pub(crate) fn new(profile: &ComputeProfile) -> Self {
         Self {
             slowdown: profile.slowdown,
-            processor: Semaphore::new(1),
+            processor: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -34,17 +35,18 @@ impl Pace {
         step: impl FnOnce() -> Result<T, TaskError> + Send + 'static,
     ) -> Result<(T, Duration), TaskError> {
         let emulated = self.slowdown > 1.0;
-        let _processor = match emulated {
-            true => self.processor.acquire().await.ok(),
+        let processor = match emulated {
+            true => self.processor.clone().acquire_owned().await.ok(),
             false => None,
         };
         let timed = blocking(move || {
             // A back-end with more threads than this one uses them beside it, so an emulated node has one.
             let (started, computing) = (Instant::now(), ThreadTime::now());
             let done = step()?;
-            Ok((done, computing.elapsed(), started.elapsed()))
+            Ok((done, computing.elapsed(), started.elapsed(), processor))
         });
-        let (done, computed, mut took) = timed.await?;
+        // It has the processor until its wait is over, and where nobody waits for it any more until it is done.
+        let (done, computed, mut took, _processor) = timed.await?;
         if emulated {
             let wait = computed.mul_f64(self.slowdown - 1.0);
             tokio::time::sleep(wait).await;

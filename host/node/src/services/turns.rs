@@ -4,6 +4,7 @@ use super::pace::Pace;
 use cpu_time::ThreadTime;
 use karman_types::TaskError;
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
@@ -20,7 +21,7 @@ const WEIGHT: f64 = 0.1;
 /// The turns of one model.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    places: Semaphore,
+    places: Arc<Semaphore>,
     /// Whether quick runs need no place. Where they did, those that wait for one would go on doing so as long as others come: each place
     /// that is given back belongs to the next of them, who is mostly on another thread and has to be woken there.
     quick_are_free: bool,
@@ -48,7 +49,7 @@ impl Turns {
             at_once
         };
         Self {
-            places: Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)),
+            places: Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS))),
             quick_are_free,
             seen: Mutex::new(None),
         }
@@ -65,9 +66,9 @@ impl Turns {
         step: impl FnOnce() -> Result<T, TaskError> + Send + 'static,
     ) -> Result<(T, Duration), TaskError> {
         let is_quick = pace.slowdown() <= 1.0 && self.is_quick(bytes);
-        let _place = match is_quick && self.quick_are_free {
+        let place = match is_quick && self.quick_are_free {
             true => None,
-            false => self.places.acquire().await.ok(),
+            false => self.places.clone().acquire_owned().await.ok(),
         };
         if is_quick {
             let started = Instant::now();
@@ -76,13 +77,14 @@ impl Turns {
             self.ran_here(bytes, took);
             return Ok((done, took));
         }
-        // What it computes, not what it waits: a busy machine makes no run longer.
+        // What it computes, not what it waits: a busy machine makes no run longer. Its place goes with it: a run goes on when who asked for it
+        // does not wait any more.
         let measured = move || {
             let computing = ThreadTime::now();
             let done = step()?;
-            Ok((done, computing.elapsed()))
+            Ok((done, computing.elapsed(), place))
         };
-        let ((done, computed), took) = pace.run(measured).await?;
+        let ((done, computed, _place), took) = pace.run(measured).await?;
         self.saw(bytes, computed);
         Ok((done, took))
     }
@@ -184,6 +186,32 @@ mod tests {
             assert!(turns.places.try_acquire().is_err(), "that was the only one");
             let mut run = Box::pin(ran_on(&turns, 10));
             assert_eq!(futures::poll!(&mut run).is_pending(), waits);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_keeps_its_place_when_nobody_waits_for_it_any_more() {
+        for slowdown in [1.0, 2.0] {
+            let profile = ComputeProfile {
+                slowdown,
+                ..ComputeProfile::default()
+            };
+            let (turns, pace) = (Turns::new(1, 1), Pace::new(&profile));
+            let (began, begins) = std::sync::mpsc::channel();
+            let (end, ends) = std::sync::mpsc::channel::<()>();
+            let mut run = Box::pin(turns.run(&pace, 1, move || {
+                let _ = began.send(());
+                let _ = ends.recv();
+                Ok(())
+            }));
+            assert!(futures::poll!(&mut run).is_pending());
+            begins.recv().unwrap();
+            drop(run);
+            let mut next = Box::pin(turns.run(&pace, 1, || Ok(())));
+            assert!(futures::poll!(&mut next).is_pending());
+            assert!(turns.places.try_acquire().is_err(), "the first still runs");
+            drop(end);
+            next.await.unwrap();
         }
     }
 
