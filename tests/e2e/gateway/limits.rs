@@ -297,3 +297,20 @@ fn what_a_body_becomes_has_to_have_room_too() {
     assert_eq!(said.lines().last(), Some("done"), "{said}");
     assert_eq!(infer(&node.server, MODEL, &[]).status, 200);
 }
+
+/// A short request does not have a long answer written any number of times.
+#[test]
+fn an_output_is_wanted_once() {
+    let node = gateway(home("cloud"), &["infer:*"]);
+    let ask = |outputs: Value| {
+        let image = json!({ "name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": image() });
+        let body = json!({ "inputs": [image], "outputs": outputs }).to_string();
+        node.server
+            .post(&format!("/v2/models/{MODEL}/infer"), &[JSON], body.as_bytes())
+    };
+    let wanted = json!({ "name": "probabilities" });
+    assert_eq!(ask(json!([wanted])).status, 200);
+    let refused = ask(json!([wanted, wanted]));
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(refused.text().contains("more than once"), "{refused:?}");
+}

@@ -10,6 +10,7 @@
 //! | `grpc`, `messages` | the same over gRPC |
 //! | `weight`, `scale` | what a request takes once it is read |
 //! | `objectives` | how accurate, how fast, how cheap the answer has to be |
+//! | `outputs` | which outputs are wanted |
 //! | `decision` | who ran what and why, as headers |
 
 mod binary;
@@ -18,6 +19,7 @@ mod grpc;
 mod messages;
 mod named;
 mod objectives;
+mod outputs;
 mod rest;
 mod scale;
 mod weight;
@@ -26,6 +28,7 @@ pub(crate) use decision::{Decision, Here};
 pub(crate) use grpc::answer as answer_grpc;
 pub(crate) use named::Named;
 use objectives::{Objectives, told};
+use outputs::{chosen, each_once};
 pub(crate) use rest::{
     __path_index, __path_infer, __path_infer_version, __path_live, __path_model, __path_model_ready,
     __path_model_version, __path_model_version_ready, __path_ready, __path_server,
@@ -53,9 +56,6 @@ const SERVER: &str = "karman";
 const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "model_repository"];
 /// The most inputs or outputs of one request.
 const MOST_TENSORS: usize = 1024;
-
-/// Before a message of gRPC stand whether it is compressed, and its length.
-const GRPC_HEAD: usize = 5;
 
 /// The type of a task's input and output.
 const BYTES: &str = "BYTES";
@@ -115,9 +115,9 @@ impl Inference {
     /// Room for what a call of gRPC becomes once it is read: what there is none for is not read.
     ///
     /// # Errors
-    /// As those of [`Admission::room_to_read`].
+    /// As those of [`Admission::room_to_read`]; `invalid` when it is more than one message.
     fn room_for(&self, call: &[u8]) -> Result<OwnedSemaphorePermit, Refusal> {
-        let message = call.get(GRPC_HEAD..).unwrap_or_default();
+        let message = scale::message_of(call)?;
         self.admission.room_to_read(scale::weigh(message), message.len())
     }
 
@@ -139,6 +139,7 @@ impl Inference {
                     .into(),
             );
         }
+        each_once(&question.wanted)?;
         let inputs = std::mem::take(&mut question.inputs);
         let is_task = matches!(&inputs[..], [(_, Value::Bytes(_))]);
         let mut reply = match is_task {
@@ -358,18 +359,6 @@ fn right(name: &str) -> Result<Right, Refusal> {
         let error = TaskError::invalid(format!("`{name}` is no name of a model or task: {why}"));
         error.with_field("model").into()
     })
-}
-
-/// The outputs that are wanted, in the order in which they are.
-fn chosen(outputs: Vec<(String, Value)>, wanted: &[String]) -> Result<Vec<(String, Value)>, Refusal> {
-    let pick = |name: &String| {
-        let found = outputs.iter().find(|(given, _)| given == name);
-        found.cloned().ok_or_else(|| {
-            let error = TaskError::invalid(format!("there is no output `{name}`"));
-            Refusal::from(error.with_field("outputs"))
-        })
-    };
-    wanted.iter().map(pick).collect()
 }
 
 const fn wanted(objectives: &Objectives, within: Duration) -> Wanted {

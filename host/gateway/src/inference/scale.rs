@@ -4,7 +4,30 @@
 use super::messages::{InferParameter, InferTensor, RequestedOutput};
 use super::weight::ELEMENT;
 use bytes::Bytes;
+use karman_types::TaskError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+
+/// Before a message of gRPC stand whether it is compressed, and its length.
+const HEAD: usize = 5;
+
+/// The message of a call.
+///
+/// # Errors
+/// `invalid` (field `body`) when something follows it: that would be read, too, and nobody has weighed it.
+pub(super) fn message_of(call: &[u8]) -> Result<&[u8], TaskError> {
+    // What is cut short is told of by who reads it.
+    let Some(([_, length @ ..], rest)) = call.split_first_chunk::<HEAD>() else {
+        return Ok(&[]);
+    };
+    let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+    match rest.len().checked_sub(length) {
+        None | Some(0) => Ok(rest),
+        Some(more) => {
+            let error = TaskError::invalid(format!("{more} bytes follow the one message of the call"));
+            Err(error.with_field("body"))
+        }
+    }
+}
 
 /// The bytes that a `ModelInferRequest` takes once it is decoded, besides its own. Of one that does not read, what it takes until that is
 /// found out.
@@ -178,6 +201,17 @@ mod tests {
             contents: Some(contents),
             ..InferTensor::default()
         }
+    }
+
+    #[test]
+    fn a_call_has_one_message_and_nothing_behind_it() {
+        let whole = [0, 0, 0, 0, 2, 7, 8];
+        assert_eq!(message_of(&whole), Ok(&[7, 8][..]));
+        assert_eq!(message_of(&whole[..6]), Ok(&[7][..]), "the rest did not come");
+        assert_eq!(message_of(&whole[..4]), Ok(&[][..]));
+        let empty_and_another = [&[0u8; HEAD][..], &whole[..]].concat();
+        let refused = message_of(&empty_and_another).unwrap_err();
+        assert!(refused.message.contains("7 bytes follow"), "{refused}");
     }
 
     #[test]
