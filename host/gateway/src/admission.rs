@@ -15,7 +15,7 @@ const PER_CORE: usize = 32;
 /// How much one request counts in the mean time of requests.
 const WEIGHT: f64 = 0.05;
 /// Bodies are counted in pieces of this many bytes.
-const PIECE: u64 = 1 << 10;
+pub(crate) const PIECE: u64 = 1 << 10;
 
 /// What is there to be taken.
 #[derive(Debug)]

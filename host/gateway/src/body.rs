@@ -1,6 +1,6 @@
 //! Bodies of requests, read whole: no longer than they may be, no slower, and no more of them than there is room for.
 
-use crate::admission::Admission;
+use crate::admission::{Admission, PIECE};
 use crate::config::GatewayLimits;
 use crate::prompt;
 use crate::refusal::Refusal;
@@ -14,6 +14,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// What a body brings each second at least, on the whole.
 const SLOWEST: u64 = 16 << 10;
+
+/// Shorter chunks are copied together: each by itself would take more than its bytes.
+const SHORT: usize = 1 << 10;
 
 /// A body, and the room that it takes.
 #[derive(Debug)]
@@ -44,7 +47,7 @@ where
     if body.size_hint().lower() > most {
         return Err(too_long().into());
     }
-    let (mut chunks, mut length) = (Vec::new(), 0u64);
+    let mut chunks = Chunks::default();
     let mut room: Option<OwnedSemaphorePermit> = None;
     let started = Instant::now();
     loop {
@@ -60,22 +63,26 @@ where
             )
         })?;
         let Ok(data) = frame.into_data() else { continue };
-        length += data.len() as u64;
+        let length = chunks.length + data.len() as u64;
         if length > most {
             return Err(too_long().into());
         }
         if started.elapsed() > limits.body_pause.0 + Duration::from_secs(length / SLOWEST) {
             return Err(too_slow(started.elapsed()));
         }
-        let more = admission.room(data.len() as u64)?;
-        match &mut room {
-            Some(room) => room.merge(more),
-            None => room = Some(more),
+        // On the whole: what comes byte by byte takes no more room than what comes at once.
+        let has = room.as_ref().map_or(0, |room| room.num_permits() as u64 * PIECE);
+        if length > has {
+            let more = admission.room(length - has)?;
+            match &mut room {
+                Some(room) => room.merge(more),
+                None => room = Some(more),
+            }
         }
-        chunks.push(data);
+        chunks.add(data);
     }
     Ok(Held {
-        bytes: joined(chunks, length),
+        bytes: chunks.joined(),
         room,
     })
 }
@@ -87,14 +94,42 @@ fn too_slow(time: Duration) -> Refusal {
     Refusal::new(http::StatusCode::REQUEST_TIMEOUT, error.with_field("body"))
 }
 
-/// What came in one piece stays as it is.
-fn joined(mut chunks: Vec<Bytes>, length: u64) -> Bytes {
-    if chunks.len() < 2 {
-        return chunks.pop().unwrap_or_default();
+/// What has come of a body.
+#[derive(Default)]
+struct Chunks {
+    all: Vec<Bytes>,
+    /// The short ones that came after those.
+    short: BytesMut,
+    length: u64,
+}
+
+impl Chunks {
+    fn add(&mut self, chunk: Bytes) {
+        self.length += chunk.len() as u64;
+        if self.all.is_empty() || chunk.len() >= SHORT {
+            self.end_short();
+            self.all.push(chunk);
+        } else {
+            self.short.extend_from_slice(&chunk);
+        }
     }
-    let mut whole = BytesMut::with_capacity(length as usize);
-    chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
-    whole.freeze()
+
+    fn end_short(&mut self) {
+        if !self.short.is_empty() {
+            self.all.push(self.short.split().freeze());
+        }
+    }
+
+    /// What came in one piece stays as it is.
+    fn joined(mut self) -> Bytes {
+        self.end_short();
+        if self.all.len() < 2 {
+            return self.all.pop().unwrap_or_default();
+        }
+        let mut whole = BytesMut::with_capacity(self.length as usize);
+        self.all.iter().for_each(|chunk| whole.extend_from_slice(chunk));
+        whole.freeze()
+    }
 }
 
 #[cfg(test)]
@@ -125,6 +160,25 @@ mod tests {
         assert_eq!((held.bytes.len(), admission.load().2), (3000, 3 << 10));
         drop(held);
         assert_eq!(admission.load().2, 0);
+    }
+
+    #[tokio::test]
+    async fn what_comes_byte_by_byte_takes_no_more_room_than_what_comes_at_once() {
+        let (limits, admission) = (limits(), Admission::new(&limits()));
+        let held = read(chunks(2000, 1), 4000, &limits, &admission).await.unwrap();
+        assert_eq!((held.bytes.len(), admission.load().2), (2000, 2 << 10));
+    }
+
+    #[test]
+    fn chunks_are_joined_in_their_order_and_short_ones_together() {
+        let mut chunks = Chunks::default();
+        let lengths = [0, 1, 2, SHORT, 3, 0, 4, 2 * SHORT, SHORT, 5];
+        let each = lengths.iter().zip(1u8..);
+        let each: Vec<Vec<u8>> = each.map(|(length, byte)| vec![byte; *length]).collect();
+        each.iter().for_each(|chunk| chunks.add(chunk.clone().into()));
+        assert_eq!(chunks.all.len(), 6, "the last is among the short ones");
+        assert_eq!(chunks.length, each.concat().len() as u64);
+        assert_eq!(chunks.joined(), each.concat());
     }
 
     #[tokio::test]
