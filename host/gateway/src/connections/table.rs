@@ -148,10 +148,11 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.is_whole();
-        if self.seat.requests.load(Ordering::Acquire) == 1 {
-            *self.seat.since.lock() = Instant::now();
+        // Who finds no request waits for this before it asks since when: of two that end at once, one is the last.
+        let mut since = self.seat.since.lock();
+        if self.seat.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
+            *since = Instant::now();
         }
-        self.seat.requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -159,6 +160,7 @@ impl Drop for Busy {
 mod tests {
     use super::*;
     use futures::FutureExt;
+    use std::sync::Barrier;
     use std::time::Duration;
 
     #[test]
@@ -182,6 +184,27 @@ mod tests {
         assert!(at(4).is_none());
         drop(busy);
         assert!(at(5).is_some() && oldest.must_leave().now_or_never().is_some());
+    }
+
+    /// The requests of one connection end on several threads.
+    #[test]
+    fn a_connection_falls_idle_when_the_last_of_its_requests_ends() {
+        let table = Table::new(1);
+        let seated = table.sit(Instant::now()).unwrap();
+        for _ in 0..5000 {
+            let both = [Busy::new(seated.seat()), Busy::new(seated.seat())];
+            let (together, now) = (Barrier::new(2), Instant::now());
+            std::thread::scope(|threads| {
+                for busy in both {
+                    let together = &together;
+                    threads.spawn(move || {
+                        together.wait();
+                        drop(busy);
+                    });
+                }
+            });
+            assert!(seated.idle_since().unwrap() >= now);
+        }
     }
 
     #[test]
