@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use http::Method;
 use karman_engine::capability::nn::Tensors;
+use karman_tensor::Shape;
 use karman_types::{Binding, ErrorKind, TaskError, TaskRequest, TaskResponse};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -282,6 +283,11 @@ fn check(tensor: &InferTensor) -> Result<(), TaskError> {
     let Some(TensorData::Read(elements)) = &tensor.data else {
         return Err(tensor.wrong("it has no data"));
     };
+    // Each dimension is a list within another: of more than there are tensors of, no stack holds them all.
+    if tensor.shape.len() > Shape::MAX_RANK {
+        let (given, most) = (tensor.shape.len(), Shape::MAX_RANK);
+        return Err(tensor.wrong(&format!("{given} dimensions; a tensor has at most {most}")));
+    }
     // Without elements there are still the lists that hold none.
     let before = tensor.shape.split(|dim| *dim == 0).next().unwrap_or_default();
     let product = before

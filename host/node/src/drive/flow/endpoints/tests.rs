@@ -5,8 +5,11 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
-use karman_tensor::{Shape, Tensor};
+use karman_tensor::Tensor;
 use karman_types::from_toml;
+
+/// Dimensions that no stack holds as lists in lists.
+const DEEP: usize = 1 << 18;
 
 /// What the server answers to the model of each name.
 async fn infer(Path(model): Path<String>, headers: HeaderMap, body: String) -> (StatusCode, String) {
@@ -32,6 +35,7 @@ async fn infer(Path(model): Path<String>, headers: HeaderMap, body: String) -> (
             answer(json!([{ "name": "y", "shape": [4294967295u32, 0], "datatype": "FP32", "data": [] }]))
         }
         "short" => answer(json!([{ "name": "y", "shape": [9], "datatype": "FP32", "data": [1.0] }])),
+        "deep" => answer(json!([{ "name": "y", "shape": vec![1; DEEP], "datatype": "FP32", "data": [1.0] }])),
         "long" => (StatusCode::OK, " ".repeat(100_000)),
         "hangs" => std::future::pending().await,
         _ => (
@@ -153,6 +157,13 @@ async fn answers_are_bounded_and_a_server_that_does_not_answer_is_not_there() {
         None,
     );
     assert_eq!(asked.await.unwrap_err().kind, ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_tensor_of_more_dimensions_than_there_are_is_no_answer() {
+    let deep = ask("FP32", "deep", "", json!({ "x": [1] })).await.unwrap_err();
+    assert_eq!(deep.kind, ErrorKind::Failed, "{deep}");
+    assert!(deep.message.contains("262144 dimensions"), "{deep}");
 }
 
 #[tokio::test]
