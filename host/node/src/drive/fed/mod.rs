@@ -297,6 +297,11 @@ pub(crate) fn go_on(node: &Weak<Inner>) {
 impl Node {
     fn go_on_with(&self, name: &str) -> Result<(), TaskError> {
         let store = self.runtime().home().store()?;
+        // Its operator may have it go on at this very moment, too.
+        let mut runs = self.federated().runs.lock();
+        if runs.get(name).is_some_and(Handle::is_running) {
+            return Ok(());
+        }
         // Simulated clients were played by a command, which goes on when it is given again.
         let goes_on = |record: &Record| !record.has_ended() && record.run.clients.simulated == 0;
         if let Some(mut record) = Record::read(&store, name)?.filter(goes_on) {
@@ -307,7 +312,7 @@ impl Node {
             record.begins_with(first.as_ref())?;
             let brings = self.strategy_of(&record.run)?;
             let handle = self.drive(record, first, brings)?;
-            self.federated().runs.lock().insert(name.to_owned(), handle);
+            runs.insert(name.to_owned(), handle);
         }
         Ok(())
     }

@@ -3,10 +3,12 @@
 use super::begin::Start;
 use super::clock::Clock;
 use super::conductor::Conductor;
+use super::go_on;
 use super::orders::Clients;
 use super::record::{FedEvent, Record};
 use super::testing::{frame, introduce, judgement};
 use super::wire::{self, Answer, Frames, Order, Work};
+use crate::{LogRing, Node, NodeConfig, RuntimeOptions};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -265,4 +267,23 @@ async fn who_is_about_to_go_out_of_view_is_not_asked_and_the_log_says_why() {
     });
     let two = vec![ClientId(0), ClientId(1)];
     assert_eq!(rounds.collect::<Vec<_>>(), [two.clone(), two], "{log:?}");
+}
+
+#[tokio::test]
+async fn a_run_that_is_driven_already_is_not_driven_once_more_after_a_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = RuntimeOptions {
+        state: folder.path().join("state"),
+        cache: folder.path().join("cache"),
+        program: None,
+    };
+    let node = Node::start(NodeConfig::default(), options, LogRing::default())
+        .await
+        .unwrap();
+    let run = Run::from_toml("name = 'x'\nrounds = 1\n[clients]\nplugin = 'x'\n").unwrap();
+    node.start_fed(run, false).await.unwrap();
+    let seen = async || node.fed_news(BTreeMap::new(), 1).await.unwrap()[0].seen;
+    let driven = seen().await;
+    go_on(&node.downgrade());
+    assert_eq!(seen().await, driven);
 }
