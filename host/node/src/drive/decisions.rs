@@ -48,7 +48,7 @@ struct Inner {
     waiting: Mutex<Waiting>,
     some: Notify,
     /// One writer at a time, so that entries keep their order.
-    writing: tokio::sync::Mutex<()>,
+    writing: Arc<tokio::sync::Mutex<()>>,
     /// Policies from before the start, by what they are known by; nothing before somebody asks.
     before: tokio::sync::Mutex<Option<Before>>,
 }
@@ -73,6 +73,12 @@ impl Waiting {
             self.bytes -= gone.map_or(self.bytes, |gone| gone.len());
         }
     }
+
+    /// Takes those back that could not be written down: they are older than what waits by now.
+    fn put_back(&mut self, older: Self) {
+        let newer = std::mem::replace(self, older);
+        newer.entries.into_iter().for_each(|entry| self.push(entry));
+    }
 }
 
 impl Decisions {
@@ -81,7 +87,7 @@ impl Decisions {
             runtime: runtime.clone(),
             waiting: Mutex::default(),
             some: Notify::new(),
-            writing: tokio::sync::Mutex::default(),
+            writing: Arc::default(),
             before: tokio::sync::Mutex::default(),
         });
         let behind = Arc::downgrade(&inner);
@@ -186,27 +192,39 @@ impl Inner {
         .await
     }
 
-    async fn flush(&self) -> Result<(), TaskError> {
-        let _writing = self.writing.lock().await;
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        let entries = Vec::from(waiting.entries);
-        if entries.is_empty() {
+    /// Writes down what waits. It goes on where nobody waits for it any more, and nobody writes beside it.
+    async fn flush(self: &Arc<Self>) -> Result<(), TaskError> {
+        let writing = self.writing.clone().lock_owned().await;
+        if self.waiting.lock().entries.is_empty() {
             return Ok(());
         }
-        let (home, most) = (self.runtime.home().clone(), self.runtime.config().decisions);
+        let inner = self.clone();
         blocking(move || {
-            home.store()?
-                .decisions()
-                .append(&entries, most)
-                .map_err(store_error)
+            let _alone = writing;
+            inner.write_down()
         })
         .await
+    }
+
+    /// Blocks. What the disk refuses goes to it with what comes next.
+    fn write_down(&self) -> Result<(), TaskError> {
+        let mut taken = std::mem::take(&mut *self.waiting.lock());
+        let entries = taken.entries.make_contiguous();
+        let most = self.runtime.config().decisions;
+        let store = self.runtime.home().store();
+        let written = store.and_then(|store| store.decisions().append(entries, most).map_err(store_error));
+        if written.is_err() {
+            self.waiting.lock().put_back(taken);
+        }
+        written
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::NodeConfig;
+    use crate::runtime::RuntimeOptions;
 
     #[test]
     fn the_oldest_go_where_the_disk_does_not_keep_up() {
@@ -218,5 +236,52 @@ mod tests {
         assert_eq!((left.len(), left[0], waiting.bytes), (32, 8, MOST_WAITING));
         waiting.push(vec![0; MOST_WAITING + 1]);
         assert_eq!((waiting.entries.len(), waiting.bytes), (0, 0));
+    }
+
+    #[test]
+    fn what_the_disk_refused_is_written_before_what_came_meanwhile() {
+        let (mut taken, mut waiting) = (Waiting::default(), Waiting::default());
+        taken.push(vec![1]);
+        taken.push(vec![2, 2]);
+        waiting.push(vec![3]);
+        waiting.put_back(taken);
+        assert_eq!(
+            (Vec::from(waiting.entries), waiting.bytes),
+            (vec![vec![1], vec![2, 2], vec![3]], 4)
+        );
+    }
+
+    #[test]
+    fn nobody_writes_beside_one_that_goes_on_though_nobody_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = RuntimeOptions {
+            state: folder.path().join("state"),
+            cache: folder.path().join("cache"),
+            program: None,
+        };
+        let threads = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        threads.block_on(async {
+            let runtime = Runtime::new(NodeConfig::default(), options, None).unwrap();
+            let decisions = Decisions::start(&runtime);
+            // The only thread that may wait for the disk waits for something else.
+            let (go_on, busy) = std::sync::mpsc::channel::<()>();
+            let waits = tokio::task::spawn_blocking(move || busy.recv());
+            decisions.0.waiting.lock().push(vec![1]);
+            let mut closing = Box::pin(decisions.close());
+            assert!(futures::poll!(&mut closing).is_pending());
+            drop(closing);
+            assert!(decisions.0.writing.try_lock().is_err());
+            drop(go_on);
+            assert!(waits.await.unwrap().is_err());
+            decisions.close().await;
+            assert_eq!(
+                runtime.home().store().unwrap().decisions().all().unwrap(),
+                [[1u8]]
+            );
+        });
     }
 }
