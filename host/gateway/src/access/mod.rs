@@ -232,6 +232,11 @@ impl Caller {
         self.rights().any(|right| right.covers(asked))
     }
 
+    /// Whether it may do something of some kind.
+    pub(crate) fn holds_some(&self, fits: impl Fn(&Right) -> bool) -> bool {
+        self.rights().any(fits)
+    }
+
     /// Refuses what it may not do.
     pub(crate) fn must(&self, asked: &Right) -> Result<(), Refusal> {
         if self.holds(asked) {
@@ -251,7 +256,7 @@ impl Caller {
 
     /// Refuses what takes a right of some kind, when it holds none of them.
     pub(crate) fn must_some(&self, fits: impl Fn(&Right) -> bool, kind: &str) -> Result<(), Refusal> {
-        match (self.rights().any(fits), &self.token) {
+        match (self.holds_some(fits), &self.token) {
             (true, _) => Ok(()),
             (false, None) => Err(Refusal::unauthorized(TaskError::denied(format!(
                 "this takes a token with a right `{kind}`"
