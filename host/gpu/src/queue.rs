@@ -116,9 +116,12 @@ impl Queue {
             asked: most + 1,
             most,
         };
-        share
-            .push(tenant, (job, Instant::now()))
-            .map_err(|_| too_many())?;
+        let pushed = share.push(tenant, (job, Instant::now())).or_else(|job| {
+            // What nobody waits for any more keeps nobody out.
+            share.retain(tenant, |(job, _)| job.answer.is_awaited());
+            share.push(tenant, job)
+        });
+        pushed.map_err(|_| too_many())?;
         self.0.more.notify_one();
         Ok(())
     }
@@ -179,7 +182,7 @@ mod tests {
     use super::*;
     use crate::device::Cpu;
     use crate::kernel::{Kernel, Map, Step, f32_words, floats};
-    use std::sync::mpsc::{Sender, channel};
+    use std::sync::mpsc::{Receiver, Sender, channel};
 
     struct Told(Sender<Result<Done, GpuError>>, bool);
 
@@ -190,6 +193,54 @@ mod tests {
 
         fn answer(self: Box<Self>, done: Result<Done, GpuError>) {
             self.0.send(done).unwrap();
+        }
+    }
+
+    /// Keeps the thread of the queue once its turn has come.
+    struct Holds {
+        began: Sender<()>,
+        until: Receiver<()>,
+    }
+
+    impl Answer for Holds {
+        fn is_awaited(&self) -> bool {
+            let _ = self.began.send(());
+            true
+        }
+
+        fn answer(self: Box<Self>, _: Result<Done, GpuError>) {
+            let _ = self.until.recv();
+        }
+    }
+
+    #[test]
+    fn who_left_keeps_nobody_out() {
+        let queue = Queue::start(Box::new(Cpu::new(1)), 2).unwrap();
+        let push = |answer: Box<dyn Answer>| {
+            let job = Job {
+                work: Work::Kernel(Kernel::Map(Map {
+                    length: 2,
+                    steps: vec![Step::Scale(2.0)],
+                })),
+                inputs: [f32_words(&[1.0, 2.0])].into(),
+                within: Duration::from_secs(60),
+                on_device: Duration::from_secs(60),
+                answer,
+            };
+            queue.push("one", job)
+        };
+        let ((began, begins), (release, until)) = (channel(), channel());
+        push(Box::new(Holds { began, until })).unwrap();
+        begins.recv().unwrap();
+        let (sender, answers) = channel();
+        for awaited in [false, false, true, true] {
+            push(Box::new(Told(sender.clone(), awaited))).unwrap();
+        }
+        let full = push(Box::new(Told(sender.clone(), true)));
+        assert!(matches!(full, Err(GpuError::Limit { most: 2, .. })), "{full:?}");
+        drop(release);
+        for _ in 0..2 {
+            assert_eq!(floats(&answers.recv().unwrap().unwrap().outputs[0]), [2.0, 4.0]);
         }
     }
 

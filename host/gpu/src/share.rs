@@ -77,6 +77,13 @@ impl<T> Share<T> {
         Ok(())
     }
 
+    /// Lets go of what waits of a tenant and is not to be kept.
+    pub fn retain(&mut self, tenant: &str, keep: impl FnMut(&T) -> bool) {
+        if let Some(entry) = self.tenants.get_mut(tenant) {
+            entry.waiting.retain(keep);
+        }
+    }
+
     /// How much work of one tenant may wait.
     pub const fn most_waiting(&self) -> usize {
         self.most_waiting
@@ -193,7 +200,9 @@ mod tests {
         let mut share = Share::new(1);
         share.push("a", 1).unwrap();
         assert_eq!(share.push("a", 2), Err(2));
-        assert_eq!(share.next_turn().unwrap().work, 1);
+        share.retain("a", |work| *work != 1);
+        share.push("a", 3).unwrap();
+        assert_eq!(share.next_turn().unwrap().work, 3);
         assert!(share.next_turn().is_none());
     }
 }
