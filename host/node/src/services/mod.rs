@@ -31,9 +31,10 @@ use tracing::Instrument;
 pub(crate) fn store_error(error: StoreError) -> TaskError {
     let kind = match &error {
         StoreError::Limit { .. } | StoreError::Full { .. } => ErrorKind::Limit,
-        StoreError::Name { .. } | StoreError::Increment { .. } | StoreError::StillGranted { .. } => {
-            ErrorKind::Invalid
-        }
+        StoreError::Name { .. }
+        | StoreError::Exits { .. }
+        | StoreError::Increment { .. }
+        | StoreError::StillGranted { .. } => ErrorKind::Invalid,
         StoreError::Mismatch { .. } => ErrorKind::Invalid,
         StoreError::Unknown { .. } | StoreError::Receiving { .. } => ErrorKind::Unavailable,
         StoreError::Older { .. } => ErrorKind::Denied,
