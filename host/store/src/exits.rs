@@ -3,9 +3,6 @@
 use crate::{Model, ModelInfo, StoreError};
 use serde::{Deserialize, Serialize};
 
-/// The key of its exits in what is known of a model.
-const EXITS: &str = "exits";
-
 /// The most exits of one model.
 const MOST: usize = 16;
 
@@ -19,7 +16,10 @@ pub struct ModelExit {
 }
 
 impl ModelExit {
-    /// The exits in what is known of a model, from shallow to deep: a list of `output` and `accuracy` under `exits`. The last one is that
+    /// Under which they stand in what is known of a model.
+    pub const KEY: &str = "exits";
+
+    /// The exits in what is known of a model, from shallow to deep: a list of `output` and `accuracy`. The last one is that
     /// of the whole model. Empty where nothing is said of them, or nothing that reads.
     pub fn all_of(info: &ModelInfo) -> Vec<Self> {
         read(info).unwrap_or_default()
@@ -56,7 +56,7 @@ pub(crate) fn check(model: &str, info: &ModelInfo) -> Result<(), StoreError> {
 }
 
 fn read(info: &ModelInfo) -> Result<Vec<ModelExit>, String> {
-    let Some(value) = info.get(EXITS) else {
+    let Some(value) = info.get(ModelExit::KEY) else {
         return Ok(Vec::new());
     };
     let exits = Vec::<ModelExit>::deserialize(value).map_err(|error| error.to_string())?;
@@ -82,7 +82,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn info(exits: Value) -> ModelInfo {
-        ModelInfo::from([(EXITS.to_owned(), exits)])
+        ModelInfo::from([(ModelExit::KEY.to_owned(), exits)])
     }
 
     #[test]
