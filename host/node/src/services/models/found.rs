@@ -143,8 +143,13 @@ impl NodeModels {
     /// `unavailable` where there is nothing; what the disk refuses.
     pub(super) fn found(&self, name: &str) -> Result<Arc<Found>, TaskError> {
         self.find(name)?.ok_or_else(|| {
-            TaskError::unavailable(format!("this node has no model `{name}`"))
-                .with_hint(format!("karman model add {name} FILE.onnx"))
+            let hint = match ModelExit::parse(name) {
+                Some((model, _)) => {
+                    format!("karman model add {model} FILE.onnx --exit OUTPUT=SHARE --exit …")
+                }
+                None => format!("karman model add {name} FILE.onnx"),
+            };
+            TaskError::unavailable(format!("this node has no model `{name}`")).with_hint(hint)
         })
     }
 
