@@ -15,6 +15,7 @@ mod clients;
 mod dashboard;
 mod described;
 mod events;
+mod exits;
 mod limits;
 mod load;
 mod manage;

@@ -13,8 +13,8 @@ const TAKEN: HeaderValue = HeaderValue::from_static(
 );
 /// What a page may read, besides what every page may.
 const SHOWN: HeaderValue = HeaderValue::from_static(
-    "inference-header-content-length, karman-batch, karman-cut, karman-decision, karman-model, karman-node, karman-ran-on, karman-tier, \
-     karman-why, location, retry-after, x-request-id",
+    "inference-header-content-length, karman-batch, karman-cut, karman-decision, karman-exit, karman-model, karman-node, karman-ran-on, \
+     karman-tier, karman-why, location, retry-after, x-request-id",
 );
 const METHODS: HeaderValue = HeaderValue::from_static("DELETE, GET, POST");
 

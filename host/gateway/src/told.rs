@@ -14,6 +14,8 @@ pub(crate) const RAN_ON: HeaderName = HeaderName::from_static("karman-ran-on");
 pub(crate) const CUT: HeaderName = HeaderName::from_static("karman-cut");
 /// How many requests it ran at once.
 pub(crate) const BATCH: HeaderName = HeaderName::from_static("karman-batch");
+/// The early exit that answered.
+pub(crate) const EXIT: HeaderName = HeaderName::from_static("karman-exit");
 /// Why there.
 pub(crate) const WHY: HeaderName = HeaderName::from_static("karman-why");
 /// Under which name `karman why` tells more.

@@ -14,9 +14,11 @@
 //! | `operation` | a node with its arguments in their places |
 //! | `layers` | nodes that belong together; the cut points between them |
 //! | `cut` | any cut into any number of stages, and each stage as a model of its own |
+//! | `exit` | the model up to an early exit |
 
 mod cost;
 mod cut;
+mod exit;
 mod layers;
 mod operation;
 mod order;

@@ -5,7 +5,8 @@
 mod common;
 
 use common::backends;
-use karman_infer::{BackendName, BackendOptions, Backends, LoadOptions, Model, UseOnnxRuntime};
+use karman_infer::graph::{CutError, Graph};
+use karman_infer::{BackendName, BackendOptions, Backends, LoadOptions, Model, ModelLimits, UseOnnxRuntime};
 use karman_tensor::Tensor;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -96,6 +97,41 @@ fn the_recorded_accuracy_is_reached() {
             println!("{} {name}: {each:?} a digit", record["name"]);
         }
     }
+}
+
+#[test]
+fn a_model_up_to_an_exit_answers_as_that_exit_does_and_computes_no_more() {
+    let (backends, digits) = (backends(), digits());
+    let (record, bytes) = models()
+        .into_iter()
+        .find(|(record, _)| record["name"] == "digits-l")
+        .unwrap();
+    let limits = ModelLimits::default();
+    let whole = Graph::read(bytes, &limits).unwrap();
+    let (last, early) = record["exits"].as_array().unwrap().split_last().unwrap();
+    let answer = last["output"].as_str().unwrap();
+    assert_eq!(early.len(), 2);
+    for exit in early {
+        let output = exit["output"].as_str().unwrap();
+        let file = whole.up_to(output, answer).unwrap();
+        let cut = Graph::read(file.clone(), &limits).unwrap();
+        assert!(cut.macs().at(1) <= exit["macs"].as_u64().unwrap());
+        assert!(cut.parameters() < whole.parameters());
+        for (name, backend) in backends.all() {
+            let Ok(backend) = backend else { continue };
+            let model = backend.load(&file, &LoadOptions::default()).unwrap();
+            let gives: Vec<&str> = model.outputs().iter().map(|info| info.name.as_str()).collect();
+            assert_eq!(gives, [answer]);
+            let answers = run(&model, &digits);
+            let right = answers.iter().zip(&digits).filter(|(a, d)| best(&a[0]) == d.0);
+            assert_eq!(right.count(), exit["correct"], "{output} on {name}");
+        }
+    }
+    assert!(matches!(
+        whole.up_to("exit_9", answer),
+        Err(CutError::Output { .. })
+    ));
+    assert!(matches!(whole.up_to(answer, answer), Err(CutError::Exit { .. })));
 }
 
 #[test]

@@ -66,6 +66,16 @@ pub enum StoreError {
         /// The most bytes that such a name may have.
         most: usize,
     },
+    /// Exits of a model that cannot be.
+    #[error(
+        "the exits of `{name}` do not fit: {problem}; each is an output with its accuracy, from shallow to deep"
+    )]
+    Exits {
+        /// The model.
+        name: String,
+        /// What is wrong with them.
+        problem: String,
+    },
     /// A bucket has no room.
     #[error(
         "bucket `{bucket}` would hold {bytes} bytes; {quota} is its quota: delete something, or raise \
@@ -198,6 +208,7 @@ impl StoreError {
         match self {
             Self::Limit { .. } | Self::Full { .. } => ErrorKind::Limit,
             Self::Name { .. }
+            | Self::Exits { .. }
             | Self::Increment { .. }
             | Self::Unknown { .. }
             | Self::Mismatch { .. }

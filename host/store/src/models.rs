@@ -1,5 +1,5 @@
 use crate::tables::{MODELS, get, list, put};
-use crate::{Store, StoreError, limits};
+use crate::{Store, StoreError, exits, limits};
 use karman_types::Digest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ impl Models<'_> {
     ///
     /// # Errors
     /// [`StoreError::Mismatch`] when the bytes are not those of `expected`, [`StoreError::Name`] (1 to 128 bytes),
-    /// [`StoreError::Limit`] when the bytes or the info (64 KiB) are too many.
+    /// [`StoreError::Limit`] when the bytes or the info (64 KiB) are too many, [`StoreError::Exits`].
     pub fn add(
         &self,
         name: &str,
@@ -44,6 +44,7 @@ impl Models<'_> {
         limits::name("model", name, 128)?;
         let text = serde_json::to_vec(&info).map_or(usize::MAX, |text| text.len());
         limits::at_most("model info", text, MAX_INFO)?;
+        exits::check(name, &info)?;
         let found = Digest::of(bytes);
         if let Some(expected) = expected.filter(|expected| *expected != found) {
             return Err(StoreError::Mismatch {

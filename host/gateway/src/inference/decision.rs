@@ -96,6 +96,11 @@ impl Decision {
         done.filter_map(|leg| leg.batch).max()
     }
 
+    /// The early exit that answered, where it was not all of the model.
+    fn exit(&self) -> Option<u32> {
+        self.legs.iter().find_map(|leg| leg.exit)
+    }
+
     /// As headers of a response, which are also metadata of gRPC. The gateway's own node, which has run most of what it answers, is
     /// written once and for all.
     pub(crate) fn headers(&self, here: &Here) -> HeaderMap {
@@ -110,6 +115,7 @@ impl Decision {
         put(told::RAN_ON, self.ran_on.as_deref().and_then(text));
         put(told::CUT, here.cut(self));
         put(told::BATCH, self.batch().map(HeaderValue::from));
+        put(told::EXIT, self.exit().map(HeaderValue::from));
         put(
             told::WHY,
             match &self.why {

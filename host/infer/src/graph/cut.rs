@@ -40,6 +40,24 @@ pub enum CutError {
         /// How many there are.
         edges: usize,
     },
+    /// An output that there is not.
+    #[error("the model has no output `{output}`; it has {outputs}")]
+    Output {
+        /// What was asked for.
+        output: String,
+        /// Those that there are.
+        outputs: String,
+    },
+    /// An output that cannot answer in the place of another one.
+    #[error("`{exit}` is no early exit for `{answer}`: {why}")]
+    Exit {
+        /// The output that should answer.
+        exit: String,
+        /// The one that it should stand for.
+        answer: String,
+        /// What is in the way.
+        why: String,
+    },
 }
 
 /// A part of a model as a model of its own: valid ONNX with typed inputs and outputs, the constants it needs and no others.
@@ -130,6 +148,20 @@ impl Graph {
     /// # Errors
     /// [`CutError::Edge`].
     pub fn tapped(&self, edges: &[usize]) -> Result<Fragment, CutError> {
+        let nodes = self.needed(edges)?;
+        let gives: BTreeSet<usize> = edges
+            .iter()
+            .copied()
+            .filter(|edge| self.edges[*edge].from.is_some())
+            .collect();
+        Ok(self.write(self.part(0, nodes), gives))
+    }
+
+    /// The nodes that these edges need.
+    ///
+    /// # Errors
+    /// [`CutError::Edge`].
+    pub(super) fn needed(&self, edges: &[usize]) -> Result<BTreeSet<usize>, CutError> {
         let mut needed = vec![false; self.nodes.len()];
         for edge in edges {
             let edge = self.edges.get(*edge).ok_or(CutError::Edge {
@@ -148,13 +180,7 @@ impl Graph {
                 }
             }
         }
-        let nodes: BTreeSet<usize> = (0..needed.len()).filter(|at| needed[*at]).collect();
-        let gives: BTreeSet<usize> = edges
-            .iter()
-            .copied()
-            .filter(|edge| self.edges[*edge].from.is_some())
-            .collect();
-        Ok(self.write(self.part(0, nodes), gives))
+        Ok((0..needed.len()).filter(|at| needed[*at]).collect())
     }
 
     fn check(&self, stages: &[usize]) -> Result<(), CutError> {
@@ -192,7 +218,7 @@ impl Graph {
 
     /// A stage of these nodes. Dequantisation is done again wherever its result is used, so that the 8-bit tensor crosses and
     /// not one four times as large; where nothing uses it, it is left out.
-    fn part(&self, stage: usize, mut own: BTreeSet<usize>) -> Part {
+    pub(super) fn part(&self, stage: usize, mut own: BTreeSet<usize>) -> Part {
         let used: BTreeSet<usize> = own
             .iter()
             .flat_map(|node| &self.nodes[*node].inputs)
@@ -235,41 +261,53 @@ impl Graph {
     }
 
     fn write(&self, part: Part, gives: BTreeSet<usize>) -> Fragment {
-        let Part {
-            stage, nodes, takes, ..
-        } = part;
-        let supplies = self.supplies_of(nodes.iter().copied());
+        let infos = |side: &BTreeSet<usize>| -> Vec<TensorInfo> {
+            side.iter().map(|edge| self.edges[*edge].info.clone()).collect()
+        };
+        let (inputs, outputs) = (infos(&part.takes), infos(&gives));
+        Fragment {
+            stage: part.stage,
+            model: self.file(&part.nodes, None, &inputs, &outputs),
+            nodes: part.nodes,
+            inputs,
+            outputs,
+            takes: part.takes.into_iter().collect(),
+            gives: gives.into_iter().collect(),
+        }
+    }
 
+    /// The ONNX file of these nodes, after which one more comes where there is one.
+    pub(super) fn file(
+        &self,
+        nodes: &[usize],
+        last: Option<Writer>,
+        inputs: &[TensorInfo],
+        outputs: &[TensorInfo],
+    ) -> Bytes {
+        let supplies = self.supplies_of(nodes.iter().copied());
         let mut graph = Writer::default();
         for at in &supplies.nodes {
             graph.bytes(1, &self.constant_nodes[*at].body);
         }
-        for at in &nodes {
+        for at in nodes {
             graph.bytes(1, &self.nodes[*at].body);
+        }
+        if let Some(last) = last {
+            graph.bytes(1, last.0);
         }
         graph.bytes(2, if self.name.is_empty() { "graph" } else { &self.name });
         for at in &supplies.tensors {
             graph.bytes(5, &self.tensors[*at].body);
         }
-        for (field, side) in [(11, &takes), (12, &gives)] {
-            for edge in side {
-                let info = &self.edges[*edge].info;
+        for (field, side) in [(11, inputs), (12, outputs)] {
+            for info in side {
                 let dims = info.dims.iter().flatten().cloned();
                 write_info(&mut graph, field, &info.name, type_code(info.element), dims);
             }
         }
         let mut model = Writer(self.header.clone());
         model.bytes(7, graph.0);
-        let infos = |side: &BTreeSet<usize>| side.iter().map(|edge| self.edges[*edge].info.clone()).collect();
-        Fragment {
-            stage,
-            nodes,
-            inputs: infos(&takes),
-            outputs: infos(&gives),
-            takes: takes.into_iter().collect(),
-            gives: gives.into_iter().collect(),
-            model: model.0.into(),
-        }
+        model.0.into()
     }
 
     /// The constants that these nodes need.
@@ -294,12 +332,12 @@ impl Graph {
 }
 
 /// A stage before it is written.
-struct Part {
+pub(super) struct Part {
     stage: usize,
     /// Its own nodes.
     own: BTreeSet<usize>,
     /// These and the dequantisations that it does again.
-    nodes: Vec<usize>,
+    pub(super) nodes: Vec<usize>,
     takes: BTreeSet<usize>,
 }
 

@@ -22,6 +22,10 @@ pub struct BatchConfig {
     /// has less time than this runs by itself, at once. Default 100 ms.
     #[serde(serialize_with = "serde_duration::serialize", deserialize_with = "above_zero")]
     pub within: Duration,
+    /// How often an early exit has to be right, from 0 to 1, so that it may answer in the place of the whole model where that would be late.
+    /// The model says how accurate each is (`karman model add --exit`). Default: no early exit answers.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "share")]
+    pub accuracy: Option<f64>,
 }
 
 fn at_most<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
@@ -40,12 +44,21 @@ fn above_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D:
     }
 }
 
+fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let share = f64::deserialize(deserializer)?;
+    match (0.0..=1.0).contains(&share) {
+        true => Ok(Some(share)),
+        false => Err(D::Error::custom(format!("{share} is not from 0 to 1"))),
+    }
+}
+
 impl Default for BatchConfig {
     fn default() -> Self {
         Self {
             at_most: 8,
             wait: Duration::ZERO,
             within: Duration::from_millis(100),
+            accuracy: None,
         }
     }
 }
@@ -75,9 +88,17 @@ mod tests {
 
     #[test]
     fn what_makes_no_batch_is_refused() {
-        for wrong in ["at-most = 1", "at-most = 257", "within = \"0 ms\"", "most = 8"] {
+        for wrong in [
+            "at-most = 1",
+            "at-most = 257",
+            "within = \"0 ms\"",
+            "accuracy = 98.0",
+            "most = 8",
+        ] {
             assert!(from_toml::<BatchConfig>(wrong).is_err(), "{wrong}");
         }
+        let exits = from_toml::<BatchConfig>("accuracy = 0.98").unwrap();
+        assert_eq!(exits.accuracy, Some(0.98));
         assert_eq!(from_toml::<BatchConfig>("").unwrap(), BatchConfig::default());
     }
 }

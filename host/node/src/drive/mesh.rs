@@ -139,7 +139,13 @@ impl Node {
             cores: self.machine().cores,
             memory: self.machine().memory,
             tasks,
-            models: models.into_iter().map(|model| model.name).collect(),
+            models: models
+                .into_iter()
+                .flat_map(|model| {
+                    let exits: Vec<String> = model.exit_names().collect();
+                    std::iter::once(model.name).chain(exits)
+                })
+                .collect(),
         }
     }
 

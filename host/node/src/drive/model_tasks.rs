@@ -21,21 +21,23 @@ const CAPABILITY: &str = "capability";
 /// The deepest nesting of a tensor in JSON.
 const MOST_DIMENSIONS: usize = 8;
 
-/// The names by which this node runs its models, each with that of its model.
+/// The names by which this node runs its models and each of them up to its early exits, each with that of its model.
 pub(super) fn offered(runtime: &Runtime) -> Vec<(OfferedTask, String)> {
     let store = runtime.home().store().ok();
     let models = store.and_then(|store| store.models().list().ok());
     let mut offered = Vec::new();
     for model in models.unwrap_or_default() {
         let capability = model.info.get(CAPABILITY).and_then(Value::as_str);
-        let by_capability = capability.map(|capability| format!("{capability}/{}", model.name));
-        for name in std::iter::once(format!("{MODEL}{}", model.name)).chain(by_capability) {
-            let task = OfferedTask {
-                name,
-                version: Version::new(0, 0, 0),
-                id: model.digest,
-            };
-            offered.push((task, model.name.clone()));
+        for run in std::iter::once(model.name.clone()).chain(model.exit_names()) {
+            let by_capability = capability.map(|capability| format!("{capability}/{run}"));
+            for name in std::iter::once(format!("{MODEL}{run}")).chain(by_capability) {
+                let task = OfferedTask {
+                    name,
+                    version: Version::new(0, 0, 0),
+                    id: model.digest,
+                };
+                offered.push((task, run.clone()));
+            }
         }
     }
     offered
@@ -54,10 +56,9 @@ pub(super) fn find(runtime: &Runtime, task: &str) -> Option<String> {
     found.map(|(_, model)| model.clone())
 }
 
-/// Whether this node has a model of this name.
+/// Whether this node has a model of this name, or one with this exit.
 pub(super) fn holds(runtime: &Runtime, model: &str) -> bool {
-    let store = runtime.home().store().ok();
-    store.is_some_and(|store| matches!(store.models().get(model), Ok(Some(_))))
+    matches!(runtime.models().find(model), Ok(Some(_)))
 }
 
 /// Runs a model of this node as a task.

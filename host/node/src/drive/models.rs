@@ -104,11 +104,11 @@ impl Node {
         if self.has_model(name)? {
             let ran = self.run_model_within(name, inputs, within).await?;
             return Ok(Inferred {
+                why: stopped(&ran.legs, "this node has the model".into()),
                 results: ran.results,
                 legs: ran.legs,
                 ran_on: ran.ran_on,
                 node: (self.runtime().id(), self.tier()),
-                why: "this node has the model".into(),
             });
         }
         // Boxed: who asks a model of this node pays for no way to others.
@@ -140,6 +140,7 @@ impl Node {
                     let answered = routes.answered(&pick, at.0, started.elapsed());
                     let only = "the only node in reach that has the model";
                     let why = answered.why.map_or(Cow::Borrowed(only), Cow::Owned);
+                    let why = stopped(&inferred.legs, why);
                     return Ok(Inferred { why, ..inferred });
                 }
                 Err(error) if error.kind == ErrorKind::Unavailable => last = error,
@@ -225,17 +226,17 @@ impl Node {
 
     /// What a model of this node takes and gives.
     pub(crate) async fn describe_own_model(&self, name: &str) -> Result<ModelDescription, TaskError> {
-        let record = self.runtime().models().find(name)?.ok_or_else(|| unknown(name))?;
+        let found = self.runtime().models().find(name)?.ok_or_else(|| unknown(name))?;
         let (model, digest) = self.runtime().models().named(name).await?;
         let (inputs, outputs) = model.signature();
         Ok(ModelDescription {
             name: name.to_owned(),
             digest,
-            bytes: record.bytes,
+            bytes: found.model.bytes,
             ran_on: model.runs_on(),
             inputs: inputs.iter().map(TensorDescription::from).collect(),
             outputs: outputs.iter().map(TensorDescription::from).collect(),
-            info: record.info.clone(),
+            info: found.info(),
         })
     }
 
@@ -253,6 +254,9 @@ impl Node {
             .list()
             .map_err(store_error)?;
         for model in own {
+            for exit in model.exit_names() {
+                models.entry(exit).or_default().push(self.runtime().id());
+            }
             models.entry(model.name).or_default().push(self.runtime().id());
         }
         let others = match self.mesh() {
@@ -299,6 +303,14 @@ fn unknown(name: &str) -> TaskError {
     TaskError::unavailable(format!("no node in reach has a model `{name}`"))
         .with_field("model")
         .with_hint("`karman model list` and `karman mesh offers` show what there is")
+}
+
+/// Why it ran where it did, and that an early exit answered where one did.
+pub(super) fn stopped(legs: &[Leg], why: Cow<'static, str>) -> Cow<'static, str> {
+    match legs.iter().find_map(|leg| leg.exit) {
+        Some(exit) => format!("{why}; its early exit {exit} answered").into(),
+        None => why,
+    }
 }
 
 /// Runs a model of this node for another one.

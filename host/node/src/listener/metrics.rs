@@ -94,7 +94,7 @@ struct Batches(Vec<BatchCounts>);
 impl Collector for Batches {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         type Of = fn(&BatchCounts) -> u64;
-        let families: [(&str, &str, Of); 3] = [
+        let families: [(&str, &str, Of); 4] = [
             (
                 "karman_model_batches",
                 "Runs of a model for several requests at once",
@@ -109,6 +109,11 @@ impl Collector for Batches {
                 "karman_model_batches_apart",
                 "Runs for several requests that failed: each of these was run by itself",
                 |counts| counts.apart,
+            ),
+            (
+                "karman_model_early_exits",
+                "Requests that an early exit of a model answered",
+                |counts| counts.early,
             ),
         ];
         for (name, help, of) in families {

@@ -6,10 +6,12 @@
 //! | `measure` | how long its batches take, and whether they answer what runs of one answer |
 //! | `lane` | a device: what waits for it and what runs next, by the policy |
 //! | `together` | a batch: several inputs as one, and the answer of each |
+//! | `exits` | the early exits that may answer in the place of a model |
 //!
 //! The policy is EdgeServing ([`EdgeServing`](karman_sched::serve::EdgeServing)), over all models of a device that run in batches. A model
 //! without `[batches.NAME]` in node.toml takes none of this way.
 
+mod exits;
 mod lane;
 mod measure;
 mod member;
@@ -18,9 +20,12 @@ mod together;
 pub(crate) use member::BatchCounts;
 pub(super) use member::{Asked, Member};
 
-use super::{Loaded, NodeModels};
+use super::{Found, Loaded, NodeModels};
 use crate::config::{BatchConfig, batch_of};
-use karman_types::Digest;
+use exits::Exits;
+use futures::FutureExt;
+use karman_store::ModelExit;
+use karman_types::{Digest, TaskError};
 use lane::Lane;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
@@ -56,19 +61,26 @@ impl Batches {
             .unwrap_or(1)
     }
 
-    /// A model under this name, which from now on runs in batches where that is allowed.
-    pub(super) fn enter(&self, name: &str, digest: Digest, loaded: Loaded) -> Loaded {
+    /// A model under this name, which from now on runs in batches where that is allowed. `exits` is told how accurate an early one has to
+    /// be.
+    fn enter(
+        &self,
+        name: &str,
+        digest: Digest,
+        loaded: Loaded,
+        exits: impl FnOnce(Option<f64>) -> Exits,
+    ) -> Loaded {
         let Some(allowed) = batch_of(&self.allowed, name) else {
             return loaded;
         };
         let file = (digest, loaded.is_on_gpu());
         let known = self.members.read().get(name).cloned();
         let known = known.filter(|member| member.file() == file);
-        let member = known.unwrap_or_else(|| self.member(name, file, allowed));
+        let member = known.unwrap_or_else(|| self.member(name, file, allowed, exits(allowed.accuracy)));
         loaded.in_batches(member)
     }
 
-    fn member(&self, name: &str, file: (Digest, bool), allowed: &BatchConfig) -> Arc<Member> {
+    fn member(&self, name: &str, file: (Digest, bool), allowed: &BatchConfig, exits: Exits) -> Arc<Member> {
         let mut members = self.members.write();
         let before = members.get(name);
         if let Some(member) = before.filter(|member| member.file() == file) {
@@ -79,7 +91,7 @@ impl Batches {
             false => &self.processor,
         };
         let counts = before.map_or_else(Arc::default, |member| member.counts().clone());
-        let member = Member::new(name, file, allowed.clone(), lane.clone(), counts);
+        let member = Member::new(name, file, allowed.clone(), exits, lane.clone(), counts);
         members.insert(name.to_owned(), member.clone());
         member
     }
@@ -105,12 +117,29 @@ impl Batches {
 }
 
 impl NodeModels {
-    /// A model of this name, as it is to be run.
-    pub(super) fn in_batches(&self, name: &str, digest: Digest, loaded: Loaded) -> Loaded {
+    /// What was found under a name, as it is to be run.
+    pub(super) fn in_batches(self: &Arc<Self>, name: &str, found: &Found, loaded: Loaded) -> Loaded {
         match &self.batches {
-            Some(batches) => batches.enter(name, digest, loaded),
+            Some(batches) => batches.enter(name, found.as_measured, loaded, |least| {
+                self.exits_of(name, found, least)
+            }),
             None => loaded,
         }
+    }
+
+    /// Where it may stop, if it is to be at least so accurate.
+    fn exits_of(self: &Arc<Self>, name: &str, found: &Found, least: Option<f64>) -> Exits {
+        let (models, model, name) = (Arc::downgrade(self), found.model.clone(), name.to_owned());
+        Exits::new(&found.exits(), least, move |depth| {
+            let found = models.upgrade().zip(Found::up_to(model.clone(), depth));
+            let name = ModelExit::name(&name, depth);
+            async move {
+                let gone = || TaskError::unavailable(format!("there is no `{name}` any more"));
+                let (models, found) = found.ok_or_else(gone)?;
+                models.alone(&name, Arc::new(found)).await
+            }
+            .boxed()
+        })
     }
 
     /// What was run together so far, of each model that runs in batches and was asked for.

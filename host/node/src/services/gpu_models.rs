@@ -2,7 +2,7 @@
 //! operator has run there.
 
 use super::loaded::Timed;
-use super::{Loaded, NodeCompute, NodeModels, blocking, infer_error};
+use super::{Found, Loaded, NodeCompute, NodeModels, blocking, infer_error};
 use crate::config::{GpuConfig, ModelDevice};
 use crate::services::store_error;
 use bytes::Bytes;
@@ -125,46 +125,43 @@ impl NodeModels {
         self: &Arc<Self>,
         device: ModelDevice,
         name: &str,
-        record: Arc<karman_store::Model>,
+        found: Arc<Found>,
     ) -> Result<Loaded, TaskError> {
         // One after the other: together they would measure each other.
         let _alone = self.readying.lock().await;
-        let key = (record.digest, Some(device));
+        let (key, depth) = ((found.digest, Some(device)), found.depth());
         if let Some(loaded) = self.ready(key) {
             return Ok(loaded);
         }
         let loaded = match device {
-            ModelDevice::Gpu => self.on_gpu(name, &record).await?,
-            ModelDevice::Auto => self.where_faster(name, record, None).await?,
+            ModelDevice::Gpu => self.on_gpu(name, &found).await?,
+            ModelDevice::Auto => self.where_faster(name, found, None).await?,
         };
+        let loaded = loaded.up_to(depth);
         self.keep(key, &loaded);
         Ok(loaded)
     }
 
-    async fn on_gpu(self: &Arc<Self>, name: &str, record: &karman_store::Model) -> Result<Loaded, TaskError> {
-        if let Some(refused) = self.refused(name, record.digest) {
+    async fn on_gpu(self: &Arc<Self>, name: &str, found: &Arc<Found>) -> Result<Loaded, TaskError> {
+        if let Some(refused) = self.refused(name, found.digest) {
             return Err(refused);
         }
-        let (models, digest, name) = (self.clone(), record.digest, name.to_owned());
-        let tenant = format!("model {}", digest.short());
-        let read = move |most| read_for_gpu(&name, models.file(digest)?, models.limits(), most);
+        let (models, found, name) = (self.clone(), found.clone(), name.to_owned());
+        let tenant = format!("model {}", found.model.digest.short());
+        let read = move |most| read_for_gpu(&name, models.onnx(&found)?, models.limits(), most);
         let model = OnGpu::load(self.compute.clone(), tenant, read).await?;
         Ok(Loaded::on_gpu(model))
     }
 
     /// Measures a model for [`ModelDevice::Auto`] again, which has drifted from what was measured. Until that is known it runs where it did.
-    pub(super) fn measure_again(
-        self: &Arc<Self>,
-        name: &str,
-        record: Arc<karman_store::Model>,
-        before: Loaded,
-    ) {
+    pub(super) fn measure_again(self: &Arc<Self>, name: &str, found: Arc<Found>, before: Loaded) {
         let (models, name) = (self.clone(), name.to_owned());
         tokio::spawn(async move {
             let _alone = models.readying.lock().await;
-            let key = (record.digest, Some(ModelDevice::Auto));
-            match models.where_faster(&name, record, Some(&before)).await {
+            let (key, depth) = ((found.digest, Some(ModelDevice::Auto)), found.depth());
+            match models.where_faster(&name, found, Some(&before)).await {
                 Ok(now) => {
+                    let now = now.up_to(depth);
                     tracing::info!(
                         model = name,
                         before = before.words(),
@@ -185,13 +182,13 @@ impl NodeModels {
     async fn where_faster(
         self: &Arc<Self>,
         name: &str,
-        record: Arc<karman_store::Model>,
+        found: Arc<Found>,
         before: Option<&Loaded>,
     ) -> Result<Loaded, TaskError> {
-        let there = self.on_gpu(name, &record).await;
+        let there = self.on_gpu(name, &found).await;
         let models = self.clone();
         // Under its own key only: what is kept under two is never let go.
-        let here = blocking(move || models.load(&models.file(record.digest)?)).await?;
+        let here = blocking(move || models.load(&models.onnx(&found)?)).await?;
         let there = match there {
             Ok(there) => there,
             Err(error) => return Ok(here.because(format!("auto: not on the GPU: {}", error.message))),

@@ -38,6 +38,8 @@ pub(crate) struct Loaded {
     watched: Option<Arc<Watched>>,
     /// Where its operator has requests for it run together.
     member: Option<Arc<Member>>,
+    /// Up to which exit it is the model, 1 the shallowest; nothing where it is all of it.
+    exit: Option<u32>,
 }
 
 /// What came of a run.
@@ -49,17 +51,8 @@ pub(crate) struct Done {
     pub(crate) took: Duration,
     /// How many requests it was for.
     pub(crate) together: u32,
-}
-
-impl Done {
-    /// For one request.
-    pub(super) const fn alone(outputs: Tensors, took: Duration) -> Self {
-        Self {
-            outputs,
-            took,
-            together: 1,
-        }
-    }
+    /// The early exit that answered, 1 the shallowest.
+    pub(crate) exit: Option<u32>,
 }
 
 /// How long a model runs, told to what watches over where it does.
@@ -105,6 +98,7 @@ impl Loaded {
             why: None,
             watched: None,
             member: None,
+            exit: None,
         }
     }
 
@@ -117,7 +111,13 @@ impl Loaded {
             why: None,
             watched: None,
             member: None,
+            exit: None,
         }
+    }
+
+    /// The same, which is the model up to this exit.
+    pub(super) fn up_to(self, exit: Option<u32>) -> Self {
+        Self { exit, ..self }
     }
 
     /// The same with the reason why it runs there.
@@ -222,8 +222,26 @@ impl Loaded {
                 Asked::Alone(inputs) => inputs,
             },
         };
+        self.ask_alone(inputs).await
+    }
+
+    /// Runs it by itself.
+    ///
+    /// # Errors
+    /// Those of [`Loaded::ask`].
+    pub(super) async fn ask_alone(&self, inputs: Tensors) -> Result<Done, TaskError> {
         let (outputs, took) = self.run_timed(inputs).await?;
-        Ok(Done::alone(outputs, took))
+        Ok(self.done(outputs, took, 1))
+    }
+
+    /// What came of a run for so many requests.
+    pub(super) const fn done(&self, outputs: Tensors, took: Duration, together: u32) -> Done {
+        Done {
+            outputs,
+            took,
+            together,
+            exit: self.exit,
+        }
     }
 
     /// Runs it once, by itself, and how long that took from its turn on.

@@ -19,7 +19,7 @@ pub(crate) use effects::{Carried, Effects, Origin};
 pub(crate) use gpu_models::WithGpu;
 pub use gpu_models::{Unfit, check_for_gpu, unfit_for_gpu};
 pub(crate) use loaded::Loaded;
-pub(crate) use models::infer_error;
+pub(crate) use models::{Found, infer_error};
 pub use models::{ModelSource, NodeModels};
 pub(crate) use settings::NodeSettings;
 
@@ -31,9 +31,10 @@ use tracing::Instrument;
 pub(crate) fn store_error(error: StoreError) -> TaskError {
     let kind = match &error {
         StoreError::Limit { .. } | StoreError::Full { .. } => ErrorKind::Limit,
-        StoreError::Name { .. } | StoreError::Increment { .. } | StoreError::StillGranted { .. } => {
-            ErrorKind::Invalid
-        }
+        StoreError::Name { .. }
+        | StoreError::Exits { .. }
+        | StoreError::Increment { .. }
+        | StoreError::StillGranted { .. } => ErrorKind::Invalid,
         StoreError::Mismatch { .. } => ErrorKind::Invalid,
         StoreError::Unknown { .. } | StoreError::Receiving { .. } => ErrorKind::Unavailable,
         StoreError::Older { .. } => ErrorKind::Denied,

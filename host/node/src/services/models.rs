@@ -1,18 +1,22 @@
 mod for_plugins;
+mod found;
+
+pub(crate) use found::Found;
 
 use super::batches::Batches;
 use super::gpu_models::Unfit;
 use super::pace::Pace;
 use super::turns::Turns;
-use super::{GpuUse, Loaded, NodeCompute, blocking, store_error};
+use super::{GpuUse, Loaded, NodeCompute, blocking};
 use crate::config::{BackendChoice, BatchConfig, ComputeProfile, ModelDevice};
 use crate::home::Home;
-use bytes::Bytes;
+use found::Known;
 use karman_engine::capability::nn::Model;
 use karman_infer::{
     Backend, BackendName, BackendOptions, Backends, InferError, LoadOptions, ModelLimits, SearchPlaces,
     UseOnnxRuntime,
 };
+use karman_store::ModelExit;
 use karman_tensor::ElementType;
 use karman_types::{Digest, TaskError};
 use parking_lot::{Mutex, RwLock};
@@ -66,15 +70,8 @@ pub struct NodeModels {
     diverted: RwLock<HashMap<String, Arc<dyn Model>>>,
 }
 
-/// The file of a model, and what its operator has it run on.
+/// The file of a model or an exit of it, and what its operator has it run on.
 pub(super) type Key = (Digest, Option<ModelDevice>);
-
-/// What the disk says of models that were asked for, until one changes there.
-#[derive(Default)]
-struct Known {
-    changes: u64,
-    by_name: HashMap<String, Arc<karman_store::Model>>,
-}
 
 impl NodeModels {
     pub(crate) fn new(home: Home, source: ModelSource, compute: Arc<NodeCompute>) -> Arc<Self> {
@@ -184,37 +181,42 @@ impl NodeModels {
         ))
     }
 
-    /// A model of this node where its operator has it run, loaded now where it was not, and the digest of its file.
+    /// What this node has under a name, ready where its operator has it run, loaded now where it was not; and the digest of its file.
     pub(crate) async fn named(self: &Arc<Self>, name: &str) -> Result<(Loaded, Digest), TaskError> {
-        let record = self.record(name)?;
-        let (digest, device) = (record.digest, self.device_of(name));
-        if let Some(loaded) = self.ready((digest, device)) {
-            if loaded.is_due() {
-                self.measure_again(name, record, loaded.clone());
-            }
-            return Ok((self.in_batches(name, digest, loaded), digest));
-        }
-        let models = self.clone();
-        let loaded = match device {
-            None => blocking(move || models.load_record(&record)).await?,
-            Some(device) => {
-                let name = name.to_owned();
-                // It goes on where who asked has no time left: the next one finds it ready.
-                let loading = tokio::spawn(async move { models.load_for(device, &name, record).await });
-                let failed = |error: tokio::task::JoinError| {
-                    Err(TaskError::internal(format!(
-                        "a model was not made ready: {error}"
-                    )))
-                };
-                loading.await.unwrap_or_else(failed)?
-            }
-        };
-        Ok((self.in_batches(name, digest, loaded), digest))
+        let found = self.found(name)?;
+        let loaded = self.alone(name, found.clone()).await?;
+        let digest = found.model.digest;
+        Ok((self.in_batches(name, &found, loaded), digest))
     }
 
-    /// What the operator has a model run on; nothing said: the processor.
+    /// The same, each of whose requests runs by itself.
+    pub(super) async fn alone(self: &Arc<Self>, name: &str, found: Arc<Found>) -> Result<Loaded, TaskError> {
+        let (digest, device) = (found.digest, self.device_of(name));
+        if let Some(loaded) = self.ready((digest, device)) {
+            if loaded.is_due() {
+                self.measure_again(name, found, loaded.clone());
+            }
+            return Ok(loaded);
+        }
+        let models = self.clone();
+        let Some(device) = device else {
+            return blocking(move || models.load_found(&found)).await;
+        };
+        let name = name.to_owned();
+        // It goes on where who asked has no time left: the next one finds it ready.
+        let loading = tokio::spawn(async move { models.load_for(device, &name, found).await });
+        let failed = |error: tokio::task::JoinError| {
+            Err(TaskError::internal(format!(
+                "a model was not made ready: {error}"
+            )))
+        };
+        loading.await.unwrap_or_else(failed)
+    }
+
+    /// What the operator has a model run on; nothing said: the processor. Up to an exit it runs where all of it does.
     pub(crate) fn device_of(&self, name: &str) -> Option<ModelDevice> {
-        self.compute.config().model(name)
+        let said = |name: &str| self.compute.config().model(name);
+        said(name).or_else(|| said(ModelExit::parse(name)?.0))
     }
 
     /// Whether the processor of this node does all of its runs: it is neither run in parts nor on a GPU.
@@ -273,57 +275,13 @@ impl NodeModels {
         }
     }
 
-    /// Models on the disk have changed.
-    pub(crate) fn changed(&self) {
-        let mut known = self.known.write();
-        known.changes += 1;
-        known.by_name.clear();
-    }
-
-    /// What the disk says of a model, if this node has it.
-    ///
-    /// # Errors
-    /// What the disk refuses.
-    pub(crate) fn find(&self, name: &str) -> Result<Option<Arc<karman_store::Model>>, TaskError> {
-        let changes = {
-            let known = self.known.read();
-            if let Some(record) = known.by_name.get(name) {
-                return Ok(Some(record.clone()));
-            }
-            known.changes
-        };
-        // A look at the table takes microseconds, less than a way to another thread and back.
-        let found = self.home.store()?.models().get(name).map_err(store_error)?;
-        let Some(record) = found.map(Arc::new) else {
-            return Ok(None);
-        };
-        let mut known = self.known.write();
-        // What changed while it was read may be newer.
-        if known.changes == changes {
-            known.by_name.insert(name.to_owned(), record.clone());
-        }
-        Ok(Some(record))
-    }
-
-    fn record(&self, name: &str) -> Result<Arc<karman_store::Model>, TaskError> {
-        self.find(name)?.ok_or_else(|| {
-            TaskError::unavailable(format!("this node has no model `{name}`"))
-                .with_hint(format!("karman model add {name} FILE.onnx"))
-        })
-    }
-
-    /// The file of a model, checked against its digest.
-    pub(super) fn file(&self, digest: Digest) -> Result<Bytes, TaskError> {
-        self.home.store()?.blobs().read(&digest).map_err(store_error)
-    }
-
     /// A model for the processor.
-    fn load_record(&self, record: &karman_store::Model) -> Result<Loaded, TaskError> {
-        let key = (record.digest, None);
+    fn load_found(&self, found: &Found) -> Result<Loaded, TaskError> {
+        let key = (found.digest, None);
         if let Some(loaded) = self.ready(key) {
             return Ok(loaded);
         }
-        let loaded = self.load(&self.file(record.digest)?)?;
+        let loaded = self.load(&self.onnx(found)?)?.up_to(found.depth());
         self.keep(key, &loaded);
         Ok(loaded)
     }

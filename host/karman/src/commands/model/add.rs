@@ -5,9 +5,10 @@ use crate::error::{self, Worded};
 use crate::held::Held;
 use clap::Args;
 use http::Method;
+use karman_infer::graph::Graph;
 use karman_infer::{BackendOptions, Backends, InferError, LoadOptions};
 use karman_node::{ModelOn, check_for_gpu};
-use karman_store::ModelInfo;
+use karman_store::{ModelExit, ModelInfo};
 use karman_types::{TaskError, format_bytes};
 use serde_json::json;
 use std::path::PathBuf;
@@ -22,6 +23,9 @@ pub(super) struct Add {
     /// How often it is right, from 0 to 1
     #[arg(long, value_name = "SHARE", value_parser = share)]
     accuracy: Option<f64>,
+    /// An output that is an exit, and how often it is right there; given again, from shallow to deep, for each; the last is all of it
+    #[arg(long = "exit", value_name = "OUTPUT=SHARE", value_parser = exit)]
+    exits: Vec<ModelExit>,
     /// What else is known of it; may be given again
     #[arg(long, value_name = "KEY=VALUE", value_parser = cli::pair)]
     info: Vec<(String, String)>,
@@ -42,7 +46,11 @@ impl Add {
             self.accuracy
                 .map(|accuracy| ("accuracy".to_owned(), accuracy.into())),
         );
+        if !self.exits.is_empty() {
+            info.insert(ModelExit::KEY.to_owned(), json!(self.exits));
+        }
         let signature = self.signature(app, &bytes)?;
+        self.check_exits(app, &bytes)?;
         // On other nodes theirs counts.
         if self.on.is_none() {
             let config = app.config()?;
@@ -128,6 +136,31 @@ impl Add {
         };
         Ok(format!("{} -> {}", list(model.inputs()), list(model.outputs())))
     }
+
+    /// Whether each early exit can answer in the place of the last one.
+    fn check_exits(&self, app: &App, bytes: &[u8]) -> Result<(), TaskError> {
+        let Some((last, early)) = self.exits.split_last() else {
+            return Ok(());
+        };
+        let limits = app.config()?.models;
+        let graph = Graph::read(bytes.to_vec(), &limits).map_err(Worded::worded)?;
+        for exit in early {
+            graph
+                .up_to(&exit.output, &last.output)
+                .map_err(|error| TaskError::invalid(error.to_string()).with_field("exit"))?;
+        }
+        Ok(())
+    }
+}
+
+fn exit(text: &str) -> Result<ModelExit, String> {
+    let (output, accuracy) = text
+        .rsplit_once('=')
+        .ok_or("it is an output and a share, such as exit_1=0.967")?;
+    Ok(ModelExit {
+        output: output.to_owned(),
+        accuracy: share(accuracy)?,
+    })
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -146,6 +179,15 @@ mod tests {
         assert_eq!(share("0.98"), Ok(0.98));
         for text in ["98", "-0.1", "NaN", "good"] {
             assert!(share(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_exit_is_an_output_with_its_share() {
+        let known = exit("exit_1=0.967").unwrap();
+        assert_eq!((known.output.as_str(), known.accuracy), ("exit_1", 0.967));
+        for text in ["exit_1", "exit_1=", "exit_1=97"] {
+            assert!(exit(text).is_err(), "{text}");
         }
     }
 }

@@ -3,6 +3,7 @@ use crate::held::Held;
 use crate::output::table;
 use clap::Args;
 use karman_node::{GpuConfig, HeldModel, ModelDevice};
+use karman_store::ModelExit;
 use karman_types::{TaskError, format_bytes};
 use serde_json::{Value, json};
 
@@ -53,8 +54,14 @@ impl List {
         } else {
             model.digest.short()
         };
+        let exits = ModelExit::all_of(&model.info);
+        let exits = exits
+            .iter()
+            .map(|exit| format!("{} {}", exit.output, exit.accuracy));
+        let exits = exits.collect::<Vec<_>>().join(" / ");
         let of = |(key, value): (&String, &Value)| match value {
             Value::String(text) => format!("{key} {text}"),
+            _ if key == ModelExit::KEY && !exits.is_empty() => format!("{key} {exits}"),
             other => format!("{key} {other}"),
         };
         let info: Vec<String> = model.info.iter().map(of).collect();

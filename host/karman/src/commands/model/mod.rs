@@ -23,7 +23,7 @@ pub(crate) struct Model {
 enum Verb {
     /// Add an ONNX model, or replace the one of this name
     #[command(
-        after_help = "Examples:\n  karman model add digits-m digits-m.onnx\n  karman model add digits-m digits-m.onnx --accuracy 0.98 --info licence=CC0-1.0\n  karman model add flood-s flood-s.onnx --on tier=space"
+        after_help = "Examples:\n  karman model add digits-m digits-m.onnx\n  karman model add digits-m digits-m.onnx --accuracy 0.98 --info licence=CC0-1.0\n  karman model add digits-l digits-l.onnx --exit exit_1=0.967 --exit exit_2=0.989 --exit probabilities=0.993\n  karman model add flood-s flood-s.onnx --on tier=space"
     )]
     Add(add::Add),
     /// List the models

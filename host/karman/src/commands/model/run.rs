@@ -61,8 +61,10 @@ fn words(leg: &Leg) -> String {
     match &leg.failed {
         Some(why) => format!("stage {} not on {node}: {why}", leg.stage),
         None => format!(
-            "stage {} on {node}: {:.1} ms{}, {} in{}, {} out, {:.1} ms under way",
+            "stage {} on {node}{}: {:.1} ms{}, {} in{}, {} out, {:.1} ms under way",
             leg.stage,
+            leg.exit
+                .map_or_else(String::new, |exit| format!(" up to exit {exit}")),
             leg.compute_us as f64 / 1e3,
             leg.batch
                 .map_or_else(String::new, |batch| format!(" for {batch} requests at once")),

@@ -8,7 +8,7 @@ use super::fit::{Brings, candidates, last};
 use super::implementations::{all_known, call, is_below};
 use super::policy;
 use super::served::Served;
-use crate::drive::models::Inferred;
+use crate::drive::models::{Inferred, stopped};
 use crate::drive::tasks::Inner;
 use crate::node::Node;
 use karman_engine::capability::nn::Tensors;
@@ -97,7 +97,7 @@ impl Node {
                 }
             })
             .await?;
-        let why = chosen.why.to_string().into();
+        let why = stopped(&inferred.legs, chosen.why.to_string().into());
         Ok((Inferred { why, ..inferred }, chosen))
     }
 

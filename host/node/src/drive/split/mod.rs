@@ -291,6 +291,7 @@ impl Node {
             node: self.runtime().id(),
             compute_us: done.took.as_micros() as u64,
             batch: (done.together > 1).then_some(done.together),
+            exit: done.exit,
             transfer_us: 0,
             bytes_in: 0,
             bytes_out: 0,

@@ -86,6 +86,9 @@ pub struct Leg {
     /// How many requests it ran at once, where this one was not the only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u32>,
+    /// The early exit that answered, 1 the shallowest, where it was not all of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<u32>,
     /// Microseconds that the data were under way to this node, and the answer back.
     pub transfer_us: u64,
     /// Bytes that it was sent: on the wire where they came from another node.

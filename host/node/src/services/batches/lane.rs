@@ -1,3 +1,4 @@
+use super::exits::Exits;
 use super::member::Counts;
 use super::together;
 use crate::services::Loaded;
@@ -35,6 +36,7 @@ struct Place {
 
 struct Request {
     loaded: Loaded,
+    exits: Arc<Exits>,
     counts: Arc<Counts>,
     inputs: Tensors,
     /// When who asked waits no longer, in the time of its lane.
@@ -53,6 +55,10 @@ enum Next {
 
 struct Batch {
     number: usize,
+    /// Up to which exit, as the policy counts those that may answer.
+    exit: usize,
+    /// The same as the model counts them.
+    depth: u32,
     /// When it should be done.
     ends: Duration,
     requests: Vec<Request>,
@@ -103,8 +109,7 @@ impl Lane {
     pub(super) fn join(
         self: &Arc<Self>,
         (number, file): (usize, (Digest, bool)),
-        loaded: &Loaded,
-        counts: &Arc<Counts>,
+        (loaded, exits, counts): (&Loaded, &Arc<Exits>, &Arc<Counts>),
         inputs: Tensors,
         within: Option<Duration>,
     ) -> Result<Receiver<Result<Done, TaskError>>, Tensors> {
@@ -117,6 +122,7 @@ impl Lane {
             let now = self.now();
             let request = Request {
                 loaded: loaded.clone(),
+                exits: exits.clone(),
                 counts: counts.clone(),
                 inputs,
                 due: within.and_then(|within| now.checked_add(within)),
@@ -152,11 +158,19 @@ impl Lane {
         let now = self.now();
         match state.device.poll(now) {
             Ok(None) => None,
-            Ok(Some(Action::Run { model, requests, .. })) => {
+            Ok(Some(Action::Run {
+                model,
+                exit,
+                requests,
+                ..
+            })) => {
                 state.running += 1;
-                let takes = state.device.backlog().time(model, 0, requests.len());
+                let backlog = state.device.backlog();
+                let takes = backlog.time(model, exit, requests.len());
                 Some(Next::Run(Batch {
                     number: model,
+                    exit,
+                    depth: backlog.models()[model].exits()[exit].depth,
                     ends: now.saturating_add(takes),
                     requests,
                 }))
@@ -187,7 +201,8 @@ impl Lane {
     }
 
     /// Runs a batch. Who has gone takes no place in it, and who would be late in it is run alone.
-    async fn run(self: Arc<Self>, batch: Batch) {
+    async fn run(self: Arc<Self>, mut batch: Batch) {
+        batch.stop_at_exit().await;
         let mut together: Vec<Request> = Vec::with_capacity(batch.requests.len());
         for request in batch.requests {
             if request.answer.is_closed() {
@@ -209,7 +224,7 @@ impl Lane {
             },
             _ => run_together(together, self.size(batch.number, ran)).await,
         };
-        self.ended(batch.number, ran, took);
+        self.ended((batch.number, batch.exit), ran, took);
         self.go_on();
     }
 
@@ -223,13 +238,35 @@ impl Lane {
     }
 
     /// A batch is done, so many of which ran and took so long; nothing where that says nothing of the device.
-    fn ended(&self, number: usize, ran: usize, took: Option<Duration>) {
+    fn ended(&self, (number, exit): (usize, usize), ran: usize, took: Option<Duration>) {
         let mut state = self.state.lock();
         state.running -= 1;
         let backlog = state.device.backlog();
-        let planned = backlog.models()[number].time(0, ran);
+        let served = &backlog.models()[number];
+        // By now it may be another model, with fewer exits.
+        let planned = served.time(exit.min(served.deepest()), ran);
         let took = took.unwrap_or_else(|| planned.mul_f64(backlog.pace()));
         state.device.finished(planned, took);
+    }
+}
+
+impl Batch {
+    /// Its requests are run up to its exit from now on; where that cannot be loaded any more, all of the model answers.
+    async fn stop_at_exit(&mut self) {
+        let first = self.requests.first();
+        let exits = first.map(|first| first.exits.clone());
+        let Some(exits) = exits.filter(|exits| exits.whole().0 != self.depth) else {
+            return;
+        };
+        let loaded = exits.loaded(self.depth).await;
+        match loaded {
+            Ok(loaded) => {
+                for request in &mut self.requests {
+                    request.loaded = loaded.clone();
+                }
+            }
+            Err(error) => tracing::warn!(%error, exit = self.depth, "all of the model answers"),
+        }
     }
 }
 
@@ -243,11 +280,7 @@ async fn run_together(requests: Vec<Request>, size: usize) -> Option<Duration> {
             let together = requests.len() as u32;
             counts.ran(u64::from(together));
             for (request, outputs) in requests.into_iter().zip(answers) {
-                request.tell(Ok(Done {
-                    outputs,
-                    took,
-                    together,
-                }));
+                request.tell(Ok(loaded.done(outputs, took, together)));
             }
             Some(took)
         }
@@ -266,9 +299,9 @@ impl Request {
     /// Runs it by itself, and how long that took.
     async fn alone(mut self) -> Option<Duration> {
         let inputs = std::mem::take(&mut self.inputs);
-        let ran = self.loaded.run_timed(inputs).await;
-        let took = ran.as_ref().ok().map(|(_, took)| *took);
-        self.tell(ran.map(|(outputs, took)| Done::alone(outputs, took)));
+        let ran = self.loaded.ask_alone(inputs).await;
+        let took = ran.as_ref().ok().map(|done| done.took);
+        self.tell(ran);
         took
     }
 
@@ -279,6 +312,9 @@ impl Request {
     }
 
     fn tell(self, done: Result<Done, TaskError>) {
+        if done.as_ref().is_ok_and(|done| done.exit.is_some()) {
+            self.counts.left_early();
+        }
         // Who asked may have gone.
         let _ = self.answer.send(done);
     }

@@ -1,6 +1,7 @@
 //! How long batches of a model take here. That its first dimension is open says nothing of what it does along it: whether a batch answers
 //! what runs of one answer is found out, too.
 
+use super::exits::Exits;
 use super::together::{apart, join};
 use crate::config::BatchConfig;
 use crate::services::Loaded;
@@ -16,11 +17,42 @@ const DIFFERENT: usize = 8;
 /// Sizes for which a GPU keeps the programs.
 const MOST_ON_GPU: usize = 4;
 
-/// A model as the policy sees it, measured with several sizes of batches up to the largest that is allowed; less where that fails.
+/// A model as the policy sees it, with its exits, each measured with several sizes of batches up to the largest that is allowed; less
+/// where that fails.
 ///
 /// # Errors
 /// Why it cannot run in batches, in words.
-pub(super) async fn measured(loaded: &Loaded, allowed: &BatchConfig) -> Result<ServedModel, String> {
+pub(super) async fn measured(
+    loaded: &Loaded,
+    allowed: &BatchConfig,
+    exits: &Exits,
+) -> Result<ServedModel, String> {
+    let times = times_of(loaded, &sizes(allowed.at_most, loaded.is_on_gpu())).await?;
+    let sizes: Vec<usize> = times.iter().map(|(size, _)| *size).collect();
+    let mut all = Vec::new();
+    for &(depth, accuracy) in exits.early() {
+        match times_up_to(depth, exits, loaded, &sizes).await {
+            Ok(times) => all.push(Exit {
+                depth,
+                accuracy,
+                times,
+            }),
+            Err(why) => tracing::warn!(exit = depth, why, "an early exit of a model never answers"),
+        }
+    }
+    let (depth, accuracy) = exits.whole();
+    all.push(Exit {
+        depth,
+        accuracy,
+        times,
+    });
+    let most = sizes.last().copied().unwrap_or(1);
+    let served = ServedModel::new(allowed.within, most, Exit::pareto(all));
+    Ok(served.map_err(|error| error.to_string())?.with_wait(allowed.wait))
+}
+
+/// How long batches of these sizes take, up to the largest that runs.
+async fn times_of(loaded: &Loaded, sizes: &[usize]) -> Result<Vec<(usize, Duration)>, String> {
     let (takes, gives) = loaded.signature();
     if !can_batch(takes, gives) {
         return Err("the first dimension of what it takes and gives is not open".to_owned());
@@ -28,7 +60,7 @@ pub(super) async fn measured(loaded: &Loaded, allowed: &BatchConfig) -> Result<S
     let items: Result<Vec<Named>, _> = (0..DIFFERENT as u64).map(|seed| sample(takes, 1, seed)).collect();
     let items = items.map_err(|error| error.to_string())?;
     let mut times: Vec<(usize, Duration)> = Vec::new();
-    for size in sizes(allowed.at_most, loaded.is_on_gpu()) {
+    for &size in sizes {
         let batch: Vec<Named> = items.iter().cycle().take(size).cloned().collect();
         match timed(loaded, batch).await {
             Ok(time) => times.push((size, time)),
@@ -43,15 +75,25 @@ pub(super) async fn measured(loaded: &Loaded, allowed: &BatchConfig) -> Result<S
             }
         }
     }
-    let most = times.last().map_or(1, |(size, _)| *size);
-    // One exit, compared with no other: how accurate it is changes nothing.
-    let exit = Exit {
-        depth: 1,
-        accuracy: 1.0,
-        times,
-    };
-    let served = ServedModel::new(allowed.within, most, vec![exit]).map_err(|error| error.to_string())?;
-    Ok(served.with_wait(allowed.wait))
+    Ok(times)
+}
+
+/// The same up to an early exit, in batches of all the sizes that the whole model takes, and on its device.
+async fn times_up_to(
+    depth: u32,
+    exits: &Exits,
+    whole: &Loaded,
+    sizes: &[usize],
+) -> Result<Vec<(usize, Duration)>, String> {
+    let early = exits.loaded(depth).await.map_err(|error| error.message)?;
+    if early.is_on_gpu() != whole.is_on_gpu() {
+        return Err("it runs on another device than the whole model".to_owned());
+    }
+    let times = times_of(&early, sizes).await?;
+    match times.len() == sizes.len() {
+        true => Ok(times),
+        false => Err("it does not run in batches as large as the whole model does".to_owned()),
+    }
 }
 
 /// From 1 to the largest, each about twice the one before; on a GPU only the largest of them besides 1.

@@ -1,3 +1,4 @@
+use super::exits::Exits;
 use super::lane::Lane;
 use super::measure::measured;
 use crate::config::BatchConfig;
@@ -16,6 +17,7 @@ pub(in crate::services) struct Member {
     name: String,
     file: (Digest, bool),
     allowed: BatchConfig,
+    exits: Arc<Exits>,
     lane: Arc<Lane>,
     state: Mutex<State>,
     counts: Arc<Counts>,
@@ -26,8 +28,12 @@ enum State {
     New,
     /// It runs alone meanwhile.
     Measuring,
-    /// Under this number of its device.
-    Ready { number: usize, most: usize },
+    /// Under this number of its device, with these early exits.
+    Ready {
+        number: usize,
+        most: usize,
+        early: Vec<u32>,
+    },
     /// It runs alone for good.
     Alone(String),
 }
@@ -38,6 +44,7 @@ pub(super) struct Counts {
     batches: AtomicU64,
     requests: AtomicU64,
     apart: AtomicU64,
+    early: AtomicU64,
 }
 
 /// What was run together of one model.
@@ -51,6 +58,8 @@ pub(crate) struct BatchCounts {
     pub(crate) requests: u64,
     /// Runs of several that failed, after which each request was run by itself.
     pub(crate) apart: u64,
+    /// Requests that an early exit answered.
+    pub(crate) early: u64,
 }
 
 /// What became of a request.
@@ -69,6 +78,10 @@ impl Counts {
     pub(super) fn failed(&self) {
         self.apart.fetch_add(1, Ordering::Relaxed);
     }
+
+    pub(super) fn left_early(&self) {
+        self.early.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Member {
@@ -76,6 +89,7 @@ impl Member {
         name: &str,
         file: (Digest, bool),
         allowed: BatchConfig,
+        exits: Exits,
         lane: Arc<Lane>,
         counts: Arc<Counts>,
     ) -> Arc<Self> {
@@ -83,6 +97,7 @@ impl Member {
             name: name.to_owned(),
             file,
             allowed,
+            exits: Arc::new(exits),
             lane,
             state: Mutex::new(State::New),
             counts,
@@ -104,6 +119,7 @@ impl Member {
             batches: self.counts.batches.load(Ordering::Relaxed),
             requests: self.counts.requests.load(Ordering::Relaxed),
             apart: self.counts.apart.load(Ordering::Relaxed),
+            early: self.counts.early.load(Ordering::Relaxed),
         }
     }
 
@@ -112,7 +128,13 @@ impl Member {
             State::New | State::Measuring => {
                 format!("in batches of up to {}, once measured", self.allowed.at_most)
             }
-            State::Ready { most, .. } => format!("in batches of up to {most}"),
+            State::Ready { most, early, .. } => {
+                let early = early.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+                match early.is_empty() {
+                    true => format!("in batches of up to {most}"),
+                    false => format!("in batches of up to {most}, with early exits ({early})"),
+                }
+            }
             State::Alone(why) => format!("not in batches: {why}"),
         }
     }
@@ -132,9 +154,9 @@ impl Member {
         if !has_time || !is_one(loaded.signature().0, &inputs) {
             return Asked::Alone(inputs);
         }
-        let joined = self
-            .lane
-            .join((number, self.file), loaded, &self.counts, inputs, within);
+        let file = (number, self.file);
+        let model = (loaded, &self.exits, &self.counts);
+        let joined = self.lane.join(file, model, inputs, within);
         match joined {
             Ok(answer) => Asked::Answered(answer.await.unwrap_or_else(|_| {
                 Err(TaskError::internal(format!(
@@ -161,13 +183,16 @@ impl Member {
     }
 
     async fn measure(self: Arc<Self>, loaded: Loaded) {
-        let state = match measured(&loaded, &self.allowed).await {
+        let state = match measured(&loaded, &self.allowed, &self.exits).await {
             Ok(served) => {
                 let most = served.most();
+                let depths = served.exits().iter().map(|exit| exit.depth);
+                let (whole, _) = self.exits.whole();
+                let early = depths.filter(|depth| *depth != whole).collect();
                 match self.lane.admit(&self.name, self.file, served) {
                     Some(number) => {
                         tracing::info!(model = self.name, most, "its requests run in batches from now on");
-                        State::Ready { number, most }
+                        State::Ready { number, most, early }
                     }
                     // Requests for the file before this one still wait: the next one for this tries again.
                     None => State::New,

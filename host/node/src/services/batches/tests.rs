@@ -10,6 +10,7 @@ use karman_sched::serve::{Exit, ServedModel};
 use karman_tensor::{ElementType, Tensor};
 use karman_types::{ErrorKind, TaskError};
 use parking_lot::Mutex;
+use std::future::ready;
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -89,6 +90,7 @@ fn batches() -> Batches {
         at_most: 4,
         wait: HOUR,
         within: 3 * HOUR,
+        accuracy: None,
     };
     Batches::new(&BTreeMap::from([(NAME.to_owned(), allowed)]), 1).unwrap()
 }
@@ -102,9 +104,15 @@ fn alone(model: &Arc<Double>) -> Loaded {
     Loaded::on_processor(model.clone(), pace, Arc::new(Turns::new(8, 2)))
 }
 
+/// Those of a model that has no early ones.
+fn no_exits(least: Option<f64>) -> Exits {
+    let load = |_: u32| ready(Err::<Loaded, _>(TaskError::unavailable("it has none"))).boxed();
+    Exits::new(&[], least, load)
+}
+
 /// The model after its batches were measured, which who asks first does not wait for.
 async fn measured(batches: &Batches, file: &[u8], model: &Arc<Double>) -> Loaded {
-    let loaded = batches.enter(NAME, Digest::of(file), alone(model));
+    let loaded = batches.enter(NAME, Digest::of(file), alone(model), no_exits);
     assert_eq!(loaded.ask(item(1.0), None).await.unwrap().together, 1);
     while batches.words(NAME).unwrap().contains("once measured") {
         tokio::task::yield_now().await;
@@ -126,7 +134,7 @@ fn counted(batches: &Batches) -> (u64, u64, u64) {
 async fn without_a_word_of_the_operator_nothing_is_run_together() {
     assert!(Batches::new(&BTreeMap::new(), 1).is_none());
     let (batches, model) = (batches(), Double::on(BackendName::OnnxRuntime));
-    let loaded = batches.enter("another", Digest::of(b"one"), alone(&model));
+    let loaded = batches.enter("another", Digest::of(b"one"), alone(&model), no_exits);
     for done in asked(&loaded, &[1.0, 2.0, 3.0, 4.0]).await {
         assert_eq!(done.unwrap().together, 1);
     }
@@ -208,14 +216,74 @@ async fn who_would_be_late_in_a_batch_is_run_alone() {
     let served = ServedModel::new(3 * HOUR, 4, vec![exit]).unwrap().with_wait(HOUR);
     let (lane, file) = (Lane::new(1), (Digest::of(b"one"), false));
     let number = lane.admit(NAME, file, served).unwrap();
-    let (loaded, counts) = (alone(&Double::on(BackendName::OnnxRuntime)), Arc::default());
+    let loaded = alone(&Double::on(BackendName::OnnxRuntime));
+    let (exits, counts) = (Arc::new(no_exits(None)), Arc::default());
     let ask = |within| {
-        let joined = lane.join((number, file), &loaded, &counts, item(1.0), within);
+        let joined = lane.join((number, file), (&loaded, &exits, &counts), item(1.0), within);
         joined.unwrap()
     };
     let asked = join_all([None, Some(HOUR / 2), None, None].map(ask)).await;
     let together = asked.into_iter().map(|done| done.unwrap().unwrap().together);
     assert_eq!(together.collect::<Vec<_>>(), [3, 1, 3, 3]);
+}
+
+#[tokio::test]
+async fn where_all_of_a_model_would_be_late_an_early_exit_answers() {
+    let (whole, early) = (
+        Double::on(BackendName::OnnxRuntime),
+        Double::on(BackendName::OnnxRuntime),
+    );
+    let said = [0.9, 1.0].map(|accuracy| ModelExit {
+        output: accuracy.to_string(),
+        accuracy,
+    });
+    let stops = early.clone();
+    let exits = Arc::new(Exits::new(&said, Some(0.9), move |depth| {
+        ready(Ok(alone(&stops).up_to(Some(depth)))).boxed()
+    }));
+    let (loaded, file, counts) = (alone(&whole), (Digest::of(b"one"), false), Arc::default());
+    let exit = |depth, accuracy, time| Exit {
+        depth,
+        accuracy,
+        times: vec![(1, time), (4, time)],
+    };
+    for (within, answers) in [(HOUR / 2, Some(1)), (3 * HOUR, None)] {
+        let lane = Lane::new(1);
+        let profile = vec![exit(1, 0.9, HOUR / 1000), exit(2, 1.0, HOUR)];
+        let served = ServedModel::new(within, 4, profile).unwrap();
+        let number = lane.admit(NAME, file, served).unwrap();
+        let joined = lane.join((number, file), (&loaded, &exits, &counts), item(1.0), None);
+        let done = joined.unwrap().await.unwrap().unwrap();
+        assert_eq!((done.exit, done.together), (answers, 1));
+        assert_eq!(done.outputs[0].1.view::<f32>().unwrap(), [2.0; 2]);
+    }
+    assert_eq!(
+        (&early.sizes.lock()[..], &whole.sizes.lock()[..]),
+        (&[1][..], &[1][..])
+    );
+}
+
+#[tokio::test]
+async fn exits_that_cannot_be_loaded_take_no_part_in_batches() {
+    let (batches, model) = (batches(), Double::on(BackendName::OnnxRuntime));
+    let said = [0.9, 1.0].map(|accuracy| ModelExit {
+        output: accuracy.to_string(),
+        accuracy,
+    });
+    let exits = |_: Option<f64>| {
+        let load = |_: u32| ready(Err::<Loaded, _>(TaskError::invalid("no such output"))).boxed();
+        Exits::new(&said, Some(0.0), load)
+    };
+    let enter = || batches.enter(NAME, Digest::of(b"one"), alone(&model), exits);
+    enter().ask(item(1.0), None).await.unwrap();
+    while batches.words(NAME).unwrap().contains("once measured") {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(batches.words(NAME).unwrap(), "in batches of up to 4");
+    for done in asked(&enter(), &[1.0, 2.0, 3.0, 4.0]).await {
+        let done = done.unwrap();
+        assert_eq!((done.exit, done.together), (None, 4));
+    }
 }
 
 #[tokio::test]

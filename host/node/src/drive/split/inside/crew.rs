@@ -332,6 +332,7 @@ fn leg(node: NodeId, stage: u8) -> Leg {
         node,
         compute_us: 0,
         batch: None,
+        exit: None,
         transfer_us: 0,
         bytes_in: 0,
         bytes_out: 0,
