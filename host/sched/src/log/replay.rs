@@ -106,7 +106,7 @@ impl Replay {
                     self.pick(*place, *request, (picked, guests));
                 }
                 (What::Placed { request, placed }, _) => {
-                    self.place(*place, *request, (placed, guests));
+                    self.place(*place, *request, placed, guests);
                 }
                 (What::Served { .. } | What::PolicyFailed { .. }, None) => {}
                 (What::Chosen(_), None) => self.without_checkpoint += 1,
@@ -134,12 +134,7 @@ impl Replay {
         });
     }
 
-    fn place(
-        &mut self,
-        entry: usize,
-        request: TaskId,
-        (placed, guests): (&Placed, Option<&Arc<dyn Guests>>),
-    ) {
+    fn place(&mut self, entry: usize, request: TaskId, placed: &Placed, guests: Option<&Arc<dyn Guests>>) {
         let now = match placed.again(guests.map(|guests| &**guests)) {
             Ok(now) => now,
             Err(plugin) => return self.absent(plugin),
