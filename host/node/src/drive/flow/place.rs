@@ -14,7 +14,7 @@ use karman_sched::flow::{Call, Event};
 use karman_sched::log::Entry;
 use karman_sched::place::{Ahead, Known, Need, Placed, Situation};
 use karman_sched::select::Failure;
-use karman_types::{NodeId, TaskError, TaskId, Workflow};
+use karman_types::{NodeId, Offer, TaskError, TaskId, Workflow};
 use parking_lot::Mutex;
 use policy::Policy;
 use std::collections::HashMap;
@@ -248,17 +248,13 @@ impl Placing {
     /// What this node knows of another one that offers the step.
     fn other(&self, tasks: &Inner, mesh: &Mesh, provider: &Provider) -> Known {
         let offer = &provider.offer;
-        let holds = |need: &Need| {
-            let has = |model: &String| offer.models.contains(model);
-            offer.runs(&need.run).is_some() && need.model.as_ref().is_none_or(has)
-        };
         let (round_trip, heard) = mesh.last_heard(&provider.id);
         Known {
             round_trip,
             cores: offer.cores,
             busy: provider.busy,
             heard: heard.map(|when| when.elapsed()),
-            ..self.known(tasks, offer.node, holds)
+            ..self.known(tasks, offer.node, |need| holds_there(offer, need))
         }
     }
 
@@ -300,4 +296,43 @@ impl Places {
 fn holds_here(tasks: &Inner, need: &Need) -> bool {
     let has = |model: &String| model_tasks::holds(&tasks.runtime, model);
     runs_here(tasks, &need.run) && need.model.as_ref().is_none_or(has)
+}
+
+/// Whether a node that offers this runs a step, with the model that the step names.
+fn holds_there(offer: &Offer, need: &Need) -> bool {
+    let has = |model: &String| offer.models.contains(model);
+    offer.runs(&need.run).is_some() && need.model.as_ref().is_none_or(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::{Digest, OfferedTask, Tier};
+
+    #[test]
+    fn a_node_holds_what_a_step_takes_if_it_offers_the_task_and_the_model() {
+        let task = |name: &str| OfferedTask {
+            name: name.into(),
+            version: "0.1.0".parse().unwrap(),
+            id: Digest::of(name.as_bytes()),
+        };
+        let offer = Offer {
+            node: NodeId::of_key(b"a"),
+            tier: Tier::Edge,
+            cores: 4,
+            memory: 1 << 30,
+            tasks: vec![task("classify"), task("vision/roads")],
+            models: vec!["digits-m".into()],
+        };
+        let holds = |run: &str, model: Option<&str>| {
+            let need = Need {
+                run: run.into(),
+                model: model.map(Into::into),
+            };
+            holds_there(&offer, &need)
+        };
+        assert!(holds("classify", None) && holds("classify", Some("digits-m")));
+        assert!(holds("vision", None));
+        assert!(!holds("classify", Some("digits-l")) && !holds("segment", Some("digits-m")));
+    }
 }
