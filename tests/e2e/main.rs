@@ -32,6 +32,7 @@ mod nat;
 mod node;
 mod operators;
 mod partition;
+mod placed;
 mod policies;
 mod reference;
 mod sandbox;

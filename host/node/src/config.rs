@@ -18,6 +18,7 @@ pub use federated::FederatedConfig;
 pub use gpu::{GpuChoice, GpuConfig, ModelDevice};
 pub use host_name::{HostName, HostNameError};
 pub use orbits::{GroundStation, Orbits};
+pub(crate) use policies::AS_CALLS;
 pub use policies::PoliciesConfig;
 pub use power::StatedPower;
 pub use telemetry::TelemetryConfig;

@@ -77,6 +77,9 @@ impl Node {
         if let Err(error) = tasks.check_route() {
             tracing::warn!(%error, "`[policies] route`: the default decides until it is here");
         }
+        if let Err(error) = tasks.check_place() {
+            tracing::warn!(%error, "`[policies] place`: FATE decides until it is here");
+        }
         let bundles = Arc::new(Bundles::new(Contacts::new(runtime.config().mesh.clone())));
         Ok(Self(Arc::new(Inner {
             split: Split::new(&runtime),

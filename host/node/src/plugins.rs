@@ -164,6 +164,12 @@ impl Plugins {
         self.slots.read().values().map(|slot| slot.current()).collect()
     }
 
+    /// Calls of them that are under way.
+    pub(crate) fn running(&self) -> u32 {
+        let running = self.all().into_iter().map(|plugin| plugin.stats().running());
+        running.sum::<u64>().min(u32::MAX.into()) as u32
+    }
+
     /// The name under which this component would serve: its own, or `name` where it brings no manifest.
     ///
     /// # Errors

@@ -129,6 +129,7 @@ played! {
     policies: "docs/policies.md" [
         run_unlike("karman deploy plugins/prices", before::measured, FASTER_OR_SLOWER),
         run_unlike("karman call model/digits-m", before::two_have_the_model, "which of the two is asked first depends on how far they are"),
+        left("karman flow status", "it takes three nodes, one of which has the model that is named; placed.rs has them"),
         run("karman new cheapest", NOTHING),
         run("karman new fastest", NOTHING),
         run("karman new first-free", NOTHING),

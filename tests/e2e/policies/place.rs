@@ -1,4 +1,4 @@
-//! Policies that place tasks, brought by plugins, without a node: nothing but studies asks them yet.
+//! Policies that place tasks, brought by plugins, without a node, as studies ask them.
 
 use super::sandbox::{guests, loaded};
 use karman_sched::place::{

@@ -83,14 +83,14 @@ fn flow() {}
     (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
 fn withdraw_flow() {}
 
-/// Who did each task of a run that names a capability, and why.
+/// Who did each task of a run that names a capability, where the others were placed by a policy, and why.
 #[utoipa::path(get, path = "/flows/{run}/why", tag = "workflows", params(("run" = String, Path)), responses(
     (status = 200, description = "What was decided"), (status = 400, body = PlainError), (status = 401, body = PlainError),
     (status = 403, body = PlainError)))]
 fn why() {}
 
 /// What happens to a run of a workflow, as server-sent events: what has happened so far, then what happens, until it has ended. `begun`,
-/// `item`, `retried`, `failed`, `skipped` and `done` are of its tasks, `undoing`, `undone` and `not-undone` of a failure, `brief` says that
+/// `placed`, `item`, `retried`, `failed`, `skipped` and `done` are of its tasks, `undoing`, `undone` and `not-undone` of a failure, `brief` says that
 /// single items are left out from there on, and the last one is `ended`, with the status. `cut` says why the events stop before that.
 #[utoipa::path(get, path = "/flows/{run}/events", tag = "workflows",
     params(("run" = String, Path),

@@ -69,7 +69,7 @@ fn text(replayed: &Replayed) -> String {
     let mut lines = vec![format!(
         "{} decisions came out the same, {} did not",
         replayed.same,
-        replayed.different.len() + replayed.repicked.len()
+        replayed.different.len() + replayed.repicked.len() + replayed.replaced.len()
     )];
     if replayed.without_checkpoint > 0 {
         lines.push(format!(
@@ -93,6 +93,13 @@ fn text(replayed: &Replayed) -> String {
         if let Some([then, now]) = &repicked.said {
             lines.push(format!("  the policy said: {then} then, {now} now"));
         }
+    }
+    for replaced in &replayed.replaced {
+        let [then, now] = &replaced.told;
+        lines.push(format!(
+            "entry {}, request {}: {then}; now {now}",
+            replaced.entry, replaced.request
+        ));
     }
     for different in &replayed.different {
         let now = different.now.as_ref();

@@ -17,7 +17,7 @@ impl Why {
         let told: Vec<Told> = Control::new(app)?.get(&format!("/flows/{}/why", self.request))?;
         if told.is_empty() {
             return Err(TaskError::unavailable(format!("nothing was decided for {} that is still known", self.request))
-                .with_hint("only tasks that name a `capability`, and calls that several nodes offer to run, are decided about; `decisions` in node.toml says how much is remembered"));
+                .with_hint("only tasks that name a `capability`, and calls and steps of workflows that several nodes could run, are decided about; `decisions` in node.toml says how much is remembered"));
         }
         told.iter()
             .try_for_each(|told| app.output.result(|| told.to_string(), || json!(told)))

@@ -15,6 +15,7 @@ use karman_types::{CallContext, NodeId, TaskError, TaskRequest, TaskResponse};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The field of an error that says that the home of the buckets is away.
 pub(super) const HOME: &str = "home";
@@ -47,7 +48,12 @@ pub(super) async fn run(tasks: &Arc<Inner>, provider: NodeId, call: Call) -> Eve
         false => run_there(tasks, provider, call).await.map_err(of_home),
     };
     let answer = match answer {
-        Ok(answer) => Ok(answer),
+        Ok(answer) => {
+            if let Some(step) = flow::step_of(tasks, attempt.task) {
+                step.ran(tasks, provider);
+            }
+            Ok(answer)
+        }
         Err(Failure::Failed(error)) => Err(error),
         Err(Failure::Excused(why)) => {
             tracing::info!(task = %attempt.task, %why, "an attempt does not count");
@@ -60,7 +66,11 @@ pub(super) async fn run(tasks: &Arc<Inner>, provider: NodeId, call: Call) -> Eve
 async fn run_own(tasks: &Inner, call: Call) -> Result<Box<Answer>, TaskError> {
     let head = head_of(&call, call.name.to_string());
     let origin = origin(tasks, call.home, head).await?;
-    run_here(tasks, call, Effects::new(origin, None)).await
+    let (name, began) = (call.name.clone(), Instant::now());
+    let answered = run_here(tasks, call, Effects::new(origin, None)).await;
+    let of = (&*name, tasks.runtime.id());
+    tasks.routes.ran_here(of, &answered, began.elapsed());
+    answered
 }
 
 /// The buckets of this home, for an attempt that came with this head; this node's own where it is none or this one.

@@ -47,7 +47,7 @@ impl Node {
     /// # Errors
     /// When its store cannot be read.
     pub async fn diagnose(&self) -> Result<Vec<Diagnosis>, TaskError> {
-        let mut found = vec![self.clock()?, self.policy(), self.route()];
+        let mut found = vec![self.clock()?, self.policy(), self.route(), self.place()];
         found.extend(self.endpoints_ready().await.into_iter().map(endpoint));
         let Some(mesh) = self.mesh() else {
             found.push(Diagnosis::good("mesh", "none; this node is alone"));
@@ -80,6 +80,17 @@ impl Node {
             Err(error) => Diagnosis::bad(
                 "route",
                 format!("{}: the default decides", error.message),
+                error.hint.as_deref().unwrap_or("see `[policies]` in node.toml"),
+            ),
+        }
+    }
+
+    fn place(&self) -> Diagnosis {
+        match self.tasks().check_place() {
+            Ok(()) => Diagnosis::good("place", &*self.runtime().config().policies.place),
+            Err(error) => Diagnosis::bad(
+                "place",
+                format!("{}: FATE decides", error.message),
                 error.hint.as_deref().unwrap_or("see `[policies]` in node.toml"),
             ),
         }

@@ -151,9 +151,7 @@ impl Node {
 
     /// Calls of its plugins that are under way.
     pub(super) fn busy(&self) -> u32 {
-        let plugins = self.plugins().all();
-        let running = plugins.iter().map(|plugin| plugin.stats().running());
-        running.sum::<u64>().min(u32::MAX.into()) as u32
+        self.plugins().running()
     }
 
     /// Those of the plugins that serve, by their names and by what they do, and those of its models.

@@ -6,6 +6,7 @@ use karman_mesh::{Mesh, Provider};
 use karman_types::{NodeId, TaskId};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a provider that was found is known. An attempt begins there at once, or when the keepers have written down that it will.
@@ -35,8 +36,9 @@ impl FoundLately {
 }
 
 /// Nodes that could run the task, the best first: this one where it can, else those of the mesh in the order of its policy;
-/// where there is none, those that are out of reach and have a planned contact. Where it goes by bundle is decided here.
-pub(super) async fn place(tasks: &Inner, task: TaskId, name: &str, avoid: &[NodeId]) -> Vec<NodeId> {
+/// where there is none, those that are out of reach and have a planned contact. Where it goes by bundle is decided here. Before all others
+/// is the node where a policy places it, if it is a step of a workflow.
+pub(super) async fn place(tasks: &Arc<Inner>, task: TaskId, name: &str, avoid: &[NodeId]) -> Vec<NodeId> {
     let here = tasks.runtime.id();
     let mut nodes = Vec::new();
     if flow::is_one(name) {
@@ -48,15 +50,24 @@ pub(super) async fn place(tasks: &Inner, task: TaskId, name: &str, avoid: &[Node
         decide(tasks, task, &later);
         return later;
     }
-    if runs_here(tasks, name) {
+    let runs_here = runs_here(tasks, name);
+    if runs_here {
         nodes.push(here);
     }
+    let step = flow::step_of(tasks, task);
     if let Some(mesh) = tasks.mesh.get()
-        && (nodes.is_empty() || avoid.contains(&here))
+        && (nodes.is_empty() || avoid.contains(&here) || step.is_some())
     {
         let found = in_reach(mesh, name).await;
         let found = tasks.routes.of_task(mesh, (name, task), found, avoid).await;
         nodes.extend(found.iter().map(|provider| provider.offer.node));
+        if let Some(step) = step
+            && let Some(first) = step
+                .first(tasks, (mesh, found.as_slice()), (runs_here, avoid))
+                .await
+        {
+            nodes.sort_by_key(|node| *node != first);
+        }
         tasks.providers.note(found, Instant::now());
     }
     // One bundle at a time, also where it is just being sealed.
@@ -95,7 +106,6 @@ mod tests {
     use super::*;
     use karman_mesh::PeerId;
     use karman_types::{Offer, Tier};
-    use std::sync::Arc;
 
     fn provider(node: &str) -> Provider {
         let offer = Offer {

@@ -195,7 +195,7 @@ impl Routes {
             takes,
             outlasted,
             failed,
-        } = self.seen.lock().of(self.started.elapsed(), task, offer.node);
+        } = self.lately(task, offer.node);
         Taker {
             round_trip,
             busy: provider.busy,
@@ -205,6 +205,18 @@ impl Routes {
             heard: heard.map(|when| when.elapsed()),
             ..Taker::new(offer.node, offer.cores)
         }
+    }
+
+    /// What is known of calls of the task on this node or another one.
+    pub(super) fn lately(&self, task: &str, node: NodeId) -> Lately {
+        self.seen.lock().of(self.started.elapsed(), task, node)
+    }
+
+    /// An attempt at an accepted task has ended on this node.
+    pub(super) fn ran_here<T>(&self, of: (&str, NodeId), outcome: &Result<T, TaskError>, took: Duration) {
+        let now = self.started.elapsed();
+        let outcome = outcome.as_ref().map(|_| ());
+        learn(&mut self.seen.lock(), now, of, (outcome, took));
     }
 
     /// A call goes to one of them now: what it takes is remembered.
@@ -302,19 +314,19 @@ fn learn(
 }
 
 /// Takes the first few of each second.
-struct Sample {
+pub(super) struct Sample {
     most: u32,
     second: u64,
     taken: u32,
 }
 
 impl Sample {
-    const fn of(most: u32) -> Self {
+    pub(super) const fn of(most: u32) -> Self {
         let (second, taken) = (0, 0);
         Self { most, second, taken }
     }
 
-    fn takes(&mut self, second: u64) -> bool {
+    pub(super) fn takes(&mut self, second: u64) -> bool {
         if self.second != second {
             (self.second, self.taken) = (second, 0);
         }

@@ -1,5 +1,5 @@
 use super::{Outcome, Record};
-use karman_types::{Scalar, TaskError};
+use karman_types::{NodeId, Scalar, TaskError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -21,6 +21,15 @@ pub enum Event {
     Stopped {
         /// The one of the action.
         attempt: AttemptId,
+    },
+    /// The node on which an attempt ran was chosen by a policy. Said before how the attempt has ended, so that both are written down at once.
+    Placed {
+        /// The one of the call.
+        attempt: AttemptId,
+        /// The node that was chosen; nothing where the policy left it to others.
+        node: Option<NodeId>,
+        /// Why, in plain words.
+        why: String,
     },
     /// What [`Action::Save`] asked for is durable.
     Saved {

@@ -3,7 +3,7 @@
 //! It is part of the [`Record`](super::Record): what stands in one that is durable never changes its place, so that the number of a change
 //! names it for good, also after the coordinator was killed.
 
-use karman_types::TaskError;
+use karman_types::{NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -43,6 +43,17 @@ pub enum What {
     Skipped {
         /// Which.
         task: usize,
+    },
+    /// The node for an attempt at a run was chosen by a policy.
+    Placed {
+        /// The task.
+        task: usize,
+        /// The item of its list; 0 where it has none.
+        item: usize,
+        /// The node; nothing where the policy left it to others.
+        node: Option<NodeId>,
+        /// Why, in plain words.
+        why: String,
     },
     /// The run for one item of a task's list has given its output.
     Item {
@@ -108,7 +119,8 @@ impl What {
     const fn is_of_one_run(&self) -> bool {
         matches!(
             self,
-            Self::Item { .. }
+            Self::Placed { .. }
+                | Self::Item { .. }
                 | Self::Retried { .. }
                 | Self::Failed { .. }
                 | Self::Undone { .. }
@@ -148,10 +160,12 @@ impl History {
 
 /// An error as a history has it: how it failed, and the beginning of the message.
 pub(super) fn brief(error: &TaskError) -> TaskError {
-    TaskError::new(
-        error.kind,
-        error.message.chars().take(LONGEST).collect::<String>(),
-    )
+    TaskError::new(error.kind, beginning(&error.message))
+}
+
+/// As much of a text as a history has.
+pub(super) fn beginning(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
+use super::history::beginning;
 use super::{
     Action, AttemptId, Call, Event, Outcome, Phase, Record, RunId, RunState, StepState, Ticket, What,
 };
-use karman_types::{TaskError, TaskId, Workflow};
+use karman_types::{NodeId, TaskError, TaskId, Workflow};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -120,6 +121,7 @@ impl Machine {
                 self.undo_answered(attempt, Err(error));
             }
             Event::Stopped { attempt } => self.stopped(attempt),
+            Event::Placed { attempt, node, why } => self.placed(attempt.of, node, &why),
             Event::Cancel => self.fail(None, TaskError::cancelled("the workflow was withdrawn")),
             Event::Saved { ticket } if self.saving == Some(ticket) => {
                 self.saving = None;
@@ -239,6 +241,18 @@ impl Machine {
     pub(super) const fn change(&mut self) -> &mut Record {
         self.changed = true;
         &mut self.record
+    }
+
+    /// Has this told once something else is durable: nothing follows from it.
+    fn placed(&mut self, of: RunId, node: Option<NodeId>, why: &str) {
+        let after = self.elapsed();
+        let what = What::Placed {
+            task: of.task,
+            item: of.item,
+            node,
+            why: beginning(why),
+        };
+        self.record.history.add(after, what);
     }
 
     /// Has this told to those that follow the run, once it is durable.

@@ -1,4 +1,5 @@
 use crate::call::Picked;
+use crate::place::Placed;
 use crate::select::{
     Ask, Asked, Brought, Call, Compass, Decision, Failed, Failure, Fixed, Greedy, Guests, Heard, NoChoice,
     Pixie, PolicyPlugin, ReportError, Selector, Served, Task,
@@ -51,6 +52,13 @@ pub enum What {
         /// What was decided.
         picked: Picked,
     },
+    /// A step of a workflow was placed, in the same way. What it took is [`What::Served`], with the place of the node that ran it.
+    Placed {
+        /// The run of the workflow.
+        request: TaskId,
+        /// What was decided.
+        placed: Box<Placed>,
+    },
 }
 
 impl Entry {
@@ -64,8 +72,21 @@ impl Entry {
         }
     }
 
-    /// The provider in this place answered the call, this long after it was made. The policy by which it was asked is named as in the
-    /// [order](Picked::policy).
+    /// A step of a workflow was placed.
+    pub fn placed(at_ms: u64, request: TaskId, placed: Placed) -> Self {
+        Self {
+            policy: placed.policy().into(),
+            instance: 0,
+            at_ms,
+            what: What::Placed {
+                request,
+                placed: Box::new(placed),
+            },
+        }
+    }
+
+    /// The node in this place answered the call, or has done the step, this long after that began. The policy by which it was asked is named
+    /// as in the [order](Picked::policy), or the [decision](Placed::policy).
     pub fn answered(at_ms: u64, request: TaskId, (policy, place): (&str, usize), took: Duration) -> Self {
         let call = Call {
             task: 0,
@@ -93,6 +114,7 @@ impl Entry {
         match &self.what {
             What::Checkpoint(checkpoint) => checkpoint.state.plugin(),
             What::Picked { picked, .. } => picked.plugin(),
+            What::Placed { placed, .. } => placed.plugin(),
             What::Chosen(_) | What::PolicyFailed { .. } | What::Served { .. } => None,
         }
     }

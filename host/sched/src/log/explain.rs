@@ -1,8 +1,9 @@
 use super::{Chosen, Entry, What};
 use crate::Why;
 use crate::call::Picked;
+use crate::place::Placed;
 use crate::select::{Call, During, Failed, Task};
-use karman_types::{TaskId, format_duration};
+use karman_types::{NodeId, TaskId, format_duration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +18,7 @@ pub struct Told {
     pub known: Option<Duration>,
     /// Candidates that could not be reached.
     pub unreachable: Vec<String>,
-    /// What came of it, once that was reported. Of a call that several nodes may run: until one of them had answered.
+    /// What came of it, once that was reported. Of a call or step that several nodes may run: until one of them had answered.
     pub call: Option<Call>,
     /// The node that answered such a call, where that is not the one that was asked first: that one could not be reached, or was late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,8 +34,8 @@ struct Open<'a> {
     by: (&'a str, u64),
     task: usize,
     candidate: usize,
-    /// The order in which nodes were asked, where that is what was decided, whichever of them answered.
-    picked: Option<&'a Picked>,
+    /// The nodes that could be asked, where one of them was chosen, whichever of them answered.
+    nodes: Option<Vec<NodeId>>,
     told: Told,
 }
 
@@ -50,7 +51,7 @@ impl<'a> Open<'a> {
             by,
             task,
             candidate,
-            picked: None,
+            nodes: None,
             told: Told {
                 why: Why::selected(tasks, &chosen.decision),
                 known: chosen.known.get(candidate).copied().flatten(),
@@ -63,12 +64,12 @@ impl<'a> Open<'a> {
     }
 
     /// The order in which the providers of a call were asked.
-    fn picked(by: (&'a str, u64), picked: &'a Picked) -> Self {
+    fn picked(by: (&'a str, u64), picked: &Picked) -> Self {
         Self {
             by,
             task: 0,
             candidate: picked.order.first().copied().unwrap_or_default(),
-            picked: Some(picked),
+            nodes: Some(picked.takers.iter().map(|taker| taker.node).collect()),
             told: Told {
                 why: picked.why(),
                 known: picked.first().and_then(|first| first.heard),
@@ -80,18 +81,40 @@ impl<'a> Open<'a> {
         }
     }
 
+    /// Where a step went. Where the policy did not say, the longest that any node was not heard of counts.
+    fn placed(by: (&'a str, u64), placed: &Placed) -> Self {
+        let heard = &placed.known.heard;
+        let of = |node: usize| heard.get(node).copied().flatten();
+        Self {
+            by,
+            task: 0,
+            candidate: placed.chosen().unwrap_or(usize::MAX),
+            nodes: Some(placed.known.fleet.nodes.iter().map(|node| node.id).collect()),
+            told: Told {
+                why: placed.why(),
+                known: placed
+                    .chosen()
+                    .map_or_else(|| heard.iter().copied().flatten().max(), of),
+                unreachable: Vec::new(),
+                call: None,
+                instead: None,
+                failed: placed.failed().into_iter().collect(),
+            },
+        }
+    }
+
     /// Whether a call came of it, as far as that is not known yet.
     fn is_of(&self, by: (&str, u64), call: &Call) -> bool {
-        let served = self.picked.is_some() || self.candidate == call.candidate;
+        let served = self.nodes.is_some() || self.candidate == call.candidate;
         (self.by, self.task) == (by, call.task) && served && self.told.call.is_none()
     }
 
     /// Takes in what came of it.
     fn close(&mut self, call: Call) {
         self.told.call = Some(call);
-        let other = self.picked.filter(|_| call.candidate != self.candidate);
-        let other = other.and_then(|picked| picked.takers.get(call.candidate));
-        self.told.instead = other.map(|taker| taker.node.short());
+        let nodes = self.nodes.as_ref().filter(|_| call.candidate != self.candidate);
+        let other = nodes.and_then(|nodes| nodes.get(call.candidate));
+        self.told.instead = other.map(NodeId::short);
     }
 }
 
@@ -118,6 +141,7 @@ pub fn explain<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: TaskId
                 told.push(Open::chosen(by, tasks, chosen, failed));
             }
             What::Picked { request: of, picked } if *of == request => told.push(Open::picked(by, picked)),
+            What::Placed { request: of, placed } if *of == request => told.push(Open::placed(by, placed)),
             What::Served {
                 request: served,
                 heard,

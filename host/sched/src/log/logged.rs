@@ -88,7 +88,7 @@ impl Logged {
                     self.hear(&heard);
                 }
                 What::PolicyFailed { failed, .. } => self.policy.force(&failed.failure),
-                What::Checkpoint(_) | What::Picked { .. } => {}
+                What::Checkpoint(_) | What::Picked { .. } | What::Placed { .. } => {}
             }
             // They are in the log already.
             drop(self.policy.failures());

@@ -5,7 +5,7 @@
 //! state. A policy that a plugin brings is in it by the digest of its file: [`replay_with()`] is given the files. The caller
 //! keeps the entries in a ring: the oldest are dropped, and what is left begins at some checkpoint. [`replay()`] lets the policy decide
 //! everything again, and [`Logged::resumed`] goes on from the last one; [`explain()`] puts the decisions of one request into words.
-//! Which nodes are asked to run a call ([`crate::call`]) is an entry of its own.
+//! Which nodes are asked to run a call ([`crate::call`]), and where a step of a workflow goes ([`crate::place`]), are entries of their own.
 //!
 //! | file | what |
 //! |---|---|
@@ -65,5 +65,5 @@ mod testing;
 pub use entry::{Checkpoint, Chosen, Entry, Policy, What};
 pub use explain::{Told, explain};
 pub use logged::{CHECKPOINT_EVERY, Logged};
-pub use replay::{Absent, Difference, Repicked, Replay, replay, replay_with};
+pub use replay::{Absent, Difference, Repicked, Replaced, Replay, replay, replay_with};
 pub use tail::{Tail, tails};

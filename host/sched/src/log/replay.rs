@@ -1,5 +1,6 @@
 use super::{Checkpoint, Chosen, Entry, Policy, What};
 use crate::call::Picked;
+use crate::place::Placed;
 use crate::select::{Decision, Failed, Guests, PolicyPlugin, Selector};
 use karman_types::{Digest, TaskId};
 use serde::Serialize;
@@ -17,6 +18,8 @@ pub struct Replay {
     pub without_checkpoint: usize,
     /// Calls whose providers are put in another order now.
     pub repicked: Vec<Repicked>,
+    /// Steps of workflows that are placed in another way now.
+    pub replaced: Vec<Replaced>,
     /// Plugins that are not here, without which decisions cannot be made again.
     pub without_plugin: Vec<Absent>,
 }
@@ -48,6 +51,21 @@ pub struct Repicked {
     pub said: Option<[String; 2]>,
 }
 
+/// A step of a workflow that is placed in another way now, each node as its place among those that were known.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Replaced {
+    /// Its place in the log.
+    pub entry: usize,
+    /// The run of the workflow.
+    pub request: TaskId,
+    /// Where it went; nothing where the policy did not say.
+    pub logged: Option<usize>,
+    /// Where it goes now.
+    pub now: Option<usize>,
+    /// What was told of it then, and is now.
+    pub told: [String; 2],
+}
+
 /// A decision that did not come out the same.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
@@ -66,7 +84,8 @@ pub struct Difference {
 impl Replay {
     /// Whether every decision after a checkpoint came out the same.
     pub fn holds(&self) -> bool {
-        self.different.is_empty() && self.repicked.is_empty() && self.without_plugin.is_empty()
+        let same = self.different.is_empty() && self.repicked.is_empty() && self.replaced.is_empty();
+        same && self.without_plugin.is_empty()
     }
 
     /// Decides once more what is in these entries of one policy, each with its place in the log.
@@ -85,6 +104,9 @@ impl Replay {
                 }
                 (What::Picked { request, picked }, _) => {
                     self.pick(*place, *request, (picked, guests));
+                }
+                (What::Placed { request, placed }, _) => {
+                    self.place(*place, *request, placed, guests);
                 }
                 (What::Served { .. } | What::PolicyFailed { .. }, None) => {}
                 (What::Chosen(_), None) => self.without_checkpoint += 1,
@@ -109,6 +131,24 @@ impl Replay {
             logged: picked.order.clone(),
             now: now.order.clone(),
             said: (said[0] != said[1]).then_some(said),
+        });
+    }
+
+    fn place(&mut self, entry: usize, request: TaskId, placed: &Placed, guests: Option<&Arc<dyn Guests>>) {
+        let now = match placed.again(guests.map(|guests| &**guests)) {
+            Ok(now) => now,
+            Err(plugin) => return self.absent(plugin),
+        };
+        if now == *placed {
+            self.same += 1;
+            return;
+        }
+        self.replaced.push(Replaced {
+            entry,
+            request,
+            logged: placed.chosen(),
+            now: now.chosen(),
+            told: [placed.told(), now.told()],
         });
     }
 
@@ -160,6 +200,7 @@ fn replay_by<'a>(entries: impl IntoIterator<Item = &'a Entry>, guests: Option<&A
     }
     replay.different.sort_by_key(|different| different.entry);
     replay.repicked.sort_by_key(|repicked| repicked.entry);
+    replay.replaced.sort_by_key(|replaced| replaced.entry);
     replay
 }
 

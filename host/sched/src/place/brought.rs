@@ -86,7 +86,7 @@ impl fmt::Debug for Brought {
 }
 
 /// What a plugin decided, if it can be, with what is expected of each task.
-fn decided(
+pub(super) fn decided(
     now: f64,
     jobs: &[Job],
     fleet: &Fleet,

@@ -19,7 +19,8 @@
 //! | `round_robin` | each node in turn |
 //! | `brought` | whatever a plugin brings, with FATE in reserve |
 //!
-//! A single call that nobody has planned goes by rules of its own ([`crate::call`]).
+//! A node asks the same policies ([`BuiltIn`]) where a step of a workflow goes, one at a time, with what it knows of the steps after it and of
+//! the nodes in reach ([`Situation`]). A single call that nobody has planned goes by rules of its own ([`crate::call`]).
 //!
 //! | file | what they share |
 //! |---|---|
@@ -27,6 +28,13 @@
 //! | `decision` | what is decided |
 //! | `draft` | what a placement would cost, and a plan in the making |
 //! | `list` | tasks in an order, each to the node that a rule likes best |
+//!
+//! | file | what nodes need |
+//! |---|---|
+//! | `built_in` | which of the policies a node can ask, and why not the others |
+//! | `ahead` | a step, and those after it |
+//! | `known` | what a node knows, as the policies are shown it |
+//! | `placed` | a decision, and why |
 //!
 //! ```
 //! use karman_sched::place::{Component, Fleet, Heft, Job, Mode, Node, Place, State, Task};
@@ -46,7 +54,9 @@
 //! assert_eq!(decision.runner_up.unwrap().node, 0);
 //! ```
 
+mod ahead;
 mod brought;
+mod built_in;
 mod clusterless;
 mod decision;
 mod draft;
@@ -56,13 +66,17 @@ mod fleet;
 mod haf;
 mod heft;
 mod job;
+mod known;
 mod kubernetes;
 mod least_loaded;
 mod list;
+mod placed;
 mod residency_first;
 mod round_robin;
 
+pub use ahead::{Ahead, Need};
 pub use brought::{Brought, Placement};
+pub use built_in::BuiltIn;
 pub use clusterless::{ClusterLess, ClusterLessSettings, Offload};
 pub use decision::{Candidate, Decision, Reason};
 pub use edf::EarliestDeadline;
@@ -74,9 +88,11 @@ pub use haf::{
 };
 pub use heft::Heft;
 pub use job::{Input, Job, State, Task};
+pub use known::{Known, Situation};
 pub use kubernetes::Kubernetes;
 pub use least_loaded::LeastLoaded;
 pub use list::{Binding, Order};
+pub use placed::{ByName, Placed};
 pub use residency_first::ResidencyFirst;
 pub use round_robin::RoundRobin;
 

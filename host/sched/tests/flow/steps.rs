@@ -2,7 +2,7 @@
 
 use super::ID;
 use karman_sched::flow::{Action, Event, Machine, Outcome, What};
-use karman_types::{TaskError, Workflow};
+use karman_types::{NodeId, TaskError, Workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -279,4 +279,42 @@ fn what_happens_is_told_in_its_order() {
         .map(|(_, change)| (change.after_ms, change.what.clone()))
         .collect();
     assert_eq!(told, expected);
+}
+
+#[test]
+fn where_a_task_was_placed_is_written_down_with_how_it_ended() {
+    let mut machine = machine("name = 'f'\n[task.a]");
+    let first = saved(&mut machine, 0, Event::Tick);
+    let [Action::Start { call }] = &first[..] else {
+        panic!("{first:?}")
+    };
+    let (attempt, node) = (call.attempt, Some(NodeId::of_key(b"a")));
+    let why = "it is done there first".to_owned();
+    let placed = Event::Placed { attempt, node, why };
+    // Nothing is written for it alone.
+    assert_eq!(
+        machine.handle(Duration::from_millis(5), placed.clone()),
+        Vec::new()
+    );
+    let actions = machine.handle(
+        Duration::from_millis(5),
+        Event::Answered {
+            attempt,
+            result: Ok(json!("out")),
+        },
+    );
+    let [Action::Save { record, .. }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    let told: Vec<&What> = record.history.after(0).map(|(_, change)| &change.what).collect();
+    let Event::Placed { why, .. } = placed else {
+        unreachable!()
+    };
+    let placed = What::Placed {
+        task: 0,
+        item: 0,
+        node,
+        why,
+    };
+    assert_eq!(told[1..], [&placed, &What::Done { task: 0 }]);
 }

@@ -210,12 +210,19 @@ impl fmt::Display for Report {
         )?;
         self.bytes(f)?;
         let (kept, all) = self.kept(0..self.runs.len());
+        let Replay {
+            different,
+            repicked,
+            replaced,
+            ..
+        } = &self.replayed;
+        let not_the_same = different.len() + repicked.len() + replaced.len();
         write!(
             f,
             "\n{kept} of {all} captures within their SLO; {} decisions came out the same when made again, {} did not; {} for all, \
              {} of it to set up and to measure",
             self.replayed.same,
-            self.replayed.different.len() + self.replayed.repicked.len(),
+            not_the_same,
             seconds(self.took),
             seconds(self.setup)
         )

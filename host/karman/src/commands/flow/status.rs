@@ -113,11 +113,20 @@ fn steps(steps: &[StepStatus]) -> String {
             step.state.clone(),
             format!("{}/{}", step.done, step.runs),
             step.attempts.to_string(),
-            step.error.as_ref().map(ToString::to_string).unwrap_or_default(),
+            note(step),
         ]
     };
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(steps.iter().map(row)).collect();
     table(&rows)
+}
+
+/// Why a step failed; else where a policy placed it, and why.
+fn note(step: &StepStatus) -> String {
+    match (&step.error, &step.node, &step.why) {
+        (Some(error), ..) => error.to_string(),
+        (None, Some(node), Some(why)) => format!("on {}: {why}", node.short()),
+        (None, _, why) => why.clone().unwrap_or_default(),
+    }
 }
 
 pub(super) fn row(status: &FlowStatus) -> Vec<String> {

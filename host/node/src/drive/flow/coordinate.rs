@@ -122,20 +122,14 @@ impl Coordinator {
     }
 
     async fn go_on(&mut self) -> Result<Outcome, TaskError> {
-        let mut event = Event::Tick;
+        let mut events = vec![Event::Tick];
         loop {
-            for action in self.machine.handle(self.started.elapsed(), event) {
-                match action {
-                    Action::Save { ticket, record } => self.write_down(ticket, record),
-                    Action::Start { call } => self.step(*call, false),
-                    Action::Stop { attempt, .. } => self.stop(attempt),
-                    Action::End { outcome } => {
-                        self.forget();
-                        return Ok(outcome);
-                    }
+            for event in std::mem::take(&mut events) {
+                if let Some(outcome) = self.handle(event) {
+                    return Ok(outcome);
                 }
             }
-            event = match self.hear().await {
+            let event = match self.hear().await {
                 Heard::Written(ticket, record, Ok(true)) => {
                     let workflow = self.workflow.clone();
                     let progress = Progress {
@@ -151,7 +145,8 @@ impl Coordinator {
                 Heard::Step(ended) => {
                     self.stops.remove(&ended.attempt);
                     self.answered.extend(ended.task);
-                    ended.event()
+                    events = ended.events();
+                    continue;
                 }
                 Heard::Withdrawn => Event::Cancel,
                 Heard::Time => Event::Tick,
@@ -159,7 +154,24 @@ impl Coordinator {
                     return Err(TaskError::unavailable("this node is draining"));
                 }
             };
+            events.push(event);
         }
+    }
+
+    /// Does what follows from an event; how the run ended, when it has.
+    fn handle(&mut self, event: Event) -> Option<Outcome> {
+        for action in self.machine.handle(self.started.elapsed(), event) {
+            match action {
+                Action::Save { ticket, record } => self.write_down(ticket, record),
+                Action::Start { call } => self.step(*call, false),
+                Action::Stop { attempt, .. } => self.stop(attempt),
+                Action::End { outcome } => {
+                    self.forget();
+                    return Some(outcome);
+                }
+            }
+        }
+        None
     }
 
     async fn hear(&mut self) -> Heard {

@@ -280,6 +280,7 @@ fn told(workflow: &Workflow, number: usize, Change { after_ms, what }: &Change) 
     let (name, task, item, error) = match what {
         What::Begun { task, .. } => ("begun", Some(task), None, None),
         What::Skipped { task } => ("skipped", Some(task), None, None),
+        What::Placed { task, item, .. } => ("placed", Some(task), Some(item), None),
         What::Item { task, item } => ("item", Some(task), Some(item), None),
         What::Retried {
             task, item, error, ..
@@ -301,6 +302,12 @@ fn told(workflow: &Workflow, number: usize, Change { after_ms, what }: &Change) 
     match what {
         What::Begun { runs, .. } => data["runs"] = json!(runs),
         What::Retried { attempt, .. } => data["attempt"] = json!(attempt),
+        What::Placed { node, why, .. } => {
+            if let Some(node) = node {
+                data["node"] = json!(node);
+            }
+            data["why"] = json!(why);
+        }
         _ => {}
     }
     if let Some(error) = error {
@@ -355,6 +362,15 @@ mod tests {
             item,
             ("item", json!({ "after-ms": 5, "task": "many", "item": 1 }))
         );
+        let node = NodeId::of_key(b"a");
+        let placed = told(What::Placed {
+            task: one,
+            item: 0,
+            node: Some(node),
+            why: "it is near".into(),
+        });
+        let data = json!({ "after-ms": 5, "task": "one", "node": node, "why": "it is near" });
+        assert_eq!(placed, ("placed", data));
         let error = TaskError::failed("broken");
         let retried = What::Retried {
             task: one,

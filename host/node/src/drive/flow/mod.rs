@@ -17,6 +17,7 @@
 //! | `choose`, `choosers` | who does a task that names a capability, for all that ask for the same |
 //! | `served` | a run, by those who choose for it |
 //! | `policy` | by which policy |
+//! | `place` | where a task goes that names none |
 //! | `implementations` | who could: found, measured, called |
 //! | `endpoints` | those on servers of others |
 //! | `lost` | nodes out of sight, which are looked for |
@@ -43,6 +44,7 @@ mod labels;
 mod looks;
 mod lost;
 mod order;
+mod place;
 mod policy;
 mod progress;
 mod request;
@@ -56,6 +58,7 @@ pub use energy::EnergyOrigin;
 pub(crate) use follow::{FlowEvent, Follower, Known};
 pub use implementations::{Example, MeasureOrder, Measured};
 pub use order::FlowOrder;
+pub(super) use place::step_of;
 pub(super) use policy::keep as keep_policy;
 pub use request::{Chosen, Wanted};
 pub use status::{FlowState, FlowStatus, StepStatus};
@@ -76,6 +79,7 @@ use karman_tasks::{Event, Guarantee, Submission};
 use karman_types::{Digest, NodeId, TaskError, TaskId, TaskRequest};
 use looks::Looks;
 use parking_lot::Mutex;
+use place::Places;
 use progress::Progress;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -109,6 +113,8 @@ pub(super) struct Flows {
     /// For workflows, and for requests that belong to none.
     choosers: Arc<Choosers>,
     endpoints: Endpoints,
+    /// Where tasks go that name no capability.
+    places: Places,
     /// How far objectives were kept.
     compliance: Compliance,
     /// How often implementations were measured: what was chosen from before is chosen from no more.
@@ -128,13 +134,14 @@ struct Live {
 }
 
 impl Flows {
-    /// With the servers of others that the configuration names.
+    /// With the servers of others and the policy of placement that the configuration names.
     ///
     /// # Errors
     /// `invalid`, naming the key that cannot be used.
     pub(super) fn open(config: &NodeConfig) -> Result<Self, TaskError> {
         Ok(Self {
             endpoints: Endpoints::open(&config.endpoints)?,
+            places: Places::open(&config.policies)?,
             ..Self::default()
         })
     }

@@ -8,6 +8,7 @@ use karman_engine::Plugin;
 use karman_engine::policy::Policies;
 use karman_sched::call::{Order, Taker};
 use karman_sched::log::Policy;
+use karman_sched::place::{Fleet, Job, Placement};
 use karman_sched::select::{Brought, BuiltIn, Failure, Guest, Guests, PolicyPlugin, SelectError, Task};
 use karman_types::{Digest, Slo, TaskError};
 use std::sync::{Arc, Weak};
@@ -126,6 +127,21 @@ impl Guests for Instances {
             match self.policies.order(plugin, task, takers) {
                 Err(Failure::Busy { .. }) if self.make_room() => {}
                 ordered => return ordered,
+            }
+        }
+    }
+
+    fn place(
+        &self,
+        plugin: &PolicyPlugin,
+        now: f64,
+        jobs: &[Job],
+        fleet: &Fleet,
+    ) -> Result<Vec<Placement>, Failure> {
+        loop {
+            match self.policies.place(plugin, now, jobs, fleet) {
+                Err(Failure::Busy { .. }) if self.make_room() => {}
+                placed => return placed,
             }
         }
     }

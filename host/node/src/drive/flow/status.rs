@@ -3,11 +3,12 @@
 use super::FLOW;
 use super::progress::Progress;
 use crate::drive::status::{TaskState, TaskStatus};
-use karman_sched::flow::{NotUndone, Outcome, Phase, Record, RunState, StepState};
+use karman_sched::flow::{NotUndone, Outcome, Phase, Record, RunState, StepState, What};
 use karman_tasks::Guarantee;
-use karman_types::{TaskError, TaskId, Workflow};
+use karman_types::{NodeId, TaskError, TaskId, Workflow};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// A run of a workflow as its operator sees it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -83,6 +84,12 @@ pub struct StepStatus {
     /// Why one of them failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
+    /// The node that a policy has last placed one of them on that ended; nothing where it left that to others, or none does that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeId>,
+    /// Why there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 impl FlowStatus {
@@ -138,7 +145,8 @@ const fn state_of(task: TaskState) -> FlowState {
 }
 
 fn steps(workflow: &Workflow, record: &Record) -> Vec<StepStatus> {
-    let of = |(task, step): (&karman_types::FlowTask, &karman_sched::flow::Step)| {
+    let placed = placed(record);
+    let of = |(place, (task, step)): (usize, (&karman_types::FlowTask, &karman_sched::flow::Step))| {
         let error = step.runs.iter().find_map(|run| match &run.state {
             RunState::Failed(error) | RunState::Stopping(error) => Some(error.clone()),
             _ => None,
@@ -165,7 +173,20 @@ fn steps(workflow: &Workflow, record: &Record) -> Vec<StepStatus> {
             done: done.count(),
             attempts: step.runs.iter().map(|run| run.attempt).max().unwrap_or(0),
             error,
+            node: placed.get(&place).and_then(|(node, _)| *node),
+            why: placed.get(&place).map(|(_, why)| why.clone()),
         }
     };
-    workflow.tasks().iter().zip(&record.steps).map(of).collect()
+    let steps = workflow.tasks().iter().zip(&record.steps);
+    steps.enumerate().map(of).collect()
+}
+
+/// Where each task was last placed, and why.
+fn placed(record: &Record) -> HashMap<usize, (Option<NodeId>, String)> {
+    let changes = record.history.after(0).map(|(_, change)| &change.what);
+    let placed = changes.filter_map(|what| match what {
+        What::Placed { task, node, why, .. } => Some((*task, (*node, why.clone()))),
+        _ => None,
+    });
+    placed.collect()
 }

@@ -2,12 +2,13 @@
 
 use super::choose;
 use super::json;
+use super::place::UnderWay;
 use super::served::Served;
 use crate::drive::tasks::Tasks;
 use futures::FutureExt;
 use karman_sched::flow::{AttemptId, Call, Event};
 use karman_tasks::{Event as TaskEvent, Guarantee, Submission};
-use karman_types::{ErrorKind, TaskError, TaskId, Workflow};
+use karman_types::{ErrorKind, TaskError, TaskId, TaskRequest, Workflow};
 use serde_json::Value;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -37,18 +38,21 @@ pub(super) struct Ended {
     pub(super) attempt: AttemptId,
     /// The accepted task that it was, where one was.
     pub(super) task: Option<TaskId>,
+    /// Where it was placed, if a policy did that.
+    placed: Option<Event>,
     /// Nothing when it was stopped, and nobody knows more.
     result: Option<Result<Value, TaskError>>,
 }
 
 impl Ended {
-    /// What the machine is told.
-    pub(super) fn event(self) -> Event {
+    /// What the machine is told, in this order.
+    pub(super) fn events(self) -> Vec<Event> {
         let attempt = self.attempt;
-        match self.result {
+        let ended = match self.result {
             Some(result) => Event::Answered { attempt, result },
             None => Event::Stopped { attempt },
-        }
+        };
+        self.placed.into_iter().chain([ended]).collect()
     }
 }
 
@@ -58,16 +62,13 @@ impl Step {
         let mut ended = Ended {
             attempt: self.call.attempt,
             task: None,
+            placed: None,
             result: None,
         };
         let of = &self.workflow.tasks()[ended.attempt.of.task];
         let result = match of.capability.is_some() && !ended.attempt.of.undo {
             true => AssertUnwindSafe(self.chosen()).catch_unwind().await,
-            false => {
-                AssertUnwindSafe(self.accepted(&mut ended.task))
-                    .catch_unwind()
-                    .await
-            }
+            false => AssertUnwindSafe(self.accepted(&mut ended)).catch_unwind().await,
         };
         ended.result = result.unwrap_or_else(|_| {
             let error = TaskError::internal("the attempt failed in the host");
@@ -90,8 +91,27 @@ impl Step {
     }
 
     /// As an accepted task under the key of this very attempt: if an earlier coordinator has handed it in, this is how that one ended.
-    async fn accepted(&mut self, task: &mut Option<TaskId>) -> Option<Result<Value, TaskError>> {
-        let handed_in = match self.hand_in().await {
+    async fn accepted(&mut self, ended: &mut Ended) -> Option<Result<Value, TaskError>> {
+        let request = match json::request(&self.call.input, &self.call.with) {
+            Ok(request) => request,
+            Err(error) => return Some(Err(error)),
+        };
+        let key: Arc<str> = format!("{}#{}", self.call.key, self.call.attempt.number).into();
+        let of = (self.served.run(), &*self.workflow, &self.call);
+        let asked = (key.clone(), request.body.len() as u64);
+        let under_way = UnderWay::of(self.tasks.inner(), of, asked);
+        let result = self.answer((key, request), &mut ended.task).await;
+        ended.placed = under_way.and_then(|under_way| under_way.told(&self.call));
+        result
+    }
+
+    /// What came of it, once that is known.
+    async fn answer(
+        &mut self,
+        asked: (Arc<str>, TaskRequest),
+        task: &mut Option<TaskId>,
+    ) -> Option<Result<Value, TaskError>> {
+        let handed_in = match self.hand_in(asked).await {
             Ok(Some(task)) => task,
             Ok(None) => return None,
             Err(error) => return Some(Err(error)),
@@ -120,14 +140,15 @@ impl Step {
     }
 
     /// The accepted task; nothing when it was stopped before it was one. What passes by itself is waited for.
-    async fn hand_in(&mut self) -> Result<Option<TaskId>, TaskError> {
+    async fn hand_in(
+        &mut self,
+        (key, request): (Arc<str>, TaskRequest),
+    ) -> Result<Option<TaskId>, TaskError> {
         let Call {
-            attempt,
             run,
-            key,
-            input,
-            with,
+            key: effect,
             within,
+            ..
         } = &self.call;
         let begun = Instant::now();
         let left = || within.map(|within| within.saturating_sub(begun.elapsed()));
@@ -137,14 +158,14 @@ impl Step {
         loop {
             let submission = Submission {
                 guarantee: self.promise,
-                key: Some(format!("{key}#{}", attempt.number).into()),
-                effect: Some(key.clone()),
+                key: Some(key.clone()),
+                effect: Some(effect.clone()),
                 stays: true,
                 within: match only_find {
                     true => Some(Duration::ZERO),
                     false => left(),
                 },
-                ..Submission::new(run.clone(), json::request(input, with)?)
+                ..Submission::new(run.clone(), request.clone())
             };
             match self.tasks.submit(submission).await {
                 Ok(task) => return Ok(Some(task)),
