@@ -116,12 +116,11 @@ impl Queue {
             asked: most + 1,
             most,
         };
-        let pushed = share.push(tenant, (job, Instant::now())).or_else(|job| {
+        if let Err(job) = share.push(tenant, (job, Instant::now())) {
             // What nobody waits for any more keeps nobody out.
             share.retain(tenant, |(job, _)| job.answer.is_awaited());
-            share.push(tenant, job)
-        });
-        pushed.map_err(|_| too_many())?;
+            share.push(tenant, job).map_err(|_| too_many())?;
+        }
         self.0.more.notify_one();
         Ok(())
     }

@@ -121,6 +121,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Awake<S> {
             }
             Poll::Pending => {
                 if self.waits() {
+                    // Whoever else has something to do on this core goes first: a thread that is busy with waiting is not made to stop
+                    // before its time is up.
+                    std::thread::yield_now();
                     // The runtime looks at the network and comes back here, after whatever else there is to do.
                     let _ = pin!(yield_now()).poll(context);
                 }
