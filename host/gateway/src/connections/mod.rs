@@ -165,7 +165,7 @@ impl Door {
             let (idle, streams) = (self.limits.idle.0, Streams::beside(others.clone()));
             let (stopped, alive) = (farewell.stop.subscribe(), farewell.alive.subscribe());
             karman_node::attend(stream, move |stream| async move {
-                let stream = Awake::new(stream);
+                let stream = Awake::also_beside_others(stream);
                 match tls {
                     None => attend(stream, streams, answer, seat, idle, stopped).await,
                     Some(tls) => {
