@@ -133,7 +133,8 @@ impl Contender {
             if let Some(status) = server.child.try_wait()? {
                 bail!("{command:?} ended with {status}");
             }
-            std::hint::spin_loop();
+            // Asleep rather than spinning, so that the server that starts has every core.
+            std::thread::park_timeout(Duration::from_micros(50));
         }
         bail!("{command:?} did not answer within 30 s")
     }

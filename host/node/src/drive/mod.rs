@@ -4,6 +4,7 @@ mod attempt;
 mod away;
 mod blobs;
 mod bring;
+mod brought;
 mod bundles;
 mod chances;
 mod decisions;

@@ -1,10 +1,10 @@
 //! By which policy nodes are put in order: a built-in one, or one that a plugin of this node brings.
 
-use crate::drive::flow::keep_policy;
+use crate::drive::brought::Watch;
 use crate::drive::tasks::Inner;
 use crate::services::blocking;
+use karman_engine::Plugin;
 use karman_sched::call::{Brought, ByPlugin, Picked, Route, Router, Taker};
-use karman_sched::log::CHECKPOINT_EVERY;
 use karman_sched::select::Failure;
 use karman_types::TaskError;
 use std::sync::{Arc, Weak};
@@ -22,8 +22,7 @@ pub(super) enum Policy {
 pub(super) struct ByName {
     node: Weak<Inner>,
     policy: Brought,
-    /// Decisions until the file of the plugin is kept anew.
-    left: u32,
+    watch: Watch,
 }
 
 impl Policy {
@@ -34,7 +33,7 @@ impl Policy {
         Self::Brought(Arc::new(Mutex::new(ByName {
             node,
             policy: Brought::new(name),
-            left: 0,
+            watch: Watch::default(),
         })))
     }
 
@@ -73,27 +72,12 @@ impl ByName {
         self.policy.pick(now, task, takers)
     }
 
-    /// Sees which plugin has the name now. Its file is kept for as long as the log may have what it decided.
+    /// Sees which plugin has the name now.
     fn look(&mut self, node: &Inner) {
-        let plugin = node.plugins.named(self.policy.name()).ok();
-        let here = plugin.and_then(|slot| {
-            let plugin = slot.current();
-            let policy = plugin.route_policy().ok()?;
-            Some((policy, plugin))
-        });
-        if here.as_ref().map(|(policy, _)| policy) != self.policy.plugin() {
-            let run = here.map(|(policy, plugin)| (policy, node.flows.guests(&plugin)));
-            self.policy.set_plugin(run);
-            self.left = 0;
+        let known = (self.policy.name(), self.policy.plugin());
+        if let Some(found) = self.watch.change(node, known, Plugin::route_policy) {
+            self.policy.set_plugin(found);
         }
-        let Some(plugin) = self.policy.plugin() else {
-            return;
-        };
-        if self.left == 0 {
-            keep_policy(node, &plugin.id);
-            self.left = CHECKPOINT_EVERY;
-        }
-        self.left -= 1;
     }
 }
 

@@ -1,11 +1,11 @@
 //! By which policy steps are placed: a built-in one, or one that a plugin of this node brings.
 
 use crate::config::AS_CALLS;
-use crate::drive::flow::keep_policy;
+use crate::drive::brought::Watch;
 use crate::drive::tasks::Inner;
 use crate::services::blocking;
+use karman_engine::Plugin;
 use karman_sched::call::ByPlugin;
-use karman_sched::log::CHECKPOINT_EVERY;
 use karman_sched::place::{BuiltIn, ByName, Placed, Situation};
 use karman_sched::select::Failure;
 use karman_types::TaskError;
@@ -27,8 +27,7 @@ pub(super) enum Policy {
 /// The policy that a plugin of this name brings, whichever has it at the time.
 pub(super) struct Brought {
     policy: ByName,
-    /// Decisions until the file of the plugin is kept anew.
-    left: u32,
+    watch: Watch,
 }
 
 impl Policy {
@@ -49,7 +48,7 @@ impl Policy {
         }
         Ok(Self::Brought(Arc::new(Mutex::new(Brought {
             policy: ByName::new(name),
-            left: 0,
+            watch: Watch::default(),
         }))))
     }
 
@@ -87,27 +86,12 @@ impl Brought {
         self.policy.place(Duration::from_millis(node.now().0), known)
     }
 
-    /// Sees which plugin has the name now. Its file is kept for as long as the log may have what it decided.
+    /// Sees which plugin has the name now.
     fn look(&mut self, node: &Inner) {
-        let plugin = node.plugins.named(self.policy.name()).ok();
-        let here = plugin.and_then(|slot| {
-            let plugin = slot.current();
-            let policy = plugin.place_policy().ok()?;
-            Some((policy, plugin))
-        });
-        if here.as_ref().map(|(policy, _)| policy) != self.policy.plugin() {
-            let run = here.map(|(policy, plugin)| (policy, node.flows.guests(&plugin)));
-            self.policy.set_plugin(run);
-            self.left = 0;
+        let known = (self.policy.name(), self.policy.plugin());
+        if let Some(found) = self.watch.change(node, known, Plugin::place_policy) {
+            self.policy.set_plugin(found);
         }
-        let Some(plugin) = self.policy.plugin() else {
-            return;
-        };
-        if self.left == 0 {
-            keep_policy(node, &plugin.id);
-            self.left = CHECKPOINT_EVERY;
-        }
-        self.left -= 1;
     }
 }
 
