@@ -65,6 +65,22 @@ fn call_and_logs_go_to_the_running_node() {
 }
 
 #[test]
+fn an_order_that_does_not_read_is_refused_with_its_field() {
+    let home = Home::new();
+    let _server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    let json = [("content-type", "application/json")];
+    for (headers, order) in [(&json[..], "[1"), (&json[..], "{}"), (&[], "[]")] {
+        let refused = home.ask("POST", "/grants?identity=tiny", headers, order.as_bytes());
+        let refused = refused.unwrap();
+        assert_eq!(
+            (refused.status, refused.json()["field"].as_str()),
+            (400, Some("body")),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
 fn what_needs_a_node_says_that_none_runs() {
     let home = Home::new();
     home.run(["call", "hostile", "-"]).fails(4, "karman node up");

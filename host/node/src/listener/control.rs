@@ -3,7 +3,7 @@
 
 use super::answer::Refusal;
 use super::connections::ShutDown;
-use super::extract::{InPath, InQuery};
+use super::extract::{InBody, InPath, InQuery};
 use super::{fed, flows, held, mesh, models, public, tasks};
 use crate::logs::LogEvent;
 use crate::node::{Node, NodeStatus};
@@ -77,7 +77,7 @@ async fn undeploy(State(node): State<Node>, InPath(name): InPath<String>) -> Res
 async fn grant(
     State(node): State<Node>,
     InPath(name): InPath<String>,
-    Json(grants): Json<Vec<Grant>>,
+    InBody(grants): InBody<Vec<Grant>>,
 ) -> Result<Json<GrantSet>, Refusal> {
     Ok(Json(node.plugins().grant(&name, &grants, false).await?))
 }
@@ -85,7 +85,7 @@ async fn grant(
 async fn revoke(
     State(node): State<Node>,
     InPath(name): InPath<String>,
-    Json(grants): Json<Vec<Grant>>,
+    InBody(grants): InBody<Vec<Grant>>,
 ) -> Result<Json<GrantSet>, Refusal> {
     Ok(Json(node.plugins().grant(&name, &grants, true).await?))
 }

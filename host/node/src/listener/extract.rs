@@ -1,5 +1,7 @@
 use super::answer::Refusal;
-use axum::extract::{FromRequestParts, Path, Query};
+use axum::Json;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use http::StatusCode;
 use http::request::Parts;
 use karman_types::TaskError;
 use serde::de::DeserializeOwned;
@@ -40,6 +42,32 @@ where
             Err(rejection) => Err(Refusal(
                 TaskError::invalid(rejection.body_text()).with_field("query"),
             )),
+        }
+    }
+}
+
+/// What the body of a request says in JSON. Where that does not read, the refusal has the field `body`: `limit` where the body is longer than its
+/// route takes, `invalid` otherwise.
+pub struct InBody<T>(pub T);
+
+impl<S, T> FromRequest<S> for InBody<T>
+where
+    S: Send + Sync,
+    T: DeserializeOwned,
+{
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        match Json::<T>::from_request(request, state).await {
+            Ok(Json(said)) => Ok(Self(said)),
+            Err(rejection) => {
+                let text = rejection.body_text();
+                let error = match rejection.status() {
+                    StatusCode::PAYLOAD_TOO_LARGE => TaskError::limit(text),
+                    _ => TaskError::invalid(text),
+                };
+                Err(Refusal(error.with_field("body")))
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Federated runs, for the operator.
 
 use super::answer::Refusal;
-use super::extract::{InPath, InQuery};
+use super::extract::{InBody, InPath, InQuery};
 use crate::drive::{FedModel, FedStatus};
 use crate::node::Node;
 use axum::Router;
@@ -35,7 +35,7 @@ struct Start {
 async fn start(
     State(node): State<Node>,
     InQuery(Start { again }): InQuery<Start>,
-    Json(run): Json<Run>,
+    InBody(run): InBody<Run>,
 ) -> Result<Json<FedStatus>, Refusal> {
     run.check()
         .map_err(|error| TaskError::invalid(error.to_string()))?;

@@ -3,7 +3,7 @@
 
 use super::answer::{Refusal, whole};
 use super::events::events;
-use super::extract::{InPath, InQuery};
+use super::extract::{InBody, InPath, InQuery};
 use super::public::accepting;
 use super::tasks::{Wait, read};
 use crate::drive::{FlowOrder, FlowStatus, MeasureOrder, Measured};
@@ -41,7 +41,7 @@ pub(crate) fn operator() -> Router<Node> {
 
 async fn measure(
     State(node): State<Node>,
-    Json(order): Json<MeasureOrder>,
+    InBody(order): InBody<MeasureOrder>,
 ) -> Result<Json<Vec<Measured>>, Refusal> {
     Ok(Json(node.tasks().measure(order).await?))
 }

@@ -1,7 +1,7 @@
 //! What the node holds besides plugins, for its operator: models, secrets, and grants by identity.
 
 use super::answer::Refusal;
-use super::extract::{InPath, InQuery};
+use super::extract::{InBody, InPath, InQuery};
 use crate::drive::{HeldModel, ModelOn};
 use crate::node::Node;
 use crate::services::{blocking, store_error};
@@ -52,7 +52,7 @@ async fn allowed(
 async fn allow(
     State(node): State<Node>,
     InQuery(whose): InQuery<Whose>,
-    Json(grants): Json<Vec<Grant>>,
+    InBody(grants): InBody<Vec<Grant>>,
 ) -> Result<Json<GrantSet>, Refusal> {
     change(&node, whose.identity, grants, false).await
 }
@@ -60,7 +60,7 @@ async fn allow(
 async fn revoke(
     State(node): State<Node>,
     InQuery(whose): InQuery<Whose>,
-    Json(grants): Json<Vec<Grant>>,
+    InBody(grants): InBody<Vec<Grant>>,
 ) -> Result<Json<GrantSet>, Refusal> {
     change(&node, whose.identity, grants, true).await
 }

@@ -1,7 +1,7 @@
 //! The mesh, for the node's operator: who is there, what they offer, and deployments on them.
 
 use super::answer::Refusal;
-use super::extract::{InPath, InQuery};
+use super::extract::{InBody, InPath, InQuery};
 use crate::drive::{
     BundleStatus, DeployedOn, Diagnosis, KeepersStatus, NodeOffer, PeerStatus, Pinged, Rotated, Sent,
     UndeployedOn, mesh_of,
@@ -60,7 +60,7 @@ async fn keepers(State(node): State<Node>) -> Result<Json<KeepersStatus>, Refusa
 
 async fn name_keepers(
     State(node): State<Node>,
-    Json(named): Json<Vec<String>>,
+    InBody(named): InBody<Vec<String>>,
 ) -> Result<Json<KeepersStatus>, Refusal> {
     let here = node.runtime().id();
     let ids = named.iter().map(|text| match here.to_string().starts_with(text) {

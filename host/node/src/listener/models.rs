@@ -1,7 +1,7 @@
 //! How models are run, for the operator: profiles, plans over several nodes, and one run.
 
 use super::answer::Refusal;
-use super::extract::InPath;
+use super::extract::{InBody, InPath};
 use crate::drive::{InsideOrder, InsidePlan, LinkMeasure, ModelInParts, NodeProfile, SplitOrder, SplitPlan};
 use crate::inference::{InferParameters, InferRequest, InferResponse, InferTensor};
 use crate::node::Node;
@@ -30,7 +30,7 @@ async fn profile(
 async fn plan(
     State(node): State<Node>,
     InPath(name): InPath<String>,
-    Json(order): Json<SplitOrder>,
+    InBody(order): InBody<SplitOrder>,
 ) -> Result<Json<SplitPlan>, Refusal> {
     Ok(Json(node.plan_model(&name, &order).await?))
 }
@@ -38,7 +38,7 @@ async fn plan(
 async fn plan_inside(
     State(node): State<Node>,
     InPath(name): InPath<String>,
-    Json(order): Json<InsideOrder>,
+    InBody(order): InBody<InsideOrder>,
 ) -> Result<Json<InsidePlan>, Refusal> {
     Ok(Json(node.plan_inside(&name, &order).await?))
 }
@@ -58,7 +58,7 @@ async fn unplan(State(node): State<Node>, InPath(name): InPath<String>) -> Resul
 async fn state_links(
     State(node): State<Node>,
     InPath(name): InPath<String>,
-    Json(links): Json<Vec<LinkMeasure>>,
+    InBody(links): InBody<Vec<LinkMeasure>>,
 ) -> Result<Json<()>, Refusal> {
     Ok(Json(node.state_links(&name, &links).await?))
 }
@@ -66,7 +66,7 @@ async fn state_links(
 async fn run(
     State(node): State<Node>,
     InPath(name): InPath<String>,
-    Json(request): Json<InferRequest>,
+    InBody(request): InBody<InferRequest>,
 ) -> Result<Json<InferResponse>, Refusal> {
     let inputs = request
         .inputs
