@@ -72,29 +72,33 @@ impl Acquaintances {
     }
 
     /// A member says where it is.
-    pub(crate) fn is_at(&self, node: NodeId, mut addresses: Vec<String>) {
-        addresses.truncate(MOST_ADDRESSES);
-        // In another order they are the same.
-        addresses.sort_unstable();
-        let mut known = self.known.lock();
-        let due = match known.get_mut(&node) {
-            Some(known) if !addresses.is_empty() && known.addresses != addresses => {
-                known.addresses = addresses;
-                known.may_be_written()
-            }
-            _ => return,
-        };
-        if due {
-            self.keep(&known);
-        }
+    pub(crate) fn is_at(&self, node: NodeId, addresses: Vec<String>) {
+        self.moves(node, |_| addresses);
     }
 
     /// A member that was started again comes from this address: it may be there, until it says where it is. Where it was before it may be again.
     pub(crate) fn comes_from(&self, node: NodeId, address: String) {
-        let mut addresses = self.addresses(node);
-        addresses.retain(|known| *known != address);
-        addresses.insert(0, address);
-        self.is_at(node, addresses);
+        self.moves(node, |mut addresses| {
+            addresses.retain(|known| *known != address);
+            addresses.insert(0, address);
+            addresses
+        });
+    }
+
+    fn moves(&self, node: NodeId, to: impl FnOnce(Vec<String>) -> Vec<String>) {
+        let mut all = self.known.lock();
+        let Some(known) = all.get_mut(&node) else { return };
+        let mut addresses = to(known.addresses.clone());
+        addresses.truncate(MOST_ADDRESSES);
+        // In another order they are the same.
+        addresses.sort_unstable();
+        if addresses.is_empty() || addresses == known.addresses {
+            return;
+        }
+        known.addresses = addresses;
+        if known.may_be_written() {
+            self.keep(&all);
+        }
     }
 
     fn keep(&self, known: &BTreeMap<NodeId, Known>) {

@@ -21,7 +21,7 @@ const ROUND_TRIPS: u32 = 6;
 const AGAIN: Duration = Duration::from_secs(30);
 /// Searches that ask the DHT at once; others wait for a place. A node that does not answer holds none while it is dialled.
 const AT_ONCE: usize = 8;
-/// Nodes that were searched for within that time, or wait for it: each search begins some connections.
+/// Nodes that are searched for, or were within that time: each search begins some connections.
 const MOST: usize = 1024;
 
 /// Searches for nodes: those that are under way, and when the others were.
@@ -34,6 +34,12 @@ struct Begun {
     when: Instant,
     /// Closed when it is over.
     over: watch::Receiver<()>,
+}
+
+impl Begun {
+    fn is_under_way(&self) -> bool {
+        self.over.has_changed().is_ok()
+    }
 }
 
 /// What one does that wants a node.
@@ -58,9 +64,9 @@ impl Default for Searches {
 impl Searches {
     fn turn(&self, id: PeerId, now: Instant) -> Turn {
         let mut begun = self.begun.lock();
-        begun.retain(|_, search| now.duration_since(search.when) < AGAIN);
+        begun.retain(|_, search| search.is_under_way() || now.duration_since(search.when) < AGAIN);
         match begun.get(&id) {
-            Some(search) if search.over.has_changed().is_ok() => Turn::Join(search.over.clone()),
+            Some(search) if search.is_under_way() => Turn::Join(search.over.clone()),
             Some(_) => Turn::Rest,
             None if begun.len() >= MOST => Turn::Rest,
             None => {
@@ -190,6 +196,8 @@ mod tests {
         let waits = tokio::spawn(over(joined));
         tokio::task::yield_now().await;
         assert!(!waits.is_finished());
+        // It may take as long as over slow links.
+        assert!(matches!(searches.turn(id, start + 2 * AGAIN), Turn::Join(_)));
         drop(search);
         timeout(SOON, waits).await.unwrap().unwrap();
         let later = start + AGAIN;

@@ -48,7 +48,7 @@ where
 
 /// What the body of a request says in JSON. Where that does not read, the refusal has the field `body`: `limit` where the body is longer than its
 /// route takes, `invalid` otherwise.
-pub struct InBody<T>(pub T);
+pub(super) struct InBody<T>(pub T);
 
 impl<S, T> FromRequest<S> for InBody<T>
 where

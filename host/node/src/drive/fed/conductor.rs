@@ -8,9 +8,11 @@ use super::handle::{Handle, Shown, handle};
 use super::orders::{Clients, Orders};
 use super::record::{FedEvent, Record, words};
 use crate::services::blocking;
+use futures::FutureExt;
 use karman_fed::{Action, Checkpoint, ClientId, Coordinator, Event, Failure, Instant};
 use karman_store::Store;
 use karman_types::TaskError;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
@@ -67,9 +69,10 @@ impl Conductor {
     /// Drives the run to its end.
     ///
     /// # Errors
-    /// What the disk refuses; what keeps the model from beginning.
+    /// What the disk refuses; what keeps the model from beginning; `internal` where a step panics, so that the run does not seem to go on.
     pub(super) async fn drive(mut self) -> Result<(), TaskError> {
-        let ended = self.drive_to_end().await;
+        let ended = AssertUnwindSafe(self.drive_to_end()).catch_unwind().await;
+        let ended = ended.unwrap_or_else(|_| Err(TaskError::internal("the run failed in the host")));
         self.show();
         self.shown.change(|seen| {
             seen.running = false;

@@ -1,7 +1,6 @@
 use super::super::testing::{conducted, described, frame};
 use super::super::wire::{Answer, Order, Work};
 use super::*;
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_fed::Update;
 use karman_types::ErrorKind;
@@ -75,4 +74,37 @@ async fn a_run_whose_checkpoint_was_not_written_goes_on_from_the_one_before() {
         .zip([4.0, -4.0])
         .map(|(number, wanted)| (number - wanted).abs());
     assert!(off.fold(0.0, f32::max) < 1e-5, "{numbers:?}");
+}
+
+/// Clients of whom nothing can be asked without a panic.
+struct Broken;
+
+impl Clients for Broken {
+    fn ask(&self, order: Order, time: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>> {
+        Honest.ask(order, time)
+    }
+
+    fn windows(&self, _: Clock) -> karman_fed::Windows {
+        panic!("a contact plan that does not add up");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_panics_is_not_shown_as_if_it_went_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let record = described("");
+    record.write(&store).unwrap();
+    let (conductor, handle) = conducted(record, &store, Arc::new(Broken));
+    let error = conductor.drive().await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Internal);
+    let status = handle.status(0);
+    assert!(!status.running);
+    let last = status.log.last();
+    assert!(
+        matches!(last, Some(FedEvent::Finished { failure: Some(why), .. }) if why.contains("failed in the host")),
+        "{last:?}"
+    );
+    // What is on the disk goes on when the node is started anew.
+    assert!(!Record::read(&store, "x").unwrap().unwrap().has_ended());
 }
