@@ -4,7 +4,7 @@ use crate::access::{Access, Caller, Place, Right};
 use crate::admission::Admission;
 use crate::body;
 use crate::config::{GatewayConfig, GatewayLimits};
-use crate::connections::Busy;
+use crate::connections::{Busy, Reused};
 use crate::cors::Cors;
 use crate::decisions::Decisions;
 use crate::guarded::Guarded;
@@ -33,7 +33,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tower_service::Service;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 /// A plugin's page is an origin of its own in a browser (Content Security Policy, level 3): with the gateway's it could read the token that
 /// the dashboard keeps. A plugin that has a host for itself is one already, and may keep something there.
@@ -98,24 +98,23 @@ impl Pipeline {
     }
 
     /// Answers one request, as part of the trace that it comes from.
-    pub(crate) async fn answer(
+    pub(crate) fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
         busy: Busy,
         peer: SocketAddr,
-    ) -> Answer {
+    ) -> Reused {
         let asked = self.sites.asked(&request);
         let peer = self.proxies.peer(request.headers(), peer);
         let is_known = || self.access.is_known(request.headers(), peer.address);
         let span = span::of(&request, asked.target, is_known);
-        let answered = self.answer_in(asked, request, busy, peer);
-        let answered = answered.instrument(span.clone()).await;
-        span::ends(&span, &answered);
-        answered
+        let answered = self.answer_in(span.clone(), asked, request, busy, peer);
+        Reused::new(answered.instrument(span))
     }
 
     async fn answer_in(
         self: Arc<Self>,
+        span: Span,
         asked: Asked,
         request: Request<Incoming>,
         mut busy: Busy,
@@ -129,10 +128,9 @@ impl Pipeline {
             Some(response) => Ok((response, Taken::default())),
             None => {
                 let is_forged = Cors::is_forged(&request, origin.as_ref());
-                // Boxed: it is large, and until it begins it is moved from hand to hand.
                 let attempt = self.attempt(asked, request, peer, is_forged, &mut busy, &mut caller);
-                let attempt = AssertUnwindSafe(Box::pin(attempt)).catch_unwind();
-                attempt
+                AssertUnwindSafe(attempt)
+                    .catch_unwind()
                     .await
                     .unwrap_or_else(|_| Err(TaskError::internal("the request failed in the host").into()))
             }
@@ -150,7 +148,9 @@ impl Pipeline {
         self.decisions
             .keep(response.headers(), &line.id, SystemTime::now(), took);
         line.log(target, &response, caller.as_deref());
-        response.map(|body| Guarded::new(body, (busy, taken)))
+        let answer = response.map(|body| Guarded::new(body, (busy, taken)));
+        span::ends(&span, &answer);
+        answer
     }
 
     async fn attempt(

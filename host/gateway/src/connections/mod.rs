@@ -2,10 +2,12 @@
 
 mod acme;
 mod attend;
+mod reused;
 mod streams;
 mod table;
 mod tls;
 
+pub(crate) use reused::Reused;
 pub(crate) use table::Busy;
 
 use crate::config::{GatewayConfig, GatewayLimits};
