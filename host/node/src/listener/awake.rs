@@ -2,7 +2,7 @@
 //! thread that sleeps in between has to be woken each time, which takes longer than most calls; so it stays awake for a moment, if the
 //! last ones came within one. It does so for a connection that asks alone. Where several ask, there is mostly something to do, and who looks for
 //! it time and again takes the processor from those who do it: there it stays awake only for a connection that is answered on the spot, at doors
-//! behind which that is the rule, and one connection watches for all of its thread.
+//! behind which that is the rule.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -23,8 +23,6 @@ static ASKED: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     /// How often this thread has turned to one of its connections.
     static TURNS: Cell<u64> = const { Cell::new(0) };
-    /// Whether one of its connections keeps this thread awake: the runtime then looks for what comes on all of them.
-    static IS_WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What serves a connection, with its turns counted: what is asked and answered in one of them was answered on the spot.
@@ -81,24 +79,6 @@ pub struct Awake<S> {
     is_prompt: bool,
     /// Whether that is enough to be waited for.
     waits_if_prompt: bool,
-    watch: Option<Watch>,
-}
-
-/// Held by the connection that keeps its thread awake.
-#[derive(Debug)]
-struct Watch;
-
-impl Watch {
-    /// Nothing where another connection of this thread has it.
-    fn begins() -> Option<Self> {
-        (!IS_WATCHED.replace(true)).then(|| Self)
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        IS_WATCHED.set(false);
-    }
 }
 
 impl<S> Awake<S> {
@@ -111,7 +91,6 @@ impl<S> Awake<S> {
             turn: 0,
             is_prompt: false,
             waits_if_prompt: false,
-            watch: None,
         }
     }
 
@@ -148,7 +127,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for Awake<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
-        self.watch = None;
         match Pin::new(&mut self.stream).poll_read(context, buffer) {
             Poll::Ready(read) => {
                 self.asks();
@@ -156,9 +134,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for Awake<S> {
             }
             Poll::Pending => {
                 if self.waits() {
-                    self.watch = Watch::begins();
-                }
-                if self.watch.is_some() {
                     // Whoever else has something to do on this core goes first: a thread that is busy with waiting is not made to stop
                     // before its time is up.
                     std::thread::yield_now();
@@ -204,8 +179,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Awake<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::FutureExt;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     const SOON: Duration = Duration::from_micros(20);
 
@@ -251,37 +225,6 @@ mod tests {
         };
         let (read, ()) = tokio::join!(here.read_exact(&mut heard), asks);
         assert_eq!((read.unwrap(), &heard), (4, b"asks"));
-    }
-
-    #[tokio::test]
-    async fn one_connection_of_a_thread_watches_for_all_of_it_until_it_is_asked_or_gone() {
-        let connected = || {
-            let (here, there) = duplex(64);
-            let mut here = Awake::also_beside_others(here);
-            here.is_prompt = true;
-            here.pauses = Pauses {
-                answered: Some(Instant::now() + Duration::from_secs(60)),
-                usual: Some(SOON),
-            };
-            (here, there)
-        };
-        let ((mut first, mut asks), (mut second, _other)) = (connected(), connected());
-        let mut heard = [0; 4];
-        let waits = |one: &mut Awake<DuplexStream>| {
-            let mut heard = [0; 4];
-            let read = pin!(one.read(&mut heard)).now_or_never();
-            assert!(read.is_none());
-        };
-        waits(&mut first);
-        waits(&mut second);
-        assert!(first.watch.is_some() && second.watch.is_none());
-        asks.write_all(b"asks").await.unwrap();
-        first.read_exact(&mut heard).await.unwrap();
-        assert!(first.watch.is_none());
-        waits(&mut second);
-        assert!(second.watch.is_some());
-        drop(second);
-        assert!(!IS_WATCHED.get());
     }
 
     #[tokio::test]
