@@ -18,6 +18,11 @@ pub(crate) struct Reused(Option<Memory>);
 
 impl Reused {
     pub(crate) fn new(request: impl Future<Output = Answer> + Send + 'static) -> Self {
+        #[expect(
+            clippy::redundant_async_block,
+            reason = "drops what a request holds, a span say, when it ends"
+        )]
+        let request = async move { request.await };
         Self(Some(match LAST.take() {
             Some(mut memory) => {
                 memory.set(request);
@@ -48,6 +53,7 @@ mod tests {
     use crate::guarded::Guarded;
     use axum::body::Body;
     use futures::FutureExt;
+    use std::future::poll_fn;
     use std::sync::Arc;
     use std::time::Instant;
 
@@ -61,12 +67,15 @@ mod tests {
     fn the_memory_of_one_request_is_that_of_the_next_and_keeps_nothing_of_it() {
         let held = Arc::new(());
         for _ in 0..3 {
-            let holds = held.clone();
-            let request = async move {
-                tokio::task::yield_now().await;
-                drop(holds);
-                answer()
-            };
+            let (holds, mut turns) = (held.clone(), 0);
+            let request = poll_fn(move |_| {
+                let _held = &holds;
+                turns += 1;
+                match turns {
+                    1 => Poll::Pending,
+                    _ => Poll::Ready(answer()),
+                }
+            });
             let mut request = Reused::new(request);
             assert!((&mut request).now_or_never().is_none());
             assert_eq!(Arc::strong_count(&held), 2);
