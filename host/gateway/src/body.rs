@@ -80,6 +80,9 @@ where
             }
         }
         chunks.add(data);
+        if body.is_end_stream() {
+            break;
+        }
     }
     Ok(Held {
         bytes: chunks.joined(),

@@ -2,6 +2,7 @@
 //! pages of it would come and go. The memory of the last request that a thread has answered is that of the next.
 
 use crate::pipeline::Answer;
+use futures::FutureExt;
 use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -18,11 +19,8 @@ pub(crate) struct Reused(Option<Memory>);
 
 impl Reused {
     pub(crate) fn new(request: impl Future<Output = Answer> + Send + 'static) -> Self {
-        #[expect(
-            clippy::redundant_async_block,
-            reason = "drops what a request holds, a span say, when it ends"
-        )]
-        let request = async move { request.await };
+        // Fused, it drops what it holds, a span say, when it ends and not when the next one comes.
+        let request = request.fuse();
         Self(Some(match LAST.take() {
             Some(mut memory) => {
                 memory.set(request);
@@ -52,7 +50,6 @@ mod tests {
     use super::*;
     use crate::guarded::Guarded;
     use axum::body::Body;
-    use futures::FutureExt;
     use std::future::poll_fn;
     use std::sync::Arc;
     use std::time::Instant;

@@ -20,6 +20,9 @@ use serde::Serialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
+/// Bytes: an answer that outgrows its memory is copied, so that of most is made large enough at once.
+const SHORT_ANSWER: usize = 960;
+
 /// What the server says of itself.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ServerMetadata {
@@ -351,7 +354,8 @@ fn written(
         },
         outputs,
     };
-    let json = serde_json::to_vec(&response).map_err(|error| TaskError::internal(error.to_string()))?;
+    let mut json = Vec::with_capacity(SHORT_ANSWER);
+    serde_json::to_writer(&mut json, &response).map_err(|error| TaskError::internal(error.to_string()))?;
     let (kind, body) = match behind.is_empty() {
         true => ("application/json", Bytes::from(json)),
         false => {
