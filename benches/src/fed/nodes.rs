@@ -3,7 +3,7 @@
 
 use super::{ALPHA, mean};
 use crate::site::Site;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use http::Method;
 use karman_node::{FedEvent, FedStatus};
@@ -136,11 +136,20 @@ impl Five {
             match asked.await {
                 Ok(status) if reached(&status) => return Ok(status),
                 Err(error) if started.elapsed() > OVER => return Err(error),
-                _ => ensure!(started.elapsed() < OVER, "the run does not get there"),
+                Ok(status) if started.elapsed() > OVER => {
+                    bail!("the run does not get there: {}", stands(&status))
+                }
+                _ => tokio::time::sleep(LOOK).await,
             }
-            tokio::time::sleep(LOOK).await;
         }
     }
+}
+
+/// Where a run is, and what it told last.
+fn stands(status: &FedStatus) -> String {
+    let last = &status.log[status.log.len().saturating_sub(5)..];
+    let running = if status.running { "runs" } else { "rests" };
+    format!("it {running} at version {}; {last:?}", version(status))
 }
 
 fn version(status: &FedStatus) -> u64 {

@@ -3,13 +3,16 @@
 //! last ones came within one. It does so for a connection that asks alone. Where several ask, there is mostly something to do, and who looks for
 //! it time and again takes the processor from those who do it: there it stays awake only for a connection that is answered on the spot, at doors
 //! behind which that is the rule.
+//!
+//! A connection only says for how long ([`Awake`]). One task of its thread stays awake for all of them ([`keep`]): each turn looks at the network
+//! once, however many are waited for.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::{IoSlice, Result};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
@@ -23,6 +26,45 @@ static ASKED: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     /// How often this thread has turned to one of its connections.
     static TURNS: Cell<u64> = const { Cell::new(0) };
+    /// What this thread stays awake for.
+    static STAYS: Cell<Option<Stays>> = const { Cell::new(None) };
+    /// Who keeps it awake, while there is nothing to do so for.
+    static KEEPER: Cell<Option<Waker>> = const { Cell::new(None) };
+}
+
+/// For how long a thread stays awake.
+#[derive(Clone, Copy, Debug)]
+struct Stays {
+    until: Instant,
+    /// What [`ASKED`] was: where somebody else asks meanwhile, it does not stay.
+    alone: Option<u64>,
+}
+
+impl Stays {
+    fn still(self, now: Instant) -> bool {
+        now < self.until
+            && self
+                .alone
+                .is_none_or(|asked| ASKED.load(Ordering::Relaxed) == asked)
+    }
+}
+
+/// Keeps the thread that it runs on awake for the connections there which want that.
+pub(super) async fn keep() {
+    poll_fn(|context| {
+        if STAYS.get().is_some_and(|stays| stays.still(Instant::now())) {
+            // Whoever else has something to do on this core goes first: a thread that is busy with waiting is not made to stop before its
+            // time is up.
+            std::thread::yield_now();
+            // The runtime looks at the network and comes back here, after whatever else there is to do.
+            let _ = pin!(yield_now()).poll(context);
+        } else {
+            STAYS.set(None);
+            KEEPER.set(Some(context.waker().clone()));
+        }
+        Poll::<()>::Pending
+    })
+    .await;
 }
 
 /// What serves a connection, with its turns counted: what is asked and answered in one of them was answered on the spot.
@@ -57,12 +99,10 @@ impl Pauses {
         self.usual = Some(self.usual.map_or(pause, |usual| (usual * 3 + pause) / 4));
     }
 
-    /// Whether the next request may come so soon that sleep does not pay.
-    fn may_ask_soon(&self, now: Instant) -> bool {
-        let (Some(answered), Some(usual)) = (self.answered, self.usual) else {
-            return false;
-        };
-        usual < MOST && now.duration_since(answered) < MOST
+    /// Until when the next request may come so soon that sleep does not pay.
+    fn may_ask_until(&self) -> Option<Instant> {
+        self.usual.filter(|usual| *usual < MOST)?;
+        Some(self.answered? + MOST)
     }
 }
 
@@ -104,6 +144,8 @@ impl<S> Awake<S> {
     }
 
     fn asks(&mut self) {
+        // If it is not answered on the spot, there is other work to do.
+        STAYS.set(None);
         self.pauses.asks(Instant::now());
         self.asked = ASKED.fetch_add(1, Ordering::Relaxed) + 1;
         self.turn = TURNS.get();
@@ -114,10 +156,12 @@ impl<S> Awake<S> {
         self.is_prompt = self.turn == TURNS.get();
     }
 
-    /// Whether the next request may come at any moment, and nobody needs the processor for another one meanwhile.
-    fn waits(&self) -> bool {
-        let asks_alone = || ASKED.load(Ordering::Relaxed) == self.asked;
-        ((self.waits_if_prompt && self.is_prompt) || asks_alone()) && self.pauses.may_ask_soon(Instant::now())
+    /// For how long its thread stays awake for its next request: not where another one needs the processor meanwhile.
+    fn stays(&self) -> Option<Stays> {
+        let until = self.pauses.may_ask_until()?;
+        let beside_others = self.waits_if_prompt && self.is_prompt;
+        let alone = (!beside_others).then_some(self.asked);
+        Some(Stays { until, alone })
     }
 }
 
@@ -133,12 +177,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Awake<S> {
                 Poll::Ready(read)
             }
             Poll::Pending => {
-                if self.waits() {
-                    // Whoever else has something to do on this core goes first: a thread that is busy with waiting is not made to stop
-                    // before its time is up.
-                    std::thread::yield_now();
-                    // The runtime looks at the network and comes back here, after whatever else there is to do.
-                    let _ = pin!(yield_now()).poll(context);
+                if let Some(stays) = self.stays() {
+                    STAYS.set(Some(stays));
+                    if let Some(keeper) = KEEPER.take() {
+                        keeper.wake();
+                    }
                 }
                 Poll::Pending
             }
@@ -187,27 +230,28 @@ mod tests {
     fn only_a_caller_that_usually_asks_at_once_is_waited_for_awake() {
         let (mut pauses, mut now) = (Pauses::default(), Instant::now());
         pauses.answers(now);
-        assert!(!pauses.may_ask_soon(now), "nothing is known of it");
+        assert_eq!(pauses.may_ask_until(), None, "nothing is known of it");
         pauses.asks(now + SOON);
+        assert_eq!(pauses.may_ask_until(), None, "it has asked");
         pauses.answers(now);
-        assert!(pauses.may_ask_soon(now + SOON));
-        assert!(!pauses.may_ask_soon(now + MOST), "it takes its time");
+        assert_eq!(pauses.may_ask_until(), Some(now + MOST));
         for _ in 0..3 {
             pauses.asks(now + Duration::from_secs(1));
             now += Duration::from_secs(2);
             pauses.answers(now);
         }
-        assert!(!pauses.may_ask_soon(now), "it asks once a second by now");
+        assert_eq!(pauses.may_ask_until(), None, "it asks once a second by now");
         for _ in 0..5 {
             pauses.asks(now + SOON);
             now += 2 * SOON;
             pauses.answers(now);
         }
-        assert!(pauses.may_ask_soon(now));
+        assert_eq!(pauses.may_ask_until(), Some(now + MOST));
     }
 
     #[tokio::test]
     async fn what_is_sent_comes_through_and_silence_is_slept_through() {
+        tokio::spawn(keep());
         let (here, mut there) = duplex(64);
         let mut here = Awake::new(here);
         let mut heard = [0; 4];
@@ -225,6 +269,30 @@ mod tests {
         };
         let (read, ()) = tokio::join!(here.read_exact(&mut heard), asks);
         assert_eq!((read.unwrap(), &heard), (4, b"asks"));
+        assert!(STAYS.get().is_none(), "who has asked is not waited for");
+    }
+
+    #[tokio::test]
+    async fn a_thread_is_kept_awake_for_a_while_and_sleeps_then() {
+        tokio::spawn(keep());
+        yield_now().await;
+        for _ in 0..3 {
+            let keeper = KEEPER.take().expect("it sleeps");
+            let until = Instant::now() + MOST;
+            STAYS.set(Some(Stays { until, alone: None }));
+            keeper.wake();
+            while STAYS.get().is_some() {
+                yield_now().await;
+            }
+            assert!(Instant::now() >= until);
+        }
+        // Not at all, where somebody else has asked meanwhile.
+        let others = Some(ASKED.load(Ordering::Relaxed).wrapping_sub(1));
+        let until = Instant::now() + Duration::from_secs(3600);
+        STAYS.set(Some(Stays { until, alone: others }));
+        KEEPER.take().expect("it sleeps").wake();
+        yield_now().await;
+        assert!(STAYS.get().is_none());
     }
 
     #[tokio::test]
@@ -245,10 +313,17 @@ mod tests {
             .await;
             other.asks();
             one.pauses = Pauses {
-                answered: Some(Instant::now() + MOST),
+                answered: Some(Instant::now()),
                 usual: Some(SOON),
             };
-            assert_eq!(one.waits(), waits, "{on_the_spot}");
+            let stays = one.stays().is_some_and(|stays| {
+                Stays {
+                    until: Instant::now() + MOST,
+                    ..stays
+                }
+                .still(Instant::now())
+            });
+            assert_eq!(stays, waits, "{on_the_spot}");
         }
     }
 }

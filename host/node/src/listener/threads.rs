@@ -86,6 +86,7 @@ impl Thread {
 fn attend_to(mut jobs: UnboundedReceiver<Job>) {
     match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(async {
+            tokio::spawn(awake::keep());
             while let Some(begin) = jobs.recv().await {
                 begin();
             }
