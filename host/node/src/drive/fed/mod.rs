@@ -15,7 +15,8 @@
 //! | `news` | what has happened in runs since somebody looked last |
 //! | `members` | clients on nodes of the mesh: who there is, orders to them, orders from others |
 //! | `simulated` | clients that one process plays |
-//! | `worker` | an order carried out: the plugin trains, what has changed is encoded |
+//! | `worker` | an order carried out by the plugin |
+//! | `exercise` | a training: what it has changed is encoded, and kept to be answered again |
 //! | `adapters` | the same where the plugin trains low-rank adapters in place of the model |
 //! | `joint` | what the driver of the two kinds of round below has, and how it asks a client |
 //! | `sum/` | rounds whose updates nobody sees one by one |
@@ -32,6 +33,7 @@ mod adapters;
 mod begin;
 mod clock;
 mod conductor;
+mod exercise;
 mod given;
 mod handle;
 mod in_view;
