@@ -70,12 +70,12 @@ fn clients_of_unequal_ranks_learn_and_a_run_that_is_killed_comes_to_the_same() {
     }
 }
 
-/// A node of this mesh whose clients train adapters up to this rank.
-fn node(cloud: &Node, most: u32) -> Node {
+/// A node of this mesh that gives this to federated runs.
+pub(crate) fn node(cloud: &Node, federated: &str) -> Node {
     let home = home("edge");
     let file = home.path().join("config/karman/node.toml");
     let mut file = std::fs::OpenOptions::new().append(true).open(file).unwrap();
-    writeln!(file, "[federated]\nadapter-rank = {most}").unwrap();
+    writeln!(file, "[federated]\n{federated}").unwrap();
     let word = cloud.invite(&["--tier", "edge"]);
     up(home, &["--join", &word])
 }
@@ -83,7 +83,8 @@ fn node(cloud: &Node, most: u32) -> Node {
 #[test]
 fn each_node_trains_the_rank_that_its_operator_allows() {
     let cloud = first();
-    let mut nodes = vec![node(&cloud, 1), node(&cloud, 3), node(&cloud, 64)];
+    let trains = |most: u32| node(&cloud, &format!("adapter-rank = {most}"));
+    let mut nodes = vec![trains(1), trains(3), trains(64)];
     nodes.insert(0, cloud);
     let started = Instant::now();
     let found = |cloud: &Node| {

@@ -14,6 +14,7 @@ mod documents;
 mod door;
 mod endpoints;
 mod fed;
+mod fed_local_privacy;
 mod fed_low_rank;
 mod fed_passes;
 mod fed_strategy;

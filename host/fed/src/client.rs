@@ -30,6 +30,9 @@ pub struct Profile {
     pub link: Option<Link>,
     /// The largest rank of adapters that its node trains; nothing where it sets no bound.
     pub adapter_rank: Option<u32>,
+    /// The largest ε, at [`crate::LocalPrivacy::USUAL_DELTA`], that its node gives away in one run where it adds the noise; nothing where it sets
+    /// no bound.
+    pub most_epsilon: Option<f64>,
 }
 
 /// A stretch of time in which a client is in view: it can be reached.
@@ -78,6 +81,7 @@ impl Profile {
         };
         within("label-entropy", self.label_entropy.unwrap_or(0.0), 0.0, 1.0)?;
         within("charge", self.charge.unwrap_or(0.0), 0.0, 1.0)?;
+        within("most-epsilon", self.most_epsilon.unwrap_or(0.0), 0.0, f64::MAX)?;
         if let Some(link) = self.link {
             within(
                 "bytes-per-second",

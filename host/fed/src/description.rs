@@ -1,4 +1,5 @@
 mod clients;
+mod local_privacy;
 mod low_rank;
 mod pace;
 mod parts;
@@ -9,6 +10,7 @@ mod swarm;
 mod tests;
 
 pub use clients::Clients;
+pub use local_privacy::LocalPrivacy;
 pub use low_rank::{LowRank, LowRankRule};
 pub use pace::Pace;
 pub use parts::{EncodingPolicy, Evaluation, Limits, Training};
@@ -92,6 +94,9 @@ pub struct Run {
     /// Differential privacy of the clients. Default: none.
     #[serde(default)]
     pub privacy: Option<Privacy>,
+    /// Noise that clients add themselves, each to its own update. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_privacy: Option<LocalPrivacy>,
     /// Whether updates are summed so that nobody sees one. Default: not.
     #[serde(default)]
     pub secure_sum: Option<SecureSum>,
@@ -131,6 +136,15 @@ pub enum RunError {
     /// What is promised would not hold.
     #[error("`[privacy]` needs {needs}")]
     NotPrivate {
+        /// What is missing.
+        needs: &'static str,
+    },
+    /// Noise or clipping of clients that are none.
+    #[error("`local-privacy`: {0}")]
+    LocalPrivacy(#[source] CentralError),
+    /// What is promised of clients that add noise would not hold.
+    #[error("`[local-privacy]` needs {needs}")]
+    NotLocal {
         /// What is missing.
         needs: &'static str,
     },
@@ -271,6 +285,9 @@ impl Run {
                 1e6,
             )?;
             privacy.check(self)?;
+        }
+        if let Some(local) = &self.local_privacy {
+            local.check(self)?;
         }
         if let Some(secure) = &self.secure_sum {
             secure.check(self)?;

@@ -71,8 +71,8 @@ pub mod swarm;
 pub use arithmetic::{Arithmetic, ArithmeticError, Processor, RunningSum};
 pub use client::{ClientId, Profile, ProfileError, Window, Windows};
 pub use description::{
-    Clients, EncodingPolicy, Evaluation, Limits, LowRank, LowRankRule, Pace, Privacy, Run, RunError,
-    SecureSum, Swarm, Training,
+    Clients, EncodingPolicy, Evaluation, Limits, LocalPrivacy, LowRank, LowRankRule, Pace, Privacy, Run,
+    RunError, SecureSum, Swarm, Training,
 };
 pub use instant::Instant;
 pub use layout::{Array, Layout, LayoutError};

@@ -357,7 +357,8 @@ mod tests {
 
     #[test]
     fn what_rounds_take_is_a_number_of_the_operator() {
-        let text = "[federated]\nround-disk = \"1 GiB\"\nkept = \"2 GiB\"\nneglect = \"20 s\"";
+        let text = "[federated]\nround-disk = \"1 GiB\"\nkept = \"2 GiB\"\nneglect = \"20 s\"\n\
+                    most-epsilon = 4.5\nrequire-local-privacy = true";
         let config = load(text, &[("KARMAN_FEDERATED__MEMORY", "3 MiB")]).unwrap();
         let federated = config.federated;
         assert_eq!(federated.round_disk, ByteSize::gib(1));
@@ -365,6 +366,10 @@ mod tests {
         assert_eq!(federated.neglect, Duration::from_secs(20));
         assert_eq!(federated.memory, ByteSize::mib(3));
         assert_eq!(federated.disk, FederatedConfig::default().disk);
+        assert_eq!(
+            (federated.most_epsilon, federated.require_local_privacy),
+            (Some(4.5), true)
+        );
     }
 
     #[test]

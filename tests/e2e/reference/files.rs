@@ -300,6 +300,12 @@ fn run() -> Document {
         "host/fed/src/privacy/central.rs",
         "Clipping",
     ));
+    sections.push(Section::new(
+        "[local-privacy]",
+        &format!("{at}/local_privacy.rs"),
+        "LocalPrivacy",
+        Value::Null,
+    ));
     let alone = |heading, file: &str, name, defaults| {
         Section::new(heading, &format!("{at}/{file}.rs"), name, defaults)
     };

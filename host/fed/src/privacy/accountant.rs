@@ -95,7 +95,8 @@ impl Accountant {
         self.add_rounds(noise_multiplier, participants.drawn(), 1)
     }
 
-    fn add_rounds(
+    /// The same for so many rounds, each participant drawn at `rate`, or without drawing.
+    pub(super) fn add_rounds(
         &mut self,
         noise_multiplier: f64,
         rate: Option<Rate>,

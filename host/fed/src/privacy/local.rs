@@ -18,6 +18,9 @@ pub struct Local {
 }
 
 impl Local {
+    /// The largest noise multiplier: two updates can be two norms apart.
+    pub const MOST_NOISE: f64 = Central::MOST_NOISE / 2.0;
+
     /// Updates clipped to `norm`, with noise of `noise_multiplier` times the distance that two of them can have, which is twice that.
     /// [`super::noise_multiplier_for`] finds the multiplier for an ε. It is at most 32.
     ///
@@ -25,19 +28,53 @@ impl Local {
     ///
     /// A number is impossible.
     pub fn new(norm: f64, noise_multiplier: f64, delta: f64) -> Result<Self, CentralError> {
-        let mut trial = Accountant::new(Adjacency::AnyTwoUpdates);
-        trial.add(noise_multiplier, &Participants::chosen(Vec::new()))?;
-        trial.spent(delta)?;
-        if 2.0 * noise_multiplier > Central::MOST_NOISE {
-            return Err(CentralError::TooMuchNoise(2.0 * noise_multiplier));
-        }
         let accountant = Accountant::new(Adjacency::AnyTwoUpdates);
-        Ok(Self {
+        let local = Self {
             bound: Bound::new(norm)?,
             noise_multiplier,
             delta,
             accountant,
-        })
+        };
+        // What the account would refuse later is refused now.
+        local.spent_after(1, delta)?;
+        if noise_multiplier > Self::MOST_NOISE {
+            return Err(CentralError::TooMuchNoise(2.0 * noise_multiplier));
+        }
+        Ok(local)
+    }
+
+    /// The same before its first update.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        Self {
+            accountant: Accountant::new(Adjacency::AnyTwoUpdates),
+            ..self.clone()
+        }
+    }
+
+    /// The standard deviation of the noise in each number.
+    pub fn deviation(&self) -> f64 {
+        2.0 * self.noise_multiplier * self.bound.norm()
+    }
+
+    /// What was given away up to now.
+    ///
+    /// # Errors
+    ///
+    /// None that [`Local::new`] has not refused.
+    pub fn spent(&self) -> Result<Spent, CentralError> {
+        Ok(self.accountant.spent(self.delta)?)
+    }
+
+    /// What will have been given away after so many more updates, at this δ.
+    ///
+    /// # Errors
+    ///
+    /// δ is not above 0 and below 1.
+    pub fn spent_after(&self, updates: u64, delta: f64) -> Result<Spent, CentralError> {
+        let mut trial = self.accountant.clone();
+        trial.add_rounds(self.noise_multiplier, None, updates)?;
+        Ok(trial.spent(delta)?)
     }
 
     /// An update that may be seen, and what the client has given away with it and those before.
@@ -58,13 +95,14 @@ impl Local {
             .iter()
             .map(|unit| (*unit as f64 * self.bound.unit()) as f32)
             .collect();
-        Ok((released, self.accountant.spent(self.delta)?))
+        Ok((released, self.spent()?))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn noise_covers_the_distance_of_any_two_updates() {
@@ -85,11 +123,30 @@ mod tests {
         assert!(more.epsilon > spent.epsilon);
     }
 
+    proptest! {
+        #[test]
+        fn what_updates_will_cost_is_what_they_cost_and_only_the_noise_is_beyond_the_norm(
+            update in prop::collection::vec(-1e3_f32..1e3, 1..40), norm in 1e-3_f64..1e3, noise in 0.1_f64..8.0,
+            updates in 1_u64..5, delta in 1e-9_f64..1e-2, entropy: [u8; 32],
+        ) {
+            let mut local = Local::new(norm, noise, delta).unwrap();
+            let foretold = local.spent_after(updates, delta).unwrap();
+            for _ in 0..updates {
+                let (released, _) = local.release(&update, entropy).unwrap();
+                // A number has at most the norm, and ten deviations of noise: more comes up once in 10^22 times.
+                let most = norm + 10.0 * local.deviation();
+                prop_assert!(released.iter().all(|number| f64::from(number.abs()) <= most), "{:?}", released);
+            }
+            prop_assert_eq!(local.spent().unwrap(), foretold);
+            prop_assert_eq!(local.anew(), Local::new(norm, noise, delta).unwrap());
+        }
+    }
+
     #[test]
     fn bad_numbers_are_refused() {
         assert!(Local::new(f64::NAN, 1.0, 1e-5).is_err());
         assert!(Local::new(1.0, 0.0, 1e-5).is_err());
-        assert!(Local::new(1.0, 33.0, 1e-5).is_err());
+        assert!(Local::new(1.0, 32.0, 1e-5).is_ok() && Local::new(1.0, 33.0, 1e-5).is_err());
         assert!(Local::new(1.0, 1.0, 0.0).is_err());
         assert!(
             Local::new(1.0, 1.0, 1e-5)

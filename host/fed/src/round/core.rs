@@ -1,4 +1,5 @@
 use super::evaluate::Evaluating;
+use super::local;
 use super::open::Assignment;
 use super::private::Private;
 use super::roster::Roster;
@@ -54,7 +55,10 @@ impl Core {
             training: self.assignments.len(),
             gathered,
             accuracy: self.accuracy,
-            spent: self.privacy.as_ref().and_then(Private::spent),
+            spent: match &self.privacy {
+                Some(private) => private.spent(),
+                None => local::spent(run, &self.roster),
+            },
             ended: matches!(self.phase, Phase::Ended(_)),
             failure: match &self.phase {
                 Phase::Ending(failure) | Phase::Ended(failure) => failure.clone(),

@@ -343,7 +343,7 @@ pub struct RoundReport {
     pub bytes_up: u64,
     /// Bytes of models sent, as `f32`.
     pub bytes_down: u64,
-    /// In a private run, the ε that the run has spent up to this version.
+    /// In a private run, the ε that is spent up to this version: [`super::Status::spent`].
     pub epsilon: Option<f64>,
     /// How its updates went from client to client, where they did.
     pub swarm: Option<SwarmReport>,

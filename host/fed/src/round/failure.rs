@@ -64,6 +64,16 @@ pub enum Failure {
         /// What may be.
         most: f64,
     },
+    /// Too few clients may give away more of themselves.
+    #[error(
+        "{left} clients may give away more, and a round needs {least}: one more update of the others would exceed `most-epsilon`, of `[local-privacy]` or of their nodes"
+    )]
+    GivenAway {
+        /// Clients that may.
+        left: usize,
+        /// What is needed.
+        least: usize,
+    },
     /// What a round would give away cannot be told.
     #[error("what one more round would give away cannot be accounted for: {0}")]
     Account(String),

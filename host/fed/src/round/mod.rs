@@ -16,6 +16,7 @@
 //! | `close` | from the updates to the next version |
 //! | `evaluate` | what clients think of a version |
 //! | `private` | what a private run keeps: who is drawn, noise, the account |
+//! | `local` | what clients have given away that add the noise themselves |
 //! | `roster` | what is known of each client |
 //! | `sketch` | how well an update agrees with the aggregate, without keeping it |
 //! | `checkpoint` | what is written down |
@@ -28,6 +29,7 @@ mod evaluate;
 mod event;
 mod failure;
 mod gather;
+mod local;
 mod low_rank;
 mod open;
 mod private;

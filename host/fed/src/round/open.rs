@@ -41,6 +41,7 @@ impl Coordinator {
         let least = least.max(self.run.swarm.map_or(0, |_| Swarm::FEWEST));
         // Who still works on an earlier version may yet make up the minimum.
         if candidates.len() + self.core.assignments.len() < least {
+            self.end_if_given_away(least);
             return false;
         }
         if self.is_budget_spent() {
@@ -104,6 +105,9 @@ impl Coordinator {
                 let candidates = self.candidates();
                 self.assign(&candidates, room);
             }
+            if self.core.assignments.is_empty() {
+                self.end_if_given_away(1);
+            }
         }
     }
 
@@ -131,6 +135,7 @@ impl Coordinator {
 
     /// Whether a client can take part in a round that begins now.
     fn check(&self, client: ClientId, member: &Member) -> Result<(), NotEligible> {
+        self.check_account(member)?;
         let timeout = self.run.pace.timeout();
         let bytes = 4 * self.layout.length() as u64;
         let work = Workload {

@@ -34,6 +34,7 @@ impl Coordinator {
     }
 
     pub(super) fn gave_up(&mut self, client: ClientId, assignment: AssignmentId, reason: String) {
+        self.count_answer(client, assignment);
         match self.core.assignments.get(&assignment) {
             Some(known) if known.client == client => self.lose(assignment, Loss::GaveUp(reason)),
             _ => self.evaluation_given_up(client, assignment),
@@ -44,6 +45,7 @@ impl Coordinator {
     pub(super) fn updated(&mut self, client: ClientId, id: AssignmentId, update: &Update) {
         let bytes = update.frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
         self.core.tally.bytes_up += bytes;
+        self.count_answer(client, id);
         if self.judges(client, id) {
             self.refuse(client, Refusal::NotAsked);
             self.evaluation_given_up(client, id);

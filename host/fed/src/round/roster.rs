@@ -16,6 +16,9 @@ pub(crate) struct Member {
     pub(crate) busy: Option<AssignmentId>,
     /// What it answered last.
     pub(crate) answered: Option<AssignmentId>,
+    /// Orders that it has answered, if only to say that it cannot: no more updates have come from it.
+    #[serde(default)]
+    pub(crate) answers: u64,
     pub(crate) refusals: u32,
     pub(crate) excluded: bool,
     pub(crate) chosen: u64,

@@ -52,6 +52,26 @@ pub enum NotEligible {
         /// What is asked for.
         least: f64,
     },
+    /// It would give away more than the run lets it.
+    #[error(
+        "one more update of it would give away ε = {epsilon:.3}, and `local-privacy.most-epsilon` is {most}"
+    )]
+    Epsilon {
+        /// What it would have given away.
+        epsilon: f64,
+        /// What it may.
+        most: f64,
+    },
+    /// It would give away more than its operator lets it.
+    #[error(
+        "one more update of it would give away ε = {epsilon:.3}, and `federated.most-epsilon` of its node is {most}"
+    )]
+    EpsilonOfNode {
+        /// What it would have given away.
+        epsilon: f64,
+        /// What it may.
+        most: f64,
+    },
     /// It goes out of view before it has received the model, trained, and sent its update, or is out of view now.
     #[error("{}", out_of_view(*.in_view, *.needed))]
     View {

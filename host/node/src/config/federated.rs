@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// What a node gives to federated runs in which its own client is: to rounds in which updates go from client to client, and to what is kept.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct FederatedConfig {
     /// Bytes on the disk for the updates of one round, all clients' together, as long as that goes on. Default 8 GiB.
@@ -23,6 +23,11 @@ pub struct FederatedConfig {
     /// The largest rank of low-rank adapters (`[low-rank]` of a run) that its clients train. Default: whatever a run asks for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter_rank: Option<u32>,
+    /// The largest ε, at a δ of 1e-5, that its client gives away in one run with `[local-privacy]`. Default: whatever a run lets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_epsilon: Option<f64>,
+    /// Whether updates leave it with noise only: its client then refuses what a run without `[local-privacy]` asks for. Default false.
+    pub require_local_privacy: bool,
 }
 
 impl Default for FederatedConfig {
@@ -34,6 +39,8 @@ impl Default for FederatedConfig {
             kept: ByteSize::gib(4),
             neglect: Duration::from_secs(300),
             adapter_rank: None,
+            most_epsilon: None,
+            require_local_privacy: false,
         }
     }
 }

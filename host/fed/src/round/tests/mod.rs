@@ -4,6 +4,7 @@ mod brought;
 mod joint;
 mod judging;
 mod laws;
+mod local;
 mod low_rank;
 mod private;
 mod summed;

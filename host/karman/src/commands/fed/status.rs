@@ -138,14 +138,19 @@ fn shown(run: &FedStatus) -> String {
 
 /// What a private run has given away of a client, and what that compares.
 fn given_away(spent: &Spent) -> String {
-    let adjacency = match spent.adjacency {
-        Adjacency::AddOrRemoveClient => "two runs of which one has a client that the other has not",
-        Adjacency::AnyTwoUpdates => "two runs in which one client's update is another",
-    };
-    format!(
-        "\n\nε {:.2} at δ {:e} after {} rounds, between {adjacency}",
-        spent.epsilon, spent.delta, spent.rounds
-    )
+    let told = format!("\n\nε {:.2} at δ {:e}", spent.epsilon, spent.delta);
+    let count = spent.rounds;
+    match spent.adjacency {
+        Adjacency::AddOrRemoveClient => {
+            format!(
+                "{told} after {count} rounds, between two runs of which one has a client that the other has not"
+            )
+        }
+        Adjacency::AnyTwoUpdates => format!(
+            "{told} of the client that has answered most ({count} orders), between two runs in which its \
+             updates are others; each client keeps its own account"
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +170,10 @@ mod tests {
         let told = "ε 1.50 at δ 1e-5 after 12 rounds, between two runs of which one has a client that the other has not";
         assert_eq!(given_away(&spent).trim(), told);
         spent.adjacency = Adjacency::AnyTwoUpdates;
-        assert!(given_away(&spent).ends_with("one client's update is another"));
+        let told = given_away(&spent);
+        assert!(
+            told.contains("ε 1.50 at δ 1e-5 of the client that has answered most (12 orders"),
+            "{told}"
+        );
     }
 }

@@ -3,6 +3,7 @@
 
 use super::adapters;
 use super::memory::{Key, Memory, Remembered};
+use super::noise::{self, Noise};
 use super::wire::{self, Course, Frames};
 use super::worker::not_asked;
 use karman_engine::Plugin;
@@ -21,6 +22,8 @@ pub(super) struct Exercise {
     pub(super) control: Frames,
     /// Empty where the model itself is trained.
     pub(super) adapters: Frames,
+    /// Nothing where the update leaves as it is.
+    pub(super) noise: Option<Noise>,
 }
 
 impl Exercise {
@@ -32,6 +35,7 @@ impl Exercise {
             model,
             control: Frames::new(),
             adapters: Frames::new(),
+            noise: None,
         }
     }
 
@@ -50,7 +54,7 @@ impl Exercise {
     }
 
     /// The same where the plugin of this name trains in this way.
-    async fn once(
+    pub(super) async fn once(
         self: &Arc<Self>,
         name: String,
         memory: &Arc<Memory>,
@@ -58,16 +62,27 @@ impl Exercise {
         fit: impl Future<Output = Result<Fitted, TaskError>>,
     ) -> Result<Box<Update>, TaskError> {
         let mut remembered = memory.recall(key).await?;
+        let asks_for_noise = self.noise.is_some();
         if let Some((of, answer)) = &remembered.answered
             && *of == self.of
+            && remembered.noised == asks_for_noise
         {
             return Ok(answer.clone());
+        }
+        if let Some(noise) = &self.noise {
+            // Before the training, which would be for nothing.
+            remembered.account = Some(noise.account(remembered.account.take())?);
+            if !remembered.noised {
+                // What was lost of an update without noise would leave with this one.
+                remembered.feedback.clear();
+            }
         }
         let fitted = fit.await?;
         let (exercise, key) = (self.clone(), key.clone());
         let keep = move |memory: &Memory| {
             let update = Box::new(exercise.update(&name, fitted, &mut remembered)?);
             remembered.answered = Some((exercise.of, update.clone()));
+            remembered.noised = asks_for_noise;
             memory.put(&key, remembered)?;
             Ok(update)
         };
@@ -147,7 +162,10 @@ impl Exercise {
     /// The same, encoded as the order says.
     fn update(&self, name: &str, fitted: Fitted, remembered: &mut Remembered) -> Result<Update, TaskError> {
         let (samples, steps, loss) = (fitted.samples, fitted.steps, fitted.loss);
-        let (changes, state) = self.changes(name, fitted)?;
+        let (mut changes, state) = self.changes(name, fitted)?;
+        if let (Some(_), Some(account)) = (&self.noise, &mut remembered.account) {
+            noise::add(account, &mut changes)?;
+        }
         let course = &self.course;
         remembered.feedback.resize_with(changes.len(), Feedback::default);
         let mut frames = Vec::with_capacity(changes.len());

@@ -253,6 +253,7 @@ mod tests {
             link: None,
             passes: vec![pass; count],
             adapter_rank: None,
+            most_epsilon: None,
         };
         let read = |bytes: &[u8]| wire::read::<Answer>("answer", bytes);
         assert!(read(&wire::write(&described(MOST)).unwrap()).is_ok());

@@ -1,6 +1,5 @@
 //! Clients on nodes of the mesh, and on this one.
 
-use super::adapters;
 use super::clock::Clock;
 use super::in_view::{self, Stretch};
 use super::memory::Memory;
@@ -8,7 +7,7 @@ use super::orders::{self, Clients};
 use super::spread::Sharer;
 use super::sum::{Credential, Identity};
 use super::wire::{self, Answer, Order, RunId, Work};
-use super::worker;
+use super::{adapters, noise, worker};
 use crate::battery;
 use crate::contacts;
 use crate::drive::swarm::{SwarmLed, SwarmPlan};
@@ -153,6 +152,8 @@ async fn here(
     let federated = node.federated();
     let memory = federated.memory(node)?;
     let context = node.runtime().context(time);
+    let own = node.runtime().config().federated;
+    noise::check(&order.work, &own)?;
     match order.work {
         Work::Sum { .. } => {
             let who: Arc<dyn Identity> = Arc::new(node.clone());
@@ -163,7 +164,7 @@ async fn here(
             let sharer = Sharer {
                 swarm: Arc::new(node.clone()),
                 seats: federated.seats.clone(),
-                limits: node.runtime().config().federated,
+                limits: own,
                 key: Memory::key(driver, &order),
                 memory,
             };
@@ -171,8 +172,8 @@ async fn here(
         }
         _ => {
             let by_link = order.by_link;
-            adapters::check(&order.work, node.runtime().config().federated.adapter_rank)?;
-            let answer = worker::carry_out(&found, &memory, driver, order, context).await?;
+            adapters::check(&order.work, own.adapter_rank)?;
+            let answer = worker::carry_out(&found, (&memory, &own), driver, order, context).await?;
             described(node, driver, by_link, answer).await
         }
     }
@@ -200,13 +201,15 @@ async fn described(node: &Node, driver: NodeId, by_link: bool, answer: Answer) -
         }
         false => None,
     };
+    let own = node.runtime().config().federated;
     Ok(Answer::Described {
         samples,
         label_entropy,
         charge: blocking(|| Ok(battery::state_of_charge())).await?,
         link,
         passes: in_view::told_to(node, driver),
-        adapter_rank: node.runtime().config().federated.adapter_rank,
+        adapter_rank: own.adapter_rank,
+        most_epsilon: own.most_epsilon,
     })
 }
 

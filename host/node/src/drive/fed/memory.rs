@@ -7,6 +7,7 @@ use super::wire::{Order, RunId};
 use crate::services::blocking;
 use disk::{Disk, What};
 use karman_engine::capability::checkpoint::Progress;
+use karman_fed::privacy::Local;
 use karman_fed::{AssignmentId, ClientId, Update};
 use karman_store::Store;
 use karman_tensor::encode::Feedback;
@@ -37,11 +38,17 @@ impl Key {
 pub(super) struct Remembered {
     /// The order that it carried out last, and what came of it.
     pub(super) answered: Option<((AssignmentId, u64), Box<Update>)>,
+    /// Whether that has noise in it.
+    #[serde(default)]
+    pub(super) noised: bool,
     /// What its plugin gave back to have it again.
     #[serde(with = "serde_bytes")]
     pub(super) state: Vec<u8>,
     /// For each array of an update.
     pub(super) feedback: Vec<Feedback>,
+    /// What it has given away in updates with noise, the last answer among them: both are written in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) account: Option<Local>,
 }
 
 impl Remembered {
@@ -98,21 +105,24 @@ impl Memory {
         }
     }
 
-    /// Waits until no other order of this client is carried out: one that was sent again may meet the first. A node is one client
-    /// of a run, whatever numbers its driver has for it.
-    pub(super) async fn turn(&self, key: &Key) -> OwnedMutexGuard<()> {
+    /// A node is one client of a run, whatever numbers its driver has for it: what is to be known of all of them is kept under this.
+    pub(super) fn whatever_number(&self, key: &Key) -> Key {
         let client = match self.place {
             Place::Disk(_) => ClientId(0),
             Place::Process(_) => key.client,
         };
+        Key {
+            client,
+            ..key.clone()
+        }
+    }
+
+    /// Waits until no other order of this client is carried out: one that was sent again may meet the first.
+    pub(super) async fn turn(&self, key: &Key) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.turns.lock();
             turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-            let key = Key {
-                client,
-                ..key.clone()
-            };
-            turns.entry(key).or_default().clone()
+            turns.entry(self.whatever_number(key)).or_default().clone()
         };
         turn.lock_owned().await
     }

@@ -17,6 +17,7 @@
 //! | `simulated` | clients that one process plays |
 //! | `worker` | an order carried out by the plugin |
 //! | `exercise` | a training: what it has changed is encoded, and kept to be answered again |
+//! | `noise` | noise that a client adds to its update, and the account of what it has given away |
 //! | `adapters` | the same where the plugin trains low-rank adapters in place of the model |
 //! | `joint` | what the driver of the two kinds of round below has, and how it asks a client |
 //! | `sum/` | rounds whose updates nobody sees one by one |
@@ -41,6 +42,7 @@ mod joint;
 mod members;
 mod memory;
 mod news;
+mod noise;
 mod onnx;
 mod orders;
 mod outside;

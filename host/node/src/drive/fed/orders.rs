@@ -67,6 +67,7 @@ pub(super) fn here(client: ClientId, answer: &Answer) -> Option<Event> {
             charge,
             link,
             adapter_rank,
+            most_epsilon,
             ..
         } => Some(Event::Here {
             client,
@@ -76,6 +77,7 @@ pub(super) fn here(client: ClientId, answer: &Answer) -> Option<Event> {
                 charge: *charge,
                 link: link.map(|bytes_per_second| Link { bytes_per_second }),
                 adapter_rank: *adapter_rank,
+                most_epsilon: *most_epsilon,
             },
         }),
         _ => None,
@@ -114,7 +116,7 @@ impl Orders {
         sent: karman_fed::Order,
     ) -> Result<(), TaskError> {
         let (assignment, time) = (sent.assignment, sent.time);
-        let order = Order::new(id, run, client, self.work(layout, sent)?);
+        let order = Order::new(id, run, client, self.work(run, layout, sent)?);
         let (clients, outbox) = (self.clients.clone(), self.outbox.clone());
         let task = tokio::spawn(async move {
             let answer = ask_patiently(&*clients, order, time, LOST_AFTER).await;
@@ -171,13 +173,21 @@ impl Orders {
         Ok(model)
     }
 
-    fn work(&mut self, layout: &Layout, sent: karman_fed::Order) -> Result<Work, TaskError> {
+    fn work(&mut self, run: &Run, layout: &Layout, sent: karman_fed::Order) -> Result<Work, TaskError> {
         let model = self.model(layout, &sent)?;
-        Ok(match sent.work {
-            karman_fed::Work::Evaluate => Work::Evaluate { model },
-            karman_fed::Work::Train(train) => Work::Train {
-                assignment: sent.assignment,
-                version: sent.version,
+        let (assignment, version) = (sent.assignment, sent.version);
+        Ok(match (sent.work, run.local_privacy) {
+            (karman_fed::Work::Evaluate, _) => Work::Evaluate { model },
+            (karman_fed::Work::Train(train), Some(noise)) => Work::TrainPrivately {
+                assignment,
+                version,
+                course: Course::from(&train),
+                noise,
+                model,
+            },
+            (karman_fed::Work::Train(train), None) => Work::Train {
+                assignment,
+                version,
                 course: Course::from(&train),
                 model,
                 control: train
@@ -323,6 +333,7 @@ mod tests {
             link: Some(2e6),
             passes: Vec::new(),
             adapter_rank: Some(4),
+            most_epsilon: Some(2.5),
         };
         let profile = Profile {
             samples: 7,
@@ -332,6 +343,7 @@ mod tests {
                 bytes_per_second: 2e6,
             }),
             adapter_rank: Some(4),
+            most_epsilon: Some(2.5),
         };
         let client = ClientId(4);
         let told = here(client, &described);

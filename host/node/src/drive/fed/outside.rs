@@ -34,7 +34,9 @@ pub fn read_fed_answer(bytes: &[u8]) -> Result<Bytes, TaskError> {
 
 fn model_of(work: &Work) -> Option<&Frames> {
     match work {
-        Work::Train { model, .. } | Work::Evaluate { model } => Some(&**model),
+        Work::Train { model, .. } | Work::TrainPrivately { model, .. } | Work::Evaluate { model } => {
+            Some(&**model)
+        }
         Work::Sum { step, .. } => match &**step {
             sum::Step::Train { lesson, .. } => Some(&*lesson.model),
             sum::Step::Who | sum::Step::Join { .. } | sum::Step::Said(_) => None,

@@ -9,6 +9,7 @@ use super::record::{FedEvent, FedStatus, Record};
 use super::strategy;
 use super::wire::{Answer, Order, Work};
 use super::worker::carry_out;
+use crate::config::FederatedConfig;
 use crate::runtime::Runtime;
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
@@ -33,9 +34,11 @@ impl Clients for Simulated {
         let (plugin, memory, places) = (self.plugin.clone(), self.memory.clone(), self.places.clone());
         let context = self.runtime.context(time);
         let driver = self.runtime.id();
+        let own = FederatedConfig::default();
         async move {
             let _place = places.acquire_owned().await;
-            carry_out(&plugin, &memory, driver, order, context).await
+            // What its operator asks for is about what leaves this node.
+            carry_out(&plugin, (&memory, &own), driver, order, context).await
         }
         .boxed()
     }

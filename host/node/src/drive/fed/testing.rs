@@ -71,6 +71,7 @@ pub(super) fn introduce(outbox: &UnboundedSender<Event>, clients: u64) {
             link: None,
             passes: Vec::new(),
             adapter_rank: None,
+            most_epsilon: None,
         };
         let here = orders::here(ClientId(number), &described).unwrap();
         outbox.send(here).unwrap();

@@ -12,7 +12,7 @@ use crate::{LogRing, Node, NodeConfig, RuntimeOptions};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use karman_fed::{ClientId, Event, Profile, Run, Update, Window, Windows};
+use karman_fed::{ClientId, Event, LocalPrivacy, Profile, Run, Update, Window, Windows};
 use karman_store::Store;
 use karman_tensor::encode::{Encoded, Encoding, Link};
 use karman_types::TaskError;
@@ -82,6 +82,7 @@ impl Clients for Liars {
                     link: None,
                     passes: Vec::new(),
                     adapter_rank: None,
+                    most_epsilon: None,
                 },
                 Work::Begin { .. } => {
                     let model: Frames = vec![("weight".into(), frame(&[0.0, 0.0]))];
@@ -91,7 +92,9 @@ impl Clients for Liars {
                 Work::Train { .. } if order.client.0 == 10 => Answer::Judged(judgement()),
                 Work::Train { .. } => Answer::Trained(Box::new(update(order.client))),
                 Work::Evaluate { .. } => Answer::Judged(judgement()),
-                Work::Sum { .. } | Work::Spread { .. } => return Err(TaskError::invalid("nobody sums here")),
+                Work::TrainPrivately { .. } | Work::Sum { .. } | Work::Spread { .. } => {
+                    return Err(TaskError::invalid("nobody sums here"));
+                }
             })
         }
         .boxed()
@@ -221,6 +224,49 @@ async fn updates_travel_as_measured_links_ask_for() {
     conductor.drive().await.unwrap();
     let encodings: Vec<Encoding> = noted.lock().values().copied().collect();
     assert_eq!(encodings, [Encoding::Int8, Encoding::F32, Encoding::F32]);
+}
+
+/// Clients that note what noise they are asked for.
+#[derive(Default)]
+struct Noised(Arc<Mutex<Vec<LocalPrivacy>>>);
+
+impl Clients for Noised {
+    fn ask(&self, order: Order, time: Option<Duration>) -> BoxFuture<'static, Result<Answer, TaskError>> {
+        let Work::TrainPrivately { noise, .. } = order.work else {
+            return Liars.ask(order, time);
+        };
+        self.0.lock().push(noise);
+        async move { Ok(Answer::Trained(Box::new(update(order.client)))) }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn clients_are_asked_for_the_noise_of_the_description_and_the_log_says_what_it_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let text = "name = 'x'\nrounds = 4\nstart-with = 3\nweights = 'uniform'\n[clients]\nplugin = 'x'\n\
+                [pace]\nmode = 'synchronous'\nclients = 3\n[evaluation]\nevery = 0\n\
+                [local-privacy]\nnoise-multiplier = 1.5\nnorm = 0.5\n";
+    let record = Record::new(Run::from_toml(text).unwrap());
+    let described = record.run.local_privacy.unwrap();
+    let channel = unbounded_channel();
+    let outbox = channel.0.clone();
+    let clients = Noised::default();
+    let asked = clients.0.clone();
+    let clients = Arc::new(clients);
+    let (conductor, handle) = Conductor::new(record, store, clients, channel, Start::default()).unwrap();
+    introduce(&outbox, 3);
+    conductor.drive().await.unwrap();
+    let status = handle.status(0);
+    let told = status.log.iter().filter_map(|event| match event {
+        FedEvent::Round { epsilon, .. } => *epsilon,
+        _ => None,
+    });
+    let mechanism = described.mechanism().unwrap();
+    let costs = [1, 2, 3, 4].map(|updates| mechanism.spent_after(updates, described.delta).unwrap());
+    assert_eq!(told.collect::<Vec<_>>(), costs.map(|spent| spent.epsilon));
+    assert_eq!(status.status.unwrap().spent, Some(costs[3]));
+    assert_eq!(*asked.lock(), [described; 12]);
 }
 
 /// Clients of whom one goes out of view before a round with it could be over.

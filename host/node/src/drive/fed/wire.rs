@@ -5,7 +5,9 @@ use super::{spread, sum};
 use crate::services::blocking;
 use bytes::Bytes;
 use karman_engine::learn::Array;
-use karman_fed::{AssignmentId, ClientId, EncodingPolicy, Judgement, Layout, Run, Train, Update};
+use karman_fed::{
+    AssignmentId, ClientId, EncodingPolicy, Judgement, Layout, LocalPrivacy, Run, Train, Update,
+};
 use karman_tensor::Shape;
 use karman_tensor::encode::{Encoded, Encoding};
 use karman_types::{TaskError, serde_list};
@@ -62,6 +64,16 @@ pub(super) enum Work {
         /// What is trained in place of the model; empty where the model is.
         #[serde(default, deserialize_with = "a_model")]
         adapters: Frames,
+    },
+    /// To train, and to answer with an update that has noise of its client in it. A client of a version that knows of none reads no such
+    /// order: it would read past a key of [`Work::Train`], and send its update as it is.
+    TrainPrivately {
+        assignment: AssignmentId,
+        version: u64,
+        course: Course,
+        noise: LocalPrivacy,
+        #[serde(deserialize_with = "a_model")]
+        model: Arc<Frames>,
     },
     Evaluate {
         #[serde(deserialize_with = "a_model")]
@@ -129,6 +141,9 @@ pub(super) enum Answer {
         /// The largest rank of adapters that its node trains; nothing where it sets no bound.
         #[serde(default)]
         adapter_rank: Option<u32>,
+        /// The largest ε that its node gives away in a run; nothing where it sets no bound.
+        #[serde(default)]
+        most_epsilon: Option<f64>,
     },
     Begun {
         #[serde(deserialize_with = "a_model")]

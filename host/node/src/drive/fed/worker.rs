@@ -1,10 +1,12 @@
 //! The client's side: an order is carried out by the plugin.
 
 use super::exercise::Exercise;
-use super::memory::Memory;
+use super::memory::{Key, Memory};
+use super::noise::Noise;
 use super::spread::{self, Sharer};
 use super::sum::{self, Common, Identity, Sums, Taker, Trained};
 use super::wire::{self, Answer, Order, Work};
+use crate::config::FederatedConfig;
 use futures::FutureExt;
 use karman_engine::Plugin;
 use karman_engine::learn::{Learnt, Lesson, Setting, Share};
@@ -16,7 +18,7 @@ use std::sync::Arc;
 /// an encoding has lost twice, and take as long again.
 pub(super) async fn carry_out(
     plugin: &Arc<Plugin>,
-    memory: &Arc<Memory>,
+    (memory, own): (&Arc<Memory>, &FederatedConfig),
     driver: NodeId,
     order: Order,
     context: CallContext,
@@ -33,6 +35,7 @@ pub(super) async fn carry_out(
                 link: None,
                 passes: Vec::new(),
                 adapter_rank: None,
+                most_epsilon: None,
             }),
             other => Err(not_asked(&other)),
         },
@@ -62,27 +65,49 @@ pub(super) async fn carry_out(
             control,
             adapters,
         } => {
-            if memory.has_given(&key).await? {
-                return Err(TaskError::denied(
-                    "the updates of this run go into secure sums or to its other clients, and nowhere else",
-                )
-                .with_field("work"));
-            }
-            let exercise = Arc::new(Exercise {
-                of: (assignment, version),
-                course,
-                model,
+            let exercise = Exercise {
                 control,
                 adapters,
-            });
-            let update = exercise.answer(plugin, memory, &key, setting, context);
-            Ok(Answer::Trained(update.await?))
+                ..Exercise::of_model((assignment, version), course, model)
+            };
+            train(exercise, (plugin, memory), &key, setting, context).await
+        }
+        Work::TrainPrivately {
+            assignment,
+            version,
+            course,
+            noise,
+            model,
+        } => {
+            let exercise = Exercise {
+                noise: Some(Noise::new(noise, &course, own)?),
+                ..Exercise::of_model((assignment, version), course, model)
+            };
+            let key = memory.whatever_number(&key);
+            train(exercise, (plugin, memory), &key, setting, context).await
         }
         Work::Sum { .. } | Work::Spread { .. } => Err(TaskError::denied(
             "clients that one process plays take part in no secure sum, nor have they others to send updates to",
         )
         .with_field("work")),
     }
+}
+
+/// A training whose update goes to the driver.
+async fn train(
+    exercise: Exercise,
+    (plugin, memory): (&Arc<Plugin>, &Arc<Memory>),
+    key: &Key,
+    setting: Setting,
+    context: CallContext,
+) -> Result<Answer, TaskError> {
+    if memory.has_given(key).await? {
+        let says = "the updates of this run go into secure sums or to its other clients, and nowhere else";
+        return Err(TaskError::denied(says).with_field("work"));
+    }
+    let exercise = Arc::new(exercise);
+    let update = exercise.answer(plugin, memory, key, setting, context);
+    Ok(Answer::Trained(update.await?))
 }
 
 /// Does what a driver asks for a round whose updates go from client to client.

@@ -216,6 +216,8 @@ mod tests {
         kept: ByteSize(0),
         neglect: Duration::MAX,
         adapter_rank: None,
+        most_epsilon: None,
+        require_local_privacy: false,
     };
 
     fn driver(number: usize) -> NodeId {

@@ -224,7 +224,7 @@ impl Clients for Meeting {
         let village = self.0.clone();
         async move {
             match &order.work {
-                Work::Describe | Work::Sum { .. } => panic!("{order:?}"),
+                Work::Describe | Work::TrainPrivately { .. } | Work::Sum { .. } => panic!("{order:?}"),
                 Work::Begin { .. } => Ok(Answer::Begun {
                     model: vec![("weight".into(), frame(&[0.0, 0.5, -0.5]))],
                 }),

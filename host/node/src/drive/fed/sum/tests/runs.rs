@@ -109,7 +109,7 @@ impl Clients for Meeting {
                 } => people.answer_train(client, *version, course, model),
                 Work::Evaluate { .. } => Ok(Answer::Judged(judgement())),
                 Work::Sum { step, .. } => people.answer_step(&order, (**step).clone()).await,
-                Work::Spread { .. } => panic!("updates are summed here"),
+                Work::TrainPrivately { .. } | Work::Spread { .. } => panic!("updates are summed here"),
             }
         }
         .boxed()
