@@ -117,6 +117,8 @@ pub struct Awake<S> {
     turn: u64,
     /// Whether its last answer was there on the spot.
     is_prompt: bool,
+    /// Whether its reader waits for the next request already. It may begin to before the last one is answered.
+    is_awaited: bool,
     /// Whether that is enough to be waited for.
     waits_if_prompt: bool,
 }
@@ -130,6 +132,7 @@ impl<S> Awake<S> {
             asked: 0,
             turn: 0,
             is_prompt: false,
+            is_awaited: false,
             waits_if_prompt: false,
         }
     }
@@ -154,6 +157,19 @@ impl<S> Awake<S> {
     fn answers(&mut self) {
         self.pauses.answers(Instant::now());
         self.is_prompt = self.turn == TURNS.get();
+        if self.is_awaited {
+            self.stay();
+        }
+    }
+
+    /// Has its thread stay awake for its next request, if that may come at any moment.
+    fn stay(&self) {
+        if let Some(stays) = self.stays() {
+            STAYS.set(Some(stays));
+            if let Some(keeper) = KEEPER.take() {
+                keeper.wake();
+            }
+        }
     }
 
     /// For how long its thread stays awake for its next request: not where another one needs the processor meanwhile.
@@ -171,21 +187,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Awake<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
-        match Pin::new(&mut self.stream).poll_read(context, buffer) {
-            Poll::Ready(read) => {
-                self.asks();
-                Poll::Ready(read)
-            }
-            Poll::Pending => {
-                if let Some(stays) = self.stays() {
-                    STAYS.set(Some(stays));
-                    if let Some(keeper) = KEEPER.take() {
-                        keeper.wake();
-                    }
-                }
-                Poll::Pending
-            }
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.is_awaited = read.is_pending();
+        match self.is_awaited {
+            true => self.stay(),
+            false => self.asks(),
         }
+        read
     }
 }
 
@@ -270,6 +278,22 @@ mod tests {
         let (read, ()) = tokio::join!(here.read_exact(&mut heard), asks);
         assert_eq!((read.unwrap(), &heard), (4, b"asks"));
         assert!(STAYS.get().is_none(), "who has asked is not waited for");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_the_next_request_before_it_answers_is_kept_awake_too() {
+        let (here, mut there) = duplex(64);
+        let mut here = Awake::new(here);
+        let mut heard = [0; 4];
+        for _ in 0..3 {
+            there.write_all(b"asks").await.unwrap();
+            here.read_exact(&mut heard).await.unwrap();
+            assert!(futures::poll!(pin!(here.read(&mut heard))).is_pending());
+            assert!(STAYS.get().is_none(), "it has yet to answer");
+            here.write_all(b"told").await.unwrap();
+            there.read_exact(&mut heard).await.unwrap();
+        }
+        assert!(STAYS.get().is_some());
     }
 
     #[tokio::test]
