@@ -56,6 +56,12 @@ impl Checkpoint {
         self.core.windows.keys().copied()
     }
 
+    /// The clients that were there. Others that the run has met are to be announced again.
+    pub fn present(&self) -> impl Iterator<Item = ClientId> {
+        let there = self.core.roster.iter().filter(|(_, member)| member.here);
+        there.map(|(client, _)| *client)
+    }
+
     /// How far the run was.
     pub fn status(&self) -> Status {
         self.core.status(&self.run, self.gathering.count())

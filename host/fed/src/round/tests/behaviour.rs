@@ -263,6 +263,28 @@ fn after_links_were_lost_every_order_goes_out_again() {
     assert_eq!(world.finish().bits(), whole.bits());
 }
 
+/// A driver that goes on from it waits for no announcement of those, and for one of everybody else.
+#[test]
+fn a_checkpoint_says_who_was_there() {
+    let text = "rounds = 3\nstart-with = 3\n[pace]\nmode = 'synchronous'\nclients = 3\nminimum = 2\n";
+    let mut world = World::new(coordinator(run(text)), 3, 1);
+    while world.checkpoints.is_empty() {
+        assert!(world.step());
+    }
+    let present = |world: &World| {
+        let (_, checkpoint) = world.checkpoints.last().unwrap();
+        checkpoint.present().map(|client| client.0).collect::<Vec<u64>>()
+    };
+    assert_eq!(present(&world), [0, 1, 2]);
+    let before = world.checkpoints.len();
+    let client = ClientId(2);
+    world.feed(Event::Gone { client });
+    while world.checkpoints.len() == before {
+        assert!(world.step());
+    }
+    assert_eq!(present(&world), [0, 1]);
+}
+
 #[test]
 fn a_short_timeout_keeps_nobody_out_who_answers_in_time() {
     let text = "rounds = 2\n[pace]\nmode = 'synchronous'\nclients = 1\nminimum = 1\ntimeout = '2 s'\n[evaluation]\nevery = 0\n";

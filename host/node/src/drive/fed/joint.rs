@@ -48,12 +48,10 @@ impl Joint {
 
     /// Tells the run that a client does not go on.
     pub(super) fn tell_lost(&self, client: ClientId, assignment: AssignmentId, error: &TaskError) {
-        let event = match error.kind {
-            ErrorKind::Unavailable => {
-                self.clients.lost(client);
-                Event::Gone { client }
-            }
-            _ => Event::GaveUp {
+        let is_lost = error.kind == ErrorKind::Unavailable;
+        let event = match is_lost {
+            true => Event::Gone { client },
+            false => Event::GaveUp {
                 client,
                 assignment,
                 reason: error.message.clone(),
@@ -61,5 +59,9 @@ impl Joint {
         };
         // The run may be over.
         let _ = self.outbox.send(event);
+        // Not before the run knows that it is gone: it is to hear that it is back after that.
+        if is_lost {
+            self.clients.lost(client);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::clock::Clock;
 use super::in_view::{self, Stretch};
+use super::known::{Before, InView, Known};
 use super::memory::Memory;
 use super::orders::{self, Clients};
 use super::spread::Sharer;
@@ -24,7 +25,7 @@ use karman_mesh::{Ask, CallHead, Provider, RemoteReport};
 use karman_space::Time;
 use karman_types::{NodeId, TaskError, TaskResponse};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
@@ -50,43 +51,14 @@ pub(super) struct Members {
     known: Mutex<Known>,
 }
 
-#[derive(Default)]
-struct Known {
-    /// Client 0 first. A node keeps its number.
-    nodes: Vec<NodeId>,
-    /// Those that answer.
-    here: BTreeSet<ClientId>,
-    /// Of those, the ones that have said how full their batteries are, or when they are in view.
-    changing: BTreeSet<ClientId>,
-    /// When they are, in their words.
-    said: BTreeMap<ClientId, Vec<Stretch>>,
-    /// With whom contacts are planned, or were.
-    planned: BTreeSet<ClientId>,
-    /// When clients are in view, as the run was told last.
-    told: InView,
-}
-
-/// Of those with whom contacts are planned.
-type InView = BTreeMap<ClientId, Vec<Stretch>>;
-
 impl Members {
-    /// Those that take part already are taken to be there: who is not shows when it is asked. Those with whom contacts were `planned`
-    /// when the run was driven last are asked anew when they are in view: until they have answered they are not, unless there is a
-    /// connection, or this node knows better.
-    pub(super) fn new(node: &Node, run: &Run, nodes: Vec<NodeId>, planned: BTreeSet<ClientId>) -> Self {
-        let here = (0..nodes.len() as u64).map(ClientId).collect();
+    pub(super) fn new(node: &Node, run: &Run, before: Before) -> Self {
         Self {
             node: node.downgrade(),
             plugin: run.clients.plugin.clone(),
             // Whoever leads a swarm knows whose update is whose: none of them comes to it.
             takes_part: run.swarm.is_none(),
-            known: Mutex::new(Known {
-                nodes,
-                here,
-                changing: planned.clone(),
-                planned,
-                ..Known::default()
-            }),
+            known: Mutex::new(Known::since(before)),
         }
     }
 
@@ -367,7 +339,7 @@ impl Members {
         clients
     }
 
-    /// The clients on nodes in reach that are not known to be there. A node that is new gets the next number.
+    /// The clients on nodes in reach that are not known to be there.
     async fn absent(&self, node: &Node, on: &str) -> Vec<ClientId> {
         // A node without a mesh is its own only client.
         let found = node.selected(on).await;
@@ -379,21 +351,6 @@ impl Members {
             nodes.push(node.runtime().id());
         }
         nodes.sort();
-        let mut known = self.known.lock();
-        let mut absent = Vec::new();
-        for at in nodes {
-            let number = match known.nodes.iter().position(|known| *known == at) {
-                Some(number) => number,
-                None => {
-                    known.nodes.push(at);
-                    known.nodes.len() - 1
-                }
-            };
-            let client = ClientId(number as u64);
-            if !known.here.contains(&client) {
-                absent.push(client);
-            }
-        }
-        absent
+        self.known.lock().absent(nodes)
     }
 }

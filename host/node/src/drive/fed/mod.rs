@@ -13,6 +13,7 @@
 //! | `in_view` | when clients are in view, by contact plans |
 //! | `handle` | a run as the rest of the node sees it |
 //! | `news` | what has happened in runs since somebody looked last |
+//! | `known` | which clients are there, and what they have said of themselves |
 //! | `members` | clients on nodes of the mesh: who there is, orders to them, orders from others |
 //! | `simulated` | clients that one process plays |
 //! | `worker` | an order carried out by the plugin |
@@ -39,6 +40,7 @@ mod given;
 mod handle;
 mod in_view;
 mod joint;
+mod known;
 mod members;
 mod memory;
 mod news;
@@ -77,6 +79,7 @@ use handle::Handle;
 use karman_engine::Plugin;
 use karman_fed::{Checkpoint, Event, Run};
 use karman_types::TaskError;
+use known::Before;
 use members::Members;
 use memory::Memory;
 use news::AtRest;
@@ -189,8 +192,13 @@ impl Node {
         brings: Option<Arc<Plugin>>,
     ) -> Result<Handle, TaskError> {
         let name = record.run.name.clone();
-        let planned = record.checkpoint.iter().flat_map(Checkpoint::planned).collect();
-        let members = Members::new(self, &record.run, record.members.clone(), planned);
+        let checkpoint = record.checkpoint.iter();
+        let before = Before {
+            nodes: record.members.clone(),
+            present: checkpoint.clone().flat_map(Checkpoint::present).collect(),
+            planned: checkpoint.flat_map(Checkpoint::planned).collect(),
+        };
+        let members = Members::new(self, &record.run, before);
         let members = Arc::new(members);
         let channel = unbounded_channel();
         let (outbox, id, run) = (channel.0.clone(), record.id.clone(), record.run.clone());

@@ -120,11 +120,13 @@ impl Orders {
         let (clients, outbox) = (self.clients.clone(), self.outbox.clone());
         let task = tokio::spawn(async move {
             let answer = ask_patiently(&*clients, order, time, LOST_AFTER).await;
-            if matches!(&answer, Err(error) if error.kind == ErrorKind::Unavailable) {
-                clients.lost(client);
-            }
+            let is_lost = matches!(&answer, Err(error) if error.kind == ErrorKind::Unavailable);
             // The run may be over.
             let _ = outbox.send(outcome(client, assignment, answer));
+            // Not before the run knows that it is gone: it is to hear that it is back after that.
+            if is_lost {
+                clients.lost(client);
+            }
         });
         self.under_way.insert(assignment, task.abort_handle());
         Ok(())
