@@ -11,6 +11,7 @@ use karman_node::DecisionLog;
 use karman_sched::log::What;
 use serde_json::json;
 use std::path::Path;
+use std::time::Instant;
 
 /// What `karman why` says of a run once its policy was told of it too, so that nobody uses that any more.
 fn ended(node: &Node, workflow: &str) -> String {
@@ -68,7 +69,7 @@ fn who_gives_up_before_its_turn_is_not_asked_for() {
         doctor.contains("this node has no policy `bad-policy`"),
         "{doctor}"
     );
-    // It spins for longer than those callers wait, whatever the machine.
+    // It spins for as long as a policy may.
     let policy = folder.join("bad-policy.wasm");
     std::fs::write(
         &policy,
@@ -83,13 +84,13 @@ fn who_gives_up_before_its_turn_is_not_asked_for() {
         let headers = [("karman-p95", "10 s"), ("karman-within", within)];
         infer(&node.server, name, &headers)
     };
-    for (name, within, status) in [
-        ("digits-s", "100 s", 200),
-        ("spins", "500 ms", 504),
-        ("spins", "500 ms", 504),
-        ("spins", "100 s", 200),
-    ] {
-        let answer = ask(name, within);
+    assert_eq!(ask("digits-s", "100 s").status, 200);
+    let begun = Instant::now();
+    assert_eq!(ask("spins", "100 s").status, 200);
+    // Both of those who give up do so while it spins for the first of them, whatever the machine.
+    let quarter = format!("{} ms", (begun.elapsed() / 4).as_millis());
+    for (within, status) in [(quarter.as_str(), 504), (&quarter, 504), ("100 s", 200)] {
+        let answer = ask("spins", within);
         assert_eq!(answer.status, status, "{answer:?}");
     }
 
@@ -102,6 +103,6 @@ fn who_gives_up_before_its_turn_is_not_asked_for() {
     };
     let spun = log.entries.iter().filter(|entry| entry.policy == "spins");
     let queues: Vec<usize> = spun.filter_map(|entry| queue(&entry.what)).collect();
-    // The first and the last were decided; the one between had gone when its turn came, and waits nowhere.
-    assert_eq!(queues, [1, 1]);
+    // All but one were decided: it had gone when its turn came, and waits nowhere.
+    assert_eq!(queues, [1, 1, 1]);
 }
