@@ -1,7 +1,7 @@
 //! `fed-tables`: what the federated strategies, selections, paces and adapters come to on the UCI digits.
 //!
 //! All of it is simulated: clients train for real (plain gradient descent on their share of the digits), time is virtual, and every
-//! round goes through the coordinator that ships. Each cell has 30 seeds; a seed decides which digits are held back, how the others are
+//! round goes through the coordinator that ships. Each cell has 30 seeds, those of selections 120; a seed decides which digits are held back, how the others are
 //! dealt out, the first model, speeds and chance. Contenders of one seed share all of that.
 //!
 //! | key | what |
@@ -35,6 +35,8 @@ use std::ops::Range;
 /// How much is run.
 struct Scale {
     seeds: Range<u64>,
+    /// Of selections, which want more: how long the first rounds take is much by chance.
+    selections: Range<u64>,
     rounds: u64,
 }
 
@@ -43,10 +45,12 @@ pub(crate) fn run(quick: bool) -> Result<()> {
     let scale = match quick {
         true => Scale {
             seeds: 0..2,
+            selections: 5000..5002,
             rounds: 5,
         },
         false => Scale {
             seeds: 0..30,
+            selections: 5000..5120,
             rounds: 30,
         },
     };

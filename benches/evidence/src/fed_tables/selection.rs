@@ -10,6 +10,7 @@ use karman_fed::Run;
 use karman_study::interval::bootstrap;
 use karman_study::report::{Report, Target};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 const CLIENTS: usize = 100;
 const CHOSEN: usize = 10;
@@ -51,12 +52,12 @@ const TUNED: [(&str, &[&str]); 2] = [
     (
         "bandit",
         &[
-            "reputation = 0.4\ndata = 0.3\nspeed = 0.3",
-            "reputation = 0.2\ndata = 0.3\nspeed = 0.5",
-            "reputation = 0.1\ndata = 0.2\nspeed = 0.7",
-            "reputation = 0.0\ndata = 0.5\nspeed = 0.5",
-            "reputation = 0.2\ndata = 0.3\nspeed = 0.5\nexplore = 0.2",
-            "reputation = 0.1\ndata = 0.2\nspeed = 0.7\nexplore = 0.2",
+            "",
+            "discount = 0.98",
+            "explore = 0.3",
+            "returns = 0.5",
+            "returns = 0.7",
+            "caution = 0.8",
         ],
     ),
     (
@@ -71,7 +72,7 @@ const TUNED: [(&str, &[&str]); 2] = [
         ],
     ),
 ];
-const TUNING_SEEDS: std::ops::Range<u64> = 1000..1004;
+const TUNING_SEEDS: Range<u64> = 1000..1010;
 
 pub(super) fn cells() -> Vec<String> {
     let against = |other: &'static str| SKEWS.iter().map(move |(skew, _)| cell(other, skew));
@@ -179,7 +180,7 @@ pub(super) fn study(report: &mut Report, scale: &Scale) -> Result<()> {
         for (policy, section) in &sections {
             seconds.insert(
                 policy,
-                per_seed(scale.seeds.clone(), |seed| race(skew, section, seed))?,
+                per_seed(scale.selections.clone(), |seed| race(skew, section, seed))?,
             );
         }
         for policy in POLICIES {

@@ -12,6 +12,7 @@ mod fastest;
 mod oort;
 mod power_of_choice;
 mod random;
+mod times;
 
 #[cfg(test)]
 mod tests;
@@ -144,10 +145,8 @@ impl SelectionChoice {
             Self::Bandit(it) => vec![
                 share("selection.discount", it.discount),
                 ("selection.explore", it.explore, 0.0, 100.0),
-                share("selection.smoothing", it.smoothing),
-                share("selection.reputation", it.reputation),
-                share("selection.data", it.data),
-                share("selection.speed", it.speed),
+                ("selection.returns", it.returns, 0.0, 10.0),
+                share("selection.caution", it.caution),
             ],
             Self::Energy(it) => vec![share("selection.reserve", it.reserve)],
         };
