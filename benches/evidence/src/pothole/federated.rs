@@ -1,6 +1,6 @@
 //! Rounds of the coordinator that ships, over vehicles that are always there and whose links take no time.
 
-use super::registered::Training;
+use super::registered::{Federated, Training};
 use anyhow::{Context, Result, bail, ensure};
 use karman_fed::{
     Action, Array, ClientId, Coordinator, Event, Instant, Layout, Order, Processor, Profile, Run, Train,
@@ -73,23 +73,23 @@ pub(super) fn federated(
     }
     let made = coordinator.status().version;
     ensure!(
-        made == u64::from(training.rounds),
+        made == u64::from(training.passes),
         "the run ended after {made} rounds"
     );
     Ok(coordinator.model().to_vec())
 }
 
 fn described(training: &Training, vehicles: usize, seed: u64) -> Result<Run> {
-    let Training {
-        rounds,
-        epochs,
+    let rounds = training.passes;
+    let Federated {
         batch,
         learning_rate,
-    } = training;
+        momentum,
+    } = training.federated;
     Ok(Run::from_toml(&format!(
         "name = 'pothole'\nrounds = {rounds}\nseed = {seed}\nstart-with = {vehicles}\nweights = 'samples'\n\
-         [pace]\nmode = 'synchronous'\nclients = {vehicles}\n[strategy]\nname = 'fed-avg'\n\
-         [training]\nepochs = {epochs}\nbatch = {batch}\nlearning-rate = {learning_rate}\npartial-work = false\n\
+         [pace]\nmode = 'synchronous'\nclients = {vehicles}\n[strategy]\nname = 'fed-avg-m'\nmomentum = {momentum}\n\
+         [training]\nepochs = 1\nbatch = {batch}\nlearning-rate = {learning_rate}\npartial-work = false\n\
          [evaluation]\nevery = 0\n"
     ))?)
 }
@@ -145,6 +145,7 @@ const fn how(train: &Train) -> How {
 
 #[cfg(test)]
 mod tests {
+    use super::super::registered::Registered;
     use super::*;
     use pothole_learn::fleet::{Drive, Habits};
 
@@ -153,19 +154,15 @@ mod tests {
     fn a_round_is_the_mean_of_what_vehicles_have_learnt() {
         let unet = Unet::new();
         let windows = Habits::of(1, 0).windows(Drive::Train, 1);
-        let training = Training {
-            rounds: 1,
-            epochs: 2,
-            batch: 4,
-            learning_rate: 0.003,
-        };
+        let mut training = Registered::read().unwrap().training;
+        training.passes = 1;
         let start = unet.initial(1);
         let fleet = vec![windows.clone(), windows.clone()];
         let model = federated(&unet, &fleet, &start, &training, 5).unwrap();
         let alone = How {
-            epochs: 2,
-            batch: 4,
-            rate: 0.003,
+            epochs: 1,
+            batch: training.federated.batch,
+            rate: training.federated.learning_rate,
             most_steps: None,
             proximal: 0.0,
             seed: 0,

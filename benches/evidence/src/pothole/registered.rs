@@ -33,13 +33,31 @@ pub(super) struct Fleet {
     pub(super) held: usize,
 }
 
+/// How each contender trains.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Training {
+    /// Passes of each contender over each window; where vehicles learn together, rounds.
+    pub(super) passes: u32,
+    pub(super) central: Steps,
+    pub(super) federated: Federated,
+    pub(super) local: Steps,
+}
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Training {
-    pub(super) rounds: u32,
-    pub(super) epochs: u32,
+pub(super) struct Steps {
     pub(super) batch: u32,
     pub(super) learning_rate: f32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Federated {
+    pub(super) batch: u32,
+    pub(super) learning_rate: f32,
+    /// Of the server.
+    pub(super) momentum: f64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -74,6 +92,6 @@ mod tests {
         let apart = registered
             .seeds(true)
             .all(|seed| !registered.seeds(false).contains(&seed));
-        assert!(apart && registered.training.rounds > 0);
+        assert!(apart && registered.training.passes > 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Who learns what: all windows in one place, vehicles together, vehicles alone.
 
 use super::federated::federated;
-use super::registered::Registered;
+use super::registered::{Registered, Steps};
 use crate::fed_tables::{mean, per_seed};
 use anyhow::Result;
 use karman_study::interval::bootstrap;
@@ -60,22 +60,22 @@ fn outcome(registered: &Registered, seed: u64) -> Result<Outcome> {
         .flat_map(|vehicle| windows(vehicle, Drive::Held, fleet.held))
         .collect();
     let start = unet.initial(seed);
-    let how = How {
-        epochs: training.rounds * training.epochs,
-        batch: training.batch,
-        rate: training.learning_rate,
-        most_steps: None,
-        proximal: 0.0,
-        seed,
-    };
-    let taught = |windows: &[Window]| {
+    let taught = |windows: &[Window], steps: &Steps| {
+        let how = How {
+            epochs: training.passes,
+            batch: steps.batch,
+            rate: steps.learning_rate,
+            most_steps: None,
+            proximal: 0.0,
+            seed,
+        };
         let model = how.teach(&unet, windows, &start, None, |_| {}).model;
         measured(&unet.judge(&model, &held))
     };
     let together = federated(&unet, &own, &start, training, seed)?;
     let mut local = [0.0; 3];
     for windows in &own {
-        let alone = taught(windows);
+        let alone = taught(windows, &training.local);
         let share = 1.0 / own.len() as f64;
         local
             .iter_mut()
@@ -83,7 +83,7 @@ fn outcome(registered: &Registered, seed: u64) -> Result<Outcome> {
             .for_each(|(sum, one)| *sum += share * one);
     }
     Ok(Outcome([
-        taught(&own.concat()),
+        taught(&own.concat(), &training.central),
         measured(&unet.judge(&together, &held)),
         local,
     ]))
