@@ -249,8 +249,14 @@ impl Run {
         within(
             "training.learning-rate",
             self.training.learning_rate.into(),
-            1e-12,
+            Training::LEAST_RATE.into(),
             1e6,
+        )?;
+        within(
+            "training.learning-rate-decay",
+            self.training.learning_rate_decay.into(),
+            0.0,
+            1.0,
         )?;
         within(
             "evaluation.target",

@@ -11,6 +11,8 @@ pub struct Training {
     pub batch: u32,
     /// The size of a step. Default 0.01.
     pub learning_rate: f32,
+    /// What it is multiplied by with each version of the model. Default 1.
+    pub learning_rate_decay: f32,
     /// Whether a client that is known to be slow gets a bound on its steps, so that it is done within the round's time. Default true.
     pub partial_work: bool,
 }
@@ -21,8 +23,20 @@ impl Default for Training {
             epochs: 1,
             batch: 32,
             learning_rate: 0.01,
+            learning_rate_decay: 1.0,
             partial_work: true,
         }
+    }
+}
+
+impl Training {
+    /// The least that [`Self::learning_rate`] may be, and falls to.
+    pub(crate) const LEAST_RATE: f32 = 1e-12;
+
+    /// The size of a step by which this version of the model is trained further.
+    pub(crate) fn rate(&self, version: u64) -> f32 {
+        let decay = libm::pow(self.learning_rate_decay.into(), version as f64);
+        ((f64::from(self.learning_rate) * decay) as f32).max(Self::LEAST_RATE)
     }
 }
 

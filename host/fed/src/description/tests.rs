@@ -46,6 +46,10 @@ fn numbers_have_bounds() {
             "pace.timeout",
         ),
         ("[training]\nlearning-rate = nan\n", "training.learning-rate"),
+        (
+            "[training]\nlearning-rate-decay = 1.5\n",
+            "training.learning-rate-decay",
+        ),
         ("[limits]\nmagnitude = inf\n", "limits.magnitude"),
         (
             "[strategy]\nname = 'trimmed-mean'\nshare = 0.5\n",

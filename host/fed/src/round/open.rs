@@ -281,7 +281,7 @@ impl Coordinator {
         Train {
             epochs: training.epochs,
             batch: training.batch,
-            learning_rate: training.learning_rate,
+            learning_rate: training.rate(self.core.version),
             most_steps: per_step.map(|per_step| fits(per_step) as u32),
             proximal: extras.proximal,
             rows: self.strategy.rows(),

@@ -299,3 +299,21 @@ fn a_short_timeout_keeps_nobody_out_who_answers_in_time() {
     assert_eq!(world.orders.len(), 1, "it is asked again");
     assert_eq!(world.finish().coordinator.status().version, 2);
 }
+
+#[test]
+fn steps_become_smaller_with_each_version() {
+    let text = "rounds = 3\n[pace]\nmode = 'synchronous'\nclients = 1\nminimum = 1\n[evaluation]\nevery = 0\n\
+                [training]\nlearning-rate = 0.4\nlearning-rate-decay = 0.5\n";
+    let mut world = World::new(coordinator(run(text)), 1, 1);
+    world.feed_all();
+    let mut rates = Vec::new();
+    while let Some((_, order)) = world.orders.first() {
+        let Work::Train(train) = &order.work else {
+            panic!("an evaluation is no training")
+        };
+        rates.push(train.learning_rate);
+        assert!(world.step());
+        world.feed_all();
+    }
+    assert_eq!(rates, [0.4, 0.2, 0.1]);
+}
