@@ -9,6 +9,7 @@ const EVIDENCE: &[&str] = &[
     "decision-cost",
     "edgeserving",
     "fate",
+    "fed-privacy",
     "fed-tables",
     "fltorrent",
     "inside-layer",

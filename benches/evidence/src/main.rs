@@ -62,6 +62,8 @@ enum Study {
     SimSpeed,
     /// Federated strategies, attacks, selections, paces and adapters.
     FedTables,
+    /// What differential privacy costs a federated run in accuracy.
+    FedPrivacy,
     /// Jobs of functions over clusters of edge and fog, against ClusterLess.
     Clusterless,
     /// Jobs with deadlines over a fleet that fails, against FATE.
@@ -87,6 +89,7 @@ fn main() -> anyhow::Result<()> {
         Study::DecisionCost => decision_cost::run(&args.data, args.quick),
         Study::SimSpeed => events_per_second::run(args.quick),
         Study::FedTables => fed_tables::run(args.quick),
+        Study::FedPrivacy => fed_tables::privacy(args.quick),
         Study::Fate => fate::study(&args.data, args.quick),
         Study::Clusterless => clusterless::study(&args.data, args.quick),
         Study::Fltorrent => fltorrent::run(args.quick),

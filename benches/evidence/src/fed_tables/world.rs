@@ -63,6 +63,8 @@ pub(super) struct Point {
     pub(super) accuracy: f64,
     /// Bytes of updates so far.
     pub(super) bytes: u64,
+    /// What a private run has spent so far.
+    pub(super) epsilon: Option<f64>,
 }
 
 /// A run until its end, or until it is accurate enough.
@@ -141,6 +143,7 @@ impl World<'_> {
                             version: report.version,
                             accuracy: self.net.accuracy(coordinator.model(), self.held),
                             bytes,
+                            epsilon: report.epsilon,
                         });
                     }
                     _ => {}
