@@ -198,6 +198,22 @@ fn the_node_that_everybody_joined_comes_back_somewhere_else() {
 }
 
 #[test]
+fn a_node_and_the_one_that_let_it_in_come_back_somewhere_else() {
+    let cloud = first();
+    let fog = cloud.joined("fog", &[]);
+    let edge = cloud.joined("edge", &[]);
+    fog.run(&["deploy", &path("tiny")]).ok();
+    assert_eq!(edge.soon(&["call", "tiny", "-"], b"12345").out(), "5");
+    // Where the edge was let in nobody is any more; it finds the third one where that was, and so does the cloud.
+    cloud.server.kill();
+    edge.server.kill();
+    let edge = up(edge.home, &[]);
+    assert_eq!(edge.soon(&["call", "tiny", "-"], b"123456").out(), "6");
+    let cloud = up(cloud.home, &[]);
+    assert_eq!(cloud.soon(&["call", "tiny", "-"], b"1234567").out(), "7");
+}
+
+#[test]
 fn code_moves_only_with_the_right_to_deploy() {
     let cloud = first();
     let edge = cloud.joined("edge", &[]);

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
+use tokio::select;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Members that a node is connected with, where it knows as many.
@@ -202,9 +203,18 @@ impl Drawing {
 pub(crate) async fn keep_company(mesh: Weak<Inner>) {
     let mut rounds = interval(ROUNDS);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let Some(mut arrivals) = mesh.upgrade().map(|inner| inner.peers.arrivals()) else {
+        return;
+    };
+    let mut invited = true;
     loop {
-        rounds.tick().await;
+        // Whoever lets a node in is asked at once whom it knows: were both started again before that, they would have lost each other.
+        select! {
+            _ = rounds.tick() => {}
+            Ok(()) = arrivals.changed(), if invited => {}
+        }
         let Some(inner) = mesh.upgrade() else { return };
+        invited = inner.standing.membership().is_none();
         Mesh(inner).look_around().await;
     }
 }
