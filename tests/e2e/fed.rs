@@ -250,21 +250,7 @@ pub(crate) fn five() -> Vec<Node> {
     let cloud = first();
     let mut nodes: Vec<Node> = (0..4).map(|_| cloud.joined("edge", &[])).collect();
     nodes.insert(0, cloud);
-    let started = Instant::now();
-    while nodes[0]
-        .run(&["mesh", "offers", "--json"])
-        .ok()
-        .out()
-        .lines()
-        .count()
-        < 5
-    {
-        assert!(
-            started.elapsed() < crate::mesh::FOUND,
-            "the nodes do not find each other"
-        );
-        pause();
-    }
+    nodes[0].finds(5);
     nodes[0].run(&["deploy", &path("fed-digits"), "--on", "all"]).ok();
     nodes
 }

@@ -2,11 +2,10 @@
 
 use crate::fed::{describe, events, export, log, troubles, wait_for};
 use crate::fed_low_rank::node;
-use crate::mesh::{FOUND, first, path, up};
+use crate::mesh::{first, path, up};
 use crate::support::Home;
 use karman_fed::Run;
 use serde_json::Value;
-use std::time::Instant;
 
 /// A logistic regression, with noise that a run of this name gets by.
 fn digits(plugin: &str, clients: &str, rounds: u64, local: &str) -> String {
@@ -78,17 +77,7 @@ fn nodes_add_noise_and_give_away_no_more_than_they_may_though_their_driver_is_ki
         node(&cloud, &format!("most-epsilon = {}", epsilon(30))),
     ];
     nodes.insert(0, cloud);
-    let started = Instant::now();
-    while nodes[0]
-        .run(&["mesh", "offers", "--json"])
-        .ok()
-        .out()
-        .lines()
-        .count()
-        < 3
-    {
-        assert!(started.elapsed() < FOUND, "the nodes do not find each other");
-    }
+    nodes[0].finds(3);
     let deploy = ["deploy", &path("fed-digits"), "--on", "tier=edge"];
     nodes[0].run(&deploy).ok();
     let on_nodes = "on = 'tier=edge'\nshares = 2";

@@ -1,12 +1,11 @@
 //! Federated runs whose clients train low-rank adapters of unequal ranks.
 
 use crate::fed::{accuracy, describe, events, export, log, troubles, wait_for};
-use crate::mesh::{FOUND, Node, first, home, path, up};
+use crate::mesh::{Node, first, home, path, up};
 use crate::support::Home;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
-use std::time::Instant;
 
 /// A logistic regression of 650 numbers, of whose 640 weights adapters of rank `r` have `74 r`.
 const MODEL: u64 = 650;
@@ -86,18 +85,7 @@ fn each_node_trains_the_rank_that_its_operator_allows() {
     let trains = |most: u32| node(&cloud, &format!("adapter-rank = {most}"));
     let mut nodes = vec![trains(1), trains(3), trains(64)];
     nodes.insert(0, cloud);
-    let started = Instant::now();
-    let found = |cloud: &Node| {
-        cloud
-            .run(&["mesh", "offers", "--json"])
-            .ok()
-            .out()
-            .lines()
-            .count()
-    };
-    while found(&nodes[0]) < nodes.len() {
-        assert!(started.elapsed() < FOUND, "the nodes do not find each other");
-    }
+    nodes[0].finds(nodes.len());
     nodes[0]
         .run(&["deploy", &path("fed-digits"), "--on", "tier=edge"])
         .ok();

@@ -1,11 +1,11 @@
 //! Federated runs with a satellite: it takes part when it will be in view long enough, by its driver's contact plan or by its own.
 
 use crate::fed::{describe, digits, log, wait_for};
-use crate::mesh::{FOUND, Node, home, path, up};
+use crate::mesh::{Node, home, path, up};
 use crate::satellite::now;
 use crate::support::Home;
 use serde_json::Value;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a training is taken to last that was never measured.
 const TRAINING: &str = "30 min";
@@ -51,17 +51,7 @@ fn a_satellite_takes_part_when_it_will_be_in_view_long_enough() {
     let board = ground.joined("edge", &[]);
     let word = ground.invite(&["--tier", "space"]);
     let above = up(planning("space"), &["--join", &word]);
-    let started = Instant::now();
-    while ground
-        .run(&["mesh", "offers", "--json"])
-        .ok()
-        .out()
-        .lines()
-        .count()
-        < 3
-    {
-        assert!(started.elapsed() < FOUND, "the nodes do not find each other");
-    }
+    ground.finds(3);
     for tier in ["tier=edge", "tier=space"] {
         ground.run(&["deploy", &path("fed-digits"), "--on", tier]).ok();
     }

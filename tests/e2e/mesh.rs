@@ -73,6 +73,16 @@ impl Node {
             pause();
         }
     }
+
+    /// Waits until it knows what so many nodes offer, itself among them.
+    #[track_caller]
+    pub(crate) fn finds(&self, nodes: usize) {
+        let started = Instant::now();
+        while self.run(&["mesh", "offers", "--json"]).ok().out().lines().count() < nodes {
+            assert!(started.elapsed() < FOUND, "the nodes do not find each other");
+            pause();
+        }
+    }
 }
 
 pub(crate) fn path(guest_name: &str) -> String {

@@ -89,7 +89,7 @@ fn main() -> anyhow::Result<()> {
         Study::DecisionCost => decision_cost::run(&args.data, args.quick),
         Study::SimSpeed => events_per_second::run(args.quick),
         Study::FedTables => fed_tables::run(args.quick),
-        Study::FedPrivacy => fed_tables::privacy(args.quick),
+        Study::FedPrivacy => fed_tables::privacy::run(args.quick),
         Study::Fate => fate::study(&args.data, args.quick),
         Study::Clusterless => clusterless::study(&args.data, args.quick),
         Study::Fltorrent => fltorrent::run(args.quick),

@@ -24,7 +24,7 @@ mod digits;
 mod draws;
 mod lora;
 mod net;
-mod privacy;
+pub(crate) mod privacy;
 mod selection;
 mod statistics;
 mod world;
@@ -71,11 +71,6 @@ pub(crate) fn run(quick: bool) -> Result<()> {
     asynchrony::study(&mut report, &scale)?;
     lora::study(&mut report, &scale)?;
     report.write_and_print()
-}
-
-/// Runs the study of what privacy costs.
-pub(crate) fn privacy(quick: bool) -> Result<()> {
-    privacy::study(quick)
 }
 
 /// One value for each seed, in their order. Nothing is timed, so they are computed side by side.

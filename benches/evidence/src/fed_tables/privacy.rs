@@ -26,7 +26,8 @@ const NOISE: [f64; 7] = [0.5, 0.7, 1.0, 1.5, 2.5, 4.0, 8.0];
 const SETTINGS: [(f64, f64); 4] = [(0.3, 0.05), (0.6, 0.05), (0.6, 0.1), (1.2, 0.1)];
 const TUNING_SEEDS: std::ops::Range<u64> = 1000..1004;
 
-pub(super) fn study(quick: bool) -> Result<()> {
+/// Runs the study.
+pub(crate) fn run(quick: bool) -> Result<()> {
     let seeds = if quick { 0..2 } else { 0..30 };
     let mut report = Report::new("fed-privacy");
     report.kind(Kind::Simulated);
