@@ -83,7 +83,10 @@ impl Conv {
         }
         let padded = self.padded(input, length);
         let each = self.takes * self.reach;
-        for (row, weights) in out.chunks_mut(length).zip(model[self.weights.clone()].chunks(each)) {
+        for (row, weights) in out
+            .chunks_mut(length)
+            .zip(model[self.weights.clone()].chunks(each))
+        {
             let from = padded.chunks(self.wide(length)).zip(weights.chunks(self.reach));
             from.for_each(|(from, weights)| slide(row, from, weights, self.dilation));
         }
@@ -114,7 +117,10 @@ impl Conv {
         back.chunks_mut(self.reach).for_each(<[f32]>::reverse);
         let padded = self.padded(slopes, length);
         let mut before = vec![0.0; self.takes * length];
-        for (from, weights) in padded.chunks(self.wide(length)).zip(back.chunks(self.takes * self.reach)) {
+        for (from, weights) in padded
+            .chunks(self.wide(length))
+            .zip(back.chunks(self.takes * self.reach))
+        {
             let rows = before.chunks_mut(length).zip(weights.chunks(self.reach));
             rows.for_each(|(row, weights)| slide(row, from, weights, self.dilation));
         }
