@@ -168,6 +168,16 @@ impl Holder {
         }
     }
 
+    /// Waits until it is known that the other one has the file, too.
+    fn finds(&self, other: &Self) {
+        let (digest, started) = (self.file.slices.digest(), Instant::now());
+        let found = || self.runtime.block_on(self.mesh.holders(&digest));
+        while !found().contains(&other.mesh.me()) {
+            assert!(started.elapsed() < FOUND, "{} is not found", other.file.offers);
+            pause();
+        }
+    }
+
     async fn deploy_once(&self, reader: NodeId) -> Result<(), TaskError> {
         let out = || TaskError::unavailable("out of reach");
         let peer = self.mesh.node(reader).await.ok_or_else(out)?;
@@ -242,6 +252,11 @@ fn a_file_comes_from_all_who_have_it_and_a_liar_is_dropped_at_once() {
     let liar = Holder::join(&cloud, "liar", &component, true, Duration::ZERO);
     deployer.deploy(&fog.id(), FOUND).unwrap();
     liar.is_found_from(&edge);
+    deployer.finds(&liar);
+    // It has no task, but then there is a connection to it, as there is to the fog: else that one has brought all before there is.
+    edge.home
+        .run_with(["call", "liar", "-"], b"1234")
+        .fails(4, "only files");
     let started = Instant::now();
     while !edge
         .home

@@ -10,6 +10,7 @@ use karman_store::{GROUP, Partial, PutError};
 use karman_types::{Digest, NodeId, TaskError, TaskId};
 use libp2p::PeerId;
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
@@ -91,6 +92,11 @@ enum Outcome {
 }
 
 impl Mesh {
+    /// Who has announced this blob, this node left out.
+    pub async fn holders(&self, digest: &Digest) -> HashSet<PeerId> {
+        self.find([offer::blob_key(digest)]).await
+    }
+
     /// Fetches what is missing of a blob, from these nodes and, where wanted, from all others that announce it, several at
     /// once. What was verified stays in `into`, whatever happens; a node that sends a bad chunk is asked for nothing more.
     /// Memory: 1 MiB for each node that is asked.
@@ -134,7 +140,7 @@ impl Fetch<'_> {
         let (mesh, wanted, into) = (self.mesh, self.wanted, self.into);
         let looks = unfold(Duration::ZERO, move |pause| async move {
             tokio::time::sleep(pause).await;
-            let found = mesh.find([offer::blob_key(&wanted.digest)]).await;
+            let found = mesh.holders(&wanted.digest).await;
             Some((found, LOOK_AGAIN))
         });
         let mut looks = pin!(looks);
