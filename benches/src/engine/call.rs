@@ -95,13 +95,13 @@ struct Bare {
 impl Bare {
     fn new(bytes: &[u8]) -> wasmtime::Result<Self> {
         let mut config = Config::new();
-        if let Allocation::Pool { slots } = Allocation::choose(&Machine::probe()) {
+        if let Allocation::Pool { slots, keeps } = Allocation::choose(&Machine::probe()) {
             let mut pool = PoolingAllocationConfig::new();
             pool.total_component_instances(slots)
                 .total_memories(slots)
                 .total_stacks(slots)
                 .total_tables(slots);
-            pool.linear_memory_keep_resident(64 << 10)
+            pool.linear_memory_keep_resident(keeps as usize)
                 .table_keep_resident(16 << 10);
             pool.async_stack_keep_resident(32 << 10)
                 .pagemap_scan(Enabled::Auto);

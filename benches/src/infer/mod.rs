@@ -4,7 +4,7 @@
 //!
 //! | key | what | bound |
 //! |---|---|---|
-//! | `infer_vs_onnxruntime.MODEL.tN` | 300 alternated pairs, N threads: `compute` of `wasi:nn` as a sandboxed plugin sees it, from a tensor in host memory to an output in host memory, over ONNX Runtime's C interface (through the thin bindings of `ort`, input and output left where they are) | 1.03 |
+//! | `infer_vs_onnxruntime.MODEL.tN` | 300 alternated pairs (MobileNetV2: 1,200) over six loads of both sides, N threads: `compute` of `wasi:nn` as a sandboxed plugin sees it, from a tensor in host memory to an output in host memory, over ONNX Runtime's C interface (through the thin bindings of `ort`, input and output left where they are) | 1.03 |
 //! | `infer_vs_onnxruntime` | the worst of these | 1.03 |
 //! | `infer_added_us.digits-l` | a model under 1 ms: what that takes longer | 50 us |
 //! | `whole_call_vs_onnxruntime.MODEL.tN`, `whole_call_added_us.digits-l` | the same for the whole call of the plugin: an instance of its own, the input's bytes copied into its memory and out again to a tensor, the output's likewise | shown |

@@ -25,6 +25,13 @@ const SLOTS_PER_CORE: u64 = 128;
 /// Memory that one live instance is reckoned with when the pool is sized.
 const MEMORY_PER_SLOT: u64 = 8 * MIB;
 
+/// Slots that are not used stay as they were, up to so many: the next instance in them touches no new page.
+const WARM_SLOTS: u32 = 64;
+/// The share of memory that all of them together may hold.
+const WARM_SHARE: u64 = 128;
+/// What each of them holds, at least and at most: a plugin that was given half a megabyte has dirtied two.
+const WARM_BYTES: (u64, u64) = (64 << 10, 2 * MIB);
+
 /// What this process may use of the machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Machine {
@@ -90,6 +97,8 @@ pub enum Allocation {
     Pool {
         /// Instances that can live at once.
         slots: u32,
+        /// Bytes of its memory that a slot which is not used keeps.
+        keeps: u64,
     },
     /// Mapped for each instance, with small reservations: slower, fits anywhere.
     OnDemand {
@@ -106,7 +115,11 @@ impl Allocation {
         // Half of the address space: code, models and the store map files too.
         let by_addresses = machine.address_space() / 2 / SLOT;
         match by_memory.min(by_addresses) {
-            slots if slots >= FEWEST_SLOTS => Self::Pool { slots: slots as u32 },
+            slots if slots >= FEWEST_SLOTS => Self::Pool {
+                slots: slots as u32,
+                keeps: (machine.memory / WARM_SHARE / u64::from(WARM_SLOTS))
+                    .clamp(WARM_BYTES.0, WARM_BYTES.1),
+            },
             _ => Self::OnDemand {
                 slots: by_memory.min(256) as u32,
             },
@@ -116,14 +129,14 @@ impl Allocation {
     /// Instances that can live at once.
     pub const fn slots(&self) -> u32 {
         match self {
-            Self::Pool { slots } | Self::OnDemand { slots } => *slots,
+            Self::Pool { slots, .. } | Self::OnDemand { slots } => *slots,
         }
     }
 
     pub(crate) fn apply(&self, config: &mut Config) {
         match *self {
-            Self::Pool { slots } => {
-                config.allocation_strategy(pool(slots));
+            Self::Pool { slots, keeps } => {
+                config.allocation_strategy(pool(slots, keeps));
             }
             Self::OnDemand { .. } => {
                 config
@@ -139,7 +152,7 @@ impl Allocation {
     }
 }
 
-fn pool(slots: u32) -> PoolingAllocationConfig {
+fn pool(slots: u32, keeps: u64) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots)
         .total_core_instances(slots.saturating_mul(8))
@@ -147,7 +160,7 @@ fn pool(slots: u32) -> PoolingAllocationConfig {
         .total_tables(slots.saturating_mul(4))
         .total_stacks(slots)
         .total_gc_heaps(slots)
-        .max_unused_warm_slots(slots.min(64))
+        .max_unused_warm_slots(slots.min(WARM_SLOTS))
         .max_component_instance_size(4 << 20)
         .max_core_instance_size(4 << 20)
         .max_core_instances_per_component(256)
@@ -156,7 +169,7 @@ fn pool(slots: u32) -> PoolingAllocationConfig {
         .table_elements(100_000)
         .max_memory_size(4 * GIB as usize)
         // What stays resident between uses of a slot saves page faults; it is memory that an idle node holds.
-        .linear_memory_keep_resident(64 << 10)
+        .linear_memory_keep_resident(keeps as usize)
         .table_keep_resident(16 << 10)
         .async_stack_keep_resident(32 << 10)
         .pagemap_scan(Enabled::Auto);
@@ -166,7 +179,7 @@ fn pool(slots: u32) -> PoolingAllocationConfig {
 impl fmt::Display for Allocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pool { slots } => write!(f, "pool of {slots} instances"),
+            Self::Pool { slots, .. } => write!(f, "pool of {slots} instances"),
             Self::OnDemand { slots } => write!(f, "on demand, at most {slots} instances"),
         }
     }
@@ -185,7 +198,11 @@ mod tests {
 
     #[test]
     fn a_server_gets_a_full_pool() {
-        assert_eq!(Allocation::choose(&SERVER), Allocation::Pool { slots: 1024 });
+        let pool = Allocation::Pool {
+            slots: 1024,
+            keeps: 2 * MIB,
+        };
+        assert_eq!(Allocation::choose(&SERVER), pool);
     }
 
     #[test]
@@ -195,10 +212,11 @@ mod tests {
             memory: 4 * GIB,
             ..SERVER
         };
-        let Allocation::Pool { slots } = Allocation::choose(&board) else {
+        let Allocation::Pool { slots, keeps } = Allocation::choose(&board) else {
             panic!("no pool")
         };
         assert!(u64::from(slots) * SLOT <= (1 << 38) / 2);
+        assert!(keeps * u64::from(WARM_SLOTS) <= board.memory / WARM_SHARE);
     }
 
     #[test]

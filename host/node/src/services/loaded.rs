@@ -4,7 +4,7 @@ use super::batches::{Asked, Member};
 use super::gpu_models::OnGpu;
 use super::infer_error;
 use super::pace::Pace;
-use super::turns::Turns;
+use super::turns::{Meanwhile, Turns};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Tensors};
@@ -230,7 +230,7 @@ impl Loaded {
     /// # Errors
     /// Those of [`Loaded::ask`].
     pub(super) async fn ask_alone(&self, inputs: Tensors) -> Result<Done, TaskError> {
-        let (outputs, took) = self.run_timed(inputs).await?;
+        let (outputs, took) = self.run_timed(inputs, Meanwhile::Nothing).await?;
         Ok(self.done(outputs, took, 1))
     }
 
@@ -245,9 +245,13 @@ impl Loaded {
     }
 
     /// Runs it once, by itself, and how long that took from its turn on.
-    pub(crate) async fn run_timed(&self, inputs: Tensors) -> Result<(Tensors, Duration), TaskError> {
+    pub(crate) async fn run_timed(
+        &self,
+        inputs: Tensors,
+        meanwhile: Meanwhile,
+    ) -> Result<(Tensors, Duration), TaskError> {
         let bytes = bytes_of(&inputs);
-        let (outputs, took) = self.run_there(inputs, bytes).await?;
+        let (outputs, took) = self.run_there(inputs, bytes, meanwhile).await?;
         if let Some(watched) = &self.watched
             && watched.bytes == bytes
             && watched.watch.lock().ran(watched.since.elapsed(), took)
@@ -262,12 +266,13 @@ impl Loaded {
         &self,
         inputs: Tensors,
         bytes: usize,
+        meanwhile: Meanwhile,
     ) -> Result<(Tensors, Duration), TaskError> {
         match &self.runner {
             Runner::Processor { model, pace, turns } => {
                 let model = model.clone();
                 let step = move || model.run(inputs).map_err(infer_error);
-                turns.run(pace, bytes, step).await
+                turns.run(pace, bytes, meanwhile, step).await
             }
             Runner::Gpu { model, places } => {
                 let _place = places.acquire().await.ok();
@@ -295,7 +300,9 @@ impl Loaded {
         let (began, mut seconds, mut ran) = (Instant::now(), Vec::new(), Vec::new());
         for run in 0..WARM_UP + RUNS {
             let started = Instant::now();
-            let (_, took) = self.run_there(inputs.clone(), bytes).await?;
+            let (_, took) = self
+                .run_there(inputs.clone(), bytes, Meanwhile::Something)
+                .await?;
             if run >= WARM_UP {
                 seconds.push(started.elapsed().as_secs_f64());
                 ran.push(took);

@@ -22,6 +22,7 @@ pub(crate) use loaded::Loaded;
 pub(crate) use models::{Found, infer_error};
 pub use models::{ModelSource, NodeModels};
 pub(crate) use settings::NodeSettings;
+pub(crate) use turns::Meanwhile;
 
 use karman_store::StoreError;
 use karman_types::{ErrorKind, TaskError};

@@ -11,12 +11,22 @@ use tokio::sync::Semaphore;
 /// Runs that take less are done on the thread that asks: the way to another one and back takes about as long, and keeps two threads
 /// busy. Longer ones would keep others on this thread waiting.
 const QUICK: Duration = Duration::from_micros(150);
+/// Runs that take less may stay on the thread that asks, where another one goes on with what that was to do: nobody has to be woken for the
+/// run, nor after it.
+const SHORT: Duration = Duration::from_millis(20);
 /// So many in a row that took longer have not just waited for a core.
 const MOST_LATE: u32 = 3;
 /// Nor has one that took this long.
 const LONG: Duration = Duration::from_millis(50);
 /// How much one run counts in the mean.
 const WEIGHT: f64 = 0.1;
+
+/// Whether who asks for a run does anything else in the same task meanwhile. That would wait for a run that stays where it is asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Meanwhile {
+    Nothing,
+    Something,
+}
 
 /// The turns of one model.
 #[derive(Debug)]
@@ -63,6 +73,7 @@ impl Turns {
         &self,
         pace: &Pace,
         bytes: usize,
+        meanwhile: Meanwhile,
         step: impl FnOnce() -> Result<T, TaskError> + Send + 'static,
     ) -> Result<(T, Duration), TaskError> {
         let is_quick = pace.slowdown() <= 1.0 && self.is_quick(bytes);
@@ -79,12 +90,13 @@ impl Turns {
         }
         // What it computes, not what it waits: a busy machine makes no run longer. Its place goes with it: a run goes on when who asked for it
         // does not wait any more.
+        let stays = meanwhile == Meanwhile::Nothing && self.is_short();
         let measured = move || {
             let computing = ThreadTime::now();
             let done = step()?;
             Ok((done, computing.elapsed(), place))
         };
-        let ((done, computed, _place), took) = pace.run(measured).await?;
+        let ((done, computed, _place), took) = pace.run(stays, measured).await?;
         self.saw(bytes, computed);
         Ok((done, took))
     }
@@ -92,6 +104,10 @@ impl Turns {
     fn is_quick(&self, bytes: usize) -> bool {
         let seen = *self.seen.lock();
         seen.is_some_and(|seen| seen.mean < QUICK && bytes <= seen.bytes)
+    }
+
+    fn is_short(&self) -> bool {
+        self.seen.lock().is_some_and(|seen| seen.mean < SHORT)
     }
 
     /// What took longer has computed or waited for a core: after some of them the next is measured.
@@ -134,7 +150,8 @@ mod tests {
 
     async fn ran_on(turns: &Turns, bytes: usize) -> ThreadId {
         let pace = Pace::new(&ComputeProfile::default());
-        turns.run(&pace, bytes, || Ok(current().id())).await.unwrap().0
+        let run = turns.run(&pace, bytes, Meanwhile::Something, || Ok(current().id()));
+        run.await.unwrap().0
     }
 
     #[tokio::test]
@@ -150,6 +167,32 @@ mod tests {
         assert_ne!(ran_on(&turns, 11).await, current().id(), "longer than any before");
         turns.saw(10, QUICK * 20);
         assert_ne!(ran_on(&turns, 10).await, current().id(), "one took long");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_short_run_stays_where_nothing_waits_for_it_and_the_others_go_on() {
+        let pace = Arc::new(Pace::new(&ComputeProfile::default()));
+        for (takes, meanwhile, stays) in [
+            (SHORT / 2, Meanwhile::Nothing, true),
+            (SHORT / 2, Meanwhile::Something, false),
+            (SHORT * 2, Meanwhile::Nothing, false),
+        ] {
+            let pace = pace.clone();
+            let asks = tokio::spawn(async move {
+                let turns = Turns::new(1, 1);
+                turns.saw(10, takes);
+                let (here, (tell, told)) = (current().id(), std::sync::mpsc::channel());
+                // There is one thread for tasks: that another task has run says that it did not stay away from them.
+                let ran = turns.run(&pace, 10, meanwhile, move || {
+                    tokio::spawn(async move { tell.send(()) });
+                    let goes_on = told.recv_timeout(Duration::from_secs(60));
+                    goes_on.map_err(|error| TaskError::internal(error.to_string()))?;
+                    Ok(current().id())
+                });
+                ran.await.unwrap().0 == here
+            });
+            assert_eq!(asks.await.unwrap(), stays, "{takes:?} {meanwhile:?}");
+        }
     }
 
     #[test]
@@ -199,7 +242,7 @@ mod tests {
             let (turns, pace) = (Turns::new(1, 1), Pace::new(&profile));
             let (began, begins) = std::sync::mpsc::channel();
             let (end, ends) = std::sync::mpsc::channel::<()>();
-            let mut run = Box::pin(turns.run(&pace, 1, move || {
+            let mut run = Box::pin(turns.run(&pace, 1, Meanwhile::Something, move || {
                 let _ = began.send(());
                 let _ = ends.recv();
                 Ok(())
@@ -207,7 +250,7 @@ mod tests {
             assert!(futures::poll!(&mut run).is_pending());
             begins.recv().unwrap();
             drop(run);
-            let mut next = Box::pin(turns.run(&pace, 1, || Ok(())));
+            let mut next = Box::pin(turns.run(&pace, 1, Meanwhile::Nothing, || Ok(())));
             assert!(futures::poll!(&mut next).is_pending());
             assert!(turns.places.try_acquire().is_err(), "the first still runs");
             drop(end);

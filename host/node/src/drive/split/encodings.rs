@@ -2,7 +2,7 @@
 
 use karman_engine::capability::nn::Tensors;
 use karman_mesh::{Body, pack_encoded_tensors};
-use karman_tensor::encode::{Choice, Encoded, Encoding, Link, Measured, choose};
+use karman_tensor::encode::{Encoded, Encoding, Link, Measured, choose};
 use karman_tensor::{Shape, Tensor};
 use karman_types::TaskError;
 use parking_lot::Mutex;
@@ -36,58 +36,68 @@ pub(super) struct Packed {
     pub(super) encoding: Option<String>,
 }
 
-impl Encodings {
-    /// Writes what the next stage needs, encoded where it is there sooner over a link of this rate, with an error of at most
-    /// `max_error` of the largest magnitude in each tensor.
-    pub(super) fn pack(
-        &self,
-        head: &impl Serialize,
-        tensors: &Tensors,
-        rate_mbit_s: f64,
-        max_error: f64,
-    ) -> Result<Packed, TaskError> {
-        let choice = self.choose(tensors, rate_mbit_s, max_error);
-        let encoding = choice.filter(|choice| choice.packed || choice.encoding != Encoding::F32);
-        let encoded = Cell::new(false);
-        let encode = |tensor: &Tensor| {
-            let how = encoding?;
-            let array = encode(tensor, how.encoding, how.packed)?;
-            encoded.set(true);
-            Some(array)
+/// How the tensors of a stage get to the next one soonest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum How {
+    /// Without being encoded.
+    AsTheyAre,
+    /// Those that can be.
+    Encoded { encoding: Encoding, packed: bool },
+}
+
+/// Writes a header and what the next stage needs.
+pub(super) fn pack(head: &impl Serialize, tensors: &Tensors, how: How) -> Result<Packed, TaskError> {
+    let encoded = Cell::new(None);
+    let encode = |tensor: &Tensor| {
+        let How::Encoded { encoding, packed } = how else {
+            return None;
         };
-        let body = pack_encoded_tensors(head, tensors, encode)
-            .map_err(|error| TaskError::limit(error.to_string()).with_field("tensors"))?;
-        Ok(Packed {
-            body,
-            // Each of them may have had to go as it is.
-            encoding: encoding.filter(|_| encoded.get()).map(|how| match how.packed {
-                true => format!("{}, packed", how.encoding),
-                false => how.encoding.to_string(),
-            }),
-        })
+        let array = encode(tensor, encoding, packed)?;
+        encoded.set(Some((encoding, packed)));
+        Some(array)
+    };
+    let body = pack_encoded_tensors(head, tensors, encode)
+        .map_err(|error| TaskError::limit(error.to_string()).with_field("tensors"))?;
+    Ok(Packed {
+        body,
+        // Each of them may have had to go as it is.
+        encoding: encoded.get().map(|(encoding, packed)| match packed {
+            true => format!("{encoding}, packed"),
+            false => encoding.to_string(),
+        }),
+    })
+}
+
+impl Encodings {
+    /// How these get there soonest over a link of this rate, with an error of at most `max_error` of the largest magnitude in each of
+    /// them; nothing where encodings have to be measured for that.
+    pub(super) fn how(&self, tensors: &Tensors, rate_mbit_s: f64, max_error: f64) -> Option<How> {
+        // A link that was never measured is taken for a fast one.
+        if !rate_mbit_s.is_finite() || largest(tensors).is_none() {
+            return Some(How::AsTheyAre);
+        }
+        let mut seen = self.0.lock();
+        let known = |seen: &&mut Seen| seen.uses < MEASURE_AGAIN && max_error <= seen.max_error;
+        let seen = seen.as_mut().filter(known)?;
+        seen.uses += 1;
+        Some(seen.how(tensors, rate_mbit_s, max_error))
     }
 
-    fn choose(&self, tensors: &Tensors, rate_mbit_s: f64, max_error: f64) -> Option<Choice> {
-        // A link that was never measured is taken for a fast one.
-        if !rate_mbit_s.is_finite() {
-            return None;
-        }
-        let largest = tensors
-            .iter()
-            .map(|(_, tensor)| tensor)
-            .filter(|tensor| tensor.view::<f32>().is_ok() && tensor.bytes().len() >= LEAST_BYTES)
-            .max_by_key(|tensor| tensor.bytes().len())?;
-        let mut seen = self.0.lock();
-        let known = |seen: &Seen| seen.uses < MEASURE_AGAIN && max_error <= seen.max_error;
-        if !seen.as_ref().is_some_and(known) {
-            *seen = Some(Seen {
-                measured: measured(largest, max_error),
-                max_error,
-                uses: 0,
-            });
-        }
-        let seen = seen.as_mut()?;
-        seen.uses += 1;
+    /// Measures what encodings do with these, and tells the same.
+    pub(super) fn measure(&self, tensors: &Tensors, rate_mbit_s: f64, max_error: f64) -> How {
+        let seen = Seen {
+            measured: largest(tensors).map_or_else(Vec::new, |tensor| measured(tensor, max_error)),
+            max_error,
+            uses: 0,
+        };
+        let how = seen.how(tensors, rate_mbit_s, max_error);
+        *self.0.lock() = Some(seen);
+        how
+    }
+}
+
+impl Seen {
+    fn how(&self, tensors: &Tensors, rate_mbit_s: f64, max_error: f64) -> How {
         let bytes = tensors
             .iter()
             .map(|(_, tensor)| tensor.bytes().len() as u64)
@@ -95,8 +105,22 @@ impl Encodings {
         let link = Link {
             bytes_per_second: rate_mbit_s * 1e6 / 8.0,
         };
-        choose(bytes, bytes, link, max_error, &seen.measured).ok()
+        match choose(bytes, bytes, link, max_error, &self.measured) {
+            Ok(choice) if choice.packed || choice.encoding != Encoding::F32 => How::Encoded {
+                encoding: choice.encoding,
+                packed: choice.packed,
+            },
+            _ => How::AsTheyAre,
+        }
     }
+}
+
+/// The longest of those that can be encoded.
+fn largest(tensors: &Tensors) -> Option<&Tensor> {
+    let tensors = tensors.iter().map(|(_, tensor)| tensor);
+    tensors
+        .filter(|tensor| tensor.view::<f32>().is_ok() && tensor.bytes().len() >= LEAST_BYTES)
+        .max_by_key(|tensor| tensor.bytes().len())
 }
 
 /// What encodings whose error is allowed do with this tensor, on this machine.
@@ -194,6 +218,11 @@ mod tests {
         )]
     }
 
+    fn pack(tensors: &Tensors, rate_mbit_s: f64, max_error: f64) -> Packed {
+        let how = Encodings::default().measure(tensors, rate_mbit_s, max_error);
+        super::pack(&(), tensors, how).unwrap()
+    }
+
     fn worst(sent: &Tensors, body: Body) -> f64 {
         let ((), came) = unpack_tensors::<()>(&body.into_bytes()).unwrap();
         let (sent, came) = (sent[0].1.view::<f32>().unwrap(), came[0].1.view::<f32>().unwrap());
@@ -207,7 +236,7 @@ mod tests {
         let tensors = activations();
         let raw = tensors[0].1.bytes().len();
         for (max_error, encoding, at_most) in [(0.01, "int8", raw / 4 + 512), (0.001, "f16", raw / 2 + 512)] {
-            let packed = Encodings::default().pack(&(), &tensors, 1.0, max_error).unwrap();
+            let packed = pack(&tensors, 1.0, max_error);
             let said = packed.encoding.unwrap();
             assert!(said.starts_with(encoding), "{said}");
             assert!(packed.body.len() <= at_most, "{} {raw}", packed.body.len());
@@ -231,7 +260,7 @@ mod tests {
     #[test]
     fn without_leave_nothing_is_lost() {
         let tensors = activations();
-        let packed = Encodings::default().pack(&(), &tensors, 1.0, 0.0).unwrap();
+        let packed = pack(&tensors, 1.0, 0.0);
         assert_eq!(worst(&tensors, packed.body), 0.0);
         // Zeros pack well, and the link is slow.
         assert_eq!(packed.encoding.as_deref(), Some("f32, packed"));
@@ -240,7 +269,7 @@ mod tests {
     #[test]
     fn a_fast_link_gets_them_as_they_are() {
         let tensors = activations();
-        let packed = Encodings::default().pack(&(), &tensors, 1e9, 0.01).unwrap();
+        let packed = pack(&tensors, 1e9, 0.01);
         assert_eq!(packed.encoding, None);
         assert!(packed.body.len() > tensors[0].1.bytes().len());
     }
@@ -249,7 +278,7 @@ mod tests {
     fn what_cannot_be_encoded_goes_as_it_is() {
         for numbers in [vec![f32::NAN; 4096], vec![1e-7f32; 4096]] {
             let tensors = vec![("map".into(), Tensor::from_slice([1, 4096], &numbers).unwrap())];
-            let packed = Encodings::default().pack(&(), &tensors, 1.0, 0.001).unwrap();
+            let packed = pack(&tensors, 1.0, 0.001);
             assert!(packed.encoding.is_none_or(|encoding| encoding == "f32, packed"));
             let ((), came) = unpack_tensors::<()>(&packed.body.into_bytes()).unwrap();
             assert_eq!(came[0].1.bytes(), tensors[0].1.bytes());

@@ -1,6 +1,6 @@
 //! A request goes from stage to stage; who holds the data passes over those that do not answer.
 
-use super::encodings::Packed;
+use super::encodings::{self, How, Packed};
 use super::stages::Stage;
 use super::wire::{Journey, Leg, Station, unpack};
 use crate::drive::mesh_of;
@@ -205,15 +205,23 @@ async fn ask(node: &Node, model: &str, at: NodeId, packed: &Packed) -> Result<Ar
     Ok((results, legs))
 }
 
-/// Encoding takes the processor, so it is done where that is no matter.
+/// Encoding takes the processor, so it is done where that is no matter. What goes as it is only gets a header.
 async fn pack(
     stage: &Arc<Stage>,
     rest: &Journey,
     held: &Tensors,
     rate_mbit_s: f64,
 ) -> Result<Packed, TaskError> {
+    let known = stage.encodings.how(held, rate_mbit_s, rest.max_error);
+    if known == Some(How::AsTheyAre) {
+        return encodings::pack(rest, held, How::AsTheyAre);
+    }
     let (stage, rest, held) = (stage.clone(), rest.clone(), held.clone());
-    blocking(move || stage.encodings.pack(&rest, &held, rate_mbit_s, rest.max_error)).await
+    let encode = move || {
+        let how = known.unwrap_or_else(|| stage.encodings.measure(&held, rate_mbit_s, rest.max_error));
+        encodings::pack(&rest, &held, how)
+    };
+    blocking(encode).await
 }
 
 fn bytes_of(tensors: &Tensors) -> u64 {

@@ -30,11 +30,19 @@ pub(crate) struct Pilot {
     planned: Planned,
     started: Instant,
     replanner: Mutex<Replanner<Policy>>,
-    route: RwLock<Arc<Route>>,
+    way: RwLock<Way>,
     /// Tiers that did not answer.
     lost: Mutex<Vec<usize>>,
     /// Whether the conditions are stated by who knows them: what is measured then counts for nothing.
     stated: AtomicBool,
+}
+
+/// What requests go by.
+#[derive(Clone)]
+struct Way {
+    route: Arc<Route>,
+    /// Where its stages run, with what was known of links and times when that was last looked at.
+    stations: Arc<[Station]>,
 }
 
 impl Pilot {
@@ -48,16 +56,20 @@ impl Pilot {
         let route = planned.route(replanner.plan());
         planned.prepare(node, &route).await?;
         let route = Arc::new(route);
+        let way = Way {
+            stations: stations(&replanner, &route),
+            route: route.clone(),
+        };
         let pilot = Arc::new(Self {
             node: node.downgrade(),
             planned,
             started: Instant::now(),
             replanner: Mutex::new(replanner),
-            route: RwLock::new(route.clone()),
+            way: RwLock::new(way),
             lost: Mutex::default(),
             stated: AtomicBool::new(false),
         });
-        pilot.spare(node, &route);
+        pilot.spare(node, route);
         tokio::spawn(look_after(Arc::downgrade(&pilot)));
         Ok(pilot)
     }
@@ -67,51 +79,43 @@ impl Pilot {
         let gone = || TaskError::unavailable("the node is shutting down");
         let node = Node::upgrade(&self.node).ok_or_else(gone)?;
         self.replanner.lock().start();
-        let route = self.route.read().clone();
+        let Way { route, stations } = self.way.read().clone();
         let journey = Journey {
             cut: route.cut.clone(),
             stage: 0,
-            stations: self.stations(&route),
+            stations: stations.to_vec(),
             max_error: self.planned.max_error,
         };
         let name = format!("model/{}", self.planned.model.name);
         let arrived = travel(node, name, journey, inputs).await?;
-        self.learn(&route, &arrived.1);
+        // Who asked does not wait until that is done.
+        let (pilot, legs) = (self.clone(), arrived.1.clone());
+        tokio::spawn(async move {
+            pilot.learn(&route, &legs);
+            pilot.look();
+        });
         Ok(arrived)
     }
 
-    /// Where the stages run, with what is known now of the links between them.
-    fn stations(&self, route: &Route) -> Vec<Station> {
-        const PROBE: u64 = 1 << 20;
-        let replanner = self.replanner.lock();
-        let rate = |pair: &[usize]| {
-            let ms = |bytes| replanner.expected_ms(pair[0], pair[1], bytes);
-            let busy = ms(PROBE)? - ms(0)?;
-            Some(PROBE as f64 * 8.0 / (busy * 1e3))
-        };
-        let stations = route.stations.iter().zip(route.tiers.windows(2));
-        let with_rate = |(station, pair): (&Station, &[usize])| Station {
-            rate_mbit_s: rate(pair).unwrap_or(f64::INFINITY),
-            ..station.clone()
-        };
-        let mut stations: Vec<Station> = stations.map(with_rate).collect();
-        if let Some(first) = stations
-            .first_mut()
-            .filter(|_| route.spare.load(Ordering::Relaxed))
-        {
-            first.late_ms = late_ms(&replanner, route);
+    /// Has requests go by what is known now.
+    fn look(&self) {
+        let route = self.way.read().route.clone();
+        let stations = stations(&self.replanner.lock(), &route);
+        let mut way = self.way.write();
+        // It may have moved meanwhile.
+        if Arc::ptr_eq(&way.route, &route) {
+            way.stations = stations;
         }
-        stations
     }
 
     /// Loads the stages of the others here as well, where there is room, to begin with them when the others are late.
-    fn spare(&self, node: &Node, route: &Arc<Route>) {
+    fn spare(self: &Arc<Self>, node: &Node, route: Arc<Route>) {
         const ROOM: u64 = 8;
         let room = free_memory().unwrap_or_default() / ROOM;
         if !self.planned.order.overtakes() || self.planned.model.bytes > room {
             return;
         }
-        let (stages, route) = (node.split().stages().clone(), route.clone());
+        let (stages, pilot) = (node.split().stages().clone(), Arc::downgrade(self));
         tokio::spawn(async move {
             for station in &route.stations {
                 if let Err(error) = stages.get(&route.cut, station.stage).await {
@@ -119,6 +123,9 @@ impl Pilot {
                 }
             }
             route.spare.store(true, Ordering::Relaxed);
+            if let Some(pilot) = pilot.upgrade() {
+                pilot.look();
+            }
         });
     }
 
@@ -223,6 +230,7 @@ impl Pilot {
                 self.follow(&node, &plan, &cause).await?;
             }
         }
+        self.look();
         Ok(())
     }
 
@@ -261,6 +269,7 @@ impl Pilot {
                             bytes,
                             ms,
                         });
+                        pilot.look();
                     }
                 });
             }
@@ -270,15 +279,19 @@ impl Pilot {
     }
 
     /// Has the stages of a plan made ready, and lets requests go by it.
-    async fn follow(&self, node: &Node, plan: &Plan, cause: &Cause) -> Result<(), TaskError> {
+    async fn follow(self: &Arc<Self>, node: &Node, plan: &Plan, cause: &Cause) -> Result<(), TaskError> {
         let route = self.planned.route(plan);
         self.planned.prepare(node, &route).await?;
         let cut: Vec<String> = route.tiers.iter().map(|tier| self.part(&route, *tier)).collect();
         let model = &self.planned.model.name;
         tracing::info!(model, cut = cut.join(", "), %cause, "a cut has moved");
         let route = Arc::new(route);
-        *self.route.write() = route.clone();
-        self.spare(node, &route);
+        let stations = stations(&self.replanner.lock(), &route);
+        *self.way.write() = Way {
+            route: route.clone(),
+            stations,
+        };
+        self.spare(node, route);
         Ok(())
     }
 
@@ -308,6 +321,29 @@ impl Pilot {
     }
 }
 
+/// Where the stages of a route run, with what is known now of the links between them.
+fn stations(replanner: &Replanner<Policy>, route: &Route) -> Arc<[Station]> {
+    const PROBE: u64 = 1 << 20;
+    let rate = |pair: &[usize]| {
+        let ms = |bytes| replanner.expected_ms(pair[0], pair[1], bytes);
+        let busy = ms(PROBE)? - ms(0)?;
+        Some(PROBE as f64 * 8.0 / (busy * 1e3))
+    };
+    let stations = route.stations.iter().zip(route.tiers.windows(2));
+    let with_rate = |(station, pair): (&Station, &[usize])| Station {
+        rate_mbit_s: rate(pair).unwrap_or(f64::INFINITY),
+        ..station.clone()
+    };
+    let mut stations: Vec<Station> = stations.map(with_rate).collect();
+    if let Some(first) = stations
+        .first_mut()
+        .filter(|_| route.spare.load(Ordering::Relaxed))
+    {
+        first.late_ms = late_ms(replanner, route);
+    }
+    stations.into()
+}
+
 /// When those after the first stage are late, by what is known now of how long they take.
 fn late_ms(replanner: &Replanner<Policy>, route: &Route) -> Option<u64> {
     let now = replanner.problem().ok()?.predict(&route.assignment).ok()?;
@@ -334,6 +370,7 @@ async fn look_after(pilot: Weak<Pilot>) {
             return;
         };
         pilot.tell(Event::Tick);
+        pilot.look();
         if asked.elapsed() >= ASK_AGAIN {
             asked = Instant::now();
             pilot.ask_again(&node).await;
@@ -357,7 +394,7 @@ impl Model for InParts {
 impl InParts {
     /// Which node runs how much of it, as requests go now: a plan whose stages cannot be made ready is followed by none.
     pub(super) fn words(&self) -> String {
-        let route = self.0.route.read().clone();
+        let route = self.0.way.read().route.clone();
         let mut tiers = route.assignment.clone();
         tiers.sort_unstable();
         tiers.dedup();

@@ -3,7 +3,7 @@
 use super::encodings::Encodings;
 use super::wire::Cut;
 use crate::home::Home;
-use crate::services::{Loaded, NodeModels, blocking, store_error};
+use crate::services::{Loaded, Meanwhile, NodeModels, blocking, store_error};
 use bytes::Bytes;
 use karman_engine::capability::nn::Tensors;
 use karman_infer::TensorInfo;
@@ -166,7 +166,7 @@ impl Stage {
         }
         let mut took = Duration::ZERO;
         if let Some(model) = &self.model {
-            let (outputs, time) = model.run_timed(inputs).await?;
+            let (outputs, time) = model.run_timed(inputs, Meanwhile::Something).await?;
             held.extend(outputs);
             took = time;
         }

@@ -4,8 +4,8 @@
 use super::exits::Exits;
 use super::together::{apart, join};
 use crate::config::BatchConfig;
-use crate::services::Loaded;
 use crate::services::loaded::{MOST_TIMED, RUNS, WARM_UP, bytes_of};
+use crate::services::{Loaded, Meanwhile};
 use karman_infer::profile::sample;
 use karman_infer::{Named, can_batch, differs};
 use karman_sched::serve::{Exit, ServedModel};
@@ -115,7 +115,10 @@ async fn timed(loaded: &Loaded, batch: Vec<Named>) -> Result<Duration, String> {
     let (began, mut longest) = (Instant::now(), Duration::from_nanos(1));
     for run in 0..WARM_UP + RUNS {
         let inputs = joined.inputs().clone();
-        let (outputs, took) = loaded.run_there(inputs, bytes).await.map_err(said)?;
+        let (outputs, took) = loaded
+            .run_there(inputs, bytes, Meanwhile::Something)
+            .await
+            .map_err(said)?;
         if run == 0 && batch.len() > 1 {
             let answers = apart(joined.clone(), outputs).await.map_err(said)?;
             is_as_alone(loaded, &batch, &answers).await?;
@@ -137,7 +140,9 @@ async fn is_as_alone(loaded: &Loaded, batch: &[Named], answers: &[Named]) -> Res
         batch.last().zip(answers.last()),
     ];
     for (request, together) in ends.into_iter().flatten() {
-        let ran = loaded.run_there(request.clone(), bytes_of(request)).await;
+        let ran = loaded
+            .run_there(request.clone(), bytes_of(request), Meanwhile::Something)
+            .await;
         let (alone, _) = ran.map_err(|error| error.message)?;
         if let Some((output, by)) = differs(&alone, together) {
             return Err(format!(

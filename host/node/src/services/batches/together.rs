@@ -1,7 +1,7 @@
 //! Several inputs as one, and the answer of each.
 
 use crate::services::loaded::bytes_of;
-use crate::services::{Loaded, blocking, infer_error};
+use crate::services::{Loaded, Meanwhile, blocking, infer_error};
 use karman_engine::capability::nn::Tensors;
 use karman_infer::{Joined, Named};
 use karman_types::TaskError;
@@ -28,7 +28,7 @@ pub(super) async fn run(
     let joined = join(loaded, requests).await?;
     let inputs = joined.inputs().clone();
     let bytes = bytes_of(&inputs);
-    let (outputs, took) = loaded.run_there(inputs, bytes).await?;
+    let (outputs, took) = loaded.run_there(inputs, bytes, Meanwhile::Something).await?;
     Ok((apart(joined, outputs).await?, took))
 }
 

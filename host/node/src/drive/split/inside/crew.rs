@@ -5,7 +5,7 @@ use super::{InsideLayer, InsideNode, InsidePlan, TASK};
 use crate::drive::mesh_of;
 use crate::drive::split::wire::Leg;
 use crate::node::{Inner, Node};
-use crate::services::Loaded;
+use crate::services::{Loaded, Meanwhile};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
@@ -80,7 +80,7 @@ impl Crew {
             answers.push(self.layers(&node, item, &did).await?);
         }
         let handed = self.integer.hand_over(&answers).map_err(integer_error)?;
-        let (mut results, took) = self.rest.run_timed(vec![handed]).await?;
+        let (mut results, took) = self.rest.run_timed(vec![handed], Meanwhile::Something).await?;
         let order = |name: &String| self.integer.results().iter().position(|result| result == name);
         results.sort_by_key(|(name, _)| order(name));
         let mut legs = did.into_inner();
