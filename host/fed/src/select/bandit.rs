@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 /// cost nothing more. Of all sets of m clients the one is chosen whose sum of worths, over the time of its slowest, is the greatest.
 ///
 /// The worth of a client is `loss · (reputation · samples · labels · rounds since it was chosen) ^ returns`. Its reputation is the
-/// discounted upper confidence bound of how well its updates agreed with the aggregate, none at all counting 0:
-/// `mean + explore · √(2 ln (discounted total) / (discounted count))`, at most 1, which is also what a client gets that was never chosen.
-/// Labels is the entropy of its labels. What clients declare is cut at the 90th percentile of all.
+/// discounted upper confidence bound of how well its updates agreed with the aggregate,
+/// `mean + explore · √(2 ln (discounted total) / (discounted count))`, at most 1, which is also what a client gets that never sent one; times the
+/// discounted share of orders of which an update came, as if one had come of two more. Labels is the entropy of its labels. What clients
+/// declare is cut at the 90th percentile of all.
 ///
 /// Who was never chosen is expected to take as long as others with so many samples, at the quantile `caution` of what was measured
 /// of those. The first round, before anything was, asks those with the fewest samples. Everybody is chosen at least once in every
@@ -37,11 +38,12 @@ pub struct Bandit {
     arms: BTreeMap<ClientId, Arm>,
 }
 
-/// What is known of one client: how well its updates agreed, and how many there were, both discounted.
+/// What is known of one client: how well its updates agreed, how many there were, and of how many orders none came, all discounted.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 struct Arm {
     rewards: f64,
     count: f64,
+    failed: f64,
 }
 
 impl Default for Bandit {
@@ -58,6 +60,8 @@ impl Default for Bandit {
 
 /// Everybody is chosen once in so many times n / m rounds.
 const FAIRNESS: f64 = 10.0;
+/// So many orders everybody is believed to have answered before.
+const BELIEF: f64 = 2.0;
 /// What clients declare counts up to this quantile.
 const CUT: f64 = 0.9;
 /// What a client counts that has a single label, where one that has all of them equally counts 1 more.
@@ -92,14 +96,18 @@ impl Cuts {
 }
 
 impl Bandit {
-    /// The upper bound of how well an update of this client will agree, 0 to 1.
+    /// The upper bound of how well an update of this client will agree, 0 to 1, for the share of orders of which one comes.
     fn reputation(&self, client: ClientId, total: f64) -> f64 {
         let Some(arm) = self.arms.get(&client) else {
             return 1.0;
         };
+        let comes = (arm.count + BELIEF) / (arm.count + arm.failed + BELIEF);
+        if arm.count == 0.0 {
+            return comes;
+        }
         // Right after a discount the total may be below one; its logarithm is no bonus then.
         let bonus = (2.0 * total.max(1.0).ln() / arm.count).sqrt();
-        (arm.rewards / arm.count + self.explore * bonus).min(1.0)
+        (arm.rewards / arm.count + self.explore * bonus).min(1.0) * comes
     }
 
     fn worth(&self, candidate: &Candidate, cuts: &Cuts, total: f64, round: u64) -> f64 {
@@ -182,11 +190,17 @@ impl Selection for Bandit {
         for arm in self.arms.values_mut() {
             arm.rewards *= self.discount;
             arm.count *= self.discount;
+            arm.failed *= self.discount;
         }
         for outcome in outcomes {
             let arm = self.arms.entry(outcome.client).or_default();
-            arm.rewards += outcome.contribution.unwrap_or(0.0).clamp(0.0, 1.0);
-            arm.count += 1.0;
+            match outcome.contribution {
+                Some(contribution) => {
+                    arm.rewards += contribution.clamp(0.0, 1.0);
+                    arm.count += 1.0;
+                }
+                None => arm.failed += 1.0,
+            }
         }
     }
 
@@ -269,6 +283,27 @@ mod tests {
         );
         all[5].last_round = None;
         assert_eq!(choose(&all), [ClientId(4), ClientId(5)]);
+    }
+
+    #[test]
+    fn who_fails_once_is_asked_again_before_who_always_fails() {
+        let mut bandit = Bandit::default();
+        let outcome = |client, contribution| Outcome {
+            client: ClientId(client),
+            seconds: None,
+            contribution,
+        };
+        for round in 0..10 {
+            let unlucky = (round > 0).then_some(0.8);
+            bandit.learn(
+                &[outcome(0, Some(0.8)), outcome(1, unlucky), outcome(2, None)],
+                &[],
+            );
+        }
+        let total = bandit.arms.values().map(|arm| arm.count).sum();
+        let [steady, unlucky, failing] = [0, 1, 2].map(|id| bandit.reputation(ClientId(id), total));
+        assert!(unlucky > 0.9 * steady, "{unlucky} {steady}");
+        assert!(failing < 0.3 * unlucky, "{failing} {unlucky}");
     }
 
     #[test]
