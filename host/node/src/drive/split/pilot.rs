@@ -5,7 +5,8 @@ use super::links::{LinkMeasure, probe};
 use super::plan::{Planned, Route};
 use super::policy::Policy;
 use super::profiles::free_memory;
-use super::wire::{Journey, Leg, Station};
+use super::way::Way;
+use super::wire::{Journey, Leg};
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
 use futures::FutureExt;
@@ -21,9 +22,6 @@ use std::time::{Duration, Instant};
 /// How often nodes that did not answer are asked whether they are back.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// A node is late when it takes this many times what is expected, and at least this many milliseconds more.
-const LATE: (f64, f64) = (1.5, 50.0);
-
 /// Keeps the plan of one model up to date, and runs requests by it.
 pub(crate) struct Pilot {
     node: Weak<Inner>,
@@ -37,14 +35,6 @@ pub(crate) struct Pilot {
     stated: AtomicBool,
 }
 
-/// What requests go by.
-#[derive(Clone)]
-struct Way {
-    route: Arc<Route>,
-    /// Where its stages run, with what was known of links and times when that was last looked at.
-    stations: Arc<[Station]>,
-}
-
 impl Pilot {
     /// Makes the stages ready, and looks after the plan from then on.
     pub(super) async fn start(node: &Node, planned: Planned) -> Result<Arc<Self>, TaskError> {
@@ -56,10 +46,7 @@ impl Pilot {
         let route = planned.route(replanner.plan());
         planned.prepare(node, &route).await?;
         let route = Arc::new(route);
-        let way = Way {
-            stations: stations(&replanner, &route),
-            route: route.clone(),
-        };
+        let way = Way::of(&replanner, route.clone());
         let pilot = Arc::new(Self {
             node: node.downgrade(),
             planned,
@@ -100,11 +87,11 @@ impl Pilot {
     /// Has requests go by what is known now.
     fn look(&self) {
         let route = self.way.read().route.clone();
-        let stations = stations(&self.replanner.lock(), &route);
+        let now = Way::of(&self.replanner.lock(), route);
         let mut way = self.way.write();
         // It may have moved meanwhile.
-        if Arc::ptr_eq(&way.route, &route) {
-            way.stations = stations;
+        if Arc::ptr_eq(&way.route, &now.route) {
+            *way = now;
         }
     }
 
@@ -286,11 +273,8 @@ impl Pilot {
         let model = &self.planned.model.name;
         tracing::info!(model, cut = cut.join(", "), %cause, "a cut has moved");
         let route = Arc::new(route);
-        let stations = stations(&self.replanner.lock(), &route);
-        *self.way.write() = Way {
-            route: route.clone(),
-            stations,
-        };
+        let way = Way::of(&self.replanner.lock(), route.clone());
+        *self.way.write() = way;
         self.spare(node, route);
         Ok(())
     }
@@ -319,37 +303,6 @@ impl Pilot {
             }
         }
     }
-}
-
-/// Where the stages of a route run, with what is known now of the links between them.
-fn stations(replanner: &Replanner<Policy>, route: &Route) -> Arc<[Station]> {
-    const PROBE: u64 = 1 << 20;
-    let rate = |pair: &[usize]| {
-        let ms = |bytes| replanner.expected_ms(pair[0], pair[1], bytes);
-        let busy = ms(PROBE)? - ms(0)?;
-        Some(PROBE as f64 * 8.0 / (busy * 1e3))
-    };
-    let stations = route.stations.iter().zip(route.tiers.windows(2));
-    let with_rate = |(station, pair): (&Station, &[usize])| Station {
-        rate_mbit_s: rate(pair).unwrap_or(f64::INFINITY),
-        ..station.clone()
-    };
-    let mut stations: Vec<Station> = stations.map(with_rate).collect();
-    if let Some(first) = stations
-        .first_mut()
-        .filter(|_| route.spare.load(Ordering::Relaxed))
-    {
-        first.late_ms = late_ms(replanner, route);
-    }
-    stations.into()
-}
-
-/// When those after the first stage are late, by what is known now of how long they take.
-fn late_ms(replanner: &Replanner<Policy>, route: &Route) -> Option<u64> {
-    let now = replanner.problem().ok()?.predict(&route.assignment).ok()?;
-    let here = now.tiers.first()?.compute_ms;
-    let rest = now.latency_ms - here;
-    Some((rest * LATE.0).max(rest + LATE.1) as u64)
 }
 
 /// Until the model is whole again or the node ends.
