@@ -12,7 +12,7 @@ use karman_infer::zoo::Architecture;
 use karman_infer::{Backend, Named};
 use karman_node::inference::{InferResponse, InferTensor};
 use karman_sched::partition::best_static;
-use karman_study::pairs;
+use karman_study::pairs::{self, median};
 use karman_study::report::{Report, Target};
 use serde_json::json;
 use std::cell::Cell;
@@ -25,6 +25,9 @@ const DEMAND: &str = "pipeline_cpu_demand";
 const SLOWDOWNS: [f64; 3] = [16.0, 12.0, 8.0];
 /// Requests under way for each stage.
 const AT_ONCE: usize = 4;
+/// Requests by which the slowest stage is found, and those before that do not count.
+const TIMED: usize = 9;
+const WARM_UP: usize = 5;
 /// Requests of a block.
 const REQUESTS: usize = 40;
 
@@ -104,17 +107,18 @@ fn activations(setting: &Setting, fragments: &[Fragment]) -> Result<Vec<Named>> 
     Ok(all)
 }
 
-/// The stage that computes longest.
+/// The stage that computes longest, once each has run for a while: what a session allocates in its first runs takes a slow tier longest.
 async fn slowest(nodes: &Nodes, inputs: &Named) -> Result<usize> {
-    let mut sums = [0; 3];
-    for _ in 0..5 {
+    let mut taken = [const { Vec::new() }; 3];
+    for run in 0..WARM_UP + TIMED {
         let ran = nodes.edge.run_model(NETWORK.as_str(), inputs.clone()).await?;
         ensure!(ran.legs.len() == 3, "it ran in {} parts", ran.legs.len());
-        ran.legs
-            .iter()
-            .for_each(|leg| sums[usize::from(leg.stage)] += leg.compute_us);
+        for leg in ran.legs.iter().filter(|_| run >= WARM_UP) {
+            taken[usize::from(leg.stage)].push(leg.compute_us as f64);
+        }
     }
-    let most = (0..3).max_by_key(|stage| sums[*stage]);
+    let middle = taken.map(median);
+    let most = (0..3).max_by(|one, other| middle[*one].total_cmp(&middle[*other]));
     most.context("three stages")
 }
 
