@@ -29,7 +29,7 @@ const MEMORY_PER_SLOT: u64 = 8 * MIB;
 const WARM_SLOTS: u32 = 64;
 /// The share of memory that all of them together may hold.
 const WARM_SHARE: u64 = 128;
-/// What each of them holds, at least and at most: a plugin that was given half a megabyte has dirtied two.
+/// What each of them holds, at least and at most.
 const WARM_BYTES: (u64, u64) = (64 << 10, 2 * MIB);
 
 /// What this process may use of the machine.
@@ -43,6 +43,8 @@ pub struct Machine {
     pub memory: u64,
     /// Cores that the process may run on.
     pub cores: u32,
+    /// Whether the kernel tells which pages were written (`PAGEMAP_SCAN`, Linux 6.7): who empties a slot need not touch the others.
+    pub tells_written_pages: bool,
 }
 
 impl Machine {
@@ -57,6 +59,16 @@ impl Machine {
                 .min()
                 .unwrap_or(512 * MIB),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+            tells_written_pages: PoolingAllocationConfig::is_pagemap_scan_available(),
+        }
+    }
+
+    /// Bytes that each slot which is not used keeps. All of them are written when it is emptied, where it is not known which need be.
+    fn kept_by_slot(&self) -> u64 {
+        let (least, most) = WARM_BYTES;
+        match self.tells_written_pages {
+            true => (self.memory / WARM_SHARE / u64::from(WARM_SLOTS)).clamp(least, most),
+            false => least,
         }
     }
 
@@ -117,8 +129,7 @@ impl Allocation {
         match by_memory.min(by_addresses) {
             slots if slots >= FEWEST_SLOTS => Self::Pool {
                 slots: slots as u32,
-                keeps: (machine.memory / WARM_SHARE / u64::from(WARM_SLOTS))
-                    .clamp(WARM_BYTES.0, WARM_BYTES.1),
+                keeps: machine.kept_by_slot(),
             },
             _ => Self::OnDemand {
                 slots: by_memory.min(256) as u32,
@@ -194,6 +205,7 @@ mod tests {
         address_limit: None,
         memory: 24 * GIB,
         cores: 8,
+        tells_written_pages: true,
     };
 
     #[test]
@@ -217,6 +229,19 @@ mod tests {
         };
         assert!(u64::from(slots) * SLOT <= (1 << 38) / 2);
         assert!(keeps * u64::from(WARM_SLOTS) <= board.memory / WARM_SHARE);
+    }
+
+    #[test]
+    fn slots_keep_little_where_all_of_it_is_written_to_empty_them() {
+        let older = Machine {
+            tells_written_pages: false,
+            ..SERVER
+        };
+        let pool = Allocation::Pool {
+            slots: 1024,
+            keeps: 64 << 10,
+        };
+        assert_eq!(Allocation::choose(&older), pool);
     }
 
     #[test]

@@ -246,6 +246,18 @@ mod tests {
     }
 
     #[test]
+    fn encodings_are_measured_where_that_may_help_and_again_after_a_while() {
+        let (tensors, encodings) = (activations(), Encodings::default());
+        assert_eq!(encodings.how(&tensors, f64::INFINITY, 0.01), Some(How::AsTheyAre));
+        assert_eq!(encodings.how(&tensors, 1.0, 0.01), None);
+        let measured = encodings.measure(&tensors, 1.0, 0.01);
+        for _ in 0..MEASURE_AGAIN {
+            assert_eq!(encodings.how(&tensors, 1.0, 0.01), Some(measured));
+        }
+        assert_eq!(encodings.how(&tensors, 1.0, 0.01), None);
+    }
+
+    #[test]
     fn a_plan_counts_on_no_more_than_what_the_error_allows() {
         for (bytes, max_error, expected) in [
             (4096, 0.01, 1024),
