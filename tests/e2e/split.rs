@@ -2,6 +2,7 @@
 
 use crate::mesh::{FOUND, Node, home, up};
 use crate::support::{Home, pause, root};
+use karman_infer::zoo::{Architecture, Variant};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -338,6 +339,82 @@ fn a_part_that_hangs_is_overtaken_by_the_node_that_holds_the_data() {
     let late = legs.iter().find(|leg| leg["node"] == far.as_str()).unwrap();
     assert_eq!(late["overtaken"], true, "{answer}");
     assert_eq!(took_part(&answer).last(), Some(&edge.id()));
+}
+
+/// Rows and columns of the pictures of a network that is worth a journey.
+const SIDE: u32 = 32;
+
+/// The milliseconds of computing of the node that has the model, in a request with a picture of these numbers.
+fn computes_here(node: &Node, pixel: impl Fn(u32) -> f64) -> f64 {
+    let data: Vec<f64> = (0..3 * SIDE * SIDE).map(pixel).collect();
+    let image = json!({ "name": "image", "shape": [1, 3, SIDE, SIDE], "datatype": "FP32", "data": data });
+    let body = json!({ "inputs": [image] }).to_string();
+    let json = [("content-type", "application/json")];
+    let answer = node.home.ask("POST", "/models/net/run", &json, body.as_bytes());
+    let answer = answer.expect("no node answers");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["parameters"]["legs"][0]["compute_us"]
+        .as_f64()
+        .unwrap()
+        / 1e3
+}
+
+#[test]
+fn a_plan_goes_by_what_encodings_make_of_the_input() {
+    let home = home("cloud");
+    home.run(["mesh", "init"]).ok();
+    let cloud = up(home, &[]);
+    let word = cloud.invite(&["--tier", "edge", "--right", "deploy:*"]);
+    let edge = up(slow("edge", 20), &["--join", &word]);
+    let variant = Variant {
+        input: SIDE,
+        narrower: 4,
+        classes: 10,
+        ..Variant::default()
+    };
+    let file = edge.home.path().join("net.onnx");
+    std::fs::write(&file, Architecture::MobileNetV2.generate(&variant)).unwrap();
+    edge.run(&["model", "add", "net", file.to_str().unwrap()]).ok();
+    let (here, there) = (edge.id(), cloud.id());
+    wait_for(&edge, &there);
+    // Over this link the input takes three times as long as the whole network here, unless it gets smaller on the way.
+    let apply = || {
+        let plan = [
+            "model",
+            "plan",
+            "net",
+            "--over",
+            "tier=cloud",
+            "--apply",
+            "--json",
+        ];
+        let planned: Value = serde_json::from_str(&edge.run(&plan).ok().out()).unwrap();
+        let layers = planned["problem"]["graph"]["layers"].as_array().unwrap();
+        let here_ms = layers
+            .iter()
+            .map(|layer| layer["time"]["Measured"][0].as_f64().unwrap());
+        let rate = f64::from(3 * SIDE * SIDE * 4) * 8.0 / (3.0 * here_ms.sum::<f64>() * 1e3);
+        let link =
+            |from: &str, to: &str| json!({ "from": from, "to": to, "latency_ms": 0.1, "rate_mbit_s": rate });
+        let links = json!([link(&here, &there), link(&there, &here)]).to_string();
+        let json = [("content-type", "application/json")];
+        let answer = edge.home.ask("PUT", "/models/net/links", &json, links.as_bytes());
+        assert_eq!(answer.expect("no node answers").status, 200);
+    };
+    let noise = |at: u32| f64::from(at.wrapping_mul(2_654_435_761)) / f64::from(u32::MAX);
+    apply();
+    for _ in 0..REQUESTS {
+        assert!(
+            computes_here(&edge, noise) > 0.0,
+            "an input that stays as long as it is has gone away"
+        );
+    }
+    apply();
+    let started = Instant::now();
+    while computes_here(&edge, |_| 0.5) > 0.0 {
+        assert!(started.elapsed() < FOUND, "an input that takes a few bytes stays");
+        pause();
+    }
 }
 
 #[test]

@@ -61,8 +61,8 @@ const TINY: Cell = Cell {
 const COMPUTE: Cell = Cell {
     name: "compute",
     model: "convolution",
-    rounds: 8,
-    epochs: 240,
+    rounds: 6,
+    epochs: 320,
     rate: 0.05,
     least_vs_flower: 1.0,
     vs_plain_loop: Target::AtLeast(0.8),

@@ -21,7 +21,7 @@ const SLOWDOWNS: [f64; 3] = [24.0, 6.0, 1.0];
 /// Milliseconds between edge and fog, edge and cloud, fog and cloud.
 const DELAYS_MS: [u32; 3] = [3, 13, 10];
 /// Rows and columns of the image.
-const INPUT: u32 = 96;
+const INPUT: u32 = 64;
 /// Within which a node has seen that its links behave otherwise: it looks each 100 ms.
 const SEEN: Duration = Duration::from_millis(150);
 

@@ -1,9 +1,9 @@
 //! `partition`: cuts that move with their links, on three nodes that are processes of their own, over shaped links that follow traces.
 //!
-//! Edge, fog and cloud run a true MobileNetV2 (96 by 96, generated weights) on tract, 24, 6 and 1 times slower than the machine; so many
+//! Edge, fog and cloud run a true MobileNetV2 (64 by 64, generated weights) on tract, 24, 6 and 1 times slower than the machine; so many
 //! times longer each fragment takes as its thread has computed. The edge's one access link, to fog and cloud alike, follows a
 //! [`Trace`]: rates drawn around the least at which it pays to cut, by the same draws as in `partition-replay`; fog and cloud are wired.
-//! In each of 48 rounds the link takes its next rate, then every contender makes one request, in random order: all of them meet the
+//! In each of 24 rounds the link takes its next rate, then every contender makes one request, in random order: all of them meet the
 //! same link. Six rounds before are not counted. A block is one pass of one trace; contenders begin it with links that they measured
 //! when they were open, and learn from their own requests only.
 //!
@@ -51,7 +51,7 @@ const MODEL: &str = "mobilenetv2";
 const BLOCKS: u64 = 30;
 const FIRST_SEED: u64 = 30_000;
 /// Rounds that are counted, and those before that are not.
-const ROUNDS: usize = 48;
+const ROUNDS: usize = 24;
 const WARM_UP: usize = 6;
 /// Steps of a trace for each round: a second.
 const STEPS: usize = 10;

@@ -14,7 +14,7 @@ const MOSTLY_BYTES: f64 = 0.5;
 /// What travels as one: when nothing has arrived, less than this has.
 const PACKET: u64 = 1200;
 
-/// Estimates that follow measurements: a factor for each tier, one for each layer on it, the rate of each link.
+/// Estimates that follow measurements: a factor for each tier, one for each layer on it, the rate of each link, the size of each tensor.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Conditions {
     graph: Arc<LayerGraph>,
@@ -108,6 +108,11 @@ impl Conditions {
                 *slowdown = (*slowdown * factor).clamp(FACTOR.0, FACTOR.1);
             }
         }
+    }
+
+    /// A tensor has this size on the wire.
+    pub(crate) fn sized(&mut self, tensor: usize, bytes: u64) {
+        self.graph = Arc::new(self.graph.sized(tensor, bytes));
     }
 
     /// Moves what is believed of a tier back to what is usual, by this share: nothing was heard of it, and load passes.

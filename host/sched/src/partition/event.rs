@@ -39,6 +39,13 @@ pub enum Event {
         /// In how many milliseconds, the latest ones.
         ms: f64,
     },
+    /// A tensor travels in so many bytes: what encodings make of it shows once it is there.
+    Sized {
+        /// Which.
+        tensor: usize,
+        /// Its size on the wire.
+        bytes: u64,
+    },
     /// A tier came or went.
     Tier {
         /// Which.
@@ -169,4 +176,7 @@ pub enum EventError {
     /// A fragment without layers.
     #[error("no layers were computed")]
     NoLayers,
+    /// A tensor that does not exist.
+    #[error("tensor {0} does not exist")]
+    NoSuchTensor(usize),
 }

@@ -178,6 +178,15 @@ impl LayerGraph {
         graph
     }
 
+    /// The same graph with one tensor of another size.
+    pub(crate) fn sized(&self, tensor: usize, bytes: u64) -> Self {
+        let mut graph = self.clone();
+        if let Some(tensor) = graph.tensors.get_mut(tensor) {
+            tensor.bytes = bytes;
+        }
+        graph
+    }
+
     /// The tiers at which inputs and held activations lie, each once, ascending.
     pub(crate) fn held_at(&self) -> Vec<usize> {
         let held = |tensor: &Tensor| match tensor.from {

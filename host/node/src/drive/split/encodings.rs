@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::time::Instant;
 
 /// After this many requests encodings are measured again: what activations hold changes with what a camera sees.
-const MEASURE_AGAIN: u32 = 256;
+pub(super) const MEASURE_AGAIN: u32 = 256;
 /// Tensors of fewer bytes travel as they are: they go in one packet anyway.
 const LEAST_BYTES: usize = 512;
 /// Below this magnitude the steps of half precision are no longer a share of the number.
@@ -128,6 +128,13 @@ pub(in crate::drive) fn measured(tensor: &Tensor, max_error: f64) -> Vec<Measure
     let allowed = candidates().filter(|(encoding, _)| error_of(*encoding) <= max_error);
     let measured = allowed.filter_map(|(encoding, packed)| measure(tensor, encoding, packed));
     measured.collect()
+}
+
+/// The share of its bytes that a tensor travels in at least, by encodings whose error is allowed.
+pub(super) fn least_share(tensor: &Tensor, max_error: f64) -> f64 {
+    let measured = measured(tensor, max_error);
+    let shares = measured.iter().map(|measured| 1.0 / measured.ratio);
+    shares.fold(1.0, f64::min)
 }
 
 /// The most bytes that a tensor of this many travels in where links are slow and this error is allowed: what a plan may count on.

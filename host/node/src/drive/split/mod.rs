@@ -9,6 +9,7 @@
 //! | `policy` | who says where a model is cut |
 //! | `problem`, `plan` | what follows from that, and what nodes must make ready for it |
 //! | `pilot` | a model in use: every request by the plan of the moment, every measurement into the next plan |
+//! | `pilot::learn` | what requests tell of nodes, links and tensors |
 //! | `way` | the route that its requests take, with what is known of it |
 //! | `stages` | the parts of models that this node has ready |
 //! | `encodings` | activations on their way: as they are, or smaller within the caller's bound |

@@ -1,21 +1,25 @@
 //! A model in parts, in use: each request takes the plan of the moment, and what it took moves the plan.
 
+mod learn;
+
+use super::encodings::MEASURE_AGAIN;
 use super::journey::{Arrived, travel};
 use super::links::{LinkMeasure, probe};
 use super::plan::{Planned, Route};
 use super::policy::Policy;
 use super::profiles::free_memory;
 use super::way::Way;
-use super::wire::{Journey, Leg};
+use super::wire::Journey;
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
+use crate::services::Meanwhile;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Tensors};
 use karman_sched::partition::{Action, Cause, Event, Link, Plan, Replanner};
 use karman_types::{Digest, NodeId, TaskError};
 use parking_lot::{Mutex, RwLock};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -33,6 +37,8 @@ pub(crate) struct Pilot {
     lost: Mutex<Vec<usize>>,
     /// Whether the conditions are stated by who knows them: what is measured then counts for nothing.
     stated: AtomicBool,
+    /// Requests so far.
+    requests: AtomicU32,
 }
 
 impl Pilot {
@@ -55,6 +61,7 @@ impl Pilot {
             way: RwLock::new(way),
             lost: Mutex::default(),
             stated: AtomicBool::new(false),
+            requests: AtomicU32::new(0),
         });
         pilot.spare(node, route);
         tokio::spawn(look_after(Arc::downgrade(&pilot)));
@@ -74,11 +81,19 @@ impl Pilot {
             max_error: self.planned.max_error,
         };
         let name = format!("model/{}", self.planned.model.name);
-        let arrived = travel(node, name, journey, inputs).await?;
+        let is_due = self
+            .requests
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(MEASURE_AGAIN);
+        let looked_at = is_due.then(|| inputs.clone());
+        let arrived = travel(node, name, journey, inputs, Meanwhile::Nothing).await?;
         // Who asked does not wait until that is done.
         let (pilot, legs) = (self.clone(), arrived.1.clone());
         tokio::spawn(async move {
             pilot.learn(&route, &legs);
+            if let Some(inputs) = looked_at {
+                pilot.learn_inputs(inputs).await;
+            }
             pilot.look();
         });
         Ok(arrived)
@@ -126,50 +141,6 @@ impl Pilot {
             .profiles
             .iter()
             .position(|profile| profile.node == node)
-    }
-
-    /// What a request took says how fast nodes and links are now.
-    fn learn(self: &Arc<Self>, route: &Route, legs: &[Leg]) {
-        let mut at = 0;
-        for leg in legs {
-            let Some(tier) = self.tier_of(leg.node) else {
-                continue;
-            };
-            if leg.overtaken {
-                self.tell(Event::Overdue {
-                    from: at,
-                    to: tier,
-                    arrived: 0,
-                    ms: leg.transfer_us as f64 / 1e3,
-                });
-                continue;
-            }
-            if leg.failed.is_some() {
-                self.lose(tier);
-                continue;
-            }
-            let layers: Vec<usize> = (0..route.cut.stage_of_layer.len())
-                .filter(|layer| route.cut.stage_of_layer[*layer] == leg.stage)
-                .collect();
-            if !layers.is_empty() {
-                let ms = leg.compute_us as f64 / 1e3;
-                self.tell(Event::Computed { tier, layers, ms });
-            }
-            if tier != at {
-                let back = self
-                    .replanner
-                    .lock()
-                    .expected_ms(tier, at, leg.bytes_out)
-                    .unwrap_or_default();
-                self.tell(Event::Sent {
-                    from: at,
-                    to: tier,
-                    bytes: leg.bytes_in,
-                    ms: (leg.transfer_us as f64 / 1e3 - back).max(0.0),
-                });
-            }
-            at = tier;
-        }
     }
 
     fn lose(self: &Arc<Self>, tier: usize) {
@@ -222,7 +193,8 @@ impl Pilot {
     }
 
     fn tell(self: &Arc<Self>, event: Event) {
-        if self.stated.load(Ordering::Relaxed) {
+        // What is stated are links.
+        if self.stated.load(Ordering::Relaxed) && !matches!(event, Event::Sized { .. }) {
             return;
         }
         let told = self.replanner.lock().handle(self.started.elapsed(), event);

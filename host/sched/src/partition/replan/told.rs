@@ -4,6 +4,9 @@ use super::Replanner;
 use crate::partition::{Cause, Event, EventError, Partitioner};
 use std::time::Duration;
 
+/// Sizes that differ by less than this share are the same: what a camera sees differs from picture to picture.
+const SAME_SIZE: f64 = 0.05;
+
 impl<P: Partitioner> Replanner<P> {
     /// Takes what an event tells; why to look for a plan, if at all.
     pub(super) fn take(&mut self, now: Duration, event: Event) -> Result<Option<Cause>, EventError> {
@@ -29,6 +32,7 @@ impl<P: Partitioner> Replanner<P> {
                 }
                 Ok(Some(Cause::Deviation(ratio)))
             }
+            Event::Sized { tensor, bytes } => self.sized(tensor, bytes),
             Event::Tier { tier, available } => {
                 self.tier(tier)?;
                 let was = std::mem::replace(&mut self.conditions.tiers_mut()[tier].available, available);
@@ -95,6 +99,17 @@ impl<P: Partitioner> Replanner<P> {
             self.patience[link] = self.tuning.probe_after;
         }
         cause
+    }
+
+    fn sized(&mut self, tensor: usize, bytes: u64) -> Result<Option<Cause>, EventError> {
+        let known = self.conditions.graph().tensors().get(tensor);
+        let before = known.ok_or(EventError::NoSuchTensor(tensor))?.bytes;
+        let ratio = bytes as f64 / before.max(1) as f64;
+        if (ratio - 1.0).abs() < SAME_SIZE {
+            return Ok(None);
+        }
+        self.conditions.sized(tensor, bytes);
+        Ok(self.tuning.deviates(ratio))
     }
 
     fn tier(&self, tier: usize) -> Result<(), EventError> {

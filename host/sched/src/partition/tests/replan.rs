@@ -108,6 +108,22 @@ fn what_is_as_expected_moves_nothing() {
 }
 
 #[test]
+fn a_tensor_that_packs_well_goes_earlier() {
+    let mut replanner = replanner(Weights::Everywhere);
+    let sized = |bytes| Event::Sized { tensor: 0, bytes };
+    let hardly = replanner.handle(SECOND / 8, sized(960_000)).unwrap();
+    assert_eq!(used(&hardly), None);
+    let input = |replanner: &Replanner<Tiers>| replanner.problem().unwrap().graph().tensors()[0].bytes;
+    assert_eq!(input(&replanner), 1_000_000, "one picture is not like the other");
+    let actions = replanner.handle(SECOND / 4, sized(5000)).unwrap();
+    assert_eq!(used(&actions).unwrap().assignment, [2; 4]);
+    assert_eq!(input(&replanner), 5000);
+    let unknown = Event::Sized { tensor: 5, bytes: 1 };
+    let error = replanner.handle(SECOND / 2, unknown).unwrap_err();
+    assert_eq!(error, EventError::NoSuchTensor(5));
+}
+
+#[test]
 fn a_throttled_tier_is_relieved() {
     let mut replanner = replanner(Weights::Everywhere);
     let hot = Event::Computed {

@@ -1,0 +1,106 @@
+//! What requests tell of nodes, links and tensors.
+
+use super::Pilot;
+use crate::drive::split::encodings::least_share;
+use crate::drive::split::plan::Route;
+use crate::drive::split::wire::Leg;
+use crate::services::blocking;
+use karman_engine::capability::nn::Tensors;
+use karman_infer::profile::EdgeProfile;
+use karman_sched::partition::Event;
+use karman_tensor::Tensor;
+use std::sync::Arc;
+
+impl Pilot {
+    /// What a request took says how fast nodes and links are now.
+    pub(super) fn learn(self: &Arc<Self>, route: &Route, legs: &[Leg]) {
+        let (mut at, mut before) = (0, None);
+        for leg in legs {
+            let Some(tier) = self.tier_of(leg.node) else {
+                continue;
+            };
+            if leg.overtaken {
+                self.tell(Event::Overdue {
+                    from: at,
+                    to: tier,
+                    arrived: 0,
+                    ms: leg.transfer_us as f64 / 1e3,
+                });
+                continue;
+            }
+            if leg.failed.is_some() {
+                self.lose(tier);
+                continue;
+            }
+            let layers: Vec<usize> = (0..route.cut.stage_of_layer.len())
+                .filter(|layer| route.cut.stage_of_layer[*layer] == leg.stage)
+                .collect();
+            if !layers.is_empty() {
+                let ms = leg.compute_us as f64 / 1e3;
+                self.tell(Event::Computed { tier, layers, ms });
+            }
+            if let Some(before) = before.replace(leg).filter(|_| tier != at) {
+                self.learn_sizes(route, before, leg);
+                let back = self
+                    .replanner
+                    .lock()
+                    .expected_ms(tier, at, leg.bytes_out)
+                    .unwrap_or_default();
+                self.tell(Event::Sent {
+                    from: at,
+                    to: tier,
+                    bytes: leg.bytes_in,
+                    ms: (leg.transfer_us as f64 / 1e3 - back).max(0.0),
+                });
+            }
+            at = tier;
+        }
+    }
+
+    /// What travelled from one leg to the next says in how many bytes those tensors do.
+    fn learn_sizes(self: &Arc<Self>, route: &Route, from: &Leg, to: &Leg) {
+        // On a fast link they go as they are, and their size does not matter.
+        if to.encoding.is_none() || from.bytes_out == 0 {
+            return;
+        }
+        let share = to.bytes_in as f64 / from.bytes_out as f64;
+        let stage_of = |layer: &usize| route.cut.stage_of_layer.get(*layer).copied();
+        for (tensor, edge) in self.edges().iter().enumerate() {
+            let made = edge
+                .from
+                .as_ref()
+                .is_none_or(|layer| stage_of(layer) <= Some(from.stage));
+            let wanted = edge.to.iter().any(|layer| stage_of(layer) > Some(from.stage));
+            if made && wanted {
+                self.tell_size(tensor, share);
+            }
+        }
+    }
+
+    /// In how many bytes the inputs of a request travel, also where they stay here by the plan of now.
+    pub(super) async fn learn_inputs(self: &Arc<Self>, inputs: Tensors) {
+        let max_error = self.planned.max_error;
+        let shares = move || {
+            let share = |(name, input): (String, Tensor)| (name, least_share(&input, max_error));
+            Ok(inputs.into_iter().map(share).collect::<Vec<_>>())
+        };
+        for (name, share) in blocking(shares).await.unwrap_or_default() {
+            let of_name = |edge: &EdgeProfile| edge.from.is_none() && edge.name == name;
+            if let Some(tensor) = self.edges().iter().position(of_name) {
+                self.tell_size(tensor, share);
+            }
+        }
+    }
+
+    /// A tensor travels in this share of its bytes.
+    fn tell_size(self: &Arc<Self>, tensor: usize, share: f64) {
+        let whole = self.edges()[tensor].bytes as f64;
+        let bytes = (whole * share.min(1.0)).ceil() as u64;
+        self.tell(Event::Sized { tensor, bytes });
+    }
+
+    /// What goes between the layers, in the order of the problem's tensors.
+    fn edges(&self) -> &[EdgeProfile] {
+        &self.planned.profiles[0].profile.edges
+    }
+}
