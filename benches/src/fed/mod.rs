@@ -61,9 +61,9 @@ const TINY: Cell = Cell {
 const COMPUTE: Cell = Cell {
     name: "compute",
     model: "convolution",
-    rounds: 6,
-    epochs: 320,
-    rate: 0.05,
+    rounds: 8,
+    epochs: 300,
+    rate: 0.04,
     least_vs_flower: 1.0,
     vs_plain_loop: Target::AtLeast(0.8),
 };

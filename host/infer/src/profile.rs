@@ -2,7 +2,7 @@
 //!
 //! [`Profile::measure`] times every layer alone and the whole model. Where a model was never run, [`Regression::predict`]
 //! gives a profile of the same form from the layers of other models, and every time in it says that it is predicted. Sizes are exact
-//! in either.
+//! in either; how far activations pack, only who has seen them can tell.
 //!
 //! A profile is plain data: it can be kept, sent to other nodes, and read without the model. It says how fast a machine is when nothing
 //! special is the matter; heat and load are followed by who plans with it, from what requests take.
@@ -84,6 +84,9 @@ pub struct EdgeProfile {
     pub name: String,
     /// Its bytes.
     pub bytes: u64,
+    /// Those that are left when it is packed without loss, where that was tried: an activation of sample inputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packed_bytes: Option<u64>,
     /// The layer that makes it; `None` for an input.
     pub from: Option<usize>,
     /// The layers that take it.
@@ -151,6 +154,7 @@ impl Profile {
                 EdgeProfile {
                     name: edge.info.name.clone(),
                     bytes: edge.bytes().at(batch),
+                    packed_bytes: None,
                     from: between.from,
                     to: between.to.clone(),
                     is_output: edge.is_output,

@@ -45,6 +45,13 @@ fn every_layer_is_timed_and_every_size_exact() {
     );
     assert_eq!(profile.edges[0].bytes, 4 * 3 * 64 * 64);
     assert_eq!(profile.edges.last().unwrap().bytes, 40);
+    // Half of what comes out of a ReLU is zero; what the pictures of a camera are like is not known.
+    assert_eq!(profile.edges[0].packed_bytes, None);
+    let activation = &profile.edges[1];
+    assert!(
+        activation.packed_bytes.unwrap() < activation.bytes * 3 / 4,
+        "{activation:?}"
+    );
     assert!((profile.seconds().iter().sum::<f64>() / profile.whole.seconds - 1.0).abs() < 1e-9);
     let text = serde_json::to_string(&profile).unwrap();
     assert_eq!(serde_json::from_str::<Profile>(&text).unwrap(), profile);

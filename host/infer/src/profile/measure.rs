@@ -4,6 +4,7 @@ use super::{LayerProfile, Origin, Profile, Timing};
 use crate::graph::{CutError, Graph};
 use crate::{Backend, InferError, LoadOptions, Model, Named};
 use fastrand::Rng;
+use karman_tensor::encode::{Encoded, Encoding};
 use karman_tensor::{ElementType, Tensor};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -49,10 +50,14 @@ impl Profile {
         let whole = backend.load(&graph.whole().model, load)?;
         let inputs = sample_inputs(&*whole, options.batch, options.seed)?;
         let whole = time(&*whole, &inputs, options)?;
-        let times = alone(graph, backend, load, options, inputs)?;
-        let mut times = times.into_iter();
+        let held = activations(graph, backend, load, inputs)?;
+        let mut times = alone(graph, backend, load, options, &held)?.into_iter();
         let next = |_: &LayerProfile| times.next().unwrap_or_else(|| Timing::unavailable("not timed"));
-        let (layers, edges) = Self::sized(graph, options.batch, next);
+        let (layers, mut edges) = Self::sized(graph, options.batch, next);
+        // What the inputs of a model are like, its samples do not say.
+        for edge in edges.iter_mut().filter(|edge| edge.from.is_some()) {
+            edge.packed_bytes = held.get(&edge.name).and_then(packed);
+        }
         Ok(Self {
             model: graph.digest(),
             backend: backend.name(),
@@ -66,18 +71,13 @@ impl Profile {
     }
 }
 
-/// The time of each layer. All that crosses between them is computed once, by the whole.
-fn alone(
+/// These inputs and all that crosses between layers, computed once by the whole.
+fn activations(
     graph: &Graph,
     backend: &dyn Backend,
     load: &LoadOptions,
-    options: &ProfileOptions,
     inputs: Named,
-) -> Result<Vec<Timing>, InferError> {
-    let wrong = |error: CutError| InferError::Rejected {
-        backend: backend.name(),
-        reason: error.to_string(),
-    };
+) -> Result<HashMap<String, Tensor>, InferError> {
     let layers = graph.layers();
     let inner: Vec<usize> = layers
         .edges
@@ -86,18 +86,46 @@ fn alone(
         .map(|edge| edge.edge)
         .collect();
     let mut held: HashMap<String, Tensor> = inputs.into_iter().collect();
-    let tapped = graph.tapped(&inner).map_err(wrong)?;
     if !inner.is_empty() {
+        let tapped = graph.tapped(&inner);
+        let tapped = tapped.map_err(|error| rejected(backend, &error))?;
         let tapped = backend.load(&tapped.model, load)?;
         held.extend(tapped.run(pick(&*tapped, &held))?);
     }
+    Ok(held)
+}
+
+/// The bytes that are left of a tensor when it is packed without loss.
+fn packed(tensor: &Tensor) -> Option<u64> {
+    let numbers = tensor.view::<f32>().ok()?;
+    let array = Encoded::encode(tensor.shape(), numbers, Encoding::F32).ok()?;
+    Some((array.pack().wire_bytes() as u64).min(tensor.bytes().len() as u64))
+}
+
+fn rejected(backend: &dyn Backend, error: &CutError) -> InferError {
+    InferError::Rejected {
+        backend: backend.name(),
+        reason: error.to_string(),
+    }
+}
+
+/// The time of each layer on what it takes in the whole.
+fn alone(
+    graph: &Graph,
+    backend: &dyn Backend,
+    load: &LoadOptions,
+    options: &ProfileOptions,
+    held: &HashMap<String, Tensor>,
+) -> Result<Vec<Timing>, InferError> {
+    let wrong = |error: CutError| rejected(backend, &error);
+    let layers = graph.layers();
     let stages: Vec<usize> = (0..layers.layers.len()).collect();
     let fragments = graph
         .split(&layers.stages(&stages).map_err(wrong)?)
         .map_err(wrong)?;
     let one = |model: &[u8]| {
         let model = backend.load(model, load)?;
-        time(&*model, &pick(&*model, &held), options)
+        time(&*model, &pick(&*model, held), options)
     };
     Ok(fragments
         .iter()

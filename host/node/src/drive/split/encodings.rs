@@ -138,14 +138,18 @@ pub(super) fn least_share(tensor: &Tensor, max_error: f64) -> f64 {
 }
 
 /// The most bytes that a tensor of this many travels in where links are slow and this error is allowed: what a plan may count on.
-pub(super) fn bytes_on_slow_links(bytes: u64, max_error: f64) -> u64 {
+/// `packed` are those that were left when it was packed without loss.
+pub(super) fn bytes_on_slow_links(bytes: u64, packed: Option<u64>, max_error: f64) -> u64 {
+    if bytes < LEAST_BYTES as u64 {
+        return bytes;
+    }
     let of_four = match max_error {
-        _ if bytes < LEAST_BYTES as u64 => 4,
         error if error >= error_of(Encoding::Int8) => 1,
         error if error >= error_of(Encoding::F16) => 2,
         _ => 4,
     };
-    (bytes * of_four).div_ceil(4)
+    let encoded = (bytes * of_four).div_ceil(4);
+    packed.map_or(encoded, |packed| packed.min(encoded))
 }
 
 fn candidates() -> impl Iterator<Item = (Encoding, bool)> {
@@ -266,13 +270,14 @@ mod tests {
 
     #[test]
     fn a_plan_counts_on_no_more_than_what_the_error_allows() {
-        for (bytes, max_error, expected) in [
-            (4096, 0.01, 1024),
-            (4096, 0.001, 2048),
-            (4096, 0.0, 4096),
-            (256, 0.01, 256),
+        for (bytes, packed, max_error, expected) in [
+            (4096, None, 0.01, 1024),
+            (4096, Some(3000), 0.001, 2048),
+            (4096, Some(3000), 0.0, 3000),
+            (4096, None, 0.0, 4096),
+            (256, Some(20), 0.01, 256),
         ] {
-            assert_eq!(bytes_on_slow_links(bytes, max_error), expected);
+            assert_eq!(bytes_on_slow_links(bytes, packed, max_error), expected);
         }
     }
 

@@ -5,7 +5,7 @@ use super::stages::Stage;
 use super::wire::{Journey, Leg, Station, unpack};
 use crate::drive::mesh_of;
 use crate::node::Node;
-use crate::services::{Meanwhile, blocking};
+use crate::services::blocking;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -25,12 +25,11 @@ pub(super) fn travel(
     model: String,
     journey: Journey,
     tensors: Tensors,
-    meanwhile: Meanwhile,
 ) -> BoxFuture<'static, Result<Arrived, TaskError>> {
     async move {
         let stage = node.split().stages().get(&journey.cut, journey.stage).await?;
         let bytes_in = bytes_of(&tensors);
-        let (held, took) = stage.run(tensors, meanwhile).await?;
+        let (held, took) = stage.run(tensors).await?;
         let here = Leg {
             stage: journey.stage,
             node: node.runtime().id(),
@@ -174,9 +173,7 @@ async fn attempt(
     station: &Station,
 ) -> Result<Arrived, TaskError> {
     if at == node.runtime().id() {
-        // The node that is late may answer before this one has.
-        let (model, held) = (model.to_owned(), held.clone());
-        return travel(node.clone(), model, rest.clone(), held, Meanwhile::Something).await;
+        return travel(node.clone(), model.to_owned(), rest.clone(), held.clone()).await;
     }
     let patience = Duration::from_millis(station.patience_ms);
     let late = || {

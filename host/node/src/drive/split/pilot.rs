@@ -12,7 +12,6 @@ use super::way::Way;
 use super::wire::Journey;
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
-use crate::services::Meanwhile;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Tensors};
@@ -35,7 +34,7 @@ pub(crate) struct Pilot {
     way: RwLock<Way>,
     /// Tiers that did not answer.
     lost: Mutex<Vec<usize>>,
-    /// Whether the conditions are stated by who knows them: what is measured then counts for nothing.
+    /// Whether the conditions are stated by who knows them: what is measured of them then counts for nothing.
     stated: AtomicBool,
     /// Requests so far.
     requests: AtomicU32,
@@ -86,7 +85,7 @@ impl Pilot {
             .fetch_add(1, Ordering::Relaxed)
             .is_multiple_of(MEASURE_AGAIN);
         let looked_at = is_due.then(|| inputs.clone());
-        let arrived = travel(node, name, journey, inputs, Meanwhile::Nothing).await?;
+        let arrived = travel(node, name, journey, inputs).await?;
         // Who asked does not wait until that is done.
         let (pilot, legs) = (self.clone(), arrived.1.clone());
         tokio::spawn(async move {

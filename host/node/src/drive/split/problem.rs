@@ -43,7 +43,7 @@ pub(super) fn problem(
         wanted_at: edge.is_output.then_some(0),
         bytes: match edge.is_output {
             true => edge.bytes,
-            false => bytes_on_slow_links(edge.bytes, max_error),
+            false => bytes_on_slow_links(edge.bytes, edge.packed_bytes, max_error),
         },
     };
     let tensors = first.profile.edges.iter().map(tensor).collect();

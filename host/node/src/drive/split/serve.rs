@@ -4,7 +4,6 @@ use super::journey::travel;
 use super::profiles::take_in;
 use super::wire::{Journey, Prepare, pack, unpack};
 use crate::node::Node;
-use crate::services::Meanwhile;
 use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, PeerId, RemoteReport};
 use karman_types::{TaskError, TaskResponse};
@@ -38,8 +37,7 @@ pub(crate) async fn run(
     let started = Instant::now();
     let (journey, tensors) = unpack::<Journey>(body)?;
     journey.check()?;
-    let model = model.to_owned();
-    let (results, legs) = travel(node.clone(), model, journey, tensors, Meanwhile::Nothing).await?;
+    let (results, legs) = travel(node.clone(), model.to_owned(), journey, tensors).await?;
     let response = TaskResponse {
         body: pack(&legs, &results)?,
         ..TaskResponse::default()
