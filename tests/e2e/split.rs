@@ -104,6 +104,19 @@ fn wait_for(node: &Node, other: &str) {
     }
 }
 
+/// The plan of this model goes by a link to one other node, of so many Mbit/s, and by no other.
+fn state_link(node: &Node, model: &str, other: &str, rate: f64) {
+    let here = node.id();
+    let link =
+        |from: &str, to: &str| json!({ "from": from, "to": to, "latency_ms": 0.1, "rate_mbit_s": rate });
+    let links = json!([link(&here, other), link(other, &here)]).to_string();
+    let path = format!("/models/{model}/links");
+    let json = [("content-type", "application/json")];
+    let answer = node.home.ask("PUT", &path, &json, links.as_bytes());
+    let answer = answer.expect("no node answers");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
 #[test]
 fn a_model_runs_in_parts_and_a_part_that_dies_is_run_elsewhere() {
     let [edge, fog, _cloud] = three();
@@ -251,7 +264,7 @@ fn plan_of(answer: &Value) -> Vec<(u64, String, u64)> {
 fn a_request_keeps_the_plan_it_started_with() {
     let [edge, fog, cloud] = three();
     let whole = expected(&edge);
-    let (here, others) = (edge.id(), [fog.id(), cloud.id()]);
+    let others = [fog.id(), cloud.id()];
     others.iter().for_each(|id| wait_for(&edge, id));
     let plan = [
         "model",
@@ -265,16 +278,7 @@ fn a_request_keeps_the_plan_it_started_with() {
     ];
     edge.run(&plan).ok();
     // The links that it goes by are stated: to one of the two others alone, then to the other one. It has to move each time.
-    let move_to = |other: &str| {
-        let link =
-            |from: &str, to: &str| json!({ "from": from, "to": to, "latency_ms": 0.1, "rate_mbit_s": 1e3 });
-        let links = json!([link(&here, other), link(other, &here)]).to_string();
-        let path = format!("/models/{MODEL}/links");
-        let json = [("content-type", "application/json")];
-        let answer = edge.home.ask("PUT", &path, &json, links.as_bytes());
-        let answer = answer.expect("no node answers");
-        assert_eq!(answer.status, 200, "{}", answer.text());
-    };
+    let move_to = |other: &str| state_link(&edge, MODEL, other, 1e3);
     move_to(&others[1]);
     let plans = others.each_ref().map(|other| {
         move_to(other);
@@ -375,7 +379,7 @@ fn a_plan_goes_by_what_encodings_make_of_the_input() {
     let file = edge.home.path().join("net.onnx");
     std::fs::write(&file, Architecture::MobileNetV2.generate(&variant)).unwrap();
     edge.run(&["model", "add", "net", file.to_str().unwrap()]).ok();
-    let (here, there) = (edge.id(), cloud.id());
+    let there = cloud.id();
     wait_for(&edge, &there);
     // Over this link the input takes three times as long as the whole network here, unless it gets smaller on the way.
     let apply = || {
@@ -394,12 +398,7 @@ fn a_plan_goes_by_what_encodings_make_of_the_input() {
             .iter()
             .map(|layer| layer["time"]["Measured"][0].as_f64().unwrap());
         let rate = f64::from(3 * SIDE * SIDE * 4) * 8.0 / (3.0 * here_ms.sum::<f64>() * 1e3);
-        let link =
-            |from: &str, to: &str| json!({ "from": from, "to": to, "latency_ms": 0.1, "rate_mbit_s": rate });
-        let links = json!([link(&here, &there), link(&there, &here)]).to_string();
-        let json = [("content-type", "application/json")];
-        let answer = edge.home.ask("PUT", "/models/net/links", &json, links.as_bytes());
-        assert_eq!(answer.expect("no node answers").status, 200);
+        state_link(&edge, "net", &there, rate);
     };
     let noise = |at: u32| f64::from(at.wrapping_mul(2_654_435_761)) / f64::from(u32::MAX);
     apply();
