@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Privacy {
-    /// The standard deviation of the noise over the norm that updates are clipped to; at most 64.
+    /// The standard deviation of the noise over the norm that updates are clipped to; at least 0.05, at most 64.
     pub noise_multiplier: f64,
     /// How updates are clipped.
     pub clipping: Clipping,

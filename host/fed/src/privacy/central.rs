@@ -82,6 +82,9 @@ pub enum CentralError {
     /// A number of participants that is none.
     #[error("the expected number of participants is at least 1, not {0}")]
     Expected(f64),
+    /// So little noise that it hides nobody, and that no account of it is kept in reasonable time.
+    #[error("a noise multiplier is at least {least}, not {0}", least = Central::LEAST_NOISE)]
+    TooLittleNoise(f64),
     /// More noise than there is.
     #[error("a noise multiplier is at most {most}, not {0}", most = Central::MOST_NOISE)]
     TooMuchNoise(f64),
@@ -116,6 +119,9 @@ pub enum CentralError {
 impl Central {
     /// The largest noise multiplier.
     pub const MOST_NOISE: f64 = (noise::LARGEST / Bound::UNITS) as f64;
+
+    /// The least noise multiplier.
+    pub const LEAST_NOISE: f64 = 0.05;
 
     /// Before the first round.
     ///
@@ -152,6 +158,9 @@ impl Central {
             bound: Bound::new(first)?,
             accountant: Accountant::new(Adjacency::AddOrRemoveClient),
         };
+        if noise_multiplier < Self::LEAST_NOISE {
+            return Err(CentralError::TooLittleNoise(noise_multiplier));
+        }
         // What the account would refuse later is refused now.
         let mut trial = central.accountant.clone();
         trial.add(noise_multiplier, &Participants::chosen(Vec::new()))?;

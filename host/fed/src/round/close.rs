@@ -153,7 +153,7 @@ impl Coordinator {
         too_often
     }
 
-    /// The last version is still judged before the run ends.
+    /// The last version is still judged before the run ends, where it is one of those that are.
     fn last_round(&mut self) {
         for (id, assignment) in std::mem::take(&mut self.core.assignments) {
             self.withdraw(id, assignment.client);

@@ -203,6 +203,10 @@ impl Coordinator {
             Event::Severed { windows } => {
                 self.core.windows = windows;
                 self.sever();
+                // It was about to end.
+                if matches!(self.core.phase, Phase::Ending(_)) && self.saving.is_none() {
+                    self.save();
+                }
             }
             Event::Stop => self.end(Some(Failure::Stopped)),
             Event::Tick => {}

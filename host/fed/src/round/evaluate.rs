@@ -88,6 +88,14 @@ impl Coordinator {
             return;
         };
         evaluating.sent = true;
+        if evaluating.version != self.core.version {
+            // What was said of an earlier version says nothing of this one.
+            for client in std::mem::take(&mut evaluating.answers).into_keys() {
+                let id = AssignmentId(self.core.next_assignment);
+                self.core.next_assignment += 1;
+                evaluating.asked.insert(id, client);
+            }
+        }
         evaluating.version = self.core.version;
         evaluating.until = Some(now.after(time));
         for (id, client) in &evaluating.asked {

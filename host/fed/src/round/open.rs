@@ -1,6 +1,6 @@
 use super::core::{Phase, Tally};
 use super::roster::Member;
-use super::{Action, AssignmentId, Coordinator, Failure, Order, Train, Work};
+use super::{Action, AssignmentId, Coordinator, Failure, Order, RoundFailure, Train, Work};
 use crate::select::{Candidate, NotEligible, Workload, check_view};
 use crate::{ClientId, Instant, Pace, Swarm, Window};
 use serde::{Deserialize, Serialize};
@@ -97,18 +97,41 @@ impl Coordinator {
         }
     }
 
-    /// In a buffered run, whoever is free gets work at once.
+    /// In a buffered run, whoever is free gets work at once; who could not do it, with the next version. Where that is everybody, the round
+    /// has failed, and all try again.
     pub(super) fn refill(&mut self) {
-        if let Pace::Buffered { at_once, .. } = self.run.pace {
+        let Pace::Buffered { at_once, buffer, .. } = self.run.pace else {
+            return;
+        };
+        while !self.is_over() {
             let room = at_once.saturating_sub(self.core.assignments.len());
             if room > 0 {
-                let candidates = self.candidates();
+                let mut candidates = self.candidates();
+                candidates.retain(|candidate| !self.has_failed(candidate.client));
                 self.assign(&candidates, room);
             }
-            if self.core.assignments.is_empty() {
-                self.end_if_given_away(1);
+            if !self.core.assignments.is_empty() {
+                return;
             }
+            let failed =
+                |(client, member): (&ClientId, &Member)| member.is_free() && self.has_failed(*client);
+            if !self.core.roster.iter().any(failed) {
+                return self.end_if_given_away(1);
+            }
+            for member in self.core.roster.values_mut() {
+                member.failed_at = None;
+            }
+            self.fail_round(RoundFailure::TooFew {
+                updates: self.gathering.count(),
+                minimum: buffer,
+            });
         }
+    }
+
+    /// Whether a client could not train the version of now.
+    fn has_failed(&self, client: ClientId) -> bool {
+        let member = self.core.roster.get(&client);
+        member.is_some_and(|member| member.failed_at == Some(self.core.version))
     }
 
     /// The free clients that stay in view for long enough, and would be done in time; of the others it is told why they are not asked.

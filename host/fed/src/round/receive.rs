@@ -194,6 +194,9 @@ impl Coordinator {
         let client = assignment.client;
         if let Some(member) = self.core.roster.get_mut(&client) {
             member.busy = None;
+            if matches!(loss, Loss::GaveUp(_) | Loss::Refused) {
+                member.failed_at = Some(self.core.version);
+            }
         }
         self.core.tally.lost.push(client);
         self.out.push(Action::Lost {

@@ -23,6 +23,9 @@ pub(crate) struct Member {
     pub(crate) excluded: bool,
     pub(crate) chosen: u64,
     pub(crate) last_round: Option<u64>,
+    /// The version that it was to train and could not.
+    #[serde(default)]
+    pub(crate) failed_at: Option<u64>,
     /// Why it could not take part when a client was last looked for.
     #[serde(default)]
     pub(crate) passed_over: Option<NotEligible>,

@@ -276,7 +276,7 @@ impl Server {
     }
 
     fn check_least(&self, step: Step, have: usize) -> Result<(), Failure> {
-        let need = self.session.settings().least;
+        let need = self.session.least();
         match have >= need {
             true => Ok(()),
             false => Err(Failure::TooFew { step, have, need }),

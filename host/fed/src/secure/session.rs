@@ -125,6 +125,12 @@ impl Session {
         threshold(self.settings.graph.degree(members) + 1)
     }
 
+    /// How few members may be in the sum: as many as was agreed on, and more than two thirds of all who are invited. Otherwise a coordinator
+    /// could show each client the few that work for it, and whatever share of all these are would be enough.
+    pub(crate) fn least(&self) -> usize {
+        self.settings.least.max(threshold(self.roster.len()))
+    }
+
     /// Bytes of a masked vector.
     pub(crate) const fn bytes(&self) -> usize {
         self.settings.length * self.settings.ring.width()

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// After Oort (Lai et al. 2021): the utility of a client is its samples times its loss, times `(T / t)^penalty` where it takes
 /// longer than the preferred time T, plus what grows while it is not chosen. A share of each round explores clients that
-/// were never chosen, the fast ones first where that is known; the share shrinks to a fifth.
+/// were never chosen, drawn at random; the share shrinks to a fifth.
 ///
 /// Oort's own statistic is the root of the mean squared loss per sample; here it is the mean loss that clients send. Utilities
 /// are cut at their 95th percentile, as there, against outliers.

@@ -231,3 +231,56 @@ fn a_stale_update_counts_by_the_root_of_its_age() {
         coordinator.model()[0]
     );
 }
+
+#[test]
+fn who_cannot_do_its_work_in_a_buffered_run_gets_more_with_the_next_version() {
+    let text = "rounds = 2\nweights = 'uniform'\n[pace]\nmode = 'buffered'\nat-once = 2\nbuffer = 1\n[evaluation]\nevery = 0\n";
+    let mut world = World::new(coordinator(run(text)), 2, 1);
+    let gives_up = |world: &mut World, (client, order): (ClientId, Order)| {
+        world.feed(Event::GaveUp {
+            client,
+            assignment: order.assignment,
+            reason: "it traps".into(),
+        });
+        world.feed_all();
+    };
+    world.feed_all();
+    let first = world.orders.remove(0);
+    gives_up(&mut world, first);
+    assert_eq!(world.orders.len(), 1, "it is not asked again at once");
+    let (client, order) = world.orders.remove(0);
+    world.feed(answer(client, &order));
+    world.feed_all();
+    assert_eq!(world.orders.len(), 2);
+    // Where it is all of them, the round has failed, and they try again, but not for ever.
+    for _ in 0..20 {
+        if let Some(order) = world.orders.pop() {
+            gives_up(&mut world, order);
+        }
+    }
+    assert!(world.orders.is_empty());
+    let ended = |action: &Action| {
+        matches!(
+            action,
+            Action::Finished {
+                failure: Some(Failure::Rounds { .. }),
+                ..
+            }
+        )
+    };
+    assert!(world.seen.iter().any(ended), "{:?}", world.seen.last());
+}
+
+#[test]
+fn a_run_that_was_about_to_end_ends_at_the_next_start() {
+    let world = World::new(coordinator(run("rounds = 1\n")), 12, 1).finish();
+    assert!(world.coordinator.status().ended);
+    let (_, checkpoint) = world.checkpoints.last().unwrap();
+    let mut again = World::new(resume(checkpoint.clone()), 0, 1);
+    assert!(!again.coordinator.status().ended);
+    let windows = Windows::new();
+    again.feed(Event::Severed { windows });
+    let again = again.finish();
+    assert!(again.coordinator.status().ended);
+    assert_eq!(again.bits(), world.bits());
+}

@@ -74,7 +74,7 @@ fn a_round_for_which_nobody_is_drawn_counts_like_any_other() {
 fn one_client_moves_the_mean_by_no_more_than_its_bound() {
     // Almost without noise, all of it is clipping: 8 updates of at most 0.5, divided by 8.
     let quiet = "rounds = 1\nstart-with = 12\nweights = 'uniform'\n[pace]\nmode = 'synchronous'\nclients = 8\n\
-                 [privacy]\nnoise-multiplier = 0.001\nclipping = { kind = 'fixed', norm = 0.5 }\n";
+                 [privacy]\nnoise-multiplier = 0.05\nclipping = { kind = 'fixed', norm = 0.5 }\n";
     let world = World::new(coordinator(run(quiet)), CLIENTS, 1).finish();
     let norm = world
         .coordinator
@@ -83,7 +83,7 @@ fn one_client_moves_the_mean_by_no_more_than_its_bound() {
         .map(|x| f64::from(x * x))
         .sum::<f64>()
         .sqrt();
-    assert!(norm > 0.05 && norm < 0.51, "{norm}");
+    assert!(norm > 0.05 && norm < 0.55, "{norm}");
 }
 
 #[test]

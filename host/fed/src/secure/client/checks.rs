@@ -68,7 +68,7 @@ impl Client {
         if !members.contains(self.me) {
             return Err(Refusal::LeftOut(step));
         }
-        let (have, need) = (members.len(), self.session.settings().least);
+        let (have, need) = (members.len(), self.session.least());
         match have >= need {
             true => Ok(()),
             false => Err(Refusal::TooFew { step, have, need }),

@@ -170,12 +170,15 @@ fn a_coordinator_cannot_bring_members_in_or_shrink_the_round() {
         say(&Members::of(5, [1, 2]), &keys[..2]),
         Refusal::LeftOut(Step::Keys)
     );
-    let alone = Refusal::TooFew {
-        step: Step::Keys,
-        have: 1,
-        need: 2,
-    };
-    assert_eq!(say(&Members::of(5, [0]), &[]), alone);
+    // Alone, or with no more than would be a third of all who lie.
+    for (shown, have) in [(Members::of(5, [0]), 1), (Members::of(5, [0, 1, 2]), 3)] {
+        let few = Refusal::TooFew {
+            step: Step::Keys,
+            have,
+            need: 4,
+        };
+        assert_eq!(say(&shown, &keys[..have - 1]), few);
+    }
     assert_eq!(
         say(&members, &keys[..3]),
         Refusal::Count {

@@ -56,8 +56,7 @@ fn the_sum_is_exact_whenever_enough_are_left_whoever_leaves_whenever() {
     for leaves in patterns(4, &LEAVES) {
         let (world, result) = run(Graph::Complete, &leaves, 3);
         let left_after = |step: Step| leaves.iter().filter(|leave| **leave > step).count();
-        let members = left_after(Step::Keys);
-        let enough = members >= 2 && left_after(Step::Unmask) >= threshold(members);
+        let enough = left_after(Step::Unmask) >= threshold(4);
         match result {
             Ok(sum) => {
                 assert!(enough, "{leaves:?}");
@@ -67,8 +66,8 @@ fn the_sum_is_exact_whenever_enough_are_left_whoever_leaves_whenever() {
             Err(failure) => assert!(!enough, "{leaves:?}: {failure}"),
         }
     }
-    // All four stay, or three and one leaves in four ways after its keys; or three or two join and all stay.
-    assert_eq!(sums, 1 + 4 * 4 + 4 + 6);
+    // All four stay, or three and one leaves in five ways.
+    assert_eq!(sums, 1 + 4 * 5);
 }
 
 #[test]
@@ -135,20 +134,16 @@ fn the_time_that_unmasking_takes_is_known_before() {
 
 #[test]
 fn too_few_clients_are_a_failure_with_its_reason() {
-    let leaves = [Step::Done, Step::Done, Step::Mask, Step::Mask];
+    let leaves = [Step::Done, Step::Done, Step::Unmask, Step::Unmask];
     let failure = run(Graph::Complete, &leaves, 1).1.unwrap_err();
     assert!(
-        matches!(failure, Failure::TooFewShares { have: 0, need: 3, .. }),
+        matches!(failure, Failure::TooFewShares { have: 2, need: 3, .. }),
         "{failure}"
     );
-    let leaves = [Step::Done, Step::Keys, Step::Keys, Step::Keys];
-    let failure = run(Graph::Complete, &leaves, 1).1.unwrap_err();
-    assert_eq!(
-        failure,
-        Failure::TooFew {
-            step: Step::Keys,
-            have: 1,
-            need: 2
-        }
-    );
+    for (step, stay) in [(Step::Mask, 2), (Step::Keys, 1)] {
+        let leaves = [0, 1, 2, 3].map(|client| if client < stay { Step::Done } else { step });
+        let failure = run(Graph::Complete, &leaves, 1).1.unwrap_err();
+        let (have, need) = (stay, 3);
+        assert_eq!(failure, Failure::TooFew { step, have, need });
+    }
 }

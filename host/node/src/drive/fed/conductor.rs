@@ -9,7 +9,7 @@ use super::orders::{Clients, Orders};
 use super::record::{FedEvent, Record, words};
 use crate::services::blocking;
 use futures::FutureExt;
-use karman_fed::{Action, Checkpoint, ClientId, Coordinator, Event, Failure, Instant};
+use karman_fed::{Action, Checkpoint, ClientId, Coordinator, Event, Failure, Instant, Loss};
 use karman_store::Store;
 use karman_types::TaskError;
 use std::panic::AssertUnwindSafe;
@@ -190,7 +190,14 @@ impl Conductor {
                 client,
                 why: why.to_string(),
             }),
-            Action::Lost { client, loss, .. } => {
+            Action::Lost {
+                client,
+                assignment,
+                loss,
+            } => {
+                if loss == Loss::Gone {
+                    self.orders.forget(assignment);
+                }
                 if let Some(what) = words(&loss) {
                     self.note(FedEvent::Trouble { client, what });
                 }

@@ -232,6 +232,11 @@ impl Orders {
         self.under_way.contains_key(&assignment)
     }
 
+    /// Nobody waits for an order's answer any more. Others of the same round may: it is not ended.
+    pub(super) fn forget(&mut self, assignment: AssignmentId) {
+        self.under_way.remove(&assignment);
+    }
+
     pub(super) fn withdraw(&mut self, assignment: AssignmentId) {
         if let Some(order) = self.under_way.remove(&assignment) {
             order.abort();

@@ -238,7 +238,8 @@ impl Seat {
             }
             Message::Swarm(hood) => self.ends_warm_up(round, hood)?,
             Message::Go { slot_ms, within_ms } => {
-                self.playing(round, |_| Ok(()))?;
+                // Who has not heard that the warm-up is over would end its exchange at once, and count as one that needs no leader.
+                self.playing(round, Playing::exchanges)?;
                 let slot = Duration::from_millis(slot_ms.max(1)).min(LONGEST_SLOT);
                 let within = Duration::from_millis(within_ms).min(LONGEST_EXCHANGE);
                 let mut swarming = self.swarming.lock();

@@ -81,6 +81,11 @@ impl Playing {
         place.map(|place| place as Client).ok_or_else(stranger)
     }
 
+    /// Refuses what needs the warm-up to be over, where it is not.
+    pub(super) fn exchanges(&mut self) -> Result<(), TaskError> {
+        self.peer.exchange().map(|_| ()).map_err(|error| invalid(&error))
+    }
+
     pub(super) fn place(&self, client: Client) -> Result<Place, TaskError> {
         let place = self.clients.get(usize::from(client)).copied();
         place.ok_or_else(|| invalid(&format!("there is no client {client}")))
