@@ -36,6 +36,9 @@ pub enum GpuError {
         /// Bytes that may be had.
         most: u64,
     },
+    /// The device has no memory left for the work, whatever else was let go.
+    #[error("the device has no memory left for it")]
+    Exhausted,
     /// More of something countable than is allowed.
     #[error("{asked} {what} were asked for, and {most} is the most")]
     Limit {
@@ -93,7 +96,7 @@ impl GpuError {
         match self {
             Self::Kernel { .. } | Self::Shader(_) => ErrorKind::Invalid,
             Self::Absent(_) | Self::Lost(_) => ErrorKind::Unavailable,
-            Self::Memory { .. } | Self::Limit { .. } | Self::Endless(_) => ErrorKind::Limit,
+            Self::Memory { .. } | Self::Exhausted | Self::Limit { .. } | Self::Endless(_) => ErrorKind::Limit,
             Self::Deadline(_) => ErrorKind::Deadline,
         }
     }
@@ -103,7 +106,9 @@ impl GpuError {
             Self::Kernel { .. } => "docs/gpu.md lists every kernel with its fields and inputs",
             Self::Shader(_) => "docs/gpu.md says what a plugin's shader may use",
             Self::Absent(_) => "`karman gpu list` shows what this machine has",
-            Self::Memory { .. } | Self::Limit { .. } => "split the work into smaller pieces",
+            Self::Memory { .. } | Self::Exhausted | Self::Limit { .. } => {
+                "split the work into smaller pieces"
+            }
             Self::Endless(_) => "bound the shader's loops, or spread the work over more invocations",
             Self::Deadline(_) => "split the work into smaller pieces, or give the call more time",
             Self::Lost(_) => "try again; `karman gpu check` tries the device alone",

@@ -134,7 +134,7 @@ impl Shader {
     /// Whether its numbers are within limits; its text is not read.
     ///
     /// # Errors
-    /// [`GpuError::Limit`] and [`GpuError::Memory`] for too much, [`GpuError::Shader`] where there is no output.
+    /// [`GpuError::Limit`] and [`GpuError::Memory`] for too much, [`GpuError::Shader`] where there is no output, or one of nothing.
     pub(crate) fn check_sizes(&self, inputs: &[&[u32]], device: &DeviceInfo) -> Result<(), GpuError> {
         let limits = &self.limits;
         let limit = |what: &str, asked: u64, most: u64| match asked <= most {
@@ -165,6 +165,9 @@ impl Shader {
         )?;
         if self.outputs.is_empty() {
             return Err(GpuError::shader("it has no output"));
+        }
+        if self.outputs.contains(&0) {
+            return Err(GpuError::shader("an output of it has no words"));
         }
         for groups in self.workgroups {
             limit(

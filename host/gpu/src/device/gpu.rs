@@ -77,7 +77,7 @@ impl Wgpu {
             note.lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .get_or_insert(match error {
-                    wgpu::Error::OutOfMemory { .. } => GpuError::Lost("it has no memory left".into()),
+                    wgpu::Error::OutOfMemory { .. } => GpuError::Exhausted,
                     wgpu::Error::Validation { description, .. } => GpuError::shader(&description),
                     wgpu::Error::Internal { description, .. } => GpuError::lost(&description),
                 });
@@ -182,6 +182,22 @@ impl Wgpu {
         }
     }
 
+    fn run_once(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Vec<Words>, GpuError> {
+        match work {
+            Work::Kernel(kernel) => self.run_kernel(kernel, inputs, within),
+            Work::Shader(shader) => self.run_shader(shader, inputs, within),
+            Work::Program(program) => self.run_program(program, inputs, within),
+        }
+    }
+
+    /// Gives back what is only kept for later: free buffers, and the programs of all tenants.
+    fn let_go(&mut self) {
+        self.pool = Pool::default();
+        self.programs.clear();
+        // What nobody holds any more is given back to the driver when it is polled.
+        let _ = self.device.poll(PollType::Poll);
+    }
+
     fn finish(&mut self, prepared: Prepared, within: Duration) -> Result<Vec<Words>, GpuError> {
         let took = self.repeat(&prepared, 1, within)?;
         let outputs = self.read(&prepared, within.saturating_sub(took));
@@ -255,12 +271,14 @@ impl Device for Wgpu {
 
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {
         let start = Instant::now();
-        let outputs = match work {
-            Work::Kernel(kernel) => self.run_kernel(kernel, inputs, within)?,
-            Work::Shader(shader) => self.run_shader(shader, inputs, within)?,
-            Work::Program(program) => self.run_program(program, inputs, within)?,
+        let outputs = match self.run_once(work, inputs, within) {
+            Err(GpuError::Exhausted) => {
+                self.let_go();
+                self.run_once(work, inputs, within.saturating_sub(start.elapsed()))
+            }
+            outputs => outputs,
         };
-        Ok(Done::since(start, outputs))
+        Ok(Done::since(start, outputs?))
     }
 
     fn run_kept(
@@ -271,6 +289,11 @@ impl Device for Wgpu {
     ) -> Option<Result<Done, GpuError>> {
         let start = Instant::now();
         let outputs = self.run_again(program, inputs, within)?;
+        if outputs == Err(GpuError::Exhausted) {
+            // It is sent once more, and finds room then.
+            self.let_go();
+            return None;
+        }
         Some(outputs.map(|outputs| Done::since(start, outputs)))
     }
 }
@@ -367,5 +390,27 @@ mod tests {
         assert_eq!(refused, GpuError::Absent(why.into()));
         let done = run(false, &f32_words(&a), &f32_words(&b)).unwrap();
         assert_eq!(floats(&done.outputs[0]), [7.0, 10.0]);
+    }
+
+    #[test]
+    fn what_is_only_kept_makes_room_for_work_that_finds_none() {
+        let mut device = match Wgpu::open("vulkan-0", None) {
+            Ok(device) => device,
+            Err(error) => return eprintln!("skipped on GPUs: {error}"),
+        };
+        let shape = Gemm {
+            m: 1,
+            n: 1,
+            k: 1,
+            ..Gemm::default()
+        };
+        let work = Work::Kernel(Kernel::Gemm(shape));
+        let two = f32_words(&[2.0]);
+        let inputs: [&[u32]; 2] = [&two, &two];
+        let within = Duration::from_secs(60);
+        device.run(&work, &inputs, within).unwrap();
+        *device.failed.lock().unwrap() = Some(GpuError::Exhausted);
+        let done = device.run(&work, &inputs, within).unwrap();
+        assert_eq!(floats(&done.outputs[0]), [4.0]);
     }
 }

@@ -90,6 +90,11 @@ impl<T> Kept<T> {
         }
     }
 
+    /// Lets go of all.
+    pub(super) fn clear(&mut self) {
+        self.all.clear();
+    }
+
     /// What is put from now on belongs to this tenant.
     pub(super) fn set_tenant(&mut self, tenant: &str) {
         tenant.clone_into(&mut self.tenant);

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// Time for a process to start and its driver to open the device.
 const MOST_START: Duration = Duration::from_secs(30);
 
+/// How long a device that could not be had again is not asked for.
+const PAUSE: Duration = Duration::from_secs(60);
+
 /// Time beyond that of the work in which the device's own process may give up and say so.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -37,6 +40,8 @@ pub struct Remote {
     options: RemoteOptions,
     info: DeviceInfo,
     process: Option<Process>,
+    /// When no process could be started last, and why.
+    missed: Option<(Instant, GpuError)>,
     started: u64,
     /// Whose the present work is.
     tenant: String,
@@ -70,6 +75,7 @@ impl Remote {
             options,
             info,
             process: Some(process),
+            missed: None,
             started: 1,
             tenant: String::new(),
         })
@@ -80,12 +86,23 @@ impl Remote {
         self.started
     }
 
-    /// The process that holds the device: the one that is there, or a new one.
+    /// The process that holds the device: the one that is there, or a new one. Where there was none to be had, work that waits is told
+    /// so at once for a while, instead of each waiting for another try.
     fn process(&mut self) -> Result<&mut Process, GpuError> {
         Ok(match &mut self.process {
             Some(process) => process,
             none => {
-                let (process, info) = Process::start(&self.options)?;
+                if let Some((at, error)) = &self.missed
+                    && at.elapsed() < PAUSE
+                {
+                    return Err(error.clone());
+                }
+                let started = Process::start(&self.options);
+                self.missed = match &started {
+                    Ok(_) => None,
+                    Err(error) => Some((Instant::now(), error.clone())),
+                };
+                let (process, info) = started?;
                 self.info = info;
                 self.started += 1;
                 none.insert(process)

@@ -85,8 +85,10 @@ impl Describe for Attention {
         if self.width > MOST_WIDTH {
             return must("width", self.width, "256 is the most");
         }
-        if self.heads.max(self.queries) > MOST_WORKGROUPS {
-            return must("queries", self.queries, "65535 is the most, of heads too");
+        for (field, value) in [("heads", self.heads), ("queries", self.queries)] {
+            if value > MOST_WORKGROUPS {
+                return must(field, value, "65535 is the most");
+            }
         }
         if !self.heads.is_multiple_of(self.key_heads()) {
             return must("key-heads", self.key_heads, "it divides heads");

@@ -34,9 +34,10 @@ pub(super) fn validate(module: &Module, flags: ValidationFlags) -> Result<Module
 /// Compilers recurse: into brackets, along chains of operators, and from one `else` to the next. What could be deeper than their
 /// stacks is refused before they see it.
 fn check_depth(wgsl: &str) -> Result<(), GpuError> {
+    let text = without_comments(wgsl);
     // How long the chain is at each open bracket.
     let mut chains = vec![0usize];
-    let mut rest = wgsl.as_bytes();
+    let mut rest = text.as_bytes();
     while let [byte, after @ ..] = rest {
         rest = after;
         let closes = matches!(byte, b')' | b']' | b'}') && chains.len() > 1;
@@ -44,16 +45,11 @@ fn check_depth(wgsl: &str) -> Result<(), GpuError> {
             chains.pop();
         }
         let goes_on = *byte != b'}' || after.trim_ascii_start().starts_with(b"else");
-        match (byte, after.first(), chains.last_mut()) {
-            (b'/', Some(b'/'), _) => rest = skip(after, |text| !matches!(text[0], b'\t' | b' '..=b'~')),
-            (b'/', Some(b'*'), _) => {
-                let end = skip(&after[1..], |text| text.starts_with(b"*/"));
-                rest = end.get(2..).unwrap_or_default();
-            }
-            (b'(' | b'[' | b'{', ..) => chains.push(0),
-            (b',' | b';', _, Some(chain)) => *chain = 0,
-            (b')' | b']' | b'}', _, Some(chain)) => *chain = if goes_on { *chain + 1 } else { 0 },
-            (byte, _, Some(chain)) if byte.is_ascii_punctuation() && *byte != b'_' => *chain += 1,
+        match (byte, chains.last_mut()) {
+            (b'(' | b'[' | b'{', _) => chains.push(0),
+            (b',' | b';', Some(chain)) => *chain = 0,
+            (b')' | b']' | b'}', Some(chain)) => *chain = if goes_on { *chain + 1 } else { 0 },
+            (byte, Some(chain)) if byte.is_ascii_punctuation() && *byte != b'_' => *chain += 1,
             _ => {}
         }
         if chains.len() + chains.iter().sum::<usize>() > MOST_DEPTH {
@@ -64,12 +60,46 @@ fn check_depth(wgsl: &str) -> Result<(), GpuError> {
     Ok(())
 }
 
-/// The text from where this holds on.
-fn skip(mut text: &[u8], until: impl Fn(&[u8]) -> bool) -> &[u8] {
-    while !text.is_empty() && !until(text) {
-        text = &text[1..];
+/// The text as the parser sees it: a space for each comment and for what else is blank (WGSL, 3.1 and 3.2).
+fn without_comments(wgsl: &str) -> String {
+    let mut text = String::with_capacity(wgsl.len());
+    let mut rest = wgsl;
+    while let Some(first) = rest.chars().next() {
+        let after = &rest[first.len_utf8()..];
+        rest = match (first, after.as_bytes().first()) {
+            ('/', Some(b'/')) => &after[after.find(ends_line).unwrap_or(after.len())..],
+            ('/', Some(b'*')) => {
+                text.push(' ');
+                after_block(&after[1..])
+            }
+            _ => {
+                text.push(if is_blank(first) { ' ' } else { first });
+                after
+            }
+        };
     }
     text
+}
+
+const fn ends_line(c: char) -> bool {
+    matches!(c, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+const fn is_blank(c: char) -> bool {
+    ends_line(c) || matches!(c, ' ' | '\t' | '\u{200e}' | '\u{200f}')
+}
+
+/// What follows a comment whose beginning was read; there may be others in it.
+fn after_block(text: &str) -> &str {
+    let (bytes, mut open, mut at) = (text.as_bytes(), 1, 0);
+    while open > 0 && at < bytes.len() {
+        match &bytes[at..] {
+            [b'*', b'/', ..] => (open, at) = (open - 1, at + 2),
+            [b'/', b'*', ..] => (open, at) = (open + 1, at + 2),
+            _ => at += 1,
+        }
+    }
+    &text[at..]
 }
 
 /// Which of its buffers it may write; those that it does not name are outputs that stay zero, or inputs.

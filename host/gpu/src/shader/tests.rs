@@ -74,6 +74,8 @@ fn what_is_not_allowed_is_named() {
     let mut greedy = with(main);
     greedy.outputs = vec![1 << 40];
     assert!(refusal(&greedy).contains("its buffers together"));
+    greedy.outputs = vec![4, 0];
+    assert!(refusal(&greedy).contains("no words"));
     let deep = format!("{}1u{}", "(".repeat(300), ")".repeat(300));
     assert!(refusal(&with(&format!("fn f() -> u32 {{ return {deep}; }} {main}"))).contains("nested"));
 }
@@ -132,11 +134,30 @@ fn what_compilers_would_sink_into_is_refused() {
     let chain = |terms: usize| format!("b[0] = 1u{};", "+i".repeat(terms));
     let hidden = format!("// see\r b[0] = 1u{};", "+i".repeat(10_000));
     let minus = format!("b[0] = u32({}1);", "- ".repeat(10_000));
-    let otherwise = "if (i == 1u) { b[0] = 1u; }".to_owned() + &"else if (i == 2u) { }".repeat(2000);
-    for deep in [chain(10_000), hidden, minus, otherwise] {
-        assert!(refusal(&with(&deep)).contains("nested deeper"), "{}", &deep[..40]);
+    let otherwise = |blank: &str| {
+        let others = format!("{blank}else if (i == 2u) {{ }}").repeat(2000);
+        format!("if (i == 1u) {{ b[0] = 1u; }}{others}")
+    };
+    for deep in [
+        chain(10_000),
+        hidden,
+        minus,
+        otherwise(""),
+        otherwise("/**/"),
+        otherwise("\u{85}"),
+        // What looks like a comment within one is none.
+        format!("// \u{e9} /*\n {}", chain(10_000)),
+        format!("/* /* */ // */ {}", chain(10_000)),
+    ] {
+        let begins: String = deep.chars().take(40).collect();
+        assert!(refusal(&with(&deep)).contains("nested deeper"), "{begins}");
     }
-    let comment = format!("// {}\n/* {} */", "-".repeat(500), "(+".repeat(500));
+    let comment = format!(
+        "// {}\n/* {} /* */ {} */",
+        "-".repeat(500),
+        "(+".repeat(500),
+        "(".repeat(500)
+    );
     let sums = chain(100).repeat(20);
     for honest in [
         chain(100),

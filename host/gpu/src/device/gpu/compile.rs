@@ -23,12 +23,14 @@ pub(super) enum Source {
 /// Compiled shaders, kept for the next time.
 #[derive(Default)]
 pub(super) struct Compiler {
-    compiled: HashMap<Key, Compiled>,
+    /// Each with when it was last used.
+    compiled: HashMap<Key, (u64, Compiled)>,
+    used: u64,
 }
 
 /// What a compiled shader depends on.
-#[derive(Eq, Hash, PartialEq)]
-struct Key {
+#[derive(Clone, Eq, Hash, PartialEq)]
+pub(super) struct Key {
     text: String,
     entry: String,
     has_parameters: bool,
@@ -36,67 +38,71 @@ struct Key {
     writable: Vec<bool>,
 }
 
-/// Shaders that are kept; one more drops all.
+/// Shaders that are kept; one more drops the one that was not used for the longest.
 const MOST_KEPT: usize = 128;
 
-impl Compiler {
-    /// The shader, compiled unless it was before. Binding 0 is a uniform block where `has_parameters`; then comes a buffer for each of
-    /// `writable`, which says whether it is written. Errors come by the device's handler.
-    pub(super) fn compile(
-        &mut self,
-        device: &Device,
-        source: Source,
-        entry: &str,
-        writable: Vec<bool>,
-        has_parameters: bool,
-    ) -> Compiled {
-        let (Source::Ours(text) | Source::Theirs(text, _)) = &source;
-        let key = Key {
+impl Key {
+    /// Binding 0 is a uniform block where `has_parameters`; then comes a buffer for each of `writable`, which says whether it is written.
+    pub(super) fn new(source: &Source, entry: &str, writable: Vec<bool>, has_parameters: bool) -> Self {
+        let (Source::Ours(text) | Source::Theirs(text, _)) = source;
+        Self {
             text: text.clone(),
             entry: entry.into(),
             has_parameters,
             writable,
-        };
-        if let Some(compiled) = self.compiled.get(&key) {
-            return compiled.clone();
         }
-        let first = usize::from(has_parameters);
-        let parameters = has_parameters.then(|| binding(0, BufferBindingType::Uniform));
-        let storage = |(number, writable): (usize, &bool)| {
-            let read_only = !writable;
-            binding(first + number, BufferBindingType::Storage { read_only })
-        };
-        let storage = key.writable.iter().enumerate().map(storage);
-        let entries: Vec<_> = parameters.into_iter().chain(storage).collect();
-        let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-            label: None,
-            entries: &entries,
-        });
-        let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            bind_group_layouts: &[Some(&layout)],
-            ..Default::default()
-        });
-        let module = module(device, source);
-        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: None,
-            layout: Some(&pipeline_layout),
-            module: &module,
-            entry_point: Some(entry),
-            compilation_options: Default::default(),
-            cache: None,
-        });
-        let compiled = Compiled { pipeline, layout };
-        if self.compiled.len() >= MOST_KEPT {
-            self.compiled.clear();
-        }
-        self.compiled.insert(key, compiled.clone());
-        compiled
+    }
+}
+
+impl Compiler {
+    /// What was kept.
+    pub(super) fn find(&mut self, key: &Key) -> Option<Compiled> {
+        self.used += 1;
+        let (used, compiled) = self.compiled.get_mut(key)?;
+        *used = self.used;
+        Some(compiled.clone())
     }
 
-    /// Forgets what did not compile.
-    pub(super) fn forget(&mut self) {
-        self.compiled.clear();
+    /// Keeps one that did compile.
+    pub(super) fn keep(&mut self, key: Key, compiled: Compiled) {
+        if self.compiled.len() >= MOST_KEPT {
+            let oldest = self.compiled.iter().min_by_key(|(_, (used, _))| *used);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                self.compiled.remove(&oldest);
+            }
+        }
+        self.compiled.insert(key, (self.used, compiled));
     }
+}
+
+/// Compiles a shader. Errors come by the device's handler.
+pub(super) fn compile(device: &Device, source: Source, key: &Key) -> Compiled {
+    let first = usize::from(key.has_parameters);
+    let parameters = key.has_parameters.then(|| binding(0, BufferBindingType::Uniform));
+    let storage = |(number, writable): (usize, &bool)| {
+        let read_only = !writable;
+        binding(first + number, BufferBindingType::Storage { read_only })
+    };
+    let storage = key.writable.iter().enumerate().map(storage);
+    let entries: Vec<_> = parameters.into_iter().chain(storage).collect();
+    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: None,
+        entries: &entries,
+    });
+    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        bind_group_layouts: &[Some(&layout)],
+        ..Default::default()
+    });
+    let module = module(device, source);
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: None,
+        layout: Some(&pipeline_layout),
+        module: &module,
+        entry_point: Some(&key.entry),
+        compilation_options: Default::default(),
+        cache: None,
+    });
+    Compiled { pipeline, layout }
 }
 
 const fn binding(number: usize, ty: BufferBindingType) -> BindGroupLayoutEntry {

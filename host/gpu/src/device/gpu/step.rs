@@ -1,4 +1,4 @@
-use super::compile::{Compiled, Source};
+use super::compile::{Compiled, Key, Source, compile};
 use super::{Wgpu, bytes};
 use crate::error::GpuError;
 use crate::kernel::Pass;
@@ -30,10 +30,8 @@ impl Wgpu {
         let last = pass.bindings.len() - 1;
         let writable = (0..=last).map(|binding| binding == last).collect();
         let source = Source::Ours(pass.wgsl());
-        let compiled = self
-            .compiler
-            .compile(&self.device, source, "main", writable, true);
-        self.compiled()?;
+        let key = Key::new(&source, "main", writable, true);
+        let compiled = self.compiled(source, key)?;
         let mut parameters = pass.parameters.clone();
         parameters.resize(parameters.len().next_multiple_of(4), 0);
         let block = self.device.create_buffer(&wgpu::BufferDescriptor {
@@ -62,12 +60,10 @@ impl Wgpu {
         checked: Checked,
         buffers: &[wgpu::Buffer],
     ) -> Result<Step, GpuError> {
-        let key = format!("{} loops\n{}", shader.loops, shader.wgsl);
-        let source = Source::Theirs(key, Box::new(checked.module));
-        let compiled = self
-            .compiler
-            .compile(&self.device, source, &shader.entry, checked.writable, false);
-        self.compiled()?;
+        let text = format!("{} loops\n{}", shader.loops, shader.wgsl);
+        let source = Source::Theirs(text, Box::new(checked.module));
+        let key = Key::new(&source, &shader.entry, checked.writable, false);
+        let compiled = self.compiled(source, key)?;
         let bindings = self.bind(&compiled, buffers.iter());
         self.fine()?;
         Ok(Step {
@@ -95,12 +91,14 @@ impl Wgpu {
         })
     }
 
-    /// Whether the last shader compiled; one that did not is not kept.
-    fn compiled(&mut self) -> Result<(), GpuError> {
-        let fine = self.fine();
-        if fine.is_err() {
-            self.compiler.forget();
+    /// The shader, compiled unless it was before.
+    fn compiled(&mut self, source: Source, key: Key) -> Result<Compiled, GpuError> {
+        if let Some(compiled) = self.compiler.find(&key) {
+            return Ok(compiled);
         }
-        fine
+        let compiled = compile(&self.device, source, &key);
+        self.fine()?;
+        self.compiler.keep(key, compiled.clone());
+        Ok(compiled)
     }
 }
