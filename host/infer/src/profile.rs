@@ -82,6 +82,9 @@ pub struct LayerProfile {
 pub struct EdgeProfile {
     /// The name of the tensor.
     pub name: String,
+    /// What its elements are; only [`ElementType::F32`] is encoded on slow links.
+    #[serde(default = "floats")]
+    pub element: ElementType,
     /// Its bytes.
     pub bytes: u64,
     /// Those that are left when it is packed without loss, where that was tried: an activation of sample inputs.
@@ -93,6 +96,10 @@ pub struct EdgeProfile {
     pub to: Vec<usize>,
     /// Whether it is an output of the model.
     pub is_output: bool,
+}
+
+const fn floats() -> ElementType {
+    ElementType::F32
 }
 
 /// The profile of a model on a back-end of a node.
@@ -153,6 +160,7 @@ impl Profile {
                 let edge = &graph.edges()[between.edge];
                 EdgeProfile {
                     name: edge.info.name.clone(),
+                    element: edge.info.element,
                     bytes: edge.bytes().at(batch),
                     packed_bytes: None,
                     from: between.from,

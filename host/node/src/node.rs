@@ -7,9 +7,10 @@ use crate::listener::{Listener, ShutDown, serve_control, serve_public};
 use crate::logs::LogRing;
 use crate::plugins::{PluginStatus, Plugins};
 use crate::runtime::{Runtime, RuntimeOptions};
-use crate::services::blocking;
+use crate::services::{blocking, store_error};
 use karman_engine::Machine;
 use karman_mesh::Mesh;
+use karman_mesh::membership::UnixTime;
 use karman_types::TaskError;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -80,12 +81,13 @@ impl Node {
         if let Err(error) = tasks.check_place() {
             tracing::warn!(%error, "`[policies] place`: FATE decides until it is here");
         }
+        let machine = Machine::probe();
         let bundles = Arc::new(Bundles::new(Contacts::new(runtime.config().mesh.clone())));
         Ok(Self(Arc::new(Inner {
-            split: Split::new(&runtime),
+            split: Split::new(&runtime, machine.memory),
             federated: Federated::default(),
             runtime,
-            machine: Machine::probe(),
+            machine,
             calls,
             tasks,
             mesh: OnceLock::new(),
@@ -219,6 +221,16 @@ impl Node {
     pub fn is_ready(&self) -> bool {
         let answers = |shut_down: &ShutDown| !shut_down.has_started();
         self.0.ready.lock().as_ref().is_some_and(answers) && !self.tasks().draining()
+    }
+
+    /// The newest time that it has seen: where the clock shows an earlier one, it was reset.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn newest_time(&self) -> Result<UnixTime, TaskError> {
+        let store = self.runtime().home().store()?;
+        let newest = store.mesh().time_floor(0).map_err(store_error)?;
+        Ok(UnixTime::from_seconds(newest))
     }
 
     /// Waits until its shutdown begins.

@@ -87,11 +87,11 @@ fn visiting_models_go_when_room_is_needed_least_lately_used_first() {
     };
     let store = Store::open_with(dir.path(), limits).unwrap();
     let visiting = store.visiting();
-    let first = visiting.take_in(b"first").unwrap();
-    let second = visiting.take_in(b"secnd").unwrap();
+    let first = visiting.take_in("model/one", b"first").unwrap();
+    let second = visiting.take_in("model/two", b"secnd").unwrap();
     // Used again, so the second goes.
-    visiting.take_in(b"first").unwrap();
-    let third = visiting.take_in(b"thrd").unwrap();
+    visiting.used(&first.digest).unwrap();
+    let third = visiting.take_in("model/three", b"thrd").unwrap();
     assert!(visiting.get(&second.digest).unwrap().is_none());
     assert!(store.blobs().read(&second.digest).is_err());
     assert_eq!(visiting.list().unwrap().len(), 2);
@@ -103,11 +103,13 @@ fn visiting_models_go_when_room_is_needed_least_lately_used_first() {
         .models()
         .add("mine", b"first", None, ModelInfo::new())
         .unwrap();
-    visiting.take_in(b"0123456789").unwrap();
+    visiting.take_in("model/four", b"0123456789").unwrap();
     assert_eq!(visiting.list().unwrap().len(), 1);
     assert_eq!(store.blobs().read(&first.digest).unwrap(), "first");
-    let error = visiting.take_in(b"0123456789A").unwrap_err();
+    let error = visiting.take_in("model/five", b"0123456789A").unwrap_err();
     assert!(matches!(error, StoreError::Limit { .. }), "{error}");
+    let other = visiting.take_in("model/other", b"0123456789").unwrap();
+    assert_eq!(other.names, ["model/four", "model/other"]);
 }
 
 #[test]

@@ -157,7 +157,7 @@ impl Node {
             return Ok(component.slices.clone());
         }
         let home = self.runtime().home().clone();
-        if ticket.name.starts_with("model/") && self.split().has(ticket.digest)? {
+        if self.split().knows_as(&ticket.name, ticket.digest)? {
             return blocking(move || home.store()?.blobs().slices(&ticket.digest).map_err(store_error)).await;
         }
         let plugin = self.plugins().find(&ticket.name)?.current();

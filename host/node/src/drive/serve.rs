@@ -111,7 +111,7 @@ async fn serve(
         Ask::Call => return run(node, &head, request).await,
         Ask::Learn => return fed::serve(node, &from, &head, request.body).await,
         Ask::Swarm => return swarm::serve(node, &from, &head, request.body).await,
-        Ask::RunStage => return split::run(node, &head.name, &request.body).await,
+        Ask::RunStage => return split::run(node, &from, &head, &request.body).await,
         Ask::RunModel => return models::run(node, (head.name.as_str(), head.within()), &request.body).await,
         Ask::Attempt { .. } => attempt::serve(tasks.inner(), from, head, request).await?,
         Ask::Commit => attempt::take_batch(tasks.inner(), &from, &request.body).await?,
@@ -126,10 +126,10 @@ async fn serve(
             tracing::info!(model = head.name, by = %from.node, "a member brings a model");
             json(&node.take_model(peer_of(&from)?, &head, &request.body).await?)?
         }
-        Ask::PrepareStage { .. } => split::prepare(node, peer_of(&from)?, &head, &request.body).await?,
+        Ask::PrepareStage { .. } => split::prepare(node, &from, &head, &request.body).await?,
         Ask::Measure => TaskResponse::default(),
         Ask::DescribeModel => json(&node.describe_own_model(&head.name).await?)?,
-        Ask::ProfileModel { .. } => split::profile(node, peer_of(&from)?, &head, &request.body).await?,
+        Ask::ProfileModel { .. } => split::profile(node, &from, &head, &request.body).await?,
         Ask::ReadBlob { .. } => node.give(&from, &head, &request.body).await?,
         Ask::TakeBundle { digest, size } => {
             node.take_bundle(&from, digest, size).await?;

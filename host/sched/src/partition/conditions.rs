@@ -23,6 +23,8 @@ pub(crate) struct Conditions {
     usual: Vec<f64>,
     links: Vec<Link>,
     up: Vec<bool>,
+    /// How fast each link is when nothing special is the matter.
+    usual_mbit_s: Vec<f64>,
     /// The highest rate that each link was ever estimated at.
     fastest_mbit_s: Vec<f64>,
 }
@@ -35,7 +37,8 @@ impl Conditions {
             usual: problem.tiers().iter().map(|tier| tier.slowdown).collect(),
             links: problem.links().to_vec(),
             up: vec![true; problem.links().len()],
-            fastest_mbit_s: problem.links().iter().map(|link| link.rate_mbit_s).collect(),
+            usual_mbit_s: rates(problem.links()),
+            fastest_mbit_s: rates(problem.links()),
         }
     }
 
@@ -74,7 +77,8 @@ impl Conditions {
         self.usual = tiers.iter().map(|tier| tier.slowdown).collect();
         self.tiers = tiers;
         self.up = vec![true; links.len()];
-        self.fastest_mbit_s = links.iter().map(|link| link.rate_mbit_s).collect();
+        self.usual_mbit_s = rates(&links);
+        self.fastest_mbit_s = rates(&links);
         self.links = links;
     }
 
@@ -119,6 +123,12 @@ impl Conditions {
     pub(crate) fn forget(&mut self, tier: usize, share: f64) {
         let slowdown = &mut self.tiers[tier].slowdown;
         *slowdown *= (self.usual[tier] / *slowdown).powf(share);
+    }
+
+    /// The same of a link.
+    pub(crate) fn forget_link(&mut self, link: usize, share: f64) {
+        let rate = &mut self.links[link].rate_mbit_s;
+        *rate *= (self.usual_mbit_s[link] / *rate).powf(share);
     }
 
     pub(crate) fn link(&self, from: usize, to: usize) -> Option<usize> {
@@ -167,6 +177,10 @@ impl Conditions {
         link.rate_mbit_s = rate_mbit_s(before + gain * (measured - before));
         measured / before
     }
+}
+
+fn rates(links: &[Link]) -> Vec<f64> {
+    links.iter().map(|link| link.rate_mbit_s).collect()
 }
 
 fn rate_mbit_s(ms_per_byte: f64) -> f64 {

@@ -198,6 +198,11 @@ impl<P: Partitioner> Replanner<P> {
         Some(self.conditions.links()[link].ms(bytes))
     }
 
+    /// How long a tier is expected to take for these layers now; nothing where it does not run them.
+    pub fn expected_compute_ms(&self, tier: usize, layers: &[usize]) -> Option<f64> {
+        self.conditions.compute_ms(tier, layers)
+    }
+
     /// The problem as it looks now, with the weights where they are.
     ///
     /// # Errors
@@ -216,6 +221,12 @@ impl<P: Partitioner> Replanner<P> {
         for tier in 0..self.heard.len() {
             if !std::mem::take(&mut self.heard[tier]) {
                 self.conditions.forget(tier, share);
+            }
+        }
+        // One that could be probed was heard of by now, if it matters.
+        for link in 0..self.measured.len() {
+            if now.saturating_sub(self.measured[link]) > self.tuning.probe_at_most * 2 {
+                self.conditions.forget_link(link, share);
             }
         }
         self.decide(Cause::Period, actions);

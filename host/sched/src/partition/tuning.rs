@@ -26,8 +26,8 @@ pub struct Tuning {
     pub tier_gain: f64,
     /// The same for one that deviates: conditions have changed, and what was before is no guide. 1.
     pub deviating_gain: f64,
-    /// How long it takes until only a third (1/e) is left of what was believed of a tier of which nothing is heard: it was left because
-    /// it looked slow, and would look so for ever. Load passes; its profile stays. 20 s.
+    /// How long it takes until only a third (1/e) is left of what was believed of a tier of which nothing is heard, or of a link that is
+    /// not probed: it was left because it looked slow, and would look so for ever. Load passes; its profile stays. 20 s.
     pub forget: Duration,
     /// For how long nothing is heard of a link before it is probed. 0.5 s.
     pub probe_after: Duration,

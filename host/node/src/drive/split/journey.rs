@@ -11,7 +11,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use karman_engine::capability::nn::Tensors;
 use karman_mesh::{Ask, CallHead};
-use karman_types::{NodeId, TaskError};
+use karman_types::{ErrorKind, NodeId, TaskError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,17 +31,10 @@ pub(super) fn travel(
         let bytes_in = bytes_of(&tensors);
         let (held, took) = stage.run(tensors).await?;
         let here = Leg {
-            stage: journey.stage,
-            node: node.runtime().id(),
             compute_us: took.as_micros() as u64,
-            batch: None,
-            exit: None,
-            transfer_us: 0,
             bytes_in,
             bytes_out: bytes_of(&held),
-            encoding: None,
-            failed: None,
-            overtaken: false,
+            ..Leg::new(journey.stage, node.runtime().id())
         };
         if stage.is_last {
             return Ok((held, vec![here]));
@@ -128,7 +121,11 @@ where
             Ok((results, legs)) => return Ok((results, passed_over.into_iter().chain(legs).collect())),
             Err(error) => {
                 late = None;
-                passed_over.push(failed(station.stage, at, packed, &error));
+                // Who was waited for in vain may be there: its link or its processor is slow.
+                passed_over.push(match error.kind {
+                    ErrorKind::Deadline => overtaken(station.stage, at, packed, started.elapsed()),
+                    _ => failed(station.stage, at, packed, &error),
+                });
                 if under_way.is_empty() {
                     under_way.push(attempt(line.pop_front().ok_or(error)?));
                 }
@@ -140,17 +137,10 @@ where
 /// What is told of a node that could not.
 fn failed(stage: u8, node: NodeId, packed: &Packed, error: &TaskError) -> Leg {
     Leg {
-        stage,
-        node,
-        compute_us: 0,
-        batch: None,
-        exit: None,
-        transfer_us: 0,
         bytes_in: packed.body.len() as u64,
-        bytes_out: 0,
         encoding: packed.encoding.clone(),
         failed: Some(error.message.clone()),
-        overtaken: false,
+        ..Leg::new(stage, node)
     }
 }
 

@@ -76,9 +76,11 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    pub(crate) fn new(runtime: &Runtime) -> Self {
+    /// For a machine with so many bytes of memory.
+    pub(crate) fn new(runtime: &Runtime, memory: u64) -> Self {
+        let (home, models) = (runtime.home().clone(), runtime.models().clone());
         Self {
-            stages: Arc::new(Stages::new(runtime.home().clone(), runtime.models().clone())),
+            stages: Arc::new(Stages::new(home, models, memory)),
             pilots: Mutex::default(),
             inside: Inside::default(),
         }
@@ -93,9 +95,9 @@ impl Split {
         &self.stages
     }
 
-    /// Whether this node may lend the file: a model of its own, or one that visits.
-    pub(super) fn has(&self, model: Digest) -> Result<bool, TaskError> {
-        self.stages.has(model)
+    /// Whether this node may lend the file under this name, `model/NAME`: a model of its own, or one that visits.
+    pub(super) fn knows_as(&self, name: &str, model: Digest) -> Result<bool, TaskError> {
+        self.stages.knows_as(name, model)
     }
 }
 
@@ -213,7 +215,11 @@ impl Node {
             }
             node.runtime().models().divert(&name, None);
             let crew = node.split().inside.crews.lock().remove(&name);
-            Ok(pilots.remove(&name).is_some() || crew.is_some())
+            let pilot = pilots.remove(&name);
+            if let Some(pilot) = &pilot {
+                node.split().stages.forget(pilot.digest());
+            }
+            Ok(pilot.is_some() || crew.is_some())
         };
         blocking(end).await
     }
@@ -230,7 +236,9 @@ impl Node {
                 return;
             }
             self.runtime().models().divert(name, None);
-            pilots.remove(name);
+            if let Some(pilot) = pilots.remove(name) {
+                self.split().stages.forget(pilot.digest());
+            }
             crews.remove(name);
         }
         tokio::spawn(resume(self.downgrade()));
@@ -290,17 +298,10 @@ impl Node {
         let (model, _) = self.runtime().models().named(name).await?;
         let done = model.ask(inputs, within).await?;
         let leg = Leg {
-            stage: 0,
-            node: self.runtime().id(),
             compute_us: done.took.as_micros() as u64,
             batch: (done.together > 1).then_some(done.together),
             exit: done.exit,
-            transfer_us: 0,
-            bytes_in: 0,
-            bytes_out: 0,
-            encoding: None,
-            failed: None,
-            overtaken: false,
+            ..Leg::new(0, self.runtime().id())
         };
         Ok(RanInParts {
             results: done.outputs,

@@ -1,5 +1,6 @@
 //! A model in parts, in use: each request takes the plan of the moment, and what it took moves the plan.
 
+mod follow;
 mod learn;
 
 use super::encodings::MEASURE_AGAIN;
@@ -7,7 +8,6 @@ use super::journey::{Arrived, travel};
 use super::links::{LinkMeasure, probe};
 use super::plan::{Planned, Route};
 use super::policy::Policy;
-use super::profiles::free_memory;
 use super::way::Way;
 use super::wire::Journey;
 use crate::drive::mesh_of;
@@ -15,15 +15,20 @@ use crate::node::{Inner, Node};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::nn::{Model, Tensors};
-use karman_sched::partition::{Action, Cause, Event, Link, Plan, Replanner};
+use karman_sched::partition::{Action, Cause, Event, Link, ProblemError, Replanner};
 use karman_types::{Digest, NodeId, TaskError};
+use learn::Suspect;
 use parking_lot::{Mutex, RwLock};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 /// How often nodes that did not answer are asked whether they are back.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// How long a probe of a link may take at least.
+const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Keeps the plan of one model up to date, and runs requests by it.
 pub(crate) struct Pilot {
@@ -32,8 +37,16 @@ pub(crate) struct Pilot {
     started: Instant,
     replanner: Mutex<Replanner<Policy>>,
     way: RwLock<Way>,
+    /// Why the plan is as it is.
+    cause: Mutex<Cause>,
+    /// Whoever makes the stages of the plan ready.
+    following: tokio::sync::Mutex<()>,
     /// Tiers that did not answer.
     lost: Mutex<Vec<usize>>,
+    /// Tiers that were waited for in vain.
+    suspects: Mutex<HashMap<usize, Suspect>>,
+    /// Tiers whose links are being probed.
+    probed: Mutex<HashSet<usize>>,
     /// Whether the conditions are stated by who knows them: what is measured of them then counts for nothing.
     stated: AtomicBool,
     /// Requests so far.
@@ -49,16 +62,21 @@ impl Pilot {
         let replanner = Replanner::new(policy, problem, tuning, Duration::ZERO)
             .map_err(|error| TaskError::unavailable(error.to_string()))?;
         let route = planned.route(replanner.plan());
-        planned.prepare(node, &route).await?;
+        let prepared = planned.prepare(node, &route).await;
+        prepared.map_err(|(_, error)| error)?;
         let route = Arc::new(route);
-        let way = Way::of(&replanner, route.clone());
+        let way = Way::of(&replanner, route.clone(), &[]);
         let pilot = Arc::new(Self {
             node: node.downgrade(),
             planned,
             started: Instant::now(),
             replanner: Mutex::new(replanner),
             way: RwLock::new(way),
+            cause: Mutex::new(Cause::Period),
+            following: tokio::sync::Mutex::default(),
             lost: Mutex::default(),
+            suspects: Mutex::default(),
+            probed: Mutex::default(),
             stated: AtomicBool::new(false),
             requests: AtomicU32::new(0),
         });
@@ -71,7 +89,6 @@ impl Pilot {
     pub(super) async fn run(self: &Arc<Self>, inputs: Tensors) -> Result<Arrived, TaskError> {
         let gone = || TaskError::unavailable("the node is shutting down");
         let node = Node::upgrade(&self.node).ok_or_else(gone)?;
-        self.replanner.lock().start();
         let Way { route, stations } = self.way.read().clone();
         let journey = Journey {
             cut: route.cut.clone(),
@@ -100,8 +117,7 @@ impl Pilot {
 
     /// Has requests go by what is known now.
     fn look(&self) {
-        let route = self.way.read().route.clone();
-        let now = Way::of(&self.replanner.lock(), route);
+        let now = self.way_of(self.way.read().route.clone());
         let mut way = self.way.write();
         // It may have moved meanwhile.
         if Arc::ptr_eq(&way.route, &now.route) {
@@ -109,25 +125,11 @@ impl Pilot {
         }
     }
 
-    /// Loads the stages of the others here as well, where there is room, to begin with them when the others are late.
-    fn spare(self: &Arc<Self>, node: &Node, route: Arc<Route>) {
-        const ROOM: u64 = 8;
-        let room = free_memory().unwrap_or_default() / ROOM;
-        if !self.planned.order.overtakes() || self.planned.model.bytes > room {
-            return;
-        }
-        let (stages, pilot) = (node.split().stages().clone(), Arc::downgrade(self));
-        tokio::spawn(async move {
-            for station in &route.stations {
-                if let Err(error) = stages.get(&route.cut, station.stage).await {
-                    return tracing::debug!(stage = station.stage, %error, "nothing stands in for the others here");
-                }
-            }
-            route.spare.store(true, Ordering::Relaxed);
-            if let Some(pilot) = pilot.upgrade() {
-                pilot.look();
-            }
-        });
+    /// A route, with what is known now.
+    fn way_of(&self, route: Arc<Route>) -> Way {
+        let lost = self.lost.lock().clone();
+        let lost: Vec<NodeId> = lost.into_iter().map(|tier| self.node_of(tier)).collect();
+        Way::of(&self.replanner.lock(), route, &lost)
     }
 
     /// The file that it runs parts of.
@@ -140,6 +142,10 @@ impl Pilot {
             .profiles
             .iter()
             .position(|profile| profile.node == node)
+    }
+
+    fn node_of(&self, tier: usize) -> NodeId {
+        self.planned.profiles[tier].node
     }
 
     fn lose(self: &Arc<Self>, tier: usize) {
@@ -176,24 +182,27 @@ impl Pilot {
         };
         let links = links.iter().map(link).collect::<Result<_, TaskError>>();
         let links = links.map_err(|error| error.with_field("links"))?;
-        self.stated.store(true, Ordering::Relaxed);
-        let tiers = self.planned.problem.tiers().to_vec();
-        let wrong = |error: karman_sched::partition::ProblemError| {
-            TaskError::invalid(error.to_string()).with_field("links")
-        };
-        let actions = self.replanner.lock().state(tiers, links).map_err(wrong)?;
-        for action in actions {
-            if let Action::Use { plan, cause } = action {
-                self.follow(&node, &plan, &cause).await?;
-            }
+        let mut tiers = self.planned.problem.tiers().to_vec();
+        for lost in self.lost.lock().iter() {
+            tiers[*lost].available = false;
         }
+        let wrong = |error: ProblemError| TaskError::invalid(error.to_string()).with_field("links");
+        self.replanner.lock().state(tiers, links).map_err(wrong)?;
+        self.stated.store(true, Ordering::Relaxed);
+        *self.cause.lock() = Cause::Stated;
+        self.catch_up(&node).await?;
         self.look();
         Ok(())
     }
 
+    fn is_stated(&self) -> bool {
+        self.stated.load(Ordering::Relaxed)
+    }
+
     fn tell(self: &Arc<Self>, event: Event) {
-        // What is stated are links.
-        if self.stated.load(Ordering::Relaxed) && !matches!(event, Event::Sized { .. }) {
+        // Which nodes are there, and how large tensors are, nobody has stated.
+        let is_measured = !matches!(event, Event::Tier { .. } | Event::Sized { .. } | Event::Tick);
+        if is_measured && self.is_stated() {
             return;
         }
         let told = self.replanner.lock().handle(self.started.elapsed(), event);
@@ -209,45 +218,46 @@ impl Pilot {
         };
         let pilot = self.clone();
         match action {
-            Action::Use { plan, cause } => {
-                tokio::spawn(async move {
-                    if let Err(error) = pilot.follow(&node, &plan, &cause).await {
-                        tracing::warn!(model = pilot.planned.model.name, %error, "a cut stays where it is");
-                    }
-                });
+            Action::Use { cause, .. } => {
+                *self.cause.lock() = cause;
+                tokio::spawn(async move { pilot.follow(&node).await });
             }
             Action::Probe {
-                from: 0, to, bytes, ..
+                from: 0,
+                to,
+                bytes,
+                patience_ms,
             } => {
-                tokio::spawn(async move {
-                    if let Ok(ms) = probe(&node, pilot.planned.profiles[to].node, bytes as usize).await {
-                        pilot.tell(Event::Sent {
-                            from: 0,
-                            to,
-                            bytes,
-                            ms,
-                        });
-                        pilot.look();
-                    }
-                });
+                if !self.is_stated() && self.probed.lock().insert(to) {
+                    tokio::spawn(async move { pilot.probe(&node, to, bytes, patience_ms).await });
+                }
             }
-            // Others measure their links themselves when they are asked to take part; every node has the whole file.
+            // Of links between others requests tell; every node has the whole file.
             Action::Probe { .. } | Action::Ship { .. } => {}
         }
     }
 
-    /// Has the stages of a plan made ready, and lets requests go by it.
-    async fn follow(self: &Arc<Self>, node: &Node, plan: &Plan, cause: &Cause) -> Result<(), TaskError> {
-        let route = self.planned.route(plan);
-        self.planned.prepare(node, &route).await?;
-        let cut: Vec<String> = route.tiers.iter().map(|tier| self.part(&route, *tier)).collect();
-        let model = &self.planned.model.name;
-        tracing::info!(model, cut = cut.join(", "), %cause, "a cut has moved");
-        let route = Arc::new(route);
-        let way = Way::of(&self.replanner.lock(), route.clone());
-        *self.way.write() = way;
-        self.spare(node, route);
-        Ok(())
+    /// Has a link measured of which nothing was heard for long.
+    async fn probe(self: &Arc<Self>, node: &Node, to: usize, bytes: u64, patience_ms: f64) {
+        let patience = Duration::from_secs_f64(patience_ms / 1e3).max(LEAST_PATIENCE);
+        let probed = timeout(patience, probe(node, self.node_of(to), bytes as usize)).await;
+        self.probed.lock().remove(&to);
+        let from = 0;
+        match probed {
+            Ok(Ok(ms)) => {
+                self.tell(Event::Sent { from, to, bytes, ms });
+                self.judge(to);
+            }
+            // It is not in reach, which requests find out.
+            Ok(Err(_)) => {}
+            Err(_) => self.tell(Event::Overdue {
+                from,
+                to,
+                arrived: 0,
+                ms: patience.as_secs_f64() * 1e3,
+            }),
+        }
+        self.look();
     }
 
     /// A tier's part of a route, for people.
@@ -261,7 +271,7 @@ impl Pilot {
     async fn ask_again(self: &Arc<Self>, node: &Node) {
         let lost = self.lost.lock().clone();
         for tier in lost {
-            let at = self.planned.profiles[tier].node;
+            let at = self.node_of(tier);
             let Ok(mesh) = mesh_of(node) else { return };
             if let Some(peer) = mesh.node(at).await
                 && mesh.reach(peer).await.is_ok()
@@ -271,6 +281,7 @@ impl Pilot {
                     tier,
                     available: true,
                 });
+                self.look();
             }
         }
     }
@@ -298,6 +309,10 @@ async fn look_after(pilot: Weak<Pilot>) {
         if asked.elapsed() >= ASK_AGAIN {
             asked = Instant::now();
             pilot.ask_again(&node).await;
+            // What could not be made ready is tried again.
+            if pilot.is_left_behind() {
+                tokio::spawn(async move { pilot.follow(&node).await });
+            }
         }
     }
 }

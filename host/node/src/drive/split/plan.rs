@@ -11,6 +11,7 @@ use crate::node::Node;
 use crate::power::PowerProfile;
 use crate::services::store_error;
 use bytes::Bytes;
+use futures::TryFutureExt;
 use futures::future::try_join_all;
 use karman_mesh::{Ask, CallHead, PeerId, Ticket};
 use karman_sched::partition::{BoundUse, Bounds, Partitioner, Plan, PlanError, Problem};
@@ -77,6 +78,8 @@ pub(super) struct Route {
     pub(super) tiers: Vec<usize>,
     /// The tier of each layer.
     pub(super) assignment: Vec<usize>,
+    /// How long a request was expected to take when it was planned, in milliseconds.
+    pub(super) expected_ms: f64,
     /// Whether this node has the stages of the others ready as well.
     pub(super) spare: AtomicBool,
 }
@@ -175,7 +178,11 @@ impl Planned {
 
     /// A plan as nodes understand it. The first stage is here, with no layer where the plan gives this node none.
     pub(super) fn route(&self, plan: &Plan) -> Route {
-        let mut tiers: Vec<usize> = plan.assignment.iter().copied().chain([0]).collect();
+        // A node that is only on the way passes on what comes, as a stage without layers.
+        let onward = plan.prediction.links.iter().filter(|link| link.from < link.to);
+        let on_the_way = onward.flat_map(|link| [link.from, link.to]);
+        let runs = plan.assignment.iter().copied();
+        let mut tiers: Vec<usize> = runs.chain(on_the_way).chain([0]).collect();
         tiers.sort_unstable();
         tiers.dedup();
         let stage_of = |tier: &usize| tiers.iter().position(|other| other == tier).unwrap_or_default() as u8;
@@ -210,6 +217,7 @@ impl Planned {
             stations,
             tiers,
             assignment: plan.assignment.clone(),
+            expected_ms: plan.prediction.latency_ms,
             spare: AtomicBool::new(false),
         }
     }
@@ -224,12 +232,17 @@ impl Planned {
     }
 
     /// Has every node make its stage ready.
-    pub(super) async fn prepare(&self, node: &Node, route: &Route) -> Result<(), TaskError> {
-        node.split().stages().get(&route.cut, 0).await?;
+    ///
+    /// # Errors
+    /// What one of them says, and which.
+    pub(super) async fn prepare(&self, node: &Node, route: &Route) -> Result<(), (NodeId, TaskError)> {
+        let here = node.split().stages().get(&route.cut, 0).await;
+        here.map_err(|error| (node.runtime().id(), error))?;
         let each = route.stations.iter().filter_map(|station| {
             let at = station.nodes.first()?;
             let (at, peer) = *self.peers.iter().find(|(peer, _)| peer == at)?;
-            Some(self.prepare_at(node, &route.cut, station.stage, at, peer))
+            let prepared = self.prepare_at(node, &route.cut, station.stage, at, peer);
+            Some(prepared.map_err(move |error| (at, error)))
         });
         try_join_all(each).await.map(drop)
     }

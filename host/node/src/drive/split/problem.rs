@@ -6,6 +6,7 @@ use crate::power::Channel;
 use karman_sched::partition::{
     Layer, LayerGraph, LayerTime, Link, Objective, Power, Problem, Producer, Tensor, Tier, Weights,
 };
+use karman_tensor::ElementType;
 use karman_types::TaskError;
 
 /// The problem of running a model on these nodes, in this order; the first one has the input and wants the result. Activations may
@@ -41,7 +42,7 @@ pub(super) fn problem(
         from: edge.from.map_or(Producer::Held(0), Producer::Layer),
         to: edge.to.clone(),
         wanted_at: edge.is_output.then_some(0),
-        bytes: match edge.is_output {
+        bytes: match edge.is_output || edge.element != ElementType::F32 {
             true => edge.bytes,
             false => bytes_on_slow_links(edge.bytes, edge.packed_bytes, max_error),
         },

@@ -3,6 +3,7 @@
 
 use super::links::{LinkMeasure, measure};
 use super::predict::{predict, remember};
+use super::serve::take_in;
 use super::wire::{pack, unpack};
 use crate::drive::mesh_of;
 use crate::node::Node;
@@ -11,7 +12,8 @@ use crate::services::{blocking, infer_error, store_error};
 use bytes::Bytes;
 use futures::future::join_all;
 use karman_infer::profile::{Origin, Profile, ProfileOptions, Timing};
-use karman_mesh::{Ask, CallHead, PeerId, Wanted};
+use karman_mesh::membership::Member;
+use karman_mesh::{Ask, CallHead, PeerId};
 use karman_types::{Digest, NodeId, TaskError, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
 
@@ -202,7 +204,7 @@ pub(super) async fn of_other(
 /// Answers another node that plans.
 pub(crate) async fn tell(
     node: &Node,
-    from: PeerId,
+    from: &Member,
     head: &CallHead,
     body: &Bytes,
 ) -> Result<TaskResponse, TaskError> {
@@ -216,37 +218,12 @@ pub(crate) async fn tell(
         predict: may_predict,
     } = question;
     others.truncate(MOST_OTHERS);
-    take_in(node, from, &head.name, digest, size, ticket).await?;
+    take_in(node, from, head, (digest, size), ticket).await?;
     let profile = of_here(node, digest, &others, may_predict).await?;
     Ok(TaskResponse {
         body: pack(&profile, &Vec::new())?,
         ..TaskResponse::default()
     })
-}
-
-/// Fetches a model of another node where it is not here.
-pub(super) async fn take_in(
-    node: &Node,
-    from: PeerId,
-    name: &str,
-    digest: Digest,
-    size: u64,
-    ticket: Vec<u8>,
-) -> Result<(), TaskError> {
-    if node.split().stages().has(digest)? {
-        return Ok(());
-    }
-    let wanted = Wanted {
-        digest,
-        size,
-        name: name.to_owned(),
-        ticket: Bytes::from(ticket),
-        anywhere: false,
-    };
-    let file = node.fetch(wanted, from).await?;
-    let home = node.runtime().home().clone();
-    blocking(move || home.store()?.visiting().take_in(&file).map_err(store_error)).await?;
-    Ok(())
 }
 
 /// What the system says that could be had without paging.

@@ -1,18 +1,21 @@
-//! Stages that this node runs for others.
+//! Stages that this node runs for others. A member's rights are for names of models, and what it asks for is a file: it gets no file that
+//! this node has under other names, unless it has a right to one of these, too.
 
 use super::journey::travel;
-use super::profiles::take_in;
 use super::wire::{Journey, Prepare, pack, unpack};
+use crate::drive::serve::peer_of;
 use crate::node::Node;
+use crate::services::{blocking, store_error};
 use bytes::Bytes;
-use karman_mesh::{Ask, CallHead, PeerId, RemoteReport};
-use karman_types::{TaskError, TaskResponse};
+use karman_mesh::membership::{Member, Pattern, Right, Rights};
+use karman_mesh::{Ask, CallHead, RemoteReport, Wanted};
+use karman_types::{Digest, TaskError, TaskResponse};
 use std::time::Instant;
 
 /// Makes a stage ready that another node wants to have run here.
 pub(crate) async fn prepare(
     node: &Node,
-    from: PeerId,
+    from: &Member,
     head: &CallHead,
     body: &Bytes,
 ) -> Result<TaskResponse, TaskError> {
@@ -23,7 +26,7 @@ pub(crate) async fn prepare(
     if cut.model != digest {
         return Err(TaskError::invalid("the cut is of another model").with_field("cut"));
     }
-    take_in(node, from, &head.name, digest, size, ticket).await?;
+    take_in(node, from, head, (digest, size), ticket).await?;
     node.split().stages().get(&cut, stage).await?;
     Ok(TaskResponse::default())
 }
@@ -31,13 +34,16 @@ pub(crate) async fn prepare(
 /// Runs a stage on what another node sent, and has those after it run.
 pub(crate) async fn run(
     node: &Node,
-    model: &str,
+    from: &Member,
+    head: &CallHead,
     body: &Bytes,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     let started = Instant::now();
     let (journey, tensors) = unpack::<Journey>(body)?;
     journey.check()?;
-    let (results, legs) = travel(node.clone(), model.to_owned(), journey, tensors).await?;
+    let names = node.split().stages().names_of(journey.cut.model)?;
+    must_cover(&from.rights, &head.name, &names, Right::Call)?;
+    let (results, legs) = travel(node.clone(), head.name.clone(), journey, tensors).await?;
     let response = TaskResponse {
         body: pack(&legs, &results)?,
         ..TaskResponse::default()
@@ -47,4 +53,77 @@ pub(crate) async fn run(
         ..RemoteReport::default()
     };
     Ok((response, report))
+}
+
+/// Fetches a model that a member brings, where it is not here.
+pub(super) async fn take_in(
+    node: &Node,
+    from: &Member,
+    head: &CallHead,
+    (digest, size): (Digest, u64),
+    ticket: Vec<u8>,
+) -> Result<(), TaskError> {
+    let home = node.runtime().home().clone();
+    let names = node.split().stages().names_of(digest)?;
+    if !names.is_empty() {
+        must_cover(&from.rights, &head.name, &names, Right::Deploy)?;
+        return blocking(move || home.store()?.visiting().used(&digest).map_err(store_error)).await;
+    }
+    let wanted = Wanted {
+        digest,
+        size,
+        name: head.name.clone(),
+        ticket: Bytes::from(ticket),
+        anywhere: false,
+    };
+    let file = node.fetch(wanted, peer_of(from)?).await?;
+    let name = head.name.clone();
+    blocking(move || {
+        let store = home.store()?;
+        store.visiting().take_in(&name, &file).map_err(store_error)
+    })
+    .await?;
+    Ok(())
+}
+
+/// Refuses a member a file that is here under other names only, none of which its rights are for.
+fn must_cover(
+    rights: &Rights,
+    name: &str,
+    names: &[String],
+    right: fn(Pattern) -> Right,
+) -> Result<(), TaskError> {
+    let covers = |known: &String| {
+        let is_covered = |known| rights.allows(&right(known));
+        known == name || known.parse().is_ok_and(is_covered)
+    };
+    match names.is_empty() || names.iter().any(covers) {
+        true => Ok(()),
+        false => {
+            let error = TaskError::denied(format!("this node has another file as `{name}`"));
+            Err(error.with_field("model"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_to_one_model_opens_no_other() {
+        let rights = |text: &str| -> Rights { [text.parse().unwrap()].into_iter().collect() };
+        let may = |right: &str, asked: &str, known: &[&str]| {
+            let known: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
+            must_cover(&rights(right), asked, &known, Right::Call).is_ok()
+        };
+        assert!(may("call:model/a", "model/a", &["model/a"]));
+        assert!(may("call:model/a", "model/a", &["model/b", "model/a"]));
+        assert!(!may("call:model/a", "model/a", &["model/b"]));
+        assert!(!may("deploy:*", "model/a", &["model/b"]));
+        // The same file has another name here.
+        assert!(may("call:*", "model/a", &["model/b"]));
+        // What is not here is told by who looks for it.
+        assert!(may("call:model/a", "model/a", &[]));
+    }
 }

@@ -2,9 +2,12 @@
 
 use super::encodings::Encodings;
 use super::wire::Cut;
+use crate::drive::model_tasks::MODEL;
 use crate::home::Home;
 use crate::services::{Loaded, Meanwhile, NodeModels, blocking, store_error};
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use karman_engine::capability::nn::Tensors;
 use karman_infer::TensorInfo;
 use karman_infer::graph::Graph;
@@ -16,16 +19,22 @@ use std::time::Duration;
 
 /// Stages that stay loaded. One more drops the one that was not used for longest.
 const MOST_READY: usize = 64;
+/// Their files together are at most this share of this machine's memory; what is larger by itself is kept alone.
+const MEMORY_SHARE: u64 = 4;
 
-/// A stage of a cut that is loaded.
-type Ready = ((Cut, u8), Arc<Stage>);
+/// A stage of a cut.
+type Key = (Cut, u8);
+
+/// A stage that is loaded, or is being loaded: whoever asks for it meanwhile gets the same.
+type Loading = Shared<BoxFuture<'static, Result<Arc<Stage>, TaskError>>>;
 
 /// The stages that this node has ready.
 pub(crate) struct Stages {
     home: Home,
     models: Arc<NodeModels>,
+    most_bytes: u64,
     /// The last one was used last.
-    ready: Mutex<VecDeque<Ready>>,
+    ready: Mutex<VecDeque<(Key, Loading)>>,
 }
 
 /// A part of a model, ready to run.
@@ -40,56 +49,115 @@ pub(super) struct Stage {
     /// How what it passes on travels.
     pub(super) encodings: Encodings,
     pub(super) is_last: bool,
+    /// The length of its part of the model's file.
+    bytes: u64,
 }
 
 impl Stages {
-    pub(crate) fn new(home: Home, models: Arc<NodeModels>) -> Self {
+    /// Those of a machine with so many bytes of memory.
+    pub(crate) fn new(home: Home, models: Arc<NodeModels>, memory: u64) -> Self {
         Self {
             home,
             models,
+            most_bytes: memory / MEMORY_SHARE,
             ready: Mutex::default(),
         }
     }
 
-    /// The stage, loaded now where it was not.
+    /// The stage, loaded now where it was not. That goes on where who asked has no time left: the next one finds it ready.
     pub(super) async fn get(self: &Arc<Self>, cut: &Cut, stage: u8) -> Result<Arc<Stage>, TaskError> {
-        let known = |entry: &Ready| entry.0.0 == *cut && entry.0.1 == stage;
-        {
-            let mut ready = self.ready.lock();
-            if let Some(at) = ready.iter().position(known)
-                && let Some(entry) = ready.remove(at)
-            {
-                let stage = entry.1.clone();
-                ready.push_back(entry);
-                return Ok(stage);
-            }
+        let key = (cut.clone(), stage);
+        let (loading, is_new) = self.find(&key);
+        let loaded = loading.await;
+        match &loaded {
+            Ok(stage) if is_new => self.make_room(stage),
+            Ok(_) => {}
+            // What went wrong is tried again by the next one.
+            Err(_) => self.ready.lock().retain(|(known, _)| *known != key),
         }
-        let on_gpu = self.models.on_gpu_by_file(cut.model).await?.is_some();
-        let (stages, key) = (self.clone(), (cut.clone(), stage));
-        let (mut loaded, part) = blocking(move || stages.load(&key.0, key.1, on_gpu)).await?;
-        if let Some(part) = part {
-            loaded.model = Some(self.models.part_on_gpu(cut.model, part).await?);
-        }
-        let loaded = Arc::new(loaded);
-        let mut ready = self.ready.lock();
-        if ready.len() >= MOST_READY {
-            ready.pop_front();
-        }
-        ready.push_back(((cut.clone(), stage), loaded.clone()));
-        Ok(loaded)
+        loaded
     }
 
-    /// Whether the model's file is here: the operator's own, or visiting.
-    pub(super) fn has(&self, model: Digest) -> Result<bool, TaskError> {
+    /// What is known of the stage, used last from now on; and whether its loading begins now.
+    fn find(self: &Arc<Self>, key: &Key) -> (Loading, bool) {
+        let mut ready = self.ready.lock();
+        let at = ready.iter().position(|(known, _)| known == key);
+        if let Some(entry) = at.and_then(|at| ready.remove(at)) {
+            let loading = entry.1.clone();
+            ready.push_back(entry);
+            return (loading, false);
+        }
+        let (stages, wanted) = (self.clone(), key.clone());
+        let loading = tokio::spawn(async move { stages.load(wanted).await });
+        let failed = |error: tokio::task::JoinError| {
+            Err(TaskError::internal(format!("a stage was not loaded: {error}")))
+        };
+        let loading = loading
+            .map(move |loaded| loaded.unwrap_or_else(failed))
+            .boxed()
+            .shared();
+        ready.push_back((key.clone(), loading.clone()));
+        (loading, true)
+    }
+
+    /// Lets go of those that were not used for longest, until there is room for this one.
+    fn make_room(&self, loaded: &Arc<Stage>) {
+        let mut ready = self.ready.lock();
+        let bytes = |ready: &VecDeque<(Key, Loading)>| -> u64 {
+            let stages = ready
+                .iter()
+                .filter_map(|(_, loading)| loading.peek()?.as_ref().ok());
+            stages.map(|stage| stage.bytes).sum()
+        };
+        let is_it = |loading: &Loading| {
+            let stage = loading.peek().and_then(|loaded| loaded.as_ref().ok());
+            stage.is_some_and(|stage| Arc::ptr_eq(stage, loaded))
+        };
+        while ready.len() > MOST_READY || bytes(&ready) > self.most_bytes {
+            let oldest = ready
+                .iter()
+                .position(|(_, loading)| loading.peek().is_some() && !is_it(loading));
+            match oldest {
+                Some(at) => drop(ready.remove(at)),
+                None => return,
+            }
+        }
+    }
+
+    /// Lets go of all stages of a model.
+    pub(super) fn forget(&self, model: Digest) {
+        self.ready.lock().retain(|((cut, _), _)| cut.model != model);
+    }
+
+    async fn load(self: Arc<Self>, (cut, stage): Key) -> Result<Arc<Stage>, TaskError> {
+        let on_gpu = self.models.on_gpu_by_file(cut.model).await?.is_some();
+        let (stages, model) = (self.clone(), cut.model);
+        let (mut loaded, part) = blocking(move || stages.read(&cut, stage, on_gpu)).await?;
+        if let Some(part) = part {
+            loaded.model = Some(self.models.part_on_gpu(model, part).await?);
+        }
+        Ok(Arc::new(loaded))
+    }
+
+    /// Whether this node knows the file under this name, `model/NAME`: as a model of its own, or as one that another node brought.
+    pub(super) fn knows_as(&self, name: &str, model: Digest) -> Result<bool, TaskError> {
+        Ok(self.names_of(model)?.iter().any(|known| known == name))
+    }
+
+    /// The names under which this node has the file; none where it does not.
+    pub(super) fn names_of(&self, model: Digest) -> Result<Vec<String>, TaskError> {
         let store = self.home.store()?;
-        let visits = store.visiting().get(&model).map_err(store_error)?.is_some();
-        let own = || store.models().list().map_err(store_error);
-        Ok(visits || own()?.iter().any(|own| own.digest == model))
+        let visitor = store.visiting().get(&model).map_err(store_error)?;
+        let mut names = visitor.map(|visitor| visitor.names).unwrap_or_default();
+        let own = store.models().list().map_err(store_error)?.into_iter();
+        let own = own.filter(|own| own.digest == model);
+        names.extend(own.map(|own| format!("{MODEL}{}", own.name)));
+        Ok(names)
     }
 
     /// The graph of a model that is here.
     pub(super) fn graph(&self, model: Digest) -> Result<Graph, TaskError> {
-        if !self.has(model)? {
+        if self.names_of(model)?.is_empty() {
             return Err(TaskError::unavailable(format!(
                 "this node does not have model {}",
                 model.short()
@@ -100,7 +168,7 @@ impl Stages {
     }
 
     /// The stage. What of the model is in it is loaded for the processor, or given back where it is to run on the GPU.
-    fn load(&self, cut: &Cut, stage: u8, on_gpu: bool) -> Result<(Stage, Option<Bytes>), TaskError> {
+    fn read(&self, cut: &Cut, stage: u8, on_gpu: bool) -> Result<(Stage, Option<Bytes>), TaskError> {
         let graph = self.graph(cut.model)?;
         let stages = stages_of_nodes(&graph, cut)?;
         let last = stages.iter().max().copied().unwrap_or_default();
@@ -138,6 +206,7 @@ impl Stages {
         let takes = fragment.iter().flat_map(|fragment| fragment.inputs.clone());
         let takes = takes.collect();
         let part = fragment.map(|fragment| fragment.model);
+        let bytes = part.as_ref().map_or(0, |part| part.len() as u64);
         let (here, there) = match on_gpu {
             true => (None, part),
             false => (part, None),
@@ -149,6 +218,7 @@ impl Stages {
             results,
             encodings: Encodings::default(),
             is_last: stage == last,
+            bytes,
         };
         Ok((stage, there))
     }

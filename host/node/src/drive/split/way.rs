@@ -3,12 +3,16 @@
 use super::plan::Route;
 use super::policy::Policy;
 use super::wire::Station;
-use karman_sched::partition::Replanner;
+use karman_sched::partition::{Prediction, Replanner};
+use karman_types::NodeId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A node is late when it takes this many times what is expected, and at least this many milliseconds more.
 const LATE: (f64, f64) = (1.5, 50.0);
+
+/// How many times longer than by its plan a stage is waited for at most, where it is known to take longer now.
+const MORE_PATIENCE: f64 = 10.0;
 
 /// What requests go by.
 #[derive(Clone)]
@@ -19,39 +23,53 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// By what is known now.
-    pub(super) fn of(replanner: &Replanner<Policy>, route: Arc<Route>) -> Self {
-        let stations = stations(replanner, &route);
+    /// By what is known now; `lost` are nodes that did not answer.
+    pub(super) fn of(replanner: &Replanner<Policy>, route: Arc<Route>, lost: &[NodeId]) -> Self {
+        let stations = stations(replanner, &route, lost);
         Self { route, stations }
     }
 }
 
 /// Where the stages of a route run, with what is known now of the links between them.
-fn stations(replanner: &Replanner<Policy>, route: &Route) -> Arc<[Station]> {
+fn stations(replanner: &Replanner<Policy>, route: &Route, lost: &[NodeId]) -> Arc<[Station]> {
     const PROBE: u64 = 1 << 20;
     let rate = |pair: &[usize]| {
         let ms = |bytes| replanner.expected_ms(pair[0], pair[1], bytes);
         let busy = ms(PROBE)? - ms(0)?;
         Some(PROBE as f64 * 8.0 / (busy * 1e3))
     };
-    let stations = route.stations.iter().zip(route.tiers.windows(2));
-    let with_rate = |(station, pair): (&Station, &[usize])| Station {
-        rate_mbit_s: rate(pair).unwrap_or(f64::INFINITY),
-        ..station.clone()
+    let now = now(replanner, route);
+    let slower = now.as_ref().map_or(1.0, |now| now.latency_ms / route.expected_ms);
+    let known = |(station, pair): (&Station, &[usize])| {
+        let mut nodes = station.nodes.clone();
+        // The last one is here.
+        let here = nodes.pop();
+        nodes.retain(|node| !lost.contains(node));
+        nodes.extend(here);
+        Station {
+            nodes,
+            patience_ms: (station.patience_ms as f64 * slower.clamp(1.0, MORE_PATIENCE)) as u64,
+            rate_mbit_s: rate(pair).unwrap_or(f64::INFINITY),
+            ..station.clone()
+        }
     };
-    let mut stations: Vec<Station> = stations.map(with_rate).collect();
+    let stations = route.stations.iter().zip(route.tiers.windows(2));
+    let mut stations: Vec<Station> = stations.map(known).collect();
     if let Some(first) = stations
         .first_mut()
         .filter(|_| route.spare.load(Ordering::Relaxed))
     {
-        first.late_ms = late_ms(replanner, route);
+        first.late_ms = now.as_ref().and_then(late_ms);
     }
     stations.into()
 }
 
+fn now(replanner: &Replanner<Policy>, route: &Route) -> Option<Prediction> {
+    replanner.problem().ok()?.predict(&route.assignment).ok()
+}
+
 /// When those after the first stage are late, by what is known now of how long they take.
-fn late_ms(replanner: &Replanner<Policy>, route: &Route) -> Option<u64> {
-    let now = replanner.problem().ok()?.predict(&route.assignment).ok()?;
+fn late_ms(now: &Prediction) -> Option<u64> {
     let here = now.tiers.first()?.compute_ms;
     let rest = now.latency_ms - here;
     Some((rest * LATE.0).max(rest + LATE.1) as u64)

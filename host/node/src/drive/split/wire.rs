@@ -106,6 +106,25 @@ pub struct Leg {
     pub overtaken: bool,
 }
 
+impl Leg {
+    /// A node that has done nothing for a stage yet.
+    pub(super) const fn new(stage: u8, node: NodeId) -> Self {
+        Self {
+            stage,
+            node,
+            compute_us: 0,
+            batch: None,
+            exit: None,
+            transfer_us: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            encoding: None,
+            failed: None,
+            overtaken: false,
+        }
+    }
+}
+
 pub(super) fn pack(head: &impl Serialize, tensors: &Tensors) -> Result<Bytes, TaskError> {
     let body = pack_tensors(head, tensors);
     let body = body.map_err(|error| TaskError::limit(error.to_string()).with_field("tensors"))?;

@@ -73,7 +73,7 @@ impl Crew {
             .members
             .iter()
             .zip(0..)
-            .map(|(member, at)| leg(member.id, at));
+            .map(|(member, at)| Leg::new(at, member.id));
         let did: Did = Mutex::new(legs.collect());
         let mut answers = Vec::new();
         for item in self.integer.quantise(&inputs).map_err(integer_error)? {
@@ -87,7 +87,7 @@ impl Crew {
         legs.retain(|leg| leg.bytes_in > 0 || leg.failed.is_some());
         legs.push(Leg {
             compute_us: took.as_micros() as u64,
-            ..leg(node.runtime().id(), self.members.len() as u8)
+            ..Leg::new(self.members.len() as u8, node.runtime().id())
         });
         Ok((results, legs))
     }
@@ -324,22 +324,6 @@ pub(super) fn of_member(member: NodeId, layer: usize, mut error: TaskError) -> T
         error.message
     );
     error
-}
-
-fn leg(node: NodeId, stage: u8) -> Leg {
-    Leg {
-        stage,
-        node,
-        compute_us: 0,
-        batch: None,
-        exit: None,
-        transfer_us: 0,
-        bytes_in: 0,
-        bytes_out: 0,
-        encoding: None,
-        failed: None,
-        overtaken: false,
-    }
 }
 
 /// A layer in words.

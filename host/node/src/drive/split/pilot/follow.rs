@@ -1,0 +1,87 @@
+//! Requests go by the plan of the moment once its stages are ready, whatever comes between.
+
+use super::Pilot;
+use crate::drive::split::plan::Route;
+use crate::drive::split::profiles::free_memory;
+use crate::node::Node;
+use karman_sched::partition::Plan;
+use karman_types::{ErrorKind, TaskError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Pilot {
+    /// Sees to it that requests go by the plan of the moment.
+    pub(super) async fn follow(self: &Arc<Self>, node: &Node) {
+        if let Err(error) = self.catch_up(node).await {
+            tracing::warn!(model = self.planned.model.name, %error, "a cut stays where it is");
+        }
+    }
+
+    /// Has the stages of the plan made ready, and lets requests go by it; where there is another one by then, of that.
+    ///
+    /// # Errors
+    /// What keeps a stage from being ready: requests go by the cut that they went by.
+    pub(super) async fn catch_up(self: &Arc<Self>, node: &Node) -> Result<(), TaskError> {
+        let _only = self.following.lock().await;
+        loop {
+            let plan = self.plan();
+            if !self.is_behind(&plan) {
+                return Ok(());
+            }
+            let route = self.planned.route(&plan);
+            if let Err((at, error)) = self.planned.prepare(node, &route).await {
+                let is_out_of_reach = matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Deadline);
+                if let Some(tier) = self.tier_of(at).filter(|_| is_out_of_reach) {
+                    self.lose(tier);
+                }
+                if Arc::ptr_eq(&plan, &self.plan()) {
+                    return Err(error);
+                }
+            }
+            if !Arc::ptr_eq(&plan, &self.plan()) {
+                continue;
+            }
+            let cut: Vec<String> = route.tiers.iter().map(|tier| self.part(&route, *tier)).collect();
+            let (model, cause) = (&self.planned.model.name, *self.cause.lock());
+            tracing::info!(model, cut = cut.join(", "), %cause, "a cut has moved");
+            let route = Arc::new(route);
+            *self.way.write() = self.way_of(route.clone());
+            self.spare(node, route);
+        }
+    }
+
+    fn plan(&self) -> Arc<Plan> {
+        self.replanner.lock().plan().clone()
+    }
+
+    /// Whether requests go by another plan, and nobody is about to change that.
+    pub(super) fn is_left_behind(&self) -> bool {
+        let is_free = self.following.try_lock().is_ok();
+        is_free && self.is_behind(&self.plan())
+    }
+
+    fn is_behind(&self, plan: &Plan) -> bool {
+        self.way.read().route.assignment != plan.assignment
+    }
+
+    /// Loads the stages of the others here as well, where there is room, to begin with them when the others are late.
+    pub(super) fn spare(self: &Arc<Self>, node: &Node, route: Arc<Route>) {
+        const ROOM: u64 = 8;
+        let room = free_memory().unwrap_or_default() / ROOM;
+        if !self.planned.order.overtakes() || self.planned.model.bytes > room {
+            return;
+        }
+        let (stages, pilot) = (node.split().stages().clone(), Arc::downgrade(self));
+        tokio::spawn(async move {
+            for station in &route.stations {
+                if let Err(error) = stages.get(&route.cut, station.stage).await {
+                    return tracing::debug!(stage = station.stage, %error, "nothing stands in for the others here");
+                }
+            }
+            route.spare.store(true, Ordering::Relaxed);
+            if let Some(pilot) = pilot.upgrade() {
+                pilot.look();
+            }
+        });
+    }
+}
