@@ -67,7 +67,8 @@ where
         if length > most {
             return Err(too_long().into());
         }
-        if started.elapsed() > limits.body_pause.0 + Duration::from_secs(length / SLOWEST) {
+        let most_time = limits.body_pause.0 + Duration::from_secs(length / SLOWEST);
+        if started.elapsed() > most_time.min(limits.time.0) {
             return Err(too_slow(started.elapsed()));
         }
         // On the whole: what comes byte by byte takes no more room than what comes at once.

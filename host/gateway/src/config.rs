@@ -68,8 +68,8 @@ pub struct TlsConfig {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct GatewayLimits {
     /// Connections. One more takes the place of the one that has asked for nothing for longest, else of the one
-    /// whose request has been coming for longest. Default 4096, or as many as the
-    /// system gives descriptors for, less 256.
+    /// whose request has been coming for longest, else of the one that has taken nothing of its answers for longest. Default 4096, or as many
+    /// as the system gives descriptors for, less 256.
     pub connections: usize,
     /// How long a connection may stay without a request under way. Default 30 s.
     pub idle: Time,
@@ -88,7 +88,8 @@ pub struct GatewayLimits {
     pub wait: Time,
     /// Requests beside those that run: which HTTP plugins answer, which wait for an end, or ask how something is. Default 1024.
     pub beside: usize,
-    /// How long a request may take; so long it also has once the gateway is told to stop. Default 300 s.
+    /// How long a request may take, and how long its caller may take nothing of the answer; so long it also has once the gateway is told to
+    /// stop. Default 300 s.
     pub time: Time,
     /// How long the gateway goes on taking callers once it is told to stop, while `/readyz` says no already: the time that the load
     /// balancer needs to see it. Default 0 s.

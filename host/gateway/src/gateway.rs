@@ -32,10 +32,11 @@ impl Gateway {
     /// where callers reach it.
     ///
     /// # Errors
-    /// `unavailable` when the address cannot be taken, `invalid` when the certificate does not read.
+    /// `unavailable` when the address cannot be taken, `invalid` when the certificate does not read; what the store says.
     pub async fn serve(&self, shut_down: &ShutDown, up: impl FnOnce(&str)) -> Result<(), TaskError> {
         let door = Door::open(self.node.runtime().config().listen, &self.config).await?;
         let url = door.url()?;
+        self.pipeline.access.seen(self.node.newest_time()?);
         self.node.attend(shut_down).await?;
         self.pipeline.sites.warn_of_missing(&self.node);
         self.pipeline.metrics.count_connections(door.connections());

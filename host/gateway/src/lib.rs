@@ -53,7 +53,6 @@ mod cors;
 mod dashboard;
 mod decisions;
 mod gateway;
-mod guarded;
 mod hosts;
 mod inference;
 mod line;

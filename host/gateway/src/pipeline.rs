@@ -1,13 +1,12 @@
 //! One request from its head to the head of its response: who calls, whether there is room, who answers.
 
 use crate::access::{Access, Caller, Place, Right};
-use crate::admission::Admission;
+use crate::admission::{Admission, Admitted};
 use crate::body;
 use crate::config::{GatewayConfig, GatewayLimits};
-use crate::connections::{Busy, Reused};
+use crate::connections::{Busy, Reused, Sending};
 use crate::cors::Cors;
 use crate::decisions::Decisions;
-use crate::guarded::Guarded;
 use crate::hosts::Hosts;
 use crate::inference::{Inference, Named, answer_grpc, run_rest};
 use crate::line::{Line, REQUEST_ID};
@@ -22,7 +21,7 @@ use axum::body::Body;
 use axum::response::Response;
 use futures::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use karman_mesh::membership::Pattern;
 use karman_node::{FlowOrder, Node};
 use karman_types::{TaskError, format_duration};
@@ -42,7 +41,7 @@ const OWN_ORIGIN: HeaderValue = HeaderValue::from_static(
 );
 
 /// What is sent, with what the request holds until then.
-pub(crate) type Answer = http::Response<Guarded<(Busy, Taken)>>;
+pub(crate) type Answer = http::Response<Sending>;
 
 /// Places that a request holds until its response is sent.
 #[derive(Debug, Default)]
@@ -51,6 +50,10 @@ pub(crate) struct Taken {
     _place: Option<Place>,
     /// Beside what runs.
     _beside: Option<OwnedSemaphorePermit>,
+    /// Among what runs.
+    _admitted: Option<Admitted>,
+    /// Of its body, among those of all.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// What requests are answered with.
@@ -148,7 +151,7 @@ impl Pipeline {
         self.decisions
             .keep(response.headers(), &line.id, SystemTime::now(), took);
         line.log(target, &response, caller.as_deref());
-        let answer = response.map(|body| Guarded::new(body, (busy, taken)));
+        let answer = response.map(|body| Sending::new(body, busy, taken));
         span::ends(&span, &answer);
         answer
     }
@@ -182,10 +185,14 @@ impl Pipeline {
             let taken = Taken {
                 _beside: Some(self.admission.enter_beside()?),
                 _place: Some(place),
+                ..Taken::default()
             };
             return Ok((Box::pin(self.plugin(&led, request)).await?, taken));
         }
-        let most = caller.most_body().unwrap_or(u64::MAX).min(self.limits.body.0);
+        let most = caller.most_body().unwrap_or(u64::MAX);
+        let most = most
+            .min(target.most_body().unwrap_or(u64::MAX))
+            .min(self.limits.body.0);
         let (mut head, body) = request.into_parts();
         let body = body::read(body, most, &self.limits, &self.admission).await?;
         busy.is_whole();
@@ -220,11 +227,14 @@ impl Pipeline {
                 }
             }
         };
-        // The work is done; what is left of the request is its response. What follows a workflow has only begun.
-        drop((admitted, room));
+        // Where the work is done, what is left of the request is its response. A task that streams, and what follows a workflow, have only
+        // begun.
+        let streams = target == Target::Task && response.body().size_hint().exact().is_none();
         let taken = Taken {
             _place: Some(place),
             _beside: beside.filter(|_| target == Target::FlowEvents),
+            _admitted: admitted.filter(|_| streams),
+            _room: room.filter(|_| streams),
         };
         Ok((response, taken))
     }
@@ -248,7 +258,7 @@ impl Pipeline {
     }
 }
 
-/// Whether the caller may come to the target at all. What a model's name decides is judged where the name is read.
+/// Whether the caller may come to the target at all.
 fn judge(
     target: Target,
     led: Option<&Led>,
@@ -273,13 +283,11 @@ fn judge(
         Target::Flow | Target::FlowEvents => {
             caller.must_some(|right| matches!(right, Right::Flow(_)), "flow:…")
         }
-        Target::Health
-        | Target::Document
-        | Target::Models
-        | Target::Infer
-        | Target::Grpc
-        | Target::GrpcInfer
-        | Target::Dashboard => Ok(()),
+        // Which models they may run is judged where the name is read; others need not send a body.
+        Target::Infer | Target::GrpcInfer => {
+            caller.must_some(|right| matches!(right, Right::Infer(_)), "infer:…")
+        }
+        Target::Health | Target::Document | Target::Models | Target::Grpc | Target::Dashboard => Ok(()),
         // Nobody has a right to what has no name here, whatever the routes may come to have.
         Target::Unknown => Err(unknown()),
     }

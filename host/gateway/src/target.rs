@@ -108,6 +108,14 @@ impl Target {
         }
     }
 
+    /// The most bytes of a body, where there is nothing in one that would be long, and no right is asked for.
+    pub(crate) const fn most_body(self) -> Option<u64> {
+        match self {
+            Self::Document | Self::Models | Self::Grpc | Self::Dashboard => Some(64 << 10),
+            _ => None,
+        }
+    }
+
     /// How refusals are said.
     pub(crate) const fn speaks(self) -> Speaks {
         match self {

@@ -1,6 +1,7 @@
 //! Requests to models in the words of the Open Inference Protocol v2 (KServe, NVIDIA Triton), as JSON. The node's operator and
 //! the gateway speak the same.
 
+pub mod binary;
 mod elements;
 
 pub use elements::{Scalar, TensorData};
@@ -20,7 +21,7 @@ pub struct InferRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// What is asked besides.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "RequestParameters::say_nothing")]
     pub parameters: RequestParameters,
     /// The inputs.
     pub inputs: Vec<InferTensor>,
@@ -45,6 +46,12 @@ fn digit() -> serde_json::Value {
 pub struct RequestParameters {
     /// Whether outputs that do not say otherwise come as bytes behind the JSON (the binary tensor extension).
     pub binary_data_output: bool,
+}
+
+impl RequestParameters {
+    const fn say_nothing(&self) -> bool {
+        !self.binary_data_output
+    }
 }
 
 /// An output that is wanted.

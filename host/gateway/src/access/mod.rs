@@ -22,7 +22,7 @@ use rate::Bucket;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Tokens that stay verified. One more drops those that nobody uses at the time.
@@ -39,6 +39,8 @@ pub(crate) struct Access {
     failures: Failures,
     anyone: Arc<Caller>,
     started: Instant,
+    /// The newest time that was seen, in seconds since 1970.
+    newest: AtomicU64,
 }
 
 /// Callers whose tokens are verified: that takes longer than many a model.
@@ -96,7 +98,13 @@ impl Access {
             failures: Failures::new(failed),
             anyone: Arc::new(anyone),
             started: Instant::now(),
+            newest: AtomicU64::new(0),
         }
+    }
+
+    /// It has been this late before.
+    pub(crate) fn seen(&self, time: UnixTime) {
+        self.newest.fetch_max(time.seconds(), Ordering::Relaxed);
     }
 
     /// Who sends these headers from there.
@@ -158,12 +166,18 @@ impl Access {
         let Some(token) = &caller.token else {
             return Ok(caller);
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        token.check(UnixTime::from_seconds(now.as_secs()))?;
+        token.check(self.clock())?;
         match self.revoked.has(&token.id, self.started.elapsed()) {
             true => Err(TokenError::Revoked(token.id.clone()).into()),
             false => Ok(caller),
         }
+    }
+
+    /// The time by which tokens are judged: a clock that was reset does not bring expired ones back.
+    fn clock(&self) -> UnixTime {
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let before = self.newest.fetch_max(clock.as_secs(), Ordering::Relaxed);
+        UnixTime::from_seconds(clock.as_secs().max(before))
     }
 
     fn meet(&self, digest: blake3::Hash, token: AccessToken) -> Arc<Caller> {

@@ -325,6 +325,9 @@ mod tests {
         assert!(!access.is_known(&bearing(&until(1_000_001)), PEER));
         assert!(!access.is_known(&bearing("nonsense"), PEER));
         assert!(!access.is_known(&HeaderMap::new(), PEER));
+        // A clock that was reset brings no expired token back.
+        access.seen(UnixTime::from_seconds(4_000_000_001));
+        assert!(!access.is_known(&bearing(&until(4_000_000_000)), PEER));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::streams::Streams;
 use super::table::Seated;
+use crate::config::GatewayLimits;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use http::{Request, Response};
@@ -39,7 +40,7 @@ pub(super) async fn attend<I, S, F, B>(
     streams: Streams,
     answer: S,
     seat: Seated,
-    idle: Duration,
+    limits: GatewayLimits,
     stopped: watch::Receiver<bool>,
 ) where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -55,7 +56,7 @@ pub(super) async fn attend<I, S, F, B>(
     let builder = builder(streams);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // Asked when one of them has come about, and not with each request.
-    let mut ends = FuturesUnordered::from_iter([end(&seat, idle, Some(stopped))]);
+    let mut ends = FuturesUnordered::from_iter([end(&seat, &limits, limits.idle.0, Some(stopped))]);
     loop {
         tokio::select! {
             biased;
@@ -68,7 +69,7 @@ pub(super) async fn attend<I, S, F, B>(
             Some(end_is) = ends.next() => match end_is {
                 End::Near => {
                     connection.as_mut().graceful_shutdown();
-                    ends.push(end(&seat, idle.min(UNASKED), None));
+                    ends.push(end(&seat, &limits, limits.idle.0.min(UNASKED), None));
                 }
                 End::Here => break,
             }
@@ -94,7 +95,12 @@ fn builder(streams: Streams) -> Builder<Streams> {
     builder
 }
 
-async fn end(seat: &Seated, idle: Duration, stopped: Option<watch::Receiver<bool>>) -> End {
+async fn end(
+    seat: &Seated,
+    limits: &GatewayLimits,
+    idle: Duration,
+    stopped: Option<watch::Receiver<bool>>,
+) -> End {
     let stops = async {
         match stopped {
             Some(mut stopped) => drop(stopped.wait_for(|stop| *stop).await),
@@ -102,17 +108,18 @@ async fn end(seat: &Seated, idle: Duration, stopped: Option<watch::Receiver<bool
         }
     };
     tokio::select! {
-        () = is_idle(seat, idle) => End::Here,
+        () = is_idle(seat, idle, limits.time.0) => End::Here,
         () = seat.must_leave() => End::Here,
         () = stops => End::Near,
     }
 }
 
-/// Until a connection has been idle for so long.
-async fn is_idle(seat: &Seated, most: Duration) {
+/// Until a connection has been idle for so long. Until then it gives up the answers that its caller does not take.
+async fn is_idle(seat: &Seated, most: Duration, untaken: Duration) {
     loop {
         let since = seat.idle_since().unwrap_or_else(Instant::now);
-        sleep_until((since + most).into()).await;
+        sleep_until((since + most.min(untaken)).into()).await;
+        seat.give_up(untaken);
         if seat.idle_since().is_some_and(|since| since.elapsed() >= most) {
             return;
         }

@@ -3,11 +3,13 @@
 mod acme;
 mod attend;
 mod reused;
+mod sending;
 mod streams;
 mod table;
 mod tls;
 
 pub(crate) use reused::Reused;
+pub(crate) use sending::Sending;
 pub(crate) use table::Busy;
 
 use crate::config::{GatewayConfig, GatewayLimits};
@@ -164,16 +166,16 @@ impl Door {
             let (service, busy) = (service.clone(), seat.seat());
             let answer = move |request| service(request, Busy::new(busy.clone()), peer);
             let tls = shown.as_ref().map(|shown| shown.borrow().clone());
-            let (idle, streams) = (self.limits.idle.0, Streams::beside(others.clone()));
+            let (limits, streams) = (self.limits, Streams::beside(others.clone()));
             let (stopped, alive) = (farewell.stop.subscribe(), farewell.alive.subscribe());
             karman_node::attend(stream, move |stream| async move {
                 let stream = Awake::also_beside_others(stream);
                 match tls {
-                    None => attend(stream, streams, answer, seat, idle, stopped).await,
+                    None => attend(stream, streams, answer, seat, limits, stopped).await,
                     Some(tls) => {
                         let shaken = shake_hands(&tls, stream, &seat, peer).await;
                         if let Some(stream) = shaken {
-                            attend(stream, streams, answer, seat, idle, stopped).await;
+                            attend(stream, streams, answer, seat, limits, stopped).await;
                         }
                     }
                 }

@@ -48,7 +48,8 @@ impl Future for Reused {
 mod tests {
     use super::super::table::{Busy, Table};
     use super::*;
-    use crate::guarded::Guarded;
+    use crate::connections::Sending;
+    use crate::pipeline::Taken;
     use axum::body::Body;
     use std::future::poll_fn;
     use std::sync::Arc;
@@ -57,7 +58,7 @@ mod tests {
     fn answer() -> Answer {
         let seated = Table::new(1).sit(Instant::now()).unwrap();
         let busy = Busy::new(seated.seat());
-        http::Response::new(Guarded::new(Body::empty(), (busy, Default::default())))
+        http::Response::new(Sending::new(Body::empty(), busy, Taken::default()))
     }
 
     #[test]

@@ -1,13 +1,17 @@
-//! Who is connected. When there is no place for one more, the connection that has asked for nothing for longest makes room, and
-//! where there is none, the one whose request has been coming for longest: so connections that send nothing, or a byte of a head or a
-//! body now and then, keep nobody out.
+//! Who is connected. When there is no place for one more, the connection that has asked for nothing for longest makes room; where there is
+//! none, the one whose request has been coming for longest; and then the one that has taken nothing of its answers for longest: so
+//! connections that send nothing, or a byte of a head or a body now and then, or read nothing, keep nobody out.
 
+use super::sending::Answers;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+
+/// Who has taken nothing of an answer for so long does not read it just now.
+const UNREAD: Duration = Duration::from_secs(1);
 
 /// The connections of one listener.
 #[derive(Debug)]
@@ -29,9 +33,12 @@ pub(super) struct Seat {
     requests: AtomicU32,
     /// Those of them whose bodies are still coming.
     coming: AtomicU32,
-    /// When it fell idle; while requests come, when the first of them began to.
+    /// Those of them whose answers wait to be taken.
+    untaken: AtomicU32,
+    /// When it fell idle; while requests come, when the first of them began to; while answers are sent, when something was last taken.
     since: Mutex<Instant>,
     leave: Notify,
+    answers: Answers,
 }
 
 /// A connection's place; free again when dropped.
@@ -47,6 +54,7 @@ pub(super) struct Seated {
 pub(crate) struct Busy {
     seat: Arc<Seat>,
     is_coming: bool,
+    is_untaken: bool,
 }
 
 impl Table {
@@ -57,16 +65,22 @@ impl Table {
         })
     }
 
-    /// A place, if need be that of another connection. None where all have requests under way that are being answered.
+    /// A place, if need be that of another connection. None where all have requests under way whose answers are awaited or taken.
     pub(super) fn sit(self: &Arc<Self>, now: Instant) -> Option<Seated> {
         let mut inner = self.inner.lock();
         if inner.all.len() >= self.most {
             let longest = |fits: fn(&Seat) -> bool| {
                 let those = inner.all.iter().filter(|(_, seat)| fits(seat));
-                let longest = those.min_by_key(|(_, seat)| *seat.since.lock());
-                longest.map(|(number, _)| *number)
+                let those = those.map(|(number, seat)| (*seat.since.lock(), *number));
+                those.min()
             };
-            let number = longest(Seat::is_idle).or_else(|| longest(Seat::only_receives))?;
+            let unread = || {
+                let longest = longest(Seat::only_waits_for_its_caller);
+                longest.filter(|(since, _)| now.saturating_duration_since(*since) >= UNREAD)
+            };
+            let (_, number) = longest(Seat::is_idle)
+                .or_else(|| longest(Seat::only_receives))
+                .or_else(unread)?;
             if let Some(seat) = inner.all.remove(&number) {
                 seat.leave.notify_one();
             }
@@ -76,8 +90,10 @@ impl Table {
         let seat = Arc::new(Seat {
             requests: AtomicU32::new(0),
             coming: AtomicU32::new(0),
+            untaken: AtomicU32::new(0),
             since: Mutex::new(now),
             leave: Notify::new(),
+            answers: Answers::default(),
         });
         inner.all.insert(number, seat.clone());
         Some(Seated {
@@ -101,12 +117,27 @@ impl Seat {
     fn only_receives(&self) -> bool {
         self.requests.load(Ordering::Acquire) == self.coming.load(Ordering::Acquire)
     }
+
+    /// Whether everything on it is coming, or waits to be taken.
+    fn only_waits_for_its_caller(&self) -> bool {
+        let waiting = self.coming.load(Ordering::Acquire) + self.untaken.load(Ordering::Acquire);
+        self.requests.load(Ordering::Acquire) == waiting
+    }
+
+    pub(super) const fn answers(&self) -> &Answers {
+        &self.answers
+    }
 }
 
 impl Seated {
     /// When it fell idle; nothing while a request is under way.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         self.seat.is_idle().then(|| *self.seat.since.lock())
+    }
+
+    /// Gives up the answers of which its caller has taken nothing for so long.
+    pub(super) fn give_up(&self, most: Duration) {
+        self.seat.answers.give_up(most);
     }
 
     /// Until its place goes to another.
@@ -134,7 +165,12 @@ impl Busy {
         Self {
             seat,
             is_coming: true,
+            is_untaken: false,
         }
+    }
+
+    pub(super) const fn seat(&self) -> &Arc<Seat> {
+        &self.seat
     }
 
     /// The request is whole: from now on its answer is owed.
@@ -143,11 +179,27 @@ impl Busy {
             self.seat.coming.fetch_sub(1, Ordering::AcqRel);
         }
     }
+
+    /// Whether its answer waits for its caller from now on; what there was before has been taken.
+    pub(super) fn waits_to_be_taken(&mut self, waits: bool, now: Instant) {
+        if std::mem::replace(&mut self.is_untaken, waits) {
+            *self.seat.since.lock() = now;
+            self.seat.untaken.fetch_sub(1, Ordering::AcqRel);
+        }
+        if waits {
+            self.seat.untaken.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    pub(super) const fn is_untaken(&self) -> bool {
+        self.is_untaken
+    }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
         self.is_whole();
+        self.waits_to_be_taken(false, Instant::now());
         // Who finds no request waits for this before it asks since when: of two that end at once, one is the last.
         let mut since = self.seat.since.lock();
         if self.seat.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -205,6 +257,30 @@ mod tests {
             });
             assert!(seated.idle_since().unwrap() >= now);
         }
+    }
+
+    #[test]
+    fn who_takes_nothing_of_an_answer_makes_room_last() {
+        let (table, now) = (Table::new(2), Instant::now());
+        let (first, second) = (table.sit(now).unwrap(), table.sit(now).unwrap());
+        let mut both = [&first, &second].map(|seated| {
+            let mut busy = Busy::new(seated.seat());
+            busy.is_whole();
+            busy
+        });
+        both[0].waits_to_be_taken(true, now);
+        both[1].waits_to_be_taken(true, now);
+        assert!(table.sit(now).is_none(), "they may be reading");
+        // Of one of them something is awaited, of the other something was taken later.
+        both[0].waits_to_be_taken(false, now);
+        let later = now + 2 * UNREAD;
+        both[1].waits_to_be_taken(true, later);
+        assert!(table.sit(later).is_none());
+        let third = table.sit(later + UNREAD).unwrap();
+        assert!(second.must_leave().now_or_never().is_some());
+        assert!(first.must_leave().now_or_never().is_none());
+        drop((both, third));
+        assert!(first.idle_since().is_some());
     }
 
     #[test]

@@ -1,51 +1,16 @@
-//! The binary tensor extension: JSON of a length that a header says, and behind it the elements of tensors, one after the other,
-//! little-endian. Each element of `BYTES` has its length before it, in four bytes.
+//! The values of tensors whose elements are bytes, by the binary tensor extension and in gRPC. An element of `BYTES` has its length before
+//! it, in four bytes.
 
 use super::{BYTES, Value};
 use bytes::{Buf, BufMut, Bytes};
+use karman_node::inference::binary::shared_out;
 use karman_node::inference::{InferTensor, Scalar, TensorData};
 use karman_types::TaskError;
 
-/// How long the JSON at the beginning of the body is.
-pub(super) const HEADER_LENGTH: &str = "inference-header-content-length";
-
-/// The JSON of a body, and what is behind it.
-pub(super) fn part(body: Bytes, header_length: Option<&str>) -> Result<(Bytes, Bytes), TaskError> {
-    let Some(text) = header_length else {
-        return Ok((body, Bytes::new()));
-    };
-    let length = text
-        .trim()
-        .parse::<usize>()
-        .ok()
-        .filter(|length| *length <= body.len());
-    let length = length.ok_or_else(|| {
-        let has = body.len();
-        TaskError::invalid(format!("`{text}` is no length within the body's {has} bytes"))
-            .with_field(HEADER_LENGTH)
-    })?;
-    Ok((body.slice(..length), body.slice(length..)))
-}
-
 /// The values of the inputs, in their order: of the JSON, or of the bytes behind it.
-pub(super) fn read(inputs: Vec<InferTensor>, mut behind: Bytes) -> Result<Vec<(String, Value)>, TaskError> {
-    let mut values = Vec::with_capacity(inputs.len());
-    for input in inputs {
-        let bytes = match input.parameters.binary_data_size {
-            None => None,
-            Some(size) => {
-                let size = usize::try_from(size).ok().filter(|size| *size <= behind.len());
-                let left = behind.len();
-                let size = size.ok_or_else(|| input.wrong(&format!("{left} bytes are left for it")))?;
-                Some(behind.split_to(size))
-            }
-        };
-        values.push(read_one(input, bytes)?);
-    }
-    match behind.len() {
-        0 => Ok(values),
-        more => Err(TaskError::invalid(format!("{more} bytes follow the last input")).with_field("inputs")),
-    }
+pub(super) fn read(inputs: Vec<InferTensor>, behind: Bytes) -> Result<Vec<(String, Value)>, TaskError> {
+    let shared = shared_out(inputs, behind)?.into_iter();
+    shared.map(|(input, bytes)| read_one(input, bytes)).collect()
 }
 
 /// The value of one input: of its JSON, or of these bytes.
@@ -172,12 +137,6 @@ mod tests {
         ] {
             let error = read(inputs, behind.into()).unwrap_err();
             assert!(error.message.contains(says), "{error}");
-        }
-        for length in ["-1", "9", "x", "99999999999999999999"] {
-            assert!(
-                part(Bytes::from_static(b"12345678"), Some(length)).is_err(),
-                "{length}"
-            );
         }
     }
 

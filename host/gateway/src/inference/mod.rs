@@ -42,6 +42,7 @@ use crate::prompt;
 use crate::refusal::Refusal;
 use bytes::Bytes;
 use karman_mesh::membership::Pattern;
+use karman_node::inference::binary::EXTENSION;
 use karman_node::{ModelDescription, Node, TensorDescription, Wanted};
 use karman_tensor::Tensor;
 use karman_types::{TaskError, TaskRequest};
@@ -53,7 +54,7 @@ use tokio::sync::OwnedSemaphorePermit;
 /// The name of the server in its metadata.
 const SERVER: &str = "karman";
 /// What it does beyond the protocol, as its metadata lists it.
-const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "model_repository"];
+const EXTENSIONS: [&str; 2] = [EXTENSION, "model_repository"];
 /// The most inputs or outputs of one request.
 const MOST_TENSORS: usize = 1024;
 

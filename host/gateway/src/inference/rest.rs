@@ -1,8 +1,8 @@
 //! The protocol over REST.
 
-use super::binary::{self, HEADER_LENGTH};
 use super::{
-    Described, EXTENSIONS, Here, Inference, MOST_TENSORS, Named, Objectives, Question, Reply, SERVER, weight,
+    Described, EXTENSIONS, Here, Inference, MOST_TENSORS, Named, Objectives, Question, Reply, SERVER, binary,
+    weight,
 };
 use crate::access::Caller;
 use crate::refusal::{Refusal, Speaks};
@@ -11,8 +11,9 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
+use karman_node::inference::binary::{HEADER_LENGTH, WireBody, part};
 use karman_node::inference::{InferParameters, InferRequest, InferResponse};
 use karman_node::{InPath, TensorDescription};
 use karman_types::TaskError;
@@ -301,7 +302,7 @@ pub(crate) async fn run(
     let length = headers
         .get(HEADER_LENGTH)
         .map(|value| value.to_str().unwrap_or_default());
-    let (json, behind) = binary::part(body, length)?;
+    let (json, behind) = part(body, length)?;
     let _room = inference
         .admission
         .room_to_read(weight::of_json(&json), json.len())?;
@@ -356,17 +357,12 @@ fn written(
     };
     let mut json = Vec::with_capacity(SHORT_ANSWER);
     serde_json::to_writer(&mut json, &response).map_err(|error| TaskError::internal(error.to_string()))?;
-    let (kind, body) = match behind.is_empty() {
-        true => ("application/json", Bytes::from(json)),
-        false => {
-            headers.insert(HEADER_LENGTH, HeaderValue::from(json.len()));
-            let mut body = BytesMut::from(&json[..]);
-            behind.into_iter().for_each(|bytes| body.put(bytes));
-            ("application/octet-stream", body.freeze())
-        }
-    };
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    let mut response = Response::new(Body::from(body));
+    let body = WireBody::of(json, behind);
+    if let Some(length) = body.header_length {
+        headers.insert(HEADER_LENGTH, HeaderValue::from(length));
+    }
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(body.content_type));
+    let mut response = Response::new(Body::from(body.bytes));
     *response.headers_mut() = headers;
     Ok(response)
 }

@@ -125,23 +125,20 @@ fn protocol_inputs(inputs: &Value) -> Result<Tensors, TaskError> {
 fn named_inputs(known: &[(String, ElementType)], input: &Value) -> Result<Tensors, TaskError> {
     let datatypes = known
         .iter()
-        .map(|(name, element)| (name.clone(), datatype(*element).to_owned()));
+        .map(|(name, element)| (name.as_str(), datatype(*element)));
     let inputs = written_inputs(&datatypes.collect::<Vec<_>>(), input)?;
     inputs.iter().map(InferTensor::read).collect()
 }
 
 /// The fields of an object in the words of the protocol, each of the data type that the model takes under its name.
-pub(super) fn written_inputs(
-    known: &[(String, String)],
-    input: &Value,
-) -> Result<Vec<InferTensor>, TaskError> {
+pub(super) fn written_inputs(known: &[(&str, &str)], input: &Value) -> Result<Vec<InferTensor>, TaskError> {
     let fields = input
         .as_object()
         .ok_or_else(|| TaskError::invalid("the input is no object of tensors by name").with_field("body"))?;
     let read = |(name, data): (&String, &Value)| {
         let datatype = known.iter().find(|(known, _)| known == name);
         let (_, datatype) = datatype.ok_or_else(|| {
-            let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
             TaskError::invalid(format!(
                 "the model has no input `{name}`; it has {}",
                 names.join(", ")

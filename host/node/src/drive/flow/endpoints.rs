@@ -1,21 +1,20 @@
 //! Models on servers of others that speak the Open Inference Protocol v2, where the operator has named them: they do tasks for this
-//! node, and are measured and chosen as any other implementation. Requests go as JSON, which every server of the protocol takes.
+//! node, and are measured and chosen as any other implementation.
 
+mod protocol;
 mod server;
 
 use super::json::JSON;
 use crate::config::EndpointConfig;
 use crate::drive::model_tasks::{by_name, written_inputs};
-use crate::inference::{InferTensor, TensorData};
-use bytes::Bytes;
+use crate::inference::InferTensor;
+use crate::inference::binary::EXTENSION;
 use futures::future::join_all;
-use http::Method;
 use karman_engine::capability::nn::Tensors;
-use karman_tensor::Shape;
 use karman_types::{Binding, ErrorKind, TaskError, TaskRequest, TaskResponse};
 use parking_lot::Mutex;
+use protocol::{DescribedModel, DescribedServer, outputs, question};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use server::Server;
 use std::collections::BTreeMap;
@@ -24,12 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The longest description of a model that is read.
-const MOST_DESCRIPTION: usize = 1 << 20;
 /// How long one is waited for that is only asked whether it is ready.
 const LOOK: Duration = Duration::from_secs(5);
-/// The most lists that a tensor without elements may be made of.
-const MOST_EMPTY_LISTS: u64 = 4096;
 
 /// Those that the operator has named, by these names.
 #[derive(Default)]
@@ -38,33 +33,14 @@ pub(super) struct Endpoints(BTreeMap<String, Endpoint>);
 struct Endpoint {
     config: EndpointConfig,
     server: Server,
-    /// What the model takes, once it was asked for.
-    takes: Mutex<Option<Arc<[Input]>>>,
+    known: Mutex<Known>,
 }
 
-/// The name of an input, and its data type in the protocol.
-type Input = (String, String);
-
-/// What a server says of a model, as far as it matters here.
-#[derive(Deserialize)]
-struct Described {
-    inputs: Vec<DescribedInput>,
-}
-
-#[derive(Deserialize)]
-struct DescribedInput {
-    name: String,
-    datatype: String,
-}
-
-#[derive(Serialize)]
-struct Question<'a> {
-    inputs: &'a [InferTensor],
-}
-
-#[derive(Deserialize)]
-struct Answered {
-    outputs: Vec<InferTensor>,
+/// What the server has said, once it was asked for.
+#[derive(Default)]
+struct Known {
+    model: Option<Arc<DescribedModel>>,
+    takes_bytes: Option<bool>,
 }
 
 impl Endpoints {
@@ -125,11 +101,11 @@ impl Endpoints {
         within: Duration,
     ) -> Result<Tensors, TaskError> {
         let endpoint = self.find(url, model)?;
-        let written: Vec<InferTensor> = inputs
+        let written = inputs
             .iter()
-            .map(|(name, tensor)| InferTensor::write(name, tensor))
-            .collect();
-        let outputs = endpoint.within(Some(within), endpoint.run(&written)).await?;
+            .map(|(name, tensor)| InferTensor::write(name, tensor));
+        let asked = endpoint.run(written.collect());
+        let outputs = endpoint.within(Some(within), asked).await?;
         let read = |output: &InferTensor| output.read().map_err(|error| endpoint.answers_wrongly(&error));
         outputs.iter().map(read).collect()
     }
@@ -165,7 +141,7 @@ impl Endpoint {
         Ok(Self {
             server: Server::new(name, &config)?,
             config,
-            takes: Mutex::default(),
+            known: Mutex::default(),
         })
     }
 
@@ -184,10 +160,14 @@ impl Endpoint {
         let inputs: Vec<InferTensor> = match of_protocol {
             true => serde_json::from_value(input["inputs"].clone())
                 .map_err(|error| TaskError::invalid(error.to_string()).with_field("inputs"))?,
-            false => written_inputs(&self.takes().await?, &input)?,
+            false => {
+                let model = self.model().await?;
+                let takes = model.inputs.iter();
+                let takes = takes.map(|input| (&*input.name, &*input.datatype));
+                written_inputs(&takes.collect::<Vec<_>>(), &input)?
+            }
         };
-        inputs.iter().try_for_each(check)?;
-        let outputs = self.run(&inputs).await?;
+        let outputs = self.run(inputs).await?;
         let output = match of_protocol {
             true => json!({ "model_name": self.config.model, "outputs": outputs }),
             false => by_name(&outputs),
@@ -199,48 +179,58 @@ impl Endpoint {
         })
     }
 
-    async fn run(&self, inputs: &[InferTensor]) -> Result<Vec<InferTensor>, TaskError> {
-        let question = serde_json::to_vec(&Question { inputs })
-            .map_err(|error| TaskError::internal(error.to_string()))?;
-        let path = format!("/v2/models/{}/infer", self.config.model);
+    async fn run(&self, inputs: Vec<InferTensor>) -> Result<Vec<InferTensor>, TaskError> {
+        let as_bytes = match self.takes_bytes().await {
+            true => Some(self.model().await?),
+            false => None,
+        };
+        let question = question(inputs, as_bytes.as_deref())?;
         let most = self.config.answer.as_usize();
-        let answer = self.server.ask(Method::POST, &path, question.into(), most).await;
+        let answer = self.server.post(&self.path("/infer"), question, most).await;
         if answer
             .as_ref()
             .is_err_and(|error| error.kind == ErrorKind::Invalid)
         {
             // Perhaps it takes something else than it did.
-            *self.takes.lock() = None;
+            *self.known.lock() = Known::default();
         }
-        let answered: Answered = self.read(&answer?)?;
-        for output in &answered.outputs {
-            check(output).map_err(|error| self.answers_wrongly(&error))?;
-        }
-        Ok(answered.outputs)
+        outputs(answer?).map_err(|error| self.answers_wrongly(&error))
     }
 
     async fn is_ready(&self) -> Result<(), TaskError> {
-        let path = format!("/v2/models/{}/ready", self.config.model);
-        let asked = self
-            .server
-            .ask(Method::GET, &path, Bytes::new(), MOST_DESCRIPTION);
-        asked.await.map(|_| ())
+        self.server.get(&self.path("/ready")).await.map(|_| ())
     }
 
-    async fn takes(&self) -> Result<Arc<[Input]>, TaskError> {
-        let known = self.takes.lock().clone();
+    async fn model(&self) -> Result<Arc<DescribedModel>, TaskError> {
+        let known = self.known.lock().model.clone();
         if let Some(known) = known {
             return Ok(known);
         }
-        let path = format!("/v2/models/{}", self.config.model);
-        let asked = self
-            .server
-            .ask(Method::GET, &path, Bytes::new(), MOST_DESCRIPTION);
-        let described: Described = self.read(&asked.await?)?;
-        let inputs = described.inputs.into_iter();
-        let takes: Arc<[Input]> = inputs.map(|input| (input.name, input.datatype)).collect();
-        *self.takes.lock() = Some(takes.clone());
-        Ok(takes)
+        let model: DescribedModel = self.read(&self.server.get(&self.path("")).await?)?;
+        let model = Arc::new(model);
+        self.known.lock().model = Some(model.clone());
+        Ok(model)
+    }
+
+    /// Whether the server says that it takes tensors as bytes. One that does not say anything of itself is asked again the next time.
+    async fn takes_bytes(&self) -> bool {
+        let known = self.known.lock().takes_bytes;
+        if let Some(known) = known {
+            return known;
+        }
+        let Ok(answer) = self.server.get("/v2").await else {
+            return false;
+        };
+        let takes = self
+            .read(&answer)
+            .is_ok_and(|server: DescribedServer| server.extensions.iter().any(|name| name == EXTENSION));
+        self.known.lock().takes_bytes = Some(takes);
+        takes
+    }
+
+    /// The path of the model, and what is below it.
+    fn path(&self, below: &str) -> String {
+        format!("/v2/models/{}{below}", self.config.model)
     }
 
     fn read<T: DeserializeOwned>(&self, answer: &[u8]) -> Result<T, TaskError> {
@@ -275,34 +265,6 @@ impl Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}", self.config.model, self.config.url)
-    }
-}
-
-/// Whether a tensor has as many elements as its shape says: whoever nests them goes by the shape.
-fn check(tensor: &InferTensor) -> Result<(), TaskError> {
-    let Some(TensorData::Read(elements)) = &tensor.data else {
-        return Err(tensor.wrong("it has no data"));
-    };
-    // Each dimension is a list within another: of more than there are tensors of, no stack holds them all.
-    if tensor.shape.len() > Shape::MAX_RANK {
-        let (given, most) = (tensor.shape.len(), Shape::MAX_RANK);
-        return Err(tensor.wrong(&format!("{given} dimensions; a tensor has at most {most}")));
-    }
-    // Without elements there are still the lists that hold none.
-    let before = tensor.shape.split(|dim| *dim == 0).next().unwrap_or_default();
-    let product = before
-        .iter()
-        .try_fold(1, |product: u64, dim| product.checked_mul(u64::from(*dim)));
-    let count = match before.len() < tensor.shape.len() {
-        true => product.filter(|lists| *lists <= MOST_EMPTY_LISTS).map(|_| 0),
-        false => product,
-    };
-    match count == Some(elements.len() as u64) {
-        true => Ok(()),
-        false => {
-            let (shape, held) = (&tensor.shape, elements.len());
-            Err(tensor.wrong(&format!("{held} elements are not the shape {shape:?}")))
-        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! HTTP to a server of others: its certificate is judged, the operator's token sent, its answers bounded.
 
 use crate::config::{EndpointConfig, EndpointUrl};
+use crate::inference::binary::{HEADER_LENGTH, WireBody, part};
 use crate::roots::trusted_roots;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode, request};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -23,6 +24,8 @@ use std::time::Duration;
 const CONNECT: Duration = Duration::from_secs(5);
 /// Connections that stay open without a request.
 const MOST_IDLE: usize = 16;
+/// The longest description of itself or of a model that is read.
+const MOST_DESCRIPTION: usize = 1 << 20;
 /// The most of its own words that an error has.
 const MOST_WORDS: usize = 300;
 
@@ -73,25 +76,47 @@ impl Server {
         })
     }
 
-    /// What it answers to a request, of so many bytes at most.
+    /// What it says at a path.
+    ///
+    /// # Errors
+    /// Those of [`Self::post`].
+    pub(super) async fn get(&self, path: &str) -> Result<Bytes, TaskError> {
+        let asked = self.ask(path, Request::builder(), Bytes::new(), MOST_DESCRIPTION);
+        Ok(asked.await?.0)
+    }
+
+    /// What it answers to a request: JSON, and what is behind it, of so many bytes at most.
     ///
     /// # Errors
     /// `unavailable` when it cannot be reached, is busy, or lets this node not in; `invalid` when the request is wrong; `limit` when
     /// the answer is longer; `failed` for what else goes wrong there.
-    pub(super) async fn ask(
+    pub(super) async fn post(
         &self,
-        method: Method,
         path: &str,
+        body: WireBody,
+        most: usize,
+    ) -> Result<(Bytes, Bytes), TaskError> {
+        let mut request = Request::builder().method(Method::POST);
+        request = request.header(CONTENT_TYPE, body.content_type);
+        if let Some(length) = body.header_length {
+            request = request.header(HEADER_LENGTH, length);
+        }
+        self.ask(path, request, body.bytes, most).await
+    }
+
+    async fn ask(
+        &self,
+        path: &str,
+        mut request: request::Builder,
         body: Bytes,
         most: usize,
-    ) -> Result<Bytes, TaskError> {
+    ) -> Result<(Bytes, Bytes), TaskError> {
         let url = format!("{}{path}", self.url);
-        let mut request = Request::builder().method(method).uri(&url);
-        request = request.header(CONTENT_TYPE, "application/json");
         if let Some(file) = &self.token {
             request = request.header(AUTHORIZATION, bearer(file).await?);
         }
         let request = request
+            .uri(&url)
             .body(Full::new(body))
             .map_err(|error| TaskError::invalid(format!("{url}: {error}")))?;
         let out_of_reach = |error: &dyn Error| {
@@ -100,16 +125,20 @@ impl Server {
         let answer = self.client.request(request).await;
         let answer = answer.map_err(|error| out_of_reach(&error))?;
         let status = answer.status();
+        let length = answer.headers().get(HEADER_LENGTH).cloned();
         let read = Limited::new(answer.into_body(), most).collect().await;
         let body = read.map_err(|error| match error.is::<LengthLimitError>() {
             true => TaskError::limit(format!("{url} answers more than {most} bytes"))
                 .with_hint("`answer` of its table in node.toml says how long it may be"),
             false => out_of_reach(&*error),
         })?;
-        match status.is_success() {
-            true => Ok(body.to_bytes()),
-            false => Err(refused(&url, status, &body.to_bytes())),
+        let body = body.to_bytes();
+        if !status.is_success() {
+            return Err(refused(&url, status, &body));
         }
+        let length = length.map(|length| String::from_utf8_lossy(length.as_bytes()).into_owned());
+        part(body, length.as_deref())
+            .map_err(|error| TaskError::failed(format!("{url} answers wrongly: {error}")))
     }
 }
 

@@ -1,11 +1,15 @@
 //! Against a server on this machine that answers by the protocol, or nearly so.
 
 use super::*;
+use crate::inference::binary::{HEADER_LENGTH, WireBody, part};
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
-use karman_tensor::Tensor;
+use half::f16;
+use karman_tensor::{Shape, Tensor};
 use karman_types::from_toml;
 
 /// Dimensions that no stack holds as lists in lists.
@@ -45,6 +49,42 @@ async fn infer(Path(model): Path<String>, headers: HeaderMap, body: String) -> (
     }
 }
 
+/// What a server that takes bytes answers to the model of each name: twice the halves that it was given, and a text, or nearly so.
+async fn infer_bytes(Path(model): Path<String>, headers: HeaderMap, body: Bytes) -> impl IntoResponse {
+    let length = headers.get(HEADER_LENGTH).unwrap().to_str().unwrap();
+    let (json, behind) = part(body, Some(length)).unwrap();
+    let question: Value = serde_json::from_slice(&json).unwrap();
+    let input = &question["inputs"][0];
+    assert_eq!(input["parameters"]["binary_data_size"], json!(behind.len()));
+    assert!(input["data"].is_null(), "{question}");
+    let wanted =
+        |name: &str, as_bytes: bool| json!({ "name": name, "parameters": { "binary_data": as_bytes } });
+    assert_eq!(
+        question["outputs"],
+        json!([wanted("y", true), wanted("text", false)])
+    );
+    let twice: Vec<u8> = behind
+        .chunks(2)
+        .flat_map(|half| (f16::from_le_bytes([half[0], half[1]]) * f16::from_f32(2.0)).to_le_bytes())
+        .collect();
+    let size = match &*model {
+        "too-few" => twice.len() + 2,
+        _ => twice.len(),
+    };
+    let parameters = json!({ "binary_data_size": size });
+    let outputs = json!([
+        { "name": "y", "shape": input["shape"], "datatype": "FP16", "parameters": parameters },
+        { "name": "text", "shape": [1], "datatype": "BYTES", "data": ["done"] },
+    ]);
+    let json = json!({ "outputs": outputs }).to_string().into_bytes();
+    let written = WireBody::of(json, vec![twice.into()]);
+    let length = match &*model {
+        "too-long" => written.bytes.len() + 1,
+        _ => written.header_length.unwrap(),
+    };
+    ([(HEADER_LENGTH, length.to_string())], written.bytes)
+}
+
 async fn ready(Path(model): Path<String>) -> StatusCode {
     match model.as_str() {
         "twice" => StatusCode::OK,
@@ -64,6 +104,25 @@ async fn server(datatype: &'static str) -> String {
         .route("/v2/models/{model}/infer", post(infer))
         .route("/v2/models/{model}/ready", get(ready))
         .with_state(datatype);
+    serve(router).await
+}
+
+/// Where a server listens that takes halves as bytes.
+async fn server_of_bytes() -> String {
+    let describe = || async {
+        let inputs = json!([{ "name": "x", "datatype": "FP16", "shape": [-1] }]);
+        let outputs = json!([{ "name": "y", "datatype": "FP16" }, { "name": "text", "datatype": "BYTES" }]);
+        json!({ "name": "any", "inputs": inputs, "outputs": outputs }).to_string()
+    };
+    let itself = || async { json!({ "name": "one", "extensions": ["a", EXTENSION] }).to_string() };
+    let router = Router::new()
+        .route("/v2", get(itself))
+        .route("/v2/models/{model}", get(describe))
+        .route("/v2/models/{model}/infer", post(infer_bytes));
+    serve(router).await
+}
+
+async fn serve(router: Router) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -109,6 +168,31 @@ async fn tensors_go_by_name_and_come_back_as_they_are_shaped() {
         .infer((&url, "twice"), &inputs, Duration::from_secs(20))
         .await;
     assert_eq!(outputs.unwrap()[0].1.view::<f32>().unwrap(), [2.0, -2.0]);
+}
+
+#[tokio::test]
+async fn tensors_go_as_bytes_where_the_server_takes_them() {
+    let url = server_of_bytes().await;
+    let halves = endpoints(&url, "halves", "");
+    let asked = halves.call((&url, "halves"), request(&json!({ "x": [0.5, -1.0] })), None);
+    let answer: Value = serde_json::from_slice(&asked.await.unwrap().body).unwrap();
+    assert_eq!(answer, json!({ "y": [1.0, -2.0], "text": ["done"] }));
+
+    // JSON has no word for this.
+    let x = Tensor::from_slice(Shape::new(&[2]).unwrap(), &[f16::ONE, f16::NAN]).unwrap();
+    let input = InferTensor::write("x", &x);
+    let (_, endpoint) = halves.0.first_key_value().unwrap();
+    let (_, twice) = endpoint.run(vec![input]).await.unwrap()[0].read().unwrap();
+    let twice = twice.view::<f16>().unwrap();
+    assert!(twice[0] == f16::from_f32(2.0) && twice[1].is_nan(), "{twice:?}");
+
+    for (model, says) in [("too-few", "bytes are left"), ("too-long", "no length within")] {
+        let wrong = endpoints(&url, model, "");
+        let asked = wrong.call((&url, model), request(&json!({ "x": [0.5] })), None);
+        let error = asked.await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Failed, "{error}");
+        assert!(error.message.contains(says), "{error}");
+    }
 }
 
 #[tokio::test]
