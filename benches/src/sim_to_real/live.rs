@@ -1,5 +1,6 @@
 //! The nodes, as processes, and what they are asked.
 
+use super::alarm::Alarm;
 use super::registered::Registered;
 use super::scenario::{MODEL, Plan};
 use crate::digits;
@@ -16,7 +17,7 @@ use karman_study::machine::{beside_us, processor_time_of};
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
-use tokio::time::{Instant, interval, sleep_until};
+use tokio::time::{Instant, interval};
 
 /// What became of a request, in seconds since the run began.
 #[derive(Clone, Copy, Debug)]
@@ -113,18 +114,23 @@ impl Nodes {
         let mut under_way: FuturesUnordered<LocalBoxFuture<'_, Result<Answered>>> = FuturesUnordered::new();
         let mut answered = Vec::new();
         let mut looks = interval(self.telemetry);
-        let begun = Instant::now();
+        let (begun, mut alarm) = (Instant::now(), Alarm::start());
+        let within = |at: &Virtual| at.since_start() < plan.window.length;
+        next = next.filter(within);
+        if let Some(first) = next {
+            alarm.set(begun + first.since_start());
+        }
         loop {
-            let due = next.map(Virtual::since_start);
-            let due = due.filter(|due| *due < plan.window.length);
-            if due.is_none() && under_way.is_empty() {
+            if next.is_none() && under_way.is_empty() {
                 return Ok(answered);
             }
-            let comes = sleep_until(begun + due.unwrap_or_default());
             tokio::select! {
-                () = comes, if due.is_some() => {
+                () = alarm.rings(), if next.is_some() => {
                     let at = next.unwrap_or(Virtual::START);
-                    next = arrivals.next(at, &mut random);
+                    next = arrivals.next(at, &mut random).filter(within);
+                    if let Some(next) = next {
+                        alarm.set(begun + next.since_start());
+                    }
                     let load = |node: u32| f64::from(known[node as usize]);
                     let node = router.choose(&mut random, load).unwrap_or_default();
                     has[node as usize] += 1;

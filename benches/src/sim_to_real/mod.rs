@@ -15,10 +15,11 @@
 //! | `FIGURE.live.ROUTE.lLOAD`, `FIGURE.simulated.ROUTE.lLOAD` | what is compared | shown |
 //! | `service_ms`, `sent_late_ms_p99` | how long a request occupies a node; how late this program sends | shown |
 //!
-//! A response is counted from when its request was due. A live node is as busy as it says that its model ran, which leaves out what timers
-//! take longer. Raw rows: of each live request its node, when it was due, sent and answered, and how long the model ran; of each simulated
+//! A response is counted from when its request was due. A live node is busy for as long as it says that its model ran, and what its timers
+//! take longer, which is one of the parameters that were measured before. Raw rows: of each live request its node, when it was due, sent and answered, and how long the model ran; of each simulated
 //! one its node, when it came and when it ended; all in seconds.
 
+mod alarm;
 mod calibrate;
 mod live;
 mod outcome;
@@ -122,7 +123,7 @@ async fn block(
         let answered = nodes.play(&plan).await?;
         let outcome = plan.scenario(registered, &measured)?.run()?;
         let figures = Both {
-            live: Figures::live(&answered, &window, nodes.count()),
+            live: Figures::live(&answered, &window, nodes.count(), measured.overshoot_s),
             simulated: Figures::simulated(&outcome, &window),
         };
         eprintln!("{} {seed}: {figures:?}", cell.name());

@@ -31,8 +31,8 @@ impl Figures {
         [self.throughput, self.p50_ms, self.p95_ms, self.busy]
     }
 
-    /// Of a live run. Nodes are as busy as they say that their models ran.
-    pub(super) fn live(answered: &[Answered], window: &Window, nodes: usize) -> Self {
+    /// Of a live run. A request occupies a node for as long as it says that its model ran, and `overshoot_s` more.
+    pub(super) fn live(answered: &[Answered], window: &Window, nodes: usize, overshoot_s: f64) -> Self {
         let (from, until, end) = window.seconds();
         let counts = |answer: &&Answered| (from..until).contains(&answer.due_s) && answer.ended_s <= end;
         let mut responses = Samples::default();
@@ -42,8 +42,8 @@ impl Figures {
         let worked = answered
             .iter()
             .filter(|answer| (from..=end).contains(&answer.ended_s));
-        let computed: f64 = worked.map(|answer| answer.computed_s).sum();
-        Self::over(&responses, window, computed / ((end - from) * nodes as f64))
+        let occupied: f64 = worked.map(|answer| answer.computed_s + overshoot_s).sum();
+        Self::over(&responses, window, occupied / ((end - from) * nodes as f64))
     }
 
     /// Of a simulated run.
@@ -101,10 +101,11 @@ mod tests {
             answered(2.5, 4.5),
             answered(3.5, 3.75),
         ];
-        let figures = Figures::live(&all, &window, 2);
+        let figures = Figures::live(&all, &window, 2, 0.05);
         assert_eq!(figures.throughput, 1.0);
         assert_eq!((figures.p50_ms, figures.p95_ms), (250.0, 500.0));
         // Four ended after the warm-up and before the end.
-        assert!((figures.busy - 0.2).abs() < 1e-9, "{}", figures.busy);
+        let busy = 4.0 * (0.3 + 0.05) / (3.0 * 2.0);
+        assert!((figures.busy - busy).abs() < 1e-9, "{}", figures.busy);
     }
 }
