@@ -165,7 +165,7 @@ impl Coordinator {
             down: bytes,
             training: self.run.eligibility.expected_training(timeout),
             up: self.bytes_up(client),
-            measured: member.seconds.map(Duration::from_secs_f64),
+            measured: member.whole.or(member.seconds).map(Duration::from_secs_f64),
         };
         let (windows, now) = (self.windows(client), self.core.now);
         self.run

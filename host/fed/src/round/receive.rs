@@ -162,12 +162,12 @@ impl Coordinator {
             member.busy = None;
             member.answered = Some(id);
             member.loss = Some(loss.into());
-            let took = took
-                .or_else(|| Some(self.core.now.since(sent?)))
-                .unwrap_or_default();
+            let whole = sent.map(|sent| self.core.now.since(sent));
+            let took = took.or(whole).unwrap_or_default();
             // It was in time, even where that was seen a moment later: otherwise it would never be asked again.
-            let took = took.min(self.run.pace.timeout());
-            member.measured(took.as_secs_f64(), steps);
+            let most = self.run.pace.timeout();
+            let [took, whole] = [took, whole.unwrap_or(took)].map(|time| time.min(most).as_secs_f64());
+            member.measured(took, whole, steps);
         }
     }
 

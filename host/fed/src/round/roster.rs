@@ -30,8 +30,10 @@ pub(crate) struct Member {
     #[serde(default)]
     pub(crate) passed_over: Option<NotEligible>,
     pub(crate) loss: Option<f64>,
-    /// Seconds of a round with it, and seconds of a step: moving means.
+    /// Seconds of its training, as far as that is told apart, of all that an order takes, and of a step: moving means.
     pub(crate) seconds: Option<f64>,
+    #[serde(default)]
+    pub(crate) whole: Option<f64>,
     pub(crate) per_step: Option<f64>,
 }
 
@@ -43,11 +45,12 @@ impl Member {
         self.here && !self.excluded && self.busy.is_none()
     }
 
-    /// Takes in how long an answer took.
-    pub(crate) fn measured(&mut self, seconds: f64, steps: u32) {
+    /// Takes in how long an answer took, and with it all that came of its order.
+    pub(crate) fn measured(&mut self, seconds: f64, whole: f64, steps: u32) {
         let follow =
             |mean: Option<f64>, value: f64| mean.map_or(value, |mean| mean + FOLLOW * (value - mean));
         self.seconds = Some(follow(self.seconds, seconds));
+        self.whole = Some(follow(self.whole, whole));
         self.per_step = Some(follow(self.per_step, seconds / f64::from(steps.max(1))));
     }
 

@@ -51,6 +51,8 @@ pub(super) struct Stage {
     pub(super) is_last: bool,
     /// The length of its part of the model's file.
     bytes: u64,
+    /// The names under which this node had the model when it was loaded.
+    names: Vec<String>,
 }
 
 impl Stages {
@@ -144,6 +146,19 @@ impl Stages {
         Ok(self.names_of(model)?.iter().any(|known| known == name))
     }
 
+    /// The same of a stage, without a look at the disk where it is loaded.
+    pub(super) fn knows_stage_as(&self, name: &str, cut: &Cut, stage: u8) -> Result<bool, TaskError> {
+        let loaded = {
+            let ready = self.ready.lock();
+            let known = ready.iter().rev().find(|((of, at), _)| of == cut && *at == stage);
+            known.and_then(|(_, loading)| loading.peek()?.as_ref().ok().cloned())
+        };
+        match loaded {
+            Some(stage) if stage.names.iter().any(|known| known == name) => Ok(true),
+            _ => self.knows_as(name, cut.model),
+        }
+    }
+
     /// The names under which this node has the file; none where it does not.
     pub(super) fn names_of(&self, model: Digest) -> Result<Vec<String>, TaskError> {
         let store = self.home.store()?;
@@ -219,6 +234,7 @@ impl Stages {
             encodings: Encodings::default(),
             is_last: stage == last,
             bytes,
+            names: self.names_of(cut.model)?,
         };
         Ok((stage, there))
     }

@@ -7,10 +7,10 @@ use karman_fed::swarm::{
     Place, Shown, SwarmSettings, Transfer,
 };
 use karman_mesh::Mesh;
-use karman_types::{Digest, NodeId, TaskError};
+use karman_types::{Digest, NodeId, TaskError, format_duration};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 mod opening;
 
@@ -20,6 +20,8 @@ use opening::{Entered, open};
 const MOST_IN_A_SLOT: u32 = 4096;
 /// Clients that are told at a time who takes part: the descriptors of all go to each of them.
 const BEGIN_AT_ONCE: usize = 32;
+/// How many times a client may take as long as it may to answer, until the time of spray and warm-up is over.
+const ANSWERS: u32 = 4;
 /// How often in a row all have to hold the same: a chunk may have been on its way at the first time.
 const STEADY: u32 = 2;
 
@@ -130,6 +132,21 @@ pub(super) async fn lead(
     })
 }
 
+/// Says something to a client, which gets no more than a share of the round's time to answer: all wait for it.
+async fn say_in_time(
+    mesh: &Mesh,
+    plan: &SwarmPlan,
+    round: Digest,
+    to: NodeId,
+    message: Message,
+) -> Result<Answer, TaskError> {
+    let most = plan.patience / ANSWERS;
+    let late = || TaskError::deadline(format!("it did not answer within {}", format_duration(most)));
+    timeout(most, say(mesh, &plan.name, round, to, message))
+        .await
+        .unwrap_or_else(|_| Err(late()))
+}
+
 struct Leading<'a> {
     mesh: &'a Mesh,
     plan: &'a SwarmPlan,
@@ -153,7 +170,7 @@ impl Leading<'_> {
         let (mesh, plan, round, clients) = (self.mesh, self.plan, self.round, &self.clients);
         let asked = letters.into_iter().map(|(client, message)| {
             let node = clients[usize::from(client)].place.node;
-            async move { (client, say(mesh, &plan.name, round, node, message).await) }
+            async move { (client, say_in_time(mesh, plan, round, node, message).await) }
         });
         let answers = join_all(asked).await;
         let mut good = Vec::new();

@@ -1,8 +1,8 @@
 //! Who takes part in a round: those that are asked and say who they are and what they bring.
 
-use super::{MOST_IN_A_SLOT, SwarmPlan};
+use super::{MOST_IN_A_SLOT, SwarmPlan, say_in_time};
 use crate::drive::swarm::company::{self, Members};
-use crate::drive::swarm::talk::{invalid, say};
+use crate::drive::swarm::talk::invalid;
 use crate::services::blocking;
 use futures::future::join_all;
 use karman_fed::swarm::{Answer, Descriptor, Link, Message, Opening, Place, Shown, SwarmSettings};
@@ -33,7 +33,7 @@ pub(super) async fn open(
         numbers: plan.numbers,
     };
     let asked = nodes.iter().map(|node| async move {
-        let answer = say(mesh, &plan.name, round, *node, Message::Open(opening)).await;
+        let answer = say_in_time(mesh, plan, round, *node, Message::Open(opening)).await;
         (*node, answer)
     });
     let answers = join_all(asked).await;
