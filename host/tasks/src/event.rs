@@ -299,7 +299,10 @@ impl From<SubmitError> for TaskError {
             | SubmitError::NotDurable(_)
             | SubmitError::Owned => ErrorKind::Unavailable,
         };
-        let refused = Self::new(kind, error.to_string());
+        let mut refused = Self::new(kind, error.to_string());
+        if let SubmitError::Limit(reached) = &error {
+            refused = refused.with_field(&*reached.name);
+        }
         match error {
             SubmitError::TooFewKeepers { .. } => refused.with_hint(
                 "`karman mesh keepers NODE NODE NODE`, where the mesh was made, names them; `--accept local` needs none",

@@ -11,7 +11,7 @@ use karman_tasks::{
     Answer, AttemptId, Batch, Begin, BeginError, Call, Commit, CommitError, Epoch, Event, Handover,
     LimitReached, Operation, Verdict,
 };
-use karman_types::{CallContext, NodeId, TaskError, TaskRequest, TaskResponse};
+use karman_types::{CallContext, ErrorKind, NodeId, TaskError, TaskRequest, TaskResponse};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -41,8 +41,13 @@ pub(super) async fn run(tasks: &Arc<Inner>, provider: NodeId, call: Call) -> Eve
         true => Failure::Excused(error),
         false => Failure::Failed(error),
     };
+    // A run that fails never does so for want of somebody: it is only this node that goes on with it no more.
+    let of_run = |error: TaskError| match error.kind {
+        ErrorKind::Unavailable => Failure::Excused(error),
+        _ => Failure::Failed(error),
+    };
     let answer = match provider == tasks.runtime.id() {
-        _ if flow::is_one(&call.name) => flow::coordinate(tasks, call).await.map_err(Failure::Failed),
+        _ if flow::is_one(&call.name) => flow::coordinate(tasks, call).await.map_err(of_run),
         true => run_own(tasks, call).await.map_err(of_home),
         false if tasks.away.goes_by_bundle(attempt.task, provider) => away::run(tasks, provider, call).await,
         false => run_there(tasks, provider, call).await.map_err(of_home),

@@ -75,7 +75,7 @@ async fn run(
 }
 
 async fn list(State(node): State<Node>) -> Result<Json<Vec<FlowStatus>>, Refusal> {
-    Ok(Json(node.tasks().flows().await?))
+    Ok(Json(node.tasks().flows().await))
 }
 
 async fn status(

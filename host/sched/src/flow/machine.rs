@@ -116,6 +116,8 @@ impl Machine {
         match event {
             Event::Answered { attempt, result } if attempt.of.undo => self.undo_answered(attempt, result),
             Event::Answered { attempt, result } => self.answered(attempt, result),
+            Event::Garbled { attempt, error } if attempt.of.undo => self.undo_answered(attempt, Err(error)),
+            Event::Garbled { attempt, error } => self.garbled(attempt, error),
             Event::Stopped { attempt } if attempt.of.undo => {
                 let error = TaskError::deadline("the undoing did not answer within its timeout");
                 self.undo_answered(attempt, Err(error));

@@ -63,14 +63,23 @@ impl Machine {
             }
             Ok(output) => match self.check_output(attempt.of, &output) {
                 Ok(()) => self.done(attempt.of, output),
-                Err(error) => {
-                    // It has run: whatever it did is there.
-                    self.change().steps[attempt.of.task].runs[attempt.of.item].doubtful = true;
-                    self.attempt_failed(attempt.of, error);
-                }
+                Err(error) => self.has_run(attempt.of, error),
             },
             Err(error) => self.attempt_failed(attempt.of, error),
         }
+    }
+
+    pub(super) fn garbled(&mut self, attempt: AttemptId, error: TaskError) {
+        if self.awaits(attempt).is_some() {
+            self.timers.remove(&attempt.of);
+            self.has_run(attempt.of, error);
+        }
+    }
+
+    /// It has run, and failed even so: whatever it did is there.
+    fn has_run(&mut self, of: RunId, error: TaskError) {
+        self.change().steps[of.task].runs[of.item].doubtful = true;
+        self.attempt_failed(of, error);
     }
 
     /// Whether what came out of a run keeps the contract of its task. Where it does not, another attempt may.

@@ -2,7 +2,7 @@ mod search;
 
 use super::draft::{Draft, Estimate};
 use super::list::{Order, ordered};
-use super::{Decision, Fleet, Job, Place, Reason};
+use super::{Decision, Fleet, Job, Mode, Place, Reason};
 use search::{Found, Search};
 use serde::{Deserialize, Serialize};
 
@@ -301,6 +301,8 @@ impl Future {
                 draft.book(job, task, node, &estimate);
                 estimate.finish - ready
             }
+            // Nobody is known that runs it: that speaks for no node.
+            None if self.pools[of.component].is_empty() => 0.0,
             // Nowhere that can be reached from there: as bad as anything gets.
             None => self.load[of.component] + 1e3,
         }
@@ -322,7 +324,9 @@ fn quickest(draft: &Draft<'_>, component: usize, most: usize) -> Vec<usize> {
     let work = sum / f64::max(count, 1.0);
     let time = |node: usize| {
         let there = &draft.fleet.nodes[node];
+        let too_large = draft.fleet.components[component].bytes > there.memory;
         let ways = there.ways(component).into_iter().flatten();
+        let ways = ways.filter(|(mode, _)| *mode != Mode::Cold || !too_large);
         let ways = ways.map(|(mode, slot)| {
             let begin = there.slots[slot].free_at.max(draft.now);
             begin + draft.fleet.startup(component, node, mode) + work / there.speed

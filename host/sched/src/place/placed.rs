@@ -76,9 +76,15 @@ impl Placed {
         self.by_plugin.as_ref()?.failed()
     }
 
-    /// The place of the node that it goes to, among those that were known.
+    /// The place of the node that it goes to, among those that were known. One that is busy is worth waiting for: nobody looks again, and
+    /// what is asked there waits.
     pub fn chosen(&self) -> Option<usize> {
-        Some(self.decision.as_ref()?.chosen?.node)
+        let decision = self.decision.as_ref()?;
+        match (&decision.chosen, &decision.reason) {
+            (Some(chosen), _) => Some(chosen.node),
+            (None, Reason::Waits { node, .. }) => Some(*node),
+            (None, _) => None,
+        }
     }
 
     /// The node that it goes to.

@@ -257,7 +257,8 @@ impl Selector for Pixie {
 
     fn report(&mut self, served: &Served<'_>) -> Result<(), ReportError> {
         served.check(&self.tasks)?;
-        let mut surprise = self.ledger.enter(served);
+        let batch_ended = self.ledger.enter(served);
+        let mut surprise = batch_ended;
         let clock = self.ledger.clock();
         for call in served.calls {
             let state = &mut self.states[call.task];
@@ -266,6 +267,10 @@ impl Selector for Pixie {
             surprise |= state.estimates[call.candidate].see(call, late, clock);
             state.running[call.candidate] = state.running[call.candidate].saturating_sub(1);
             state.calls += 1;
+        }
+        if batch_ended {
+            // A call that nobody reports, because its caller or its node went away, would count for ever.
+            self.states.iter_mut().for_each(|state| state.running.fill(0));
         }
         for estimate in self.states.iter_mut().flat_map(|state| &mut state.estimates) {
             surprise |= estimate.forgive(clock, self.settings.forgive_after);

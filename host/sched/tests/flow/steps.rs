@@ -235,6 +235,30 @@ fn contracts_are_checked_before_and_after_each_call() {
     assert_eq!(actions, [Action::End { outcome: done }]);
 }
 
+/// Who answers with what nobody reads has run, and who says that it failed has not.
+#[test]
+fn what_has_run_and_cannot_be_read_is_undone() {
+    let error = TaskError::failed("its answer is no JSON");
+    for (garbled, undone) in [(true, true), (false, false)] {
+        let mut machine = machine("name = 'f'\n[task.a]\nundo = 'un-a'");
+        let actions = saved(&mut machine, 0, Event::Tick);
+        let [Action::Start { call }] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        let (attempt, error) = (call.attempt, error.clone());
+        let event = match garbled {
+            true => Event::Garbled { attempt, error },
+            false => Event::Answered {
+                attempt,
+                result: Err(error),
+            },
+        };
+        let actions = saved(&mut machine, 1, event);
+        let undoes = matches!(&actions[..], [Action::Start { call }] if call.run.as_ref() == "un-a");
+        assert_eq!(undoes, undone, "{actions:?}");
+    }
+}
+
 #[test]
 fn what_happens_is_told_in_its_order() {
     let text = "name = 'f'\n[task.a]\nundo = 'un-a'\nretries = 1\n[task.b]\nafter = ['a']";

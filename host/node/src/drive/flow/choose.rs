@@ -6,6 +6,7 @@ use super::json;
 use super::lost::{Lost, is_nobody_there};
 use super::policy::{self, Named};
 use super::served::Served;
+use super::step::Came;
 use crate::drive::decisions::wall_ms;
 use crate::drive::tasks::Inner;
 use crate::services::blocking;
@@ -15,7 +16,6 @@ use karman_sched::log::{Entry, Logged, Tail, What};
 use karman_sched::select::{Asked, Call, Heard, Task};
 use karman_types::{DataContract, Digest, ErrorKind, Implementation, Slo, TaskError, TaskId, Workflow};
 use parking_lot::Mutex;
-use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -282,9 +282,16 @@ impl Chooser {
         (served, attempt): (&Served, &flow::Call),
         outputs: &DataContract,
         stopped: &mut watch::Receiver<bool>,
-    ) -> Option<Result<Value, TaskError>> {
-        let task = *self.places.get(&attempt.attempt.of.task)?;
+    ) -> Came {
+        let Some(task) = self.places.get(&attempt.attempt.of.task).copied() else {
+            return Came::Nothing;
+        };
         let (run, begun) = (served.run(), Instant::now());
+        // Who is chosen is called: a policy counts on that.
+        let request = match json::request(&attempt.input, &attempt.with) {
+            Ok(request) => request,
+            Err(error) => return error.into(),
+        };
         served.chosen_by(self);
         for tried in 1.. {
             let left = || {
@@ -295,18 +302,17 @@ impl Chooser {
             let chosen = tokio::select! {
                 chosen = self.choose(tasks, (run, task), left()) => chosen,
                 // Nobody was called, so nobody is late.
-                _ = stopped.wait_for(|stopped| *stopped) => return None,
+                _ = stopped.wait_for(|stopped| *stopped) => return Came::Nothing,
             };
-            let request = json::request(&attempt.input, &attempt.with);
-            let (chosen, request) = match (chosen, request) {
-                (Ok(chosen), Ok(request)) => (chosen, request),
-                (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
+            let (candidate, implementation) = match chosen {
+                Ok(Choice {
+                    candidate,
+                    implementation,
+                    ..
+                }) => (candidate, implementation),
+                Err(error) => return error.into(),
             };
-            let Choice {
-                candidate,
-                implementation,
-                ..
-            } = chosen;
+            let request = request.clone();
             let started = Instant::now();
             let answered = tokio::select! {
                 answered = call(tasks, &implementation.binding, request, run, left()) => Some(answered),
@@ -323,23 +329,26 @@ impl Chooser {
             served.add(self, call);
             match answered {
                 Some(Ok(response)) => {
-                    return Some(json::output(&response).map(|output| within(outputs, output)));
+                    return match Came::of(&response) {
+                        Came::Answer(output) => Came::Answer(output.map(|output| within(outputs, output))),
+                        came => came,
+                    };
                 }
                 Some(Err(error)) if error.kind == ErrorKind::Unavailable => {
                     self.gone(task, candidate);
                     if tried >= MOST_TRIES {
-                        return Some(Err(error));
+                        return error.into();
                     }
                 }
-                Some(Err(error)) => return Some(Err(error)),
+                Some(Err(error)) => return error.into(),
                 None => {
                     // It did not answer in the time of the attempt; the next one asks another.
                     self.gone(task, candidate);
-                    return None;
+                    return Came::Nothing;
                 }
             }
         }
-        None
+        Came::Nothing
     }
 }
 

@@ -70,6 +70,8 @@ struct Coordinator {
     tasks: Arc<Inner>,
     workflow: Arc<Workflow>,
     machine: Machine,
+    /// When it first began.
+    begun: Option<u64>,
     ledger: Ledger,
     started: Instant,
     /// How long before that the run was asked for.
@@ -91,24 +93,32 @@ impl Coordinator {
         let (run, ledger) = (call.attempt.task, Ledger::of(tasks, call));
         let left = ledger.read().await?;
         let live = Entered::new(tasks, run, left.clone());
-        let (workflow, machine) = match left {
-            Some(Progress { workflow, record }) => {
-                let elapsed = age(tasks, run);
+        let now = tasks.wall().map(|wall| wall.0);
+        let (workflow, machine, begun) = match left {
+            Some(Progress {
+                workflow,
+                record,
+                begun,
+            }) => {
+                // From its record it knows as well how long it had taken when that was written.
+                let since = begun.zip(now).map(|(begun, now)| now.saturating_sub(begun));
+                let elapsed = Duration::from_millis(since.unwrap_or_default());
                 let machine = Machine::resume(workflow.clone(), record, elapsed, Duration::ZERO)
                     .map_err(|error| TaskError::internal(error.to_string()))?;
-                (workflow, machine)
+                (workflow, machine, begun)
             }
             None => {
                 let order = FlowOrder::read(&call.request.body)?;
                 let workflow = Arc::new(order.workflow);
                 let machine = Machine::new(run, workflow.clone(), order.input, Duration::ZERO);
-                (workflow, machine)
+                (workflow, machine, now)
             }
         };
         Ok(Self {
             tasks: tasks.clone(),
             workflow,
             machine,
+            begun,
             ledger,
             started: Instant::now(),
             waited: age(tasks, run),
@@ -135,6 +145,7 @@ impl Coordinator {
                     let progress = Progress {
                         workflow,
                         record: *record,
+                        begun: self.begun,
                     };
                     self.live.durable(progress);
                     self.forget();
@@ -200,11 +211,12 @@ impl Coordinator {
 
     fn write_down(&mut self, ticket: Ticket, record: Box<Record>) {
         self.durable_next.append(&mut self.answered);
-        let (ledger, workflow) = (self.ledger.clone(), self.workflow.clone());
+        let (ledger, workflow, begun) = (self.ledger.clone(), self.workflow.clone(), self.begun);
         self.work.spawn(async move {
             let progress = Progress {
                 workflow,
                 record: *record,
+                begun,
             };
             let written = ledger.write(&progress).await;
             Heard::Written(ticket, Box::new(progress.record), written)

@@ -44,8 +44,33 @@ fn media(value: &Value) -> Result<Option<(String, Vec<u8>)>, TaskError> {
     Ok(Some((media_type.to_owned(), bytes)))
 }
 
+/// How deep what goes through a workflow may be nested: what is written down of a run has to be read again, and that recurses deeper.
+const MOST_DEPTH: usize = 64;
+
+/// What goes through a workflow, unless it is nested too deep.
+pub(super) fn bounded(value: Value) -> Result<Value, TaskError> {
+    fn depth(value: &Value) -> usize {
+        let inner = match value {
+            Value::Array(items) => items.iter().map(depth).max(),
+            Value::Object(fields) => fields.values().map(depth).max(),
+            _ => return 0,
+        };
+        1 + inner.unwrap_or_default()
+    }
+    match depth(&value) {
+        depth if depth > MOST_DEPTH => Err(TaskError::limit(format!(
+            "it is nested {depth} deep; {MOST_DEPTH} is the most"
+        ))),
+        _ => Ok(value),
+    }
+}
+
 /// What a task answered.
 pub(super) fn output(response: &TaskResponse) -> Result<Value, TaskError> {
+    bounded(read(response)?)
+}
+
+fn read(response: &TaskResponse) -> Result<Value, TaskError> {
     let media_type = response.content_type.split(';').next().unwrap_or_default().trim();
     let text = || std::str::from_utf8(&response.body).ok();
     if media_type == JSON || media_type.ends_with("+json") {
@@ -102,5 +127,17 @@ mod tests {
             body: "{".into(),
         };
         assert!(output(&no_json).is_err());
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_to_be_written_down_is_refused() {
+        let nested = |depth: usize| TaskResponse {
+            content_type: JSON.into(),
+            metadata: Vec::new(),
+            body: format!("{}{}", "[".repeat(depth), "]".repeat(depth)).into(),
+        };
+        assert!(output(&nested(MOST_DEPTH)).is_ok());
+        let refused = output(&nested(MOST_DEPTH + 1)).unwrap_err();
+        assert!(refused.message.contains("65 deep"), "{refused}");
     }
 }

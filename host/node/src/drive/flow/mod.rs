@@ -64,6 +64,7 @@ pub use request::{Chosen, Wanted};
 pub use status::{FlowState, FlowStatus, StepStatus};
 
 use super::decisions::wall_ms;
+use super::status::TaskStatus;
 use super::tasks::{Inner, Tasks};
 use crate::config::NodeConfig;
 use crate::node::Node;
@@ -76,7 +77,7 @@ use follow::Seen;
 use futures::future::join_all;
 use karman_sched::flow::Phase;
 use karman_tasks::{Event, Guarantee, Submission};
-use karman_types::{Digest, NodeId, TaskError, TaskId, TaskRequest};
+use karman_types::{Digest, NodeId, TaskError, TaskId, TaskRequest, format_duration};
 use looks::Looks;
 use parking_lot::Mutex;
 use place::Places;
@@ -166,13 +167,21 @@ impl Tasks {
     /// Accepts a run of a workflow; the id of an earlier one, when it came under the same key.
     ///
     /// # Errors
-    /// When it is not accepted: see [`karman_tasks::SubmitError`].
+    /// `limit` when it may take longer than anything that is accepted lives; when it is not accepted: see [`karman_tasks::SubmitError`].
     pub(crate) async fn run_flow(
         &self,
         order: &FlowOrder,
         promise: Guarantee,
         key: Option<Arc<str>>,
     ) -> Result<TaskId, TaskError> {
+        let most = self.inner().runtime.config().tasks.lifetime;
+        if let Some(deadline) = order.workflow.deadline().filter(|deadline| *deadline > most) {
+            let [deadline, most] = [deadline, most].map(format_duration);
+            let says =
+                format!("a run of the workflow may take {deadline}, and what this node accepts lives {most}");
+            let error = TaskError::limit(says).with_field("deadline");
+            return Err(error.with_hint("`lifetime` of `[tasks]` in node.toml says for how long"));
+        }
         let request = TaskRequest {
             content_type: json::JSON.into(),
             metadata: Vec::new(),
@@ -198,34 +207,31 @@ impl Tasks {
     }
 
     /// Every run that this node holds, the oldest first.
-    ///
-    /// # Errors
-    /// What the disk refused.
-    pub(crate) async fn flows(&self) -> Result<Vec<FlowStatus>, TaskError> {
-        let mut flows = Vec::new();
-        for status in self.list().into_iter().filter(|status| is_one(&status.name)) {
-            let progress = self.progress(status.task).await?;
-            flows.push(FlowStatus::of(&status, progress));
-        }
-        Ok(flows)
+    pub(crate) async fn flows(&self) -> Vec<FlowStatus> {
+        let runs = self.list().into_iter().filter(|status| is_one(&status.name));
+        join_all(runs.map(|status| self.as_far_as_known(status))).await
     }
 
-    /// The last runs that this node holds, the newest first, without what came out of them. Where nobody can say just now how far one
-    /// is, its tasks are left out.
+    /// The last runs that this node holds, the newest first, without what came out of them.
     async fn last_flows(&self, most: usize) -> Vec<FlowStatus> {
         let runs = self.list().into_iter().rev();
         let runs = runs.filter(|status| is_one(&status.name)).take(most);
         let looks = runs.map(|status| async move {
-            let known = timeout(LOOK, self.progress(status.task)).await;
-            let progress = known.unwrap_or(Ok(None)).unwrap_or_else(|error| {
-                tracing::debug!(run = %status.task, %error, "how far a workflow is cannot be told");
-                None
-            });
-            let mut flow = FlowStatus::of(&status, progress);
+            let mut flow = self.as_far_as_known(status).await;
             flow.output = None;
             flow
         });
         join_all(looks).await
+    }
+
+    /// How far a run is. Where nobody can say that just now, its tasks are left out.
+    async fn as_far_as_known(&self, status: TaskStatus) -> FlowStatus {
+        let known = timeout(LOOK, self.progress(status.task)).await;
+        let progress = known.unwrap_or(Ok(None)).unwrap_or_else(|error| {
+            tracing::debug!(run = %status.task, %error, "how far a workflow is cannot be told");
+            None
+        });
+        FlowStatus::of(&status, progress)
     }
 
     /// How far a run is.

@@ -1,3 +1,4 @@
+use super::json;
 use bytes::Bytes;
 use karman_types::{TaskError, Workflow};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -21,9 +22,11 @@ impl FlowOrder {
     /// # Errors
     /// `invalid`, naming what is wrong.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, TaskError> {
-        serde_json::from_slice(bytes).map_err(|error| {
+        let order: Self = serde_json::from_slice(bytes).map_err(|error| {
             TaskError::invalid(format!("the order of a workflow: {error}")).with_field("workflow")
-        })
+        })?;
+        let input = json::bounded(order.input).map_err(|error| error.with_field("input"))?;
+        Ok(Self { input, ..order })
     }
 
     pub(super) fn write(&self) -> Result<Bytes, TaskError> {

@@ -18,6 +18,9 @@ const AGAIN: Duration = Duration::from_millis(500);
 pub(super) struct Progress {
     pub(super) workflow: Arc<Workflow>,
     pub(super) record: Record,
+    /// When the run began, in milliseconds since 1970, where the clock could be believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) begun: Option<u64>,
 }
 
 impl Progress {

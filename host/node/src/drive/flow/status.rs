@@ -106,7 +106,7 @@ impl FlowStatus {
             failed: None,
             not_undone: Vec::new(),
         };
-        if let Some(Progress { workflow, record }) = progress {
+        if let Some(Progress { workflow, record, .. }) = progress {
             status.steps = steps(&workflow, &record);
             status.take(&record.phase);
         }

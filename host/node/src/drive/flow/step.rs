@@ -8,7 +8,7 @@ use crate::drive::tasks::Tasks;
 use futures::FutureExt;
 use karman_sched::flow::{AttemptId, Call, Event};
 use karman_tasks::{Event as TaskEvent, Guarantee, Submission};
-use karman_types::{ErrorKind, TaskError, TaskId, TaskRequest, Workflow};
+use karman_types::{ErrorKind, TaskError, TaskId, TaskRequest, TaskResponse, Workflow};
 use serde_json::Value;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ use tokio::time::{Instant, sleep};
 
 /// How long one question waits for the end of a task.
 const ONE_WAIT: Duration = Duration::from_secs(60);
+/// The limit of the keepers on the length of one task.
+const TOO_LONG: &str = "keepers.entry";
 /// The pause before a task that could not be accepted is handed in again.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -33,6 +35,32 @@ pub(super) struct Step {
     pub(super) stopped: watch::Receiver<bool>,
 }
 
+/// What came of an attempt, as far as anybody knows.
+pub(super) enum Came {
+    /// What it gave, or why it failed.
+    Answer(Result<Value, TaskError>),
+    /// It has run, and what it answered cannot be read.
+    Garbled(TaskError),
+    /// It was stopped, and nobody knows more.
+    Nothing,
+}
+
+impl Came {
+    /// Of what a task answered.
+    pub(super) fn of(response: &TaskResponse) -> Self {
+        match json::output(response) {
+            Ok(output) => Self::Answer(Ok(output)),
+            Err(error) => Self::Garbled(error),
+        }
+    }
+}
+
+impl From<TaskError> for Came {
+    fn from(error: TaskError) -> Self {
+        Self::Answer(Err(error))
+    }
+}
+
 /// How it ended.
 pub(super) struct Ended {
     pub(super) attempt: AttemptId,
@@ -40,17 +68,17 @@ pub(super) struct Ended {
     pub(super) task: Option<TaskId>,
     /// Where it was placed, if a policy did that.
     placed: Option<Event>,
-    /// Nothing when it was stopped, and nobody knows more.
-    result: Option<Result<Value, TaskError>>,
+    came: Came,
 }
 
 impl Ended {
     /// What the machine is told, in this order.
     pub(super) fn events(self) -> Vec<Event> {
         let attempt = self.attempt;
-        let ended = match self.result {
-            Some(result) => Event::Answered { attempt, result },
-            None => Event::Stopped { attempt },
+        let ended = match self.came {
+            Came::Answer(result) => Event::Answered { attempt, result },
+            Came::Garbled(error) => Event::Garbled { attempt, error },
+            Came::Nothing => Event::Stopped { attempt },
         };
         self.placed.into_iter().chain([ended]).collect()
     }
@@ -63,25 +91,23 @@ impl Step {
             attempt: self.call.attempt,
             task: None,
             placed: None,
-            result: None,
+            came: Came::Nothing,
         };
         let of = &self.workflow.tasks()[ended.attempt.of.task];
-        let result = match of.capability.is_some() && !ended.attempt.of.undo {
+        let came = match of.capability.is_some() && !ended.attempt.of.undo {
             true => AssertUnwindSafe(self.chosen()).catch_unwind().await,
             false => AssertUnwindSafe(self.accepted(&mut ended)).catch_unwind().await,
         };
-        ended.result = result.unwrap_or_else(|_| {
-            let error = TaskError::internal("the attempt failed in the host");
-            Some(Err(error))
-        });
+        ended.came = came.unwrap_or_else(|_| TaskError::internal("the attempt failed in the host").into());
         ended
     }
 
     /// On the node that is chosen for it. These are direct calls: it may run again if the coordinator is killed.
-    async fn chosen(&mut self) -> Option<Result<Value, TaskError>> {
+    async fn chosen(&mut self) -> Came {
         let chooser = match choose::chooser(self.tasks.inner(), &self.workflow).await {
-            Ok(chooser) => chooser?,
-            Err(error) => return Some(Err(error)),
+            Ok(Some(chooser)) => chooser,
+            Ok(None) => return Came::Nothing,
+            Err(error) => return error.into(),
         };
         let outputs = &self.workflow.tasks()[self.call.attempt.of.task].outputs;
         let of = (&*self.served, &self.call);
@@ -91,30 +117,26 @@ impl Step {
     }
 
     /// As an accepted task under the key of this very attempt: if an earlier coordinator has handed it in, this is how that one ended.
-    async fn accepted(&mut self, ended: &mut Ended) -> Option<Result<Value, TaskError>> {
+    async fn accepted(&mut self, ended: &mut Ended) -> Came {
         let request = match json::request(&self.call.input, &self.call.with) {
             Ok(request) => request,
-            Err(error) => return Some(Err(error)),
+            Err(error) => return error.into(),
         };
         let key: Arc<str> = format!("{}#{}", self.call.key, self.call.attempt.number).into();
         let of = (self.served.run(), &*self.workflow, &self.call);
         let asked = (key.clone(), request.body.len() as u64);
         let under_way = UnderWay::of(self.tasks.inner(), of, asked);
-        let result = self.answer((key, request), &mut ended.task).await;
+        let came = self.answer((key, request), &mut ended.task).await;
         ended.placed = under_way.and_then(|under_way| under_way.told(&self.call));
-        result
+        came
     }
 
     /// What came of it, once that is known.
-    async fn answer(
-        &mut self,
-        asked: (Arc<str>, TaskRequest),
-        task: &mut Option<TaskId>,
-    ) -> Option<Result<Value, TaskError>> {
+    async fn answer(&mut self, asked: (Arc<str>, TaskRequest), task: &mut Option<TaskId>) -> Came {
         let handed_in = match self.hand_in(asked).await {
             Ok(Some(task)) => task,
-            Ok(None) => return None,
-            Err(error) => return Some(Err(error)),
+            Ok(None) => return Came::Nothing,
+            Err(error) => return error.into(),
         };
         *task = Some(handed_in);
         let mut told = false;
@@ -130,11 +152,11 @@ impl Step {
             };
             match outcome {
                 Ok(Some(outcome)) => {
-                    let output = outcome.into_result().and_then(|response| json::output(&response));
-                    return Some(output);
+                    let response = outcome.into_result();
+                    return response.map_or_else(Came::from, |response| Came::of(&response));
                 }
                 Ok(None) => {}
-                Err(error) => return Some(Err(error)),
+                Err(error) => return error.into(),
             }
         }
     }
@@ -170,7 +192,7 @@ impl Step {
             match self.tasks.submit(submission).await {
                 Ok(task) => return Ok(Some(task)),
                 Err(error) if error.kind == ErrorKind::Deadline && only_find => return Ok(None),
-                Err(error) if !passes(error.kind) || left().is_some_and(|left| left.is_zero()) => {
+                Err(error) if !passes(&error) || left().is_some_and(|left| left.is_zero()) => {
                     return Err(error);
                 }
                 Err(error) => tracing::debug!(%error, run = &**run, "a task of a workflow waits"),
@@ -183,7 +205,9 @@ impl Step {
     }
 }
 
-/// Whether the refusal of a task passes by itself: a majority of the keepers is away, the node is full.
-const fn passes(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Unavailable | ErrorKind::Limit)
+/// Whether the refusal of a task passes by itself: a majority of the keepers is away, the node is full. What is too long for the keepers
+/// stays so.
+fn passes(error: &TaskError) -> bool {
+    let is_too_long = error.field.as_deref() == Some(TOO_LONG);
+    matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Limit) && !is_too_long
 }
