@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 /// Updates are averaged per local step, so that clients that do more steps do not pull harder (Wang et al. 2020):
 /// `w += rate · (Σ p_k a_k) · Σ p_k D_k / a_k` with the steps a_k of plain gradient descent. In the first sum nobody has done more than
-/// ten times the median: else one client that declares a large number would multiply what all others have learnt.
+/// a hundred times the median: else one client that declares a large number would multiply what all others have learnt.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct FedNova {
@@ -12,7 +12,7 @@ pub struct FedNova {
 }
 
 /// How many times the median of all the steps of one client count at most.
-const MOST_STEPS: u32 = 10;
+const MOST_STEPS: u32 = 100;
 
 impl Default for FedNova {
     fn default() -> Self {

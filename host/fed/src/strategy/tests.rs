@@ -120,6 +120,18 @@ proptest! {
         prop_assert!(close(&model, &[steps * mean], 1e-5), "{model:?} instead of {}", steps * mean);
     }
 
+    /// Of what one declares no more than a hundred times the median counts.
+    #[test]
+    fn a_huge_number_of_steps_multiplies_what_others_have_learnt_by_no_more_than_a_bound(honest in 2usize..20) {
+        let clients = 0..=honest as u64;
+        let all: Vec<Facts> = clients.map(|i| facts(i, 10, if i == 0 { u32::MAX } else { 10 })).collect();
+        let updates: Vec<Vec<f32>> = all.iter().map(|of| vec![if of.client.0 == 0 { 0.0 } else { 0.1 }]).collect();
+        let model = stepped(&mut FedNova::default(), &[0.0], &updates, &all, 100);
+        let count = honest as f32 + 1.0;
+        let most = 0.1 * (100.0 + honest as f32) / count;
+        prop_assert!(model[0] > 0.0 && model[0] < most * 1.01, "{model:?}, {most}");
+    }
+
     /// Against the formulas of the papers for one number.
     #[test]
     fn steps_of_the_server_are_those_of_the_papers(changes in prop::collection::vec(-2.0f32..2.0, 1..12)) {
