@@ -23,6 +23,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 /// How often nodes that did not answer are asked whether they are back.
@@ -39,6 +40,8 @@ pub(crate) struct Pilot {
     way: RwLock<Way>,
     /// Why the plan is as it is.
     cause: Mutex<Cause>,
+    /// Told when there is another plan.
+    moved: Notify,
     /// Whoever makes the stages of the plan ready.
     following: tokio::sync::Mutex<()>,
     /// Tiers that did not answer.
@@ -73,6 +76,7 @@ impl Pilot {
             replanner: Mutex::new(replanner),
             way: RwLock::new(way),
             cause: Mutex::new(Cause::Period),
+            moved: Notify::new(),
             following: tokio::sync::Mutex::default(),
             lost: Mutex::default(),
             suspects: Mutex::default(),
@@ -190,6 +194,7 @@ impl Pilot {
         self.replanner.lock().state(tiers, links).map_err(wrong)?;
         self.stated.store(true, Ordering::Relaxed);
         *self.cause.lock() = Cause::Stated;
+        self.moved.notify_one();
         self.catch_up(&node).await?;
         self.look();
         Ok(())
@@ -220,6 +225,7 @@ impl Pilot {
         match action {
             Action::Use { cause, .. } => {
                 *self.cause.lock() = cause;
+                self.moved.notify_one();
                 tokio::spawn(async move { pilot.follow(&node).await });
             }
             Action::Probe {

@@ -29,7 +29,12 @@ impl Pilot {
                 return Ok(());
             }
             let route = self.planned.route(&plan);
-            if let Err((at, error)) = self.planned.prepare(node, &route).await {
+            // Where another plan comes, nobody waits for a node that this one needs: it may be out of reach.
+            let prepared = tokio::select! {
+                prepared = self.planned.prepare(node, &route) => prepared,
+                () = self.moved.notified() => continue,
+            };
+            if let Err((at, error)) = prepared {
                 let is_out_of_reach = matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Deadline);
                 if let Some(tier) = self.tier_of(at).filter(|_| is_out_of_reach) {
                     self.lose(tier);
