@@ -16,8 +16,8 @@
 //! | `service_ms`, `sent_late_ms_p99` | how long a request occupies a node; how late this program sends | shown |
 //!
 //! A response is counted from when its request was due. A live node is busy for as long as it says that its model ran, and what its timers
-//! take longer, which is one of the parameters that were measured before. Raw rows: of each live request its node, when it was due, sent and answered, and how long the model ran; of each simulated
-//! one its node, when it came and when it ended; all in seconds.
+//! take longer, which is one of the parameters that were measured before. Raw rows: of each live request its node, when it was due, sent
+//! and answered, and how long the model ran; of each simulated one its node, when it came and when it ended; all in seconds.
 
 mod alarm;
 mod calibrate;

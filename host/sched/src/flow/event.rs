@@ -9,20 +9,20 @@ use std::time::Duration;
 /// An input of the machine: what happened.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Event {
+    /// An attempt has ended: the reply to [`Action::Start`], and to an [`Action::Stop`] that came too late. Every attempt that was
+    /// started is answered, [`Event::Garbled`] or [`Event::Stopped`]; whatever runs tasks ends each of them.
+    Answered {
+        /// The one of the call.
+        attempt: AttemptId,
+        /// The output, or how it failed.
+        result: Result<Value, TaskError>,
+    },
     /// An attempt has ended, and what it answered cannot be read: whatever it did is there.
     Garbled {
         /// The one of the call.
         attempt: AttemptId,
         /// What is wrong with the answer.
         error: TaskError,
-    },
-    /// An attempt has ended: the reply to [`Action::Start`], and to an [`Action::Stop`] that came too late. Every attempt that was
-    /// started is answered or [`Event::Stopped`]; whatever runs tasks ends each of them.
-    Answered {
-        /// The one of the call.
-        attempt: AttemptId,
-        /// The output, or how it failed.
-        result: Result<Value, TaskError>,
     },
     /// The reply to [`Action::Stop`]: the attempt runs no longer, or nobody knows of it. It may have had its effect.
     Stopped {

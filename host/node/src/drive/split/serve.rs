@@ -107,8 +107,11 @@ fn must_cover(
     match names.is_empty() || names.iter().any(covers) {
         true => Ok(()),
         false => {
-            let error = TaskError::denied(format!("this node has another file as `{name}`"));
-            Err(error.with_field("model"))
+            let error = TaskError::denied(format!(
+                "this node does not know the file that is asked for as `{name}`"
+            ));
+            let hint = "give the model the same name on both nodes, or the member a right to the name that it has here";
+            Err(error.with_field("model").with_hint(hint))
         }
     }
 }

@@ -39,7 +39,8 @@ fn stations(replanner: &Replanner<Policy>, route: &Route, lost: &[NodeId]) -> Ar
         Some(PROBE as f64 * 8.0 / (busy * 1e3))
     };
     let now = now(replanner, route);
-    let slower = now.as_ref().map_or(1.0, |now| now.latency_ms / route.expected_ms);
+    let expected_ms = route.expected_ms.max(f64::MIN_POSITIVE);
+    let slower = now.as_ref().map_or(1.0, |now| now.latency_ms / expected_ms);
     let known = |(station, pair): (&Station, &[usize])| {
         let mut nodes = station.nodes.clone();
         // The last one is here.
