@@ -6,10 +6,11 @@ use layout::Layout;
 
 use crate::device::Cpu;
 use crate::error::GpuError;
-use crate::kernel::{Argument, Kernel, Role, Words};
+use crate::kernel::{Argument, Kernel, Panels, Role, Words};
 use karman_types::Digest;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::OnceLock;
 
 /// Kernels one after the other, and what each reads.
 ///
@@ -45,6 +46,8 @@ pub struct Program {
     plan: Plan,
     constants: Vec<Words>,
     layout: Layout,
+    /// The constant weights of each call as the processor reads them.
+    panels: OnceLock<Vec<Option<Panels>>>,
 }
 
 /// The most kernels of a program: its description stays within one line of 1 MiB.
@@ -59,6 +62,9 @@ const MOST_ENDS: usize = 64;
 /// The most words of one buffer, and of all buffers together: 1 GiB and 4 GiB.
 const MOST_WORDS: usize = 1 << 28;
 const MOST_TOGETHER: u64 = 1 << 30;
+
+/// Bytes of weights that are laid out for the processor at most, beside the constants; others are read as they are: 1 GiB.
+const MOST_IN_PANELS: usize = 1 << 30;
 
 /// What a program is called in errors.
 const NAME: &str = "program";
@@ -181,6 +187,7 @@ impl Program {
             plan,
             constants,
             layout,
+            panels: OnceLock::new(),
         })
     }
 
@@ -238,7 +245,8 @@ impl Program {
         let constants = self.constants.iter().map(Vec::as_slice);
         let given: Vec<&[u32]> = constants.chain(inputs.iter().copied()).collect();
         let mut made: Vec<Words> = Vec::new();
-        for (call, over) in self.plan.calls.iter().zip(&self.layout.over) {
+        let panels = self.panels(cpu);
+        for (number, (call, over)) in self.plan.calls.iter().zip(&self.layout.over).enumerate() {
             if cpu.is_late() {
                 return Ok(Vec::new());
             }
@@ -247,14 +255,36 @@ impl Program {
                 None => made[*slot - given.len()].as_slice(),
             };
             let inputs: Vec<&[u32]> = call.inputs.iter().map(read).collect();
-            let outputs = call.kernel.on_cpu(cpu, &inputs)?;
-            made.extend(outputs);
+            match (&call.kernel, &panels[number]) {
+                (Kernel::Gemm(gemm), Some(panels)) => made.push(gemm.with_panels(cpu, &inputs, panels)),
+                _ => made.extend(call.kernel.on_cpu(cpu, &inputs)?),
+            }
             // Nobody reads them any more.
             over.iter()
                 .for_each(|slot| made[*slot - given.len()] = Words::new());
         }
-        let outputs = self.plan.outputs.iter();
-        Ok(outputs.map(|slot| made[*slot - given.len()].clone()).collect())
+        let (slots, first) = (&self.plan.outputs, given.len());
+        let output = |(at, slot): (usize, &usize)| match slots[at + 1..].contains(slot) {
+            true => made[*slot - first].clone(),
+            false => std::mem::take(&mut made[*slot - first]),
+        };
+        Ok(slots.iter().enumerate().map(output).collect())
+    }
+
+    /// The constant weights of its products, laid out at its first run there.
+    fn panels(&self, cpu: &Cpu) -> &[Option<Panels>] {
+        self.panels.get_or_init(|| {
+            let mut room = MOST_IN_PANELS;
+            let of_call = |call: &Call| {
+                let Kernel::Gemm(gemm) = &call.kernel else {
+                    return None;
+                };
+                let weights = self.constants.get(call.inputs[1])?;
+                room = room.checked_sub(gemm.bytes_of_panels())?;
+                gemm.panels(cpu, weights)
+            };
+            self.plan.calls.iter().map(of_call).collect()
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 use karman_gpu::check::inputs;
 use karman_gpu::{
     Activation, Call, Convolution, Cpu, Cuda, Decode, Device, Encode, Fold, Format, Gemm, GpuError, Kernel,
-    Map, Norm, Normalise, Padding, Plan, Program, Reduce, Sides, Step, Wgpu, Words, Work,
+    Map, Norm, Normalise, Padding, Plan, Program, Reduce, Sides, Step, Wgpu, Words, Work, floats,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,29 +112,47 @@ fn one_by_one(device: &mut dyn Device, plan: &Plan, constants: &[Words], given: 
     plan.outputs.iter().map(|slot| slots[*slot].clone()).collect()
 }
 
-/// The same kernels on the same device: the same bits, however often it runs and whatever ran before.
-fn agrees(device: &mut dyn Device) -> Arc<Program> {
+/// The same kernels on the same device: the same numbers within this, and the same bits however often it runs and whatever ran before.
+fn agrees(device: &mut dyn Device, within: f32) -> Arc<Program> {
     let plan = plan();
     let mut last = None;
     for seed in [1, 50] {
         let constants = drawn(&plan.constants, seed);
         let program = Arc::new(Program::new(plan.clone(), constants.clone()).unwrap());
+        let mut answers = Vec::new();
         for seed in [100, 200, 100] {
             let given = drawn(&plan.inputs, seed);
             let expected = one_by_one(device, &plan, &constants, &given);
             let done = device.run(&Work::Program(program.clone()), &borrowed(&given), MOST);
-            let name = &device.info().name;
-            assert!(done.unwrap().outputs == expected, "seed {seed} on {name}");
+            let outputs = done.unwrap().outputs;
+            let apart = apart(&outputs, &expected);
+            assert!(apart <= within, "seed {seed} on {}: {apart}", device.info().name);
+            answers.push(outputs);
         }
+        assert!(answers[0] == answers[2], "other bits on {}", device.info().name);
         last = Some(program);
     }
     last.unwrap()
 }
 
+/// The largest difference.
+fn apart(some: &[Words], others: &[Words]) -> f32 {
+    let numbers = |all: &[Words]| {
+        all.iter()
+            .flat_map(|words| floats(words).to_vec())
+            .collect::<Vec<_>>()
+    };
+    let pairs = numbers(some).into_iter().zip(numbers(others));
+    let apart = pairs.map(|(one, other)| (one - other).abs());
+    // What is no number is apart from everything.
+    apart.fold(0.0, |most, apart| if apart <= most { most } else { apart })
+}
+
 #[test]
 fn a_program_is_its_kernels_one_by_one() {
-    agrees(&mut Cpu::new(1));
-    agrees(&mut Cpu::new(3));
+    // Its weights are laid out for the processor, which adds up in another order then.
+    agrees(&mut Cpu::new(1), 1e-5);
+    agrees(&mut Cpu::new(3), 1e-5);
 }
 
 #[test]
@@ -154,7 +172,7 @@ fn so_does_a_cuda_device() {
 }
 
 fn keeps_them(device: &mut dyn Device) {
-    let program = agrees(device);
+    let program = agrees(device, 0.0);
     let given = drawn(&program.plan().inputs, 300);
     let again = device.run(&Work::Program(program.clone()), &borrowed(&given), MOST);
     let kept = device.run_kept(program.id(), &borrowed(&given), MOST);
@@ -165,7 +183,7 @@ fn keeps_them(device: &mut dyn Device) {
     let short = vec![0; 5];
     let refused = device.run(&Work::Program(program.clone()), &[&short], MOST);
     assert!(matches!(refused, Err(GpuError::Kernel { .. })), "{refused:?}");
-    agrees(device);
+    agrees(device, 0.0);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::fmt;
 use std::num::NonZero;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The processor as a device: threads of its own, and its widest instructions.
@@ -90,14 +91,21 @@ impl Cpu {
 
     /// Calls `work` with each piece, on all threads, until time is over.
     pub(crate) fn pieces<T: Send>(&self, pieces: Vec<T>, work: impl Fn(T) + Sync) {
-        let work = |piece| {
-            if !self.is_late() {
+        let helpers = self.threads().min(pieces.len()).saturating_sub(1);
+        let left = Mutex::new(pieces.into_iter());
+        let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let take_turns = || {
+            while let Some(piece) = next().filter(|_| !self.is_late()) {
                 work(piece);
             }
         };
         match &self.pool {
-            Some(pool) => pool.install(|| pieces.into_par_iter().for_each(work)),
-            None => pieces.into_iter().for_each(work),
+            // The thread that asks would else sleep until the others are done.
+            Some(pool) if helpers > 0 => pool.in_place_scope(|scope| {
+                (0..helpers).for_each(|_| scope.spawn(|_| take_turns()));
+                take_turns();
+            }),
+            _ => take_turns(),
         }
     }
 }

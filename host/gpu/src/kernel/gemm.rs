@@ -1,5 +1,6 @@
 use super::argument::floats_mut;
 use super::encode::exactly;
+use super::panels::Panels;
 use super::pass::Pass;
 use super::product::{multiply, view, view_mut};
 use super::{Argument, Describe, Element, Expected, Words, check_shape, floats, halves};
@@ -8,7 +9,7 @@ use crate::error::GpuError;
 use crate::tune::Tile;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use ndarray::s;
+use ndarray::{ArrayView2, s};
 use serde::{Deserialize, Serialize};
 
 /// `C = activation(A B + bias)`: `A` is `m` by `k`, `B` `k` by `n`, all row-major `f32`; with [`Gemm::half`] `A` and `B` are `f16`.
@@ -225,8 +226,6 @@ impl Describe for Gemm {
     }
 
     fn on_cpu(&self, cpu: &Cpu, inputs: &[&[u32]], outputs: &mut [Words]) {
-        let n = self.n as usize;
-        let bias = self.bias.then(|| floats(inputs[2]));
         let c = floats_mut(&mut outputs[0]);
         if self.half {
             let a = halves(inputs[0])[..self.a_length() as usize].to_f32_vec();
@@ -234,15 +233,7 @@ impl Describe for Gemm {
         } else {
             self.single_on_cpu(cpu, floats(inputs[0]), floats(inputs[1]), c);
         }
-        if bias.is_some() || self.activation != Activation::None {
-            cpu.rows(c, n, |_, row| {
-                for (column, value) in row.iter_mut().enumerate() {
-                    *value = self
-                        .activation
-                        .apply(*value + bias.map_or(0.0, |bias| bias[column]));
-                }
-            });
-        }
+        self.finish(cpu, inputs, c);
     }
 
     fn reference(&self, inputs: &[&[u32]]) -> Vec<Expected> {
@@ -282,6 +273,52 @@ impl Describe for Gemm {
 const MOST_WIDENED: usize = 1 << 20;
 
 impl Gemm {
+    /// `B` as the processor reads it, for many products with it; nothing for half precision, which is widened in each.
+    pub(crate) fn panels(&self, cpu: &Cpu, b: &[u32]) -> Option<Panels> {
+        (!self.half).then(|| Panels::new(cpu, self.view_of_b(floats(b))))
+    }
+
+    /// Bytes of `B` when it is laid out.
+    pub(crate) const fn bytes_of_panels(&self) -> usize {
+        Panels::bytes(self.k as usize, self.n as usize)
+    }
+
+    /// The product on the processor, by `B` as it was laid out.
+    pub(crate) fn with_panels(&self, cpu: &Cpu, inputs: &[&[u32]], panels: &Panels) -> Words {
+        let (m, n, k) = (self.m as usize, self.n as usize, self.k as usize);
+        let mut output = vec![0; m * n];
+        let (a, c) = (floats(inputs[0]), floats_mut(&mut output));
+        if self.m <= MOST_VECTORS {
+            for (a, c) in a.chunks(self.a_row() as usize).zip(c.chunks_mut(n)) {
+                panels.multiply_vector(cpu, &a[..k], c);
+            }
+        } else {
+            panels.multiply(cpu, view(a, self.m, self.k, self.a_row()), view_mut(c, m, n));
+        }
+        self.finish(cpu, inputs, c);
+        output
+    }
+
+    /// Adds the bias, and applies the activation.
+    fn finish(&self, cpu: &Cpu, inputs: &[&[u32]], c: &mut [f32]) {
+        let bias = self.bias.then(|| floats(inputs[2]));
+        if bias.is_none() && self.activation == Activation::None {
+            return;
+        }
+        cpu.rows(c, self.n as usize, |_, row| {
+            for (column, value) in row.iter_mut().enumerate() {
+                *value = self
+                    .activation
+                    .apply(*value + bias.map_or(0.0, |bias| bias[column]));
+            }
+        });
+    }
+
+    fn view_of_b<'a>(&self, b: &'a [f32]) -> ArrayView2<'a, f32> {
+        let b = view(b, self.b_rows(), self.b_width(), self.b_row());
+        if self.transposed { b.reversed_axes() } else { b }
+    }
+
     fn single_on_cpu(&self, cpu: &Cpu, a: &[f32], b: &[f32], c: &mut [f32]) {
         let (m, n, k) = (self.m as usize, self.n as usize, self.k as usize);
         if self.m <= MOST_VECTORS {
@@ -289,9 +326,8 @@ impl Gemm {
                 self.vector_on_cpu(cpu, &a[..k], b, c);
             }
         } else {
-            let b = view(b, self.b_rows(), self.b_width(), self.b_row());
-            let b = if self.transposed { b.reversed_axes() } else { b };
-            multiply(cpu, view(a, self.m, self.k, self.a_row()), b, view_mut(c, m, n));
+            let a = view(a, self.m, self.k, self.a_row());
+            multiply(cpu, a, self.view_of_b(b), view_mut(c, m, n));
         }
     }
 
@@ -332,8 +368,9 @@ impl Gemm {
     }
 }
 
-/// Columns that one thread computes at a time of a product with a vector: their sums stay in the first-level cache.
-const COLUMNS: usize = 512;
+/// Columns that one thread computes at a time of a product with a vector, at most: their sums stay in the first-level cache, and the rows
+/// of the matrix are read in long pieces.
+const COLUMNS: usize = 4096;
 
 /// Rows of `B` that are added at once.
 const ROWS: usize = 4;
@@ -343,15 +380,17 @@ impl Gemm {
     /// the arithmetic.
     fn vector_on_cpu(&self, cpu: &Cpu, a: &[f32], b: &[f32], c: &mut [f32]) {
         let stride = self.b_row() as usize;
-        cpu.rows(c, COLUMNS, |part, c| {
+        let width = c.len().div_ceil(cpu.threads()).next_multiple_of(LANES);
+        let width = width.min(COLUMNS);
+        cpu.rows(c, width, |part, c| {
             cpu.vectorised(|| match self.transposed {
                 true => {
                     for (row, c) in c.iter_mut().enumerate() {
-                        *c = dot(a, &b[(part * COLUMNS + row) * stride..][..a.len()]);
+                        *c = dot(a, &b[(part * width + row) * stride..][..a.len()]);
                     }
                 }
                 false => {
-                    let row = |k: usize| &b[k * stride + part * COLUMNS..][..c.len()];
+                    let row = |k: usize| &b[k * stride + part * width..][..c.len()];
                     let (fours, rest) = a.as_chunks::<ROWS>();
                     let mut sums = [0.0; COLUMNS];
                     for (number, [w, x, y, z]) in fours.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Products of matrices on the processor.
 
 use crate::device::Cpu;
-use ndarray::linalg::general_mat_mul;
+use gemm::{Parallelism, gemm};
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, s};
 
 /// A row-major matrix with this many elements from one row to the next.
@@ -15,6 +15,44 @@ pub(crate) fn view_mut(elements: &mut [f32], rows: usize, columns: usize) -> Arr
     ArrayViewMut2::from_shape((rows, columns), elements).expect("arguments() gives the length")
 }
 
+/// `C = A B`, or that added to `C`, on this thread.
+#[expect(unsafe_code, reason = "the library takes pointers")]
+pub(crate) fn product(
+    a: &ArrayView2<'_, f32>,
+    b: &ArrayView2<'_, f32>,
+    c: &mut ArrayViewMut2<'_, f32>,
+    adds: bool,
+) {
+    let ((m, k), (depth, n)) = (a.dim(), b.dim());
+    assert!(depth == k && c.dim() == (m, n), "the shapes of a product fit");
+    let steps = |strides: &[isize]| (strides[1], strides[0]);
+    let (of_a, of_b, of_c) = (steps(a.strides()), steps(b.strides()), steps(c.strides()));
+    // SAFETY: the views are of these shapes, with these strides, and nobody else has what `c` is of.
+    unsafe {
+        gemm(
+            m,
+            n,
+            k,
+            c.as_mut_ptr(),
+            of_c.0,
+            of_c.1,
+            adds,
+            a.as_ptr(),
+            of_a.0,
+            of_a.1,
+            b.as_ptr(),
+            of_b.0,
+            of_b.1,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            Parallelism::None,
+        );
+    }
+}
+
 /// `C = A B` over the threads of the processor: the longer side of `C` is cut between them, and into pieces of some tens of
 /// milliseconds between which the time is looked at.
 pub(crate) fn multiply(
@@ -25,10 +63,10 @@ pub(crate) fn multiply(
 ) {
     let (m, n) = c.dim();
     let (short, long) = (m.min(n), m.max(n));
-    let product = m * n * a.ncols();
-    // Below this a second thread costs more than it brings.
-    if product < 1 << 18 || cpu.threads() == 1 && product < PIECE {
-        return general_mat_mul(1.0, &a, &b, 0.0, &mut c);
+    let multiplications = m * n * a.ncols();
+    let is_short = multiplications < WORTH_A_THREAD || cpu.threads() == 1 && multiplications < PIECE;
+    if is_short {
+        return product(&a, &b, &mut c, false);
     }
     let (part, depth) = cut(short, long, a.ncols(), cpu.threads());
     let (mut pieces, mut rest) = (Vec::new(), c);
@@ -60,7 +98,7 @@ fn in_depth(
         }
         let end = k.min(begin + depth);
         let (a, b) = (a.slice(s![.., begin..end]), b.slice(s![begin..end, ..]));
-        general_mat_mul(1.0, &a, &b, if begin == 0 { 0.0 } else { 1.0 }, &mut c);
+        product(&a, &b, &mut c, begin > 0);
     }
 }
 
@@ -71,6 +109,9 @@ fn cut(short: usize, long: usize, k: usize, threads: usize) -> (usize, usize) {
     let part = long.div_ceil(threads).min(most);
     (part, (PIECE / (short * part)).clamp(1, k))
 }
+
+/// Below so many multiplications a second thread costs more than it brings.
+pub(super) const WORTH_A_THREAD: usize = 1 << 18;
 
 /// Multiplications of a piece: some tens of milliseconds.
 const PIECE: usize = 1 << 30;
