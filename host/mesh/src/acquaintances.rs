@@ -1,11 +1,16 @@
 use crate::membership::Member;
+use crate::standing::Standing;
 use karman_store::{Store, StoreError};
 use karman_types::NodeId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 
 const RECORD: &str = "acquaintances";
 /// Members that are remembered; the ones that come later are not.
@@ -21,6 +26,11 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) struct Acquaintances {
     store: Store,
     known: Mutex<BTreeMap<NodeId, Known>>,
+    /// Whether something is not on the disk yet.
+    unwritten: AtomicBool,
+    changed: Arc<Notify>,
+    /// Held by who writes: nothing older comes after it.
+    writes: Mutex<()>,
 }
 
 #[derive(Clone, Deserialize, Serialize)]
@@ -52,6 +62,9 @@ impl Acquaintances {
         let known = known.into_iter().map(|known| (NodeId::of_key(&known.key), known));
         Self {
             known: Mutex::new(known.collect()),
+            unwritten: AtomicBool::new(false),
+            changed: Arc::default(),
+            writes: Mutex::default(),
             store,
         }
     }
@@ -68,7 +81,7 @@ impl Acquaintances {
             moves: None,
         };
         known.insert(member.node, new);
-        self.keep(&known);
+        self.has_changed();
     }
 
     /// A member says where it is.
@@ -97,12 +110,22 @@ impl Acquaintances {
         }
         known.addresses = addresses;
         if known.may_be_written() {
-            self.keep(&all);
+            self.has_changed();
         }
     }
 
-    fn keep(&self, known: &BTreeMap<NodeId, Known>) {
-        let all: Vec<&Known> = known.values().collect();
+    fn has_changed(&self) {
+        self.unwritten.store(true, Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    /// Writes down what has changed; waits for the disk.
+    pub(crate) fn write_down(&self) {
+        let _alone = self.writes.lock();
+        if !self.unwritten.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let all: Vec<Known> = self.known.lock().values().cloned().collect();
         if let Err(error) = self.store.mesh().put(RECORD, &all) {
             tracing::warn!(%error, "a member is not remembered");
         }
@@ -134,6 +157,26 @@ impl Acquaintances {
     }
 }
 
+impl Drop for Acquaintances {
+    fn drop(&mut self) {
+        self.write_down();
+        self.changed.notify_one();
+    }
+}
+
+/// Writes down what changes, away from the threads that must not wait for a disk; all at once that has changed while it was busy.
+pub(crate) async fn write_changes(of: Weak<Standing>) {
+    let changed = of
+        .upgrade()
+        .map(|standing| standing.acquaintances().changed.clone());
+    let Some(changed) = changed else { return };
+    loop {
+        changed.notified().await;
+        let Some(standing) = of.upgrade() else { return };
+        let _ = spawn_blocking(move || standing.acquaintances().write_down()).await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,8 +201,10 @@ mod tests {
             acquaintances.comes_from(node, is.clone());
             assert_eq!(acquaintances.addresses(node), [was.clone(), is.clone()]);
         }
-        let after_a_restart = Acquaintances::new(store);
-        assert_eq!(after_a_restart.addresses(node), [was, is]);
+        let after_a_restart = || Acquaintances::new(store.clone()).addresses(node);
+        assert!(after_a_restart().is_empty(), "nobody waits for the disk");
+        acquaintances.write_down();
+        assert_eq!(after_a_restart(), [was, is]);
         acquaintances.is_at(node, vec![says.clone()]);
         assert_eq!(acquaintances.addresses(node), [says]);
 
@@ -169,5 +214,8 @@ mod tests {
             let addresses = acquaintances.addresses(node);
             assert!(addresses.contains(&address) && addresses.len() <= MOST_ADDRESSES);
         }
+        let last = acquaintances.addresses(node);
+        drop(acquaintances);
+        assert_eq!(after_a_restart(), last, "who stops has written it down");
     }
 }

@@ -4,12 +4,11 @@ use crate::body::Takes;
 use crate::call::{self, Ask, CallHead};
 use crate::membership::{Member, Right};
 use crate::mesh::Serve;
+use crate::places::PerPeer;
 use crate::refusals::{Refusals, of_call, of_head};
 use crate::standing::Standing;
 use karman_types::TaskError;
 use libp2p::PeerId;
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
@@ -17,13 +16,16 @@ use tokio::sync::Semaphore;
 
 /// Calls of one peer at once; one more waits in its own buffers.
 pub(crate) const CALLS_PER_PEER: usize = 256;
+/// Those among them that do work. The places that are left are for what work waits for: with none, keepers would hear nothing of each
+/// other while they are busy, and choose another leader. Whoever calls sees to it.
+pub(crate) const WORK_PER_PEER: usize = CALLS_PER_PEER - 32;
 /// Bodies of one peer's calls that are held at once, in KiB; the next one waits unread.
 const BODIES_PER_PEER: usize = 512 << 10;
 
 pub(crate) struct Answers {
     standing: Arc<Standing>,
     service: Arc<dyn Serve>,
-    places: Mutex<HashMap<PeerId, Arc<Places>>>,
+    places: PerPeer<Places>,
     refusals: Arc<Refusals>,
     /// Where calls are served.
     threads: Handle,
@@ -35,11 +37,20 @@ struct Places {
     bodies: Semaphore,
 }
 
+impl Places {
+    fn new() -> Self {
+        Self {
+            calls: Semaphore::new(CALLS_PER_PEER),
+            bodies: Semaphore::new(BODIES_PER_PEER),
+        }
+    }
+}
+
 impl Answers {
     pub(crate) fn new(standing: Arc<Standing>, service: Arc<dyn Serve>, threads: Handle) -> Self {
         Self {
             service,
-            places: Mutex::default(),
+            places: PerPeer::default(),
             refusals: standing.counts(),
             standing,
             threads,
@@ -58,26 +69,12 @@ impl Answers {
         R: AsyncRead + Send + Unpin + 'static,
         W: Takes + 'static,
     {
-        let (answers, places) = (self.clone(), self.places(peer));
+        let (answers, places) = (self.clone(), self.places.of(peer, Places::new));
         self.threads.spawn(async move {
             // A peer with too many calls waits in its own buffers: nothing is read for it.
             let _place = places.calls.acquire().await;
             answers.answer(peer, stream, &places).await;
         });
-    }
-
-    fn places(&self, peer: PeerId) -> Arc<Places> {
-        let mut all = self.places.lock();
-        if !all.contains_key(&peer) {
-            all.retain(|_, places| Arc::strong_count(places) > 1);
-        }
-        let new = || {
-            Arc::new(Places {
-                calls: Semaphore::new(CALLS_PER_PEER),
-                bodies: Semaphore::new(BODIES_PER_PEER),
-            })
-        };
-        all.entry(peer).or_insert_with(new).clone()
     }
 
     async fn answer(&self, peer: PeerId, stream: (impl AsyncRead + Unpin, impl Takes), places: &Places) {

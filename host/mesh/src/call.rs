@@ -114,6 +114,13 @@ pub enum Ask {
     },
 }
 
+impl Ask {
+    /// Whether work waits for it that is under way, and it for none: it does not wait until that is done.
+    pub(crate) const fn is_waited_for(&self) -> bool {
+        matches!(self, Self::Keep { .. } | Self::Commit | Self::ReadBucket)
+    }
+}
+
 /// The header of a call, sent before its body.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CallHead {

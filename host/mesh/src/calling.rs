@@ -1,6 +1,6 @@
 //! Calls between nodes: over the connection that is for them alone, else over the swarm.
 
-use crate::answers::Answers;
+use crate::answers::{Answers, WORK_PER_PEER};
 use crate::body::Body;
 use crate::call::{self, Ask, CallHead, RemoteReport};
 use crate::data::Plane;
@@ -17,6 +17,7 @@ use libp2p_stream::{IncomingStreams, OpenStreamError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::split;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::compat::FuturesAsyncReadCompatExt;
 use tracing::Instrument;
 
@@ -100,6 +101,10 @@ impl Mesh {
         let _under_way = works.then(|| self.0.peers.calls(node));
         let span = trace::calling(&head, &node_of(&node).short());
         let asked = async {
+            let _place = match head.ask.is_waited_for() {
+                true => None,
+                false => self.place(node).await,
+            };
             let run = self.0.standing.run_of(&node);
             if let Some(plane) = &self.0.plane
                 && let Some(stream) = plane.open(&node).await
@@ -124,6 +129,15 @@ impl Mesh {
                     )))
                 }),
         }
+    }
+
+    /// A place among the work that the node is given by this one; none is needed to a node that is not there: all who look for it hear
+    /// together that it is gone.
+    async fn place(&self, node: PeerId) -> Option<OwnedSemaphorePermit> {
+        let places = self.0.works.of(node, || Semaphore::new(WORK_PER_PEER));
+        let place = places.acquire_owned().await.ok();
+        let calls_directly = || self.0.plane.as_ref().is_some_and(|plane| plane.reaches(&node));
+        place.filter(|_| self.is_connected(&node) || calls_directly())
     }
 
     /// Nothing is heard of a node any more on the connection for calls.

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::sync::Weak;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// A stream of it says all that there is to say.
@@ -34,6 +35,9 @@ impl Mesh {
             gone.await
         };
         let _ = timeout(GOODBYE, leaves).await;
+        // The process may end before the last handle to the mesh is dropped.
+        let standing = self.standing().clone();
+        let _ = spawn_blocking(move || standing.acquaintances().write_down()).await;
     }
 
     /// Announces nothing any more, and has those forget what it has announced that it is connected with, if they hear it in this time.

@@ -26,7 +26,7 @@
 //! | `company`, `moved`, `farewell` | staying connected, finding a node that has moved, leaving |
 //! | `bundles`, `sealed`, `blobs` | what waits for a link, what nobody on the way can read, files |
 //! | `wire`, `taken`, `body`, `tensors` | frames, streams, bodies |
-//! | `emulate`, `trace`, `under_way` | emulated links, trace context, work that several wait for |
+//! | `emulate`, `trace`, `under_way`, `places` | emulated links, trace context, work that several wait for, what there is for each peer |
 //!
 //! ```
 //! use karman_mesh::membership::{Issuer, Rights, RootKey, Terms, UnixTime};
@@ -70,6 +70,7 @@ mod missed;
 mod moved;
 mod offer;
 mod peers;
+mod places;
 mod refusals;
 mod renewal;
 mod reports;
@@ -99,7 +100,7 @@ pub use members::read_members;
 pub use mesh::{Mesh, MeshOptions, Serve};
 pub use peers::{Path, Peer};
 pub use sealed::Mailbox;
-pub use standing::{Standing, root_of};
+pub use standing::{MOST_AHEAD, Standing, root_of};
 pub use swarm::{Situation, Traffic};
 pub use tensors::{pack_encoded_tensors, pack_tensors, unpack_tensors};
 pub use wire::WireError;

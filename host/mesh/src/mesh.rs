@@ -10,6 +10,7 @@ use crate::missed::Missed;
 use crate::moved::Searches;
 use crate::offer;
 use crate::peers::{Known, Peer, Peers};
+use crate::places::PerPeer;
 use crate::reports::Reporter;
 use crate::standing::Standing;
 use crate::swarm::{Order, Situation, Traffic, Wires};
@@ -23,7 +24,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 /// How a node takes part in its mesh.
 #[derive(Clone, Debug)]
@@ -88,6 +89,8 @@ pub(crate) struct Inner {
     pub(crate) asked: UnderWay<PeerId, Result<Known, TaskError>>,
     /// Nodes that calls over the swarm wait for.
     pub(crate) unheard: UnderWay<PeerId, ()>,
+    /// Places for the work that each node is given by this one.
+    pub(crate) works: PerPeer<Semaphore>,
     pub(crate) service: Arc<dyn Serve>,
     pub(crate) wires: Wires,
     pub(crate) me: PeerId,

@@ -4,10 +4,13 @@ mod issuing;
 mod knowing;
 mod leading;
 mod roots;
+mod times;
 
 pub use issuing::root_of;
+pub use times::MOST_AHEAD;
 
 use self::roots::Roots;
+use self::times::Times;
 use crate::acquaintances::Acquaintances;
 use crate::gate::door::MOST_LED;
 use crate::gate::{About, Credential, GateError, Knew, Shown};
@@ -22,13 +25,9 @@ use libp2p_stream::Control;
 use parking_lot::{Mutex, RwLock};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Semaphore, watch};
-
-/// How far the newest time seen may lie behind before it is written down again: a write costs a page of flash.
-const FLOOR_STEP: u64 = 600;
 
 const MESH: &str = "mesh";
 const MEMBERSHIP: &str = "membership";
@@ -52,7 +51,7 @@ pub struct Standing {
     /// Opens streams to members, for strangers that are led to an issuer; a few at once.
     ways: OnceLock<Control>,
     doors: Semaphore,
-    floor: AtomicU64,
+    times: Times,
     /// Tells this run of the node from others.
     run: u64,
     refusals: Arc<Refusals>,
@@ -104,7 +103,7 @@ impl Standing {
             calls: OnceLock::new(),
             ways: OnceLock::new(),
             doors: Semaphore::new(MOST_LED),
-            floor: AtomicU64::new(store.mesh().time_floor(0)?),
+            times: Times::new(store.mesh().time_floor(0)?),
             run: fastrand::u64(..),
             refusals: Arc::default(),
             refusal: Mutex::default(),
@@ -135,7 +134,7 @@ impl Standing {
                 self.invitation.read().is_some(),
             ) {
                 (Err(_), true) => *self.membership.write() = None,
-                (verified, _) => drop(verified?),
+                (verified, _) => self.times.signed(verified?.issued),
             }
         }
         Ok(())
@@ -170,20 +169,18 @@ impl Standing {
         Ok(remembered)
     }
 
-    /// The time by which memberships are judged: a clock that was reset does not bring expired ones back.
+    /// The time by which memberships are judged: a clock that was reset does not bring expired ones back, and what one showed that was
+    /// [far ahead](MOST_AHEAD) counts no longer than it shows it.
     pub fn now(&self) -> UnixTime {
         let clock = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
             .as_secs();
-        let floor = self.floor.load(Ordering::Relaxed);
-        if clock >= floor + FLOOR_STEP {
-            self.floor.store(clock, Ordering::Relaxed);
-            if let Err(error) = self.store.mesh().time_floor(clock) {
-                tracing::warn!(%error, "the newest time seen is not remembered");
-            }
+        let (now, newer) = self.times.read(clock);
+        if newer && let Err(error) = self.store.mesh().time_floor(clock) {
+            tracing::warn!(%error, "the newest time seen is not remembered");
         }
-        UnixTime::from_seconds(clock.max(floor))
+        now
     }
 
     /// This node's own membership, once it has one.
@@ -295,7 +292,7 @@ impl Standing {
 
     /// Takes a membership that an issuer gave this node.
     pub(crate) fn granted(&self, membership: Membership) -> Result<(), GateError> {
-        self.verify(&membership, &self.key)?;
+        self.times.signed(self.verify(&membership, &self.key)?.issued);
         self.keep(membership)
     }
 
@@ -314,6 +311,7 @@ impl Standing {
     /// Lets a member in; `host` is where it is, if UDP passes between the two.
     pub(crate) fn admitted(&self, peer: PeerId, shown: Shown, host: Option<String>) {
         let Shown { member, about, knew } = shown;
+        self.times.signed(member.issued);
         self.acquaintances.met(&member);
         let mut members = self.members.lock();
         // Over a connection that does not tell, it is where it was, unless it was started again.

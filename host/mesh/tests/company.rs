@@ -18,7 +18,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Whether the node has written down where the other is.
+/// Whether the node knows where the other is, and writes it down.
 fn knows(node: &Node, other: &Node) -> bool {
     !node.mesh.place_of(other.id).is_empty()
 }

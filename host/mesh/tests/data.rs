@@ -6,6 +6,7 @@ mod support;
 
 use bytes::Bytes;
 use karman_mesh::membership::RootKey;
+use karman_mesh::{Ask, CallHead};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use support::{Node, addresses, head, invite, start};
@@ -80,6 +81,30 @@ async fn a_call_that_is_dropped_ends_there() {
     call.abort();
     until(|| first.waiting.load(Ordering::SeqCst) == 0).await;
     assert!(direct(&second, &first));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keepers_are_answered_while_a_node_has_all_the_work_that_it_takes() {
+    let (first, second) = two().await;
+    let (mesh, to) = (second.mesh.clone(), first.mesh.me());
+    let calls = (0..300).map(|_| mesh.call(to, head("slow"), Bytes::new()));
+    let calls = futures::future::join_all(calls);
+    let keeps = async {
+        until(|| first.waiting.load(Ordering::SeqCst) >= 224).await;
+        let keep = CallHead {
+            ask: Ask::Keep { snapshot: false },
+            ..head("vision/echo")
+        };
+        let asked = mesh.call(to, keep, Bytes::from_static(b"vote"));
+        let (answer, _) = tokio::time::timeout(SOON, asked).await.unwrap().unwrap();
+        assert_eq!(answer.body, "vote");
+        assert_eq!(first.waiting.load(Ordering::SeqCst), 224, "the others wait here");
+    };
+    tokio::select! {
+        _ = calls => panic!("nobody answers them"),
+        () = keeps => {}
+    }
+    until(|| first.waiting.load(Ordering::SeqCst) == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,7 @@ mod outgoing;
 mod plane;
 mod silence;
 mod tls;
+mod uses;
 
 pub(crate) use outgoing::Outgoing;
 pub(crate) use plane::{OnLine, Plane};

@@ -1,3 +1,4 @@
+use super::uses::Use;
 use crate::swarm::Link;
 use bytes::Bytes;
 use quinn::SendStream;
@@ -12,12 +13,17 @@ pub(crate) struct Outgoing {
     stream: SendStream,
     ended: bool,
     link: Arc<Link>,
+    _uses: Option<Use>,
 }
 
 impl Outgoing {
-    pub(super) const fn new(stream: SendStream, link: Arc<Link>) -> Self {
-        let ended = false;
-        Self { stream, ended, link }
+    pub(super) const fn new(stream: SendStream, link: Arc<Link>, uses: Option<Use>) -> Self {
+        Self {
+            stream,
+            ended: false,
+            link,
+            _uses: uses,
+        }
     }
 
     /// Sends all of these bytes, without a copy of them.

@@ -1,4 +1,5 @@
 use super::outgoing::Outgoing;
+use super::uses::Uses;
 use super::{silence, tls};
 use crate::answers::{Answers, CALLS_PER_PEER};
 use crate::emulate::Slowed;
@@ -30,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(30);
 /// How often connections are looked through.
 const ROUNDS: Duration = Duration::from_secs(2);
-/// How long a connection may stay that no call uses; longer than any call takes.
+/// How long a connection may stay that no call uses.
 const UNUSED: Duration = Duration::from_secs(600);
 /// A node that is gone is noticed after this time, and asked whether it is there after a third of it.
 const SILENCE: Duration = Duration::from_secs(12);
@@ -58,11 +59,12 @@ pub(crate) struct Plane {
 }
 
 /// What connects this node with another: at most one connection that it opened itself, and one that the other opened.
+#[derive(Default)]
 struct Link {
     ours: Option<Connection>,
     theirs: Option<Connection>,
     tried: Option<Instant>,
-    used: Instant,
+    uses: Uses,
     /// With which run of the other node.
     run: Option<u64>,
 }
@@ -135,7 +137,8 @@ impl Plane {
 
     /// The half that writes, by the line to the node where links are emulated.
     fn on_line(&self, peer: &PeerId, output: SendStream) -> OnLine {
-        let output = Outgoing::new(output, self.wires.meter.link(peer));
+        let uses = self.links.lock().get(peer).map(|link| link.uses.begin());
+        let output = Outgoing::new(output, self.wires.meter.link(peer), uses);
         let member = self.wires.lines.as_ref().zip(self.standing.member(peer));
         match member.and_then(|(lines, member)| lines.to(&member)) {
             Some(line) => Either::Right(Slowed::new(output, line)),
@@ -162,7 +165,7 @@ impl Plane {
         let mut links = self.links.lock();
         let link = links.get_mut(peer)?;
         link.leave_earlier(self.standing.run_of(peer));
-        link.used = Instant::now();
+        link.uses.touch();
         link.live().cloned()
     }
 
@@ -265,7 +268,7 @@ impl Plane {
         let mut links = self.links.lock();
         let link = links.entry(peer).or_default();
         link.leave_earlier(self.standing.run_of(&peer));
-        link.used = Instant::now();
+        link.uses.touch();
         if let Some(older) = slot(link).replace(connection.clone()) {
             older.close(REPLACED, b"a newer connection took its place");
         }
@@ -274,9 +277,6 @@ impl Plane {
 
     async fn serve(self: Arc<Self>, peer: PeerId, connection: Connection) {
         while let Ok((output, input)) = connection.accept_bi().await {
-            if let Some(link) = self.links.lock().get_mut(&peer) {
-                link.used = Instant::now();
-            }
             self.answers.take(peer, (input, self.on_line(&peer, output)));
         }
     }
@@ -287,7 +287,7 @@ impl Plane {
             link.leave_earlier(self.standing.run_of(peer));
             if self.standing.member(peer).is_none() {
                 link.close(NOT_ADMITTED, GateError::NotAdmitted.to_string().as_bytes());
-            } else if link.used.elapsed() > UNUSED {
+            } else if link.uses.are_over(UNUSED, Instant::now()) {
                 link.close(DONE, b"not used");
             }
             link.live().is_some() || link.tried.is_some_and(|tried| tried.elapsed() < AGAIN)
@@ -302,18 +302,6 @@ async fn look_after(plane: Weak<Plane>) {
         rounds.tick().await;
         let Some(plane) = plane.upgrade() else { return };
         plane.look_through();
-    }
-}
-
-impl Default for Link {
-    fn default() -> Self {
-        Self {
-            ours: None,
-            theirs: None,
-            tried: None,
-            used: Instant::now(),
-            run: None,
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! How a node comes into its mesh.
 
 use super::{Inner, Mesh, MeshOptions, Serve};
+use crate::acquaintances::write_changes;
 use crate::answers::Answers;
 use crate::calling::{CALL, answer_calls};
 use crate::company::{Looking, SharedLooking, keep_company, keep_listening};
@@ -14,6 +15,7 @@ use crate::members::{MEMBERS, tell_members};
 use crate::missed::Missed;
 use crate::moved::Searches;
 use crate::peers::Peers;
+use crate::places::PerPeer;
 use crate::renewal::{AGAIN, keep_up, show_again};
 use crate::reports::{OFFER, look, tell_offers};
 use crate::standing::Standing;
@@ -93,6 +95,7 @@ impl Mesh {
             missed: Missed::default(),
             asked: UnderWay::default(),
             unheard: UnderWay::default(),
+            works: PerPeer::default(),
             service,
             wires,
             me,
@@ -114,6 +117,7 @@ impl Inner {
         let (whom, led, leaving) = (incoming(MEMBERS), incoming(DOOR), incoming(FAREWELL));
         self.standing.opens_ways(self.streams.clone());
         threads.spawn(driver.run());
+        threads.spawn(write_changes(Arc::downgrade(&self.standing)));
         threads.spawn(answer_calls(self.answers.clone(), self.plane.clone(), calls));
         threads.spawn(tell_offers(Arc::downgrade(self), questions));
         threads.spawn(look(Arc::downgrade(self)));

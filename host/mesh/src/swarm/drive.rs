@@ -11,7 +11,7 @@ use super::restarted::Restarted;
 use super::situation::{Failures, Situation};
 use super::table::Table;
 use super::telling::Telling;
-use super::transport::{Wires, gated};
+use super::transport::{PATIENCE, Wires, gated};
 use super::turns::Turns;
 use crate::gate::GateError;
 use crate::peers::Peers;
@@ -108,7 +108,7 @@ impl Driver {
     ) -> Result<Self, GateError> {
         let id = keypair.public().to_peer_id();
         let (over_relays, relayed) = relay::client::new(id);
-        let transport = gated(&keypair, standing.clone(), over_relays, wires)?;
+        let transport = gated(&keypair, standing.clone(), over_relays, wires, PATIENCE)?;
         let behaviour = Behaviour::new(&keypair, find_neighbours, relayed);
         // QUIC gets a head start on TCP, so that TCP is what is left where UDP does not pass.
         let config = libp2p::swarm::Config::with_tokio_executor()

@@ -43,7 +43,15 @@ pub struct Traffic {
 pub(crate) struct Meter {
     protocols: Mutex<BTreeMap<String, Arc<Counter>>>,
     /// What passes to and from each node.
-    links: Mutex<HashMap<PeerId, Arc<Link>>>,
+    links: Mutex<HashMap<PeerId, Met>>,
+}
+
+/// A node with which a connection was made.
+#[derive(Default)]
+struct Met {
+    link: Arc<Link>,
+    /// Whether the gate has ever let it in.
+    let_in: bool,
 }
 
 #[derive(Default)]
@@ -67,16 +75,27 @@ impl Meter {
     /// What passes to and from a node. Of one more than are remembered nobody else knows it.
     pub(crate) fn link(&self, to: &PeerId) -> Arc<Link> {
         let mut links = self.links.lock();
+        if links.len() >= MOST_LINKS && !links.contains_key(to) {
+            // Strangers that have gone make room.
+            links.retain(|_, met| met.let_in || Arc::strong_count(&met.link) > 1);
+        }
         match links.len() < MOST_LINKS || links.contains_key(to) {
-            true => links.entry(*to).or_default().clone(),
+            true => links.entry(*to).or_default().link.clone(),
             false => Arc::default(),
+        }
+    }
+
+    /// The gate has let a node in: it is remembered from now on.
+    pub(super) fn lets_in(&self, node: &PeerId) {
+        if let Some(met) = self.links.lock().get_mut(node) {
+            met.let_in = true;
         }
     }
 
     /// Bytes sent to a node so far.
     pub(crate) fn sent_to(&self, node: &PeerId) -> u64 {
         let links = self.links.lock();
-        links.get(node).map_or(0, |link| link.sent())
+        links.get(node).map_or(0, |met| met.link.sent())
     }
 
     fn counter(&self, protocol: &str) -> Arc<Counter> {
@@ -294,10 +313,23 @@ mod tests {
             meter.counter(&format!("/{number}"));
         }
         assert_eq!(meter.read().len(), MOST_PROTOCOLS + 1);
-        for _ in 0..MOST_LINKS + 10 {
+        let held: Vec<_> = (0..MOST_LINKS + 10)
+            .map(|_| meter.link(&PeerId::random()))
+            .collect();
+        assert_eq!(meter.links.lock().len(), MOST_LINKS);
+        drop(held);
+    }
+
+    #[test]
+    fn strangers_leave_room_for_members() {
+        let (meter, [stays, comes]) = (Meter::default(), [(); 2].map(|()| PeerId::random()));
+        meter.link(&stays).sends(3);
+        meter.lets_in(&stays);
+        for _ in 0..2 * MOST_LINKS {
             meter.link(&PeerId::random());
         }
-        assert_eq!(meter.links.lock().len(), MOST_LINKS);
+        meter.link(&comes).sends(4);
+        assert_eq!((meter.sent_to(&stays), meter.sent_to(&comes)), (3, 4));
     }
 
     #[test]

@@ -19,6 +19,9 @@ use std::time::Duration;
 
 /// How long a TCP dial waits for an answer: what swallows packets would otherwise hold it for two minutes.
 const DIAL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a connection may take to come up, the first exchange and its 20 s among it: one that says nothing would otherwise keep its place
+/// among those on their way in for ever.
+pub(super) const PATIENCE: Duration = Duration::from_secs(25);
 
 /// A connection that nobody uses costs a packet each way in this time: more seldom, and routers forget it.
 const KEEP_ALIVE: Duration = Duration::from_secs(12);
@@ -41,6 +44,7 @@ pub(crate) fn gated(
     standing: Arc<Standing>,
     relayed: relay::client::Transport,
     Wires { meter, lines }: Wires,
+    patience: Duration,
 ) -> Result<Gated, GateError> {
     let broken = |error: &dyn std::fmt::Display| GateError::Broken(error.to_string());
     let noise = noise::Config::new(keypair).map_err(|error| broken(&error))?;
@@ -63,12 +67,15 @@ pub(crate) fn gated(
         .multiplex(yamux::Config::default())
         .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
     // The relay comes first: the others would take its address for a part of their own.
-    Ok(relayed
+    let gated = relayed
         .or_transport(named)
         .map(|either, _| either.into_inner())
-        .map(move |(peer, muxer), endpoint| {
-            let metered = Metered::new(muxer, meter.clone(), peer, relay_of(&endpoint));
-            (peer, StreamMuxerBox::new(metered))
+        .map({
+            let meter = meter.clone();
+            move |(peer, muxer), endpoint| {
+                let metered = Metered::new(muxer, meter, peer, relay_of(&endpoint));
+                (peer, StreamMuxerBox::new(metered))
+            }
         })
         .and_then({
             let (standing, lines) = (standing.clone(), lines.clone());
@@ -89,8 +96,11 @@ pub(crate) fn gated(
                 }
             }
         })
-        .and_then(move |(peer, muxer), endpoint| emulate(lines, standing, peer, muxer, endpoint))
-        .boxed())
+        .and_then(move |(peer, muxer), endpoint| {
+            meter.lets_in(&peer);
+            emulate(lines, standing, peer, muxer, endpoint)
+        });
+    Ok(TransportTimeout::new(gated, patience).boxed())
 }
 
 /// The third node that a connection goes over.
@@ -132,4 +142,55 @@ async fn emulate(
         return Err(in_outage());
     }
     Ok((peer, StreamMuxerBox::new(Emulated::new(muxer, line))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::membership::{Issuer, RootKey};
+    use futures::future::poll_fn;
+    use karman_store::Store;
+    use karman_types::Tier;
+    use libp2p::core::multiaddr::Protocol;
+    use libp2p::core::transport::{ListenerId, TransportEvent};
+    use std::net::SocketAddr;
+    use std::pin::Pin;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpStream;
+    use tokio::time::timeout;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn who_connects_and_says_nothing_keeps_no_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let keypair = Keypair::ed25519_from_bytes(*store.node_key().seed()).unwrap();
+        let issuer = Issuer::root(&RootKey::generate().unwrap());
+        let standing = Arc::new(Standing::open(store, Tier::Edge, None, Some(issuer)).unwrap());
+        let (relayed, _behaviour) = relay::client::new(keypair.public().to_peer_id());
+        let short = Duration::from_millis(100);
+        let mut gated = gated(&keypair, standing, relayed, Wires::default(), short).unwrap();
+        let at = "/ip4/127.0.0.1/tcp/0".parse().unwrap();
+        gated.listen_on(ListenerId::next(), at).unwrap();
+        let mut idle = None;
+        let comes_up = loop {
+            let event = poll_fn(|context| Pin::new(&mut gated).poll(context));
+            match timeout(SOON, event).await.unwrap() {
+                TransportEvent::NewAddress { listen_addr, .. } => {
+                    let Some(Protocol::Tcp(port)) = listen_addr.iter().nth(1) else {
+                        panic!("{listen_addr}")
+                    };
+                    let at = SocketAddr::from(([127, 0, 0, 1], port));
+                    idle = Some(TcpStream::connect(at).await.unwrap());
+                }
+                TransportEvent::Incoming { upgrade, .. } => break upgrade,
+                _ => {}
+            }
+        };
+        assert!(timeout(SOON, comes_up).await.unwrap().is_err());
+        // What the node has said first is followed by the end.
+        let ends = async { idle.unwrap().read_to_end(&mut Vec::new()).await };
+        timeout(SOON, ends).await.unwrap().unwrap();
+    }
 }

@@ -3,7 +3,7 @@
 
 use crate::node::Node;
 use crate::services::store_error;
-use karman_mesh::{Mesh, Path, Peer, Situation};
+use karman_mesh::{MOST_AHEAD, Mesh, Path, Peer, Situation};
 use karman_types::{TaskError, format_duration};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -101,13 +101,24 @@ impl Node {
         let store = self.runtime().home().store()?;
         let floor = store.mesh().time_floor(0).map_err(store_error)?;
         let behind = floor.saturating_sub(clock.as_secs());
-        Ok(match behind {
-            0 => Diagnosis::good("clock", "not behind any time that this node has seen"),
-            behind => Diagnosis::bad(
+        if behind > 0 {
+            return Ok(Diagnosis::bad(
                 "clock",
                 format!("{behind} s behind a time that this node has already seen"),
                 "set it (`timedatectl set-ntp true`): until then tasks with a deadline are held",
+            ));
+        }
+        let ahead = clock.saturating_sub(Duration::from_secs(floor));
+        Ok(match ahead > MOST_AHEAD {
+            true => Diagnosis::bad(
+                "clock",
+                format!(
+                    "{} ahead of any time that this node has seen",
+                    format_duration(ahead)
+                ),
+                "if it is wrong, set it (`timedatectl set-ntp true`): tasks and memberships end by it",
             ),
+            false => Diagnosis::good("clock", "in line with the times that this node has seen"),
         })
     }
 }

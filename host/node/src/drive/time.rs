@@ -3,6 +3,7 @@
 use super::tasks::Inner;
 use crate::runtime::Runtime;
 use crate::services::store_error;
+use karman_mesh::MOST_AHEAD;
 use karman_tasks::{Event, Reading, UnixMs};
 use karman_types::TaskError;
 use std::sync::{Arc, Weak};
@@ -26,10 +27,11 @@ pub(super) fn reading(runtime: &Runtime) -> Result<Reading, TaskError> {
     })
 }
 
-/// Reads the clock and, where it is believed, remembers that it was this late.
+/// Reads the clock and, where it is believed and not far ahead, remembers that it was this late. Further ahead only the mesh can tell whether
+/// that is so: what is remembered is never lowered again.
 pub(super) fn remember(runtime: &Runtime) -> Result<Reading, TaskError> {
     let reading = reading(runtime)?;
-    if reading.trusted {
+    if reading.trusted && reading.wall.since(reading.floor) <= MOST_AHEAD {
         let store = runtime.home().store()?;
         store
             .mesh()
