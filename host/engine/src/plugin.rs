@@ -14,7 +14,7 @@ use crate::policy::Sandbox;
 use crate::stats::Stats;
 use crate::warm::WarmInstances;
 use karman_package::{Identity, Package};
-use karman_types::{CallContext, Grant, GrantSet, Limits, Manifest, TaskError, World};
+use karman_types::{CallContext, ErrorKind, Grant, GrantSet, Limits, Manifest, TaskError, World};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ use wasmtime_wasi_http::handler::ProxyPre;
 
 /// How many calls may wait for each one that may run; one more is refused.
 const WAITING_PER_RUNNING: usize = 4;
+/// The field of the error of a call that found no place.
+const CONCURRENCY: &str = "limits.concurrency";
 
 /// A plugin that is ready to be called. Calls in flight keep it alive after it was replaced.
 pub struct Plugin {
@@ -208,6 +210,11 @@ impl Plugin {
         self.compiled_from
     }
 
+    /// Whether this is the error of a call that found no place: it did not run, and does where there is one.
+    pub fn was_full(error: &TaskError) -> bool {
+        error.kind == ErrorKind::Limit && error.field.as_deref() == Some(CONCURRENCY)
+    }
+
     /// Waits for a place among the calls that may run at once.
     pub(crate) async fn enter(self: &Arc<Self>, context: &CallContext) -> Result<Entered, TaskError> {
         let started = Instant::now();
@@ -244,24 +251,28 @@ impl Plugin {
         let name = &self.info.name;
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.most_waiting {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(TaskError::limit(format!(
+            return Err(full(format!(
                 "{count} calls of `{name}` run and {} wait already",
                 self.most_waiting
-            ))
-            .with_field("limits.concurrency")
-            .with_hint("try again later, or raise `limits.concurrency`"));
+            )));
         }
         let _waiting = Waiting(&self.waiting);
-        let patience = context
-            .within
-            .map_or(self.info.limits.time, |within| within.min(self.info.limits.time));
+        let most = self.info.limits.time;
+        let patience = context.within.map_or(most, |within| within.min(most));
+        let says = || format!("no place among the {count} running calls of `{name}` in time");
         match tokio::time::timeout(patience, places.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
-            _ => Err(TaskError::deadline(format!(
-                "no place among the {count} running calls of `{name}` in time"
-            ))),
+            // Whose own time is over has no use for a place elsewhere.
+            _ if context.within == Some(patience) => Err(TaskError::deadline(says())),
+            _ => Err(full(says())),
         }
     }
+}
+
+fn full(says: String) -> TaskError {
+    TaskError::limit(says)
+        .with_field(CONCURRENCY)
+        .with_hint("try again later, or raise `limits.concurrency`")
 }
 
 struct Waiting<'a>(&'a AtomicUsize);
@@ -308,5 +319,18 @@ impl Drop for Entered {
             let cancelled = TaskError::cancelled("the caller went away");
             self.plugin.stats.ended(self.started.elapsed(), Some(&cancelled));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_plugin_is_told_from_one_that_reached_another_limit() {
+        let memory = TaskError::limit("too much").with_field("limits.memory");
+        let zero = TaskError::invalid("it is 0").with_field(CONCURRENCY);
+        let found = [full("no place".into()), memory, zero].map(|error| Plugin::was_full(&error));
+        assert_eq!(found, [true, false, false]);
     }
 }

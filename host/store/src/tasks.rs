@@ -7,13 +7,19 @@ use karman_tasks::{
     judge,
 };
 use karman_types::TaskId;
-use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Effects that are remembered, so that none is applied twice.
 const MOST_EFFECTS: u64 = 1_000_000;
+/// Of those, how many are looked at for each new one, so that of all that are there few are over.
+const LOOKED_AT: usize = 4;
+/// [`LAST`] to the key of the effect that was looked at last.
+const SWEPT: TableDefinition<'_, &str, &str> = TableDefinition::new("effects-swept");
+const LAST: &str = "last";
 
 /// The accepted tasks of this node, and which effects of tasks its buckets have seen.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +86,14 @@ impl Tasks<'_> {
         let table = self.0.tables().read()?.open_table(PROGRESS)?;
         let progress = table.get(task.to_string().as_str())?;
         Ok(progress.map(|bytes| Bytes::copy_from_slice(bytes.value())))
+    }
+
+    /// Whether a bucket takes this at all, however much room it has. A deletion has no value.
+    ///
+    /// # Errors
+    /// [`StoreError::Name`] when the bucket has no name, [`StoreError::Limit`] when key or value is too long.
+    pub fn check(&self, bucket: &str, key: &str, value: &[u8]) -> Result<(), StoreError> {
+        self.0.bucket(bucket)?.check_entry(key, value)
     }
 
     /// Applies the batch of a task to this node's buckets, once: see [`judge`]. Operations and the row that remembers them are one
@@ -156,18 +170,39 @@ fn versions<'a>(txn: &WriteTransaction, commit: &'a Commit) -> Result<Versions<'
     Ok(versions)
 }
 
-/// Whether one more effect can be remembered; those whose time is over are swept away for it.
+/// Whether one more effect can be remembered. The next few of those that are there are looked at: one whose time is over is
+/// forgotten, and the time of one that was written when nobody could tell it begins.
 fn room(txn: &WriteTransaction, wall: Option<UnixMs>, retention: Duration) -> Result<bool, StoreError> {
-    let mut table = txn.open_table(EFFECTS)?;
-    if table.len()? < MOST_EFFECTS {
-        return Ok(true);
-    }
-    for (key, seen) in list::<Seen>(&table, EFFECTS)? {
+    let (mut effects, mut swept) = (txn.open_table(EFFECTS)?, txn.open_table(SWEPT)?);
+    let last = swept.get(LAST)?.map(|key| key.value().to_owned());
+    let next = following(&effects, &last.unwrap_or_default())?;
+    for key in &next {
+        let seen = match get::<Seen>(&effects, EFFECTS, key) {
+            Ok(Some(seen)) => seen,
+            // It is told where somebody asks for it, and holds up nobody else.
+            Ok(None) | Err(StoreError::Record { .. }) => continue,
+            Err(error) => return Err(error),
+        };
         if seen.may_be_forgotten(wall, retention) {
-            table.remove(key.as_str())?;
+            effects.remove(key.as_str())?;
+        } else if seen.at.is_none() && wall.is_some() {
+            put(&mut effects, EFFECTS, key, &Seen { at: wall, ..seen })?;
         }
     }
-    Ok(table.len()? < MOST_EFFECTS)
+    if let Some(key) = next.last() {
+        swept.insert(LAST, key.as_str())?;
+    }
+    Ok(effects.len()? < MOST_EFFECTS)
+}
+
+/// The keys of the next few rows, round and round.
+fn following(
+    effects: &impl ReadableTable<&'static str, &'static [u8]>,
+    last: &str,
+) -> Result<Vec<String>, StoreError> {
+    let after = effects.range::<&str>((Bound::Excluded(last), Bound::Unbounded))?;
+    let rows = after.chain(effects.range::<&str>(..=last)?).take(LOOKED_AT);
+    rows.map(|row| Ok(row?.0.value().to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -256,6 +291,34 @@ mod tests {
             store.tasks().commit(&commit, None, KEEP).unwrap(),
             Ok(Verdict::Applied)
         );
+    }
+
+    #[test]
+    fn effects_are_forgotten_when_their_time_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let commit = |key: &str, wall: Option<u64>| {
+            let commit = add_one(&store, key, 1);
+            let applied = store
+                .tasks()
+                .commit(&commit, wall.map(UnixMs), Duration::from_secs(1));
+            assert_eq!(applied.unwrap(), Ok(Verdict::Applied));
+        };
+        let remembered = || {
+            let effects = store.tables().read().unwrap().open_table(EFFECTS).unwrap();
+            let rows = list::<Seen>(&effects, EFFECTS).unwrap();
+            rows.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+        };
+        // Of the first nobody knows when it was.
+        commit("a", None);
+        for key in ["b", "c", "d", "e", "f"] {
+            commit(key, Some(1_000));
+        }
+        assert_eq!(remembered(), ["a", "b", "c", "d", "e", "f"]);
+        for key in ["u", "v", "w", "x"] {
+            commit(key, Some(2_500));
+        }
+        assert_eq!(remembered(), ["u", "v", "w", "x"]);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 use crate::attempt::Attempts;
 use crate::limits::room;
 use crate::machine::Machine;
+use crate::record::fingerprint;
 use crate::table::{Phase, Redo, Step, Task};
 use crate::{
     Action, Due, Epoch, Expiry, Guarantee, Handover, KeptError, KeyReused, Outcome, SaveError, Saved,
-    Submission, SubmitError, TaskRecord,
+    Submission, SubmitError, TaskRecord, UnixMs,
 };
 use karman_types::{Digest, TaskError, TaskId};
 
@@ -89,12 +90,21 @@ impl Machine {
     }
 
     fn try_receive(&mut self, handover: Handover) -> Result<(), SubmitError> {
-        let Handover { record, within } = handover;
+        let Handover { mut record, within } = handover;
         let id = record.task;
-        if let Some(known) = self.tasks.get(id)
-            && known.record.epoch >= record.epoch
-        {
-            return self.join(id, id, record.fingerprint);
+        if !is_as_accepted(&record) {
+            return Err(SubmitError::NoHandover);
+        }
+        if let Some(known) = self.tasks.get(id) {
+            let another = known.record.fingerprint != record.fingerprint;
+            if another || known.record.epoch >= record.epoch {
+                return self.join(id, id, record.fingerprint);
+            }
+            // Nobody else can own a local task that this node has not given away.
+            let given = matches!(known.record.state, Saved::Moving { .. } | Saved::Moved { .. });
+            if known.record.guarantee == Guarantee::Local && !given {
+                return Err(SubmitError::Owned);
+            }
         }
         if self.drain.is_some() {
             return Err(SubmitError::Draining);
@@ -108,10 +118,25 @@ impl Machine {
             false => (Phase::Taking, Step::Own),
         };
         self.keys.insert(record.key.as_ref(), id);
+        // Whatever the other node says, no task lives longer.
+        let lifetime = self.limits.lifetime;
+        let latest = self.clock.wall(self.now).map(|wall| wall.after(lifetime));
+        let bounded = |moment: UnixMs| latest.map_or(moment, |latest| moment.min(latest));
+        record.due = Due {
+            at: record.due.at.map(bounded),
+            no_earlier_than: record.due.no_earlier_than.map(bounded),
+        };
         let mut task = Task::new(record, phase, Attempts::default());
         // The time left has become less on the way, by nobody knows how much: it counts only where no absolute moment does.
-        let within = within.filter(|_| task.record.due.at.is_none());
-        task.deadline = within.map(|within| self.now.after(within));
+        let within = match task.record.due {
+            Due { at: Some(_), .. } => None,
+            Due {
+                no_earlier_than: Some(_),
+                ..
+            } => within,
+            _ => Some(within.unwrap_or(lifetime)),
+        };
+        task.deadline = within.map(|within| self.now.after(within.min(lifetime)));
         task.asked.push(id);
         self.save(&mut task, step);
         self.insert(task);
@@ -298,4 +323,18 @@ impl Machine {
         self.stats.refused += 1;
         self.out.push(Action::Refuse { asked, error });
     }
+}
+
+/// Whether a task that is handed over is one as a node accepts it: what it asks for is what its fingerprint says.
+fn is_as_accepted(record: &TaskRecord) -> bool {
+    let Saved::Open(request) = &record.state else {
+        return false;
+    };
+    let guaranteed = match record.guarantee {
+        Guarantee::Direct => false,
+        // It reads and writes the buckets of its owner.
+        Guarantee::Local => record.home.is_none(),
+        Guarantee::Kept => true,
+    };
+    guaranteed && record.fingerprint == fingerprint(&record.name, record.guarantee, request)
 }

@@ -215,6 +215,11 @@ impl Attempts {
         self.tried.clear();
     }
 
+    /// Runs elsewhere, or here again once there is a place: it did not run.
+    pub(crate) fn pass_by(&mut self) {
+        self.excused += 1;
+    }
+
     fn runs_at(&self, node: NodeId) -> bool {
         self.live.iter().any(|live| live.provider == node)
     }

@@ -1,6 +1,6 @@
 use crate::{AttemptId, Epoch, KeyReused, LimitReached, StaleEpoch, TaskRecord, UnixMs};
 use bytes::Bytes;
-use karman_types::{Digest, NodeId, TaskId, TaskResponse};
+use karman_types::{Digest, NodeId, TaskError, TaskId, TaskResponse};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,6 +142,9 @@ pub enum CommitError {
         /// The bucket.
         bucket: Arc<str>,
     },
+    /// It writes what no bucket takes, however much room there is: a key or value that is too long, or to a name that is none.
+    #[error(transparent)]
+    Unfit(TaskError),
     /// The home cannot remember more keys for now.
     #[error(transparent)]
     Limit(#[from] LimitReached),

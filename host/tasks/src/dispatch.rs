@@ -1,4 +1,4 @@
-use crate::attempt::{Choice, Next, curable};
+use crate::attempt::{Attempts, Choice, Next, curable};
 use crate::machine::Machine;
 use crate::table::{Phase, Redo, Step, Task};
 use crate::{
@@ -59,6 +59,7 @@ impl Machine {
             if machine.next_attempt(task).is_none() {
                 return;
             }
+            machine.forget_busy(id);
             let most = machine.limits.running_per_provider;
             match task
                 .attempts
@@ -69,7 +70,9 @@ impl Machine {
                 _ if !task.attempts.live.is_empty() => task.attempts.next = Next::None,
                 Choice::Busy => {
                     machine.pause(task);
-                    machine.busy.insert(id);
+                    for provider in providers {
+                        machine.busy.entry(*provider).or_default().insert(id);
+                    }
                 }
                 Choice::Nobody if task.is_direct() && task.attempts.pauses >= machine.limits.attempts => {
                     let error = TaskError::unavailable(format!("no node offers `{}`", task.record.name))
@@ -82,7 +85,6 @@ impl Machine {
     }
 
     pub(crate) fn providers_changed(&mut self) {
-        let waits = |task: &Task| matches!(task.attempts.next, Next::At(_)) && task.phase == Phase::Open;
         let mut at = self.now;
         for some in self.tasks.ids(waits).chunks(LOOK_AT_ONCE) {
             for id in some {
@@ -136,7 +138,10 @@ impl Machine {
                 task.retries = 0;
             }
             Err(error) if curable(error.kind) => machine.failed(task, error),
-            Err(error) if error.kind == ErrorKind::Deadline => machine.end(task, Outcome::Expired),
+            // An attempt may have had less time than the task has.
+            Err(error) if error.kind == ErrorKind::Deadline && machine.time(task) == Expiry::Past => {
+                machine.end(task, Outcome::Expired);
+            }
             Err(error) => machine.end(task, Outcome::Failed(error)),
         });
     }
@@ -146,8 +151,16 @@ impl Machine {
     }
 
     pub(crate) fn excused(&mut self, attempt: AttemptId) {
+        self.uncounted(attempt, Attempts::excuse);
+    }
+
+    pub(crate) fn crowded(&mut self, attempt: AttemptId) {
+        self.uncounted(attempt, Attempts::pass_by);
+    }
+
+    fn uncounted(&mut self, attempt: AttemptId, note: impl FnOnce(&mut Attempts)) {
         self.with_live(attempt, |machine, task| {
-            task.attempts.excuse();
+            note(&mut task.attempts);
             if task.attempts.live.is_empty() && task.attempts.next == Next::None {
                 machine.pause_excused(task);
             }
@@ -187,6 +200,7 @@ impl Machine {
             }
             Err(CommitError::Stale(_)) if task.record.guarantee == Guarantee::Kept => machine.lose(task),
             Err(CommitError::Limit(_)) => machine.commit_later(task, commit),
+            Err(CommitError::Unfit(error)) => machine.end(task, Outcome::Failed(error)),
             Err(error @ CommitError::KeyReused(_)) => {
                 machine.end(task, Outcome::Failed(TaskError::invalid(error.to_string())));
             }
@@ -205,20 +219,29 @@ impl Machine {
         });
     }
 
-    /// Tasks that found all providers busy look again, the oldest first, as many as there are places.
+    /// For each place at a provider one of the tasks looks again that found it busy, with all others, the oldest first.
     pub(crate) fn wake_busy(&mut self) {
-        for _ in 0..std::mem::take(&mut self.freed) {
-            let Some(id) = self.busy.pop_first() else { return };
-            self.with(id, |machine, task| {
-                if let (Phase::Open, Next::At(_)) = (&task.phase, task.attempts.next) {
-                    task.attempts.next = Next::At(machine.now);
-                }
-            });
+        for provider in std::mem::take(&mut self.freed) {
+            let busy = self.busy.get(&provider).into_iter().flatten();
+            let next = busy.copied().find(|id| self.tasks.get(*id).is_some_and(waits));
+            if let Some(id) = next {
+                self.forget_busy(id);
+                self.with(id, |machine, task| task.attempts.next = Next::At(machine.now));
+            }
         }
+    }
+
+    /// The task does not wait for a place any more.
+    pub(crate) fn forget_busy(&mut self, id: TaskId) {
+        self.busy.retain(|_, tasks| {
+            tasks.remove(&id);
+            !tasks.is_empty()
+        });
     }
 
     /// Ends all attempts, those about to start included.
     pub(crate) fn stop_all(&mut self, task: &mut Task) {
+        self.forget_busy(task.id());
         if let Some(provider) = task.attempts.dispatching() {
             self.release(provider);
         }
@@ -255,7 +278,7 @@ impl Machine {
         };
         let number = task.attempts.start(provider, self.now);
         if task.record.guarantee == Guarantee::Kept {
-            task.record.attempts = number;
+            task.record.attempts = task.attempts.failures();
         }
         self.stats.started += 1;
         self.out.push(Action::Start {
@@ -310,7 +333,7 @@ impl Machine {
     }
 
     fn release(&mut self, provider: NodeId) {
-        self.freed += 1;
+        self.freed.push(provider);
         if let Some(running) = self.running.get_mut(&provider) {
             *running -= 1;
             if *running == 0 {
@@ -355,6 +378,10 @@ impl Machine {
             }
         });
     }
+}
+
+fn waits(task: &Task) -> bool {
+    matches!(task.attempts.next, Next::At(_)) && task.phase == Phase::Open
 }
 
 fn lost() -> TaskError {

@@ -25,7 +25,7 @@ impl Machine {
             reported: false,
         });
         for id in self.tasks.ids(|task| task.phase == Phase::Open) {
-            self.with(id, |_, _| ());
+            self.with(id, |_, task| task.refused.clear());
         }
     }
 
@@ -42,12 +42,13 @@ impl Machine {
         if stays(task) {
             return;
         }
-        let Some(to) = self.drain.as_mut().and_then(Drain::heir) else {
-            return;
-        };
         if task.retry.is_some() {
             return;
         }
+        let heir = |drain: &mut Drain| drain.heir(&task.refused);
+        let Some(to) = self.drain.as_mut().and_then(heir) else {
+            return;
+        };
         task.attempts.next = Default::default();
         task.phase = Phase::Moving { to, in_doubt: false };
         match task.record.guarantee {
@@ -103,11 +104,15 @@ impl Machine {
                 return;
             }
             // To the next heir, after a pause.
-            if local {
-                task.record.state = Saved::Open(take_request(task));
+            if refused {
+                task.refused.push(to);
             }
             task.phase = Phase::Open;
             task.attempts.next = crate::attempt::Next::At(machine.now);
+            if local {
+                task.record.state = Saved::Open(take_request(task));
+                machine.save(task, Step::Stay);
+            }
         });
     }
 
@@ -116,13 +121,14 @@ impl Machine {
         let Some(drain) = self.drain.as_ref().filter(|drain| !drain.reported) else {
             return;
         };
-        let alone = drain.heirs.is_empty();
+        let alone = |task: &Task| drain.heirs.iter().all(|heir| task.refused.contains(heir));
         let at_rest = |task: &Task| match task.phase {
             Phase::Ended { .. } => true,
-            // Without an heir, or if it is bound to this disk, it stays: on this disk, or with the keepers. With its time in doubt it waits here for the clock.
+            // Without an heir that takes it, or if it is bound to this disk, it stays: on this disk, or with the keepers. With its
+            // time in doubt it waits here for the clock.
             Phase::Open => {
-                let still = task.attempts.live.is_empty() && task.attempts.dispatching().is_none();
-                still && (alone || stays(task) || self.time(task) == crate::Expiry::Unknown)
+                let still = task.attempts.live.is_empty() && task.saving.is_none();
+                still && (alone(task) || stays(task) || self.time(task) == crate::Expiry::Unknown)
             }
             _ => false,
         };
@@ -136,11 +142,13 @@ impl Machine {
 }
 
 impl Drain {
-    /// Each in turn.
-    fn heir(&mut self) -> Option<NodeId> {
-        let heir = self.heirs.get(self.next % self.heirs.len().max(1)).copied();
+    /// Each in turn, but none that has refused the task.
+    fn heir(&mut self, refused: &[NodeId]) -> Option<NodeId> {
+        let turn = self.next % self.heirs.len().max(1);
         self.next = self.next.wrapping_add(1);
-        heir
+        let (before, from) = self.heirs.split_at(turn);
+        let mut heirs = from.iter().chain(before).copied();
+        heirs.find(|heir| !refused.contains(heir))
     }
 }
 

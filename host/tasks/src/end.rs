@@ -1,7 +1,11 @@
 use crate::machine::Machine;
 use crate::table::{Phase, Step, Task};
-use crate::{Action, Instant, Outcome, Saved};
+use crate::{Action, Epoch, Guarantee, Instant, Outcome, Saved};
 use karman_types::TaskId;
+use std::time::Duration;
+
+/// How long a task that can come no more is known after its result is gone: a message of it may still come twice.
+const COMES_NO_MORE: Duration = Duration::from_secs(600);
 
 /// From the outcome until nothing is known of the task.
 impl Machine {
@@ -60,6 +64,7 @@ impl Machine {
     pub(crate) fn forget_at(&self, task: &Task, since: Instant) -> Instant {
         let (at, retention) = match task.record.state {
             Saved::Ended { at, .. } => (at, self.limits.result_retention),
+            Saved::Forgotten { .. } if comes_no_more(task) => (None, COMES_NO_MORE),
             Saved::Moved { at, .. } | Saved::Forgotten { at } => (at, self.limits.key_retention),
             _ => (None, self.limits.key_retention),
         };
@@ -86,7 +91,14 @@ impl Machine {
     fn trim(&mut self, task: &mut Task) {
         if let Saved::Ended { at, .. } = task.record.state {
             task.record.state = Saved::Forgotten { at };
+            task.phase = Phase::Ended { since: self.now };
             self.save(task, Step::Trim);
         }
     }
+}
+
+/// Whether nobody asks for this task again: it has no key, and is from no node that may ask whether it has arrived.
+fn comes_no_more(task: &Task) -> bool {
+    let handed_over = task.record.guarantee == Guarantee::Local && task.record.epoch > Epoch::FIRST;
+    task.record.key.is_none() && !handed_over
 }

@@ -37,7 +37,7 @@ pub enum Entry {
         task: TaskId,
         /// The ownership.
         epoch: Epoch,
-        /// The number of the attempt.
+        /// How many attempts count by now, with this one.
         number: u32,
         /// Where it runs.
         provider: NodeId,

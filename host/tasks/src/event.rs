@@ -58,6 +58,12 @@ pub enum Event {
         /// The attempt.
         attempt: AttemptId,
     },
+    /// An attempt found no place at its provider, and did not run. It does not count: the task is tried again after a pause, at
+    /// another provider if there is one.
+    Crowded {
+        /// The attempt.
+        attempt: AttemptId,
+    },
     /// A node is gone, with every attempt there.
     ProviderLost {
         /// The node.
@@ -283,6 +289,9 @@ pub enum SubmitError {
     /// It could not be made durable. It may run all the same, but was not accepted: with the same key, a repetition is safe.
     #[error("the task could not be made durable: {0}")]
     NotDurable(SaveError),
+    /// What another node hands over is not a task that it could have accepted.
+    #[error("only a task that was accepted and has not ended can be handed over")]
+    NoHandover,
     /// Another node owns the task already.
     #[error("the task has another owner: ask the keepers which")]
     Owned,
@@ -292,7 +301,7 @@ impl From<SubmitError> for TaskError {
     fn from(error: SubmitError) -> Self {
         let kind = match &error {
             SubmitError::Limit(_) => ErrorKind::Limit,
-            SubmitError::KeyReused(_) => ErrorKind::Invalid,
+            SubmitError::KeyReused(_) | SubmitError::NoHandover => ErrorKind::Invalid,
             SubmitError::Expired => ErrorKind::Deadline,
             SubmitError::Draining
             | SubmitError::TooFewKeepers { .. }

@@ -31,9 +31,10 @@ pub struct Machine {
     pub(crate) tickets: u64,
     /// Attempts that run at each provider, or are about to.
     pub(crate) running: BTreeMap<NodeId, u32>,
-    /// Tasks whose providers all had as much as they may have.
-    pub(crate) busy: BTreeSet<TaskId>,
-    pub(crate) freed: u32,
+    /// Tasks whose providers all had as much as they may have, by each of these.
+    pub(crate) busy: BTreeMap<NodeId, BTreeSet<TaskId>>,
+    /// Where a place has become free, as often as one has.
+    pub(crate) freed: Vec<NodeId>,
     pub(crate) keepers: u32,
     pub(crate) majority: bool,
     pub(crate) drain: Option<Drain>,
@@ -98,8 +99,8 @@ impl Machine {
             saves: BTreeMap::new(),
             tickets: 0,
             running: BTreeMap::new(),
-            busy: BTreeSet::new(),
-            freed: 0,
+            busy: BTreeMap::new(),
+            freed: Vec::new(),
             keepers: 0,
             majority: false,
             drain: None,
@@ -156,6 +157,7 @@ impl Machine {
             Event::Answered { attempt, answer } => self.answered(attempt, answer.map(|answer| *answer)),
             Event::AttemptLost { attempt } => self.attempt_lost(attempt),
             Event::Excused { attempt } => self.excused(attempt),
+            Event::Crowded { attempt } => self.crowded(attempt),
             Event::ProviderLost { provider } => self.provider_lost(provider),
             Event::Committed { attempt, verdict } => self.committed(attempt, verdict),
             Event::CommitLost { attempt } => self.commit_lost(attempt),
@@ -238,7 +240,6 @@ impl Machine {
         self.advance(&mut task);
         if task.phase == Phase::Gone {
             self.keys.remove(task.record.key.as_ref(), id);
-            self.busy.remove(&id);
         } else {
             let wake = self.wake(&task);
             self.tasks.put(task, wake);

@@ -98,24 +98,26 @@ impl Submission {
     /// The digest of what is asked for: two submissions under one key are the same if this is. How long the caller would wait
     /// is no part of it.
     pub fn fingerprint(&self) -> Digest {
-        let TaskRequest {
-            content_type,
-            metadata,
-            body,
-        } = &self.request;
-        let texts = metadata.iter().flat_map(|(name, value)| [name, value]);
-        let texts = [self.name.as_ref(), content_type]
-            .into_iter()
-            .chain(texts.map(String::as_str));
-        // Each part after its length, so that no two lists of parts have the same bytes.
-        let mut bytes = vec![self.guarantee as u8];
-        for text in texts {
-            bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(text.as_bytes());
-        }
-        bytes.extend_from_slice(Digest::of(body).as_bytes());
-        Digest::of(&bytes)
+        fingerprint(&self.name, self.guarantee, &self.request)
     }
+}
+
+pub(crate) fn fingerprint(name: &str, guarantee: Guarantee, request: &TaskRequest) -> Digest {
+    let TaskRequest {
+        content_type,
+        metadata,
+        body,
+    } = request;
+    let texts = metadata.iter().flat_map(|(name, value)| [name, value]);
+    let texts = [name, content_type].into_iter().chain(texts.map(String::as_str));
+    // Each part after its length, so that no two lists of parts have the same bytes.
+    let mut bytes = vec![guarantee as u8];
+    for text in texts {
+        bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    bytes.extend_from_slice(Digest::of(body).as_bytes());
+    Digest::of(&bytes)
 }
 
 /// The outcome of a task.

@@ -55,7 +55,7 @@ impl Machine {
             Step::Dispatch => self.dispatched(task),
             Step::End => self.ended(task),
             Step::Move => self.send_handover(task),
-            Step::Trim => {}
+            Step::Stay | Step::Trim => {}
             Step::Forget | Step::Withdraw => task.phase = Phase::Gone,
         }
     }
@@ -130,7 +130,7 @@ impl Machine {
             Step::Dispatch => Entry::Dispatch {
                 task: id,
                 epoch,
-                number: task.attempts.started + 1,
+                number: task.attempts.failures() + 1,
                 provider: task.attempts.dispatching()?,
             },
             Step::End => Entry::End {
@@ -142,7 +142,7 @@ impl Machine {
             Step::Trim => Entry::Trim { task: id, epoch },
             Step::Forget => Entry::Forget { task: id, epoch },
             // An epoch is what moves a kept task.
-            Step::Move => return None,
+            Step::Move | Step::Stay => return None,
         })
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Task {
     pub(crate) retry: Option<(Instant, Redo)>,
     /// How often in a row.
     pub(crate) retries: u32,
+    /// Heirs that have refused it.
+    pub(crate) refused: Vec<NodeId>,
     wake: Option<Instant>,
 }
 
@@ -60,6 +62,7 @@ pub(crate) enum Step {
     Dispatch,
     End,
     Move,
+    Stay,
     Trim,
     Forget,
 }
@@ -85,6 +88,7 @@ impl Task {
             saving: None,
             retry: None,
             retries: 0,
+            refused: Vec::new(),
             wake: None,
         }
     }

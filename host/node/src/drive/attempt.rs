@@ -1,15 +1,20 @@
 //! Attempts at accepted tasks: running one here or there, and bringing its effects to their buckets.
 
-use super::tasks::{Inner, Tasks};
+mod handover;
+
+pub(super) use handover::{hand_over, take_over};
+
+use super::tasks::Inner;
 use super::{away, flow, model_tasks};
 use crate::services::{Effects, Origin, blocking, store_error};
 use bytes::Bytes;
+use karman_engine::Plugin;
 use karman_mesh::membership::{Member, Right};
 use karman_mesh::{Ask, CallHead, Mesh};
 use karman_store::StoreError;
 use karman_tasks::{
-    Answer, AttemptId, Batch, Begin, BeginError, Call, Commit, CommitError, Epoch, Event, Handover,
-    LimitReached, Operation, Verdict,
+    Answer, AttemptId, Batch, Begin, BeginError, Call, Commit, CommitError, Epoch, Event, LimitReached,
+    Operation, Verdict,
 };
 use karman_types::{CallContext, ErrorKind, NodeId, TaskError, TaskRequest, TaskResponse};
 use serde::Serialize;
@@ -19,6 +24,8 @@ use std::time::Instant;
 
 /// The field of an error that says that the home of the buckets is away.
 pub(super) const HOME: &str = "home";
+/// The limit on how many buckets there are, as the store names it.
+const BUCKETS: &str = "buckets";
 
 /// Why an attempt of this node has no answer.
 pub(super) enum Failure {
@@ -26,11 +33,16 @@ pub(super) enum Failure {
     Failed(TaskError),
     /// It ended for want of something that is neither the task's fault nor its provider's.
     Excused(TaskError),
+    /// Its provider had no place for it.
+    Crowded(TaskError),
 }
 
 impl From<TaskError> for Failure {
     fn from(error: TaskError) -> Self {
-        Self::Failed(error)
+        match Plugin::was_full(&error) {
+            true => Self::Crowded(error),
+            false => Self::Failed(error),
+        }
     }
 }
 
@@ -39,7 +51,7 @@ pub(super) async fn run(tasks: &Arc<Inner>, provider: NodeId, call: Call) -> Eve
     let (attempt, elsewhere) = (call.attempt, call.home.is_some());
     let of_home = |error: TaskError| match elsewhere && error.field.as_deref() == Some(HOME) {
         true => Failure::Excused(error),
-        false => Failure::Failed(error),
+        false => error.into(),
     };
     // A run that fails never does so for want of somebody: it is only this node that goes on with it no more.
     let of_run = |error: TaskError| match error.kind {
@@ -63,6 +75,10 @@ pub(super) async fn run(tasks: &Arc<Inner>, provider: NodeId, call: Call) -> Eve
         Err(Failure::Excused(why)) => {
             tracing::info!(task = %attempt.task, %why, "an attempt does not count");
             return Event::Excused { attempt };
+        }
+        Err(Failure::Crowded(why)) => {
+            tracing::info!(task = %attempt.task, %why, "an attempt finds no place");
+            return Event::Crowded { attempt };
         }
     };
     Event::Answered { attempt, answer }
@@ -273,8 +289,14 @@ async fn commit_there(tasks: &Inner, commit: Commit) -> Committed {
         attempt: commit.attempt.number,
         ..CallHead::new(Ask::Commit, "buckets", commit.attempt.task)
     };
-    let (answer, _) = mesh.call(peer, head, write(&commit)?).await?;
-    read("answer", &answer.body)
+    match mesh.call(peer, head, write(&commit)?).await {
+        Ok((answer, _)) => read("answer", &answer.body),
+        // It is longer than any home takes.
+        Err(error) if error.kind == ErrorKind::Limit && error.field.as_deref() == Some("body") => {
+            Ok(Err(CommitError::Unfit(error)))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Applies a batch of a kept task that this node has accepted and another owns now.
@@ -321,51 +343,18 @@ async fn commit_here(tasks: &Inner, commit: Commit) -> Committed {
                 let name = format!("quotas.{bucket}");
                 Ok(Err(CommitError::Limit(LimitReached { name, most: quota })))
             }
-            Err(StoreError::Limit { field, most, .. }) => Ok(Err(CommitError::Limit(LimitReached {
-                name: field.into(),
-                most,
-            }))),
+            // A bucket more, where there are as many as there may be.
+            Err(StoreError::Limit { field, most, .. }) if field == BUCKETS => {
+                let name = field.into();
+                Ok(Err(CommitError::Limit(LimitReached { name, most })))
+            }
+            Err(error @ (StoreError::Limit { .. } | StoreError::Name { .. })) => {
+                Ok(Err(CommitError::Unfit(store_error(error))))
+            }
             Err(error) => Err(store_error(error)),
         }
     });
     applied.await
-}
-
-/// Hands a task over. Whether the heir has taken it; nothing when nobody knows.
-pub(super) async fn hand_over(tasks: &Inner, to: NodeId, handover: Handover) -> Option<bool> {
-    let handed = async {
-        let mesh = mesh_of(tasks)?;
-        let unreachable = || TaskError::unavailable(format!("node {} is not in reach", to.short()));
-        let heir = mesh.node(to).await.ok_or_else(unreachable)?;
-        let head = CallHead::new(Ask::TakeOver, &*handover.record.name, handover.record.task);
-        let (answer, _) = mesh.call(heir, head, write(&handover)?).await?;
-        read::<bool>("answer", &answer.body)
-    };
-    handed
-        .await
-        .inspect_err(|error| tracing::warn!(to = %to.short(), %error, "a task is not handed over"))
-        .ok()
-}
-
-/// Takes over a task from a node that is being drained: whether this node has it now. The right of that node was checked for the
-/// name in the head of its call, so the task has to be that one.
-pub(super) async fn take_over(tasks: &Tasks, name: &str, body: &[u8]) -> Result<TaskResponse, TaskError> {
-    let handover: Handover = read("task", body)?;
-    if *handover.record.name != *name {
-        return Err(TaskError::invalid(format!(
-            "the task is `{}`, the call says `{name}`",
-            handover.record.name
-        ))
-        .with_field("name"));
-    }
-    let taken = tasks.receive(handover).await;
-    if let Err(error) = &taken {
-        tracing::warn!(%error, "a task is not taken over");
-    }
-    Ok(TaskResponse {
-        body: write(&taken.is_ok())?,
-        ..TaskResponse::default()
-    })
 }
 
 /// The value of a key and its version, for a node that runs an attempt of a task of this one.

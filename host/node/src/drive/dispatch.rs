@@ -6,6 +6,7 @@ use crate::plugins::Plugins;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use karman_engine::Plugin;
 use karman_engine::capability::invoke::Invoke;
 use karman_mesh::{Ask, CallHead, Mesh, Provider};
 use karman_types::{
@@ -59,8 +60,8 @@ impl Calls {
         let _ = self.others.set((mesh, routes));
     }
 
-    /// Runs the task here, or on a node that offers it. A node that cannot be reached is passed over; one that has not answered after
-    /// `hedge_after` is left running beside a second one.
+    /// Runs the task here, or on a node that offers it. A node that cannot be reached or is full is passed over; one that has not
+    /// answered after `hedge_after` is left running beside a second one.
     pub(crate) async fn call(
         &self,
         task: &str,
@@ -147,7 +148,8 @@ async fn elsewhere(
                     return Ok((response, Ran { why, decision, ..ran }));
                 }
                 // Delivery is at least once: a link that breaks may have swallowed the answer of a call that ran.
-                Some(Err(error)) if error.kind == ErrorKind::Unavailable => {
+                Some(Err(error)) if is_passed_over(&error) => {
+                    last.kind = error.kind;
                     last.message = format!("`{task}` is not answered: {}", error.message);
                     last.hint = error.hint;
                     last.field = error.field.filter(|field| field != "task");
@@ -164,6 +166,11 @@ async fn elsewhere(
             }
         }
     }
+}
+
+/// Whether another node is asked after one has answered this: it was not reached, or had no place.
+fn is_passed_over(error: &TaskError) -> bool {
+    error.kind == ErrorKind::Unavailable || Plugin::was_full(error)
 }
 
 /// One attempt, at one provider.
@@ -239,5 +246,22 @@ pub(crate) fn chain(head: &CallHead) -> Result<Arc<[Arc<str>]>, TaskError> {
             head.name
         ))
         .with_field("chain")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_full_is_passed_over_as_one_out_of_reach() {
+        for (error, passed_over) in [
+            (TaskError::unavailable("the link broke"), true),
+            (TaskError::limit("full").with_field("limits.concurrency"), true),
+            (TaskError::limit("too long").with_field("body"), false),
+            (TaskError::deadline("late"), false),
+        ] {
+            assert_eq!(is_passed_over(&error), passed_over, "{error:?}");
+        }
     }
 }

@@ -188,6 +188,13 @@ impl Noted {
 }
 
 impl Origin {
+    /// Whether the bucket would take this at all. What one on another node takes, only that node can tell.
+    fn check(&self, bucket: &str, key: &str, value: &[u8]) -> Result<(), TaskError> {
+        let Self::Here(home) = self else { return Ok(()) };
+        let checked = home.store()?.tasks().check(bucket, key, value);
+        checked.map_err(store_error)
+    }
+
     /// Value and version of a key; version 0 stands for none.
     pub(crate) async fn read(
         self,
@@ -284,8 +291,10 @@ impl Buckets for Effects {
         bucket: Arc<str>,
         pairs: Vec<(String, Bytes)>,
     ) -> BoxFuture<'static, Result<(), TaskError>> {
-        let noted = self.noted.clone();
+        let (origin, noted) = (self.origin.clone(), self.noted.clone());
         async move {
+            let mut checked = pairs.iter();
+            checked.try_for_each(|(key, value)| origin.check(&bucket, key, value))?;
             let mut noted = noted.lock();
             pairs
                 .into_iter()
@@ -295,8 +304,9 @@ impl Buckets for Effects {
     }
 
     fn delete(&self, bucket: Arc<str>, keys: Vec<String>) -> BoxFuture<'static, Result<(), TaskError>> {
-        let noted = self.noted.clone();
+        let (origin, noted) = (self.origin.clone(), self.noted.clone());
         async move {
+            keys.iter().try_for_each(|key| origin.check(&bucket, key, &[]))?;
             let mut noted = noted.lock();
             keys.into_iter()
                 .try_for_each(|key| noted.write((bucket.clone(), key.into()), None))
@@ -342,5 +352,29 @@ impl Buckets for Effects {
             Ok(sum)
         }
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::StoreBuckets;
+
+    #[tokio::test]
+    async fn what_a_bucket_never_takes_is_refused_as_in_a_direct_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path());
+        let direct = StoreBuckets(home.clone());
+        let effects = Effects::new(Origin::Here(home), None);
+        for (bucket, key, value) in [
+            ("road", "k".repeat(2 << 10), 0),
+            ("road", "k".into(), 17 << 20),
+            ("a road", "k".into(), 0),
+        ] {
+            let pairs = vec![(key, Bytes::from(vec![0; value]))];
+            let expected = direct.set(bucket.into(), pairs.clone()).await.unwrap_err();
+            assert_eq!(effects.set(bucket.into(), pairs).await, Err(expected));
+        }
+        assert!(effects.batch(NodeId::of_key(b"home")).is_none());
     }
 }

@@ -90,3 +90,86 @@ fn an_acceptance_in_doubt_is_withdrawn_unless_somebody_was_told_of_it() {
         }
     }
 }
+
+/// What a node would hand over of this task.
+fn handover(task: TaskId, submission: &Submission) -> TaskRecord {
+    let actions = submit(&mut machine(Limits::default()), task, submission.clone());
+    let [
+        Action::Persist {
+            write: Write::Put(record),
+            ..
+        },
+    ] = &actions[..]
+    else {
+        panic!("{actions:?}")
+    };
+    TaskRecord {
+        epoch: record.epoch.next(),
+        ..TaskRecord::clone(record)
+    }
+}
+
+fn receive(machine: &mut Machine, record: TaskRecord) -> Vec<Action> {
+    let within = None;
+    machine.handle(Instant(1), Event::Receive(Box::new(Handover { record, within })))
+}
+
+#[test]
+fn only_what_could_have_been_accepted_is_taken_over() {
+    let good = handover(TASK, &work(Guarantee::Local));
+    let ended = Saved::Forgotten { at: None };
+    for record in [
+        TaskRecord {
+            guarantee: Guarantee::Direct,
+            ..good.clone()
+        },
+        TaskRecord {
+            state: ended,
+            ..good.clone()
+        },
+        TaskRecord {
+            name: "alert".into(),
+            ..good.clone()
+        },
+        TaskRecord {
+            home: Some(node("elsewhere")),
+            ..good.clone()
+        },
+    ] {
+        let actions = receive(&mut machine(Limits::default()), record);
+        let error = SubmitError::NoHandover;
+        assert_eq!(actions, [Action::Refuse { asked: TASK, error }]);
+    }
+
+    // However late it says that it ends, it ends in time.
+    let mut heir = machine(Limits::default());
+    let mut late = good;
+    late.due.at = Some(UnixMs(u64::MAX));
+    receive(&mut heir, late);
+    let latest = TRUSTED.wall.after(Limits::default().lifetime);
+    let due = heir.record(TASK).unwrap().due.at.unwrap();
+    assert!(due <= UnixMs(latest.0 + 1), "{due:?}");
+}
+
+#[test]
+fn a_task_of_this_node_is_replaced_by_nobody() {
+    let mut machine = machine(Limits::default());
+    let saved = ticket(&submit(&mut machine, TASK, work(Guarantee::Local)));
+    machine.handle(Instant(1), Event::Saved { ticket: saved });
+    let same = handover(TASK, &work(Guarantee::Local));
+    let other = handover(
+        TASK,
+        &Submission {
+            name: "alert".into(),
+            ..work(Guarantee::Local)
+        },
+    );
+    let refused = |actions: Vec<Action>| match &actions[..] {
+        [Action::Refuse { error, .. }] => error.clone(),
+        _ => panic!("{actions:?}"),
+    };
+    assert_eq!(refused(receive(&mut machine, same)), SubmitError::Owned);
+    let error = refused(receive(&mut machine, other));
+    assert!(matches!(error, SubmitError::KeyReused(_)), "{error}");
+    assert_eq!(machine.status(TASK), Some(Status::Waiting));
+}

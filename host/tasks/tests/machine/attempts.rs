@@ -114,6 +114,45 @@ fn a_task_waits_for_its_home_without_losing_an_attempt() {
 }
 
 #[test]
+fn a_full_provider_costs_no_attempt_and_the_next_one_goes_elsewhere() {
+    let limits = Limits {
+        attempts: 1,
+        longest_pause: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let mut machine = machine(limits);
+    submit(&mut machine, TASK, work(Guarantee::Direct));
+    for (now, expected) in [(1_000, "a"), (2_000, "b"), (3_000, "a")] {
+        let (provider, attempt) = started(&offer(&mut machine, now, &["a", "b"]));
+        assert_eq!(provider, node(expected));
+        let full = machine.handle(Instant(now + 1), Event::Crowded { attempt });
+        assert_eq!(full, [], "it pauses");
+        let due = machine.handle(Instant(now + 300), Event::Tick);
+        assert!(
+            matches!(&due[..], [Action::Place { avoid, .. }] if avoid.contains(&provider)),
+            "{due:?}"
+        );
+    }
+}
+
+#[test]
+fn a_task_expires_by_its_own_time_and_no_other() {
+    for (now, expired) in [(999, false), (1_000, true)] {
+        let mut machine = machine(Limits::default());
+        let submission = Submission {
+            within: Some(Duration::from_secs(1)),
+            ..work(Guarantee::Direct)
+        };
+        submit(&mut machine, TASK, submission);
+        let (_, attempt) = started(&offer(&mut machine, 1, &["a"]));
+        let late = TaskError::deadline("it did not finish within its own limit");
+        let actions = answer(&mut machine, now, attempt, Err(late));
+        assert!(matches!(&actions[..], [Action::Answer { .. }]), "{actions:?}");
+        assert_eq!(machine.stats().expired, u64::from(expired));
+    }
+}
+
+#[test]
 fn tasks_that_wait_look_for_new_providers_some_at_a_time_the_oldest_first() {
     let mut machine = machine(Limits::default());
     let tasks: Vec<TaskId> = (1..=100).map(|n| TaskId::from_parts(0, n)).collect();
@@ -138,4 +177,52 @@ fn tasks_that_wait_look_for_new_providers_some_at_a_time_the_oldest_first() {
     );
     assert_eq!(machine.next_timeout(), Some(Instant(22)));
     assert_eq!(placed(machine.handle(Instant(22), Event::Tick)), tasks[64..]);
+}
+
+#[test]
+fn a_place_wakes_who_waits_for_it() {
+    let mut machine = machine(Limits {
+        running_per_provider: 1,
+        ..Limits::default()
+    });
+    // Of four tasks the first two run at `a` and `b`, and of the others each waits for one of these.
+    let tasks = [1, 2, 3, 4].map(|n| TaskId::from_parts(0, n));
+    let mut attempts = Vec::new();
+    for (task, name) in tasks.into_iter().zip(["a", "b", "a", "b"]) {
+        submit(&mut machine, task, work(Guarantee::Direct));
+        let providers = vec![node(name)];
+        let offered = machine.handle(Instant(1), Event::Offered { task, providers });
+        attempts.extend(offered.iter().map(|action| match action {
+            Action::Start { call, .. } => call.attempt,
+            other => panic!("{other:?}"),
+        }));
+    }
+    assert_eq!(attempts.len(), 2);
+    let actions = answer(&mut machine, 2, attempts[1], Ok(()));
+    assert!(
+        matches!(&actions[..], [Action::Answer { .. }, Action::Place { task, .. }] if *task == tasks[3]),
+        "{actions:?}"
+    );
+}
+
+#[test]
+fn a_batch_that_no_bucket_takes_ends_its_task() {
+    let mut machine = machine(Limits::default());
+    submit(&mut machine, TASK, work(Guarantee::Direct));
+    let (home, attempt) = started(&offer(&mut machine, 1, &["a"]));
+    let batch = Batch {
+        home,
+        reads: Vec::new(),
+        operations: Vec::new(),
+    };
+    let answer = Ok(Box::new(Answer {
+        batch: Some(batch),
+        ..Answer::default()
+    }));
+    machine.handle(Instant(2), Event::Answered { attempt, answer });
+    let error = TaskError::limit("the key is too long");
+    let verdict = Err(CommitError::Unfit(error.clone()));
+    let actions = machine.handle(Instant(3), Event::Committed { attempt, verdict });
+    let (asked, result) = (TASK, Err(error));
+    assert_eq!(actions, [Action::Answer { asked, result }]);
 }

@@ -104,9 +104,64 @@ fn a_task_that_is_bound_to_its_disk_waits_there_for_the_next_start() {
 }
 
 #[test]
-fn a_result_is_forgotten_then_its_key() {
+fn what_no_heir_takes_stays_on_the_disk() {
     let mut machine = machine(Limits::default());
     let saved = ticket(&submit(&mut machine, TASK, work(Guarantee::Local)));
+    machine.handle(Instant(1), Event::Saved { ticket: saved });
+    let heirs = vec![node("full"), node("strange")];
+    let mut actions = machine.handle(Instant(2), Event::Drain { heirs });
+    for (now, heir) in [(100, "full"), (200, "strange")] {
+        let ticket_of_move = ticket(&actions);
+        let sent = machine.handle(
+            Instant(now),
+            Event::Saved {
+                ticket: ticket_of_move,
+            },
+        );
+        assert!(
+            matches!(&sent[..], [Action::HandOver { to, .. }] if *to == node(heir)),
+            "{sent:?}"
+        );
+        let (task, refused) = (TASK, true);
+        let stays = machine.handle(Instant(now + 1), Event::HandOverFailed { task, refused });
+        let [
+            Action::Persist {
+                ticket,
+                write: Write::Put(record),
+            },
+        ] = &stays[..]
+        else {
+            panic!("{stays:?}")
+        };
+        assert!(matches!(record.state, Saved::Open(_)));
+        let ticket = *ticket;
+        actions = machine.handle(Instant(now + 2), Event::Saved { ticket });
+        if heir == "full" {
+            let then = machine.next_timeout().unwrap();
+            actions = machine.handle(then, Event::Tick);
+        }
+    }
+    assert_eq!(actions, [Action::Drained]);
+    assert_eq!(machine.status(TASK), Some(Status::Waiting));
+}
+
+#[test]
+fn a_result_is_forgotten_then_its_key() {
+    forgets(Some("alice/7"), Duration::from_millis(8 * 86_400_000 - 2));
+}
+
+#[test]
+fn without_a_key_little_is_remembered() {
+    forgets(None, Duration::from_secs(600));
+}
+
+fn forgets(key: Option<&str>, expected: Duration) {
+    let mut machine = machine(Limits::default());
+    let submission = Submission {
+        key: key.map(Into::into),
+        ..work(Guarantee::Local)
+    };
+    let saved = ticket(&submit(&mut machine, TASK, submission));
     machine.handle(Instant(1), Event::Saved { ticket: saved });
     let (_, attempt) = started(&offer(&mut machine, 2, &["a"]));
     let saved = ticket(&answer(&mut machine, 3, attempt, Ok(())));
@@ -115,7 +170,8 @@ fn a_result_is_forgotten_then_its_key() {
     machine.handle(Instant(6), Event::Saved { ticket: saved });
     assert_eq!(machine.status(TASK), Some(Status::Forgotten));
     assert_eq!((machine.held().results, machine.held().keys), (0, 1));
-    let then = machine.next_timeout().unwrap();
+    let then = Instant(5).after(expected);
+    assert_eq!(machine.next_timeout(), Some(then));
     let actions = machine.handle(then, Event::Tick);
     assert!(matches!(
         &actions[..],

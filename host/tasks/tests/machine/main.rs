@@ -5,8 +5,9 @@ mod attempts;
 mod ends;
 
 use karman_tasks::{
-    Action, Answer, AttemptId, Entry, Event, Guarantee, Instant, KeptError, Limits, Machine, Outcome,
-    Reading, SaveError, Status, Submission, SubmitError, TaskRecord, Ticket, UnixMs, Write,
+    Action, Answer, AttemptId, Batch, CommitError, Entry, Event, Guarantee, Handover, Instant, KeptError,
+    Limits, Machine, Outcome, Reading, SaveError, Saved, Status, Submission, SubmitError, TaskRecord, Ticket,
+    UnixMs, Write,
 };
 use karman_types::{ErrorKind, NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
 use std::time::Duration;

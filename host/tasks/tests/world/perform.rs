@@ -154,6 +154,10 @@ impl World {
                     self.providers[p].1.finish(attempt);
                     return self.post(time, event(Event::Excused { attempt }));
                 }
+                if self.faulty && self.rng.u8(..20) == 0 {
+                    self.providers[p].1.finish(attempt);
+                    return self.post(time, event(Event::Crowded { attempt }));
+                }
                 let answer = self.work(&call);
                 self.post(time, Message::Finish(n, p, attempt, answer));
                 // Nobody waits for ever, not even for an answer that was lost.
