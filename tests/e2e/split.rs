@@ -439,3 +439,18 @@ fn a_plan_goes_by_predicted_times_and_says_so() {
     assert_eq!(plan(&[]), json!([]));
     assert_eq!(plan(&["--predict"]), json!([]));
 }
+
+#[test]
+fn times_are_kept_until_they_are_measured_again() {
+    let [edge, _fog, _cloud] = three();
+    let profile = |more: &[&str]| {
+        let told = edge.run(&[&["model", "profile", MODEL, "--json"], more].concat());
+        let told: Value = serde_json::from_str(&told.ok().out()).unwrap();
+        told["profile"].clone()
+    };
+    let first = profile(&[]);
+    assert_eq!(profile(&[]), first);
+    let second = profile(&["--again"]);
+    assert_ne!(second, first, "no two measurements of all layers are the same");
+    assert_eq!(profile(&[]), second);
+}

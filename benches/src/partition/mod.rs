@@ -125,6 +125,11 @@ async fn block(
     pass.forget();
     pass.play(&rates).await?;
     let outcome = Outcome::of(seed, &contenders, &pass.taken());
-    eprintln!("{} {seed}: {outcome:?}", trace.name());
+    eprintln!(
+        "{} {seed}: latency {:?}, energy {:?}",
+        trace.name(),
+        outcome.latency,
+        outcome.energy
+    );
     Ok(outcome)
 }

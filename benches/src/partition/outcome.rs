@@ -1,7 +1,7 @@
 //! What came of one pass under every contender.
 
 use super::contender::{Contender, Goal, Who};
-use super::rounds::Taken;
+use super::rounds::{Request, Taken};
 use karman_study::contest::Contest;
 use karman_study::pairs::percentile;
 use karman_study::trace::{ASSUMED_WATTS, other_watts};
@@ -21,6 +21,8 @@ pub(super) struct Outcome {
     pub(super) wattages: Vec<[f64; 2]>,
     /// Late requests and those that were passed on, of ours.
     pub(super) troubles: [usize; 2],
+    /// Every request of every contender.
+    pub(super) requests: Vec<(String, Vec<Request>)>,
 }
 
 type Watts = [[f64; 3]; 3];
@@ -69,6 +71,9 @@ impl Outcome {
             ],
             wattages: other_watts().map(changed).collect(),
             troubles: [ours.unfinished, ours.passed_on],
+            requests: all()
+                .map(|(one, taken)| (one.name.clone(), taken.requests.clone()))
+                .collect(),
         }
     }
 }

@@ -5,14 +5,25 @@ use super::continuum::{Access, Continuum};
 use super::hindsight::Ahead;
 use anyhow::Result;
 use fastrand::Rng;
-use karman_node::Leg;
 use karman_node::inference::InferResponse;
 use serde::Serialize;
+
+/// One request, as the raw rows have it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Request {
+    took_ms: f64,
+    /// Of the model, on each tier.
+    compute_ms: [f64; 3],
+    /// What the edge sent, and how long that was under way with what came back.
+    sent_bytes: u64,
+    sent_ms: f64,
+}
 
 /// What the requests of one contender took.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Taken {
     pub(super) latencies_ms: Vec<f64>,
+    pub(super) requests: Vec<Request>,
     /// On each tier.
     pub(super) compute_ms: [f64; 3],
     /// By each tier, to others.
@@ -87,20 +98,26 @@ impl<'a> Rounds<'a> {
         taken.latencies_ms.push(took_ms.min(most));
         let legs = &response.parameters.legs;
         taken.passed_on += usize::from(legs.iter().any(|leg| leg.failed.is_some()));
+        let mut request = Request {
+            took_ms,
+            compute_ms: [0.0; 3],
+            sent_bytes: 0,
+            sent_ms: 0.0,
+        };
         let mut before = 0;
         for leg in legs.iter().filter(|leg| leg.failed.is_none()) {
-            let Leg {
-                node,
-                compute_us,
-                transfer_us,
-                ..
-            } = leg;
-            let Some(tier) = self.continuum.tier_of(*node) else {
+            let Some(tier) = self.continuum.tier_of(leg.node) else {
                 continue;
             };
-            taken.compute_ms[tier] += *compute_us as f64 / 1e3;
-            taken.sent_ms[before] += *transfer_us as f64 / 1e3;
+            let (compute_ms, sent_ms) = (leg.compute_us as f64 / 1e3, leg.transfer_us as f64 / 1e3);
+            taken.compute_ms[tier] += compute_ms;
+            taken.sent_ms[before] += sent_ms;
+            request.compute_ms[tier] += compute_ms;
+            if before == 0 && tier != 0 {
+                (request.sent_bytes, request.sent_ms) = (leg.bytes_in, sent_ms);
+            }
             before = tier;
         }
+        taken.requests.push(request);
     }
 }

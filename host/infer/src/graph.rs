@@ -15,6 +15,7 @@
 //! | `layers` | nodes that belong together; the cut points between them |
 //! | `cut` | any cut into any number of stages, and each stage as a model of its own |
 //! | `exit` | the model up to an early exit |
+//! | `sizes` | how large everything is that a run makes |
 
 mod cost;
 mod cut;
@@ -25,12 +26,14 @@ mod order;
 mod raw;
 mod read;
 mod shapes;
+mod sizes;
 
 pub use cost::OpClass;
 pub use cut::{CutError, Fragment};
 pub use layers::{CutPoint, Layer, LayerEdge, Layers};
 pub(crate) use operation::{Operand, Operation};
 pub use read::SizeOf;
+pub(crate) use sizes::Sizes;
 
 use crate::TensorInfo;
 use bytes::Bytes;

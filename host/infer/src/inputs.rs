@@ -52,6 +52,20 @@ pub(crate) fn arrange(
         .collect()
 }
 
+/// The items of the batch, where nothing else is open: the largest size that was given where any fits.
+pub(crate) fn items(takes: &[TensorInfo], given: &[Tensor]) -> u32 {
+    let mut items = 0;
+    for (input, tensor) in takes.iter().zip(given) {
+        let sizes = tensor.shape();
+        for (dim, size) in input.dims.iter().flatten().zip(sizes.dims()) {
+            if matches!(dim, Dim::Any(_)) {
+                items = items.max(*size);
+            }
+        }
+    }
+    items
+}
+
 /// Refuses inputs without elements, for a back-end that plans by their sizes: arithmetic with a size of 0 ends in its depths, or in the
 /// panic of an operator that divides by one.
 pub(crate) fn refuse_empty(takes: &[TensorInfo], given: &[Tensor]) -> Result<(), InferError> {

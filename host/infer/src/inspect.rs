@@ -111,7 +111,7 @@ impl Crossing {
     fn of(point: &CutPoint, batch: u32, least: u64) -> Self {
         let bytes = point.bytes.at(batch);
         Self {
-            tensors: point.crossing.len(),
+            tensors: point.tensors,
             bytes,
             is_candidate: bytes < least,
         }

@@ -1,7 +1,8 @@
 use karman_types::ByteSize;
 use serde::{Deserialize, Serialize};
 
-/// What a model may ask of this machine. Each bound is checked before the memory that it bounds is taken.
+/// What a model may ask of this machine. Each bound is checked before the memory that it bounds is taken; on ONNX Runtime those of what
+/// lies between inputs and outputs only where nothing but the batch is open.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ModelLimits {
@@ -20,7 +21,7 @@ pub struct ModelLimits {
     pub rank: u32,
     /// Bytes of one tensor while the model runs: input, output or in between. Default 256 MiB.
     pub tensor: ByteSize,
-    /// Bytes of all tensors that one run makes, even if not all at once. Default 1 GiB.
+    /// Bytes of all tensors that one run makes, even if not all at once; what lies within a `Scan` counts once. Default 1 GiB.
     pub run: ByteSize,
 }
 

@@ -1,6 +1,7 @@
 //! ONNX Runtime, loaded when the process starts if its library is there.
 
 use crate::apart::{catching, short};
+use crate::graph::Sizes;
 use crate::outline::Outline;
 use crate::{Backend, BackendName, InferError, LoadOptions, Model, ModelLimits, TensorInfo, inputs};
 use karman_tensor::{Element, ElementType, Shape, Tensor, bf16, f16};
@@ -111,12 +112,21 @@ impl Backend for OnnxRuntime {
 
     fn load(&self, bytes: &[u8], options: &LoadOptions) -> Result<Arc<dyn Model>, InferError> {
         let outline = Outline::read(bytes, &options.limits)?;
+        let sizes = match Sizes::read(bytes, &outline, &options.limits) {
+            Ok(sizes) => sizes,
+            Err(error @ InferError::Limit { .. }) => return Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "what a run of a model makes cannot be told beforehand");
+                Sizes::default()
+            }
+        };
         let session = self.session(bytes, options)?;
         let further = options.sessions.get() - 1;
         Ok(Arc::new(OrtModel {
             runtime: self.clone(),
             bytes: if further > 0 { bytes.into() } else { Box::default() },
             outline,
+            sizes,
             pool: Mutex::new(Pool {
                 idle: vec![session],
                 further,
@@ -132,6 +142,8 @@ struct OrtModel {
     /// Kept only where further sessions may be made.
     bytes: Box<[u8]>,
     outline: Outline,
+    /// Of what a run makes: the library bounds none of it.
+    sizes: Sizes,
     pool: Mutex<Pool>,
     returned: Condvar,
     options: LoadOptions,
@@ -158,6 +170,8 @@ impl Model for OrtModel {
 
     fn run(&self, given: Vec<(String, Tensor)>) -> Result<Vec<(String, Tensor)>, InferError> {
         let given = inputs::arrange(&self.outline.inputs, given, &self.options.limits)?;
+        let items = inputs::items(&self.outline.inputs, &given);
+        self.sizes.check(items, &self.options.limits)?;
         let mut session = self.take()?;
         let result = catching(BackendName::OnnxRuntime, || {
             let values = self

@@ -110,9 +110,7 @@ fn eight_bits_cross_where_an_eight_bit_model_is_cut() {
         };
         let graph = read(&Architecture::MobileNetV2.generate(&variant));
         let points = graph.layers().cut_points(&graph);
-        let sizes = points
-            .iter()
-            .map(|point| (point.crossing.len(), point.bytes.at(1)));
+        let sizes = points.iter().map(|point| (point.tensors, point.bytes.at(1)));
         sizes.collect::<Vec<_>>()
     });
     // The first layer of the one quantises the input; from there on a quarter crosses everywhere.

@@ -6,8 +6,11 @@ mod common;
 
 use common::backends;
 use karman_infer::graph::{CutError, Graph};
-use karman_infer::{BackendName, BackendOptions, Backends, LoadOptions, Model, ModelLimits, UseOnnxRuntime};
+use karman_infer::{
+    BackendName, BackendOptions, Backends, InferError, LoadOptions, Model, ModelLimits, UseOnnxRuntime,
+};
 use karman_tensor::Tensor;
+use karman_types::ByteSize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,6 +135,38 @@ fn a_model_up_to_an_exit_answers_as_that_exit_does_and_computes_no_more() {
         Err(CutError::Output { .. })
     ));
     assert!(matches!(whole.up_to(answer, answer), Err(CutError::Exit { .. })));
+}
+
+#[test]
+fn a_batch_that_would_take_too_much_memory_is_refused_before_it_runs() {
+    let options = LoadOptions {
+        limits: ModelLimits {
+            run: ByteSize::mib(4),
+            ..ModelLimits::default()
+        },
+        ..LoadOptions::default()
+    };
+    let (_, bytes) = models()
+        .into_iter()
+        .find(|(record, _)| record["name"] == "digits-l")
+        .unwrap();
+    for (name, backend) in backends().all() {
+        let Ok(backend) = backend.inspect_err(|error| println!("skipped: {error}")) else {
+            continue;
+        };
+        let model = backend.load(&bytes, &options).unwrap();
+        let run = |items: u32| {
+            let images = vec![0f32; items as usize * 64];
+            let images = Tensor::from_slice([items, 1, 8, 8], &images).unwrap();
+            model.run(vec![("image".into(), images)])
+        };
+        assert!(run(1).is_ok(), "{name}");
+        let error = run(4096).unwrap_err();
+        assert!(
+            matches!(error, InferError::Limit { limit: "run", .. }),
+            "{name}: {error}"
+        );
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn mobilenet_costs_what_is_published() {
         (602_112, 1_605_632)
     );
     // The shortcuts: where a block is open, two tensors cross.
-    assert_eq!(points.iter().map(|point| point.crossing.len()).max(), Some(2));
+    assert_eq!(points.iter().map(|point| point.tensors).max(), Some(2));
     let single = points.iter().filter(|point| point.is_single()).count();
     assert!(single > 30 && single < points.len(), "{single}");
 }
@@ -108,6 +108,44 @@ fn every_node_lies_in_one_layer_after_all_that_it_needs() {
                 edge.to.iter().all(|to| edge.from.is_none_or(|from| from < *to)),
                 "{edge:?}"
             );
+        }
+    }
+}
+
+#[test]
+fn what_crosses_each_place_is_counted_along_the_way() {
+    // All of 200 branches are open before the first two are added up.
+    const BRANCHES: usize = 200;
+    let names = |of: &str| -> Vec<String> { (0..BRANCHES).map(|at| format!("{of}{at}")).collect() };
+    let (branches, sums) = (names("b"), names("s"));
+    let mut file: Vec<Vec<u8>> = branches
+        .iter()
+        .map(|branch| node("Relu", &["x"], &[branch], &[]))
+        .collect();
+    file.push(node("Add", &["b0", "b1"], &["s1"], &[]));
+    file.extend((2..BRANCHES).map(|at| {
+        let (before, branch) = (&sums[at - 1], &branches[at]);
+        node("Add", &[before, branch], &[&sums[at]], &[])
+    }));
+    file.extend([value(11, "x", 1, &[2]), value(12, &sums[BRANCHES - 1], 1, &[2])]);
+    let graph = read(&model(&file)).unwrap();
+    let layers = graph.layers();
+    let points = layers.cut_points(&graph);
+    assert_eq!(points.len(), 2 * BRANCHES - 1);
+    for point in &points {
+        let tensors = match point.after {
+            // The input, too, as long as a branch takes it.
+            after if after < BRANCHES => after + 1,
+            after => 2 * BRANCHES - after,
+        };
+        assert_eq!(
+            (point.tensors, point.bytes.at(1)),
+            (tensors, 8 * tensors as u64),
+            "{point:?}"
+        );
+        if point.after > 0 {
+            let stages = layers.stages_of_chain(&[point.after]);
+            assert_eq!(graph.crossing(&stages).unwrap()[0].len(), tensors);
         }
     }
 }

@@ -135,6 +135,18 @@ fn a_model_that_would_allocate_too_much_is_refused_before_it_does() {
 }
 
 #[test]
+fn what_no_output_needs_is_not_made() {
+    let unused = model(&[
+        node("ConstantOfShape", &["s"], &["h"], &[]),
+        node("Relu", &["x"], &["y"], &[]),
+        initializer("s", 7, &[2], &i64s(&[1 << 20, 1 << 18])),
+        value(11, "x", 1, &[2]),
+        value(12, "y", 1, &[2]),
+    ]);
+    assert!(load(&unused).is_ok());
+}
+
+#[test]
 fn cycles_and_loose_ends_are_refused() {
     let cycle = model(&[
         node("Add", &["x", "b"], &["a"], &[]),

@@ -91,22 +91,24 @@ impl Graph {
     /// # Errors
     /// [`CutError::Length`], [`CutError::Backward`].
     pub fn split(&self, stages: &[usize]) -> Result<Vec<Fragment>, CutError> {
+        Ok(self.fragments(stages)?.collect())
+    }
+
+    /// The same, each written when it is asked for: together they are as large as the model.
+    pub(crate) fn fragments(&self, stages: &[usize]) -> Result<impl Iterator<Item = Fragment>, CutError> {
         let parts = self.parts(stages)?;
         let crossing: BTreeSet<usize> = parts.iter().flat_map(|part| &part.takes).copied().collect();
-        Ok(parts
-            .into_iter()
-            .map(|part| {
-                let made = part
-                    .own
-                    .iter()
-                    .flat_map(|node| &self.nodes[*node].outputs)
-                    .copied();
-                let gives = made
-                    .filter(|edge| crossing.contains(edge) || self.edges[*edge].is_output)
-                    .collect();
-                self.write(part, gives)
-            })
-            .collect())
+        Ok(parts.into_iter().map(move |part| {
+            let made = part
+                .own
+                .iter()
+                .flat_map(|node| &self.nodes[*node].outputs)
+                .copied();
+            let gives = made
+                .filter(|edge| crossing.contains(edge) || self.edges[*edge].is_output)
+                .collect();
+            self.write(part, gives)
+        }))
     }
 
     /// The whole model as one fragment: what no output needs is left out.

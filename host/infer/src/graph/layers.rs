@@ -1,6 +1,6 @@
 //! Nodes that belong together, and the places between them where a cut is worth a thought.
 
-use super::{CutError, Graph, OpClass, Scaled};
+use super::{CutError, Edge, Graph, OpClass, Scaled};
 use karman_tensor::ElementType;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -40,8 +40,8 @@ pub struct LayerEdge {
 pub struct CutPoint {
     /// The number of layers before it: 0 is before all of them, where the inputs cross.
     pub after: usize,
-    /// The edges of the graph that cross it.
-    pub crossing: Vec<usize>,
+    /// The tensors that cross it: [`Graph::crossing`] says which.
+    pub tensors: usize,
     /// Their bytes.
     pub bytes: Scaled,
 }
@@ -49,8 +49,49 @@ pub struct CutPoint {
 impl CutPoint {
     /// Whether a single tensor crosses it, so that the model is a chain here.
     pub fn is_single(&self) -> bool {
-        self.crossing.len() == 1
+        self.tensors == 1
     }
+}
+
+/// What crosses the place where one is, on the way from layer to layer.
+#[derive(Default)]
+struct Crossing {
+    tensors: usize,
+    /// How many of them are shapes.
+    shapes: usize,
+    /// Their bytes, summed so wide that what has crossed can be taken off again.
+    fixed: u128,
+    per_item: u128,
+}
+
+impl Crossing {
+    fn begin(&mut self, edge: &Edge) {
+        let bytes = edge.bytes();
+        self.tensors += 1;
+        self.shapes += usize::from(is_shape(edge));
+        self.fixed += u128::from(bytes.fixed);
+        self.per_item += u128::from(bytes.per_item);
+    }
+
+    fn end(&mut self, edge: &Edge) {
+        let bytes = edge.bytes();
+        self.tensors -= 1;
+        self.shapes -= usize::from(is_shape(edge));
+        self.fixed -= u128::from(bytes.fixed);
+        self.per_item -= u128::from(bytes.per_item);
+    }
+
+    fn bytes(&self) -> Scaled {
+        let narrow = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
+        Scaled {
+            fixed: narrow(self.fixed),
+            per_item: narrow(self.per_item),
+        }
+    }
+}
+
+fn is_shape(edge: &Edge) -> bool {
+    edge.info.element == ElementType::I64 && edge.from.is_some()
 }
 
 /// A graph of layers, in order: each comes after all that it needs. A chain is a graph where each takes what the one before it
@@ -236,27 +277,26 @@ impl Layers {
     pub fn cut_points(&self, graph: &Graph) -> Vec<CutPoint> {
         let mut starts: Vec<Vec<usize>> = vec![Vec::new(); self.layers.len() + 1];
         let mut ends = starts.clone();
-        for (at, edge) in self.edges.iter().enumerate() {
+        for edge in &self.edges {
             if let Some(last) = edge.to.last() {
-                starts[edge.from.map_or(0, |from| from + 1)].push(at);
-                ends[last + 1].push(at);
+                starts[edge.from.map_or(0, |from| from + 1)].push(edge.edge);
+                ends[last + 1].push(edge.edge);
             }
         }
-        let mut crossing: BTreeSet<usize> = BTreeSet::new();
+        let mut crossing = Crossing::default();
         let mut points = Vec::new();
         for after in 0..self.layers.len() {
-            ends[after].iter().for_each(|edge| _ = crossing.remove(edge));
-            crossing.extend(&starts[after]);
-            let edges: Vec<usize> = crossing.iter().map(|at| self.edges[*at].edge).collect();
-            let is_shape = |edge: &usize| {
-                let edge = &graph.edges[*edge];
-                edge.info.element == ElementType::I64 && edge.from.is_some()
-            };
-            if !edges.iter().any(is_shape) {
+            ends[after]
+                .iter()
+                .for_each(|edge| crossing.end(&graph.edges[*edge]));
+            starts[after]
+                .iter()
+                .for_each(|edge| crossing.begin(&graph.edges[*edge]));
+            if crossing.shapes == 0 {
                 points.push(CutPoint {
                     after,
-                    bytes: edges.iter().map(|edge| graph.edges[*edge].bytes()).sum(),
-                    crossing: edges,
+                    tensors: crossing.tensors,
+                    bytes: crossing.bytes(),
                 });
             }
         }

@@ -113,6 +113,15 @@ fn a_model_by_the_quantiser_of_onnx_runtime_is_read() {
 }
 
 #[test]
+fn bounds_are_those_of_onnx_also_the_wrong_way_round() {
+    let all = [f64::NEG_INFINITY, f64::INFINITY];
+    let relu = walk::clipped(all, [0.0, f64::INFINITY]);
+    assert_eq!(walk::clipped(relu, [-1.0, 6.0]), [0.0, 6.0]);
+    assert_eq!(walk::clipped([0.0, 6.0], [7.0, 9.0]), [7.0, 7.0]);
+    assert_eq!(walk::clipped(relu, [5.0, 3.0]), [3.0, 3.0]);
+}
+
+#[test]
 fn the_rest_goes_on_from_what_the_network_gives() {
     let integer = Integer::read(&graph(Architecture::MobileNetV2, true)).unwrap();
     let items = integer.quantise(&image()).unwrap();

@@ -119,6 +119,11 @@ pub(super) fn walk(graph: &Graph) -> Result<Walked, InferError> {
     Ok(walk.walked)
 }
 
+/// What is left between two bounds. Where they are the wrong way round it is the upper one, as ONNX has it.
+pub(super) fn clipped(bounds: [f64; 2], [low, high]: [f64; 2]) -> [f64; 2] {
+    bounds.map(|bound| bound.max(low).min(high))
+}
+
 impl Walk<'_> {
     fn value(&mut self, at: usize, operation: &Operation<'_>, out: usize) -> Result<Value, Unfit> {
         match operation.op.as_str() {
@@ -262,10 +267,9 @@ impl Walk<'_> {
         self.bounded(operation, bounds)
     }
 
-    fn bounded(&mut self, operation: &Operation<'_>, [low, high]: [f64; 2]) -> Result<Value, Unfit> {
+    fn bounded(&mut self, operation: &Operation<'_>, within: [f64; 2]) -> Result<Value, Unfit> {
         let mut pending = self.taken(operation)?;
-        let [least, most] = pending.bounds;
-        pending.bounds = [least.max(low).min(high), most.min(high).max(low)];
+        pending.bounds = clipped(pending.bounds, within);
         Ok(Value::Pending(pending))
     }
 

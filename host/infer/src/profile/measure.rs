@@ -35,7 +35,7 @@ impl Default for ProfileOptions {
 
 impl Profile {
     /// Times every layer of a model alone, on what it takes in the whole, and the whole. Blocks for as long as that takes: about
-    /// twice `warm_up + runs` runs, and loading every layer once.
+    /// twice `warm_up + runs` runs, and loading every layer once. One of them is loaded at a time.
     ///
     /// A layer that its back-end does not run alone is in the profile with the reason.
     ///
@@ -47,9 +47,7 @@ impl Profile {
         load: &LoadOptions,
         options: &ProfileOptions,
     ) -> Result<Self, InferError> {
-        let whole = backend.load(&graph.whole().model, load)?;
-        let inputs = sample_inputs(&*whole, options.batch, options.seed)?;
-        let whole = time(&*whole, &inputs, options)?;
+        let (inputs, whole) = whole(graph, backend, load, options)?;
         let held = activations(graph, backend, load, inputs)?;
         let mut times = alone(graph, backend, load, options, &held)?.into_iter();
         let next = |_: &LayerProfile| times.next().unwrap_or_else(|| Timing::unavailable("not timed"));
@@ -69,6 +67,19 @@ impl Profile {
             whole,
         })
     }
+}
+
+/// Inputs for the whole model, and its time on them.
+fn whole(
+    graph: &Graph,
+    backend: &dyn Backend,
+    load: &LoadOptions,
+    options: &ProfileOptions,
+) -> Result<(Named, Timing), InferError> {
+    let model = backend.load(&graph.whole().model, load)?;
+    let inputs = sample_inputs(&*model, options.batch, options.seed)?;
+    let timing = time(&*model, &inputs, options)?;
+    Ok((inputs, timing))
 }
 
 /// These inputs and all that crosses between layers, computed once by the whole.
@@ -120,16 +131,14 @@ fn alone(
     let wrong = |error: CutError| rejected(backend, &error);
     let layers = graph.layers();
     let stages: Vec<usize> = (0..layers.layers.len()).collect();
-    let fragments = graph
-        .split(&layers.stages(&stages).map_err(wrong)?)
-        .map_err(wrong)?;
     let one = |model: &[u8]| {
         let model = backend.load(model, load)?;
         time(&*model, &pick(&*model, held), options)
     };
     // A layer that only dequantises is done again wherever its result is used, and takes no time of its own.
     let mut times = vec![Timing::of(vec![0.0]); stages.len()];
-    for fragment in &fragments {
+    let stages = layers.stages(&stages).map_err(wrong)?;
+    for fragment in graph.fragments(&stages).map_err(wrong)? {
         let timed = one(&fragment.model);
         times[fragment.stage] = timed.unwrap_or_else(|error| Timing::unavailable(error.to_string()));
     }
@@ -227,6 +236,84 @@ pub fn sample(inputs: &[crate::TensorInfo], batch: u32, seed: u64) -> Result<Nam
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{BackendName, ModelLimits, TensorInfo, Tract};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Counts the models that are loaded, and the most that were at once.
+    #[derive(Clone, Default)]
+    struct Counted(Arc<[AtomicUsize; 2]>);
+
+    struct One {
+        model: Arc<dyn Model>,
+        counted: Counted,
+    }
+
+    impl Backend for Counted {
+        fn name(&self) -> BackendName {
+            BackendName::Tract
+        }
+
+        fn version(&self) -> &str {
+            Tract.version()
+        }
+
+        fn load(&self, bytes: &[u8], options: &LoadOptions) -> Result<Arc<dyn Model>, InferError> {
+            let model = Tract.load(bytes, options)?;
+            let [now, most] = &*self.0;
+            most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let counted = self.clone();
+            Ok(Arc::new(One { model, counted }))
+        }
+    }
+
+    impl Model for One {
+        fn backend(&self) -> BackendName {
+            self.model.backend()
+        }
+
+        fn inputs(&self) -> &[TensorInfo] {
+            self.model.inputs()
+        }
+
+        fn outputs(&self) -> &[TensorInfo] {
+            self.model.outputs()
+        }
+
+        fn run(&self, inputs: Named) -> Result<Named, InferError> {
+            self.model.run(inputs)
+        }
+    }
+
+    impl Drop for One {
+        fn drop(&mut self) {
+            self.counted.0[0].fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn one_model_is_loaded_at_a_time() {
+        let file = crate::zoo::Architecture::AlexNet.generate(&crate::zoo::Variant {
+            input: 64,
+            narrower: 16,
+            classes: 10,
+            ..crate::zoo::Variant::default()
+        });
+        let graph = Graph::read(file, &ModelLimits::default()).unwrap();
+        let options = ProfileOptions {
+            warm_up: 0,
+            runs: 1,
+            ..ProfileOptions::default()
+        };
+        let counted = Counted::default();
+        let profile = Profile::measure(&graph, &counted, &LoadOptions::default(), &options).unwrap();
+        assert!(profile.is_measured());
+        let [now, most] = &*counted.0;
+        assert_eq!(
+            (now.load(Ordering::Relaxed), most.load(Ordering::Relaxed)),
+            (0, 1)
+        );
+    }
 
     #[test]
     fn the_median_counts_and_not_the_mean() {

@@ -139,16 +139,27 @@ impl Node {
         others.retain(|node| chosen.names(&node.offer));
         let here = chosen.names(&self.offer());
         if !here && others.is_empty() {
-            return Err(
-                TaskError::unavailable(format!("no node in reach is `{selector}`"))
-                    .with_hint("`karman mesh offers` shows the nodes in reach"),
-            );
+            return Err(none_in_reach(selector));
         }
         Ok((here, others))
     }
 
-    /// The nodes that may run parts of a model besides this one, those nearest to the edge first: the named ones, or the
-    /// nearest of every other tier.
+    /// Whether each of these selectors names a node in reach.
+    ///
+    /// # Errors
+    /// `invalid` when one does not read, `unavailable` when it names none.
+    pub(super) async fn check_in_reach(&self, named: &[String]) -> Result<(), TaskError> {
+        for selector in named {
+            self.selected(selector).await?;
+        }
+        Ok(())
+    }
+
+    /// The nodes that may run parts of a model besides this one, those nearest to the edge first: the named ones that are in reach, or
+    /// the nearest of every other tier.
+    ///
+    /// # Errors
+    /// `invalid` when a selector does not read, `unavailable` when they name no node in reach.
     pub(super) async fn participants(&self, named: &[String]) -> Result<Vec<(NodeId, PeerId)>, TaskError> {
         let mesh = mesh_of(self)?;
         let selectors = named
@@ -167,17 +178,14 @@ impl Node {
             false => selectors.iter().any(|selector| selector.names(&node.offer)),
         });
         if others.is_empty() && !named.is_empty() {
-            return Err(
-                TaskError::unavailable(format!("no node in reach is `{}`", named.join("` or `")))
-                    .with_hint("`karman mesh offers` shows the nodes in reach"),
-            );
+            return Err(none_in_reach(&named.join("` or `")));
         }
-        others.sort_by_key(|node| node.offer.tier);
-        others.truncate(Problem::MAX_TIERS - 1);
-        Ok(others
-            .into_iter()
-            .map(|node| (node.offer.node, node.id))
-            .collect())
+        let (taken, left) = of_each_tier(others, Problem::MAX_TIERS - 1);
+        for node in left {
+            let node = node.offer.node.short();
+            tracing::warn!(node, "a plan of a model has no place for one more node");
+        }
+        Ok(taken.into_iter().map(|node| (node.offer.node, node.id)).collect())
     }
 
     /// Has another node do something with its plugin or model of this name.
@@ -192,6 +200,26 @@ impl Node {
         let (response, _) = mesh_of(self)?.call(node.id, head, body).await?;
         Ok(response)
     }
+}
+
+/// As many of these nodes as there are places, by tier, and those that are left over: the nearest of each tier come first, then the
+/// nearest of the others.
+fn of_each_tier(nearest_first: Vec<Provider>, places: usize) -> (Vec<Provider>, Vec<Provider>) {
+    let mut tiers: Vec<Tier> = Vec::new();
+    let (mut taken, others): (Vec<_>, Vec<_>) = nearest_first.into_iter().partition(|node| {
+        let is_first = !tiers.contains(&node.offer.tier);
+        tiers.push(node.offer.tier);
+        is_first
+    });
+    taken.extend(others);
+    let left = taken.split_off(places.min(taken.len()));
+    taken.sort_by_key(|node| node.offer.tier);
+    (taken, left)
+}
+
+fn none_in_reach(selector: &str) -> TaskError {
+    TaskError::unavailable(format!("no node in reach is `{selector}`"))
+        .with_hint("`karman mesh offers` shows the nodes in reach")
 }
 
 /// Whether this names nodes.
@@ -230,5 +258,44 @@ impl Selector {
             Self::Tier(tier) => offer.tier == *tier,
             Self::Node(start) => offer.node.to_string().starts_with(start.as_str()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn provider((at, tier): (usize, Tier)) -> Provider {
+        Provider {
+            id: PeerId::random(),
+            offer: Arc::new(Offer {
+                node: NodeId::of_key(&[at as u8]),
+                tier,
+                cores: at as u32,
+                memory: 0,
+                tasks: Vec::new(),
+                models: Vec::new(),
+            }),
+            busy: 0,
+        }
+    }
+
+    /// Where the nodes stood that were taken, and those that were not.
+    fn places(tiers: &[Tier]) -> [Vec<u32>; 2] {
+        let nodes = tiers.iter().copied().enumerate().map(provider).collect();
+        let (taken, left) = of_each_tier(nodes, 5);
+        let places =
+            |nodes: Vec<Provider>| -> Vec<u32> { nodes.iter().map(|node| node.offer.cores).collect() };
+        [places(taken), places(left)]
+    }
+
+    #[test]
+    fn a_plan_has_a_place_for_each_tier() {
+        use Tier::{Cloud, Edge, Fog};
+        let near = [Edge, Edge, Edge, Edge, Edge, Edge, Cloud, Fog];
+        assert_eq!(places(&near), [vec![0, 1, 2, 7, 6], vec![3, 4, 5]]);
+        assert_eq!(places(&[Cloud, Edge, Cloud]), [vec![1, 0, 2], vec![]]);
+        assert!(places(&[]).iter().all(Vec::is_empty));
     }
 }

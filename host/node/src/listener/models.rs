@@ -13,7 +13,7 @@ use std::time::Instant;
 
 pub(crate) fn router() -> Router<Node> {
     Router::new()
-        .route("/models/{name}/profile", get(profile))
+        .route("/models/{name}/profile", get(profile).post(profile_again))
         .route("/models/{name}/plan", get(planned).post(plan).delete(unplan))
         .route("/models/{name}/inside", post(plan_inside))
         .route("/models/{name}/links", put(state_links))
@@ -25,6 +25,13 @@ async fn profile(
     InPath(name): InPath<String>,
 ) -> Result<Json<NodeProfile>, Refusal> {
     Ok(Json(node.profile_model(&name).await?))
+}
+
+async fn profile_again(
+    State(node): State<Node>,
+    InPath(name): InPath<String>,
+) -> Result<Json<NodeProfile>, Refusal> {
+    Ok(Json(node.profile_model_again(&name).await?))
 }
 
 async fn plan(

@@ -27,9 +27,9 @@ use std::sync::{Arc, OnceLock};
 
 /// Models that stay loaded; one more drops all that nobody uses.
 const MOST_LOADED: usize = 32;
-/// What all sessions of one model may take together, by the length of its file: a larger model has one, and its runs follow one
-/// another.
-const MOST_IN_SESSIONS: u64 = 64 << 20;
+/// What all sessions or plans of one model may take together, by the length of its file: each has its own copy of the weights. A
+/// larger model has one: its runs follow one another on ONNX Runtime, and tract plans anew where inputs of another shape come.
+const MOST_IN_COPIES: u64 = 64 << 20;
 /// Plans of a model, one for each set of input shapes, besides those for each size of its batches.
 const PLANS: usize = 4;
 
@@ -133,12 +133,13 @@ impl NodeModels {
         }
     }
 
-    /// The same for a file of this length: as many runs at once as two for each core, where that takes not too much memory.
+    /// The same for a file of this length: as many runs at once as two for each core, and a plan for each size of a batch, where that
+    /// takes not too much memory.
     fn options_for(&self, bytes: u64) -> LoadOptions {
-        let fit = usize::try_from(MOST_IN_SESSIONS / bytes.max(1)).unwrap_or(usize::MAX);
+        let fit = copies(bytes);
         LoadOptions {
-            sessions: NonZeroUsize::new(fit).map_or(NonZeroUsize::MIN, |fit| fit.min(at_once())),
-            plans: self.plans(),
+            sessions: fit.min(at_once()),
+            plans: fit.min(self.plans()),
             ..self.options()
         }
     }
@@ -306,6 +307,12 @@ impl NodeModels {
     }
 }
 
+/// How many copies there may be of the weights of a file of this length, at least one.
+fn copies(bytes: u64) -> NonZeroUsize {
+    let fit = usize::try_from(MOST_IN_COPIES / bytes.max(1)).unwrap_or(usize::MAX);
+    NonZeroUsize::new(fit).unwrap_or(NonZeroUsize::MIN)
+}
+
 fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
@@ -317,4 +324,18 @@ fn at_once() -> NonZeroUsize {
 
 pub(crate) fn infer_error(error: InferError) -> TaskError {
     TaskError::new(error.kind(), error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_model_has_few_copies_of_its_weights() {
+        assert_eq!(
+            [14 << 20, 64 << 20, 100 << 20].map(|bytes| copies(bytes).get()),
+            [4, 1, 1]
+        );
+        assert!(copies(0).get() >= 1 << 20);
+    }
 }

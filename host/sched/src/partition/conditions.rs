@@ -2,6 +2,7 @@
 
 use super::{LayerGraph, Link, Problem, ProblemError, Tier, Weights};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A rate is never estimated below this share of itself from one measurement: a clock that stood still is no evidence.
@@ -18,6 +19,8 @@ const PACKET: u64 = 1200;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Conditions {
     graph: Arc<LayerGraph>,
+    /// As it was profiled.
+    usual_graph: Arc<LayerGraph>,
     tiers: Vec<Tier>,
     /// How slow each tier is when nothing special is the matter.
     usual: Vec<f64>,
@@ -33,6 +36,7 @@ impl Conditions {
     pub(crate) fn new(problem: &Problem) -> Self {
         Self {
             graph: problem.graph().clone(),
+            usual_graph: problem.graph().clone(),
             tiers: problem.tiers().to_vec(),
             usual: problem.tiers().iter().map(|tier| tier.slowdown).collect(),
             links: problem.links().to_vec(),
@@ -119,10 +123,18 @@ impl Conditions {
         self.graph = Arc::new(self.graph.sized(tensor, bytes));
     }
 
-    /// Moves what is believed of a tier back to what is usual, by this share: nothing was heard of it, and load passes.
-    pub(crate) fn forget(&mut self, tier: usize, share: f64) {
-        let slowdown = &mut self.tiers[tier].slowdown;
-        *slowdown *= (self.usual[tier] / *slowdown).powf(share);
+    /// Moves what is believed of tiers, and of layers on them, back to what is usual, by this share, where nothing was heard of them:
+    /// load passes. `heard` are the tiers that were, each with the layers that it ran.
+    pub(crate) fn forget(&mut self, heard: &BTreeSet<(usize, usize)>, share: f64) {
+        for (index, tier) in self.tiers.iter_mut().enumerate() {
+            if heard.range((index, 0)..(index + 1, 0)).next().is_none() {
+                tier.slowdown *= (self.usual[index] / tier.slowdown).powf(share);
+            }
+        }
+        let silent = |tier: usize, layer: usize| !heard.contains(&(tier, layer));
+        if let Some(graph) = self.graph.toward(&self.usual_graph, share, silent) {
+            self.graph = Arc::new(graph);
+        }
     }
 
     /// The same of a link.

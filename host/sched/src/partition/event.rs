@@ -39,6 +39,20 @@ pub enum Event {
         /// In how many milliseconds, the latest ones.
         ms: f64,
     },
+    /// A tier that was sent a message to run layers has not answered yet. Whether the link is slow or the tier, the next message over
+    /// the link tells.
+    Unanswered {
+        /// Where the message came from.
+        from: usize,
+        /// Who does not answer.
+        to: usize,
+        /// The size of the message.
+        bytes: u64,
+        /// The layers; none where the tier was to pass it on, or may itself have waited for others.
+        layers: Vec<usize>,
+        /// For how long.
+        ms: f64,
+    },
     /// A tensor travels in so many bytes: what encodings make of it shows once it is there.
     Sized {
         /// Which.

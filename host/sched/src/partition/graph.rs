@@ -5,6 +5,8 @@ use petgraph::algo::toposort;
 use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
+/// Times that differ by less than this share are the same.
+const SAME_TIME: f64 = 1e-3;
 /// No correction makes a layer slower than this; sums stay finite.
 const LONGEST_MS: f64 = 1e12;
 
@@ -176,6 +178,31 @@ impl LayerGraph {
             }
         }
         graph
+    }
+
+    /// The same graph with the times of layers on these tiers moved toward those of another one with the same layers, by this share;
+    /// nothing where they are the same. Times of a reference machine stay: they are no tier's.
+    pub(crate) fn toward(
+        &self,
+        usual: &Self,
+        share: f64,
+        which: impl Fn(usize, usize) -> bool,
+    ) -> Option<Self> {
+        let mut moved: Option<Self> = None;
+        for (layer, (now, usual)) in self.layers.iter().zip(&usual.layers).enumerate() {
+            let (LayerTime::Measured(now), LayerTime::Measured(usual)) = (&now.time, &usual.time) else {
+                continue;
+            };
+            for (tier, times) in now.iter().zip(usual).enumerate() {
+                let (Some(now), Some(usual)) = times else { continue };
+                let ratio = usual / now;
+                if (ratio - 1.0).abs() >= SAME_TIME && which(tier, layer) {
+                    let graph = moved.as_ref().unwrap_or(self);
+                    moved = Some(graph.scaled(layer, tier, ratio.powf(share)));
+                }
+            }
+        }
+        moved
     }
 
     /// The same graph with one tensor of another size.

@@ -8,8 +8,10 @@ use super::{
     Action, Cause, Event, EventError, Held, Link, LinkUse, Partitioner, Plan, PlanError, Problem,
     ProblemError, Resumption, Tier, Tuning, Weights,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use told::Unanswered;
 
 /// A probe is given up after this many times what it would take on a link as fast as hoped for: its pace tells enough by then.
 const PATIENCE: f64 = 4.0;
@@ -30,12 +32,14 @@ pub struct Replanner<P> {
     /// Weights that are on their way.
     under_way: Vec<(usize, usize)>,
     plan: Arc<Plan>,
-    /// The tiers that were measured in this period.
-    heard: Vec<bool>,
+    /// The tiers that were measured in this period, each with the layers that it ran.
+    heard: BTreeSet<(usize, usize)>,
     /// When each link was last measured.
     measured: Vec<Duration>,
     /// For how long nothing may be heard of each link: longer with each probe that tells nothing new.
     patience: Vec<Duration>,
+    /// What was sent last over each link, where that is not answered.
+    unanswered: Vec<Option<Unanswered>>,
     due: Duration,
     arrivals: u32,
     arrivals_per_s: f64,
@@ -62,9 +66,10 @@ impl<P: Partitioner> Replanner<P> {
             conditions,
             held,
             under_way: Vec::new(),
-            heard: vec![false; tiers],
+            heard: BTreeSet::new(),
             measured: vec![now; problem.links().len()],
             patience: vec![tuning.probe_after; problem.links().len()],
+            unanswered: vec![None; problem.links().len()],
             due: now + tuning.period,
             tuning,
             nominal: problem,
@@ -115,6 +120,7 @@ impl<P: Partitioner> Replanner<P> {
         self.nominal = self.nominal.under(tiers.clone(), links.clone(), weights)?;
         self.measured.resize(links.len(), self.due);
         self.patience.resize(links.len(), self.tuning.probe_after);
+        self.unanswered = vec![None; links.len()];
         self.conditions.set(tiers, links);
         let mut actions = Vec::new();
         self.decide(Cause::Stated, &mut actions);
@@ -198,11 +204,6 @@ impl<P: Partitioner> Replanner<P> {
         Some(self.conditions.links()[link].ms(bytes))
     }
 
-    /// How long a tier is expected to take for these layers now; nothing where it does not run them.
-    pub fn expected_compute_ms(&self, tier: usize, layers: &[usize]) -> Option<f64> {
-        self.conditions.compute_ms(tier, layers)
-    }
-
     /// The problem as it looks now, with the weights where they are.
     ///
     /// # Errors
@@ -218,11 +219,8 @@ impl<P: Partitioner> Replanner<P> {
         self.arrivals_per_s = f64::midpoint(self.arrivals_per_s, rate);
         self.due = now + self.tuning.period;
         let share = self.tuning.forgotten(period);
-        for tier in 0..self.heard.len() {
-            if !std::mem::take(&mut self.heard[tier]) {
-                self.conditions.forget(tier, share);
-            }
-        }
+        let heard = std::mem::take(&mut self.heard);
+        self.conditions.forget(&heard, share);
         // One that could be probed was heard of by now, if it matters.
         for link in 0..self.measured.len() {
             if now.saturating_sub(self.measured[link]) > self.tuning.probe_at_most * 2 {

@@ -1,7 +1,7 @@
 use crate::app::App;
 use crate::cli;
 use crate::control::{Control, escape};
-use crate::error::{self, Worded};
+use crate::error::Worded;
 use crate::held::Held;
 use clap::Args;
 use http::Method;
@@ -36,7 +36,7 @@ pub(super) struct Add {
 
 impl Add {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let bytes = std::fs::read(&self.file).map_err(|error| error::file(&self.file, &error))?;
+        let bytes = super::read(&self.file, app.config()?.models.model)?;
         let mut info: ModelInfo = self
             .info
             .iter()
@@ -119,7 +119,7 @@ impl Add {
         };
         let model = match backends.load(bytes, &options) {
             Ok(model) => model,
-            Err(error @ InferError::Rejected { .. }) => {
+            Err(error) if is_of_tract(&error) => {
                 app.output.note(format!(
                     "note: {error}; it needs ONNX Runtime, which `karman doctor` looks for"
                 ));
@@ -153,6 +153,14 @@ impl Add {
     }
 }
 
+/// Whether this is tract's affair alone: it lacks what the model needs, panics at it, or would make more than one run may.
+fn is_of_tract(error: &InferError) -> bool {
+    matches!(
+        error,
+        InferError::Rejected { .. } | InferError::Panicked { .. } | InferError::Limit { limit: "run", .. }
+    )
+}
+
 fn exit(text: &str) -> Result<ModelExit, String> {
     let (output, accuracy) = text
         .rsplit_once('=')
@@ -180,6 +188,23 @@ mod tests {
         for text in ["98", "-0.1", "NaN", "good"] {
             assert!(share(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_model_that_tract_does_not_run_is_added_and_no_other() {
+        let limit = |limit| InferError::Limit {
+            what: "all that one run makes in bytes".into(),
+            value: 2,
+            bound: 1,
+            limit,
+        };
+        let (backend, reason) = (karman_infer::BackendName::Tract, String::from("no"));
+        let panicked = InferError::Panicked {
+            backend,
+            reason: reason.clone(),
+        };
+        assert!(is_of_tract(&panicked) && is_of_tract(&limit("run")));
+        assert!(!is_of_tract(&limit("model")) && !is_of_tract(&InferError::Malformed { reason }));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use crate::app::App;
 use crate::commands::sign::replace;
-use crate::error::{self, Worded};
+use crate::error::Worded;
 use clap::Args;
 use karman_infer::graph::Graph;
 use karman_infer::inspect::{Inspection, Row};
@@ -23,8 +23,9 @@ pub(super) struct Inspect {
 
 impl Inspect {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let bytes = std::fs::read(&self.file).map_err(|failed| error::file(&self.file, &failed))?;
-        let graph = Graph::read(bytes, &app.config()?.models).map_err(Worded::worded)?;
+        let limits = app.config()?.models;
+        let bytes = super::read(&self.file, limits.model)?;
+        let graph = Graph::read(bytes, &limits).map_err(Worded::worded)?;
         let inspection = Inspection::new(&graph, self.batch);
         if let Some(file) = &self.svg {
             replace(file, inspection.to_svg().as_bytes())?;

@@ -9,8 +9,12 @@ mod profile;
 mod run;
 
 use crate::app::App;
+use crate::error;
 use clap::{Args, Subcommand};
-use karman_types::TaskError;
+use karman_types::{ByteSize, TaskError, format_bytes};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 /// `karman model`
 #[derive(Args, Debug)]
@@ -36,7 +40,7 @@ enum Verb {
     Inspect(inspect::Inspect),
     /// Measure how long each layer takes on this node
     #[command(
-        after_help = "Examples:\n  karman model profile digits-m\n  karman model profile digits-m --json"
+        after_help = "Examples:\n  karman model profile digits-m\n  karman model profile digits-m --again\n  karman model profile digits-m --json"
     )]
     Profile(profile::Profile),
     /// Plan which node runs which part of a model, and run it so with --apply
@@ -61,5 +65,48 @@ impl Model {
             Verb::Plan(verb) => verb.run(app),
             Verb::Run(verb) => verb.run(app),
         }
+    }
+}
+
+/// The file of a model; what is longer than `most` is not read.
+fn read(path: &Path, most: ByteSize) -> Result<Vec<u8>, TaskError> {
+    let failed = |failed: std::io::Error| error::file(path, &failed);
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let mut bytes = Vec::new();
+    if length <= most.0 {
+        // A pipe does not say how long it is.
+        let mut file = file.take(most.0.saturating_add(1));
+        file.read_to_end(&mut bytes).map_err(failed)?;
+    }
+    if length.max(bytes.len() as u64) <= most.0 {
+        return Ok(bytes);
+    }
+    let (path, most) = (path.display(), format_bytes(most.0));
+    Err(TaskError::limit(format!("{path} is larger than {most}"))
+        .with_field("models.model")
+        .with_hint("raise `models.model` in node.toml, or use a smaller model"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::ErrorKind;
+
+    #[test]
+    fn a_file_that_is_too_long_is_refused_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("net.onnx");
+        std::fs::write(&path, [7u8; 10]).unwrap();
+        assert_eq!(read(&path, ByteSize(10)).unwrap(), [7u8; 10]);
+        // It says no length of its own, and has no end.
+        for path in [path.as_path(), Path::new("/dev/zero")] {
+            let error = read(path, ByteSize(9)).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Limit, "{error}");
+            assert_eq!(error.field.as_deref(), Some("models.model"));
+            assert!(error.message.contains("larger than 9 B"), "{error}");
+        }
+        let missing = read(&folder.path().join("none"), ByteSize(9)).unwrap_err();
+        assert_eq!(missing.kind, ErrorKind::Invalid);
     }
 }

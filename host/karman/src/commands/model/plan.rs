@@ -1,7 +1,7 @@
 use super::inside::{Memory, inside, memory};
 use crate::app::App;
 use crate::control::{Control, escape};
-use crate::slo::{Limit, limit, limited};
+use crate::slo::{Limit, bound, limited};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use http::Method;
@@ -17,34 +17,34 @@ pub(super) struct Plan {
     /// Which nodes may take part besides this one: tier=fog, an id, all; may be given again [default: the nearest of each tier]
     #[arg(long, value_name = "SELECTOR")]
     over: Vec<String>,
-    /// What a millisecond until the result counts [default: 1 if nothing else counts]
+    /// Weight of each millisecond of latency [default: 1 if no other weight is given]
     #[arg(long, value_name = "WEIGHT", value_parser = weight)]
     latency: Option<f64>,
-    /// What a millijoule counts that the nodes draw together
+    /// Weight of each millijoule that all nodes draw together
     #[arg(long, value_name = "WEIGHT", value_parser = weight)]
     energy: Option<f64>,
-    /// What a millisecond of the slowest stage counts: throughput
+    /// Weight of each millisecond of the slowest stage (throughput)
     #[arg(long, value_name = "WEIGHT", value_parser = weight)]
     interval: Option<f64>,
     /// What a request is to keep, instead of weights: `p95=50ms`, `energy=0.2` (joules; with `requests=100` of so many together); may be
     /// given again
-    #[arg(long, value_name = "LIMIT", value_parser = limit, conflicts_with_all = ["latency", "energy", "interval"])]
+    #[arg(long, value_name = "LIMIT", value_parser = bound, conflicts_with_all = ["latency", "energy", "interval"])]
     slo: Vec<Limit>,
-    /// How far an activation may come out of a link from what went in, as a share of the largest in its tensor: 0.001 allows half
-    /// precision, 0.004 eight bits, where the link is slow [default: 0]
+    /// Largest error that a link may add to an activation, as a share of the largest value in its tensor: 0.001 allows half precision,
+    /// 0.004 eight bits [default: 0, lossless]
     #[arg(long, value_name = "SHARE", value_parser = weight)]
     max_error: Option<f64>,
-    /// Who cuts: `best`, or one to compare with
+    /// Which planner chooses the cut
     #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
     policy: By,
-    /// A cut of your own that stays: for each node but the last, how many layers come before the next one's
+    /// A fixed cut: for each node but the last, the number of layers before the next node's first
     #[arg(long, value_name = "LAYERS", value_delimiter = ',', conflicts_with = "policy")]
     cut: Vec<usize>,
     /// Do not time the model where it was never timed: predict it there from the models that were, if any
     #[arg(long)]
     predict: bool,
     /// Split a quantised model inside its layers over the nodes of --on, for nodes without the memory for a layer
-    #[arg(long, requires = "on", conflicts_with_all = ["over", "latency", "energy", "interval", "max_error", "policy", "cut", "predict", "whole"])]
+    #[arg(long, requires = "on", conflicts_with_all = ["over", "latency", "energy", "interval", "slo", "max_error", "policy", "cut", "predict", "whole"])]
     inside: bool,
     /// With --inside: the nodes that compute, this one only where it is named: tier=edge, an id, all; may be given again
     #[arg(long, value_name = "SELECTOR", value_delimiter = ',', requires = "inside")]
@@ -170,6 +170,25 @@ fn weight(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Words {
+        #[command(flatten)]
+        plan: Plan,
+    }
+
+    #[test]
+    fn what_a_plan_inside_layers_does_not_go_by_is_refused() {
+        let read = |words: &str| Words::try_parse_from(words.split(' ')).map(|words| words.plan.inside);
+        assert!(read("plan net --inside --on all").unwrap());
+        for more in ["--slo p95=50ms", "--energy 1", "--over all", "--whole"] {
+            assert!(
+                read(&format!("plan net --inside --on all {more}")).is_err(),
+                "{more}"
+            );
+        }
+    }
 
     #[test]
     fn a_weight_is_a_number() {

@@ -1,7 +1,9 @@
 use crate::app::App;
 use crate::control::{Control, escape};
 use crate::output::table;
+use bytes::Bytes;
 use clap::Args;
+use http::Method;
 use karman_infer::profile::{LayerProfile, Origin, Timing};
 use karman_node::NodeProfile;
 use karman_types::{TaskError, format_bytes};
@@ -12,13 +14,20 @@ use serde_json::json;
 pub(super) struct Profile {
     /// The model's name
     name: String,
+    /// Times it once more, also where it was timed before: the node may have been busy then, or hot
+    #[arg(long)]
+    again: bool,
 }
 
 impl Profile {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let progress = app.progress("timing every layer");
-        let told: Result<NodeProfile, TaskError> =
-            Control::new(app)?.get(&format!("/models/{}/profile", escape(&self.name)));
+        let (control, path) = (
+            Control::new(app)?,
+            format!("/models/{}/profile", escape(&self.name)),
+        );
+        let method = if self.again { Method::POST } else { Method::GET };
+        let told: Result<NodeProfile, TaskError> = control.order(method, &path, Bytes::new());
         drop(progress);
         let told = told?;
         if app.output.json {

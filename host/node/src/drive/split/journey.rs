@@ -5,7 +5,7 @@ use super::stages::Stage;
 use super::wire::{Journey, Leg, Station, unpack};
 use crate::drive::mesh_of;
 use crate::node::Node;
-use crate::services::blocking;
+use crate::services::{Meanwhile, blocking};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -25,11 +25,12 @@ pub(super) fn travel(
     model: String,
     journey: Journey,
     tensors: Tensors,
+    meanwhile: Meanwhile,
 ) -> BoxFuture<'static, Result<Arrived, TaskError>> {
     async move {
         let stage = node.split().stages().get(&journey.cut, journey.stage).await?;
         let bytes_in = bytes_of(&tensors);
-        let (held, took) = stage.run(tensors).await?;
+        let (held, took) = stage.run(tensors, meanwhile).await?;
         let here = Leg {
             compute_us: took.as_micros() as u64,
             bytes_in,
@@ -101,6 +102,7 @@ where
     let mut under_way: FuturesUnordered<_> = line.pop_front().map(&attempt).into_iter().collect();
     let mut late = station.late_ms.map(|ms| started + Duration::from_millis(ms));
     let mut passed_over: Vec<Leg> = Vec::new();
+    let mut runs_failed = 0;
     loop {
         let patience = tokio::time::sleep_until(late.unwrap_or(started).into());
         let (at, tried) = tokio::select! {
@@ -121,6 +123,12 @@ where
             Ok((results, legs)) => return Ok((results, passed_over.into_iter().chain(legs).collect())),
             Err(error) => {
                 late = None;
+                runs_failed += u32::from(error.kind == ErrorKind::Failed);
+                // What fails on a second node as well fails because of what was asked. Each node before this one would have all after it
+                // try again.
+                if runs_failed > 1 {
+                    return Err(error);
+                }
                 // Who was waited for in vain may be there: its link or its processor is slow.
                 passed_over.push(match error.kind {
                     ErrorKind::Deadline => overtaken(station.stage, at, packed, started.elapsed()),
@@ -163,7 +171,9 @@ async fn attempt(
     station: &Station,
 ) -> Result<Arrived, TaskError> {
     if at == node.runtime().id() {
-        return travel(node.clone(), model.to_owned(), rest.clone(), held.clone()).await;
+        let (node, model, rest, held) = (node.clone(), model.to_owned(), rest.clone(), held.clone());
+        // Others may be waited for beside it.
+        return travel(node, model, rest, held, Meanwhile::Something).await;
     }
     let patience = Duration::from_millis(station.patience_ms);
     let late = || {

@@ -8,13 +8,15 @@ use karman_types::{NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// What is sent first. A link that takes longer than [`SLOW`] for it is not asked for more.
+/// What is sent first. A link that takes longer than [`SLOW`] for its bytes is not asked for more.
 const SMALL: usize = 32 << 10;
 /// What a link is sent that is fast enough to make the small one a matter of its delay.
 const LARGE: usize = 1 << 20;
 const SLOW: Duration = Duration::from_millis(100);
 /// The fastest that is told: beyond it, a transfer of this length says nothing of the link.
 const MOST_MBIT_S: f64 = 100_000.0;
+/// By what share of itself the time of an empty message may differ from one to the next.
+const WAVERS: f64 = 0.1;
 /// How often each length is sent; the fastest counts, for what made the others slower is no property of the link.
 const TIMES: usize = 3;
 
@@ -40,18 +42,24 @@ pub(super) async fn measure(node: &Node, to: NodeId) -> Result<LinkMeasure, Task
     send(node, peer, 0).await?;
     let empty = fastest(node, peer, 0).await?;
     let mut bytes = SMALL;
-    let mut loaded = fastest(node, peer, SMALL).await?;
-    if loaded < SLOW {
+    let mut transfer = fastest(node, peer, SMALL).await?.saturating_sub(empty);
+    if transfer < SLOW {
         bytes = LARGE;
-        loaded = fastest(node, peer, LARGE).await?;
+        transfer = fastest(node, peer, LARGE).await?.saturating_sub(empty);
     }
-    let transfer = loaded.saturating_sub(empty).as_secs_f64();
     Ok(LinkMeasure {
         from: node.runtime().id(),
         to,
         latency_ms: empty.as_secs_f64() * 1e3 / 2.0,
-        rate_mbit_s: (bytes as f64 * 8.0 / 1e6 / transfer).min(MOST_MBIT_S),
+        rate_mbit_s: rate_mbit_s(bytes, transfer, empty),
     })
+}
+
+/// The rate of a link that takes so long for these bytes beyond what an empty message takes there and back. That wavers: of a transfer that is
+/// short beside it nothing is known but that it is short.
+fn rate_mbit_s(bytes: usize, transfer: Duration, empty: Duration) -> f64 {
+    let seconds = transfer.max(empty.mul_f64(WAVERS)).as_secs_f64();
+    (bytes as f64 * 8.0 / 1e6 / seconds).min(MOST_MBIT_S)
 }
 
 /// How many bytes a second the link from this node to another carries. One that is not measured within that time is told to be as fast as it can
@@ -97,4 +105,19 @@ async fn send(node: &Node, peer: PeerId, bytes: usize) -> Result<Duration, TaskE
     let started = Instant::now();
     mesh_of(node)?.call(peer, head, Bytes::from(body)).await?;
     Ok(started.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_wavers_is_no_rate() {
+        let ms = Duration::from_millis;
+        let megabyte = 1_000_000;
+        assert_eq!(rate_mbit_s(megabyte, ms(80), ms(1)), 100.0);
+        // Over a satellite a message may come sooner than an empty one before it.
+        assert_eq!(rate_mbit_s(megabyte, ms(0), ms(800)), 100.0);
+        assert_eq!(rate_mbit_s(megabyte, ms(0), ms(0)), MOST_MBIT_S);
+    }
 }

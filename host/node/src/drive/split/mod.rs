@@ -10,6 +10,7 @@
 //! | `problem`, `plan` | what follows from that, and what nodes must make ready for it |
 //! | `pilot` | a model in use: every request by the plan of the moment, every measurement into the next plan |
 //! | `pilot::learn` | what requests tell of nodes, links and tensors |
+//! | `pilot::follow`, `pilot::lost` | when a plan is gone by; when those who failed are asked again |
 //! | `way` | the route that its requests take, with what is known of it |
 //! | `stages` | the parts of models that this node has ready |
 //! | `encodings` | activations on their way: as they are, or smaller within the caller's bound |
@@ -60,6 +61,7 @@ use karman_types::{Digest, TaskError};
 use orders::Orders;
 use parking_lot::Mutex;
 use pilot::{InParts, Pilot};
+use profiles::Times;
 use serde::{Deserialize, Serialize};
 use stages::Stages;
 use std::collections::HashMap;
@@ -128,7 +130,16 @@ impl Node {
     /// `unavailable` when this node has no such model; what its back-end or its GPU says.
     pub async fn profile_model(&self, name: &str) -> Result<NodeProfile, TaskError> {
         let digest = plan::model_of(self, name)?.digest;
-        profiles::of_here(self, digest, &[], false).await
+        profiles::of_here(self, digest, &[], Times::Kept).await
+    }
+
+    /// The same measured now, also where it was before: the node may have been busy then, or hot.
+    ///
+    /// # Errors
+    /// Those of [`Node::profile_model`].
+    pub async fn profile_model_again(&self, name: &str) -> Result<NodeProfile, TaskError> {
+        let digest = plan::model_of(self, name)?.digest;
+        profiles::of_here(self, digest, &[], Times::Again).await
     }
 
     /// Plans which node runs which part of a model and, where the order says so, runs it like that from then on.
@@ -140,6 +151,8 @@ impl Node {
             let says = "a plan inside the layers is asked for by itself: `POST /models/NAME/inside`";
             return Err(TaskError::invalid(says).with_field("inside"));
         }
+        // Later, when it is planned again, one of them may be away.
+        self.check_in_reach(&order.over).await?;
         let planned = plan::plan(self, name, order).await?;
         let answer = planned.answer(order.apply);
         if order.apply {

@@ -2,6 +2,7 @@
 
 mod follow;
 mod learn;
+mod lost;
 
 use super::encodings::MEASURE_AGAIN;
 use super::journey::{Arrived, travel};
@@ -12,21 +13,23 @@ use super::way::Way;
 use super::wire::Journey;
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
+use crate::services::Meanwhile;
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use karman_engine::capability::nn::{Model, Tensors};
 use karman_sched::partition::{Action, Cause, Event, Link, ProblemError, Replanner};
 use karman_types::{Digest, NodeId, TaskError};
-use learn::Suspect;
+use lost::Lost;
 use parking_lot::{Mutex, RwLock};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How often nodes that did not answer are asked whether they are back.
+/// How often to see who is to be asked whether he is back.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// How long a probe of a link may take at least.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
@@ -44,10 +47,7 @@ pub(crate) struct Pilot {
     moved: Notify,
     /// Whoever makes the stages of the plan ready.
     following: tokio::sync::Mutex<()>,
-    /// Tiers that did not answer.
-    lost: Mutex<Vec<usize>>,
-    /// Tiers that were waited for in vain.
-    suspects: Mutex<HashMap<usize, Suspect>>,
+    lost: Mutex<Lost>,
     /// Tiers whose links are being probed.
     probed: Mutex<HashSet<usize>>,
     /// Whether the conditions are stated by who knows them: what is measured of them then counts for nothing.
@@ -79,7 +79,6 @@ impl Pilot {
             moved: Notify::new(),
             following: tokio::sync::Mutex::default(),
             lost: Mutex::default(),
-            suspects: Mutex::default(),
             probed: Mutex::default(),
             stated: AtomicBool::new(false),
             requests: AtomicU32::new(0),
@@ -106,7 +105,7 @@ impl Pilot {
             .fetch_add(1, Ordering::Relaxed)
             .is_multiple_of(MEASURE_AGAIN);
         let looked_at = is_due.then(|| inputs.clone());
-        let arrived = travel(node, name, journey, inputs).await?;
+        let arrived = travel(node, name, journey, inputs, Meanwhile::Nothing).await?;
         // Who asked does not wait until that is done.
         let (pilot, legs) = (self.clone(), arrived.1.clone());
         tokio::spawn(async move {
@@ -131,7 +130,7 @@ impl Pilot {
 
     /// A route, with what is known now.
     fn way_of(&self, route: Arc<Route>) -> Way {
-        let lost = self.lost.lock().clone();
+        let lost = self.lost.lock().all();
         let lost: Vec<NodeId> = lost.into_iter().map(|tier| self.node_of(tier)).collect();
         Way::of(&self.replanner.lock(), route, &lost)
     }
@@ -153,10 +152,8 @@ impl Pilot {
     }
 
     fn lose(self: &Arc<Self>, tier: usize) {
-        let mut lost = self.lost.lock();
-        if tier != 0 && !lost.contains(&tier) {
-            lost.push(tier);
-            drop(lost);
+        let is_new = tier != 0 && self.lost.lock().lose(tier, Instant::now());
+        if is_new {
             self.tell(Event::Tier {
                 tier,
                 available: false,
@@ -187,8 +184,8 @@ impl Pilot {
         let links = links.iter().map(link).collect::<Result<_, TaskError>>();
         let links = links.map_err(|error| error.with_field("links"))?;
         let mut tiers = self.planned.problem.tiers().to_vec();
-        for lost in self.lost.lock().iter() {
-            tiers[*lost].available = false;
+        for lost in self.lost.lock().all() {
+            tiers[lost].available = false;
         }
         let wrong = |error: ProblemError| TaskError::invalid(error.to_string()).with_field("links");
         self.replanner.lock().state(tiers, links).map_err(wrong)?;
@@ -250,10 +247,7 @@ impl Pilot {
         self.probed.lock().remove(&to);
         let from = 0;
         match probed {
-            Ok(Ok(ms)) => {
-                self.tell(Event::Sent { from, to, bytes, ms });
-                self.judge(to);
-            }
+            Ok(Ok(ms)) => self.tell(Event::Sent { from, to, bytes, ms }),
             // It is not in reach, which requests find out.
             Ok(Err(_)) => {}
             Err(_) => self.tell(Event::Overdue {
@@ -274,21 +268,22 @@ impl Pilot {
     }
 
     /// Asks nodes that did not answer whether they are back.
-    async fn ask_again(self: &Arc<Self>, node: &Node) {
-        let lost = self.lost.lock().clone();
-        for tier in lost {
-            let at = self.node_of(tier);
-            let Ok(mesh) = mesh_of(node) else { return };
-            if let Some(peer) = mesh.node(at).await
-                && mesh.reach(peer).await.is_ok()
-            {
-                self.lost.lock().retain(|lost| *lost != tier);
-                self.tell(Event::Tier {
-                    tier,
-                    available: true,
-                });
-                self.look();
-            }
+    async fn ask_again(self: Arc<Self>, node: Node) {
+        let due = self.lost.lock().due(Instant::now());
+        join_all(due.into_iter().map(|tier| self.ask_tier_again(&node, tier))).await;
+    }
+
+    async fn ask_tier_again(self: &Arc<Self>, node: &Node, tier: usize) {
+        let Ok(mesh) = mesh_of(node) else { return };
+        if let Some(peer) = mesh.node(self.node_of(tier)).await
+            && mesh.reach(peer).await.is_ok()
+        {
+            self.lost.lock().find(tier);
+            self.tell(Event::Tier {
+                tier,
+                available: true,
+            });
+            self.look();
         }
     }
 }
@@ -296,6 +291,8 @@ impl Pilot {
 /// Until the model is whole again or the node ends.
 async fn look_after(pilot: Weak<Pilot>) {
     let mut asked = Instant::now();
+    // One that is gone is waited for long, and the others are looked after meanwhile.
+    let mut asking: Option<JoinHandle<()>> = None;
     loop {
         let due = match pilot.upgrade() {
             Some(pilot) => pilot
@@ -314,7 +311,9 @@ async fn look_after(pilot: Weak<Pilot>) {
         pilot.look();
         if asked.elapsed() >= ASK_AGAIN {
             asked = Instant::now();
-            pilot.ask_again(&node).await;
+            if asking.as_ref().is_none_or(JoinHandle::is_finished) {
+                asking = Some(tokio::spawn(pilot.clone().ask_again(node.clone())));
+            }
             // What could not be made ready is tried again.
             if pilot.is_left_behind() {
                 tokio::spawn(async move { pilot.follow(&node).await });

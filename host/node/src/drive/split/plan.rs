@@ -3,7 +3,7 @@
 use super::order::SplitOrder;
 use super::policy::Policy;
 use super::problem::problem;
-use super::profiles::{NodeProfile, of_here, of_others};
+use super::profiles::{NodeProfile, Times, of_here, of_others};
 use super::wire::{Cut, Prepare, Station, pack};
 use crate::config::ModelDevice;
 use crate::drive::mesh_of;
@@ -101,9 +101,11 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
         .collect();
     let ticket = |reader| ticket(node, &model, reader);
     let told = of_others(node, &peers, &model, ticket, (&all, order.predict)).await;
-    let (mut taking_part, mut profiles, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    // After the others: they measure their links to this one, and all at once would measure each other.
+    let own = of_here(node, model.digest, &all, Times::of_plan(order.predict)).await?;
+    let (mut taking_part, mut profiles, mut left_out) = (Vec::new(), vec![own], Vec::new());
     for (peer, told) in peers.into_iter().zip(told) {
-        match told {
+        match told.and_then(|profile| profile.check(&profiles[0]).map(|()| profile)) {
             Ok(profile) => {
                 taking_part.push(peer);
                 profiles.push(profile);
@@ -111,8 +113,6 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
             Err(error) => left_out.push((peer.0, error)),
         }
     }
-    // After the others: they measure their links to this one, and all at once would measure each other.
-    profiles.insert(0, of_here(node, model.digest, &all, order.predict).await?);
     let (policy, problem) = (Policy::of(order), problem(&profiles, objective, max_error)?);
     let (problem, plan) = match &bounds {
         Some(bounds) => bounds.plan(&policy, &problem).map_err(no_plan)?,

@@ -9,6 +9,9 @@ use karman_sched::partition::{
 use karman_tensor::ElementType;
 use karman_types::TaskError;
 
+/// Stands for the bytes of shapes (whole numbers of 64 bits), at which no model is cut: see [`Layers::cut_points`](karman_infer::graph::Layers::cut_points).
+const NEVER: u64 = 1 << 50;
+
 /// The problem of running a model on these nodes, in this order; the first one has the input and wants the result. Activations may
 /// come out of a link with this error.
 pub(super) fn problem(
@@ -42,9 +45,12 @@ pub(super) fn problem(
         from: edge.from.map_or(Producer::Held(0), Producer::Layer),
         to: edge.to.clone(),
         wanted_at: edge.is_output.then_some(0),
-        bytes: match edge.is_output || edge.element != ElementType::F32 {
-            true => edge.bytes,
-            false => bytes_on_slow_links(edge.bytes, edge.packed_bytes, max_error),
+        bytes: match edge.element {
+            ElementType::I64 if edge.from.is_some() && !edge.is_output => NEVER,
+            ElementType::F32 if !edge.is_output => {
+                bytes_on_slow_links(edge.bytes, edge.packed_bytes, max_error)
+            }
+            _ => edge.bytes,
         },
     };
     let tensors = first.profile.edges.iter().map(tensor).collect();

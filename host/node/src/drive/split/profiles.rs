@@ -65,13 +65,33 @@ const MOST_OTHERS: usize = 8;
 /// The record of what this node drew when it was last busy.
 const POWER: &str = "power";
 
-/// The profile of a model on this node: what the store has, or what is measured now. Where it may be predicted, it is not measured, as
-/// long as other models were.
+/// Where the times of a model come from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Times {
+    /// Measured now, whatever the store has.
+    Again,
+    /// The store; what it has not is measured now.
+    Kept,
+    /// The store; what it has not is predicted where other models were timed.
+    KeptOrPredicted,
+}
+
+impl Times {
+    /// Those of a plan.
+    pub(super) const fn of_plan(may_predict: bool) -> Self {
+        match may_predict {
+            true => Self::KeptOrPredicted,
+            false => Self::Kept,
+        }
+    }
+}
+
+/// The profile of a model on this node.
 pub(super) async fn of_here(
     node: &Node,
     model: Digest,
     others: &[NodeId],
-    may_predict: bool,
+    times: Times,
 ) -> Result<NodeProfile, TaskError> {
     let (stages, models) = (node.split().stages().clone(), node.runtime().models().clone());
     let home = node.runtime().home().clone();
@@ -81,12 +101,13 @@ pub(super) async fn of_here(
         let name = format!("{model}/{runs_on}");
         let store = home.store()?;
         let known: Option<Profile> = store.profiles().get(&name).unwrap_or_default();
-        if let Some(known) = known {
+        if let Some(known) = known.filter(|_| times != Times::Again) {
             let power = store.profiles().get(POWER).unwrap_or_default();
             return Ok((known, power, models.slowdown()));
         }
         let graph = stages.graph(model)?;
-        if let Some(predicted) = may_predict.then(|| predict(&store, &runs_on, &graph)).flatten() {
+        let predicted = (times == Times::KeptOrPredicted).then(|| predict(&store, &runs_on, &graph));
+        if let Some(predicted) = predicted.flatten() {
             tracing::info!(model = %model.short(), "the times of its layers are predicted");
             let power = store.profiles().get(POWER).unwrap_or_default();
             return Ok((predicted, power, models.slowdown()));
@@ -104,12 +125,10 @@ pub(super) async fn of_here(
     });
     let (mut profile, power, slowdown) = measured.await?;
     // The pace is the node's, not the back-end's.
-    let times = profile
-        .layers
-        .iter_mut()
-        .map(|layer| &mut layer.time)
-        .chain([&mut profile.whole]);
-    times.for_each(|time| time.seconds *= slowdown);
+    let layers = profile.layers.iter_mut().map(|layer| &mut layer.time);
+    layers
+        .chain([&mut profile.whole])
+        .for_each(|time| time.seconds *= slowdown);
     let gpu = on_gpu(node, model).await?;
     let mut links = Vec::new();
     // One after the other: together they would measure each other.
@@ -145,6 +164,35 @@ impl NodeProfile {
     /// Whether the node has not timed the model: its times follow from those of others.
     pub(super) const fn is_predicted(&self) -> bool {
         matches!(self.profile.whole.origin, Origin::Predicted { .. })
+    }
+
+    /// Whether a plan can be made of what a node tells, and of what this one measured.
+    pub(super) fn check(&self, own: &Self) -> Result<(), TaskError> {
+        let names = |of: &Self| -> Vec<String> {
+            let layers = of.profile.layers.iter();
+            layers.map(|layer| layer.name.clone()).collect()
+        };
+        if names(self) != names(own) {
+            let error = TaskError::invalid("it finds other layers in the model").with_field("layers");
+            return Err(error.with_hint("have both nodes run the same version of Karman"));
+        }
+        let wrong = |field: &str, value: f64| {
+            let says = format!("it tells {value}, which is no measurement");
+            Err(TaskError::invalid(says).with_field(field))
+        };
+        let is_time = |time: &f64| time.is_finite() && *time >= 0.0;
+        if let Some(time) = self.seconds().into_iter().find(|time| !is_time(time)) {
+            return wrong("seconds", time);
+        }
+        for link in &self.links {
+            if !is_time(&link.latency_ms) {
+                return wrong("latency_ms", link.latency_ms);
+            }
+            if !(link.rate_mbit_s.is_finite() && link.rate_mbit_s > 0.0) {
+                return wrong("rate_mbit_s", link.rate_mbit_s);
+            }
+        }
+        Ok(())
     }
 
     /// The seconds of each layer where its parts of the model run. On a GPU the layers share in what the whole takes there as they do on
@@ -219,7 +267,7 @@ pub(crate) async fn tell(
     } = question;
     others.truncate(MOST_OTHERS);
     take_in(node, from, head, (digest, size), ticket).await?;
-    let profile = of_here(node, digest, &others, may_predict).await?;
+    let profile = of_here(node, digest, &others, Times::of_plan(may_predict)).await?;
     Ok(TaskResponse {
         body: pack(&profile, &Vec::new())?,
         ..TaskResponse::default()

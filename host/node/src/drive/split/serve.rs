@@ -5,7 +5,7 @@ use super::journey::travel;
 use super::wire::{Journey, Prepare, pack, unpack};
 use crate::drive::serve::peer_of;
 use crate::node::Node;
-use crate::services::{blocking, store_error};
+use crate::services::{Meanwhile, blocking, store_error};
 use bytes::Bytes;
 use karman_mesh::membership::{Member, Pattern, Right, Rights};
 use karman_mesh::{Ask, CallHead, RemoteReport, Wanted};
@@ -50,7 +50,8 @@ pub(crate) async fn run(
             Right::Call,
         )?;
     }
-    let (results, legs) = travel(node.clone(), head.name.clone(), journey, tensors).await?;
+    let (node, name) = (node.clone(), head.name.clone());
+    let (results, legs) = travel(node, name, journey, tensors, Meanwhile::Nothing).await?;
     let response = TaskResponse {
         body: pack(&legs, &results)?,
         ..TaskResponse::default()

@@ -16,11 +16,15 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// Stages that stay loaded. One more drops the one that was not used for longest.
 const MOST_READY: usize = 64;
 /// Their files together are at most this share of this machine's memory; what is larger by itself is kept alone.
 const MEMORY_SHARE: u64 = 4;
+
+/// Stages that are loaded at once.
+const MOST_LOADS: usize = 2;
 
 /// A stage of a cut.
 type Key = (Cut, u8);
@@ -33,6 +37,8 @@ pub(crate) struct Stages {
     home: Home,
     models: Arc<NodeModels>,
     most_bytes: u64,
+    /// Loading takes several times the memory of what is loaded.
+    loads: Semaphore,
     /// The last one was used last.
     ready: Mutex<VecDeque<(Key, Loading)>>,
 }
@@ -62,32 +68,24 @@ impl Stages {
             home,
             models,
             most_bytes: memory / MEMORY_SHARE,
+            loads: Semaphore::new(MOST_LOADS),
             ready: Mutex::default(),
         }
     }
 
     /// The stage, loaded now where it was not. That goes on where who asked has no time left: the next one finds it ready.
     pub(super) async fn get(self: &Arc<Self>, cut: &Cut, stage: u8) -> Result<Arc<Stage>, TaskError> {
-        let key = (cut.clone(), stage);
-        let (loading, is_new) = self.find(&key);
-        let loaded = loading.await;
-        match &loaded {
-            Ok(stage) if is_new => self.make_room(stage),
-            Ok(_) => {}
-            // What went wrong is tried again by the next one.
-            Err(_) => self.ready.lock().retain(|(known, _)| *known != key),
-        }
-        loaded
+        self.find((cut.clone(), stage)).await
     }
 
-    /// What is known of the stage, used last from now on; and whether its loading begins now.
-    fn find(self: &Arc<Self>, key: &Key) -> (Loading, bool) {
+    /// What is known of the stage, used last from now on.
+    fn find(self: &Arc<Self>, key: Key) -> Loading {
         let mut ready = self.ready.lock();
-        let at = ready.iter().position(|(known, _)| known == key);
+        let at = ready.iter().position(|(known, _)| *known == key);
         if let Some(entry) = at.and_then(|at| ready.remove(at)) {
             let loading = entry.1.clone();
             ready.push_back(entry);
-            return (loading, false);
+            return loading;
         }
         let (stages, wanted) = (self.clone(), key.clone());
         let loading = tokio::spawn(async move { stages.load(wanted).await });
@@ -98,8 +96,22 @@ impl Stages {
             .map(move |loaded| loaded.unwrap_or_else(failed))
             .boxed()
             .shared();
-        ready.push_back((key.clone(), loading.clone()));
-        (loading, true)
+        ready.push_back((key, loading.clone()));
+        // Also where nobody waits for it any more: it takes its room.
+        let (stages, entry) = (self.clone(), loading.clone());
+        tokio::spawn(async move {
+            let loaded = entry.clone().await;
+            stages.settle(&entry, loaded.as_ref().ok());
+        });
+        loading
+    }
+
+    /// One has been loaded, and takes its room; or not, and is tried again by the next one.
+    fn settle(&self, loading: &Loading, loaded: Option<&Arc<Stage>>) {
+        match loaded {
+            Some(stage) => self.make_room(stage),
+            None => self.ready.lock().retain(|(_, known)| !known.ptr_eq(loading)),
+        }
     }
 
     /// Lets go of those that were not used for longest, until there is room for this one.
@@ -132,6 +144,8 @@ impl Stages {
     }
 
     async fn load(self: Arc<Self>, (cut, stage): Key) -> Result<Arc<Stage>, TaskError> {
+        let closed = |_| TaskError::unavailable("the node is shutting down");
+        let _turn = self.loads.acquire().await.map_err(closed)?;
         let on_gpu = self.models.on_gpu_by_file(cut.model).await?.is_some();
         let (stages, model) = (self.clone(), cut.model);
         let (mut loaded, part) = blocking(move || stages.read(&cut, stage, on_gpu)).await?;
@@ -242,7 +256,11 @@ impl Stages {
 
 impl Stage {
     /// Runs it on what has come so far: what those after it need, and how long the model ran.
-    pub(super) async fn run(&self, mut held: Tensors) -> Result<(Tensors, Duration), TaskError> {
+    pub(super) async fn run(
+        &self,
+        mut held: Tensors,
+        meanwhile: Meanwhile,
+    ) -> Result<(Tensors, Duration), TaskError> {
         let mut inputs = Vec::with_capacity(self.takes.len());
         for info in &self.takes {
             let tensor = held.iter().find(|(name, _)| *name == info.name);
@@ -252,7 +270,7 @@ impl Stage {
         }
         let mut took = Duration::ZERO;
         if let Some(model) = &self.model {
-            let (outputs, time) = model.run_timed(inputs, Meanwhile::Something).await?;
+            let (outputs, time) = model.run_timed(inputs, meanwhile).await?;
             held.extend(outputs);
             took = time;
         }

@@ -7,6 +7,14 @@ use std::time::Duration;
 /// Sizes that differ by less than this share are the same: what a camera sees differs from picture to picture.
 const SAME_SIZE: f64 = 0.05;
 
+/// A message that no answer has come to: the next one over its link tells whether that was slow, or the tier behind it.
+#[derive(Clone)]
+pub(super) struct Unanswered {
+    bytes: u64,
+    layers: Vec<usize>,
+    ms: f64,
+}
+
 impl<P: Partitioner> Replanner<P> {
     /// Takes what an event tells; why to look for a plan, if at all.
     pub(super) fn take(&mut self, now: Duration, event: Event) -> Result<Option<Cause>, EventError> {
@@ -15,7 +23,7 @@ impl<P: Partitioner> Replanner<P> {
             Event::Sent { from, to, bytes, ms } => {
                 let (link, ms) = (self.link(from, to)?, time(ms)?);
                 self.measured[link] = now;
-                Ok(self.sent(link, bytes, ms))
+                Ok(self.sent(link, to, bytes, ms))
             }
             Event::Overdue {
                 from,
@@ -25,12 +33,20 @@ impl<P: Partitioner> Replanner<P> {
             } => {
                 let (link, ms) = (self.link(from, to)?, time(ms)?);
                 self.measured[link] = now;
-                let gain = self.tuning.deviating_gain;
-                let ratio = self.conditions.crawls(link, arrived, ms, gain);
-                if self.tuning.deviates(ratio).is_some() {
-                    self.patience[link] = self.tuning.probe_after;
-                }
-                Ok(Some(Cause::Deviation(ratio)))
+                Ok(Some(self.overdue(link, arrived, ms)))
+            }
+            Event::Unanswered {
+                from,
+                to,
+                bytes,
+                layers,
+                ms,
+            } => {
+                let (link, ms) = (self.link(from, to)?, time(ms)?);
+                self.runs(to, &layers)?;
+                self.measured[link] = now;
+                self.unanswered[link] = Some(Unanswered { bytes, layers, ms });
+                Ok(Some(self.overdue(link, 0, ms)))
             }
             Event::Sized { tensor, bytes } => self.sized(tensor, bytes),
             Event::Tier { tier, available } => {
@@ -50,23 +66,35 @@ impl<P: Partitioner> Replanner<P> {
     }
 
     fn computed(&mut self, tier: usize, layers: &[usize], ms: f64) -> Result<Option<Cause>, EventError> {
-        self.tier(tier)?;
+        self.runs(tier, layers)?;
         if layers.is_empty() {
             return Err(EventError::NoLayers);
         }
-        let runs = |layer: &usize| self.conditions.compute_ms(tier, &[*layer]).is_some();
-        if let Some(layer) = layers.iter().copied().find(|layer| !runs(layer)) {
-            return Err(EventError::NoSuchLayer { tier, layer });
+        let into = |link: &usize| self.conditions.links()[*link].to == tier;
+        for link in (0..self.unanswered.len()).filter(into) {
+            self.unanswered[link] = None;
         }
+        Ok(self.took(tier, layers, ms))
+    }
+
+    /// A tier that does these layers takes so long for them now.
+    fn took(&mut self, tier: usize, layers: &[usize], ms: f64) -> Option<Cause> {
         let expected = self.conditions.compute_ms(tier, layers);
-        let Some(expected) = expected.filter(|expected| *expected > 0.0) else {
-            return Ok(None);
-        };
-        self.heard[tier] = true;
+        let expected = expected.filter(|expected| *expected > 0.0)?;
+        self.heard.extend(layers.iter().map(|layer| (tier, *layer)));
         let ratio = ms / expected;
         let gain = self.tuning.gain(ratio, self.tuning.tier_gain);
         self.conditions.computed(tier, layers, ratio, gain);
-        Ok(self.tuning.deviates(ratio))
+        self.tuning.deviates(ratio)
+    }
+
+    fn overdue(&mut self, link: usize, arrived: u64, ms: f64) -> Cause {
+        let gain = self.tuning.deviating_gain;
+        let ratio = self.conditions.crawls(link, arrived, ms, gain);
+        if self.tuning.deviates(ratio).is_some() {
+            self.patience[link] = self.tuning.probe_after;
+        }
+        Cause::Deviation(ratio)
     }
 
     fn weights(&mut self, tier: usize, layers: &[usize], held: bool) -> Result<Option<Cause>, EventError> {
@@ -87,7 +115,7 @@ impl<P: Partitioner> Replanner<P> {
         Ok(held.then_some(Cause::Weights))
     }
 
-    fn sent(&mut self, link: usize, bytes: u64, ms: f64) -> Option<Cause> {
+    fn sent(&mut self, link: usize, to: usize, bytes: u64, ms: f64) -> Option<Cause> {
         if !self.conditions.tells(link, bytes, ms) {
             return None;
         }
@@ -98,7 +126,18 @@ impl<P: Partitioner> Replanner<P> {
         if cause.is_some() {
             self.patience[link] = self.tuning.probe_after;
         }
-        cause
+        let of_tier = self.judge(link, to, ms / bytes as f64);
+        cause.or(of_tier)
+    }
+
+    /// What was waited for a tier beyond what its link takes, which a message has come over at this pace, was the tier's.
+    fn judge(&mut self, link: usize, tier: usize, ms_per_byte: f64) -> Option<Cause> {
+        let Unanswered { bytes, layers, ms } = self.unanswered[link].take()?;
+        let left = ms - ms_per_byte * bytes as f64;
+        let expected = self.conditions.compute_ms(tier, &layers)?;
+        (left > expected)
+            .then(|| self.took(tier, &layers, left))
+            .flatten()
     }
 
     fn sized(&mut self, tensor: usize, bytes: u64) -> Result<Option<Cause>, EventError> {
@@ -110,6 +149,16 @@ impl<P: Partitioner> Replanner<P> {
         }
         self.conditions.sized(tensor, bytes);
         Ok(self.tuning.deviates(ratio))
+    }
+
+    /// Whether a tier does all of these layers.
+    fn runs(&self, tier: usize, layers: &[usize]) -> Result<(), EventError> {
+        self.tier(tier)?;
+        let runs = |layer: &usize| self.conditions.compute_ms(tier, &[*layer]).is_some();
+        match layers.iter().copied().find(|layer| !runs(layer)) {
+            Some(layer) => Err(EventError::NoSuchLayer { tier, layer }),
+            None => Ok(()),
+        }
     }
 
     fn tier(&self, tier: usize) -> Result<(), EventError> {

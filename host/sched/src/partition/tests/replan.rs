@@ -271,6 +271,20 @@ fn events_without_sense_are_refused_and_change_nothing() {
             arrived: 0,
             ms: f64::INFINITY,
         },
+        Event::Unanswered {
+            from: 0,
+            to: 1,
+            bytes: 1,
+            layers: vec![4],
+            ms: 1.0,
+        },
+        Event::Unanswered {
+            from: 0,
+            to: 2,
+            bytes: 1,
+            layers: vec![],
+            ms: 1.0,
+        },
         Event::Tier {
             tier: 9,
             available: false,
@@ -358,4 +372,72 @@ fn a_tier_that_looked_slow_gets_another_chance() {
         replanner.handle(SECOND / 2 * tick, Event::Tick).unwrap();
     }
     assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
+}
+
+/// What a tier takes for these layers, by what is known.
+fn takes(replanner: &Replanner<Tiers>, tier: usize, layers: &[usize]) -> f64 {
+    let problem = replanner.problem().unwrap();
+    let ms = |layer: &usize| match &problem.graph().layers()[*layer].time {
+        LayerTime::Measured(times) => times[tier].unwrap(),
+        LayerTime::Reference(ms) => *ms,
+    };
+    problem.tiers()[tier].slowdown * layers.iter().map(ms).sum::<f64>()
+}
+
+#[test]
+fn a_layer_that_looked_slow_gets_another_chance_while_its_tier_runs_others() {
+    let mut replanner = replanner(Weights::Everywhere);
+    let ran = |layer, ms| Event::Computed {
+        tier: 2,
+        layers: vec![layer],
+        ms,
+    };
+    replanner.handle(SECOND / 4, ran(2, 400.0)).unwrap();
+    assert_eq!(takes(&replanner, 2, &[2]), 400.0);
+    for tick in 1..=400 {
+        replanner.handle(SECOND / 2 * tick, ran(3, 10.0)).unwrap();
+    }
+    assert!(takes(&replanner, 2, &[2]) < 10.1);
+    assert_eq!(takes(&replanner, 2, &[3]), 10.0);
+}
+
+#[test]
+fn who_was_slow_shows_when_the_link_is_heard_of() {
+    // 50 kB take 22 ms, the two layers on the fog 100; after a second nothing has come.
+    let unanswered = || Event::Unanswered {
+        from: 0,
+        to: 1,
+        bytes: 50_000,
+        layers: vec![2, 3],
+        ms: 1000.0,
+    };
+    let sent = |ms| Event::Sent {
+        from: 0,
+        to: 1,
+        bytes: 50_000,
+        ms,
+    };
+    let answered = Event::Computed {
+        tier: 1,
+        layers: vec![2, 3],
+        ms: 100.0,
+    };
+    for (heard, expected_ms) in [
+        // The link is as it was: it was the tier.
+        (vec![sent(22.0)], 978.0),
+        // The link takes as long as nothing came.
+        (vec![sent(990.0)], 100.0),
+        // The tier has answered by then.
+        (vec![answered, sent(22.0)], 100.0),
+    ] {
+        let mut replanner = replanner(Weights::Everywhere);
+        let actions = replanner.handle(SECOND / 8, unanswered()).unwrap();
+        assert_eq!(used(&actions).unwrap().assignment, [0; 4]);
+        assert_eq!(takes(&replanner, 1, &[2, 3]), 100.0, "nobody knows yet");
+        for event in heard {
+            replanner.handle(SECOND / 4, event).unwrap();
+        }
+        let takes = takes(&replanner, 1, &[2, 3]);
+        assert!((takes / expected_ms - 1.0).abs() < 0.01, "{takes}");
+    }
 }

@@ -262,7 +262,12 @@ impl Member {
     /// Has a piece computed there, after those before it.
     pub(super) async fn ask(&self, node: &Node, body: Bytes) -> Result<(Bytes, RemoteReport), TaskError> {
         let closed = |_| TaskError::unavailable("the node is shutting down");
+        let since = Instant::now();
         let _turn = self.turn.acquire().await.map_err(closed)?;
+        // All who stood in line would else wait for it in vain, one after the other.
+        if self.lost.lock().is_some_and(|lost| lost > since) {
+            return Err(TaskError::unavailable("it has not answered those before"));
+        }
         let context = node.runtime().context(Some(PATIENCE));
         if self.id == node.runtime().id() {
             let request = TaskRequest {

@@ -142,6 +142,11 @@ async fn memory(node: &Node, order: &InsideOrder, offers: &[Offer]) -> Result<Ve
             .into_iter()
             .chain(others.iter().map(|other| other.offer.node))
             .collect();
+        if !offers.iter().any(|offer| named.contains(&offer.node)) {
+            let says = format!("`{selector}` names no node that takes part");
+            let error = TaskError::invalid(says).with_field("memory_of");
+            return Err(error.with_hint("name it under `--on` as well"));
+        }
         for (memory, offer) in memory.iter_mut().zip(offers) {
             if named.contains(&offer.node) {
                 *memory = *bytes;

@@ -11,15 +11,6 @@ use karman_sched::partition::Event;
 use karman_tensor::Tensor;
 use std::sync::Arc;
 
-/// A tier that a request has waited for in vain: whether it or its link was slow, a probe of the link tells.
-pub(super) struct Suspect {
-    layers: Vec<usize>,
-    /// What it was sent.
-    bytes: u64,
-    /// How long the request waited.
-    ms: f64,
-}
-
 impl Pilot {
     /// What a request took says how fast nodes and links are now.
     pub(super) fn learn(self: &Arc<Self>, route: &Route, legs: &[Leg]) {
@@ -34,16 +25,14 @@ impl Pilot {
                 .filter(|layer| route.cut.stage_of_layer[*layer] == leg.stage)
                 .collect();
             if leg.overtaken {
-                let ms = leg.transfer_us as f64 / 1e3;
-                if at == 0 {
-                    let bytes = leg.bytes_in;
-                    self.suspects.lock().insert(tier, Suspect { layers, bytes, ms });
-                }
-                self.tell(Event::Overdue {
+                // Where others come after it, it may have waited for them.
+                let is_last = route.tiers.len() == usize::from(leg.stage) + 1;
+                self.tell(Event::Unanswered {
                     from: at,
                     to: tier,
-                    arrived: 0,
-                    ms,
+                    bytes: leg.bytes_in,
+                    layers: if is_last { layers } else { Vec::new() },
+                    ms: leg.transfer_us as f64 / 1e3,
                 });
                 continue;
             }
@@ -51,6 +40,7 @@ impl Pilot {
                 self.lose(tier);
                 continue;
             }
+            self.lost.lock().works(tier);
             if !layers.is_empty() {
                 let ms = leg.compute_us as f64 / 1e3;
                 self.tell(Event::Computed { tier, layers, ms });
@@ -70,28 +60,6 @@ impl Pilot {
                 });
             }
             at = tier;
-        }
-    }
-
-    /// The link to a tier has been probed: what a request waited there beyond that was the node's.
-    pub(super) fn judge(self: &Arc<Self>, tier: usize) {
-        let Some(Suspect { layers, bytes, ms }) = self.suspects.lock().remove(&tier) else {
-            return;
-        };
-        let (transfer, expected) = {
-            let replanner = self.replanner.lock();
-            (
-                replanner.expected_ms(0, tier, bytes),
-                replanner.expected_compute_ms(tier, &layers),
-            )
-        };
-        let left = ms - transfer.unwrap_or(ms);
-        if expected.is_some_and(|expected| left > expected) {
-            self.tell(Event::Computed {
-                tier,
-                layers,
-                ms: left,
-            });
         }
     }
 

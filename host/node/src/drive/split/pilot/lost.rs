@@ -1,0 +1,98 @@
+//! Tiers that did not answer, or could not make their part ready, and when each is asked again.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// The pause before one is asked again.
+const FIRST: Duration = Duration::from_secs(2);
+/// The longest pause: of one that can be reached, and never does its part.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Those that are lost, and those that are back and have yet to show that they do their part.
+#[derive(Default)]
+pub(super) struct Lost(HashMap<usize, Away>);
+
+struct Away {
+    is_back: bool,
+    pause: Duration,
+    /// When it is asked.
+    again: Instant,
+}
+
+impl Lost {
+    /// One has gone; false where that was known.
+    pub(super) fn lose(&mut self, tier: usize, now: Instant) -> bool {
+        let before = self.0.get(&tier);
+        if before.is_some_and(|away| !away.is_back) {
+            return false;
+        }
+        // It was back, and failed again before it did anything.
+        let pause = before.map_or(FIRST, |away| (away.pause * 2).min(LONGEST));
+        let away = Away {
+            is_back: false,
+            pause,
+            again: now + pause,
+        };
+        self.0.insert(tier, away);
+        true
+    }
+
+    /// One was reached.
+    pub(super) fn find(&mut self, tier: usize) {
+        if let Some(away) = self.0.get_mut(&tier) {
+            away.is_back = true;
+        }
+    }
+
+    /// One has done its part.
+    pub(super) fn works(&mut self, tier: usize) {
+        self.0.remove(&tier);
+    }
+
+    /// Those that are lost.
+    pub(super) fn all(&self) -> Vec<usize> {
+        let lost = self.0.iter().filter(|(_, away)| !away.is_back);
+        lost.map(|(tier, _)| *tier).collect()
+    }
+
+    /// Those that are to be asked now; each is asked again after its pause.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<usize> {
+        let due = |away: &Away| !away.is_back && now >= away.again;
+        let due = self.0.iter_mut().filter(|(_, away)| due(away));
+        due.map(|(tier, away)| {
+            away.again = now + away.pause;
+            *tier
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_never_does_his_part_is_asked_ever_more_seldom() {
+        let (mut lost, start) = (Lost::default(), Instant::now());
+        assert!(lost.lose(1, start) && !lost.lose(1, start));
+        assert_eq!((lost.all(), lost.due(start)), (vec![1], vec![]));
+        // Whoever cannot be reached is asked as often as before.
+        for time in 1..=3 {
+            let now = start + FIRST * time;
+            assert_eq!((lost.due(now), lost.due(now)), (vec![1], vec![]));
+        }
+        lost.find(1);
+        assert_eq!((lost.all(), lost.due(start + LONGEST)), (vec![], vec![]));
+        assert!(lost.lose(1, start));
+        assert!(lost.due(start + FIRST).is_empty());
+        assert_eq!(lost.due(start + FIRST * 2), [1]);
+        for _ in 0..20 {
+            lost.find(1);
+            lost.lose(1, start);
+        }
+        assert_eq!(lost.due(start + LONGEST), [1]);
+        lost.works(1);
+        lost.lose(1, start);
+        assert_eq!(lost.due(start + FIRST), [1]);
+    }
+}
