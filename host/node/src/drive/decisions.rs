@@ -1,5 +1,5 @@
-//! The log of decisions on this disk: a ring, written behind what is decided. A crash loses what was decided in the last second. After a
-//! start policies go on from it, as far as it has their last checkpoint.
+//! The log of decisions on this disk: a ring of so many entries and bytes, written behind what is decided. A crash loses what was decided in
+//! the last second. After a start policies go on from it, as far as it has their last checkpoint.
 
 use super::attempt::{read, write};
 use crate::runtime::Runtime;
@@ -19,6 +19,8 @@ use tokio::sync::{MappedMutexGuard, MutexGuard, Notify};
 const BEHIND: Duration = Duration::from_secs(1);
 /// Bytes of entries that wait at most: while the disk does not keep up, the oldest go. A checkpoint may have a few MiB.
 const MOST_WAITING: usize = 32 << 20;
+/// Bytes of entries that the ring holds at most: what a step is placed by may have tens of KiB, and all of the ring is read at once.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// A log as it is handed over: with all that it takes to decide everything again.
 #[derive(Debug, Deserialize, Serialize)]
@@ -121,7 +123,7 @@ impl Decisions {
     pub(super) async fn before(&self) -> MappedMutexGuard<'_, Before> {
         let mut before = self.0.before.lock().await;
         if before.is_none() {
-            let read = self.0.read_before().await;
+            let read = self.0.read(tails).await;
             *before = Some(read.unwrap_or_else(|error| {
                 tracing::warn!(%error, "policies begin anew: the log of decisions cannot be read");
                 Before::new()
@@ -137,19 +139,13 @@ impl Decisions {
         }
     }
 
-    /// Everything that the ring holds, the oldest first.
+    /// Everything that the ring holds, the oldest first, as far as it can be read.
     ///
     /// # Errors
-    /// What the disk refused, or an entry that does not read.
+    /// What the disk refused.
     pub(crate) async fn entries(&self) -> Result<Vec<Entry>, TaskError> {
         self.0.flush().await?;
-        let home = self.0.runtime.home().clone();
-        let all = blocking(move || home.store()?.decisions().all().map_err(store_error)).await?;
-        let read = |bytes: Vec<u8>| {
-            cbor4ii::serde::from_slice(&bytes)
-                .map_err(|error| TaskError::internal(format!("the log of decisions: {error}")))
-        };
-        all.into_iter().map(read).collect()
+        self.0.read(|entries| entries).await
     }
 
     /// The same as a file that [`DecisionLog::read`] reads.
@@ -181,13 +177,15 @@ pub(super) fn wall_ms() -> u64 {
 }
 
 impl Inner {
-    /// Blocks nobody: a ring takes a while to read. Entries of another version that do not read are passed over.
-    async fn read_before(&self) -> Result<Before, TaskError> {
+    /// What is made of all entries. Blocks nobody: a ring takes a while to read.
+    async fn read<T: Send + 'static>(
+        &self,
+        made: impl FnOnce(Vec<Entry>) -> T + Send + 'static,
+    ) -> Result<T, TaskError> {
         let home = self.runtime.home().clone();
         blocking(move || {
             let all = home.store()?.decisions().all().map_err(store_error)?;
-            let read = |bytes: &Vec<u8>| cbor4ii::serde::from_slice::<Entry>(bytes).ok();
-            Ok(tails(all.iter().filter_map(read)))
+            Ok(made(readable(&all)))
         })
         .await
     }
@@ -212,7 +210,12 @@ impl Inner {
         let entries = taken.entries.make_contiguous();
         let most = self.runtime.config().decisions;
         let store = self.runtime.home().store();
-        let written = store.and_then(|store| store.decisions().append(entries, most).map_err(store_error));
+        let written = store.and_then(|store| {
+            store
+                .decisions()
+                .append(entries, most, MOST_BYTES)
+                .map_err(store_error)
+        });
         if written.is_err() {
             self.waiting.lock().put_back(taken);
         }
@@ -220,11 +223,27 @@ impl Inner {
     }
 }
 
+/// Those that can be read: one of another version, or one that is damaged, leaves the others as they are.
+fn readable(all: &[Vec<u8>]) -> Vec<Entry> {
+    let read = |bytes: &Vec<u8>| cbor4ii::serde::from_slice(bytes).ok();
+    let entries: Vec<Entry> = all.iter().filter_map(read).collect();
+    let skipped = all.len() - entries.len();
+    if skipped > 0 {
+        tracing::warn!(
+            skipped,
+            of = all.len(),
+            "entries of the log of decisions cannot be read"
+        );
+    }
+    entries
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::NodeConfig;
     use crate::runtime::RuntimeOptions;
+    use karman_types::TaskId;
 
     #[test]
     fn the_oldest_go_where_the_disk_does_not_keep_up() {
@@ -249,6 +268,18 @@ mod tests {
             (Vec::from(waiting.entries), waiting.bytes),
             (vec![vec![1], vec![2, 2], vec![3]], 4)
         );
+    }
+
+    #[test]
+    fn one_entry_that_cannot_be_read_leaves_the_others() {
+        let request = TaskId::from_parts(1, 1);
+        let entry = |at_ms| {
+            let entry = Entry::answered(at_ms, request, ("soonest", 0), Duration::ZERO);
+            cbor4ii::serde::to_vec(Vec::new(), &entry).unwrap()
+        };
+        let all = [entry(1), vec![0xff], entry(3), Vec::new()];
+        let times: Vec<u64> = readable(&all).iter().map(|entry| entry.at_ms).collect();
+        assert_eq!(times, [1, 3]);
     }
 
     #[test]

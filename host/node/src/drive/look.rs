@@ -50,11 +50,9 @@ impl Tasks {
                 Some(Status::Ended(outcome)) => return Ok(Some(outcome.clone())),
                 Some(Status::Forgotten) => return Err(forgotten(task)),
                 Some(Status::Moved(to)) => {
-                    return Err(TaskError::unavailable(format!(
-                        "task {task} was handed over to node {}",
-                        to.short()
-                    ))
-                    .with_hint("ask that node"));
+                    let says = format!("task {task} was handed over to node {}", to.short());
+                    let error = TaskError::unavailable(says).with_field("task");
+                    return Err(error.with_hint("ask that node"));
                 }
                 Some(_) => {}
             }
@@ -135,6 +133,7 @@ impl Inner {
 fn forgotten(task: TaskId) -> TaskError {
     TaskError::unavailable(format!("task {task} has ended, and its result is kept no longer"))
         .with_field("task")
+        .with_hint("run it again; `result-retention` under [tasks] in node.toml says how long results stay")
 }
 
 fn unknown(task: TaskId) -> TaskError {

@@ -8,6 +8,8 @@ const MOST_TASKS: usize = 1024;
 const LATELY: Duration = Duration::from_secs(600);
 /// How much one call counts in what calls take.
 const WEIGHT: f64 = 0.1;
+/// Cores of a node that count: it says itself how many it has, and the law is computed core by core.
+const MOST_CORES: u32 = 256;
 
 /// How many nodes should offer each task, by LA-IMR's plan: as many as it takes that a call waits for no more than half of its own time
 /// in the mean, by what comes and the law of [`LoadLaw`], before calls are late. An autoscaler acts on it.
@@ -74,9 +76,9 @@ impl Demand {
             called: now,
             service: None,
             nodes,
-            cores,
+            cores: 1,
         });
-        (known.nodes, known.cores) = (nodes, cores);
+        (known.nodes, known.cores) = (nodes, cores.clamp(1, MOST_CORES));
     }
 
     /// A call of a task comes that some node offers.
@@ -136,7 +138,7 @@ impl Of {
         };
         let (law, rate) = (LoadLaw::erlang(seconds), self.rate_at(now));
         let limit = LaImrSettings::default().plan_for * seconds;
-        let keeps = |nodes: &u32| law.latency(rate, nodes.saturating_mul(self.cores.max(1))) <= limit;
+        let keeps = |nodes: &u32| law.latency(rate, nodes.saturating_mul(self.cores)) <= limit;
         (1..most).find(keeps).unwrap_or(most)
     }
 }
@@ -183,6 +185,14 @@ mod tests {
         assert_eq!(service(2, true), 2.0);
         assert_eq!(service(8, false), 2.0);
         assert!((service(3, true) - 2.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_node_that_boasts_of_its_cores_keeps_nobody_busy() {
+        let (boasts, most) = (demand(64, u32::MAX, 5, 730), demand(64, MOST_CORES, 5, 730));
+        assert_eq!((boasts.wanted, most.wanted), (1, 1));
+        // A node without cores runs calls one by one.
+        assert_eq!(demand(64, 0, 5, 730).wanted, 5);
     }
 
     #[test]

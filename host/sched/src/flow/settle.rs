@@ -114,7 +114,8 @@ impl Machine {
         match self.record.steps[of.task].runs[of.item].state {
             RunState::Running => {
                 let name = &self.workflow.tasks()[of.task].name;
-                let error = TaskError::deadline(format!("`{name}` did not answer within its timeout"));
+                let error = TaskError::deadline(format!("`{name}` did not answer within its timeout"))
+                    .with_hint(format!("raise `timeout` of [task.{name}] in the workflow"));
                 self.give_up(of, error);
             }
             RunState::Pausing => self.try_again(of),

@@ -5,7 +5,8 @@ use crate::select::{
     Pixie, PolicyPlugin, ReportError, Selector, Served, Task,
 };
 use karman_types::{Digest, TaskId};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,6 +131,7 @@ impl Entry {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Checkpoint {
     /// The policy.
+    #[serde(deserialize_with = "whole")]
     pub state: Policy,
     /// The tasks and their candidates.
     pub tasks: Vec<Task>,
@@ -166,7 +168,40 @@ pub enum Policy {
     Compass(Box<Compass>),
 }
 
+/// What a log has of a policy is none that was ever made.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the state of the policy `{policy}` does not fit its tasks: the log is damaged")]
+pub struct Damaged {
+    /// The policy.
+    pub policy: String,
+}
+
+/// A policy as it was written down: one that is damaged is refused here, for it would take places of candidates that there are not.
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
+    let policy = Policy::deserialize(deserializer)?;
+    policy.check().map_err(D::Error::custom)?;
+    Ok(policy)
+}
+
 impl Policy {
+    /// Whether it can be one that was made. A [`Checkpoint`] that is read has been asked already.
+    ///
+    /// # Errors
+    /// Names the policy that is damaged.
+    pub fn check(&self) -> Result<(), Damaged> {
+        let is_whole = match self {
+            Self::Pixie(policy) => policy.is_whole(),
+            Self::Greedy(policy) => policy.is_whole(),
+            Self::Fixed(policy) => policy.is_whole(),
+            Self::Brought(policy) => policy.is_whole(),
+            Self::Compass(policy) => policy.is_whole(),
+        };
+        let damaged = || Damaged {
+            policy: self.name().to_owned(),
+        };
+        is_whole.then_some(()).ok_or_else(damaged)
+    }
+
     /// The plugin that brings it, if one does.
     pub fn plugin(&self) -> Option<&PolicyPlugin> {
         match self {
@@ -258,5 +293,65 @@ impl Selector for Policy {
 
     fn report(&mut self, served: &Served<'_>) -> Result<(), ReportError> {
         self.selector().report(served)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::tasks;
+    use super::*;
+    use crate::select::BuiltIn;
+    use crate::select::testing::millis;
+    use karman_types::Slo;
+    use serde_json::{Value, json};
+
+    fn checkpoint(policy: BuiltIn) -> Value {
+        let slo = Slo {
+            latency_p95: Some(millis(100.0)),
+            ..Slo::over(400)
+        };
+        let checkpoint = Checkpoint {
+            state: policy.over(tasks(80.0), slo).unwrap(),
+            tasks: tasks(80.0),
+            known_by: None,
+        };
+        serde_json::to_value(checkpoint).unwrap()
+    }
+
+    #[test]
+    fn a_policy_is_read_as_it_was_written() {
+        for policy in BuiltIn::ALL {
+            let read: Checkpoint = serde_json::from_value(checkpoint(policy)).unwrap();
+            assert_eq!(read.state.check(), Ok(()), "{}", policy.name());
+        }
+    }
+
+    #[test]
+    fn one_that_is_damaged_is_refused_before_anybody_asks_it() {
+        for (policy, part, damaged) in [
+            (BuiltIn::Pixie, "Pixie/tasks", json!([])),
+            (BuiltIn::Pixie, "Pixie/tasks/0/candidates", json!([])),
+            (BuiltIn::Pixie, "Pixie/states", json!([])),
+            (BuiltIn::Pixie, "Pixie/states/0/estimates", json!([])),
+            (BuiltIn::Pixie, "Pixie/states/0/running", json!([1])),
+            (BuiltIn::Pixie, "Pixie/states/0/credit/current", json!(3)),
+            (BuiltIn::Pixie, "Pixie/plan/shares/0", json!([1.0])),
+            (BuiltIn::Pixie, "Pixie/ledger/answered", json!(400)),
+            (BuiltIn::Pixie, "Pixie/settings/reserve", json!(-1.0)),
+            (BuiltIn::Compass, "Compass/ladders", json!([])),
+            (BuiltIn::Compass, "Compass/ladders/0/rungs", json!([])),
+            (BuiltIn::Compass, "Compass/ladders/0/current", json!(9)),
+            (BuiltIn::Compass, "Compass/ladders/0/rungs/0/candidate", json!(9)),
+            (BuiltIn::ALL[2], "Greedy/tasks", json!([])),
+        ] {
+            let mut written = checkpoint(policy);
+            let place = written.pointer_mut(&format!("/state/{part}"));
+            *place.unwrap_or_else(|| panic!("no {part}")) = damaged;
+            let error = serde_json::from_value::<Checkpoint>(written).unwrap_err();
+            assert!(
+                error.to_string().contains("the log is damaged"),
+                "{part}: {error}"
+            );
+        }
     }
 }

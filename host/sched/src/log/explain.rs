@@ -175,9 +175,10 @@ impl fmt::Display for Told {
             return Ok(());
         };
         let took = format_duration(call.latency);
-        match &self.instead {
-            Some(other) => write!(f, "; {other} answered instead, {took} after the call was made"),
-            None => write!(f, "; it took {took}"),
+        match (&self.instead, call.right) {
+            (Some(other), _) => write!(f, "; {other} answered instead, {took} after the call was made"),
+            (None, Some(false)) => write!(f, "; it gave no right answer within {took}"),
+            (None, _) => write!(f, "; it took {took}"),
         }
     }
 }
@@ -223,6 +224,18 @@ mod tests {
             told[0].to_string(),
             "who serves `classify`: s because no other can be reached; only its profile was known; m could not be reached; \
              it took 12.5 ms"
+        );
+        let failed = Told {
+            call: Some(Call {
+                right: Some(false),
+                ..call
+            }),
+            ..told[0].clone()
+        };
+        let says = failed.to_string();
+        assert!(
+            says.ends_with("; it gave no right answer within 12.5 ms"),
+            "{says}"
         );
         assert!(explain(&log, TaskId::from_parts(2, 2)).is_empty());
     }

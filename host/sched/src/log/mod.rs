@@ -62,7 +62,7 @@ mod tail;
 #[cfg(test)]
 mod testing;
 
-pub use entry::{Checkpoint, Chosen, Entry, Policy, What};
+pub use entry::{Checkpoint, Chosen, Damaged, Entry, Policy, What};
 pub use explain::{Told, explain};
 pub use logged::{CHECKPOINT_EVERY, Logged};
 pub use replay::{Absent, Difference, Repicked, Replaced, Replay, replay, replay_with};

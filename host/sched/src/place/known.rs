@@ -30,6 +30,8 @@ pub struct Known {
     pub holds: Vec<bool>,
     /// What each of these took there lately until it was answered, without the round trip.
     pub takes: Vec<Option<Duration>>,
+    /// How long each was waited for there that was given up, where none was answered since: it takes no less.
+    pub outlasted: Vec<Option<Duration>>,
 }
 
 /// What a step is placed by. Times are seconds from the decision.
@@ -50,7 +52,8 @@ impl Situation {
     ///
     /// - A step runs only where what it takes is held: a node that does not hold it has no room for it.
     /// - A node is as fast as it did the step, against the fastest that was measured; where it was not measured with the step, with what
-    ///   comes after it; where it was not measured at all, as fast as the fastest, so that it is tried.
+    ///   comes after it; where it was not measured at all, as fast as the fastest, so that it is tried. How long the step was waited for in
+    ///   vain is no measurement: it only says how fast a node is at most.
     /// - Of a link the round trip is known. The input is there after that time, so that an answer is expected when it would be back;
     ///   outputs, of which nobody knows yet how large they are, are taken to be as large as the input.
     /// - Calls under way on a node are taken to be like the step, and to have just begun.
@@ -109,7 +112,7 @@ fn takes(node: &Known, need: usize) -> Option<Duration> {
 }
 
 fn node(known: &Known, (first, work): (usize, Duration), fastest: &[Option<Duration>], input: u64) -> Node {
-    let speed = speed(known, first, fastest);
+    let speed = speed(known, (first, work), fastest);
     let way = known.round_trip.unwrap_or(FAR).max(LEAST);
     let held = known.holds.iter().enumerate().filter(|(_, holds)| **holds);
     Node {
@@ -125,7 +128,16 @@ fn node(known: &Known, (first, work): (usize, Duration), fastest: &[Option<Durat
 }
 
 /// How fast a node is, where the fastest that was measured is 1.
-fn speed(known: &Known, first: usize, fastest: &[Option<Duration>]) -> f64 {
+fn speed(known: &Known, (first, work): (usize, Duration), fastest: &[Option<Duration>]) -> f64 {
+    let hoped = hoped_speed(known, first, fastest);
+    match known.outlasted.get(first).copied().flatten() {
+        Some(least) => hoped.min(work.as_secs_f64() / least.max(LEAST).as_secs_f64()),
+        None => hoped,
+    }
+}
+
+/// The same by what was measured of it.
+fn hoped_speed(known: &Known, first: usize, fastest: &[Option<Duration>]) -> f64 {
     let ratio = |need: usize| {
         let fastest = fastest.get(need).copied().flatten()?;
         Some(fastest.as_secs_f64() / takes(known, need)?.as_secs_f64())
@@ -193,6 +205,7 @@ pub(super) mod tests {
             heard: Some(millis(300)),
             holds: vec![true; needs],
             takes: vec![None; needs],
+            outlasted: vec![None; needs],
         }
     }
 
@@ -257,6 +270,24 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_wait_in_vain_is_no_measurement() {
+        let mut nodes = [known("here", 0, 2), known("fast", 50, 2), known("new", 10, 2)];
+        nodes[0].holds[0] = false;
+        nodes[1].takes[0] = Some(millis(100));
+        // Given up after 10 ms it may be as fast as the other, but no faster.
+        nodes[2].outlasted[0] = Some(millis(10));
+        assert_eq!(goes(BuiltIn::Heft, &nodes), (2, millis(110)));
+        nodes[2].outlasted[0] = Some(millis(400));
+        assert_eq!(goes(BuiltIn::Heft, &nodes), (1, millis(150)));
+        // Where nobody was measured, a step takes a second, or as long as it was waited for.
+        nodes[1].takes[0] = None;
+        nodes[2].outlasted[0] = Some(millis(10));
+        assert_eq!(goes(BuiltIn::Heft, &nodes), (2, millis(1010)));
+        nodes[2].outlasted[0] = Some(millis(5000));
+        assert_eq!(goes(BuiltIn::Heft, &nodes), (1, millis(1050)));
+    }
+
+    #[test]
     fn calls_under_way_are_waited_for() {
         let mut nodes = [known("here", 0, 2), known("busy", 10, 2), known("idle", 90, 2)];
         nodes[0].holds[0] = false;
@@ -286,6 +317,7 @@ pub(super) mod tests {
                     any::<u32>(),
                     any::<[bool; 2]>(),
                     [prop::option::of(0u64..u64::MAX / 2), prop::option::of(0u64..100_000)],
+                    prop::option::of(0u64..u64::MAX / 2),
                 ),
                 1..9,
             ),
@@ -294,12 +326,13 @@ pub(super) mod tests {
             let nodes: Vec<Known> = nodes
                 .into_iter()
                 .enumerate()
-                .map(|(place, (way, cores, busy, holds, takes))| Known {
+                .map(|(place, (way, cores, busy, holds, takes, outlasted))| Known {
                     round_trip: way.map(Duration::from_micros),
                     cores,
                     busy,
                     holds: holds.to_vec(),
                     takes: takes.map(|takes| takes.map(Duration::from_micros)).to_vec(),
+                    outlasted: vec![outlasted.map(Duration::from_micros), None],
                     ..known(&place.to_string(), 0, 2)
                 })
                 .collect();

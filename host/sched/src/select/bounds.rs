@@ -42,6 +42,14 @@ pub struct Unmet {
 }
 
 impl Bounds {
+    /// What the limits of a workflow want of everyone who may serve. The others are budgets.
+    pub fn of_each(slo: &Slo) -> Self {
+        Self {
+            accuracy: slo.accuracy,
+            ..Self::default()
+        }
+    }
+
     /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -211,6 +219,19 @@ mod tests {
         unknown.profile.accuracy = None;
         let unmet = perfect.met_by(vec![unknown]).unwrap_err();
         assert!(unmet.to_string().ends_with("of none of the 1 it was measured"));
+    }
+
+    #[test]
+    fn of_the_limits_of_a_workflow_everyone_keeps_the_accuracy() {
+        let slo = Slo {
+            accuracy: Some(0.98),
+            cost: Some(0.0),
+            latency_p95: Some(millis(1.0)),
+            ..Slo::over(100)
+        };
+        let kept = Bounds::of_each(&slo).met_by(small_and_large()).unwrap();
+        assert_eq!(names(&kept), ["l"]);
+        assert!(Bounds::of_each(&Slo::over(100)).is_empty());
     }
 
     #[test]

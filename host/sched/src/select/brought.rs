@@ -10,6 +10,7 @@ pub use failure::{During, Failed, Failure};
 pub use guest::{Choice, Guest, Guests, PolicyPlugin, is_shown};
 pub use unlogged::{FailureCounts, Unlogged};
 
+use super::task::check;
 use super::{
     Ask, Decision, NoChoice, Pixie, PixieSettings, Reason, ReportError, SelectError, Selector, Served, Task,
     task_of,
@@ -40,7 +41,7 @@ pub struct Brought {
     /// What it saved at the last checkpoint; nothing before the first.
     #[serde(with = "serde_bytes")]
     state: Option<Vec<u8>>,
-    /// Failures since it last decided.
+    /// Failures of its own since it last decided.
     in_a_row: u32,
     #[serde(skip)]
     failures: Vec<Failed>,
@@ -91,6 +92,11 @@ impl Brought {
     /// Gives one that was read from a log what its instances are made by.
     pub fn attach(&mut self, guests: Arc<dyn Guests>) {
         self.guests = Some(guests);
+    }
+
+    /// Whether it can be one that was made: what is read may be anything.
+    pub(crate) fn is_whole(&self) -> bool {
+        check(&self.tasks, &self.slo).is_ok() && self.reserve.is_whole() && self.reserve.tasks() == self.tasks
     }
 
     /// The failures since this was last asked, the oldest first.
@@ -188,10 +194,12 @@ impl Brought {
         Ok(self.guest.insert(guest))
     }
 
-    /// An instance that failed is not asked again.
+    /// An instance that failed is not asked again. What the node could not do is not held against the policy.
     fn end(&mut self, during: During, failure: Failure) {
         self.guest = None;
-        self.in_a_row += 1;
+        if !failure.is_of_the_node() {
+            self.in_a_row += 1;
+        }
         self.failed(during, failure);
     }
 

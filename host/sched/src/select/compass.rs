@@ -49,6 +49,18 @@ impl Compass {
         let ladders = tasks.iter().map(|task| Ladder::of(task, slo)).collect();
         Ok(Self { tasks, ladders })
     }
+
+    /// Whether it can be one that was made: what is read may be anything.
+    pub(crate) fn is_whole(&self) -> bool {
+        let fits = |(task, ladder): (&Task, &Ladder)| {
+            let is_one = |rung: &Rung| rung.candidate < task.candidates.len() && rung.mean > 0.0;
+            ladder.current < ladder.rungs.len() && ladder.rungs.iter().all(is_one)
+        };
+        // Nobody writes the limits down: the ladders have them.
+        check(&self.tasks, &Slo::over(Slo::USUAL_REQUESTS)).is_ok()
+            && self.tasks.len() == self.ladders.len()
+            && self.tasks.iter().zip(&self.ladders).all(fits)
+    }
 }
 
 impl Ladder {
@@ -119,7 +131,7 @@ impl Selector for Compass {
         let reason = match too_long {
             true => Reason::Queue {
                 length: ask.queue,
-                most: (rung.slack.max(0.0) / rung.mean) as usize + 1,
+                most: ((rung.slack.max(0.0) / rung.mean) as usize).saturating_add(1),
             },
             false => Reason::Best {
                 aim: Aim::Accuracy,
@@ -141,7 +153,7 @@ impl Selector for Compass {
                 continue;
             };
             let fits = served.queue as f64 * slower.mean <= slower.slack - SPARE_MS;
-            if fits && served.now >= ladder.stepped_up + PAUSE {
+            if fits && served.now.saturating_sub(ladder.stepped_up) >= PAUSE {
                 ladder.current += 1;
                 ladder.stepped_up = served.now;
             }

@@ -28,6 +28,11 @@ impl Credit {
         }
     }
 
+    /// Whether it can be that of so many candidates.
+    pub(crate) fn is_of(&self, candidates: usize) -> bool {
+        self.earned.len() == candidates && self.current.is_none_or(|current| current < candidates)
+    }
+
     /// Who serves next by these shares, of which the unreachable have none; nobody when nobody has any.
     pub(crate) fn next(&mut self, shares: &[f64], cool_down: u32) -> Option<Turn> {
         let turn = f64::from(cool_down.max(1));

@@ -95,9 +95,9 @@ impl Estimate {
 
     /// Takes in a call that was late or not; true when that raises the alarm.
     pub(crate) fn see(&mut self, call: &Call, late: bool, requests: u64) -> bool {
-        if let Some(right) = call.right {
-            self.accuracy.see(f64::from(u8::from(right)));
-        }
+        // Of errors it is known that they are wrong, of answers mostly not whether they are right: these are as good as the profile says.
+        let right = call.right.map(|right| f64::from(u8::from(right)));
+        self.accuracy.see(right.unwrap_or(self.accuracy.prior));
         self.late.see(f64::from(u8::from(late)));
         self.cost.see(call.cost);
         if let Some(energy) = call.energy {
@@ -202,6 +202,22 @@ mod tests {
         assert!(!estimate.forgive(alarm as u64 + 299, 300));
         assert!(estimate.forgive(alarm as u64 + 300, 300));
         assert!((estimate.expected().takes[1] - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn errors_count_by_their_share_where_nobody_judges_answers() {
+        let mut estimate = estimate();
+        let see = |estimate: &mut Estimate, n, right| estimate.see(&Call { right, ..call() }, false, n);
+        for n in 0..1000 {
+            see(&mut estimate, n, None);
+        }
+        assert_eq!(estimate.expected().value, 0.9);
+        // One in ten: of the last 500 calls or so, which weigh as much as the profile.
+        for n in 1000..5000 {
+            see(&mut estimate, n, (n % 10 == 0).then_some(false));
+        }
+        let value = estimate.expected().value;
+        assert!((0.84..0.87).contains(&value), "{value}");
     }
 
     #[test]

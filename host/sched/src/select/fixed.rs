@@ -17,6 +17,12 @@ impl Fixed {
     /// There is no such candidate, or another number of them than of tasks.
     pub fn new(tasks: Vec<Task>, slo: &Slo, chosen: Vec<usize>) -> Result<Self, SelectError> {
         check(&tasks, slo)?;
+        let fixed = Self { tasks, chosen };
+        fixed.check_chosen().map(|()| fixed)
+    }
+
+    fn check_chosen(&self) -> Result<(), SelectError> {
+        let Self { tasks, chosen } = self;
         if chosen.len() != tasks.len() {
             return Err(SelectError::Choices {
                 given: chosen.len(),
@@ -25,16 +31,22 @@ impl Fixed {
         }
         let missing = tasks
             .iter()
-            .zip(&chosen)
+            .zip(chosen)
             .find(|(task, chosen)| **chosen >= task.candidates.len());
         match missing {
-            None => Ok(Self { tasks, chosen }),
+            None => Ok(()),
             Some((task, candidate)) => Err(SelectError::NoSuchCandidate {
                 task: task.name.clone(),
                 candidate: *candidate,
                 candidates: task.candidates.len(),
             }),
         }
+    }
+
+    /// Whether it can be one that was made: what is read may be anything.
+    pub(crate) fn is_whole(&self) -> bool {
+        let checked = check(&self.tasks, &Slo::over(Slo::USUAL_REQUESTS));
+        checked.is_ok() && self.check_chosen().is_ok()
     }
 }
 

@@ -48,6 +48,11 @@ impl Greedy {
         Ok(Self { tasks, slo, aim })
     }
 
+    /// Whether it can be one that was made: what is read may be anything.
+    pub(crate) fn is_whole(&self) -> bool {
+        check(&self.tasks, &self.slo).is_ok()
+    }
+
     fn keeps_limits(&self, task: &Task, candidate: usize) -> bool {
         let Profile { p95, accuracy, .. } = &task.candidates[candidate].profile;
         let p95 = p95.as_secs_f64() * 1e3;

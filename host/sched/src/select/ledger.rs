@@ -33,6 +33,11 @@ impl Ledger {
         }
     }
 
+    /// Whether it can be that of these limits.
+    pub(crate) const fn is_of(&self, slo: &Slo) -> bool {
+        self.requests == slo.requests && self.answered < self.requests
+    }
+
     /// Takes in a request; true when a batch ends with it.
     pub(crate) fn enter(&mut self, served: &Served<'_>) -> bool {
         let late = self.latency.is_some_and(|limit| served.latency > limit);

@@ -196,8 +196,23 @@ pub struct Call {
     pub cost: f64,
     /// Its joules, where they are measured.
     pub energy: Option<f64>,
-    /// Whether its answer was right, where that is known: from a label, a judge, or agreement.
+    /// Whether its answer was right, where that is known: from a label, a judge, or agreement, or because it was an error.
     pub right: Option<bool>,
+}
+
+impl Call {
+    /// The same of a call that ended without an answer, where a request may take so long: it is over that, however soon it ended. One that
+    /// fails at once would else look fast.
+    #[must_use]
+    pub fn unanswered(self, limit: Option<Duration>) -> Self {
+        let late = limit.map_or(Duration::ZERO, |limit| {
+            limit.saturating_add(Duration::from_micros(1))
+        });
+        Self {
+            latency: self.latency.max(late),
+            ..self
+        }
+    }
 }
 
 impl Served<'_> {

@@ -101,6 +101,24 @@ impl Pixie {
         Ok(pixie)
     }
 
+    /// Whether it can be one that was made: what is read may be anything.
+    pub(crate) fn is_whole(&self) -> bool {
+        let shares = &self.plan.shares;
+        let fits = |((task, state), shares): ((&Task, &State), &Vec<f64>)| {
+            let candidates = task.candidates.len();
+            state.is_of(candidates) && shares.len() == candidates
+        };
+        check(&self.tasks, &self.slo).is_ok()
+            && self.settings.check().is_ok()
+            && self.ledger.is_of(&self.slo)
+            && [self.states.len(), shares.len()] == [self.tasks.len(); 2]
+            && self.tasks.iter().zip(&self.states).zip(shares).all(fits)
+    }
+
+    pub(crate) fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
     /// The limits that it keeps.
     pub const fn slo(&self) -> &Slo {
         &self.slo

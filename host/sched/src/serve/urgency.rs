@@ -7,6 +7,9 @@ pub(super) const MOST: f64 = 10.0;
 /// After how many powers of e the weights are computed anew: what rounding has left in the sum grows by as much until then.
 const RANGE: f64 = 4.0;
 
+/// The most that one weighs: with that it counts the most in any case, and sums of it are numbers.
+const MOST_WEIGHT: f64 = 1e100;
+
 /// How urgent the waiting requests of one model are together: the sum of `min(10, exp(sharpness (waited/slo - 1)))`.
 ///
 /// All waits grow alike, so the sum at another time is the sum now times one factor: it costs the same for any length of the
@@ -46,7 +49,7 @@ impl Urgency {
         if self.waiting.is_empty() {
             self.epoch = at;
         }
-        let weight = (self.rate * seconds_between(at, self.epoch)).exp();
+        let weight = weight(self.rate, at, self.epoch);
         self.waiting.push_back((at, weight));
         self.sum += weight;
     }
@@ -68,9 +71,9 @@ impl Urgency {
         if self.rate * seconds_between(self.epoch, now) > RANGE {
             self.epoch = now;
             self.sum = 0.0;
-            for (index, (at, weight)) in self.waiting.iter_mut().enumerate() {
-                *weight = (self.rate * seconds_between(*at, now)).exp();
-                self.sum += if index >= self.full { *weight } else { 0.0 };
+            for (index, (at, known)) in self.waiting.iter_mut().enumerate() {
+                *known = weight(self.rate, *at, now);
+                self.sum += if index >= self.full { *known } else { 0.0 };
             }
         }
         let factor = self.factor(now, 0.0);
@@ -92,12 +95,23 @@ impl Urgency {
             sum -= weight;
             full += 1;
         }
-        sum.max(0.0) * factor + MOST * full as f64
+        let others = match sum > 0.0 {
+            // However long it takes, each counts no more than there is.
+            true => (sum * factor).min(MOST * self.waiting.len() as f64),
+            // What rounding has left is no request, and 0 times infinity no number.
+            false => 0.0,
+        };
+        others + MOST * full as f64
     }
 
     fn factor(&self, now: Duration, seconds: f64) -> f64 {
         (self.rate * (seconds_between(self.epoch, now) + seconds) - self.sharpness).exp()
     }
+}
+
+/// `exp(rate (epoch - came))`.
+fn weight(rate: f64, came: Duration, epoch: Duration) -> f64 {
+    (rate * seconds_between(came, epoch)).exp().min(MOST_WEIGHT)
 }
 
 /// From one moment to another, negative if that is earlier.
@@ -112,6 +126,18 @@ fn seconds_between(from: Duration, to: Duration) -> f64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_takes_for_ever_counts_the_most_there_is_and_nothing_counts_nothing() {
+        let mut urgency = Urgency::new(Duration::from_millis(1), 100.0);
+        let now = Duration::from_secs(3);
+        urgency.arrived(Duration::ZERO);
+        urgency.arrived(now);
+        urgency.settle(now);
+        assert_eq!(urgency.after(now, 0.0, 0), MOST);
+        let after = |gone| urgency.after(now, 1e9, gone);
+        assert_eq!([0, 1, 2].map(after), [2.0 * MOST, MOST, 0.0]);
+    }
 
     proptest! {
         /// The sum is what a look at every request finds.

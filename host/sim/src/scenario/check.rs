@@ -205,10 +205,7 @@ impl Scenario {
     fn check_memory(&self, group: &NodeGroup) -> Result<(), ScenarioError> {
         let serves = |workload: &&Workload| match workload.to.is_empty() {
             true => workload.at == group.name,
-            false => {
-                workload.route == Route::Here && workload.at == group.name
-                    || workload.to.contains(&group.name)
-            }
+            false => workload.to.contains(&group.name),
         };
         let asking = self.workloads.iter().filter(serves);
         let asked: BTreeSet<&String> = asking
@@ -248,6 +245,9 @@ impl Scenario {
         if let Some(name) = workload.to.iter().find(|name| !has(name)) {
             return Err(missing("to", name));
         }
+        let goes = workload.route != Route::Here || workload.to.is_empty();
+        let must = "left out where `route` is `here`: a request stays where it comes";
+        fits(of(), "to", format!("{:?}", workload.to), goes, must)?;
         self.arrivals(workload).map(drop)
     }
 }

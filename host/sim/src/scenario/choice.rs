@@ -1,7 +1,7 @@
 use super::event::Request;
 use super::{ModelEntry, Scenario, ScenarioError, Workload};
 use crate::{Instant, Samples, Streams};
-use karman_sched::select::{Ask, BuiltIn, Call, NotBuiltIn, Selector, Served, Task};
+use karman_sched::select::{Ask, Bounds, BuiltIn, Call, NotBuiltIn, Selector, Served, Task};
 use karman_types::{Binding, Implementation, Profile, Slo};
 use std::time::Duration;
 
@@ -16,8 +16,10 @@ pub(super) struct Choice {
     /// The name of the workload.
     of: String,
     policy: Box<dyn Selector>,
-    /// Money for a request, by candidate.
-    costs: Vec<f64>,
+    /// The place of each candidate among the models of the workload, and its money for a request.
+    candidates: Vec<(u32, f64)>,
+    /// How long a request may take, where that is limited.
+    limit: Option<Duration>,
     under_way: usize,
 }
 
@@ -43,29 +45,37 @@ impl Choice {
                 profile: measured(model, speed, &mut random)?,
             });
         }
-        let task = Task {
-            name: workload.name.clone(),
-            visits: 1.0,
-            within: 1.0,
-            candidates,
-        };
         let slo = workload
             .slo
             .clone()
             .unwrap_or_else(|| Slo::over(Slo::USUAL_REQUESTS));
+        let wrong = |error: String| ScenarioError::Select {
+            of: workload.name.clone(),
+            error,
+        };
+        // As on a node: who is not as accurate as is wanted is no candidate.
+        let met = Bounds::of_each(&slo).met_by(candidates);
+        let task = Task {
+            name: workload.name.clone(),
+            visits: 1.0,
+            within: 1.0,
+            candidates: met.map_err(|unmet| wrong(unmet.to_string()))?,
+        };
+        let of_task = (0..).zip(&models);
+        let of_task =
+            of_task.filter(|(_, model)| task.candidates.iter().any(|known| known.name == model.name));
+        let candidates = of_task.map(|(place, model)| (place, model.cost)).collect();
+        let limit = slo.latency_p95;
         let name = workload.select.as_deref().unwrap_or(BuiltIn::Pixie.name());
         let policy = match name.parse::<BuiltIn>() {
             Ok(policy) => built_in(policy, vec![task], slo),
             Err(other) => select(other, vec![task], slo),
         };
-        let policy = policy.map_err(|error| ScenarioError::Select {
-            of: workload.name.clone(),
-            error,
-        })?;
         Ok(Some(Self {
             of: workload.name.clone(),
-            policy,
-            costs: models.iter().map(|model| model.cost).collect(),
+            policy: policy.map_err(wrong)?,
+            candidates,
+            limit,
             under_way: 0,
         }))
     }
@@ -82,10 +92,14 @@ impl Choice {
             queue: self.under_way,
             unreachable: &[],
         };
-        let models = self.costs.len();
         let error = match self.policy.choose(&ask) {
-            Ok(decision) if decision.chosen < models => return Ok(decision.chosen as u32),
-            Ok(decision) => format!("chose candidate {} of {models}", decision.chosen),
+            Ok(decision) => match self.candidates.get(decision.chosen) {
+                Some((model, _)) => return Ok(*model),
+                None => {
+                    let candidates = self.candidates.len();
+                    format!("chose candidate {} of {candidates}", decision.chosen)
+                }
+            },
             Err(error) => error.to_string(),
         };
         Err(ScenarioError::Select {
@@ -94,22 +108,32 @@ impl Choice {
         })
     }
 
-    /// A request has been answered, refused or lost.
-    pub(super) fn heard(&mut self, now: Instant, request: Request) {
+    /// A request has been answered, or refused or lost.
+    pub(super) fn heard(&mut self, now: Instant, request: Request, answered: bool) {
         self.under_way = self.under_way.saturating_sub(1);
-        let latency = now.since(request.came);
+        let place = |(model, _): &(u32, f64)| *model == request.candidate;
+        let Some(candidate) = self.candidates.iter().position(place) else {
+            return;
+        };
         let call = Call {
             task: 0,
-            candidate: request.candidate as usize,
-            latency,
-            cost: self.costs[request.candidate as usize],
+            candidate,
+            latency: now.since(request.came),
+            cost: self.candidates[candidate].1,
             energy: None,
             right: None,
+        };
+        let call = match answered {
+            true => call,
+            false => Call {
+                right: Some(false),
+                ..call.unanswered(self.limit)
+            },
         };
         let served = Served {
             now: now.since_start(),
             queue: self.under_way,
-            latency,
+            latency: call.latency,
             calls: &[call],
         };
         let taken_in = self.policy.report(&served);

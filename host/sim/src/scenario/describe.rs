@@ -42,6 +42,9 @@ pub struct Scenario {
     pub workloads: Vec<Workload>,
 }
 
+/// Periods after which a reading that no newer one has followed says nothing any more.
+const FRESH: u32 = 3;
+
 /// What is known elsewhere of a node, and how well.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -76,6 +79,11 @@ impl TelemetryEntry {
             noise: self.noise,
             dropped: self.dropped,
         }
+    }
+
+    /// How old a reading may be by which requests are routed.
+    pub(super) const fn fresh(&self) -> Duration {
+        self.lag.saturating_add(self.period.saturating_mul(FRESH))
     }
 }
 
@@ -320,8 +328,8 @@ pub enum Route {
     Random,
     /// Each in its turn.
     RoundRobin,
-    /// The one that has least to do for each core, as far as telemetry tells; one of which nothing is known counts as idle. Of
-    /// several the first after the one that was chosen last.
+    /// The one that has least to do for each core, as far as telemetry tells. One that has told nothing for three periods may be down: it
+    /// comes after the others. Of several the first after the one that was chosen last.
     LeastLoaded,
 }
 

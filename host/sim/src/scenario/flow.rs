@@ -88,10 +88,10 @@ fn nth(candidates: &[Range<u32>], mut place: u32) -> u32 {
     0
 }
 
-/// Tells the policy that chose the model of a request its outcome.
-pub(super) fn heard(flows: &mut [Flow], now: Instant, request: Request) {
+/// Tells the policy that chose the model of a request whether it was answered.
+pub(super) fn heard(flows: &mut [Flow], now: Instant, request: Request, answered: bool) {
     if let Some(choice) = &mut flows[request.workload as usize].choice {
-        choice.heard(now, request);
+        choice.heard(now, request, answered);
     }
 }
 

@@ -105,6 +105,23 @@ fn every_request_is_accounted_for() {
 }
 
 #[test]
+fn a_node_that_says_nothing_more_is_not_the_idlest() {
+    let text = QUEUES
+        .replace("[[model]]", "[telemetry]\nperiod = \"200 ms\"\n\n[[model]]")
+        .replace(
+            "count = 10",
+            "count = 4\nfailures = { mean-up = \"100 s\", mean-down = \"20 s\" }",
+        )
+        .replace("rate = 0.7", "rate = 0.5")
+        .replace("\"random\"", "\"least-loaded\"");
+    let outcome = scenario(&text).run().unwrap();
+    let jobs = &outcome.workloads[0];
+    // Of the sixth of the time that each is down, it is asked for less than a second.
+    assert!(outcome.nodes[0].failures > 20, "{outcome:?}");
+    assert!(jobs.lost > 0 && jobs.lost * 10 < jobs.requests, "{jobs:?}");
+}
+
+#[test]
 fn files_say_what_came_of_it() {
     let (outcome, files) = run_scenario(SPACE, Some(9)).unwrap();
     assert_eq!(outcome.seed, 9);
@@ -145,6 +162,7 @@ fn what_does_not_fit_is_named() {
     assert!(says("model = \"screen\"", "model = \"scren\"").contains("`model` names `scren`"));
     assert!(says("at = \"camera\"", "at = \"cam\"").contains("`at` names `cam`"));
     assert!(says("to = [\"hall\"", "to = [\"hal\"").contains("`to` names `hal`"));
+    assert!(says("route = \"least-loaded\"", "route = \"here\"").contains("workload frames: `to` is"));
     assert!(says("to = \"sat-0\"", "to = \"sat-1\"").contains("`to` names `sat-1`"));
     assert!(says("end = \"40 s\"", "end = \"9 s\"").contains("`end` must be later"));
     assert!(says("name = \"hall\"", "name = \"camera\"").contains("two of the same kind"));

@@ -158,9 +158,12 @@ impl World {
     fn route(&mut self, now: Instant, stream: u32) -> u32 {
         let stream = &mut self.streams[stream as usize];
         let flow = &mut self.workloads[stream.workload as usize];
+        let fresh = self.scenario.telemetry.fresh();
         let load = |node: u32| {
             let known = self.hosts[node as usize].load.known(now);
-            known.map_or(0.0, |known| *known.value)
+            let known = known.filter(|known| known.age <= fresh);
+            // Who says nothing may be down: it comes after everybody who does.
+            known.map_or(f64::INFINITY, |known| *known.value)
         };
         flow.route(stream, load)
     }
@@ -235,7 +238,7 @@ impl World {
                     for request in requests {
                         self.tallies
                             .ended(&self.scenario, request, now, node, Verdict::Refused);
-                        heard(&mut self.workloads, now, request);
+                        heard(&mut self.workloads, now, request, false);
                     }
                 }
                 Ok(Some(Action::Wait { until })) => {
@@ -291,7 +294,7 @@ impl World {
     fn lose(&mut self, now: Instant, request: Request) {
         self.tallies
             .ended(&self.scenario, request, now, request.home, Verdict::Lost);
-        heard(&mut self.workloads, now, request);
+        heard(&mut self.workloads, now, request, false);
     }
 
     fn sample(&mut self, schedule: &mut Schedule<Event>) {
@@ -325,7 +328,7 @@ impl Model for World {
             Event::Reach { node, request } => self.reach(node, request, schedule),
             Event::Done { node, slot, life } => self.done(node, slot, life, schedule),
             Event::Wake { node } => self.serve(node, schedule),
-            Event::Heard { request } => heard(&mut self.workloads, schedule.now(), request),
+            Event::Heard { request } => heard(&mut self.workloads, schedule.now(), request, true),
             Event::Sample => self.sample(schedule),
             Event::Fail { node, until } => self.fail(node, until, schedule),
             Event::Recover { node } => {

@@ -1,31 +1,28 @@
 //! Who does a task that names a capability: chosen anew for every run, within what the user wants of the workflow.
 
+mod serve;
+
 use super::fit;
-use super::implementations::{call, within};
-use super::json;
+use super::left_out::LeftOut;
 use super::lost::{Lost, is_nobody_there};
 use super::policy::{self, Named};
-use super::served::Served;
-use super::step::Came;
+use super::task_name;
 use crate::drive::decisions::wall_ms;
 use crate::drive::tasks::Inner;
 use crate::services::blocking;
 use karman_sched::Why;
-use karman_sched::flow;
 use karman_sched::log::{Entry, Logged, Tail, What};
 use karman_sched::select::{Asked, Call, Heard, Task};
-use karman_types::{DataContract, Digest, ErrorKind, Implementation, Slo, TaskError, TaskId, Workflow};
+use karman_types::{Digest, ErrorKind, Implementation, Slo, TaskError, TaskId, Workflow};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::sync::OwnedMutexGuard;
 
-/// How long an implementation that did not answer is left out.
-const AWAY: Duration = Duration::from_secs(5);
-/// Implementations that are tried for one attempt.
-const MOST_TRIES: usize = 3;
+/// Implementations that are tried for one attempt, or request.
+pub(super) const MOST_TRIES: usize = 3;
 
 /// The choice among implementations for one workflow, shared by all runs of it on this node.
 pub(super) struct Chooser {
@@ -37,10 +34,14 @@ pub(super) struct Chooser {
     policy: Mutex<Logged>,
     /// Who may ask a policy that takes its time, or tell it something.
     turns: Arc<tokio::sync::Mutex<()>>,
+    /// How long a request may take, where that is limited.
+    limit: Option<Duration>,
+    /// The name of the accepted task that a run of the workflow is; nothing where there is no workflow.
+    runs_as: Option<String>,
     /// Runs that have not ended, also those that wait for their turn.
     runs: Mutex<HashSet<TaskId>>,
-    /// By task and candidate; apart from the policy, which may take its time.
-    away: Mutex<HashMap<(usize, usize), Instant>>,
+    /// Apart from the policy, which may take its time.
+    left_out: LeftOut,
     lost: Lost,
     /// The measurements that it was made from.
     measured: u64,
@@ -107,7 +108,11 @@ impl Chooser {
             });
         }
         let places = named.iter().copied().zip(0..).collect();
-        Self::over(tasks, (workflow.name(), of, slo), places, (measured, policy))
+        let chooser = Self::over(tasks, (workflow.name(), of, slo), places, (measured, policy))?;
+        Ok(Self {
+            runs_as: Some(task_name(workflow)),
+            ..chooser
+        })
     }
 
     /// The choice among the candidates of these tasks, within these limits.
@@ -117,7 +122,7 @@ impl Chooser {
         places: BTreeMap<usize, usize>,
         (measured, policy): (u64, &Named),
     ) -> Result<Self, TaskError> {
-        let plugin = policy.plugin();
+        let (plugin, limit) = (policy.plugin(), slo.latency_p95);
         let policy = policy.over(of.clone(), slo, &tasks.flows.choosers)?;
         Ok(Self {
             places,
@@ -125,8 +130,10 @@ impl Chooser {
             before: Duration::ZERO,
             policy: Mutex::new(Logged::new(name, policy, of, fastrand::u64(..))),
             turns: Arc::default(),
+            limit,
+            runs_as: None,
             runs: Mutex::default(),
-            away: Mutex::default(),
+            left_out: LeftOut::default(),
             lost: Lost::default(),
             measured,
             plugin,
@@ -161,6 +168,11 @@ impl Chooser {
         self.runs.lock().remove(&run);
     }
 
+    /// How long a request may take, where that is limited.
+    pub(super) const fn limit(&self) -> Option<Duration> {
+        self.limit
+    }
+
     /// Whether a plugin brings its policy. Then [`Chooser::report`] blocks, and comes in turn.
     pub(super) const fn is_brought(&self) -> bool {
         self.plugin.is_some()
@@ -172,12 +184,19 @@ impl Chooser {
         self.turns.clone().lock_owned().await
     }
 
+    /// Others that wait or are served while this run is asked for, or told of.
+    fn others(&self, tasks: &Inner, run: TaskId) -> usize {
+        let waiting = self.runs_as.as_ref().map(|name| tasks.open_runs(name));
+        others(&self.runs.lock(), &waiting.unwrap_or_default(), run)
+    }
+
     /// What the calls of a run took counts from now on.
     pub(super) fn report(&self, tasks: &Inner, run: TaskId, latency: Duration, calls: Vec<Call>) {
+        let queue = self.others(tasks, run);
         let mut policy = self.policy.lock();
         let heard = Heard {
             now: self.now(),
-            queue: self.runs.lock().len(),
+            queue,
             latency,
             calls,
         };
@@ -230,21 +249,16 @@ impl Chooser {
 
     /// The same, and whether its policy was written down with it.
     fn choose_here(&self, tasks: &Inner, run: TaskId, task: usize) -> Result<(Choice, bool), TaskError> {
-        let away: HashSet<(usize, usize)> = {
-            let mut away = self.away.lock();
-            away.retain(|_, since| since.elapsed() < AWAY);
-            away.keys().copied().collect()
-        };
+        let queue = self.others(tasks, run) + 1;
         let mut policy = self.policy.lock();
         let candidates = &policy.tasks()[task].candidates;
-        let unreachable = candidates.iter().enumerate().filter(|(candidate, known)| {
-            away.contains(&(task, *candidate)) || self.lost.has(tasks, task, &known.binding)
-        });
+        let is_lost = |candidate: usize| self.lost.has(tasks, task, &candidates[candidate].binding);
+        let of = (task, candidates.len());
         let asked = Asked {
             now: self.now(),
             task,
-            queue: self.runs.lock().len(),
-            unreachable: unreachable.map(|(candidate, _)| candidate).collect(),
+            queue,
+            unreachable: self.left_out.of(of, Instant::now(), is_lost),
         };
         let chosen = policy.choose(wall_ms(), run, asked);
         let (decision, entries) = chosen.map_err(|error| TaskError::unavailable(error.to_string()))?;
@@ -270,85 +284,9 @@ impl Chooser {
         (self.measured, self.plugin)
     }
 
-    /// An implementation did not answer: it is left out for a while.
-    pub(super) fn gone(&self, task: usize, candidate: usize) {
-        self.away.lock().insert((task, candidate), Instant::now());
-    }
-
-    /// Runs an attempt on the chosen node; on another one where that cannot be reached. Nothing when it was stopped.
-    pub(super) async fn serve(
-        self: &Arc<Self>,
-        tasks: &Arc<Inner>,
-        (served, attempt): (&Served, &flow::Call),
-        outputs: &DataContract,
-        stopped: &mut watch::Receiver<bool>,
-    ) -> Came {
-        let Some(task) = self.places.get(&attempt.attempt.of.task).copied() else {
-            return Came::Nothing;
-        };
-        let (run, begun) = (served.run(), Instant::now());
-        // Who is chosen is called: a policy counts on that.
-        let request = match json::request(&attempt.input, &attempt.with) {
-            Ok(request) => request,
-            Err(error) => return error.into(),
-        };
-        served.chosen_by(self);
-        for tried in 1.. {
-            let left = || {
-                attempt
-                    .within
-                    .map(|within| within.saturating_sub(begun.elapsed()))
-            };
-            let chosen = tokio::select! {
-                chosen = self.choose(tasks, (run, task), left()) => chosen,
-                // Nobody was called, so nobody is late.
-                _ = stopped.wait_for(|stopped| *stopped) => return Came::Nothing,
-            };
-            let (candidate, implementation) = match chosen {
-                Ok(Choice {
-                    candidate,
-                    implementation,
-                    ..
-                }) => (candidate, implementation),
-                Err(error) => return error.into(),
-            };
-            let request = request.clone();
-            let started = Instant::now();
-            let answered = tokio::select! {
-                answered = call(tasks, &implementation.binding, request, run, left()) => Some(answered),
-                _ = stopped.wait_for(|stopped| *stopped) => None,
-            };
-            let call = Call {
-                task,
-                candidate,
-                latency: started.elapsed(),
-                cost: implementation.profile.cost,
-                energy: implementation.profile.energy,
-                right: None,
-            };
-            served.add(self, call);
-            match answered {
-                Some(Ok(response)) => {
-                    return match Came::of(&response) {
-                        Came::Answer(output) => Came::Answer(output.map(|output| within(outputs, output))),
-                        came => came,
-                    };
-                }
-                Some(Err(error)) if error.kind == ErrorKind::Unavailable => {
-                    self.gone(task, candidate);
-                    if tried >= MOST_TRIES {
-                        return error.into();
-                    }
-                }
-                Some(Err(error)) => return error.into(),
-                None => {
-                    // It did not answer in the time of the attempt; the next one asks another.
-                    self.gone(task, candidate);
-                    return Came::Nothing;
-                }
-            }
-        }
-        Came::Nothing
+    /// A call of a task by a candidate has failed: where that may pass, others are asked for a while.
+    pub(super) fn failed(&self, of: (usize, usize), kind: ErrorKind) {
+        self.left_out.failed(of, kind, Instant::now());
     }
 }
 
@@ -360,6 +298,16 @@ fn told(entries: Vec<Entry>) -> Vec<Entry> {
         }
     }
     entries
+}
+
+/// How many besides this run are served or wait: those that somebody chooses for, and those that are accepted.
+fn others(served: &HashSet<TaskId>, accepted: &[TaskId], run: TaskId) -> usize {
+    let waiting = accepted.iter().filter(|other| !served.contains(other));
+    served
+        .iter()
+        .chain(waiting)
+        .filter(|other| **other != run)
+        .count()
 }
 
 /// The most tasks that name a capability on one way through the workflow.
@@ -389,13 +337,25 @@ mod tests {
                 before: Duration::ZERO,
                 policy: Mutex::new(Logged::new("nothing", policy, Vec::new(), 0)),
                 turns: Arc::default(),
+                limit: None,
+                runs_as: None,
                 runs: Mutex::default(),
-                away: Mutex::default(),
+                left_out: LeftOut::default(),
                 lost: Lost::default(),
                 measured,
                 plugin: None,
             }
         }
+    }
+
+    #[test]
+    fn runs_that_wait_to_be_coordinated_count_like_those_that_are_served() {
+        let run = |number| TaskId::from_parts(1, number);
+        let served = HashSet::from([run(1), run(2)]);
+        assert_eq!(others(&served, &[], run(1)), 1);
+        // The run that was served last is still an accepted task.
+        assert_eq!(others(&served, &[run(1), run(2), run(3), run(4)], run(3)), 3);
+        assert_eq!(others(&HashSet::new(), &[], run(1)), 0);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep_until};
 pub(in crate::drive) async fn coordinate(tasks: &Arc<Inner>, call: Call) -> Result<Box<Answer>, TaskError> {
     let mut coordinator = Coordinator::take_up(tasks, &call).await?;
     let outcome = coordinator.go_on().await?;
+    coordinator.served.end();
     coordinator.remember(&outcome);
     let response = match outcome {
         Outcome::Done(output) => TaskResponse {
@@ -74,8 +75,6 @@ struct Coordinator {
     begun: Option<u64>,
     ledger: Ledger,
     started: Instant,
-    /// How long before that the run was asked for.
-    waited: Duration,
     /// What is under way; stopped when this is dropped.
     work: JoinSet<Heard>,
     /// To stop the attempts that run.
@@ -121,12 +120,11 @@ impl Coordinator {
             begun,
             ledger,
             started: Instant::now(),
-            waited: age(tasks, run),
             work: JoinSet::new(),
             stops: HashMap::new(),
             answered: Vec::new(),
             durable_next: Vec::new(),
-            served: Arc::new(Served::of(tasks, run)),
+            served: Arc::new(Served::of(tasks, run, age(tasks, run))),
             live,
         })
     }
@@ -258,7 +256,7 @@ impl Coordinator {
             Outcome::Failed { .. } => true,
         };
         let run = EndedRun {
-            latency: self.waited + self.started.elapsed(),
+            latency: self.served.latency(),
             cost: self.served.cost(),
             failed,
         };

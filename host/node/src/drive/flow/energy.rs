@@ -12,6 +12,8 @@ use tokio::time::sleep;
 
 /// How long counters are watched before the first call.
 const WATCH: Duration = Duration::from_millis(500);
+/// How long they have to run at least for a count of what they drew: in less, what else the node does counts for more.
+const LEAST: Duration = Duration::from_millis(100);
 
 /// Where the joules of a call come from.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -121,18 +123,20 @@ impl Meter {
         }
     }
 
-    /// What one of so many calls drew, in the mean. By what is stated, one call after the other keeps the node busy.
+    /// What one of so many calls drew, in the mean: as it was counted, else by what is stated, while one call after the other keeps the node
+    /// busy.
     pub(super) fn drawn(&self, calls: usize) -> Drawn {
-        let of = |idle, busy, origin| {
-            let all = beyond(self.started.elapsed(), idle, busy);
-            Drawn::of(all / calls.max(1) as f64, origin)
-        };
-        match (&self.counted, self.stated.idle, self.stated.busy) {
-            (Some(counted), ..) => match counted.busy() {
-                Some(busy) => of(counted.idle, busy, EnergyOrigin::Measured),
-                None => Drawn::unavailable("the kernel's energy counters could not be read a second time"),
+        let took = self.started.elapsed();
+        let counted = self.counted.as_ref();
+        let counted = counted.map(|counted| measured(took, counted.idle, counted.busy()));
+        let of = |all: f64, origin| Drawn::of(all / calls.max(1) as f64, origin);
+        match (counted, self.stated.idle, self.stated.busy) {
+            (Some(Ok(all)), ..) => of(all, EnergyOrigin::Measured),
+            (_, Some(idle), Some(busy)) => match beyond(took, idle, busy) {
+                Some(all) => of(all, EnergyOrigin::Derived),
+                None => Drawn::unavailable("`busy` of `[power]` in node.toml is no more than `idle`"),
             },
-            (None, Some(idle), Some(busy)) => of(idle, busy, EnergyOrigin::Derived),
+            (Some(Err(reason)), ..) => Drawn::unavailable(reason),
             (None, ..) => Drawn::unavailable(
                 "the kernel shows no energy counter, and `[power]` in node.toml does not state `busy` and `idle`",
             ),
@@ -159,9 +163,21 @@ impl Counted {
     }
 }
 
-/// Joules beyond what an idle node draws; none where it happened to draw more before.
-fn beyond(took: Duration, idle: f64, busy: f64) -> f64 {
-    (busy - idle).max(0.0) * took.as_secs_f64()
+/// Joules that the counters show beyond what the node drew before, or why they show none.
+fn measured(took: Duration, idle: f64, busy: Option<f64>) -> Result<f64, &'static str> {
+    if took < LEAST {
+        return Err(
+            "the examples ran for less than 100 ms, too short to count what they drew: give more of them",
+        );
+    }
+    let busy = busy.ok_or("the kernel's energy counters could not be read a second time")?;
+    beyond(took, idle, busy)
+        .ok_or("the node drew no more than before: give more examples, and let nothing else run meanwhile")
+}
+
+/// Joules beyond what an idle node draws; nothing where it happened to draw as much before.
+fn beyond(took: Duration, idle: f64, busy: f64) -> Option<f64> {
+    (busy > idle).then_some((busy - idle) * took.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -206,8 +222,27 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_drew_more_before_gives_nothing_back() {
-        assert_eq!(beyond(Duration::from_secs(2), 5.0, 8.0), 6.0);
-        assert_eq!(beyond(Duration::from_secs(2), 8.0, 5.0), 0.0);
+    fn what_counters_do_not_show_is_no_measurement() {
+        let two = Duration::from_secs(2);
+        assert_eq!(measured(two, 5.0, Some(8.0)), Ok(6.0));
+        for (took, busy, says) in [
+            (two, Some(5.0), "no more than before"),
+            (two, Some(3.0), "no more than before"),
+            (two, None, "a second time"),
+            (LEAST / 2, Some(8.0), "less than 100 ms"),
+        ] {
+            let reason = measured(took, 5.0, busy).unwrap_err();
+            assert!(reason.contains(says), "{reason}");
+        }
+        let upside_down = StatedPower {
+            busy: Some(2.0),
+            idle: Some(6.0),
+            transmit: None,
+        };
+        let drawn = meter(upside_down).drawn(1);
+        assert_eq!(
+            drawn,
+            Drawn::unavailable("`busy` of `[power]` in node.toml is no more than `idle`")
+        );
     }
 }

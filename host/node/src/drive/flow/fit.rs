@@ -27,21 +27,11 @@ pub(super) async fn for_task(
         ))
         .with_hint("`karman flow measure FILE TASK --data EXAMPLES` measures who is there"));
     }
-    let enough = |known: &Implementation| match (slo.accuracy, known.profile.accuracy) {
-        (Some(least), Some(accuracy)) => accuracy >= least,
-        (Some(_), None) => false,
-        (None, _) => true,
-    };
-    let accuracies = known.iter().filter_map(|known| known.profile.accuracy);
-    let best = accuracies.fold(0.0, f64::max);
-    let mut fit: Vec<Implementation> = known.into_iter().filter(enough).collect();
-    if fit.is_empty() {
-        return Err(TaskError::unavailable(format!(
-            "nobody that does `{capability}` has the accuracy of {} that is wanted: the best has {best:.3}",
-            slo.accuracy.unwrap_or_default()
-        ))
-        .with_hint("lower `accuracy` in the `slo` of the workflow, or add a better model"));
-    }
+    let mut fit = Bounds::of_each(slo).met_by(known).map_err(|unmet| {
+        TaskError::unavailable(format!("`{capability}`: {unmet}")).with_hint(
+            "lower `accuracy` in the `slo` of the workflow, add a better model, or measure with labelled examples",
+        )
+    })?;
     if slo.energy.is_some() {
         fit.retain(|known| known.profile.energy.is_some());
     }

@@ -21,6 +21,7 @@
 //! | `implementations` | who could: found, measured, called |
 //! | `endpoints` | those on servers of others |
 //! | `lost` | nodes out of sight, which are looked for |
+//! | `left_out` | those who have just failed |
 //! | `labels`, `energy` | how right their answers were; what they drew |
 //! | `request`, `fit` | one request outside of any workflow, within bounds of its own; who meets them |
 //! | `progress` | what is written down, and where |
@@ -41,6 +42,7 @@ mod follow;
 mod implementations;
 mod json;
 mod labels;
+mod left_out;
 mod looks;
 mod lost;
 mod order;
@@ -76,8 +78,8 @@ use endpoints::Endpoints;
 use follow::Seen;
 use futures::future::join_all;
 use karman_sched::flow::Phase;
-use karman_tasks::{Event, Guarantee, Submission};
-use karman_types::{Digest, NodeId, TaskError, TaskId, TaskRequest, format_duration};
+use karman_tasks::{Event, Guarantee, Saved, Submission};
+use karman_types::{Digest, NodeId, TaskError, TaskId, TaskRequest, Workflow, format_duration};
 use looks::Looks;
 use parking_lot::Mutex;
 use place::Places;
@@ -99,6 +101,11 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Whether a task is a run of a workflow.
 pub(super) fn is_one(task: &str) -> bool {
     task.starts_with(FLOW)
+}
+
+/// The name of the task that a run of this workflow is.
+fn task_name(workflow: &Workflow) -> String {
+    format!("{FLOW}{}", workflow.name())
 }
 
 /// Who coordinates runs on a node. It is counted apart from the node itself: as many runs as may be there at once would else take
@@ -187,7 +194,7 @@ impl Tasks {
             metadata: Vec::new(),
             body: order.write()?,
         };
-        let name = format!("{FLOW}{}", order.workflow.name());
+        let name = task_name(&order.workflow);
         let submission = Submission {
             guarantee: promise,
             key,
@@ -322,6 +329,20 @@ impl Node {
 }
 
 impl Inner {
+    /// The runs of a workflow, by the name of the task that each is, which this node has accepted and which have not ended. None where none
+    /// waits: fewer are coordinated than may be.
+    fn open_runs(&self, name: &str) -> Vec<TaskId> {
+        let most = self.runtime.config().tasks.running_per_provider as usize;
+        if self.flows.live.lock().len() < most {
+            return Vec::new();
+        }
+        let machine = self.machine.lock();
+        let open = machine
+            .tasks()
+            .filter(|record| *record.name == *name && matches!(record.state, Saved::Open(_)));
+        open.map(|record| record.task).collect()
+    }
+
     /// Withdraws a run of this node that has not ended.
     ///
     /// # Errors

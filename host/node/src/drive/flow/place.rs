@@ -260,11 +260,8 @@ impl Placing {
 
     fn known(&self, tasks: &Inner, node: NodeId, holds: impl Fn(&Need) -> bool) -> Known {
         let needs = &self.ahead.needs;
-        let takes = |need: &Need| {
-            let lately = tasks.routes.lately(&need.run, node);
-            // It takes no less than somebody has waited for in vain.
-            lately.takes.max(lately.outlasted)
-        };
+        let lately = needs.iter().map(|need| tasks.routes.lately(&need.run, node));
+        let (takes, outlasted) = lately.map(|of| (of.takes, of.outlasted)).unzip();
         Known {
             node,
             round_trip: None,
@@ -272,7 +269,8 @@ impl Placing {
             busy: 0,
             heard: None,
             holds: needs.iter().map(holds).collect(),
-            takes: needs.iter().map(takes).collect(),
+            takes,
+            outlasted,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! What is asked for is a capability, and then every implementation of it may answer; or a model or plugin by its name, and then the
 //! nodes that have it. Requests that ask for the same with the same bounds share a policy: what one of them sees, the next one knows.
 
-use super::choose::{Choice, Chooser};
+use super::choose::{Choice, Chooser, MOST_TRIES};
 use super::fit::{Brings, candidates, last};
 use super::implementations::{all_known, call, is_below};
 use super::policy;
@@ -13,7 +13,7 @@ use crate::drive::tasks::Inner;
 use crate::node::Node;
 use karman_engine::capability::nn::Tensors;
 use karman_sched::Why;
-use karman_sched::select::{self, Bounds, Task};
+use karman_sched::select::{Bounds, Task};
 use karman_types::{
     Binding, Digest, ErrorKind, Implementation, NodeId, Slo, TaskError, TaskId, TaskRequest, TaskResponse,
     Tier,
@@ -24,9 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
-
-/// Implementations that are tried for one request.
-const MOST_TRIES: usize = 3;
 
 /// The objectives of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +66,7 @@ impl Node {
         wanted: Wanted,
         inputs: Tensors,
     ) -> Result<(Inferred, Chosen), TaskError> {
-        let mut asking = Asking::begin(self, name, wanted, Brings::Tensors).await?;
+        let asking = Asking::begin(self, name, wanted, Brings::Tensors).await?;
         let (inferred, chosen) = asking
             .answered(|implementation, _, left| {
                 let inputs = inputs.clone();
@@ -112,7 +109,7 @@ impl Node {
         wanted: Wanted,
         request: TaskRequest,
     ) -> Result<(TaskResponse, Chosen), TaskError> {
-        let mut asking = Asking::begin(self, name, wanted, Brings::Body).await?;
+        let asking = Asking::begin(self, name, wanted, Brings::Body).await?;
         let tasks = self.tasks().inner();
         asking
             .answered(|implementation, run, left| {
@@ -139,7 +136,6 @@ struct Asking<'a> {
     chooser: Arc<Chooser>,
     over: Instant,
     wanted: Wanted,
-    under_way: Option<(usize, Instant, Implementation)>,
     served: Served,
 }
 
@@ -148,7 +144,7 @@ impl<'a> Asking<'a> {
         let tasks = node.tasks().inner();
         let chooser = chooser(tasks, name, wanted, brings).await?;
         let run = node.runtime().context(None).task;
-        let served = Served::of(tasks, run);
+        let served = Served::request(tasks, run);
         served.chosen_by(&chooser);
         Ok(Self {
             node,
@@ -156,14 +152,13 @@ impl<'a> Asking<'a> {
             chooser,
             over: Instant::now() + wanted.within,
             wanted,
-            under_way: None,
             served,
         })
     }
 
     /// The answer of the chosen implementation; of another one where that cannot be reached.
     async fn answered<T, F>(
-        &mut self,
+        &self,
         ask: impl Fn(Implementation, TaskId, Duration) -> F,
     ) -> Result<(T, Chosen), TaskError>
     where
@@ -176,19 +171,14 @@ impl<'a> Asking<'a> {
                 why,
             } = self.choose().await?;
             let left = self.left();
-            self.under_way = Some((candidate, Instant::now(), implementation.clone()));
+            let calling = self.served.begins(&self.chooser, (0, candidate), &implementation);
             let asked = timeout(left, ask(implementation.clone(), self.run, left)).await;
-            self.report();
-            match asked {
-                Ok(Ok(answer)) => return Ok((answer, self.chosen(&implementation, why))),
-                Ok(Err(error)) if error.kind == ErrorKind::Unavailable => {
-                    self.chooser.gone(0, candidate);
-                    if tried >= MOST_TRIES {
-                        return Err(error);
-                    }
-                }
-                Ok(Err(error)) => return Err(error),
-                Err(_) => return Err(self.late(&implementation)),
+            let answer = asked.unwrap_or_else(|_| Err(self.late(&implementation)));
+            calling.ended(answer.as_ref().err().map(|error| error.kind));
+            match answer {
+                Ok(answer) => return Ok((answer, self.chosen(&implementation, why))),
+                Err(error) if error.kind == ErrorKind::Unavailable && tried < MOST_TRIES => {}
+                Err(error) => return Err(error),
             }
         }
         Err(TaskError::internal("no attempt was made"))
@@ -228,28 +218,6 @@ impl<'a> Asking<'a> {
         let (within, name) = (self.wanted.within, &implementation.name);
         TaskError::deadline(format!("`{name}` did not answer within {within:.0?}"))
             .with_hint(format!("`karman why {}` says why it was chosen", self.run))
-    }
-
-    /// The call that was under way has ended, one way or another.
-    fn report(&mut self) {
-        let Some((candidate, started, implementation)) = self.under_way.take() else {
-            return;
-        };
-        let call = select::Call {
-            task: 0,
-            candidate,
-            latency: started.elapsed(),
-            cost: implementation.profile.cost,
-            energy: implementation.profile.energy,
-            right: None,
-        };
-        self.served.add(&self.chooser, call);
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.report();
     }
 }
 

@@ -20,6 +20,8 @@ use tokio::time::{Instant, sleep};
 const ONE_WAIT: Duration = Duration::from_secs(60);
 /// The limit of the keepers on the length of one task.
 const TOO_LONG: &str = "keepers.entry";
+/// What is said to be unavailable where it is a task, for good: nobody knows it, or its result any more.
+const THE_TASK: &str = "task";
 /// The pause before a task that could not be accepted is handed in again.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -156,6 +158,10 @@ impl Step {
                     return response.map_or_else(Came::from, |response| Came::of(&response));
                 }
                 Ok(None) => {}
+                Err(error) if may_be_told_later(&error) => {
+                    tracing::debug!(%error, task = %handed_in, "how a task of a workflow ended is not known yet");
+                    sleep(PAUSE).await;
+                }
                 Err(error) => return error.into(),
             }
         }
@@ -203,6 +209,12 @@ impl Step {
             }
         }
     }
+}
+
+/// Whether somebody may still tell how a task ended: no majority of the keepers answers just now. It may be running, so nothing is to be
+/// tried again or undone meanwhile.
+fn may_be_told_later(error: &TaskError) -> bool {
+    error.kind == ErrorKind::Unavailable && error.field.as_deref() != Some(THE_TASK)
 }
 
 /// Whether the refusal of a task passes by itself: a majority of the keepers is away, the node is full. What is too long for the keepers

@@ -192,7 +192,7 @@ impl Service {
 }
 
 /// Moves services between hosts, slowly: every period the service that misses most goes to the host with the most free, if the
-/// [`Critic`] lets it.
+/// [`Critic`] lets it, and the next one where it does not.
 #[derive(Clone, Debug, Default)]
 pub struct Haf {
     critic: Critic,
@@ -211,19 +211,29 @@ impl Haf {
         self.critic.settings.period
     }
 
-    /// What is proposed and decided now; nothing where every service is in time or there is nowhere to go.
+    /// What is proposed and decided now: the first move that is made, else the first that is refused; nothing where every service is in time
+    /// or there is nowhere to go.
     pub fn look(&mut self, now: f64, hosts: &[Host], services: &[Service]) -> Option<Move> {
-        let missed = missed(hosts, services);
-        let most = (0..services.len()).filter(|&service| missed[service] > 0.0);
-        let service = most.max_by(|&a, &b| missed[a].total_cmp(&missed[b]))?;
-        let from = services[service].host;
-        let mut free: Vec<f64> = hosts
-            .iter()
-            .map(|host| host.capacity - host.musts.iter().map(|must| must.work / must.within).sum::<f64>())
+        let (missed, free) = (missed(hosts, services), free(hosts, services));
+        let mut worst: Vec<usize> = (0..services.len())
+            .filter(|&service| missed[service] > 0.0)
             .collect();
-        for other in services {
-            free[other.host] -= other.demand * other.work;
+        worst.sort_by(|&a, &b| missed[b].total_cmp(&missed[a]).then(b.cmp(&a)));
+        let mut refused = None;
+        for service in worst {
+            let proposed = self.proposed(hosts, services, &free, service)?;
+            let judged = self.critic.judge(now, proposed);
+            if judged.accepted {
+                return Some(judged);
+            }
+            refused.get_or_insert(judged);
         }
+        refused
+    }
+
+    /// That a service goes to the host with the most free; nothing where it is on the only one.
+    fn proposed(&self, hosts: &[Host], services: &[Service], free: &[f64], service: usize) -> Option<Move> {
+        let from = services[service].host;
         let mut others: Vec<usize> = (0..hosts.len()).filter(|&host| host != from).collect();
         others.sort_by(|&a, &b| free[b].total_cmp(&free[a]).then(a.cmp(&b)));
         let mut forecasts = others.iter().take(2).map(|&to| {
@@ -231,7 +241,7 @@ impl Haf {
             (to, forecast)
         });
         let (to, forecast) = forecasts.next()?;
-        let proposed = Move {
+        Some(Move {
             service,
             from,
             to,
@@ -239,9 +249,18 @@ impl Haf {
             runner_up: forecasts.next(),
             accepted: false,
             reason: MoveReason::CostsMore,
-        };
-        Some(self.critic.judge(now, proposed))
+        })
     }
+}
+
+/// Work a second that each host could do besides.
+fn free(hosts: &[Host], services: &[Service]) -> Vec<f64> {
+    let musts = |host: &Host| host.musts.iter().map(|must| must.work / must.within).sum::<f64>();
+    let mut free: Vec<f64> = hosts.iter().map(|host| host.capacity - musts(host)).collect();
+    for service in services {
+        free[service.host] -= service.demand * service.work;
+    }
+    free
 }
 
 /// Requests a second that each service misses.
@@ -335,10 +354,18 @@ mod tests {
         let mut back = services;
         back[1 - moved.service].host = 1;
         back[moved.service] = service(1, 25.0, 0);
-        let again = haf.look(30.0, &hosts, &back).unwrap();
+        let mut alone = back;
+        alone[1 - moved.service] = service(0, 1.0, 0);
+        let again = haf.look(30.0, &hosts, &alone).unwrap();
         assert_eq!(
             (again.service, again.reason),
             (moved.service, MoveReason::MovedLately)
+        );
+        // It keeps nobody else there.
+        let other = haf.look(30.0, &hosts, &back).unwrap();
+        assert_eq!(
+            (other.service, other.reason),
+            (1 - moved.service, MoveReason::Worth)
         );
         assert!(haf.look(60.0, &hosts, &back).unwrap().reason != MoveReason::MovedLately);
     }

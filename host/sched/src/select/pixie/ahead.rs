@@ -58,6 +58,12 @@ impl State {
         }
     }
 
+    /// Whether it can be that of a task with so many candidates.
+    pub(super) fn is_of(&self, candidates: usize) -> bool {
+        let each = [self.shares.len(), self.estimates.len(), self.running.len()];
+        each == [candidates; 3] && self.credit.is_of(candidates)
+    }
+
     /// How often a request calls the task: the first guess and what was seen.
     fn visits(&self, task: &Task, ledger: &Ledger) -> f64 {
         (task.visits * VISITS_WEIGHT + self.calls as f64) / (VISITS_WEIGHT + ledger.clock() as f64)

@@ -87,6 +87,41 @@ fn the_same_reports_give_the_same_choices() {
 }
 
 #[test]
+fn who_fails_at_once_does_not_look_fast() {
+    let slo = slo(0.8, 2500.0);
+    let mut pixie = Pixie::new(tasks(), slo.clone(), PixieSettings::default()).unwrap();
+    let mut served = [0; 4];
+    for n in 0..400 {
+        let chosen = pixie.choose(&Ask::default()).unwrap().chosen;
+        served[chosen] += u32::from(n >= 200);
+        let answered = Call {
+            task: 0,
+            candidate: chosen,
+            latency: millis(1.0),
+            cost: 0.0,
+            energy: None,
+            right: None,
+        };
+        let call = match chosen {
+            3 => Call {
+                right: Some(false),
+                ..answered.unanswered(slo.latency_p95)
+            },
+            _ => answered,
+        };
+        assert_eq!(call.latency > millis(2500.0), chosen == 3);
+        let heard = Served {
+            now: Duration::ZERO,
+            queue: 0,
+            latency: call.latency,
+            calls: &[call],
+        };
+        pixie.report(&heard).unwrap();
+    }
+    assert!(served[3] < 20, "{served:?}");
+}
+
+#[test]
 fn who_cannot_be_reached_does_not_serve() {
     let tasks = tasks();
     let mut pixie = Pixie::new(tasks, slo(0.8, 2500.0), PixieSettings::default()).unwrap();

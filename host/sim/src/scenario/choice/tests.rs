@@ -42,6 +42,40 @@ fn who_serves_is_chosen_within_the_limits() {
 }
 
 #[test]
+fn who_is_not_as_accurate_as_is_wanted_does_not_serve() {
+    let wants = |accuracy: &str| PHOTOS.replace("cost = 4.0", &format!("accuracy = {accuracy}"));
+    assert_eq!(served(&run(&wants("0.9"))).1, 0);
+    // It is the second of those that the workload names, and the only candidate.
+    let (named, turned) = (
+        "\"large\"\nothers = [\"small\"]",
+        "\"small\"\nothers = [\"large\"]",
+    );
+    let outcome = run(&wants("0.9").replace(named, turned));
+    let [(small, by_small), (_, by_large)] = &outcome.workloads[0].served_by[..] else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!((small.as_str(), *by_small), ("small", 0));
+    assert!(*by_large > 1900, "{outcome:?}");
+    let nobody = run_scenario(&wants("0.99"), None).unwrap_err().to_string();
+    assert!(
+        nobody.contains("nobody has an accuracy of at least 0.99: the best of 2 has 0.95"),
+        "{nobody}"
+    );
+}
+
+#[test]
+fn who_is_refused_is_not_taken_for_fast() {
+    // Nobody answers with the large one as soon as this.
+    let text = PHOTOS.replacen("slo = \"1 s\"", "slo = \"50 ms\"", 1);
+    let text = text.replace("\"edf-final\"", "\"edf-final\"\nrefuse-late = true");
+    let photos = &run(&text).workloads[0];
+    assert!(
+        photos.refused > 0 && photos.refused * 5 < photos.requests,
+        "{photos:?}"
+    );
+}
+
+#[test]
 fn a_policy_of_ones_own_is_asked_by_its_name() {
     let mut asked = Vec::new();
     let ran = run_scenario_with(&by("mine"), None, &mut |named, tasks, slo| {

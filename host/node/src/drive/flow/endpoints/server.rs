@@ -89,7 +89,7 @@ impl Server {
     ///
     /// # Errors
     /// `unavailable` when it cannot be reached, is busy, or lets this node not in; `invalid` when the request is wrong; `limit` when
-    /// the answer is longer; `failed` for what else goes wrong there.
+    /// the answer is longer; `internal` for what it says is its own fault, `failed` for what else goes wrong there.
     pub(super) async fn post(
         &self,
         path: &str,
@@ -164,6 +164,7 @@ fn refused(url: &str, status: StatusCode, body: &[u8]) -> TaskError {
         | StatusCode::SERVICE_UNAVAILABLE
         | StatusCode::GATEWAY_TIMEOUT => TaskError::unavailable(says),
         _ if status.is_client_error() => TaskError::invalid(says),
+        _ if status.is_server_error() => TaskError::internal(says),
         _ => TaskError::failed(says),
     }
 }
@@ -247,7 +248,9 @@ mod tests {
             assert_eq!(kind(status), ErrorKind::Unavailable, "{status}");
         }
         assert_eq!((kind(400), kind(422)), (ErrorKind::Invalid, ErrorKind::Invalid));
-        assert_eq!((kind(500), kind(302)), (ErrorKind::Failed, ErrorKind::Failed));
+        // Who fails within itself is passed over for a while.
+        assert_eq!((kind(500), kind(501)), (ErrorKind::Internal, ErrorKind::Internal));
+        assert_eq!(kind(302), ErrorKind::Failed);
         let long = refused(
             "http://a",
             StatusCode::BAD_REQUEST,
