@@ -1,7 +1,8 @@
 use crate::app::App;
 use crate::commands;
 use crate::output::Output;
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use karman_types::TaskError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -120,29 +121,31 @@ pub(crate) enum Command {
         after_help = "Examples:\n  karman task list\n  karman task result 01JD7W2Z0Q8V5M3N9K4T6B1XAC --wait 30s"
     )]
     Task(commands::task::Task),
-    /// Say why a run of a workflow was served by whom it was
+    /// Explain a decision: why this model or node served a run, a task or a call
     #[command(
         after_help = "Examples:\n  karman why 01JD7W2Z0Q8V5M3N9K4T6B1XAC\n  karman why 01JD7W2Z0Q8V5M3N9K4T6B1XAC --json"
     )]
     Why(commands::why::Why),
-    /// Make every logged decision again, and compare
+    /// Make every logged decision again and compare the results
     #[command(
         after_help = "Examples:\n  karman replay --save decisions.cbor\n  karman replay decisions.cbor"
     )]
     Replay(commands::replay::Replay),
-    /// Show what the running node's plugins do
+    /// Show the running node's plugins and their counters, once
     #[command(after_help = "Examples:\n  karman top\n  karman top --json")]
     Top(commands::top::Top),
     /// See the whole continuum at work on this machine
     #[command(after_help = "Examples:\n  karman demo flood\n  karman demo flood --keep")]
     Demo(commands::demo::Demo),
-    /// Say what would not work on this machine, and how to mend it
-    #[command(after_help = "Examples:\n  karman doctor\n  karman doctor --json")]
+    /// Say what would not work on this machine, and how to fix it
+    #[command(
+        after_help = "Examples:\n  karman doctor\n  karman doctor --json\n\nMarks: `ok` works; `--` does not, and the hint says how to get it, should you need it\nExit code: 0, or 4 when no plugin can run on this machine"
+    )]
     Doctor(commands::doctor::Doctor),
     /// Run a node and speak to it
     #[command(after_help = "Examples:\n  karman node up\n  karman node logs --follow")]
     Node(commands::node::Node),
-    /// Who belongs to the mesh, and who is there
+    /// Make a mesh, invite and remove nodes, and list them
     #[command(
         after_help = "Examples:\n  karman mesh init --backup mesh-root.txt\n  karman mesh invite --tier edge --expires 7d"
     )]
@@ -155,10 +158,10 @@ pub(crate) enum Command {
         after_help = "Examples:\n  karman flow run flood.toml --input tiles.json\n  karman flow graph flood.toml --svg flood.svg"
     )]
     Flow(commands::flow::Flow),
-    /// The devices that compute: GPUs, and the processor
+    /// List, check and measure the GPUs and the processor
     #[command(after_help = "Examples:\n  karman gpu list\n  karman gpu check --device vulkan-0")]
     Gpu(commands::gpu::Gpu),
-    /// Run a node whose address is open to others: inference, tasks and plugins of its mesh, for those who may
+    /// Run a node as a gateway: its address is open to callers with a token
     #[command(
         after_help = "Examples:\n  karman gateway --listen 0.0.0.0:8080 --open infer:*\n  karman gateway --tls-certificate gateway.pem --tls-key gateway.key"
     )]
@@ -241,8 +244,42 @@ fn usage(error: &clap::Error) -> u8 {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    Output::new(true, false).error(&TaskError::invalid(what).with_hint("karman --help"));
+    let words = std::env::args_os().filter_map(|word| word.into_string().ok());
+    let hint = format!("`{} --help` shows what it takes", called(words.skip(1)));
+    let mut wrong = TaskError::invalid(what).with_hint(hint);
+    wrong.field = field_of(error);
+    Output::new(true, false).error(&wrong);
     2
+}
+
+/// The command that these words call, as far as there is one: `karman mesh invite`.
+fn called(words: impl Iterator<Item = String>) -> String {
+    let mut grammar = Cli::command();
+    // Also what is described only when it is asked for.
+    grammar.build();
+    let (mut path, mut command) = (String::from("karman"), &grammar);
+    for word in words.take_while(|word| word != "--") {
+        if let Some(verb) = command
+            .find_subcommand(&word)
+            .filter(|verb| verb.get_name() != "help")
+        {
+            path.push(' ');
+            path.push_str(verb.get_name());
+            command = verb;
+        }
+    }
+    path
+}
+
+/// The argument that is wrong: `within` of `--within <TIME>`, `plugin` of `<PLUGIN>`.
+fn field_of(error: &clap::Error) -> Option<String> {
+    let argument = match error.get(ContextKind::InvalidArg)? {
+        ContextValue::String(argument) => argument,
+        ContextValue::Strings(arguments) => arguments.first()?,
+        _ => return None,
+    };
+    let name = argument.split([' ', '=']).next()?.trim_start_matches('-');
+    Some(name.trim_matches(['<', '>', '[', ']', '.']).to_lowercase())
 }
 
 /// Reads an address to listen on: `127.0.0.1:8080`, `localhost:8080` or `:8080`, which is this machine only.
@@ -266,7 +303,6 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn grammar() -> clap::Command {
         let mut command = Cli::command();
@@ -352,6 +388,27 @@ mod tests {
             &["karman", "top", "-q", "-v"],
         ] {
             assert!(Cli::try_parse_from(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn wrong_usage_names_the_command_and_the_argument() {
+        for (line, of, field) in [
+            ("karman run a.wasm --within 200", "karman run", Some("within")),
+            ("karman run", "karman run", Some("plugin")),
+            (
+                "karman --json mesh invite --tier sea",
+                "karman mesh invite",
+                Some("tier"),
+            ),
+            ("karman mesh revoke", "karman mesh revoke", Some("node")),
+            ("karman top --lang", "karman top", Some("lang")),
+            ("karman mesh rob", "karman mesh", None),
+        ] {
+            let words = || line.split_whitespace().map(str::to_owned);
+            let error = Cli::try_parse_from(words()).unwrap_err();
+            assert_eq!(called(words().skip(1)), of, "{line}");
+            assert_eq!(field_of(&error).as_deref(), field, "{line}");
         }
     }
 

@@ -2,7 +2,7 @@ use crate::cli;
 use crate::error;
 use bytes::Bytes;
 use clap::Args;
-use karman_types::{ByteSize, TaskError, parse_duration};
+use karman_types::{ByteSize, Limits, TaskError, parse_duration};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
@@ -87,13 +87,25 @@ fn whole(name: &str, from: impl Read, most: ByteSize) -> Result<Bytes, TaskError
     let read = from.take(most.0.saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| TaskError::unavailable(format!("{name} cannot be read: {error}")))?;
     if bytes.len() as u64 > most.0 {
-        return Err(
-            TaskError::limit(format!("{name} has more than the {most} that the plugin takes"))
-                .with_field("body")
-                .with_hint("split the input, or raise `limits.input` in the manifest"),
-        );
+        return Err(too_long(name, most));
     }
     Ok(bytes.into())
+}
+
+fn too_long(name: &str, most: ByteSize) -> TaskError {
+    let (whose, hint) = match most >= Limits::ceiling().input {
+        true => (
+            "any task",
+            "split the input, or give it to a plugin of streams (`karman:task/task-stream`), by `karman run` or over HTTP",
+        ),
+        false => (
+            "the plugin",
+            "split the input, or raise `limits.input` in the manifest",
+        ),
+    };
+    TaskError::limit(format!("{name} has more than the {most} that {whose} takes"))
+        .with_field("body")
+        .with_hint(hint)
 }
 
 /// The media type of an input, by its file's extension, else by its content; empty where neither says.
@@ -179,6 +191,10 @@ mod tests {
             (error.kind, error.field.as_deref()),
             (karman_types::ErrorKind::Limit, Some("body"))
         );
+        assert!(error.hint.unwrap().contains("`limits.input`"));
         assert_eq!(whole("it", &[0; 4][..], ByteSize(4)).unwrap().len(), 4);
+        // No manifest may raise this one.
+        let most = too_long("it", Limits::ceiling().input);
+        assert!(most.hint.unwrap().contains("a plugin of streams"));
     }
 }

@@ -1,5 +1,6 @@
 //! Where words go: results on standard output, everything else on standard error.
 
+use crate::error::Worded;
 use karman_types::{ErrorKind, NodeId, TaskError};
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -99,7 +100,7 @@ impl Output {
 
     /// An error: two lines, or one object.
     pub(crate) fn error(&self, error: &TaskError) {
-        let hint = error.hint.as_deref().unwrap_or_else(|| hint_of(error.kind));
+        let (error, hint) = advised(error);
         let text = match (self.json, self.colour_err()) {
             (true, _) => json!({
                 "code": error.kind, "message": error.message, "hint": hint, "field": error.field,
@@ -126,12 +127,25 @@ pub(crate) fn end_if_unread<T>(error: io::Error) -> io::Result<T> {
     }
 }
 
+/// An error, and what to do next: what it says of that itself, in its hint or behind its last semicolon, or else what helps with its kind.
+/// The words of a task that failed are its own and stay whole.
+fn advised(error: &TaskError) -> (TaskError, String) {
+    let mut error = match error.kind {
+        ErrorKind::Failed => error.clone(),
+        _ => error.clone().worded(),
+    };
+    let hint = error.hint.take().unwrap_or_else(|| hint_of(error.kind).into());
+    (error, hint)
+}
+
 /// What to do next where the error itself does not say.
 const fn hint_of(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Failed => "the task itself failed: look at its input; -v shows what it wrote",
         ErrorKind::Invalid => "`karman COMMAND --help` shows what it takes",
-        ErrorKind::Denied => "`karman inspect PLUGIN` shows what it asks for and holds",
+        ErrorKind::Denied => {
+            "`karman inspect PLUGIN` shows what a plugin may do, `karman doctor` what this node is a member of"
+        }
         ErrorKind::Unavailable => "`karman doctor` shows what this machine lacks",
         ErrorKind::Deadline => "give it more time with --within, or with `limits.time` in its manifest",
         ErrorKind::Limit => "`karman inspect PLUGIN` shows its limits",
@@ -174,5 +188,21 @@ mod tests {
             vec!["event-screen".into(), "3".into()],
         ];
         assert_eq!(table(&rows), "NAME           CALLS\nevent-screen   3");
+    }
+
+    #[test]
+    fn an_errors_own_hint_comes_before_that_of_its_kind() {
+        let said = |error: TaskError| {
+            let (error, hint) = advised(&error);
+            format!("{} | {hint}", error.message)
+        };
+        assert_eq!(
+            said(TaskError::denied("no right; ask for one")),
+            "no right | ask for one"
+        );
+        assert_eq!(said(TaskError::denied("a; b").with_hint("c")), "a; b | c");
+        assert!(said(TaskError::denied("no right")).starts_with("no right | `karman inspect PLUGIN`"));
+        let failed = TaskError::new(ErrorKind::Failed, "no page 7; it has 6");
+        assert!(said(failed).starts_with("no page 7; it has 6 | the task itself failed"));
     }
 }

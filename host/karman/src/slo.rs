@@ -18,6 +18,17 @@ pub(crate) fn limit(text: &str) -> Result<Limit, String> {
     Ok(limit)
 }
 
+/// Reads one that the cut of a model may keep.
+pub(crate) fn bound(text: &str) -> Result<Limit, String> {
+    let (name, value) = pair(text)?;
+    match name.as_str() {
+        "p95" | "latency" | "latency-p95" | "energy" | "requests" => limit(&format!("{name}={value}")),
+        other => Err(format!(
+            "`{other}` is nothing that a cut keeps: p95, energy or requests"
+        )),
+    }
+}
+
 /// Puts these limits in the place of those of an SLO.
 ///
 /// # Errors
@@ -41,7 +52,7 @@ impl Limit {
             "accuracy" => slo.accuracy = Some(number()?),
             "cost" => slo.cost = Some(number()?),
             "energy" => slo.energy = Some(number()?),
-            "p95" | "latency-p95" => {
+            "p95" | "latency" | "latency-p95" => {
                 slo.latency_p95 = Some(parse_duration(&self.value).map_err(|error| error.to_string())?);
             }
             "requests" => {
@@ -70,6 +81,7 @@ mod tests {
         for text in [
             "accuracy=0.9",
             "p95=50ms",
+            "latency=50ms",
             "cost=0.5",
             "energy=20",
             "requests=100",
@@ -90,5 +102,17 @@ mod tests {
         ] {
             assert!(limit(text).unwrap_err().contains(says), "{text}");
         }
+    }
+
+    #[test]
+    fn a_cut_keeps_times_and_energy() {
+        assert!(bound("latency=120ms").is_ok() && bound("energy=0.2").is_ok());
+        for text in ["accuracy=0.9", "cost=1", "speed=1"] {
+            assert!(
+                bound(text).unwrap_err().ends_with("p95, energy or requests"),
+                "{text}"
+            );
+        }
+        assert!(bound("p95=3").is_err());
     }
 }

@@ -145,7 +145,7 @@ impl Compiler {
         zig.or_else(|| Self::clang(tools)).ok_or_else(|| KitError::MissingTool {
             tool: "zig",
             why: "neither `zig`, the Python package `ziglang`, nor a clang with wasi-libc is here".into(),
-            hint: "run `pip install ziglang`, or `apt-get install clang lld wasi-libc libclang-rt-dev-wasm32`".into(),
+            hint: "run `pip install ziglang` in a virtual environment (`python3 -m venv`), or `apt-get install clang lld wasi-libc libclang-rt-dev-wasm32`".into(),
         })
     }
 

@@ -119,7 +119,8 @@ fn missing(why: String) -> KitError {
     KitError::MissingTool {
         tool: "componentize-py",
         why,
-        hint: "run `pip install 'componentize-py==0.25.*'`".into(),
+        hint: "run `pip install 'componentize-py==0.25.*'` in a virtual environment (`python3 -m venv`)"
+            .into(),
     }
 }
 

@@ -88,7 +88,6 @@ pub(super) fn digits_elsewhere(stage: &mut Stage) {
 
 pub(super) fn digits_by_the_protocol(stage: &mut Stage) {
     model(stage, "", "digits-s");
-    stage.run("", "karman model add digits-s digits-s.onnx");
 }
 
 pub(super) fn registry(stage: &mut Stage) {
@@ -133,9 +132,13 @@ pub(super) fn a_service(stage: &mut Stage) {
     std::fs::set_permissions(tool, Permissions::from_mode(0o755)).unwrap();
 }
 
+/// What people are asked for where a root key is backed up.
+pub(super) fn passphrase(stage: &mut Stage, machine: &str) {
+    stage.run(machine, "export KARMAN_PASSPHRASE='where the sky ends'");
+}
+
 pub(super) fn two_machines(stage: &mut Stage) {
-    // People are asked for it.
-    stage.run("cloud", "export KARMAN_PASSPHRASE='where the sky ends'");
+    passphrase(stage, "cloud");
     stage.plugin("cloud", "event-screen.wasm", "event-screen");
     stage.copy("cloud", "road.csv", "plugins/event-screen/tests/road.csv");
 }
@@ -196,20 +199,16 @@ pub(super) fn tally_with_plugins(stage: &mut Stage) {
     stage.set_up("", "edge", "[power]\nbusy = 6.4\nidle = 2.7\n");
     stage.run("", "karman node up");
     tally(stage);
-    for name in ["count-words", "report", "alarm"] {
-        let file = format!("{name}.wasm");
-        stage.write("", &file, renamed("words", name));
-        stage.run("", &format!("karman deploy {file}"));
-    }
+    stage.plugin("", "words.wasm", "words");
 }
 
 /// A run waits until somebody does.
 pub(super) fn nobody_counts(stage: &mut Stage) {
-    stage.run("", "karman undeploy count-words");
+    stage.run("", "karman undeploy words");
 }
 
 pub(super) fn a_run_of_tally(stage: &mut Stage) {
-    stage.run("", "karman deploy count-words.wasm");
+    stage.run("", "karman deploy words.wasm");
     let run = stage.run("", "karman flow run tally.toml --input pages.json --accept local");
     stage.call(TASK, run.trim());
 }

@@ -61,38 +61,39 @@ const FASTER_OR_SLOWER: &str = "who serves depends on how fast models run here";
 played! {
     readme: "README.md" [
         run("karman new hello", NOTHING),
-        left("cargo xtask demo", "it builds what the tests are of and runs all of them; demo.rs runs the demonstration"),
+        left("git clone", "it builds what the tests are of and runs all of them; demo.rs runs the demonstration"),
         run("karman serve fetch-hello.wasm", |stage| stage.plugin("", "fetch-hello.wasm", "fetch-hello")),
         run("karman inspect classify.wasm", |stage| stage.plugin("", "classify.wasm", "classify")),
         run("karman node up", before::a_digit),
         run("karman mesh init && karman node up", before::digits_elsewhere),
         run("karman flow run tally.toml", before::tally),
-        run("karman gateway", before::digits_by_the_protocol),
+        run("karman model add digits-s", before::digits_by_the_protocol),
         run("karman fed run digits.toml", before::clients_in_one_process),
         run("karman sign --new-key", before::registry),
     ]
     start: "docs/start.md" [
         left("cargo install", "the set-up of the tests has built the tool and its compilers"),
-        run("karman new hello", NOTHING),
+        run("karman new hello", |stage| before::passphrase(stage, "laptop")),
         run("karman deploy hello", NOTHING),
         left("KARMAN_STATE=/tmp/board", "its folder and its ports may be somebody's"),
     ]
     first_plugin: "docs/first-plugin.md" [
         run("karman doctor", NOTHING),
         run("rustup target add", NOTHING),
-        run("pip install ziglang", NOTHING),
-        run("pip install 'componentize-py", NOTHING),
+        run("python3 -m venv", NOTHING),
+        run("python3 -m venv", NOTHING),
         run("npm install", NOTHING),
         left("karman dev", "it does not end by itself"),
         run("karman inspect", NOTHING),
     ]
     two_pis: "docs/two-pis.md" [
         run("cargo install", NOTHING),
-        run("karman mesh init", NOTHING),
+        run("karman mesh init", |stage| before::passphrase(stage, "pi1")),
         run("karman deploy hello-rust", before::plugin_for_the_other_board),
     ]
     node: "docs/node.md" [
         run("karman node up", |stage| stage.plugin("", "tally.wasm", "tally")),
+        left("sudo install", "it takes root and systemd, and the machine is the tests' own"),
     ]
     tasks: "docs/tasks.md" [
         run("karman call tally", before::counting),
@@ -118,7 +119,7 @@ played! {
         left("karman deploy split-worker.wasm", "it takes a model of which no file is here; inside.rs splits one of ours so"),
     ]
     workflows: "docs/workflows.md" [
-        run("karman flow graph", before::tally_with_plugins),
+        run("karman deploy words.wasm", before::tally_with_plugins),
         run_unlike("karman flow run tally.toml", before::nobody_counts, "how far it is depends on when it is asked"),
         run("karman flow new", NOTHING),
         run("curl -N", before::a_run_of_tally),

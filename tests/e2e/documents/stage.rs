@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 /// What makes the tool and compilers for it, or brings it elsewhere: the set-up of the tests has done that.
-const DONE: [&str; 5] = ["cargo", "npm", "pip", "rustup", "scp"];
+const DONE: [&str; 6] = ["cargo", "npm", "pip", "python3 -m venv", "rustup", "scp"];
 /// What goes on until it is stopped.
 const SERVERS: [&str; 3] = ["karman node up", "karman gateway", "karman serve"];
 /// Where documents have a node listen. Here no two may have the same port, so each takes one that is free.

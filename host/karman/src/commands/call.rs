@@ -23,7 +23,7 @@ pub(crate) struct Call {
     /// keepers (`kept`)
     #[arg(long, value_name = "PROMISE")]
     accept: Option<Promise>,
-    /// The same for calls that ask for the same effect: a repetition joins the first
+    /// Idempotency key: a repeated call with this key does not run again, and prints the id of the first
     #[arg(long, value_name = "KEY", requires = "accept")]
     key: Option<String>,
     /// Ask a second node as well when the first has not answered after this time: for tasks that may run twice

@@ -74,7 +74,11 @@ impl Deploy {
                 object["node"] = status.node.as_str().into();
                 object
             },
-        )
+        )?;
+        if let Some(how) = ungranted(&deployed) {
+            app.output.note(format!("{how}, or deploy it with --grant-asked"));
+        }
+        Ok(())
     }
 }
 
@@ -91,14 +95,19 @@ impl Deploy {
         let mut failed = Vec::new();
         for DeployedOn { node, outcome } in deployed? {
             match outcome {
-                Ok(deployed) => app.output.result(
-                    || text(&deployed, &node.short()),
-                    || {
-                        let mut object = json!(deployed);
-                        object["node"] = json!(node);
-                        object
-                    },
-                )?,
+                Ok(deployed) => {
+                    app.output.result(
+                        || text(&deployed, &node.short()),
+                        || {
+                            let mut object = json!(deployed);
+                            object["node"] = json!(node);
+                            object
+                        },
+                    )?;
+                    if let Some(how) = ungranted(&deployed) {
+                        app.output.note(format!("{how} on that node"));
+                    }
+                }
                 Err(error) => failed.push((node, error)),
             }
         }
@@ -161,6 +170,13 @@ fn priority(text: &str) -> Result<Priority, String> {
     let known = [Priority::Bulk, Priority::Normal, Priority::Expedited];
     let named = known.into_iter().find(|priority| json!(priority) == text);
     named.ok_or_else(|| "the priorities are bulk, normal and expedited".into())
+}
+
+/// How the plugin gets what it asked for and does not hold.
+fn ungranted(deployed: &Deployed) -> Option<String> {
+    let refused: Vec<String> = deployed.refused.iter().map(ToString::to_string).collect();
+    let (name, grants) = (&deployed.name, refused.join(" "));
+    (!refused.is_empty()).then(|| format!("note: `karman node grant {name} {grants}` allows it"))
 }
 
 /// `event-screen 0.1.0   on 9c01d2e7   holds: kv:road   replaces 0.0.9`.

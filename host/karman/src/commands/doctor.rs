@@ -38,11 +38,12 @@ impl Finding {
     }
 
     fn bad(what: &'static str, error: &TaskError) -> Self {
+        let error = error.clone().worded();
         Self {
             what: what.into(),
             works: false,
-            found: error.message.clone(),
-            hint: error.hint.clone(),
+            found: error.message,
+            hint: error.hint,
         }
     }
 }
@@ -236,8 +237,7 @@ fn backends(config: &NodeConfig) -> Vec<Finding> {
         match backend {
             Ok(backend) => Finding::good(what, format!("version {}", backend.version())),
             Err(error) => {
-                let hint =
-                    "models run on tract; `pip install onnxruntime`, or set `onnxruntime` in node.toml";
+                let hint = "models run on tract; `pip install onnxruntime` in a virtual environment, or set `onnxruntime` in node.toml";
                 Finding::bad(what, &error.worded().with_hint(hint))
             }
         }

@@ -47,8 +47,8 @@ pub(crate) enum Verb {
     )]
     Up(Up),
     /// Show who this node is: its id, and the key that an invitation for it names
-    #[command(after_help = "Examples:\n  karman node id\n  karman node id --json")]
-    Id,
+    #[command(after_help = "Examples:\n  karman node id\n  karman node id --long")]
+    Id(Id),
     /// Allow a plugin what it asks for
     #[command(
         after_help = "Examples:\n  karman node grant classify http:tiles.example\n  karman node grant classify http:tiles.example --revoke"
@@ -88,6 +88,14 @@ pub(crate) struct Up {
     end_with: Option<NonZero<i32>>,
 }
 
+/// `karman node id`
+#[derive(Args, Debug)]
+pub(crate) struct Id {
+    /// The id in full length
+    #[arg(long)]
+    long: bool,
+}
+
 /// `karman node grant`
 #[derive(Args, Debug)]
 pub(crate) struct Allow {
@@ -119,19 +127,22 @@ impl Node {
             Verb::Grant(verb) => verb.run(app),
             Verb::Logs(verb) => verb.run(app),
             Verb::Drain => drain(app),
-            Verb::Id => id(app),
+            Verb::Id(verb) => verb.run(app),
         }
     }
 }
 
-fn id(app: &App) -> Result<(), TaskError> {
-    let internal = |error: StoreError| TaskError::internal(error.to_string());
-    let keys = NodeKeys::open(&app.places.state).map_err(internal)?;
-    let (id, key) = (keys.node().id(), PublicKey::from_bytes(keys.node().public()));
-    app.output.result(
-        || format!("{}   {key}", id.short()),
-        || json!({ "node": id, "key": key }),
-    )
+impl Id {
+    fn run(&self, app: &App) -> Result<(), TaskError> {
+        let internal = |error: StoreError| TaskError::internal(error.to_string());
+        let keys = NodeKeys::open(&app.places.state).map_err(internal)?;
+        let (id, key) = (keys.node().id(), PublicKey::from_bytes(keys.node().public()));
+        let shown = if self.long { id.to_string() } else { id.short() };
+        app.output.result(
+            || format!("{shown}   {key}"),
+            || json!({ "node": id, "key": key }),
+        )
+    }
 }
 
 /// Answers when nothing runs any more and what waited is elsewhere.

@@ -89,7 +89,7 @@ impl Once<'_> {
             World::PolicyPlace => Err(TaskError::invalid(format!(
                 "`{name}` decides about placements and does not run by itself"
             ))
-            .with_hint("nodes place no workflows as a whole yet; the studies do (`cargo xtask bench decision-cost`)")),
+            .with_hint("`karman deploy` it, and name it in node.toml: `place = \"NAME\"` under `[policies]`")),
             World::Http => Err(TaskError::invalid(format!(
                 "`{name}` answers HTTP requests and does not run by itself"
             ))

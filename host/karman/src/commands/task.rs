@@ -25,17 +25,17 @@ enum Verb {
     /// The accepted tasks that this node holds
     #[command(after_help = "Examples:\n  karman task list\n  karman task list --json")]
     List,
-    /// How far a task is
+    /// Show the state of a task
     #[command(
         after_help = "Examples:\n  karman task status 01JD7W2Z0Q8V5M3N9K4T6B1XAC\n  karman task status 01JD7W2Z0Q8V5M3N9K4T6B1XAC --json"
     )]
     Status(One),
-    /// What a task answered
+    /// Print the result of a task
     #[command(
         after_help = "Examples:\n  karman task result 01JD7W2Z0Q8V5M3N9K4T6B1XAC --wait 30s\n  karman task result 01JD7W2Z0Q8V5M3N9K4T6B1XAC --forget"
     )]
     Result(Outcome),
-    /// Withdraw a task
+    /// Cancel a task
     #[command(
         after_help = "Examples:\n  karman task cancel 01JD7W2Z0Q8V5M3N9K4T6B1XAC\n  karman task cancel 01JD7W2Z0Q8V5M3N9K4T6B1XAC --json"
     )]

@@ -168,7 +168,7 @@ fn not_up(folder: &Path) -> TaskError {
     let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
     let last = log.lines().last().unwrap_or("nothing").to_owned();
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    TaskError::unavailable(format!("the node `{name}` does not come up; it said: {last}"))
+    TaskError::unavailable(format!("the node `{name}` does not come up: it said: {last}"))
 }
 
 #[cfg(test)]

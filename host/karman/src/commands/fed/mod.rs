@@ -28,12 +28,12 @@ pub(crate) struct Fed {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Begin a run, or watch one that goes on
+    /// Start a run, or watch one that is running
     #[command(
         after_help = "Examples:\n  karman fed run digits.toml\n  karman fed run digits.toml --plugin plugins/fed-digits --again"
     )]
     Run(run::Run),
-    /// How far runs are
+    /// Show the progress of runs
     #[command(after_help = "Examples:\n  karman fed status\n  karman fed status digits --json")]
     Status(status::Status),
     /// End a run with the version that it has

@@ -31,7 +31,10 @@ impl Status {
         match &self.name {
             None => {
                 let all = runs.all()?;
-                app.output.result(|| listed(&all), || json!(all))
+                match app.output.json {
+                    true => all.iter().try_for_each(|run| app.output.line(json!(run))),
+                    false => app.output.line(listed(&all)),
+                }
             }
             Some(name) => {
                 let one = runs.one(name, 0)?;

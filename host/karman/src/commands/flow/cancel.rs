@@ -19,11 +19,10 @@ impl Cancel {
         let control = Control::new(app)?;
         let before: FlowStatus = control.get(&path(self.flow))?;
         if before.state.has_ended() {
-            return Err(TaskError::invalid(format!(
-                "run {} has ended: {}",
-                self.flow,
-                word(before.state)
-            )));
+            return Err(
+                TaskError::invalid(format!("run {} has ended: {}", self.flow, word(before.state)))
+                    .with_hint("`karman flow status` shows what came out of it"),
+            );
         }
         print(
             app,

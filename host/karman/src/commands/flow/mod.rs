@@ -34,12 +34,12 @@ enum Verb {
     /// The runs that this node holds
     #[command(after_help = "Examples:\n  karman flow list\n  karman flow list --json")]
     List,
-    /// How far a run is
+    /// Show the progress of a run
     #[command(
         after_help = "Examples:\n  karman flow status 01JD7W2Z0Q8V5M3N9K4T6B1XAC\n  karman flow status 01JD7W2Z0Q8V5M3N9K4T6B1XAC --wait 30s --json"
     )]
     Status(status::Status),
-    /// Withdraw a run: what it did is undone as far as its workflow says how
+    /// Cancel a run; what it did is undone where its workflow says how
     #[command(
         after_help = "Examples:\n  karman flow cancel 01JD7W2Z0Q8V5M3N9K4T6B1XAC\n  karman flow cancel 01JD7W2Z0Q8V5M3N9K4T6B1XAC --json"
     )]

@@ -32,7 +32,7 @@ pub(super) struct Run {
     /// Do not wait: print the id of the run once it is on this node's disk (`local`) or with a majority of the keepers (`kept`)
     #[arg(long, value_name = "PROMISE")]
     accept: Option<Promise>,
-    /// The same for runs that ask for the same effect: a repetition joins the first
+    /// Idempotency key: a repeated run with this key does not run again, but joins the first
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
 }

@@ -83,7 +83,8 @@ pub(super) fn ended(app: &App, status: &FlowStatus) -> Result<(), TaskError> {
                 status.flow,
                 word(state)
             ),
-        )),
+        )
+        .with_hint("run it again; `result-retention` under [tasks] in node.toml says how long results stay")),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Invite {
     /// How long the membership lasts before it must be renewed
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
     lasts: Duration,
-    /// What the node may do, such as deploy:* or drain; besides calling tasks; may be given again
+    /// A further right, besides `call:*`: deploy:PATTERN, bucket-read:PATTERN, bucket-write:PATTERN, issue or revoke; may be given again
     #[arg(long = "right", value_name = "RIGHT")]
     rights: Vec<Right>,
     /// The key of the node that it is for (`karman node id` there); it then joins without this node in reach

@@ -29,7 +29,10 @@ impl Leave {
         let store = app.home().store().map_err(Worded::worded)?;
         let left = Standing::forget(&store)
             .map_err(|error| internal(&error))?
-            .ok_or_else(|| TaskError::unavailable("this node belongs to no mesh"))?;
+            .ok_or_else(|| {
+                TaskError::unavailable("this node belongs to no mesh")
+                    .with_hint("nothing is to be left; --state names the folder of another node")
+            })?;
         app.output.result(
             || {
                 format!(

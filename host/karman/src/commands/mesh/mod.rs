@@ -51,7 +51,7 @@ enum Verb {
     /// What the nodes in reach offer
     #[command(after_help = "Examples:\n  karman mesh offers\n  karman mesh offers --json")]
     Offers(offers::Offers),
-    /// Name the three nodes that keep tasks, or show how they are
+    /// Choose the three nodes that keep accepted tasks, or show their state
     #[command(
         after_help = "Examples:\n  karman mesh keepers 9c01d2e7 41f0a8b3 d7752e10\n  karman mesh keepers --json"
     )]
@@ -67,15 +67,15 @@ enum Verb {
     /// What waits for a contact, and what has become of it
     #[command(after_help = "Examples:\n  karman mesh bundles\n  karman mesh bundles --json")]
     Bundles(bundles::Bundles),
-    /// Put a node out of the mesh
+    /// Remove a node from the mesh for good
     #[command(after_help = "Examples:\n  karman mesh revoke 9c01d2e7\n  karman mesh revoke 9c01d2e7 --json")]
     Revoke(revoke::Revoke),
-    /// Give the mesh another root key, while it lives
+    /// Replace the root key of a running mesh
     #[command(
         after_help = "Examples:\n  karman mesh rotate --backup mesh-root.txt\n  karman mesh rotate --grace 0s --backup mesh-root.txt"
     )]
     Rotate(rotate::Rotate),
-    /// Take this node out of its mesh, and forget the way in
+    /// Leave the mesh
     #[command(after_help = "Examples:\n  karman mesh leave\n  karman mesh leave --json")]
     Leave(leave::Leave),
 }
