@@ -147,7 +147,7 @@ fn a_model_runs_in_parts_and_a_part_that_dies_is_run_elsewhere() {
         edge.run(&plan)
     };
     within("energy=1").fails(4, "[power]");
-    within("cost=1").fails(2, "neither accuracy nor cost");
+    within("cost=1").fails(2, "`cost` is nothing that a cut keeps: p95, energy or requests");
     let (kept, broken) = (within("p95=1h").ok().out(), within("p95=1us").ok().out());
     assert!(kept.contains("of 3600000.000 ms: kept"), "{kept}");
     assert!(broken.contains("of 0.001 ms: broken"), "{broken}");
