@@ -65,6 +65,22 @@ impl Scaled {
             .saturating_add(self.per_item.saturating_mul(batch.into()))
     }
 
+    /// The largest batch for which it is no more than this.
+    pub(crate) fn most(self, bound: u64) -> u32 {
+        let Some(room) = bound.checked_sub(self.fixed) else {
+            return 0;
+        };
+        let items = room.checked_div(self.per_item).unwrap_or(u64::MAX);
+        u32::try_from(items).unwrap_or(u32::MAX)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            fixed: self.fixed.saturating_add(other.fixed),
+            per_item: self.per_item.saturating_add(other.per_item),
+        }
+    }
+
     fn times(self, factor: u64) -> Self {
         Self {
             fixed: self.fixed.saturating_mul(factor),

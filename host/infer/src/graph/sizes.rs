@@ -11,7 +11,12 @@ use karman_types::ByteSize;
 
 /// The bytes of each tensor that a run makes, of those whose size can be told beforehand.
 #[derive(Debug, Default)]
-pub(crate) struct Sizes(Vec<(String, Scaled)>);
+pub(crate) struct Sizes {
+    tensors: Vec<(String, Scaled)>,
+    all: Scaled,
+    /// The largest batch that is within the limits.
+    most_items: u32,
+}
 
 impl Sizes {
     /// Those of a model whose only open dimension is the batch: the first of its inputs.
@@ -23,34 +28,42 @@ impl Sizes {
         let names = Names::of(&raw, outline)?;
         let live = live(&raw, outline, &names, &order(&raw, &names)?)?;
         // Weights count there as inputs, but no run makes them.
-        let limits = ModelLimits {
+        let with_weights = ModelLimits {
             tensor: limits.tensor.max(limits.constants),
             run: ByteSize(limits.run.0.saturating_add(limits.constants.0)),
             ..limits.clone()
         };
-        let known = Known::infer(&raw, outline, &live, &limits, &[])?;
-        let sizes = live
+        let known = Known::infer(&raw, outline, &live, &with_weights, &[])?;
+        let tensors: Vec<(String, Scaled)> = live
             .iter()
             .flat_map(|at| raw.nodes[*at].makes())
             .filter_map(|name| {
                 let fact = known.get(name).ok()?;
                 let bytes = fact.elements().times(fact.element.size() as u64);
                 Some((printable(name), bytes))
-            });
-        Ok(Self(sizes.collect()))
+            })
+            .collect();
+        let sizes = || tensors.iter().map(|(_, bytes)| *bytes);
+        let all = sizes().fold(Scaled::default(), Scaled::plus);
+        let most = sizes().map(|bytes| bytes.most(limits.tensor.0)).min();
+        Ok(Self {
+            all,
+            most_items: all.most(limits.run.0).min(most.unwrap_or(u32::MAX)),
+            tensors,
+        })
     }
 
-    /// An error where one tensor, or all that a run on so many items makes, would be larger than the limits allow.
+    /// An error where one tensor, or all that a run on so many items makes, would be larger than the limits that it was read with.
     pub(crate) fn check(&self, items: u32, limits: &ModelLimits) -> Result<(), InferError> {
-        let mut all = 0u64;
-        for (name, bytes) in &self.0 {
-            let bytes = bytes.at(items);
-            InferError::over("tensor", limits.tensor.0, bytes, || {
+        if items <= self.most_items {
+            return Ok(());
+        }
+        for (name, bytes) in &self.tensors {
+            InferError::over("tensor", limits.tensor.0, bytes.at(items), || {
                 format!("`{name}` in bytes, for a batch of {items},")
             })?;
-            all = all.saturating_add(bytes);
         }
-        InferError::over("run", limits.run.0, all, || {
+        InferError::over("run", limits.run.0, self.all.at(items), || {
             format!("all that one run makes in bytes, for a batch of {items},")
         })
     }
@@ -84,6 +97,8 @@ mod tests {
             _ => None,
         };
         assert_eq!([3, 16, 17].map(over), [None, Some("run"), Some("tensor")]);
+        let most = sizes.most_items;
+        assert_eq!([most, most + 1].map(over), [None, Some("run")]);
         assert_eq!(over(u32::MAX), Some("tensor"));
     }
 }
