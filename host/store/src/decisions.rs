@@ -1,9 +1,6 @@
-use crate::tables::{DECISIONS, META};
+use crate::tables::{DECISIONS, LOGGED, META};
 use crate::{Store, StoreError};
 use redb::{ReadableTable, ReadableTableMetadata};
-
-/// Bytes of all entries, in [`META`].
-const BYTES: &str = "decisions";
 
 /// The log of decisions: a ring of entries, encoded by what decides. It is bounded in entries and in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +14,7 @@ impl Decisions<'_> {
     pub fn append(&self, entries: &[Vec<u8>], most: usize, most_bytes: u64) -> Result<(), StoreError> {
         self.0.tables().write(|txn| {
             let (mut table, mut meta) = (txn.open_table(DECISIONS)?, txn.open_table(META)?);
-            let counted = meta.get(BYTES)?.map(|bytes| bytes.value());
+            let counted = meta.get(LOGGED)?.map(|bytes| bytes.value());
             let mut bytes = match counted {
                 Some(bytes) => bytes,
                 // They are of a version that did not count them.
@@ -36,7 +33,7 @@ impl Decisions<'_> {
                 };
                 bytes = bytes.saturating_sub(gone.value().len() as u64);
             }
-            meta.insert(BYTES, bytes)?;
+            meta.insert(LOGGED, bytes)?;
             Ok(())
         })
     }
@@ -103,7 +100,7 @@ mod tests {
         assert_eq!(lengths(), [30, 5, 1, 2]);
         // Those that were not counted when they were written are.
         let uncounted = store.tables().write(|txn| {
-            txn.open_table(META)?.remove(BYTES)?;
+            txn.open_table(META)?.remove(LOGGED)?;
             Ok(())
         });
         uncounted.unwrap();

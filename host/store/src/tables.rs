@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 /// Records in CBOR, by name.
 pub(crate) type Records = TableDefinition<'static, &'static str, &'static [u8]>;
 
-/// `format`: what the tables look like. `clock`: the newest version of any value; versions never repeat. [`TAKEN`].
+/// `format`: what the tables look like. `clock`: the newest version of any value; versions never repeat. [`TAKEN`]. [`LOGGED`].
 pub(crate) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// Bucket to its bytes and entries.
 pub(crate) const BUCKETS: TableDefinition<'_, &str, (u64, u64)> = TableDefinition::new("buckets");
@@ -40,6 +40,9 @@ pub(crate) const TASKS: Records = TableDefinition::new("tasks");
 pub(crate) const PROGRESS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("progress");
 /// Idempotency key to [`karman_tasks::Seen`].
 pub(crate) const EFFECTS: Records = TableDefinition::new("effects");
+/// [`LAST`] to the key of the effect that was looked at last, to see whether it may be forgotten. Only who writes opens it.
+pub(crate) const EFFECTS_SWEPT: TableDefinition<'_, &str, &str> = TableDefinition::new("effects-swept");
+pub(crate) const LAST: &str = "last";
 /// Digest to [`crate::Bundle`], of those that wait.
 pub(crate) const BUNDLES: Records = TableDefinition::new("bundles");
 /// Bytes of all bundles that wait, in [`META`].
@@ -59,6 +62,8 @@ pub(crate) const PROFILES: Records = TableDefinition::new("profiles");
 pub(crate) const POLICIES: Records = TableDefinition::new("policies");
 /// Number to entry of the log of decisions.
 pub(crate) const DECISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("decisions");
+/// Bytes of all of them, in [`META`].
+pub(crate) const LOGGED: &str = "decisions";
 /// Federated runs.
 pub(crate) const RUNS: Records = TableDefinition::new("runs");
 /// Name to what a keeper must not forget of the keepers' consensus besides their log.

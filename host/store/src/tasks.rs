@@ -1,5 +1,5 @@
 use crate::edit::Edit;
-use crate::tables::{EFFECTS, PROGRESS, TASKS, VALUES, get, list, put};
+use crate::tables::{EFFECTS, EFFECTS_SWEPT, LAST, PROGRESS, TASKS, VALUES, get, list, put};
 use crate::{Store, StoreError};
 use bytes::Bytes;
 use karman_tasks::{
@@ -7,7 +7,7 @@ use karman_tasks::{
     judge,
 };
 use karman_types::TaskId;
-use redb::{ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
+use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,9 +17,6 @@ use std::time::Duration;
 const MOST_EFFECTS: u64 = 1_000_000;
 /// Of those, how many are looked at for each new one, so that of all that are there few are over.
 const LOOKED_AT: usize = 4;
-/// [`LAST`] to the key of the effect that was looked at last.
-const SWEPT: TableDefinition<'_, &str, &str> = TableDefinition::new("effects-swept");
-const LAST: &str = "last";
 
 /// The accepted tasks of this node, and which effects of tasks its buckets have seen.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +170,7 @@ fn versions<'a>(txn: &WriteTransaction, commit: &'a Commit) -> Result<Versions<'
 /// Whether one more effect can be remembered. The next few of those that are there are looked at: one whose time is over is
 /// forgotten, and the time of one that was written when nobody could tell it begins.
 fn room(txn: &WriteTransaction, wall: Option<UnixMs>, retention: Duration) -> Result<bool, StoreError> {
-    let (mut effects, mut swept) = (txn.open_table(EFFECTS)?, txn.open_table(SWEPT)?);
+    let (mut effects, mut swept) = (txn.open_table(EFFECTS)?, txn.open_table(EFFECTS_SWEPT)?);
     let last = swept.get(LAST)?.map(|key| key.value().to_owned());
     let next = following(&effects, &last.unwrap_or_default())?;
     for key in &next {
