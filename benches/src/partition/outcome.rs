@@ -66,8 +66,8 @@ impl Outcome {
             all_edge_ms: sum_ms(statics[0]),
             all_cloud_ms: sum_ms(statics[1]),
             p99_ms: [
-                percentile(&ours.latencies_ms, 0.99),
-                percentile(&fixed.latencies_ms, 0.99),
+                percentile(&ours.latencies_ms(), 0.99),
+                percentile(&fixed.latencies_ms(), 0.99),
             ],
             wattages: other_watts().map(changed).collect(),
             troubles: [ours.unfinished, ours.passed_on],
@@ -79,7 +79,7 @@ impl Outcome {
 }
 
 fn sum_ms(taken: &Taken) -> f64 {
-    taken.latencies_ms.iter().sum()
+    taken.sum(|request| request.took_ms)
 }
 
 fn least<'a>(all: &[&'a Taken], of: impl Fn(&Taken) -> f64) -> &'a Taken {
@@ -94,7 +94,12 @@ fn least<'a>(all: &[&'a Taken], of: impl Fn(&Taken) -> f64) -> &'a Taken {
 fn energy_mj(taken: &Taken, watts: Watts) -> f64 {
     let of = |tier: usize| {
         let [busy, idle, transmit] = watts[tier];
-        idle * sum_ms(taken) + (busy - idle) * taken.compute_ms[tier] + transmit * taken.sent_ms[tier]
+        let drawn = |request: &Request| {
+            idle * request.took_ms
+                + (busy - idle) * request.compute_ms[tier]
+                + transmit * request.sent_ms[tier]
+        };
+        taken.sum(drawn)
     };
     (0..3).map(of).sum()
 }

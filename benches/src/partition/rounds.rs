@@ -8,30 +8,38 @@ use fastrand::Rng;
 use karman_node::inference::InferResponse;
 use serde::Serialize;
 
-/// One request, as the raw rows have it.
+/// One request.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Request {
-    took_ms: f64,
+    /// At most the time after which it counts as unfinished.
+    pub(super) took_ms: f64,
     /// Of the model, on each tier.
-    compute_ms: [f64; 3],
-    /// What the edge sent, and how long that was under way with what came back.
-    sent_bytes: u64,
-    sent_ms: f64,
-}
-
-/// What the requests of one contender took.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Taken {
-    pub(super) latencies_ms: Vec<f64>,
-    pub(super) requests: Vec<Request>,
-    /// On each tier.
     pub(super) compute_ms: [f64; 3],
     /// By each tier, to others.
     pub(super) sent_ms: [f64; 3],
+    /// What the edge sent to others.
+    sent_bytes: u64,
+}
+
+/// The requests of one contender.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Taken {
+    pub(super) requests: Vec<Request>,
     /// Requests that were late.
     pub(super) unfinished: usize,
     /// Requests that somebody had to take over.
     pub(super) passed_on: usize,
+}
+
+impl Taken {
+    /// A sum over its requests.
+    pub(super) fn sum(&self, of: impl Fn(&Request) -> f64) -> f64 {
+        self.requests.iter().map(of).sum()
+    }
+
+    pub(super) fn latencies_ms(&self) -> Vec<f64> {
+        self.requests.iter().map(|request| request.took_ms).collect()
+    }
 }
 
 /// One pass.
@@ -95,26 +103,23 @@ impl<'a> Rounds<'a> {
         let took_ms = response.parameters.took_us.unwrap_or(u64::MAX) as f64 / 1e3;
         let most = self.ahead.timeout_ms();
         taken.unfinished += usize::from(took_ms > most);
-        taken.latencies_ms.push(took_ms.min(most));
         let legs = &response.parameters.legs;
         taken.passed_on += usize::from(legs.iter().any(|leg| leg.failed.is_some()));
         let mut request = Request {
-            took_ms,
+            took_ms: took_ms.min(most),
             compute_ms: [0.0; 3],
+            sent_ms: [0.0; 3],
             sent_bytes: 0,
-            sent_ms: 0.0,
         };
         let mut before = 0;
         for leg in legs.iter().filter(|leg| leg.failed.is_none()) {
             let Some(tier) = self.continuum.tier_of(leg.node) else {
                 continue;
             };
-            let (compute_ms, sent_ms) = (leg.compute_us as f64 / 1e3, leg.transfer_us as f64 / 1e3);
-            taken.compute_ms[tier] += compute_ms;
-            taken.sent_ms[before] += sent_ms;
-            request.compute_ms[tier] += compute_ms;
+            request.compute_ms[tier] += leg.compute_us as f64 / 1e3;
+            request.sent_ms[before] += leg.transfer_us as f64 / 1e3;
             if before == 0 && tier != 0 {
-                (request.sent_bytes, request.sent_ms) = (leg.bytes_in, sent_ms);
+                request.sent_bytes = leg.bytes_in;
             }
             before = tier;
         }
