@@ -100,26 +100,30 @@ impl Node {
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let store = self.runtime().home().store()?;
         let floor = store.mesh().time_floor(0).map_err(store_error)?;
-        let behind = floor.saturating_sub(clock.as_secs());
-        if behind > 0 {
-            return Ok(Diagnosis::bad(
-                "clock",
-                format!("{behind} s behind a time that this node has already seen"),
-                "set it (`timedatectl set-ntp true`): until then tasks with a deadline are held",
-            ));
-        }
-        let ahead = clock.saturating_sub(Duration::from_secs(floor));
-        Ok(match ahead > MOST_AHEAD {
-            true => Diagnosis::bad(
-                "clock",
-                format!(
-                    "{} ahead of any time that this node has seen",
-                    format_duration(ahead)
-                ),
-                "if it is wrong, set it (`timedatectl set-ntp true`): tasks and memberships end by it",
+        Ok(of_clock(clock, Duration::from_secs(floor)))
+    }
+}
+
+/// What a clock shows, beside the newest time that the node has seen.
+fn of_clock(clock: Duration, seen: Duration) -> Diagnosis {
+    let (behind, ahead) = (seen.saturating_sub(clock).as_secs(), clock.saturating_sub(seen));
+    if behind > 0 {
+        Diagnosis::bad(
+            "clock",
+            format!("{behind} s behind a time that this node has already seen"),
+            "set it (`timedatectl set-ntp true`): until then tasks with a deadline are held",
+        )
+    } else if ahead > MOST_AHEAD {
+        Diagnosis::bad(
+            "clock",
+            format!(
+                "{} ahead of any time that this node has seen",
+                format_duration(ahead)
             ),
-            false => Diagnosis::good("clock", "in line with the times that this node has seen"),
-        })
+            "if it is wrong, set it (`timedatectl set-ntp true`): tasks and memberships end by it",
+        )
+    } else {
+        Diagnosis::good("clock", "in line with the times that this node has seen")
     }
 }
 
@@ -321,4 +325,24 @@ fn refusals(mesh: &Mesh) -> Vec<Diagnosis> {
             ))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_bad_behind_what_was_seen_and_far_ahead_of_it() {
+        let seen = Duration::from_secs(1_700_000_000);
+        for (clock, says) in [
+            (seen, "in line"),
+            (seen + MOST_AHEAD, "in line"),
+            (seen - Duration::from_secs(3), "3 s behind"),
+            (seen + MOST_AHEAD * 2, "ahead of any time"),
+        ] {
+            let found = of_clock(clock, seen);
+            assert!(found.found.contains(says), "{}", found.found);
+            assert_eq!(found.works, says == "in line");
+        }
+    }
 }

@@ -27,11 +27,10 @@ pub(super) fn reading(runtime: &Runtime) -> Result<Reading, TaskError> {
     })
 }
 
-/// Reads the clock and, where it is believed and not far ahead, remembers that it was this late. Further ahead only the mesh can tell whether
-/// that is so: what is remembered is never lowered again.
+/// Reads the clock and, where that is to be remembered, remembers that it was this late.
 pub(super) fn remember(runtime: &Runtime) -> Result<Reading, TaskError> {
     let reading = reading(runtime)?;
-    if reading.trusted && reading.wall.since(reading.floor) <= MOST_AHEAD {
+    if is_remembered(&reading) {
         let store = runtime.home().store()?;
         store
             .mesh()
@@ -39,6 +38,11 @@ pub(super) fn remember(runtime: &Runtime) -> Result<Reading, TaskError> {
             .map_err(store_error)?;
     }
     Ok(reading)
+}
+
+/// Whether a clock is believed, and not so far ahead that only the mesh can tell whether that is so: what is remembered is never lowered again.
+fn is_remembered(Reading { wall, trusted, floor }: &Reading) -> bool {
+    *trusted && wall.since(*floor) <= MOST_AHEAD
 }
 
 /// Wakes the machine when it asked for it, and reads the clock for it.
@@ -72,5 +76,24 @@ pub(super) async fn keep_time(tasks: Weak<Inner>, wake: Arc<Notify>, mut trusted
             () = tokio::time::sleep(sleep) => {}
             () = wake.notified() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_behind_or_decades_ahead_is_not_remembered() {
+        let floor = UnixMs(1_700_000_000_000);
+        let shows = |wall: UnixMs| {
+            is_remembered(&Reading {
+                wall,
+                trusted: wall >= floor,
+                floor,
+            })
+        };
+        assert!(shows(floor) && shows(floor.after(MOST_AHEAD)));
+        assert!(!shows(UnixMs(0)) && !shows(floor.after(MOST_AHEAD * 50)));
     }
 }

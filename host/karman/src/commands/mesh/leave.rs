@@ -31,7 +31,7 @@ impl Leave {
             .map_err(|error| internal(&error))?
             .ok_or_else(|| {
                 TaskError::unavailable("this node belongs to no mesh")
-                    .with_hint("nothing is to be left; --state names the folder of another node")
+                    .with_hint("there is nothing to leave; --state names the folder of another node")
             })?;
         app.output.result(
             || {
