@@ -54,7 +54,7 @@ impl Panels {
 
     /// `C = A B` with this `B`, over the threads of the processor until time is over.
     pub(crate) fn multiply(&self, cpu: &Cpu, a: ArrayView2<'_, f32>, c: ArrayViewMut2<'_, f32>) {
-        let multiplications = a.nrows() * self.k * self.n;
+        let multiplications = a.nrows().saturating_mul(self.k).saturating_mul(self.n);
         let wanted = match multiplications < WORTH_A_THREAD {
             true => 1,
             false => PIECES * cpu.threads(),

@@ -63,7 +63,7 @@ pub(crate) fn multiply(
 ) {
     let (m, n) = c.dim();
     let (short, long) = (m.min(n), m.max(n));
-    let multiplications = m * n * a.ncols();
+    let multiplications = m.saturating_mul(n).saturating_mul(a.ncols());
     let is_short = multiplications < WORTH_A_THREAD || cpu.threads() == 1 && multiplications < PIECE;
     if is_short {
         return product(&a, &b, &mut c, false);

@@ -92,8 +92,8 @@ fn a_kept_attempt_starts_once_the_keepers_know_of_it() {
     assert_eq!(started(&actions).0, node("a"));
 }
 
-#[test]
-fn a_task_waits_for_its_home_without_losing_an_attempt() {
+/// A machine that has accepted a task, and gives it one attempt.
+fn with_one_attempt() -> Machine {
     let limits = Limits {
         attempts: 1,
         longest_pause: Duration::from_millis(200),
@@ -101,6 +101,12 @@ fn a_task_waits_for_its_home_without_losing_an_attempt() {
     };
     let mut machine = machine(limits);
     submit(&mut machine, TASK, work(Guarantee::Direct));
+    machine
+}
+
+#[test]
+fn a_task_waits_for_its_home_without_losing_an_attempt() {
+    let mut machine = with_one_attempt();
     for now in (1..5).map(|n| n * 1_000) {
         let (_, attempt) = started(&offer(&mut machine, now, &["a"]));
         let away = machine.handle(Instant(now + 1), Event::Excused { attempt });
@@ -115,13 +121,7 @@ fn a_task_waits_for_its_home_without_losing_an_attempt() {
 
 #[test]
 fn a_full_provider_costs_no_attempt_and_the_next_one_goes_elsewhere() {
-    let limits = Limits {
-        attempts: 1,
-        longest_pause: Duration::from_millis(200),
-        ..Limits::default()
-    };
-    let mut machine = machine(limits);
-    submit(&mut machine, TASK, work(Guarantee::Direct));
+    let mut machine = with_one_attempt();
     for (now, expected) in [(1_000, "a"), (2_000, "b"), (3_000, "a")] {
         let (provider, attempt) = started(&offer(&mut machine, now, &["a", "b"]));
         assert_eq!(provider, node(expected));
