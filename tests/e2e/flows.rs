@@ -1,6 +1,9 @@
 //! Workflows over real nodes: tasks anywhere in the mesh, contracts, effects that happen once and are undone, and a coordinator that
 //! is killed in the middle.
 
+mod kept;
+mod over;
+
 use crate::choose::{add, digits, tract, workflow};
 use crate::mesh::{FOUND, Node, first, home, path, up};
 use crate::support::{Home, Ran, pause, root};

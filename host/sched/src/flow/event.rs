@@ -48,8 +48,20 @@ pub enum Event {
         /// The one of the action.
         ticket: Ticket,
     },
+    /// It is longer than whoever keeps it takes, now or later. The run fails, and asks for less to be saved.
+    TooLong {
+        /// The one of the action.
+        ticket: Ticket,
+        /// What it fails with.
+        error: TaskError,
+    },
     /// Somebody withdraws the run. What has had an effect is undone.
     Cancel,
+    /// The time is over that its coordinator has for it, whatever the workflow says. What has had an effect is undone.
+    Outlived {
+        /// What it fails with.
+        error: TaskError,
+    },
     /// [`super::Machine::next_timeout`] has come.
     Tick,
 }
@@ -77,7 +89,7 @@ pub enum Action {
         /// The key that it was started under.
         key: Arc<str>,
     },
-    /// The run has ended, and that is durable.
+    /// The run has ended, and that is durable, unless it [is unkept](super::Machine::is_unkept).
     End {
         /// How.
         outcome: Outcome,

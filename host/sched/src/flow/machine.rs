@@ -34,8 +34,15 @@ pub struct Machine {
     saving: Option<Ticket>,
     save_again: Option<Duration>,
     /// What may be done once the write under way is durable, and what once the one after it is.
-    behind_this: Vec<Action>,
-    behind_next: Vec<Action>,
+    pub(super) behind_this: Vec<Action>,
+    pub(super) behind_next: Vec<Action>,
+    /// Attempts that ran when the record was taken up: others may have begun them.
+    pub(super) taken_up: Vec<AttemptId>,
+    /// Runs whose outputs no durable record has, and how many of them the one has that is being saved.
+    pub(super) new_outputs: Vec<RunId>,
+    pub(super) new_in_save: usize,
+    /// Whether the run goes on without being saved.
+    pub(super) is_unkept: bool,
 }
 
 /// A record that belongs to another workflow.
@@ -72,6 +79,10 @@ impl Machine {
             save_again: None,
             behind_this: Vec::new(),
             behind_next: Vec::new(),
+            taken_up: Vec::new(),
+            new_outputs: Vec::new(),
+            new_in_save: 0,
+            is_unkept: false,
         }
     }
 
@@ -125,16 +136,23 @@ impl Machine {
             Event::Stopped { attempt } => self.stopped(attempt),
             Event::Placed { attempt, node, why } => self.placed(attempt.of, node, &why),
             Event::Cancel => self.fail(None, TaskError::cancelled("the workflow was withdrawn")),
+            Event::Outlived { error } => self.fail(None, error),
             Event::Saved { ticket } if self.saving == Some(ticket) => {
                 self.saving = None;
                 self.save_again = None;
+                self.new_outputs.drain(..self.new_in_save);
+                self.new_in_save = 0;
                 out.append(&mut self.behind_this);
             }
             Event::Unsaved { ticket } if self.saving == Some(ticket) => {
                 self.saving = None;
                 self.save_again = Some(self.now + SAVE_AGAIN);
             }
-            Event::Saved { .. } | Event::Unsaved { .. } | Event::Tick => {}
+            Event::TooLong { ticket, error } if self.saving == Some(ticket) => {
+                self.saving = None;
+                self.too_long(error);
+            }
+            Event::Saved { .. } | Event::Unsaved { .. } | Event::TooLong { .. } | Event::Tick => {}
         }
         self.check_times();
         self.advance();
@@ -183,7 +201,10 @@ impl Machine {
             .collect();
         for (id, state) in runs {
             match state {
-                RunState::Running => self.start(id),
+                RunState::Running => {
+                    self.taken_up.push(self.attempt(id));
+                    self.start(id);
+                }
                 RunState::Stopping(_) => self.stop(id),
                 RunState::Pausing => _ = self.timers.insert(id, self.now),
                 RunState::Waiting | RunState::Done(_) | RunState::Failed(_) => {}
@@ -225,7 +246,8 @@ impl Machine {
         if self.saving.is_some() || self.save_again.is_some() {
             return;
         }
-        if !self.changed {
+        if !self.changed || self.is_unkept {
+            out.append(&mut self.behind_this);
             out.append(&mut self.behind_next);
             return;
         }
@@ -233,6 +255,7 @@ impl Machine {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         self.saving = Some(ticket);
+        self.new_in_save = self.new_outputs.len();
         self.record.elapsed = self.elapsed();
         self.behind_this.append(&mut self.behind_next);
         let record = Box::new(self.record.clone());

@@ -18,6 +18,10 @@
 //! a node that has run the task already answers with what it knows. A run's effect is applied once for its key, however many coordinators
 //! asked for it, and the run ends the same way.
 //!
+//! A record may be longer than whoever keeps it takes ([`Event::TooLong`]). Then the workflow fails, and what it has to undo is kept
+//! without what no undoing needs. Where even that is too long, it is undone without being kept ([`Machine::is_unkept`]): who takes it up
+//! from the last record asks for the same again, under the same keys.
+//!
 //! | file | what |
 //! |---|---|
 //! | `event` | events, actions, and what names a run |
@@ -27,6 +31,7 @@
 //! | `advance` | which edges are taken, what begins, with which input |
 //! | `settle` | answers, retries, failure |
 //! | `undo` | compensation |
+//! | `shed` | what a run lets go of that is too long to be kept |
 //! | `draw`, `svg` | the graph as text and as a picture |
 //! | `patterns` | the eight shapes of compound systems |
 //!
@@ -68,6 +73,7 @@ mod machine;
 pub mod patterns;
 mod record;
 mod settle;
+mod shed;
 mod svg;
 mod undo;
 

@@ -2,6 +2,7 @@ use super::{History, RunId};
 use karman_types::{TaskError, TaskId, Workflow};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// All that a coordinator has to know of a run of a workflow to carry it on, besides the workflow itself.
@@ -166,6 +167,23 @@ impl Record {
             Phase::Ended(outcome) => Some(outcome),
             _ => None,
         }
+    }
+
+    /// The runs that had, or may yet have, an effect that would have to be undone from here on: nothing once the run has ended.
+    pub fn to_undo(&self, workflow: &Workflow) -> BTreeSet<RunId> {
+        let left = match &self.phase {
+            Phase::Running => self.effects.len(),
+            Phase::Undoing(undoing) => undoing.left.unwrap_or(self.effects.len()),
+            Phase::Ended(_) => return BTreeSet::new(),
+        };
+        let in_doubt = |run: &Run| run.state.is_live() || (run.doubtful && run.state == RunState::Pausing);
+        let open = self.runs().filter(|(_, run)| in_doubt(run));
+        let effects = self.effects.iter().take(left).copied();
+        let has_undo = |of: &RunId| {
+            let task = workflow.tasks().get(of.task);
+            task.is_some_and(|task| task.undo.is_some())
+        };
+        effects.chain(open.map(|(of, _)| of)).filter(has_undo).collect()
     }
 
     /// The output of a task that is done: of its only run, or the list of all.

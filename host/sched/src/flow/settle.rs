@@ -44,6 +44,11 @@ pub(super) fn pause(task: &FlowTask, failed: u32) -> Duration {
     task.pause.saturating_mul(doubled).min(Workflow::LONGEST_PAUSE)
 }
 
+/// Why a run ends that has not failed itself.
+pub(super) fn with_the_whole() -> TaskError {
+    TaskError::cancelled("the workflow has failed")
+}
+
 /// Whether a run gets another attempt after this error.
 pub(super) fn may_retry(task: &FlowTask, failed: u32, error: &TaskError) -> bool {
     failed <= task.retries && worth_a_retry(error.kind)
@@ -130,6 +135,7 @@ impl Machine {
     }
 
     fn done(&mut self, of: RunId, output: Value) {
+        self.new_outputs.push(of);
         let record = self.change();
         record.effects.push(of);
         let step = &mut record.steps[of.task];
@@ -212,12 +218,11 @@ impl Machine {
             .map(|(id, run)| (id, run.state.clone()))
             .collect();
         for (id, state) in runs {
-            let why = || TaskError::cancelled("the workflow has failed");
             match state {
-                RunState::Running => self.give_up(id, why()),
+                RunState::Running => self.give_up(id, with_the_whole()),
                 RunState::Pausing => {
                     self.timers.remove(&id);
-                    self.failed(id, why());
+                    self.failed(id, with_the_whole());
                 }
                 _ => {}
             }

@@ -51,6 +51,8 @@ impl Runner {
 struct World {
     flow: Arc<Workflow>,
     machine: Machine,
+    /// Bytes of the longest record that is saved.
+    most: usize,
     saved: Option<Record>,
     runner: Runner,
     /// What is under way.
@@ -66,6 +68,7 @@ impl World {
         Self {
             flow: flow.clone(),
             machine: Machine::new(ID, flow.clone(), json!({ "list": [1, 2] }), Duration::ZERO),
+            most: usize::MAX,
             saved: None,
             runner,
             todo: VecDeque::new(),
@@ -83,13 +86,16 @@ impl World {
             self.steps += 1;
             assert!(self.steps < 5_000, "{:?}", self.machine.record());
             let actions = self.machine.handle(self.now, event);
+            let is_kept = !self.machine.is_unkept();
             for action in &actions {
-                if let Action::Start { call } = action {
+                if let Action::Start { call } = action
+                    && is_kept
+                {
                     self.is_written_down(call);
                 }
             }
             self.todo.extend(actions);
-            if crash == Some(self.steps) {
+            if crash == Some(self.steps) && is_kept {
                 self.crash();
             }
             event = self.next();
@@ -124,7 +130,9 @@ impl World {
         // A write that nobody waits for any more may be durable or not; what ran goes on, unheard.
         for action in std::mem::take(&mut self.todo) {
             match action {
-                Action::Save { record, .. } if self.rng.bool() => self.saved = Some(*record),
+                Action::Save { record, .. } if self.fits(&record) && self.rng.bool() => {
+                    self.saved = Some(*record);
+                }
                 Action::Start { call } if self.rng.bool() => _ = self.runner.run(&call),
                 _ => {}
             }
@@ -149,6 +157,10 @@ impl World {
         let action = self.todo.remove(any).expect("it is there");
         match action {
             Action::Save { ticket, .. } if self.rng.u8(..8) == 0 => Event::Unsaved { ticket },
+            Action::Save { ticket, record } if !self.fits(&record) => Event::TooLong {
+                ticket,
+                error: TaskError::limit("too long"),
+            },
             Action::Save { ticket, record } => {
                 self.is_told_on(&record);
                 self.saved = Some(*record);
@@ -161,11 +173,16 @@ impl World {
             }
             Action::Stop { attempt, .. } => Event::Stopped { attempt },
             Action::End { outcome } => {
-                assert_eq!(self.saved.as_ref().and_then(Record::outcome), Some(&outcome));
+                let saved = self.saved.as_ref().and_then(Record::outcome);
+                assert!(saved == Some(&outcome) || self.machine.is_unkept());
                 self.ended = Some(outcome);
                 Event::Tick
             }
         }
+    }
+
+    fn fits(&self, record: &Record) -> bool {
+        serde_json::to_vec(record).unwrap().len() <= self.most
     }
 
     /// Effects without those that were undone.
@@ -270,6 +287,24 @@ proptest! {
                 let begun = usize::from(!step.runs.is_empty());
                 let (skipped, done) = (is(StepState::Skipped), is(StepState::Done));
                 prop_assert_eq!(told(record, task), [begun, skipped, done]);
+            }
+        }
+    }
+
+    /// Where more is known of it than is kept, a run fails and leaves no effect, also when it is killed while there is still a record.
+    #[test]
+    fn however_little_is_kept_of_a_run_that_fails_none_of_its_effects_is_left(
+        flow in flow(), most in 400usize..6_000, flaky in 0u32..3, crash in 1usize..60, seed in any::<u64>(),
+    ) {
+        let calm = World::new(&flow, runner(None, flaky), seed).live(None);
+        for crash in [None, Some(crash)] {
+            let world = World { most, ..World::new(&flow, runner(None, flaky), seed) }.live(crash);
+            match (&calm.ended, &world.ended) {
+                (calm, Some(Outcome::Failed { not_undone, .. })) => {
+                    prop_assert!(not_undone.is_empty(), "{:?}, {:?}", calm, world.machine.record());
+                    prop_assert_eq!(world.net(), Vec::<&str>::new());
+                }
+                (calm, ended) => prop_assert_eq!(calm, ended),
             }
         }
     }

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `crashes` | wherever its coordinator is killed |
 //! | `steps` | step by step: time that is over, edges, lists, contracts |
+//! | `long` | where more is known of it than is kept |
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod crashes;
+mod long;
 mod steps;
 
 use karman_types::TaskId;

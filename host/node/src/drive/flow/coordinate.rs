@@ -1,6 +1,7 @@
 //! A run from its start, or from where it was left, to its end.
 
 use super::compliance::EndedRun;
+use super::lifetime::{goes_on_for, outlived};
 use super::order::FlowOrder;
 use super::progress::{Ledger, Progress};
 use super::served::Served;
@@ -8,10 +9,10 @@ use super::step::{Ended, Step};
 use super::{Flows, Live};
 use crate::drive::decisions::wall_ms;
 use crate::drive::tasks::{Inner, Tasks};
-use karman_sched::flow::{Action, AttemptId, Event, Failure, Machine, Outcome, Record, Ticket};
+use karman_sched::flow::{Action, AttemptId, Event, Failure, Machine, NotUndone, Outcome, Record, Ticket};
 use karman_tasks::{Answer, Call, Event as TaskEvent, Guarantee};
 use karman_types::{ErrorKind, TaskError, TaskId, TaskResponse, Workflow};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,7 @@ pub(in crate::drive) async fn coordinate(tasks: &Arc<Inner>, call: Call) -> Resu
             metadata: Vec::new(),
             body: output.to_string().into(),
         },
-        Outcome::Failed { why, .. } => return Err(as_task_error(why)),
+        Outcome::Failed { why, not_undone } => return Err(coordinator.failure(why, &not_undone)),
     };
     let batch = None;
     Ok(Box::new(Answer { response, batch }))
@@ -58,12 +59,26 @@ fn as_task_error(Failure { task, error }: Failure) -> TaskError {
     }
 }
 
+/// How far a run was undone, where that was too long to be kept.
+fn undone_unkept(not_undone: &[NotUndone]) -> String {
+    let left: BTreeSet<&str> = not_undone.iter().map(|left| left.task.as_str()).collect();
+    let left: Vec<&str> = left.into_iter().collect();
+    match left.is_empty() {
+        true => "what it did is undone, of which there is no record".into(),
+        false => format!(
+            "what it did is undone but for `{}`, of which there is no record",
+            left.join("`, `")
+        ),
+    }
+}
+
 /// What the coordinator hears of.
 enum Heard {
     Step(Ended),
     Written(Ticket, Box<Record>, Result<bool, TaskError>),
     Withdrawn,
     Time,
+    Outlived,
     Suspended,
 }
 
@@ -75,6 +90,8 @@ struct Coordinator {
     begun: Option<u64>,
     ledger: Ledger,
     started: Instant,
+    /// When the run fails whatever its workflow says, unless it has.
+    ends: Option<Instant>,
     /// What is under way; stopped when this is dropped.
     work: JoinSet<Heard>,
     /// To stop the attempts that run.
@@ -113,13 +130,16 @@ impl Coordinator {
                 (workflow, machine, now)
             }
         };
+        let (started, lifetime) = (Instant::now(), tasks.runtime.config().tasks.lifetime);
+        let goes_on = call.within.map(|left| goes_on_for(left, lifetime));
         Ok(Self {
             tasks: tasks.clone(),
             workflow,
             machine,
             begun,
             ledger,
-            started: Instant::now(),
+            started,
+            ends: goes_on.and_then(|time| started.checked_add(time)),
             work: JoinSet::new(),
             stops: HashMap::new(),
             answered: Vec::new(),
@@ -150,6 +170,9 @@ impl Coordinator {
                     Event::Saved { ticket }
                 }
                 Heard::Written(ticket, _, Ok(false)) => Event::Unsaved { ticket },
+                Heard::Written(ticket, _, Err(error)) if error.kind == ErrorKind::Limit => {
+                    Event::TooLong { ticket, error }
+                }
                 Heard::Written(_, _, Err(error)) => return Err(error),
                 Heard::Step(ended) => {
                     self.stops.remove(&ended.attempt);
@@ -159,6 +182,11 @@ impl Coordinator {
                 }
                 Heard::Withdrawn => Event::Cancel,
                 Heard::Time => Event::Tick,
+                Heard::Outlived => {
+                    self.ends = None;
+                    let error = outlived(self.tasks.runtime.config().tasks.lifetime);
+                    Event::Outlived { error }
+                }
                 Heard::Suspended => {
                     return Err(TaskError::unavailable("this node is draining"));
                 }
@@ -185,12 +213,6 @@ impl Coordinator {
 
     async fn hear(&mut self) -> Heard {
         let due = self.machine.next_timeout().map(|due| self.started + due);
-        let time = async {
-            match due {
-                Some(due) => sleep_until(due).await,
-                None => pending().await,
-            }
-        };
         let mut suspended = self.tasks.flows.suspended.subscribe();
         tokio::select! {
             Some(done) = self.work.join_next() => match done {
@@ -203,7 +225,8 @@ impl Coordinator {
             },
             () = self.live.live.withdrawn.notified() => Heard::Withdrawn,
             Ok(_) = suspended.wait_for(|suspended| *suspended) => Heard::Suspended,
-            () = time => Heard::Time,
+            () = until(due) => Heard::Time,
+            () = until(self.ends) => Heard::Outlived,
         }
     }
 
@@ -247,6 +270,20 @@ impl Coordinator {
         }
     }
 
+    /// How the run failed, as the failure of the task that it is.
+    fn failure(&self, why: Failure, not_undone: &[NotUndone]) -> TaskError {
+        let mut error = as_task_error(why);
+        if self.machine.is_unkept() {
+            error.message = format!("{}; {}", error.message, undone_unkept(not_undone));
+        }
+        let (run, left) = (self.live.run, not_undone.len());
+        match self.machine.is_unkept() || left > 0 {
+            true => tracing::warn!(%run, %error, left, "a run has failed, and is not undone as it should be"),
+            false => tracing::info!(%run, %error, "a run has failed"),
+        }
+        error
+    }
+
     /// Whether the run has kept what is wanted of its workflow. One that somebody withdrew says nothing of that.
     fn remember(&self, outcome: &Outcome) {
         let Some(slo) = self.workflow.slo() else { return };
@@ -269,6 +306,14 @@ impl Coordinator {
         for task in std::mem::take(&mut self.durable_next) {
             self.tasks.feed(TaskEvent::Fetched { task });
         }
+    }
+}
+
+/// Waits for this moment, where there is one.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => pending().await,
     }
 }
 
@@ -316,5 +361,22 @@ impl Drop for Entered {
         {
             all.remove(&self.run);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_undone_of_a_run_without_a_record_is_named_once() {
+        let left = |task: &str, item| NotUndone {
+            task: task.into(),
+            item,
+            error: TaskError::failed("broken"),
+        };
+        assert!(!undone_unkept(&[]).contains("but for"));
+        let told = undone_unkept(&[left("b", 0), left("a", 0), left("a", 1)]);
+        assert!(told.contains("but for `a`, `b`,"), "{told}");
     }
 }

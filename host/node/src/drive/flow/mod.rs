@@ -25,6 +25,7 @@
 //! | `labels`, `energy` | how right their answers were; what they drew |
 //! | `request`, `fit` | one request outside of any workflow, within bounds of its own; who meets them |
 //! | `progress` | what is written down, and where |
+//! | `lifetime` | when a run ends whatever its workflow says |
 //! | `json` | between the JSON of workflows and the bytes of tasks |
 //! | `status` | how far it is, in the words of its operator |
 //! | `follow` | what happens to it, one after the other |
@@ -43,6 +44,7 @@ mod implementations;
 mod json;
 mod labels;
 mod left_out;
+mod lifetime;
 mod looks;
 mod lost;
 mod order;

@@ -2,9 +2,9 @@ use crate::drive::attempt::{read, write};
 use crate::drive::tasks::Inner;
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
-use karman_sched::flow::Record;
+use karman_sched::flow::{Outcome, Record};
 use karman_tasks::{Call, Entry, KeptError, SaveError};
-use karman_types::{ErrorKind, TaskError, Workflow};
+use karman_types::{ErrorKind, TaskError, Workflow, format_bytes};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,26 @@ impl Progress {
     fn write(&self) -> Result<Bytes, TaskError> {
         write(self)
     }
+
+    /// Bytes of the answer of the run, once it has one. The keepers take that besides.
+    fn answer(&self) -> usize {
+        match self.record.outcome() {
+            Some(Outcome::Done(output)) => output.to_string().len(),
+            _ => 0,
+        }
+    }
+}
+
+/// What a run fails with of which more is known than the keepers take.
+fn too_long(most: u64) -> TaskError {
+    let most = format_bytes(most);
+    TaskError::limit(format!(
+        "more is to be kept of the run than the limit `keepers.entry` allows, {most}"
+    ))
+    .with_field("keepers.entry")
+    .with_hint(
+        "put large outputs into a bucket and hand on their names, or raise `entry` of `[keepers]` in node.toml on all nodes",
+    )
 }
 
 /// Where the progress of a run is written: on this disk, or by the keepers where the run is kept.
@@ -77,7 +97,7 @@ impl Ledger {
     /// Writes it down: whether it is durable now.
     ///
     /// # Errors
-    /// `limit` when it is longer than the keepers take: no later try would end otherwise.
+    /// `limit` when it, or the answer in it, is longer than the keepers take: no later try would end otherwise.
     pub(super) async fn write(&self, progress: &Progress) -> Result<bool, TaskError> {
         let bytes = progress.write()?;
         let run = self.call.attempt.task;
@@ -96,6 +116,11 @@ impl Ledger {
                 )
                 .is_ok());
         }
+        // What is much longer would not reach a keeper that could refuse it.
+        let most = self.tasks.runtime.config().keepers.entry.0;
+        if bytes.len().max(progress.answer()) as u64 > most {
+            return Err(too_long(most));
+        }
         let entry = Entry::Progress {
             task: run,
             epoch: self.call.epoch,
@@ -103,10 +128,9 @@ impl Ledger {
         };
         match self.tasks.keepers.propose(entry).await {
             Ok(()) => Ok(true),
-            Err(SaveError::Refused(KeptError::Limit(reached))) if reached.name == "keepers.entry" => Err(
-                TaskError::limit(format!("the progress of the workflow: {reached}"))
-                    .with_hint("put large outputs into a bucket, and hand on their names"),
-            ),
+            Err(SaveError::Refused(KeptError::Limit(reached))) if reached.name == "keepers.entry" => {
+                Err(too_long(reached.most))
+            }
             Err(error) => {
                 tracing::warn!(%run, %error, "a workflow's progress is not kept");
                 Ok(false)

@@ -1,6 +1,7 @@
 //! How far a run of a workflow is, in the words of its operator.
 
 use super::FLOW;
+use super::lifetime::expired;
 use super::progress::Progress;
 use crate::drive::status::{TaskState, TaskStatus};
 use karman_sched::flow::{NotUndone, Outcome, Phase, Record, RunState, StepState, What};
@@ -109,6 +110,12 @@ impl FlowStatus {
         if let Some(Progress { workflow, record, .. }) = progress {
             status.steps = steps(&workflow, &record);
             status.take(&record.phase);
+            if task.state == TaskState::Expired {
+                status.not_undone = out_of_time(&workflow, &record);
+            }
+        }
+        if task.state == TaskState::Expired && status.error.is_none() {
+            status.error = Some(expired());
         }
         status
     }
@@ -117,6 +124,11 @@ impl FlowStatus {
     fn take(&mut self, phase: &Phase) {
         match phase {
             Phase::Undoing(_) if !self.state.has_ended() => self.state = FlowState::Undoing,
+            // Nobody had the time to bring it to its end.
+            Phase::Undoing(undoing) if self.error.is_none() => {
+                self.error = Some(undoing.why.error.clone());
+                self.failed.clone_from(&undoing.why.task);
+            }
             Phase::Ended(Outcome::Done(output)) if self.state == FlowState::Done => {
                 self.output = Some(output.clone());
             }
@@ -142,6 +154,25 @@ const fn state_of(task: TaskState) -> FlowState {
         TaskState::Cancelled => FlowState::Cancelled,
         TaskState::Forgotten => FlowState::Forgotten,
     }
+}
+
+/// The effects of a run that are still there, or may be, because its time was over.
+fn out_of_time(workflow: &Workflow, record: &Record) -> Vec<NotUndone> {
+    let known: &[NotUndone] = match &record.phase {
+        Phase::Running => &[],
+        Phase::Undoing(undoing) => &undoing.not_undone,
+        Phase::Ended(Outcome::Failed { not_undone, .. }) => not_undone,
+        Phase::Ended(Outcome::Done(_)) => &[],
+    };
+    let to_undo = record.to_undo(workflow);
+    let left = to_undo.into_iter().filter_map(|of| {
+        Some(NotUndone {
+            task: workflow.tasks().get(of.task)?.name.clone(),
+            item: of.item,
+            error: expired(),
+        })
+    });
+    known.iter().cloned().chain(left).collect()
 }
 
 fn steps(workflow: &Workflow, record: &Record) -> Vec<StepStatus> {
@@ -189,4 +220,85 @@ fn placed(record: &Record) -> HashMap<usize, (Option<NodeId>, String)> {
         _ => None,
     });
     placed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_sched::flow::{Failure, Machine, Run, RunId, Undoing};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const RUN: TaskId = TaskId::from_parts(0, 7);
+
+    /// A run whose first task is done and whose second one runs.
+    fn halfway() -> Progress {
+        let text = "name = 'f'\n[task.a]\nundo = 'un-a'\n[task.b]\nafter = ['a']";
+        let workflow = Arc::new(Workflow::from_toml(text).unwrap());
+        let machine = Machine::new(RUN, workflow.clone(), Value::Null, Duration::ZERO);
+        let mut record = machine.record().clone();
+        let run = |state| Run {
+            attempt: 1,
+            doubtful: false,
+            state,
+        };
+        record.steps[0].state = StepState::Done;
+        record.steps[0].runs = vec![run(RunState::Done(Value::Null))];
+        record.steps[1].state = StepState::Running;
+        record.steps[1].runs = vec![run(RunState::Running)];
+        record.effects = vec![RunId {
+            task: 0,
+            item: 0,
+            undo: false,
+        }];
+        Progress {
+            workflow,
+            record,
+            begun: None,
+        }
+    }
+
+    fn expired_at(progress: Option<Progress>) -> FlowStatus {
+        let task = TaskStatus {
+            task: RUN,
+            name: "flow/f".into(),
+            guarantee: Guarantee::Local,
+            state: TaskState::Expired,
+            nodes: Vec::new(),
+            error: None,
+        };
+        FlowStatus::of(&task, progress)
+    }
+
+    #[test]
+    fn a_run_whose_time_is_over_says_so_and_what_it_left() {
+        let status = expired_at(None);
+        assert_eq!((status.state, status.error), (FlowState::Failed, Some(expired())));
+
+        let status = expired_at(Some(halfway()));
+        assert_eq!((status.state, status.error), (FlowState::Failed, Some(expired())));
+        let left: Vec<&str> = status.not_undone.iter().map(|left| left.task.as_str()).collect();
+        assert_eq!(left, ["a"]);
+    }
+
+    #[test]
+    fn a_run_whose_time_is_over_while_it_is_undone_says_why_it_failed() {
+        let mut progress = halfway();
+        let error = TaskError::failed("broken");
+        progress.record.phase = Phase::Undoing(Undoing {
+            why: Failure {
+                task: Some("b".into()),
+                error: error.clone(),
+            },
+            left: Some(1),
+            attempt: 1,
+            running: true,
+            undone: Vec::new(),
+            not_undone: Vec::new(),
+        });
+        let status = expired_at(Some(progress));
+        assert_eq!((status.error, status.failed.as_deref()), (Some(error), Some("b")));
+        assert_eq!(status.not_undone.len(), 1);
+        assert_eq!(status.not_undone[0].error, expired());
+    }
 }

@@ -7,7 +7,7 @@ use super::served::Served;
 use crate::drive::tasks::Tasks;
 use futures::FutureExt;
 use karman_sched::flow::{AttemptId, Call, Event};
-use karman_tasks::{Event as TaskEvent, Guarantee, Submission};
+use karman_tasks::{Event as TaskEvent, Guarantee, Saved, Submission};
 use karman_types::{ErrorKind, TaskError, TaskId, TaskRequest, TaskResponse, Workflow};
 use serde_json::Value;
 use std::panic::AssertUnwindSafe;
@@ -18,6 +18,8 @@ use tokio::time::{Instant, sleep};
 
 /// How long one question waits for the end of a task.
 const ONE_WAIT: Duration = Duration::from_secs(60);
+/// How often a task that is to stop is withdrawn, until it has ended: its owner may be out of reach, or be lost meanwhile.
+const WITHDRAW_AGAIN: Duration = Duration::from_secs(2);
 /// The limit of the keepers on the length of one task.
 const TOO_LONG: &str = "keepers.entry";
 /// What is said to be unavailable where it is a task, for good: nobody knows it, or its result any more.
@@ -141,16 +143,19 @@ impl Step {
             Err(error) => return error.into(),
         };
         *task = Some(handed_in);
-        let mut told = false;
         loop {
-            if !told && *self.stopped.borrow() {
-                told = true;
-                self.tasks.inner().feed(TaskEvent::Cancel { asked: handed_in });
+            let stops = *self.stopped.borrow();
+            if stops && let Err(error) = self.withdraw(handed_in).await {
+                tracing::debug!(%error, task = %handed_in, "a task of a workflow is not withdrawn yet");
             }
-            let outcome = self.tasks.outcome(handed_in, ONE_WAIT);
+            let wait = match stops {
+                true => WITHDRAW_AGAIN,
+                false => ONE_WAIT,
+            };
+            let outcome = self.tasks.outcome(handed_in, wait);
             let outcome = tokio::select! {
                 outcome = outcome => outcome,
-                _ = self.stopped.changed(), if !told => continue,
+                _ = self.stopped.changed(), if !stops => continue,
             };
             match outcome {
                 Ok(Some(outcome)) => {
@@ -167,6 +172,26 @@ impl Step {
         }
     }
 
+    /// Withdraws the task, here or at the node that owns it, unless it has ended. The node that runs it hears of it from its owner.
+    ///
+    /// # Errors
+    /// `unavailable` when no majority of the keepers answers, or the owner is not in reach.
+    async fn withdraw(&self, task: TaskId) -> Result<(), TaskError> {
+        let here = self.tasks.inner();
+        if self.promise == Guarantee::Local || here.known(task).is_some() {
+            here.feed(TaskEvent::Cancel { asked: task });
+            return Ok(());
+        }
+        let keepers = self.tasks.keepers();
+        match keepers.find(task, Duration::ZERO).await? {
+            // Of one that has ended this would forget the result.
+            Some(kept) if matches!(kept.record.state, Saved::Open(_)) => {
+                keepers.remove_at(kept.owner, task).await.map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The accepted task; nothing when it was stopped before it was one. What passes by itself is waited for.
     async fn hand_in(
         &mut self,
@@ -179,10 +204,12 @@ impl Step {
             ..
         } = &self.call;
         let begun = Instant::now();
-        let left = || within.map(|within| within.saturating_sub(begun.elapsed()));
         let stopped_before = *self.stopped.borrow();
-        // It may be there from another coordinator: under its key it is found, and as its time is over it is not begun otherwise.
+        // It may be there from another coordinator: under its key it is found, and as its time is over it is not begun otherwise. One
+        // that another node owns only the keepers find, to whom it is handed in with time enough, and withdrawn.
         let only_find = stopped_before && self.promise == Guarantee::Local;
+        let within = within.filter(|_| !stopped_before);
+        let left = || within.map(|within| within.saturating_sub(begun.elapsed()));
         loop {
             let submission = Submission {
                 guarantee: self.promise,
