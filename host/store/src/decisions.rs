@@ -53,7 +53,7 @@ impl Decisions<'_> {
 }
 
 /// Bytes of all entries.
-fn length(table: &impl ReadableTable<u64, &'static [u8]>) -> Result<u64, StoreError> {
+pub(crate) fn length(table: &impl ReadableTable<u64, &'static [u8]>) -> Result<u64, StoreError> {
     let mut bytes = 0;
     for row in table.iter()? {
         bytes += row?.1.value().len() as u64;

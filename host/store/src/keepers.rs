@@ -1,4 +1,5 @@
-use crate::tables::{KEEPERS, KEEPERS_LOG, get, put};
+use crate::decisions::length;
+use crate::tables::{APPENDED, KEEPERS, KEEPERS_LOG, META, get, put};
 use crate::{Store, StoreError};
 use bytes::Bytes;
 use redb::{ReadableTable, WriteTransaction};
@@ -37,10 +38,13 @@ impl Keepers<'_> {
     pub fn append(&self, entries: &[(u64, Vec<u8>)]) -> Result<(), StoreError> {
         self.0.tables().write(|txn| {
             let mut log = txn.open_table(KEEPERS_LOG)?;
+            let mut bytes = counted(&txn.open_table(META)?, &log)?;
             for (index, entry) in entries {
-                log.insert(index, entry.as_slice())?;
+                let before = log.insert(index, entry.as_slice())?;
+                bytes = bytes.saturating_sub(before.map_or(0, |before| before.value().len() as u64));
+                bytes += entry.len() as u64;
             }
-            Ok(())
+            count(txn, bytes)
         })
     }
 
@@ -60,6 +64,32 @@ impl Keepers<'_> {
             entries.push(Bytes::copy_from_slice(entry.value()));
         }
         Ok(entries)
+    }
+
+    /// Bytes of all entries.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn log_bytes(&self) -> Result<u64, StoreError> {
+        let txn = self.0.tables().read()?;
+        counted(&txn.open_table(META)?, &txn.open_table(KEEPERS_LOG)?)
+    }
+
+    /// The index through which entries have to go so that those after it have `most` bytes; nothing where all of them have.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn surplus(&self, most: u64) -> Result<Option<u64>, StoreError> {
+        let log = self.0.tables().read()?.open_table(KEEPERS_LOG)?;
+        let mut bytes = 0;
+        for entry in log.range::<u64>(..)?.rev() {
+            let (index, entry) = entry?;
+            bytes += entry.value().len() as u64;
+            if bytes > most {
+                return Ok(Some(index.value()));
+            }
+        }
+        Ok(None)
     }
 
     /// The entry with the highest index.
@@ -104,14 +134,62 @@ impl Keepers<'_> {
 }
 
 fn remove(txn: &WriteTransaction, range: impl RangeBounds<u64>) -> Result<(), StoreError> {
-    Ok(txn
-        .open_table(KEEPERS_LOG)?
-        .retain_in::<u64, _>(range, |_, _| false)?)
+    let mut log = txn.open_table(KEEPERS_LOG)?;
+    let mut bytes = counted(&txn.open_table(META)?, &log)?;
+    log.retain_in::<u64, _>(range, |_, entry| {
+        bytes = bytes.saturating_sub(entry.len() as u64);
+        false
+    })?;
+    count(txn, bytes)
+}
+
+/// Bytes of all entries, as they were last counted.
+fn counted(
+    meta: &impl ReadableTable<&'static str, u64>,
+    log: &impl ReadableTable<u64, &'static [u8]>,
+) -> Result<u64, StoreError> {
+    let counted = meta.get(APPENDED)?.map(|bytes| bytes.value());
+    match counted {
+        Some(bytes) => Ok(bytes),
+        // They are of a version that did not count them.
+        None => length(log),
+    }
+}
+
+fn count(txn: &WriteTransaction, bytes: u64) -> Result<(), StoreError> {
+    txn.open_table(META)?.insert(APPENDED, bytes)?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use crate::Store;
+    use crate::tables::{APPENDED, META};
+
+    #[test]
+    fn the_bytes_of_the_log_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let counted = || store.keepers().log_bytes().unwrap();
+        assert_eq!(counted(), 0);
+        let entry = |index: u64, bytes: usize| (index, vec![0; bytes]);
+        store.keepers().append(&[entry(1, 10), entry(2, 20)]).unwrap();
+        store.keepers().append(&[entry(3, 30), entry(2, 25)]).unwrap();
+        assert_eq!(counted(), 65);
+        store.keepers().truncate(3).unwrap();
+        assert_eq!(counted(), 35);
+        // Those that were not counted when they were written are.
+        let uncounted = store.tables().write(|txn| {
+            txn.open_table(META)?.remove(APPENDED)?;
+            Ok(())
+        });
+        uncounted.unwrap();
+        assert_eq!(counted(), 35);
+        store.keepers().purge(1, "purged", &1u64).unwrap();
+        assert_eq!(counted(), 25);
+        store.keepers().clear().unwrap();
+        assert_eq!(counted(), 0);
+    }
 
     #[test]
     fn the_log_is_cut_at_both_ends() {
@@ -132,6 +210,8 @@ mod tests {
         assert_eq!(firsts(25), [4, 5]);
         assert_eq!(firsts(1), [4]);
         assert_eq!(keepers.last().unwrap().unwrap()[0], 7);
+        let surplus = |most| keepers.surplus(most).unwrap();
+        assert_eq!([40, 39, 20, 9].map(surplus), [None, Some(4), Some(5), Some(7)]);
         assert_eq!(keepers.get::<u64>("purged").unwrap(), Some(3));
         keepers.clear().unwrap();
         assert_eq!(keepers.last().unwrap(), None);

@@ -40,6 +40,7 @@ mod bucket;
 mod bundles;
 mod decisions;
 mod edit;
+mod effects;
 mod error;
 mod exits;
 mod files;

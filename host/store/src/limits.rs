@@ -38,6 +38,9 @@ pub struct StoreLimits {
     /// Bundles that have left or ended and are remembered, so that none is taken twice; beyond that those of others are forgotten
     /// first, and of these those of the member that brought the most. Default 10,000.
     pub ended_bundles: u32,
+    /// Bytes of the effects of tasks that are remembered, each with the answer of its task, so that none is applied twice. Beyond that
+    /// tasks wait with what they would write, until some are old enough (`key-retention` of `[tasks]`). Default 1 GiB.
+    pub effects_bytes: ByteSize,
     /// Memory for pages of the database. Default 16 MiB.
     pub cache: ByteSize,
 }
@@ -60,6 +63,7 @@ impl Default for StoreLimits {
             bundles_per_member: ByteSize::mib(512),
             waiting_per_member: 5_000,
             ended_bundles: 10_000,
+            effects_bytes: ByteSize::gib(1),
             cache: ByteSize::mib(16),
         }
     }

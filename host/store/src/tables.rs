@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 pub(crate) type Records = TableDefinition<'static, &'static str, &'static [u8]>;
 
 /// `format`: what the tables look like. `clock`: the newest version of any value; versions never repeat. [`TAKEN`]. [`LOGGED`].
+/// [`REMEMBERED`]. [`APPENDED`].
 pub(crate) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// Bucket to its bytes and entries.
 pub(crate) const BUCKETS: TableDefinition<'_, &str, (u64, u64)> = TableDefinition::new("buckets");
@@ -43,6 +44,8 @@ pub(crate) const EFFECTS: Records = TableDefinition::new("effects");
 /// [`LAST`] to the key of the effect that was looked at last, to see whether it may be forgotten. Only who writes opens it.
 pub(crate) const EFFECTS_SWEPT: TableDefinition<'_, &str, &str> = TableDefinition::new("effects-swept");
 pub(crate) const LAST: &str = "last";
+/// Bytes of all effects and their keys, in [`META`].
+pub(crate) const REMEMBERED: &str = "effects";
 /// Digest to [`crate::Bundle`], of those that wait.
 pub(crate) const BUNDLES: Records = TableDefinition::new("bundles");
 /// Bytes of all bundles that wait, in [`META`].
@@ -70,6 +73,8 @@ pub(crate) const RUNS: Records = TableDefinition::new("runs");
 pub(crate) const KEEPERS: Records = TableDefinition::new("keepers");
 /// Index to entry of the keepers' log.
 pub(crate) const KEEPERS_LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("keepers-log");
+/// Bytes of all of its entries, in [`META`].
+pub(crate) const APPENDED: &str = "keepers-log";
 /// Files under `blobs/` that may have no owner: being added, or just removed.
 pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
 
@@ -163,9 +168,13 @@ pub(crate) fn put(
     name: &str,
     record: &impl Serialize,
 ) -> Result<(), StoreError> {
-    let bytes = cbor4ii::serde::to_vec(Vec::new(), record).map_err(|error| unreadable(of, name, &error))?;
-    table.insert(name, bytes.as_slice())?;
+    table.insert(name, encode(of, name, record)?.as_slice())?;
     Ok(())
+}
+
+/// A record as it is written.
+pub(crate) fn encode(of: Records, name: &str, record: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    cbor4ii::serde::to_vec(Vec::new(), record).map_err(|error| unreadable(of, name, &error))
 }
 
 fn decode<R: DeserializeOwned>(of: Records, name: &str, bytes: &[u8]) -> Result<R, StoreError> {

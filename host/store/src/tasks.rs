@@ -1,22 +1,16 @@
 use crate::edit::Edit;
-use crate::tables::{EFFECTS, EFFECTS_SWEPT, LAST, PROGRESS, TASKS, VALUES, get, list, put};
+use crate::effects::Effects;
+use crate::tables::{PROGRESS, TASKS, VALUES, list, put};
 use crate::{Store, StoreError};
 use bytes::Bytes;
 use karman_tasks::{
-    Commit, CommitError, Judgement, LimitReached, Operation, Saved, Seen, TaskRecord, UnixMs, Verdict, Write,
-    judge,
+    Commit, CommitError, Judgement, Operation, Saved, TaskRecord, UnixMs, Verdict, Write, judge,
 };
 use karman_types::TaskId;
-use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{ReadableTable, WriteTransaction};
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Effects that are remembered, so that none is applied twice.
-const MOST_EFFECTS: u64 = 1_000_000;
-/// Of those, how many are looked at for each new one, so that of all that are there few are over.
-const LOOKED_AT: usize = 4;
 
 /// The accepted tasks of this node, and which effects of tasks its buckets have seen.
 #[derive(Clone, Copy, Debug)]
@@ -106,24 +100,26 @@ impl Tasks<'_> {
         retention: Duration,
     ) -> Result<Result<Verdict, CommitError>, StoreError> {
         self.0.tables().write(|txn| {
-            let seen: Option<Seen> = get(&txn.open_table(EFFECTS)?, EFFECTS, &commit.key)?;
             let versions = versions(txn, commit)?;
+            let mut effects = Effects::open(txn)?;
+            let seen = effects.seen(&commit.key)?;
             let version = |bucket: &str, key: &str| versions.get(&(bucket, key)).copied().unwrap_or(0);
             let Judgement { verdict, remember } = match judge(commit, seen.as_ref(), wall, version) {
                 Ok(judgement) => judgement,
                 Err(refused) => return Ok(Err(refused)),
             };
-            if seen.is_none() && remember.is_some() && !room(txn, wall, retention)? {
-                return Ok(Err(CommitError::Limit(LimitReached {
-                    name: "effects".into(),
-                    most: MOST_EFFECTS,
-                })));
+            if let Some(row) = remember {
+                if seen.is_none() {
+                    effects.sweep(wall, retention)?;
+                }
+                let most = self.0.limits().effects_bytes;
+                if let Err(full) = effects.remember(&commit.key, &row, most)? {
+                    return Ok(Err(full.into()));
+                }
             }
+            drop(effects);
             if verdict == Verdict::Applied {
                 self.apply(txn, &commit.batch.operations)?;
-            }
-            if let Some(seen) = remember {
-                put(&mut txn.open_table(EFFECTS)?, EFFECTS, &commit.key, &seen)?;
             }
             Ok(Ok(verdict))
         })
@@ -167,46 +163,13 @@ fn versions<'a>(txn: &WriteTransaction, commit: &'a Commit) -> Result<Versions<'
     Ok(versions)
 }
 
-/// Whether one more effect can be remembered. The next few of those that are there are looked at: one whose time is over is
-/// forgotten, and the time of one that was written when nobody could tell it begins.
-fn room(txn: &WriteTransaction, wall: Option<UnixMs>, retention: Duration) -> Result<bool, StoreError> {
-    let (mut effects, mut swept) = (txn.open_table(EFFECTS)?, txn.open_table(EFFECTS_SWEPT)?);
-    let last = swept.get(LAST)?.map(|key| key.value().to_owned());
-    let next = following(&effects, &last.unwrap_or_default())?;
-    for key in &next {
-        let seen = match get::<Seen>(&effects, EFFECTS, key) {
-            Ok(Some(seen)) => seen,
-            // It is told where somebody asks for it, and holds up nobody else.
-            Ok(None) | Err(StoreError::Record { .. }) => continue,
-            Err(error) => return Err(error),
-        };
-        if seen.may_be_forgotten(wall, retention) {
-            effects.remove(key.as_str())?;
-        } else if seen.at.is_none() && wall.is_some() {
-            put(&mut effects, EFFECTS, key, &Seen { at: wall, ..seen })?;
-        }
-    }
-    if let Some(key) = next.last() {
-        swept.insert(LAST, key.as_str())?;
-    }
-    Ok(effects.len()? < MOST_EFFECTS)
-}
-
-/// The keys of the next few rows, round and round.
-fn following(
-    effects: &impl ReadableTable<&'static str, &'static [u8]>,
-    last: &str,
-) -> Result<Vec<String>, StoreError> {
-    let after = effects.range::<&str>((Bound::Excluded(last), Bound::Unbounded))?;
-    let rows = after.chain(effects.range::<&str>(..=last)?).take(LOOKED_AT);
-    rows.map(|row| Ok(row?.0.value().to_owned())).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use karman_tasks::{AttemptId, Batch, Epoch, Read};
-    use karman_types::{Digest, NodeId, TaskId, TaskResponse};
+    use crate::StoreLimits;
+    use crate::tables::{EFFECTS, META, REMEMBERED};
+    use karman_tasks::{AttemptId, Batch, Epoch, Read, Seen};
+    use karman_types::{ByteSize, Digest, NodeId, TaskId, TaskResponse};
 
     const KEEP: Duration = Duration::from_secs(8 * 86_400);
 
@@ -316,6 +279,45 @@ mod tests {
             commit(key, Some(2_500));
         }
         assert_eq!(remembered(), ["u", "v", "w", "x"]);
+    }
+
+    #[test]
+    fn an_effect_waits_where_those_that_are_remembered_have_too_many_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = StoreLimits {
+            effects_bytes: ByteSize(1_000),
+            ..StoreLimits::default()
+        };
+        let open = || Store::open_with(dir.path(), limits.clone()).unwrap();
+        let commit = |store: &Store, key: &str, bytes: usize, wall: u64| {
+            let mut commit = add_one(store, key, 1);
+            commit.response.body = vec![0; bytes].into();
+            let (wall, retention) = (Some(UnixMs(wall)), Duration::from_secs(1));
+            store.tasks().commit(&commit, wall, retention).unwrap()
+        };
+        let waits = |store: &Store| {
+            let full = commit(store, "b", 600, 1_500);
+            assert!(
+                matches!(&full, Err(CommitError::Limit(reached)) if reached.name == "effects-bytes" && reached.most == 1_000),
+                "{full:?}"
+            );
+            assert_eq!(holes(store), "1");
+        };
+        let store = open();
+        assert_eq!(commit(&store, "a", 400, 1_000), Ok(Verdict::Applied));
+        waits(&store);
+        drop(store);
+        let store = open();
+        waits(&store);
+        // Those that were not counted when they were written are.
+        let uncounted = store.tables().write(|txn| {
+            txn.open_table(META)?.remove(REMEMBERED)?;
+            Ok(())
+        });
+        uncounted.unwrap();
+        waits(&store);
+        assert_eq!(commit(&store, "b", 600, 2_500), Ok(Verdict::Applied));
+        assert_eq!(holes(&store), "2");
     }
 
     #[test]

@@ -4,8 +4,8 @@ use crate::machine::Machine;
 use crate::record::fingerprint;
 use crate::table::{Phase, Redo, Step, Task};
 use crate::{
-    Action, Due, Epoch, Expiry, Guarantee, Handover, KeptError, KeyReused, Outcome, SaveError, Saved,
-    Submission, SubmitError, TaskRecord, UnixMs,
+    Action, Due, Epoch, Expiry, Guarantee, Handover, KeptError, KeyReused, LimitReached, Outcome, SaveError,
+    Saved, Submission, SubmitError, TaskRecord, UnixMs,
 };
 use karman_types::{Digest, TaskError, TaskId};
 
@@ -33,6 +33,10 @@ impl Machine {
         }
         let guarantee = submission.guarantee;
         self.check_room(guarantee, submission.request.body.len() as u64)?;
+        if guarantee != Guarantee::Direct {
+            let is_part = submission.stays && submission.effect.is_some();
+            self.check_results(self.spare(is_part))?;
+        }
         match guarantee {
             Guarantee::Kept if self.keepers < KEEPERS => {
                 return Err(SubmitError::TooFewKeepers { have: self.keepers });
@@ -110,6 +114,7 @@ impl Machine {
             return Err(SubmitError::Draining);
         }
         self.check_room(record.guarantee, record.bytes())?;
+        self.check_results(self.spare(record.is_part()))?;
         // It may have been here before, and comes back with a newer epoch.
         self.with(id, |machine, task| machine.leave(task));
         let local = record.guarantee == Guarantee::Local;
@@ -148,7 +153,8 @@ impl Machine {
         for mut record in records {
             let id = record.task;
             let newer = |task: &Task| task.record.epoch >= record.epoch;
-            let full = self.check_room(Guarantee::Kept, record.bytes()).is_err();
+            let full = self.check_room(Guarantee::Kept, record.bytes()).is_err()
+                || self.check_results(record.result_bytes()).is_err();
             // What does not fit is left to another keeper, or to the next call.
             if self.drain.is_some() || full || self.tasks.get(id).is_some_and(newer) {
                 continue;
@@ -306,6 +312,24 @@ impl Machine {
             room("keys", held.keys, limits.keys)?;
         }
         Ok(())
+    }
+
+    /// Bytes of results that stay free where one more task is accepted, for those of what was accepted before. What is part of such a
+    /// task needs none: its result is one of these.
+    const fn spare(&self, is_part: bool) -> u64 {
+        match is_part {
+            true => 0,
+            false => self.limits.results_bytes.0 / 4,
+        }
+    }
+
+    /// Whether so many more bytes of results would have room.
+    fn check_results(&self, bytes: u64) -> Result<(), LimitReached> {
+        let most = self.limits.results_bytes;
+        match self.tasks.held().result_bytes.saturating_add(bytes) > most.0 {
+            true => room("results-bytes", usize::MAX, most.as_usize()),
+            false => Ok(()),
+        }
     }
 
     fn insert(&mut self, task: Task) {

@@ -122,7 +122,7 @@ impl Machine {
     }
 
     pub(crate) fn answered(&mut self, attempt: AttemptId, answer: Result<Answer, TaskError>) {
-        self.with_live(attempt, |machine, task| match answer {
+        self.with_live(attempt, |machine, task| match machine.fits(task, answer) {
             Ok(Answer {
                 response,
                 batch: None,

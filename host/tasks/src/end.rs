@@ -1,7 +1,8 @@
 use crate::machine::Machine;
+use crate::record::length;
 use crate::table::{Phase, Step, Task};
-use crate::{Action, Epoch, Guarantee, Instant, Outcome, Saved};
-use karman_types::TaskId;
+use crate::{Action, Answer, Epoch, Guarantee, Instant, Outcome, Saved};
+use karman_types::{TaskError, TaskId};
 use std::time::Duration;
 
 /// How long a task that can come no more is known after its result is gone: a message of it may still come twice.
@@ -47,6 +48,36 @@ impl Machine {
                 machine.trim(task);
             }
         });
+    }
+
+    /// The answer of an attempt, if its result can wait here at all. It is judged before its batch is committed: a task that fails for
+    /// this has had no effect.
+    ///
+    /// # Errors
+    /// `limit` when it is longer than all results together may be; what the attempt has failed with.
+    pub(crate) fn fits(&self, task: &Task, answer: Result<Answer, TaskError>) -> Result<Answer, TaskError> {
+        let answer = answer?;
+        let (bytes, most) = (length(&answer.response), self.limits.results_bytes);
+        // How long one of a kept task may be the keepers say.
+        if task.record.guarantee != Guarantee::Local || bytes <= most.0 {
+            return Ok(answer);
+        }
+        let name = &task.record.name;
+        Err(TaskError::limit(format!(
+            "`{name}` answered {bytes} bytes, and all results may have {most}"
+        ))
+        .with_field("results-bytes")
+        .with_hint("answer less, or raise `results-bytes` under [tasks] in node.toml"))
+    }
+
+    /// Forgets results where there are too many bytes of them: those that have waited longest.
+    pub(crate) fn make_room(&mut self) {
+        while self.tasks.held().result_bytes > self.limits.results_bytes.0
+            && let Some(task) = self.tasks.oldest_result()
+        {
+            self.with(task, |machine, task| machine.trim(task));
+            self.out.push(Action::Displaced { task });
+        }
     }
 
     pub(crate) fn advance_ended(&mut self, task: &mut Task, since: Instant) {

@@ -62,7 +62,7 @@ pub enum Entry {
         /// When, if the owner could tell.
         at: Option<UnixMs>,
     },
-    /// The result was fetched, or nobody came for it in time.
+    /// The result was fetched, nobody came for it in time, or newer ones need its room.
     Trim {
         /// The task.
         task: TaskId,

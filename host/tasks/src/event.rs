@@ -174,6 +174,11 @@ pub enum Action {
         /// The task.
         task: TaskId,
     },
+    /// The result of this task is forgotten before its time: there are too many bytes of newer ones.
+    Displaced {
+        /// The task.
+        task: TaskId,
+    },
     /// A newer owner has this task; ask the keepers which.
     Disowned {
         /// The task.

@@ -91,6 +91,46 @@ impl KeptState {
         self.bytes
     }
 
+    /// Bytes that are kept once this entry is applied.
+    pub fn bytes_with(&self, entry: &Entry) -> u64 {
+        let replaced = match entry {
+            Entry::Progress { task, .. } => {
+                let progress = self.get(*task).and_then(|kept| kept.progress.as_ref());
+                progress.map_or(0, |progress| progress.len() as u64)
+            }
+            Entry::End { task, .. } => self.get(*task).map_or(0, |kept| kept.record.weight()),
+            _ => 0,
+        };
+        (self.bytes + entry.bytes()).saturating_sub(replaced)
+    }
+
+    /// What makes room for a result where `most` bytes would be exceeded: entries by which other results are forgotten, those of the
+    /// tasks that were accepted first, but of none that is part of another task. Nothing for other entries, and where it would not
+    /// help.
+    pub fn making_room(&self, entry: &Entry, most: u64) -> Vec<Entry> {
+        let Entry::End { task: ending, .. } = entry else {
+            return Vec::new();
+        };
+        let mut over = self.bytes_with(entry).saturating_sub(most);
+        let may_go = |kept: &&Kept| {
+            let ended = matches!(kept.record.state, Saved::Ended { .. }) && kept.weight() > 0;
+            ended && !kept.record.is_part() && kept.record.task != *ending
+        };
+        let mut trims = Vec::new();
+        for kept in self.tasks.values().filter(may_go) {
+            if over == 0 {
+                break;
+            }
+            over = over.saturating_sub(kept.weight());
+            let (task, epoch) = (kept.record.task, kept.record.epoch);
+            trims.push(Entry::Trim { task, epoch });
+        }
+        match over {
+            0 => trims,
+            _ => Vec::new(),
+        }
+    }
+
     /// The tasks that this node owns: what another one takes over when it is lost, and itself when it starts again.
     pub fn owned_by(&self, node: NodeId) -> Vec<TaskRecord> {
         let owned = self.tasks.values().filter(|kept| kept.owner == node);

@@ -15,6 +15,10 @@ pub struct Limits {
     /// Accepted tasks that have not ended, and results that have not been forgotten, together: whatever is accepted has
     /// room for its result. Default 20,000.
     pub results: usize,
+    /// Bytes of the results that have not been forgotten. Nothing more is accepted when three quarters are taken: the rest is for
+    /// results of what was accepted before. Where that is not enough, the results that have waited longest are forgotten before
+    /// their time. A local task with a result that is longer than all of it fails. Default 256 MiB.
+    pub results_bytes: ByteSize,
     /// Accepted tasks of any state, with those of which only the key is remembered. Default 100,000.
     pub keys: usize,
     /// Callers that wait for one and the same task. Default 64.
@@ -52,6 +56,7 @@ impl Default for Limits {
             queue: 10_000,
             queue_bytes: ByteSize::mib(256),
             results: 20_000,
+            results_bytes: ByteSize::mib(256),
             keys: 100_000,
             callers: 64,
             attempts: 4,

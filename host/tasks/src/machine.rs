@@ -76,7 +76,7 @@ pub enum Status<'a> {
     Ending,
     /// It has ended like this, durably.
     Ended(&'a Outcome),
-    /// It has ended, and the result is gone: fetched, or left lying for too long.
+    /// It has ended, and the result is gone: fetched, left lying for too long, or displaced by newer ones.
     Forgotten,
     /// This node owns it, or is about to.
     Moved(NodeId),
@@ -177,6 +177,7 @@ impl Machine {
                 }
             }
         }
+        self.make_room();
         self.wake_busy();
         self.report_drained();
         std::mem::take(&mut self.out)

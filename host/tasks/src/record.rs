@@ -134,6 +134,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Bytes of the answer, its header included, or else of what the error says.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Done(response) => length(response),
+            Self::Failed(error) => (error.message.len() + error.hint.as_ref().map_or(0, String::len)) as u64,
+            Self::Expired | Self::Cancelled => 0,
+        }
+    }
+
     /// The answer to a waiting caller.
     ///
     /// # Errors
@@ -147,6 +156,13 @@ impl Outcome {
             Self::Cancelled => Err(TaskError::cancelled("the task was withdrawn")),
         }
     }
+}
+
+/// Bytes of a response, its header included.
+pub(crate) fn length(response: &TaskResponse) -> u64 {
+    let texts = response.metadata.iter().flat_map(|(name, value)| [name, value]);
+    let header: usize = texts.map(String::len).sum();
+    (response.content_type.len() + header + response.body.len()) as u64
 }
 
 /// When an accepted task must not start any more, as it is written down. Default: never.
@@ -231,7 +247,7 @@ pub enum Saved {
         /// When, if it could be told.
         at: Option<UnixMs>,
     },
-    /// The result was fetched, or nobody came for it in time; the key is still known.
+    /// The result was fetched, nobody came for it in time, or newer ones needed its room; the key is still known.
     Forgotten {
         /// When it ended, if it could be told.
         at: Option<UnixMs>,
@@ -262,6 +278,16 @@ impl TaskRecord {
             Saved::Open(request) | Saved::Moving { request, .. } => Some(request),
             _ => None,
         }
+    }
+
+    /// Whether it is part of another task, which goes on with its result: a task of a workflow is.
+    pub const fn is_part(&self) -> bool {
+        self.stays && self.effect.is_some()
+    }
+
+    /// Bytes of the result that waits to be fetched.
+    pub(crate) fn result_bytes(&self) -> u64 {
+        self.outcome().map_or(0, Outcome::bytes)
     }
 
     /// Bytes of its input, or else of its result.

@@ -1,5 +1,5 @@
 use crate::attempt::Attempts;
-use crate::{Commit, Guarantee, Instant, Saved, TaskRecord, Ticket};
+use crate::{Commit, Guarantee, Instant, Saved, TaskRecord, Ticket, UnixMs};
 use karman_types::{NodeId, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,10 +109,23 @@ impl Task {
             open: open.into(),
             bytes: self.record.bytes(),
             results: (accepted && !remembered).into(),
+            result_bytes: self.record.result_bytes(),
             keys: accepted.into(),
         }
     }
+
+    /// Its place among the results that may be forgotten to make room, if it is one of them.
+    fn waits(&self) -> Option<Waits> {
+        let (Phase::Ended { since }, Saved::Ended { at, .. }) = (&self.phase, &self.record.state) else {
+            return None;
+        };
+        let may_go = self.record.result_bytes() > 0 && !self.record.is_part();
+        may_go.then_some((*since, *at, self.id()))
+    }
 }
+
+/// Since when a result waits in this run of the node, when the task ended if that could be told, and the task.
+type Waits = (Instant, Option<UnixMs>, TaskId);
 
 /// The resources that a node's tasks hold: each number has its limit in [`crate::Limits`].
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -123,6 +136,8 @@ pub struct Held {
     pub bytes: u64,
     /// Accepted tasks that have not ended, and results that have not been forgotten.
     pub results: usize,
+    /// Bytes of the results that have not been forgotten.
+    pub result_bytes: u64,
     /// Accepted tasks of any state.
     pub keys: usize,
 }
@@ -132,6 +147,8 @@ pub struct Held {
 pub(crate) struct Table {
     tasks: BTreeMap<TaskId, Box<Task>>,
     timers: BTreeSet<(Instant, TaskId)>,
+    /// Results that may be forgotten to make room, the one that has waited longest in front.
+    waiting: BTreeSet<Waits>,
     held: Held,
 }
 
@@ -143,9 +160,13 @@ impl Table {
         self.held.open -= weight.open;
         self.held.bytes -= weight.bytes;
         self.held.results -= weight.results;
+        self.held.result_bytes -= weight.result_bytes;
         self.held.keys -= weight.keys;
         if let Some(wake) = task.wake {
             self.timers.remove(&(wake, id));
+        }
+        if let Some(waits) = task.waits() {
+            self.waiting.remove(&waits);
         }
         Some(task)
     }
@@ -155,11 +176,13 @@ impl Table {
         self.held.open += weight.open;
         self.held.bytes += weight.bytes;
         self.held.results += weight.results;
+        self.held.result_bytes += weight.result_bytes;
         self.held.keys += weight.keys;
         task.wake = wake;
         if let Some(wake) = wake {
             self.timers.insert((wake, task.id()));
         }
+        self.waiting.extend(task.waits());
         self.tasks.insert(task.id(), task);
     }
 
@@ -178,6 +201,11 @@ impl Table {
 
     pub(crate) fn held(&self) -> Held {
         self.held
+    }
+
+    /// The task whose result has waited longest, of those that may be forgotten to make room.
+    pub(crate) fn oldest_result(&self) -> Option<TaskId> {
+        self.waiting.first().map(|(_, _, task)| *task)
     }
 
     pub(crate) fn next_timer(&self) -> Option<Instant> {

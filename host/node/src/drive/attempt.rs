@@ -332,7 +332,12 @@ async fn commit_here(tasks: &Inner, commit: Commit) -> Committed {
     let applied = blocking(move || {
         let store = home.store()?;
         match store.tasks().commit(&commit, wall, retention) {
-            Ok(verdict) => Ok(verdict),
+            Ok(verdict) => {
+                if let Err(CommitError::Limit(reached)) = &verdict {
+                    tracing::warn!(%reached, "what a task wrote waits for room");
+                }
+                Ok(verdict)
+            }
             // Tried again until there is room or the time of the task is over.
             Err(StoreError::Full { bucket, quota, .. }) => {
                 tracing::warn!(

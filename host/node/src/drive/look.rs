@@ -133,7 +133,7 @@ impl Inner {
 fn forgotten(task: TaskId) -> TaskError {
     TaskError::unavailable(format!("task {task} has ended, and its result is kept no longer"))
         .with_field("task")
-        .with_hint("run it again; `result-retention` under [tasks] in node.toml says how long results stay")
+        .with_hint("run it again; see `result-retention` and `results-bytes` under [tasks] in node.toml")
 }
 
 fn unknown(task: TaskId) -> TaskError {

@@ -155,6 +155,51 @@ fn progress_goes_to_the_next_owner_and_an_older_one_adds_none() {
 }
 
 #[test]
+fn a_result_displaces_those_that_were_accepted_first_and_no_task_that_goes_on() {
+    let epoch = Epoch::FIRST;
+    let task = |n| TaskId::from_parts(0, n);
+    let accepted = |n, is_part: bool| {
+        let Entry::Accept { owner, mut record } = accept(task(n), "x") else {
+            unreachable!()
+        };
+        record.key = None;
+        record.stays = is_part;
+        record.effect = is_part.then(|| "run/step".into());
+        Entry::Accept { owner, record }
+    };
+    let ends = |n, bytes: usize| Entry::End {
+        task: task(n),
+        epoch,
+        outcome: Outcome::Done(karman_types::TaskResponse {
+            body: vec![0; bytes].into(),
+            ..Default::default()
+        }),
+        at: None,
+    };
+    let mut kept = KeptState::new(8);
+    // The first does not end, and the second is part of another.
+    for n in 1..=5 {
+        kept.apply(accepted(n, n == 2)).unwrap();
+    }
+    for n in [4, 3, 2] {
+        kept.apply(ends(n, 20)).unwrap();
+    }
+    assert_eq!(kept.bytes(), 70);
+    assert_eq!(kept.bytes_with(&ends(5, 30)), 95);
+    assert_eq!(kept.making_room(&ends(5, 30), 95), []);
+    let trim = |n| Entry::Trim { task: task(n), epoch };
+    assert_eq!(kept.making_room(&ends(5, 30), 94), [trim(3)]);
+    assert_eq!(kept.making_room(&ends(5, 30), 60), [trim(3), trim(4)]);
+    // Where it would not help nothing is lost for it.
+    assert_eq!(kept.making_room(&ends(5, 30), 54), []);
+    for trim in kept.making_room(&ends(5, 30), 60) {
+        kept.apply(trim).unwrap();
+    }
+    kept.apply(ends(5, 30)).unwrap();
+    assert_eq!(kept.bytes(), 55);
+}
+
+#[test]
 fn bytes_are_those_of_inputs_and_results() {
     let mut kept = KeptState::new(8);
     kept.apply(accept(TASK, "x")).unwrap();

@@ -3,13 +3,14 @@
 mod acceptance;
 mod attempts;
 mod ends;
+mod results;
 
 use karman_tasks::{
     Action, Answer, AttemptId, Batch, CommitError, Entry, Event, Guarantee, Handover, Instant, KeptError,
     Limits, Machine, Outcome, Reading, SaveError, Saved, Status, Submission, SubmitError, TaskRecord, Ticket,
     UnixMs, Write,
 };
-use karman_types::{ErrorKind, NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
+use karman_types::{ByteSize, ErrorKind, NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
 use std::time::Duration;
 
 const TASK: TaskId = TaskId::from_parts(0, 1);

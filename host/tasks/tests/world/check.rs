@@ -1,5 +1,7 @@
 use super::limits;
-use karman_tasks::{Call, Commit, Entry, Epoch, Guarantee, Machine, Outcome, Submission, UnixMs, Verdict};
+use karman_tasks::{
+    Call, Commit, Entry, Epoch, Guarantee, Machine, Outcome, Status, Submission, TaskRecord, UnixMs, Verdict,
+};
 use karman_types::{NodeId, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -138,6 +140,13 @@ impl Checks {
         assert!(held.open <= limits.queue, "queue: {held:?}");
         assert!(held.bytes <= limits.queue_bytes.0, "queue-bytes: {held:?}");
         assert!(held.results <= limits.results, "results: {held:?}");
+        // What is just being written down stays.
+        let waits = |record: &TaskRecord| {
+            let status = machine.status(record.task);
+            matches!(status, Some(Status::Ended(Outcome::Done(_) | Outcome::Failed(_))))
+        };
+        let within = held.result_bytes <= limits.results_bytes.0;
+        assert!(within || !machine.tasks().any(waits), "results-bytes: {held:?}");
         assert!(held.keys <= limits.keys, "keys: {held:?}");
         assert!(providers.all(|node| machine.running_at(node) <= limits.running_per_provider));
     }

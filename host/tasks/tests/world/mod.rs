@@ -76,6 +76,7 @@ pub(crate) fn limits() -> Limits {
         queue: 8,
         queue_bytes: ByteSize(64),
         results: 40,
+        results_bytes: ByteSize(2_000),
         keys: 60,
         callers: 2,
         attempts: 3,
@@ -310,14 +311,13 @@ impl World {
         let seed = self.rng.u64(..);
         let node = &mut self.nodes[n];
         node.born = self.now;
-        let records = node.disk.values().cloned();
         node.machine = Some(Machine::recover(
             node.id,
             limits(),
             Instant(0),
             time,
             seed,
-            records,
+            node.disk.values().cloned(),
         ));
         self.tell_keepers(n);
         let records = self.kept.owned_by(self.nodes[n].id);

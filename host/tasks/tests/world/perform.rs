@@ -69,7 +69,11 @@ impl World {
                     _ => self.post(delay, request),
                 }
             }
-            Action::Refuse { .. } | Action::Ended { .. } | Action::Disowned { .. } | Action::Drained => {}
+            Action::Refuse { .. }
+            | Action::Ended { .. }
+            | Action::Displaced { .. }
+            | Action::Disowned { .. }
+            | Action::Drained => {}
         }
     }
 

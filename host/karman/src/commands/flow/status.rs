@@ -84,7 +84,7 @@ pub(super) fn ended(app: &App, status: &FlowStatus) -> Result<(), TaskError> {
                 word(state)
             ),
         )
-        .with_hint("run it again; `result-retention` under [tasks] in node.toml says how long results stay")),
+        .with_hint("run it again; see `result-retention` and `results-bytes` under [tasks] in node.toml")),
     }
 }
 

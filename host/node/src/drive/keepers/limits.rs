@@ -1,3 +1,4 @@
+use karman_tasks::{Entry, KeptState, LimitReached};
 use karman_types::{ByteSize, serde_duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -21,9 +22,14 @@ pub struct KeepersConfig {
     pub patience: Duration,
     /// Writes to the log after which it gives way to a snapshot of all that is kept. Default 5,000.
     pub log: u64,
+    /// Bytes of the log after which it gives way as well, until half of them are left. Where it cannot, nothing new is kept at twice as
+    /// many. Default 256 MiB.
+    pub log_bytes: ByteSize,
     /// Tasks that are kept, those of which only the key is remembered included. Default 20,000.
     pub tasks: usize,
-    /// Bytes of the inputs and results that are kept, which a keeper holds in memory. Default 256 MiB.
+    /// Bytes of the inputs and results that are kept, which a keeper holds in memory. No more tasks are kept when three quarters are
+    /// taken: the rest is for what comes of those that are. Where that is not enough, the results of the tasks that were accepted
+    /// first are forgotten before their time. Default 256 MiB.
     pub bytes: ByteSize,
     /// Bytes of the input, and of the result, of one kept task. Default 1 MiB.
     pub entry: ByteSize,
@@ -37,6 +43,7 @@ impl Default for KeepersConfig {
             takeover: Duration::from_secs(30),
             patience: Duration::from_secs(20),
             log: 5_000,
+            log_bytes: ByteSize::mib(256),
             tasks: 20_000,
             bytes: ByteSize::mib(256),
             entry: ByteSize::mib(1),
@@ -45,6 +52,38 @@ impl Default for KeepersConfig {
 }
 
 impl KeepersConfig {
+    /// Whether there is room for what the entry brings, beside what is kept and a log of so many bytes.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub(super) fn room(&self, kept: &KeptState, log: u64, entry: &Entry) -> Result<(), LimitReached> {
+        let reached = |name: &str, most: u64| {
+            Err(LimitReached {
+                name: format!("keepers.{name}"),
+                most,
+            })
+        };
+        if entry.bytes() > self.entry.0 {
+            return reached("entry", self.entry.0);
+        }
+        let (brings, spare) = match entry {
+            Entry::Accept { .. } if kept.len() >= self.tasks => return reached("tasks", self.tasks as u64),
+            Entry::Accept { record, .. } if !record.is_part() => (true, self.bytes.0 / 4),
+            Entry::Accept { .. } | Entry::Progress { .. } => (true, 0),
+            _ => (false, 0),
+        };
+        // What a task has come to is written in any case: it takes the place of the input, and of other results.
+        if brings && log > self.log_bytes.0.saturating_mul(2) {
+            return reached("log-bytes", self.log_bytes.0);
+        }
+        let bytes = kept.bytes_with(entry);
+        let too_many = bytes.saturating_add(spare) > self.bytes.0;
+        match too_many && (brings || bytes > kept.bytes()) {
+            true => reached("bytes", self.bytes.0),
+            false => Ok(()),
+        }
+    }
+
     /// How often signs of life are given, and looked for.
     pub(super) fn pulse(&self) -> Duration {
         self.takeover / 4
@@ -63,5 +102,127 @@ impl KeepersConfig {
     /// The longest snapshot: what is kept, and what is written down of each task besides.
     pub(super) fn snapshot(&self) -> u64 {
         2 * self.bytes.0 + self.tasks as u64 * (4 << 10)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_tasks::{Due, Epoch, Guarantee, Outcome, Saved, TaskRecord};
+    use karman_types::{Digest, NodeId, TaskId, TaskRequest, TaskResponse};
+
+    const EPOCH: Epoch = Epoch::FIRST;
+
+    fn task(n: u128) -> TaskId {
+        TaskId::from_parts(0, n)
+    }
+
+    fn accept(n: u128, bytes: usize, is_part: bool) -> Entry {
+        let owner = NodeId::of_key(b"owner");
+        let record = TaskRecord {
+            task: task(n),
+            name: "classify".into(),
+            guarantee: Guarantee::Kept,
+            key: None,
+            effect: is_part.then(|| "run/step".into()),
+            fingerprint: Digest::of(b""),
+            epoch: EPOCH,
+            home: Some(owner),
+            attempts: 0,
+            written: None,
+            due: Due::default(),
+            hedge_after: None,
+            stays: is_part,
+            state: Saved::Open(TaskRequest {
+                body: vec![0; bytes].into(),
+                ..TaskRequest::default()
+            }),
+        };
+        let record = Box::new(record);
+        Entry::Accept { owner, record }
+    }
+
+    fn end(n: u128, bytes: usize) -> Entry {
+        let response = TaskResponse {
+            body: vec![0; bytes].into(),
+            ..TaskResponse::default()
+        };
+        Entry::End {
+            task: task(n),
+            epoch: EPOCH,
+            outcome: Outcome::Done(response),
+            at: None,
+        }
+    }
+
+    fn limits() -> KeepersConfig {
+        KeepersConfig {
+            log_bytes: ByteSize(500),
+            tasks: 8,
+            bytes: ByteSize(100),
+            entry: ByteSize(60),
+            ..KeepersConfig::default()
+        }
+    }
+
+    /// The limit that an entry meets.
+    fn met(kept: &KeptState, log: u64, entry: &Entry) -> Option<String> {
+        let room = limits().room(kept, log, entry);
+        room.err().map(|reached| reached.name)
+    }
+
+    #[test]
+    fn a_quarter_is_for_what_comes_of_tasks_that_are_kept() {
+        let mut kept = KeptState::new(100);
+        kept.apply(accept(1, 50, false)).unwrap();
+        assert_eq!(met(&kept, 0, &accept(2, 25, false)), None);
+        assert_eq!(
+            met(&kept, 0, &accept(2, 26, false)).as_deref(),
+            Some("keepers.bytes")
+        );
+        assert_eq!(met(&kept, 0, &accept(2, 50, true)), None);
+        let progress = |bytes: usize| Entry::Progress {
+            task: task(1),
+            epoch: EPOCH,
+            progress: vec![0; bytes].into(),
+        };
+        assert_eq!(met(&kept, 0, &progress(50)), None);
+        kept.apply(progress(50)).unwrap();
+        // It takes the place of what was told before.
+        assert_eq!(met(&kept, 0, &progress(50)), None);
+        assert_eq!(met(&kept, 0, &progress(51)).as_deref(), Some("keepers.bytes"));
+        assert_eq!(met(&kept, 0, &progress(61)).as_deref(), Some("keepers.entry"));
+    }
+
+    #[test]
+    fn results_have_no_more_bytes_than_are_kept() {
+        let mut kept = KeptState::new(100);
+        for n in [1, 2, 3] {
+            kept.apply(accept(n, 10, false)).unwrap();
+        }
+        kept.apply(end(1, 60)).unwrap();
+        // It is as long as the input, longer and fits, does not fit.
+        for (bytes, fits) in [(10, true), (30, true), (31, false)] {
+            assert_eq!(met(&kept, 0, &end(2, bytes)).is_none(), fits, "{bytes}");
+        }
+        for trim in kept.making_room(&end(2, 31), limits().bytes.0) {
+            assert_eq!(met(&kept, u64::MAX, &trim), None);
+            kept.apply(trim).unwrap();
+        }
+        assert_eq!(met(&kept, 0, &end(2, 31)), None);
+        kept.apply(end(2, 31)).unwrap();
+        assert_eq!(kept.bytes(), 41);
+    }
+
+    #[test]
+    fn a_log_that_does_not_give_way_takes_nothing_new() {
+        let mut kept = KeptState::new(100);
+        assert_eq!(met(&kept, 1_000, &accept(1, 10, false)), None);
+        assert_eq!(
+            met(&kept, 1_001, &accept(1, 10, false)).as_deref(),
+            Some("keepers.log-bytes")
+        );
+        kept.apply(accept(1, 10, false)).unwrap();
+        assert_eq!(met(&kept, 1_001, &end(1, 20)), None);
     }
 }

@@ -9,6 +9,7 @@ use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{AnyError, LogState, OptionalSend, RaftLogReader};
 use std::fmt::Debug;
 use std::ops::{Bound, RangeBounds};
+use tokio::sync::watch;
 
 const VOTE: &str = "vote";
 const PURGED: &str = "purged";
@@ -18,11 +19,35 @@ const TOGETHER: u64 = 1 << 20;
 /// The log. Whatever is acknowledged is fsynced.
 #[derive(Clone)]
 pub(super) struct Log {
-    pub(super) store: Store,
-    pub(super) me: Key,
+    store: Store,
+    me: Key,
+    bytes: watch::Sender<u64>,
 }
 
 impl Log {
+    pub(super) fn new(store: Store, me: Key) -> Self {
+        let bytes = watch::Sender::new(0);
+        Self { store, me, bytes }
+    }
+
+    /// How many bytes its entries have, as of its last change; 0 before the first.
+    pub(super) fn bytes(&self) -> watch::Receiver<u64> {
+        self.bytes.subscribe()
+    }
+
+    /// Changes it, and tells how long it is then.
+    async fn change(
+        &self,
+        step: impl FnOnce(&Store) -> Result<(), StoreError> + Send + 'static,
+    ) -> Result<(), TaskError> {
+        let changed = self.with(move |store| {
+            step(store)?;
+            store.keepers().log_bytes()
+        });
+        self.bytes.send_replace(changed.await?);
+        Ok(())
+    }
+
     async fn with<T: Send + 'static>(
         &self,
         step: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
@@ -101,7 +126,7 @@ impl RaftLogStorage<Group> for Log {
             .map(|entry| Ok((entry.log_id.index, encode(&entry)?)))
             .collect();
         let written = match encoded {
-            Ok(encoded) => self.with(move |store| store.keepers().append(&encoded)).await,
+            Ok(encoded) => self.change(move |store| store.keepers().append(&encoded)).await,
             Err(error) => Err(error),
         };
         flushed.log_io_completed(written.map_err(std::io::Error::other));
@@ -109,12 +134,14 @@ impl RaftLogStorage<Group> for Log {
     }
 
     async fn truncate(&mut self, from: LogId) -> Result<(), StorageError> {
-        let cut = self.with(move |store| store.keepers().truncate(from.index)).await;
+        let cut = self
+            .change(move |store| store.keepers().truncate(from.index))
+            .await;
         Ok(cut.map_err(|error| StorageIoError::write_logs(AnyError::new(&error)))?)
     }
 
     async fn purge(&mut self, through: LogId) -> Result<(), StorageError> {
-        let cut = self.with(move |store| store.keepers().purge(through.index, PURGED, &through));
+        let cut = self.change(move |store| store.keepers().purge(through.index, PURGED, &through));
         Ok(cut
             .await
             .map_err(|error| StorageIoError::write_logs(AnyError::new(&error)))?)
@@ -158,7 +185,7 @@ mod tests {
             let replica = Replica::open(store.clone(), effects).await.unwrap();
             // Nobody whom the library's tests know.
             let me = Key::from(u64::MAX);
-            Ok((folder, Log { store, me }, replica))
+            Ok((folder, Log::new(store, me), replica))
         }
     }
 

@@ -6,7 +6,7 @@
 //! | `charter` | which nodes are the keepers: signed where the mesh was made, told from node to node |
 //! | `ask`, `serve`, `wire` | what any node asks the keepers, and what they answer |
 //! | `tend` | what goes on by itself: taking and leaving the seat, signs of life, taking over from the lost |
-//! | `seat`, `write` | a keeper at work |
+//! | `seat`, `write`, `shorten` | a keeper at work |
 //! | `group`, `log`, `replica`, `network` | the library's view of ours: names, disk, state, messages |
 //! | `status` | what the operator sees and orders |
 //! | `limits` | the times and sizes that a node keeps to |
@@ -20,6 +20,7 @@ mod network;
 mod replica;
 mod seat;
 mod serve;
+mod shorten;
 mod status;
 mod tend;
 mod wire;

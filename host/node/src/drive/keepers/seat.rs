@@ -5,18 +5,20 @@ use super::limits::KeepersConfig;
 use super::log::Log;
 use super::network::Network;
 use super::replica::Replica;
+use super::shorten::shorten;
 use super::wire::Report;
 use super::write::Writer;
+use futures::future::join_all;
 use karman_mesh::Mesh;
 use karman_store::Store;
-use karman_tasks::{Effect, Instant, Signs};
+use karman_tasks::{Effect, Entry, Instant, Signs};
 use karman_types::{NodeId, TaskError};
 use openraft::{Config, EmptyNode, RaftMetrics, ServerState, SnapshotPolicy};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// How long a new keeper may take to learn what is kept before its place is offered again.
 const CATCH_UP: Duration = Duration::from_secs(60);
@@ -27,6 +29,8 @@ pub(super) struct Seat {
     pub(super) raft: Raft,
     pub(super) replica: Replica,
     pub(super) writer: Writer,
+    store: Store,
+    log_bytes: watch::Receiver<u64>,
     signs: Mutex<(Option<u64>, Signs)>,
     started: std::time::Instant,
     limits: KeepersConfig,
@@ -50,7 +54,8 @@ impl Seat {
                 .with_hint("in node.toml `keepers.election` has to be longer than `keepers.heartbeat`")
         })?;
         let pause = limits.heartbeat;
-        let (network, log) = (Network { mesh, pause }, Log { store, me });
+        let (network, log) = (Network { mesh, pause }, Log::new(store.clone(), me));
+        let log_bytes = log.bytes();
         let raft = openraft::Raft::<Group>::new(me, Arc::new(config), network, log, replica.clone())
             .await
             .map_err(|error| TaskError::internal(format!("the keepers' log: {error}")))?;
@@ -60,6 +65,8 @@ impl Seat {
             writer: Writer::start(raft.clone(), limits.turn()),
             raft,
             replica,
+            store,
+            log_bytes,
             signs,
             started: std::time::Instant::now(),
             limits,
@@ -163,6 +170,38 @@ impl Seat {
         let read = self.raft.ensure_linearizable().await;
         read.map(drop)
             .map_err(|error| TaskError::unavailable(format!("the keepers' log: {error}")))
+    }
+
+    /// Has other results forgotten where a task has ended with one for which there is too little room.
+    pub(super) async fn make_room(&self, entry: &Entry) {
+        let trims = self.replica.kept().making_room(entry, self.limits.bytes.0);
+        if !trims.is_empty() {
+            let results = trims.len();
+            tracing::warn!(
+                results,
+                "results of kept tasks are forgotten before their time: `keepers.bytes` leaves newer ones no room"
+            );
+        }
+        // Where one is not written, the room is found missing.
+        join_all(trims.into_iter().map(|trim| self.writer.write(trim))).await;
+    }
+
+    /// Bytes of its log, as of the last change.
+    pub(super) fn log_bytes(&self) -> u64 {
+        *self.log_bytes.borrow()
+    }
+
+    /// Follows the bytes of its log.
+    pub(super) fn watch_log(&self) -> watch::Receiver<u64> {
+        self.log_bytes.clone()
+    }
+
+    /// Lets a log that is too long give way to a snapshot.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or this keeper has stopped.
+    pub(super) async fn shorten(&self) -> Result<(), TaskError> {
+        shorten(&self.raft, &self.store, self.limits.log_bytes.0 / 2).await
     }
 
     fn now(&self) -> Instant {

@@ -6,7 +6,7 @@ use super::seat::Seat;
 use super::wire::{Answer, Appended, Installed, Message, Question, Voted, answer, send};
 use crate::drive::attempt::read;
 use karman_mesh::membership::{Member, Right};
-use karman_tasks::{Entry, Kept, KeptError, LimitReached, Saved, TaskRecord};
+use karman_tasks::{Entry, Kept, KeptError, Saved, TaskRecord};
 use karman_types::{NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
 use openraft::Snapshot;
 use std::sync::Arc;
@@ -125,7 +125,9 @@ impl Inner {
                     self.refused("old-epoch");
                     return Ok(Answer::Written(Err(stale.into())));
                 }
-                if let Err(limit) = self.room(seat, &entry) {
+                seat.make_room(&entry).await;
+                let room = self.limits.room(&seat.replica.kept(), seat.log_bytes(), &entry);
+                if let Err(limit) = room {
                     return Ok(Answer::Written(Err(limit.into())));
                 }
                 Ok(Answer::Written(seat.writer.write(*entry).await?))
@@ -174,32 +176,6 @@ impl Inner {
                 asker.short()
             ))),
         }
-    }
-
-    /// Whether the keepers have room for what the entry brings.
-    fn room(&self, seat: &Seat, entry: &Entry) -> Result<(), LimitReached> {
-        let reached = |name: &str, most: u64| {
-            Err(LimitReached {
-                name: format!("keepers.{name}"),
-                most,
-            })
-        };
-        let limits = &self.limits;
-        if entry.bytes() > limits.entry.0 {
-            return reached("entry", limits.entry.0);
-        }
-        let accepts = matches!(entry, Entry::Accept { .. });
-        let (tasks, bytes) = {
-            let kept = seat.replica.kept();
-            (kept.len(), kept.bytes() + entry.bytes())
-        };
-        if accepts && tasks >= limits.tasks {
-            return reached("tasks", limits.tasks as u64);
-        }
-        if bytes > limits.bytes.0 && (accepts || matches!(entry, Entry::Progress { .. })) {
-            return reached("bytes", limits.bytes.0);
-        }
-        Ok(())
     }
 
     /// Withdraws a task of this node, or forgets its result, for a member that may call it.

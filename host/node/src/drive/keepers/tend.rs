@@ -3,6 +3,7 @@
 use super::Inner;
 use super::group::Key;
 use super::seat::Seat;
+use super::shorten::keep_short;
 use super::wire::{Answer, Question};
 use crate::drive::tasks;
 use crate::services::{blocking, store_error};
@@ -86,6 +87,8 @@ impl Inner {
         }
         let seat = Arc::new(seat);
         *self.seat.write() = Some(seat.clone());
+        let most = self.limits.log_bytes.0;
+        tokio::spawn(keep_short(Arc::downgrade(&seat), seat.watch_log(), most));
         tracing::info!("this node is a keeper");
         Ok(seat)
     }

@@ -26,6 +26,12 @@ impl Inner {
                 self.away.ended(task, &self.threads);
                 self.ended.notify_waiters();
             }
+            Action::Displaced { task } => {
+                tracing::warn!(
+                    %task,
+                    "a result is forgotten before its time: `results-bytes` leaves newer ones no room"
+                );
+            }
             Action::Drained => self.drained.notify_waiters(),
             // Direct tasks are not handed to the machine.
             Action::Answer { .. } => {
