@@ -34,6 +34,8 @@ pub struct Replanner<P> {
     plan: Arc<Plan>,
     /// The tiers that were measured in this period, each with the layers that it ran.
     heard: BTreeSet<(usize, usize)>,
+    /// Whether each tier was late when it was last measured.
+    late: Vec<bool>,
     /// When each link was last measured.
     measured: Vec<Duration>,
     /// For how long nothing may be heard of each link: longer with each probe that tells nothing new.
@@ -67,6 +69,7 @@ impl<P: Partitioner> Replanner<P> {
             held,
             under_way: Vec::new(),
             heard: BTreeSet::new(),
+            late: vec![false; tiers],
             measured: vec![now; problem.links().len()],
             patience: vec![tuning.probe_after; problem.links().len()],
             unanswered: vec![None; problem.links().len()],

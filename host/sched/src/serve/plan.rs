@@ -5,7 +5,7 @@ use std::time::Duration;
 ///
 /// All begin at their deepest exit. While a planned batch would end too late, one of the models up to it goes one exit
 /// shallower: the one that loses the least accuracy for the time it gains. A batch that stays too late with the shallowest
-/// exits of all is not planned for. It costs the number of batches for each step taken back.
+/// exits of all takes its time, and those after it are planned for. It costs the number of batches for each step taken back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     /// The deepest exit of each model.
@@ -23,11 +23,11 @@ impl Plan {
             .extend(backlog.models().iter().map(|model| model.deepest()));
         let mut constrained = false;
         while let Some(late) = self.first_late(backlog) {
-            let Some(model) = self.cheapest_step(backlog, late) else {
-                break;
-            };
-            self.exits[model] -= 1;
             constrained = true;
+            match self.cheapest_step(backlog, late) {
+                Some(model) => self.exits[model] -= 1,
+                None => self.batches[late].0 = f64::INFINITY,
+            }
         }
         constrained
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A node is late when it takes this many times what is expected, and at least this many milliseconds more.
-const LATE: (f64, f64) = (1.5, 50.0);
+const LATE: (f64, f64) = (1.5, 25.0);
 
 /// How many times longer than by its plan a stage is waited for at most, where it is known to take longer now.
 const MORE_PATIENCE: f64 = 10.0;

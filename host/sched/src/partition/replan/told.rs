@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Sizes that differ by less than this share are the same: what a camera sees differs from picture to picture.
 const SAME_SIZE: f64 = 0.05;
+/// By less than this a tier may be late once: its thread was kept waiting for something else. Late twice in a row it is slow.
+const HICCUP_MS: f64 = 10.0;
 
 /// A message that no answer has come to: the next one over its link tells whether that was slow, or the tier behind it.
 #[derive(Clone)]
@@ -83,9 +85,15 @@ impl<P: Partitioner> Replanner<P> {
         let expected = expected.filter(|expected| *expected > 0.0)?;
         self.heard.extend(layers.iter().map(|layer| (tier, *layer)));
         let ratio = ms / expected;
-        let gain = self.tuning.gain(ratio, self.tuning.tier_gain);
+        let cause = self.tuning.deviates(ratio);
+        let was_late = std::mem::replace(&mut self.late[tier], cause.is_some() && ms > expected);
+        let is_hiccup = self.late[tier] && !was_late && ms - expected < HICCUP_MS;
+        let gain = match cause {
+            Some(_) if !is_hiccup => self.tuning.deviating_gain,
+            _ => self.tuning.tier_gain,
+        };
         self.conditions.computed(tier, layers, ratio, gain);
-        self.tuning.deviates(ratio)
+        cause.filter(|_| !is_hiccup)
     }
 
     fn overdue(&mut self, link: usize, arrived: u64, ms: f64) -> Cause {

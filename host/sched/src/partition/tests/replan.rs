@@ -136,6 +136,26 @@ fn a_throttled_tier_is_relieved() {
 }
 
 #[test]
+fn a_hiccup_moves_nothing_and_a_tier_that_is_late_twice_is_slow() {
+    let mut replanner = replanner(Weights::Everywhere);
+    let ran = |ms| Event::Computed {
+        tier: 2,
+        layers: vec![2, 3],
+        ms,
+    };
+    let at = |n: u32| SECOND / 10 * n;
+    for (n, ms) in [(1, 29.0), (2, 20.0), (3, 29.0)] {
+        assert_eq!(replanner.handle(at(n), ran(ms)).unwrap(), [], "{n}");
+        assert!((19.0..23.0).contains(&takes(&replanner, 2, &[2, 3])), "{n}");
+    }
+    replanner.handle(at(4), ran(29.5)).unwrap();
+    assert!((takes(&replanner, 2, &[2, 3]) - 29.5).abs() < 0.01);
+    // What is faster than it was believed is so at once.
+    replanner.handle(at(4), ran(20.0)).unwrap();
+    assert!((takes(&replanner, 2, &[2, 3]) - 20.0).abs() < 0.01);
+}
+
+#[test]
 fn weights_are_sent_when_requests_pay_for_them_and_used_when_they_are_there() {
     let mut held = vec![vec![true; 4]; 3];
     held[1] = vec![false; 4];
