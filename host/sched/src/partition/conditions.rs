@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A rate is never estimated below this share of itself from one measurement: a clock that stood still is no evidence.
+/// No measurement tells of less than this share of the time that something took at its fastest: a clock that stood still is no evidence.
 const LEAST_STEP: f64 = 0.01;
 /// Estimates stay between these, whatever is measured: beyond them numbers lose their meaning.
 const RATE_MBIT_S: (f64, f64) = (1e-6, 1e9);
@@ -175,7 +175,9 @@ impl Conditions {
         let link = &mut self.links[index];
         let before = link.ms_per_byte();
         let fixed = link.latency_ms + link.message_ms;
-        let measured = ((ms - fixed) / bytes as f64).max(before * LEAST_STEP);
+        // Of one that was out of reach one message tells all, however slow it seemed.
+        let least = LEAST_STEP * 8.0 / (self.fastest_mbit_s[index] * 1e3);
+        let measured = ((ms - fixed) / bytes as f64).max(least);
         link.rate_mbit_s = rate_mbit_s(before + gain * (measured - before));
         self.fastest_mbit_s[index] = self.fastest_mbit_s[index].max(link.rate_mbit_s);
     }

@@ -249,9 +249,7 @@ impl<P: Partitioner> Replanner<P> {
         let (Ok(now), Ok(hoped)) = (self.problem(), hopeful.problem(&self.nominal, self.ready())) else {
             return;
         };
-        let current = now
-            .predict(&self.plan.assignment)
-            .map_or(f64::INFINITY, |used| now.cost(&used));
+        let current = self.current(&now);
         let Ok(better) = self.policy.plan(&hoped) else {
             return;
         };
@@ -273,6 +271,21 @@ impl<P: Partitioner> Replanner<P> {
         }
     }
 
+    /// What the plan costs now, by the links that its requests take.
+    fn current(&self, now: &Problem) -> f64 {
+        let used = &self.plan.prediction.links;
+        let takes = |link: &&Link| {
+            used.iter()
+                .any(|used| (used.from, used.to) == (link.from, link.to))
+        };
+        let links = now.links().iter().filter(takes).copied().collect();
+        let by_these = now.under(now.tiers().to_vec(), links, self.ready());
+        let predicted = by_these
+            .ok()
+            .and_then(|now| Some(now.cost(&now.predict(&self.plan.assignment).ok()?)));
+        predicted.unwrap_or(f64::INFINITY)
+    }
+
     /// Moves to a better plan, and has weights sent for a still better one.
     fn decide(&mut self, cause: Cause, actions: &mut Vec<Action>) {
         let Ok(now) = self.problem() else { return };
@@ -280,7 +293,7 @@ impl<P: Partitioner> Replanner<P> {
             now.predict(&plan.assignment)
                 .map_or(f64::INFINITY, |used| now.cost(&used))
         };
-        let current = cost(&self.plan);
+        let current = self.current(&now);
         let ready = self.policy.plan(&now).ok();
         if let Some(ready) = ready.filter(|ready| self.tuning.worth(ready.cost, current)) {
             self.plan = Arc::new(ready);

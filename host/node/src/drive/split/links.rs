@@ -17,8 +17,11 @@ const SLOW: Duration = Duration::from_millis(100);
 const MOST_MBIT_S: f64 = 100_000.0;
 /// By what share of itself the time of an empty message may differ from one to the next.
 const WAVERS: f64 = 0.1;
-/// How often each length is sent; the fastest counts, for what made the others slower is no property of the link.
+/// How often each length is sent at most; the fastest counts, for what made the others slower is no property of the link.
 const TIMES: usize = 3;
+/// One that takes so long, and so many times as long as an empty message, is not sent again: neither a moment's delay nor the slow start of a
+/// transfer makes much of it.
+const LONG: (Duration, u32) = (Duration::from_millis(500), 10);
 
 /// A link from one node to another.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -33,6 +36,28 @@ pub struct LinkMeasure {
     pub rate_mbit_s: f64,
 }
 
+impl LinkMeasure {
+    /// Whether a plan can be made with it.
+    pub(super) fn check(&self) -> Result<(), TaskError> {
+        let wrong = |field: &str, value: f64| {
+            let says = format!("it tells {value}, which is no measurement");
+            Err(TaskError::invalid(says).with_field(field))
+        };
+        let Self {
+            latency_ms,
+            rate_mbit_s,
+            ..
+        } = *self;
+        if !(latency_ms.is_finite() && latency_ms >= 0.0) {
+            return wrong("latency_ms", latency_ms);
+        }
+        match rate_mbit_s.is_finite() && rate_mbit_s > 0.0 {
+            true => Ok(()),
+            false => wrong("rate_mbit_s", rate_mbit_s),
+        }
+    }
+}
+
 /// Measures the link from this node to another.
 pub(super) async fn measure(node: &Node, to: NodeId) -> Result<LinkMeasure, TaskError> {
     let mesh = mesh_of(node)?;
@@ -40,12 +65,12 @@ pub(super) async fn measure(node: &Node, to: NodeId) -> Result<LinkMeasure, Task
     let peer = mesh.node(to).await.ok_or_else(unknown)?;
     // The first one may set up a connection.
     send(node, peer, 0).await?;
-    let empty = fastest(node, peer, 0).await?;
+    let empty = fastest(node, peer, 0, Duration::MAX).await?;
     let mut bytes = SMALL;
-    let mut transfer = fastest(node, peer, SMALL).await?.saturating_sub(empty);
+    let mut transfer = fastest(node, peer, SMALL, empty).await?.saturating_sub(empty);
     if transfer < SLOW {
         bytes = LARGE;
-        transfer = fastest(node, peer, LARGE).await?.saturating_sub(empty);
+        transfer = fastest(node, peer, LARGE, empty).await?.saturating_sub(empty);
     }
     Ok(LinkMeasure {
         from: node.runtime().id(),
@@ -53,6 +78,18 @@ pub(super) async fn measure(node: &Node, to: NodeId) -> Result<LinkMeasure, Task
         latency_ms: empty.as_secs_f64() * 1e3 / 2.0,
         rate_mbit_s: rate_mbit_s(bytes, transfer, empty),
     })
+}
+
+/// The links from this node to others, measured one after the other: together they would measure each other.
+pub(super) async fn links_to(node: &Node, others: &[NodeId]) -> Vec<LinkMeasure> {
+    let mut links = Vec::new();
+    for other in others.iter().filter(|other| **other != node.runtime().id()) {
+        match measure(node, *other).await {
+            Ok(link) => links.push(link),
+            Err(error) => tracing::debug!(to = %other, %error, "a link is not measured"),
+        }
+    }
+    links
 }
 
 /// The rate of a link that takes so long for these bytes beyond what an empty message takes there and back. That wavers: of a transfer that is
@@ -89,12 +126,20 @@ pub(super) async fn probe(node: &Node, to: NodeId, bytes: usize) -> Result<f64, 
     Ok((loaded.saturating_sub(empty / 2)).as_secs_f64() * 1e3)
 }
 
-async fn fastest(node: &Node, peer: PeerId, bytes: usize) -> Result<Duration, TaskError> {
+/// How long so many bytes take there and back, where an empty message takes that long.
+async fn fastest(node: &Node, peer: PeerId, bytes: usize, empty: Duration) -> Result<Duration, TaskError> {
     let mut fastest = Duration::MAX;
     for _ in 0..TIMES {
         fastest = fastest.min(send(node, peer, bytes).await?);
+        if is_long(fastest, empty) {
+            break;
+        }
     }
     Ok(fastest)
+}
+
+fn is_long(took: Duration, empty: Duration) -> bool {
+    took >= LONG.0 && took >= empty.saturating_mul(LONG.1)
 }
 
 async fn send(node: &Node, peer: PeerId, bytes: usize) -> Result<Duration, TaskError> {
@@ -119,5 +164,29 @@ mod tests {
         // Over a satellite a message may come sooner than an empty one before it.
         assert_eq!(rate_mbit_s(megabyte, ms(0), ms(800)), 100.0);
         assert_eq!(rate_mbit_s(megabyte, ms(0), ms(0)), MOST_MBIT_S);
+    }
+
+    #[test]
+    fn a_long_transfer_is_measured_once() {
+        let ms = Duration::from_millis;
+        assert!(is_long(ms(1100), ms(26)));
+        assert!(!is_long(ms(80), ms(1)));
+        // The connection over a satellite has yet to learn how much it may send at once.
+        assert!(!is_long(ms(5000), ms(800)));
+        assert!(!is_long(ms(5000), Duration::MAX));
+    }
+
+    #[test]
+    fn what_is_no_measurement_is_refused() {
+        let link = |latency_ms, rate_mbit_s| LinkMeasure {
+            from: NodeId::of_key(&[1; 32]),
+            to: NodeId::of_key(&[2; 32]),
+            latency_ms,
+            rate_mbit_s,
+        };
+        assert_eq!(link(0.0, 1.0).check(), Ok(()));
+        for (latency_ms, rate_mbit_s) in [(f64::NAN, 1.0), (-1.0, 1.0), (1.0, 0.0), (1.0, f64::INFINITY)] {
+            assert!(link(latency_ms, rate_mbit_s).check().is_err());
+        }
     }
 }

@@ -5,10 +5,12 @@
 //! | `wire` | what nodes say to each other about it |
 //! | `order`, `orders` | how a model is to run in parts; which do, for the next start |
 //! | `profiles`, `links` | how fast nodes and links are, as each measures it |
+//! | `rounds` | which links are measured at the same time |
 //! | `predict` | how long a model would take that was never timed |
 //! | `policy` | who says where a model is cut |
 //! | `problem`, `plan` | what follows from that, and what nodes must make ready for it |
 //! | `pilot` | a model in use: every request by the plan of the moment, every measurement into the next plan |
+//! | `pilot::planner` | whose turn it is with the re-planner, which takes a while |
 //! | `pilot::learn` | what requests tell of nodes, links and tensors |
 //! | `pilot::follow`, `pilot::lost` | when a plan is gone by; when those who failed are asked again |
 //! | `way` | the route that its requests take, with what is known of it |
@@ -35,6 +37,7 @@ mod policy;
 mod predict;
 mod problem;
 mod profiles;
+mod rounds;
 mod serve;
 mod stages;
 mod way;
@@ -130,7 +133,7 @@ impl Node {
     /// `unavailable` when this node has no such model; what its back-end or its GPU says.
     pub async fn profile_model(&self, name: &str) -> Result<NodeProfile, TaskError> {
         let digest = plan::model_of(self, name)?.digest;
-        profiles::of_here(self, digest, &[], Times::Kept).await
+        profiles::of_here(self, digest, Times::Kept).await
     }
 
     /// The same measured now, also where it was before: the node may have been busy then, or hot.
@@ -139,7 +142,7 @@ impl Node {
     /// Those of [`Node::profile_model`].
     pub async fn profile_model_again(&self, name: &str) -> Result<NodeProfile, TaskError> {
         let digest = plan::model_of(self, name)?.digest;
-        profiles::of_here(self, digest, &[], Times::Again).await
+        profiles::of_here(self, digest, Times::Again).await
     }
 
     /// Plans which node runs which part of a model and, where the order says so, runs it like that from then on.

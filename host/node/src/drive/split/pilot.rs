@@ -3,17 +3,19 @@
 mod follow;
 mod learn;
 mod lost;
+mod planner;
 
 use super::encodings::MEASURE_AGAIN;
 use super::journey::{Arrived, travel};
 use super::links::{LinkMeasure, probe};
 use super::plan::{Planned, Route};
 use super::policy::Policy;
+use super::problem::MESSAGE_MS;
 use super::way::Way;
 use super::wire::Journey;
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
-use crate::services::Meanwhile;
+use crate::services::{Meanwhile, blocking};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use karman_engine::capability::nn::{Model, Tensors};
@@ -21,6 +23,7 @@ use karman_sched::partition::{Action, Cause, Event, Link, ProblemError, Replanne
 use karman_types::{Digest, NodeId, TaskError};
 use lost::Lost;
 use parking_lot::{Mutex, RwLock};
+use planner::Planner;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -39,7 +42,8 @@ pub(crate) struct Pilot {
     node: Weak<Inner>,
     planned: Planned,
     started: Instant,
-    replanner: Mutex<Replanner<Policy>>,
+    planner: Planner<Policy>,
+    /// Changed only by who has the re-planner.
     way: RwLock<Way>,
     /// Why the plan is as it is.
     cause: Mutex<Cause>,
@@ -59,11 +63,13 @@ pub(crate) struct Pilot {
 impl Pilot {
     /// Makes the stages ready, and looks after the plan from then on.
     pub(super) async fn start(node: &Node, planned: Planned) -> Result<Arc<Self>, TaskError> {
-        let problem = planned.problem.clone();
-        let policy = Policy::of(&planned.order);
-        let tuning = policy.tuning();
-        let replanner = Replanner::new(policy, problem, tuning, Duration::ZERO)
-            .map_err(|error| TaskError::unavailable(error.to_string()))?;
+        let (policy, problem) = (Policy::of(&planned.order), planned.problem.clone());
+        let replanner = blocking(move || {
+            let tuning = policy.tuning();
+            let replanner = Replanner::new(policy, problem, tuning, Duration::ZERO);
+            replanner.map_err(|error| TaskError::unavailable(error.to_string()))
+        });
+        let replanner = replanner.await?;
         let route = planned.route(replanner.plan());
         let prepared = planned.prepare(node, &route).await;
         prepared.map_err(|(_, error)| error)?;
@@ -73,7 +79,7 @@ impl Pilot {
             node: node.downgrade(),
             planned,
             started: Instant::now(),
-            replanner: Mutex::new(replanner),
+            planner: Planner::new(replanner),
             way: RwLock::new(way),
             cause: Mutex::new(Cause::Period),
             moved: Notify::new(),
@@ -107,32 +113,38 @@ impl Pilot {
         let looked_at = is_due.then(|| inputs.clone());
         let arrived = travel(node, name, journey, inputs, Meanwhile::Nothing).await?;
         // Who asked does not wait until that is done.
-        let (pilot, legs) = (self.clone(), arrived.1.clone());
-        tokio::spawn(async move {
-            pilot.learn(&route, &legs);
-            if let Some(inputs) = looked_at {
-                pilot.learn_inputs(inputs).await;
-            }
-            pilot.look();
-        });
+        tokio::spawn(self.clone().learn_from(route, arrived.1.clone(), looked_at));
         Ok(arrived)
     }
 
-    /// Has requests go by what is known now.
-    fn look(&self) {
-        let now = self.way_of(self.way.read().route.clone());
-        let mut way = self.way.write();
-        // It may have moved meanwhile.
-        if Arc::ptr_eq(&way.route, &now.route) {
-            *way = now;
+    /// Does something with the re-planner in turn, and has requests go by what is known then.
+    async fn think(
+        self: &Arc<Self>,
+        about: impl FnOnce(&Arc<Self>, &mut Replanner<Policy>) + Send + 'static,
+    ) {
+        let pilot = self.clone();
+        let thought = self.planner.with(move |replanner| {
+            about(&pilot, replanner);
+            pilot.look(replanner);
+            Ok(())
+        });
+        if let Err(error) = thought.await {
+            tracing::warn!(model = self.planned.model.name, %error, "something is not learnt");
         }
     }
 
-    /// A route, with what is known now.
-    fn way_of(&self, route: Arc<Route>) -> Way {
+    /// Has requests go by what is known now.
+    fn look(&self, replanner: &Replanner<Policy>) {
+        let route = self.way.read().route.clone();
+        self.take(replanner, route);
+    }
+
+    /// Has requests take this route, with what is known now.
+    fn take(&self, replanner: &Replanner<Policy>, route: Arc<Route>) {
         let lost = self.lost.lock().all();
         let lost: Vec<NodeId> = lost.into_iter().map(|tier| self.node_of(tier)).collect();
-        Way::of(&self.replanner.lock(), route, &lost)
+        let way = Way::of(replanner, route, &lost);
+        *self.way.write() = way;
     }
 
     /// The file that it runs parts of.
@@ -151,13 +163,11 @@ impl Pilot {
         self.planned.profiles[tier].node
     }
 
-    fn lose(self: &Arc<Self>, tier: usize) {
+    fn lose(self: &Arc<Self>, replanner: &mut Replanner<Policy>, tier: usize) {
         let is_new = tier != 0 && self.lost.lock().lose(tier, Instant::now());
         if is_new {
-            self.tell(Event::Tier {
-                tier,
-                available: false,
-            });
+            let available = false;
+            self.tell(replanner, Event::Tier { tier, available });
         }
     }
 
@@ -178,37 +188,40 @@ impl Pilot {
                 to: self.tier_of(link.to).ok_or_else(unknown)?,
                 rate_mbit_s: link.rate_mbit_s,
                 latency_ms: link.latency_ms,
-                message_ms: 0.0,
+                message_ms: MESSAGE_MS,
             })
         };
-        let links = links.iter().map(link).collect::<Result<_, TaskError>>();
+        let links = links.iter().map(link).collect::<Result<Vec<_>, TaskError>>();
         let links = links.map_err(|error| error.with_field("links"))?;
-        let mut tiers = self.planned.problem.tiers().to_vec();
-        for lost in self.lost.lock().all() {
-            tiers[lost].available = false;
-        }
-        let wrong = |error: ProblemError| TaskError::invalid(error.to_string()).with_field("links");
-        self.replanner.lock().state(tiers, links).map_err(wrong)?;
-        self.stated.store(true, Ordering::Relaxed);
-        *self.cause.lock() = Cause::Stated;
-        self.moved.notify_one();
-        self.catch_up(&node).await?;
-        self.look();
-        Ok(())
+        let pilot = self.clone();
+        let stated = self.planner.with(move |replanner| {
+            let mut tiers = pilot.planned.problem.tiers().to_vec();
+            for lost in pilot.lost.lock().all() {
+                tiers[lost].available = false;
+            }
+            let wrong = |error: ProblemError| TaskError::invalid(error.to_string()).with_field("links");
+            replanner.state(tiers, links).map_err(wrong)?;
+            pilot.stated.store(true, Ordering::Relaxed);
+            *pilot.cause.lock() = Cause::Stated;
+            pilot.moved.notify_one();
+            pilot.look(replanner);
+            Ok(())
+        });
+        stated.await?;
+        self.catch_up(&node).await
     }
 
     fn is_stated(&self) -> bool {
         self.stated.load(Ordering::Relaxed)
     }
 
-    fn tell(self: &Arc<Self>, event: Event) {
+    fn tell(self: &Arc<Self>, replanner: &mut Replanner<Policy>, event: Event) {
         // Which nodes are there, and how large tensors are, nobody has stated.
         let is_measured = !matches!(event, Event::Tier { .. } | Event::Sized { .. } | Event::Tick);
         if is_measured && self.is_stated() {
             return;
         }
-        let told = self.replanner.lock().handle(self.started.elapsed(), event);
-        match told {
+        match replanner.handle(self.started.elapsed(), event) {
             Ok(actions) => actions.into_iter().for_each(|action| self.act(action)),
             Err(error) => tracing::debug!(model = self.planned.model.name, %error, "not learnt from"),
         }
@@ -245,19 +258,22 @@ impl Pilot {
         let patience = Duration::from_secs_f64(patience_ms / 1e3).max(LEAST_PATIENCE);
         let probed = timeout(patience, probe(node, self.node_of(to), bytes as usize)).await;
         self.probed.lock().remove(&to);
+        let (model, at) = (&self.planned.model.name, self.node_of(to));
+        tracing::debug!(model, %at, bytes, ms = ?probed, "a link was probed");
         let from = 0;
-        match probed {
-            Ok(Ok(ms)) => self.tell(Event::Sent { from, to, bytes, ms }),
+        let event = match probed {
+            Ok(Ok(ms)) => Event::Sent { from, to, bytes, ms },
             // It is not in reach, which requests find out.
-            Ok(Err(_)) => {}
-            Err(_) => self.tell(Event::Overdue {
+            Ok(Err(_)) => return,
+            Err(_) => Event::Overdue {
                 from,
                 to,
                 arrived: 0,
                 ms: patience.as_secs_f64() * 1e3,
-            }),
-        }
-        self.look();
+            },
+        };
+        self.think(move |pilot, replanner| pilot.tell(replanner, event))
+            .await;
     }
 
     /// A tier's part of a route, for people.
@@ -278,12 +294,12 @@ impl Pilot {
         if let Some(peer) = mesh.node(self.node_of(tier)).await
             && mesh.reach(peer).await.is_ok()
         {
-            self.lost.lock().find(tier);
-            self.tell(Event::Tier {
-                tier,
-                available: true,
-            });
-            self.look();
+            let back = move |pilot: &Arc<Self>, replanner: &mut Replanner<Policy>| {
+                pilot.lost.lock().find(tier);
+                let available = true;
+                pilot.tell(replanner, Event::Tier { tier, available });
+            };
+            self.think(back).await;
         }
     }
 }
@@ -295,11 +311,10 @@ async fn look_after(pilot: Weak<Pilot>) {
     let mut asking: Option<JoinHandle<()>> = None;
     loop {
         let due = match pilot.upgrade() {
-            Some(pilot) => pilot
-                .replanner
-                .lock()
-                .due()
-                .saturating_sub(pilot.started.elapsed()),
+            Some(pilot) => {
+                let due = pilot.planner.due().await;
+                due.saturating_sub(pilot.started.elapsed())
+            }
             None => return,
         };
         tokio::time::sleep(due.clamp(Duration::from_millis(50), ASK_AGAIN)).await;
@@ -307,15 +322,16 @@ async fn look_after(pilot: Weak<Pilot>) {
         let Some(node) = Node::upgrade(&pilot.node) else {
             return;
         };
-        pilot.tell(Event::Tick);
-        pilot.look();
+        pilot
+            .think(|pilot, replanner| pilot.tell(replanner, Event::Tick))
+            .await;
         if asked.elapsed() >= ASK_AGAIN {
             asked = Instant::now();
             if asking.as_ref().is_none_or(JoinHandle::is_finished) {
                 asking = Some(tokio::spawn(pilot.clone().ask_again(node.clone())));
             }
             // What could not be made ready is tried again.
-            if pilot.is_left_behind() {
+            if pilot.is_left_behind().await {
                 tokio::spawn(async move { pilot.follow(&node).await });
             }
         }

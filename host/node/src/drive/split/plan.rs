@@ -4,12 +4,13 @@ use super::order::SplitOrder;
 use super::policy::Policy;
 use super::problem::problem;
 use super::profiles::{NodeProfile, Times, of_here, of_others};
+use super::rounds::links_between;
 use super::wire::{Cut, Prepare, Station, pack};
 use crate::config::ModelDevice;
 use crate::drive::mesh_of;
 use crate::node::Node;
 use crate::power::PowerProfile;
-use crate::services::store_error;
+use crate::services::{blocking, store_error};
 use bytes::Bytes;
 use futures::TryFutureExt;
 use futures::future::try_join_all;
@@ -95,14 +96,10 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
         )));
     }
     let peers = node.participants(&order.over).await?;
-    let here = node.runtime().id();
-    let all: Vec<NodeId> = std::iter::once(here)
-        .chain(peers.iter().map(|(at, _)| *at))
-        .collect();
     let ticket = |reader| ticket(node, &model, reader);
-    let told = of_others(node, &peers, &model, ticket, (&all, order.predict)).await;
-    // After the others: they measure their links to this one, and all at once would measure each other.
-    let own = of_here(node, model.digest, &all, Times::of_plan(order.predict)).await?;
+    let told = of_others(node, &peers, &model, ticket, order.predict).await;
+    // After the others: this one gives them the file.
+    let own = of_here(node, model.digest, Times::of_plan(order.predict)).await?;
     let (mut taking_part, mut profiles, mut left_out) = (Vec::new(), vec![own], Vec::new());
     for (peer, told) in peers.into_iter().zip(told) {
         match told.and_then(|profile| profile.check(&profiles[0]).map(|()| profile)) {
@@ -113,14 +110,21 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
             Err(error) => left_out.push((peer.0, error)),
         }
     }
+    // When nobody computes any more.
+    let links = links_between(node, &taking_part, &model).await;
+    for profile in &mut profiles {
+        let own = links.iter().filter(|link| link.from == profile.node);
+        profile.links = own.copied().collect();
+    }
     let (policy, problem) = (Policy::of(order), problem(&profiles, objective, max_error)?);
-    let (problem, plan) = match &bounds {
-        Some(bounds) => bounds.plan(&policy, &problem).map_err(no_plan)?,
+    let planned = blocking(move || match bounds {
+        Some(bounds) => bounds.plan(&policy, &problem).map_err(no_plan),
         None => {
             let plan = policy.plan(&problem).map_err(no_plan)?;
-            (problem, plan)
+            Ok((problem, plan))
         }
-    };
+    });
+    let (problem, plan) = planned.await?;
     Ok(Planned {
         model,
         peers: taking_part,
@@ -132,6 +136,18 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
         order: order.clone(),
         max_error,
     })
+}
+
+/// The tiers that requests come to, in order: the first one, those that run a layer, and those that are only on the way, which pass on
+/// what comes as a stage without layers.
+pub(super) fn tiers_of(plan: &Plan) -> Vec<usize> {
+    let onward = plan.prediction.links.iter().filter(|link| link.from < link.to);
+    let on_the_way = onward.flat_map(|link| [link.from, link.to]);
+    let runs = plan.assignment.iter().copied();
+    let mut tiers: Vec<usize> = runs.chain(on_the_way).chain([0]).collect();
+    tiers.sort_unstable();
+    tiers.dedup();
+    tiers
 }
 
 /// A cut of the operator's own that does not fit is his to mend; otherwise no nodes can run the model together.
@@ -178,13 +194,7 @@ impl Planned {
 
     /// A plan as nodes understand it. The first stage is here, with no layer where the plan gives this node none.
     pub(super) fn route(&self, plan: &Plan) -> Route {
-        // A node that is only on the way passes on what comes, as a stage without layers.
-        let onward = plan.prediction.links.iter().filter(|link| link.from < link.to);
-        let on_the_way = onward.flat_map(|link| [link.from, link.to]);
-        let runs = plan.assignment.iter().copied();
-        let mut tiers: Vec<usize> = runs.chain(on_the_way).chain([0]).collect();
-        tiers.sort_unstable();
-        tiers.dedup();
+        let tiers = tiers_of(plan);
         let stage_of = |tier: &usize| tiers.iter().position(|other| other == tier).unwrap_or_default() as u8;
         let cut = Cut {
             model: self.model.digest,
@@ -291,4 +301,50 @@ fn ticket(node: &Node, model: &karman_store::Model, reader: NodeId) -> Result<By
         not_after: standing.now().after(TICKET),
     };
     ticket.sign(standing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_sched::partition::{Layer, LayerGraph, Link, Objective, Power, Tier, Tiers, Weights};
+
+    #[test]
+    fn the_same_layers_run_on_the_same_nodes_by_another_way() {
+        let tier = |name: &str| Tier {
+            name: name.into(),
+            slowdown: 1.0,
+            memory_bytes: None,
+            power: Power::default(),
+            available: true,
+        };
+        let planned = |direct_mbit_s| {
+            let link = |from, to, rate_mbit_s, latency_ms| Link {
+                from,
+                to,
+                rate_mbit_s,
+                latency_ms,
+                message_ms: 0.0,
+            };
+            let layers = vec![Layer::measured("a", &[120.0, 31.0, 5.0], 0, 0)];
+            let graph = LayerGraph::chain(layers, 19_000, &[100]).unwrap();
+            let tiers = ["edge", "fog", "cloud"].map(tier).to_vec();
+            let links = vec![
+                link(0, 1, 7.5, 3.0),
+                link(1, 2, 1000.0, 10.0),
+                link(0, 2, direct_mbit_s, 13.0),
+                link(2, 0, 7.5, 13.0),
+            ];
+            let problem = Problem::new(graph, tiers, links, Objective::LATENCY, Weights::Everywhere);
+            Tiers.plan(&problem.unwrap()).unwrap()
+        };
+        let (direct, around) = (planned(7.5), planned(1.0));
+        assert_eq!(
+            (&direct.assignment[..], &around.assignment[..]),
+            (&[2][..], &[2][..])
+        );
+        assert_eq!(
+            (tiers_of(&direct), tiers_of(&around)),
+            (vec![0, 2], vec![0, 1, 2])
+        );
+    }
 }

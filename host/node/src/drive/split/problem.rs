@@ -9,6 +9,10 @@ use karman_sched::partition::{
 use karman_tensor::ElementType;
 use karman_types::TaskError;
 
+/// What a message of a request takes besides an empty one, whatever its length: to run a stage, others are looked up and told of. Where two
+/// ways are equally long, the one over fewer nodes is taken.
+pub(super) const MESSAGE_MS: f64 = 1.0;
+
 /// Stands for the bytes of shapes (whole numbers of 64 bits), at which no model is cut: see [`Layers::cut_points`](karman_infer::graph::Layers::cut_points).
 const NEVER: u64 = 1 << 50;
 
@@ -103,7 +107,7 @@ fn links(nodes: &[NodeProfile]) -> Vec<Link> {
                 to,
                 rate_mbit_s: link.rate_mbit_s,
                 latency_ms: link.latency_ms,
-                message_ms: 0.0,
+                message_ms: MESSAGE_MS,
             })
         })
         .collect()

@@ -1,7 +1,7 @@
 //! How long the layers of a model take on the nodes that may run them. Measured once on each, and kept there; predicted until then,
 //! where that is asked for.
 
-use super::links::{LinkMeasure, measure};
+use super::links::{LinkMeasure, links_to};
 use super::predict::{predict, remember};
 use super::serve::take_in;
 use super::wire::{pack, unpack};
@@ -15,6 +15,7 @@ use karman_infer::profile::{Origin, Profile, ProfileOptions, Timing};
 use karman_mesh::membership::Member;
 use karman_mesh::{Ask, CallHead, PeerId};
 use karman_types::{Digest, NodeId, TaskError, TaskResponse, Tier};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// A node's own speed and power, as a plan takes them.
@@ -47,7 +48,7 @@ pub struct WholeOnGpu {
 }
 
 /// What a node is asked.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 struct Question {
     /// Allows to read the model's file.
     #[serde(with = "serde_bytes")]
@@ -57,6 +58,15 @@ struct Question {
     /// Whether times of a model that was not timed there may be predicted.
     #[serde(default)]
     predict: bool,
+    /// Whether only its links are asked for; a node that does not know that tells all.
+    #[serde(default)]
+    only_links: bool,
+}
+
+/// What is read of a profile where only the links are asked for, and then is told alone.
+#[derive(Debug, Deserialize, Serialize)]
+struct OnlyLinks {
+    links: Vec<LinkMeasure>,
 }
 
 /// The most nodes that links are measured to at one's request.
@@ -86,13 +96,8 @@ impl Times {
     }
 }
 
-/// The profile of a model on this node.
-pub(super) async fn of_here(
-    node: &Node,
-    model: Digest,
-    others: &[NodeId],
-    times: Times,
-) -> Result<NodeProfile, TaskError> {
+/// The profile of a model on this node, without its links.
+pub(super) async fn of_here(node: &Node, model: Digest, times: Times) -> Result<NodeProfile, TaskError> {
     let (stages, models) = (node.split().stages().clone(), node.runtime().models().clone());
     let home = node.runtime().home().clone();
     let measured = blocking(move || {
@@ -130,14 +135,6 @@ pub(super) async fn of_here(
         .chain([&mut profile.whole])
         .for_each(|time| time.seconds *= slowdown);
     let gpu = on_gpu(node, model).await?;
-    let mut links = Vec::new();
-    // One after the other: together they would measure each other.
-    for other in others.iter().filter(|other| **other != node.runtime().id()) {
-        match measure(node, *other).await {
-            Ok(link) => links.push(link),
-            Err(error) => tracing::debug!(to = %other, %error, "a link is not measured"),
-        }
-    }
     Ok(NodeProfile {
         node: node.runtime().id(),
         tier: node.tier(),
@@ -145,7 +142,7 @@ pub(super) async fn of_here(
         profile,
         gpu,
         power: PowerProfile::new(power, node.runtime().config().power),
-        links,
+        links: Vec::new(),
     })
 }
 
@@ -176,23 +173,14 @@ impl NodeProfile {
             let error = TaskError::invalid("it finds other layers in the model").with_field("layers");
             return Err(error.with_hint("have both nodes run the same version of Karman"));
         }
-        let wrong = |field: &str, value: f64| {
-            let says = format!("it tells {value}, which is no measurement");
-            Err(TaskError::invalid(says).with_field(field))
-        };
         let is_time = |time: &f64| time.is_finite() && *time >= 0.0;
-        if let Some(time) = self.seconds().into_iter().find(|time| !is_time(time)) {
-            return wrong("seconds", time);
-        }
-        for link in &self.links {
-            if !is_time(&link.latency_ms) {
-                return wrong("latency_ms", link.latency_ms);
+        match self.seconds().into_iter().find(|time| !is_time(time)) {
+            Some(time) => {
+                let says = format!("it tells {time}, which is no measurement");
+                Err(TaskError::invalid(says).with_field("seconds"))
             }
-            if !(link.rate_mbit_s.is_finite() && link.rate_mbit_s > 0.0) {
-                return wrong("rate_mbit_s", link.rate_mbit_s);
-            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The seconds of each layer where its parts of the model run. On a GPU the layers share in what the whole takes there as they do on
@@ -215,14 +203,59 @@ fn shared(seconds: Vec<f64>, whole: f64) -> Vec<f64> {
     }
 }
 
-/// The profile on another node, which fetches the model for it where it does not have it.
+/// The profile on another node, which fetches the model for it where it does not have it; without its links.
 pub(super) async fn of_other(
     node: &Node,
     (at, peer): (NodeId, PeerId),
     model: &karman_store::Model,
     ticket: Bytes,
-    (others, may_predict): (&[NodeId], bool),
+    may_predict: bool,
 ) -> Result<NodeProfile, TaskError> {
+    let question = Question {
+        ticket: ticket.to_vec(),
+        predict: may_predict,
+        ..Question::default()
+    };
+    let profile: NodeProfile = ask(node, peer, model, &question).await?;
+    match profile.node == at && profile.profile.model == model.digest {
+        true => Ok(profile),
+        false => Err(TaskError::invalid(format!(
+            "node {} tells of something else",
+            at.short()
+        ))),
+    }
+}
+
+/// The link from another node, which has told its profile of the model, as it measures it now.
+pub(super) async fn link_of_other(
+    node: &Node,
+    (from, peer): (NodeId, PeerId),
+    to: NodeId,
+    model: &karman_store::Model,
+) -> Result<LinkMeasure, TaskError> {
+    let question = Question {
+        others: vec![to],
+        // One of an earlier version tells its times as well: it is not to measure any for that.
+        predict: true,
+        only_links: true,
+        ..Question::default()
+    };
+    let told: OnlyLinks = ask(node, peer, model, &question).await?;
+    let link = told
+        .links
+        .into_iter()
+        .find(|link| (link.from, link.to) == (from, to));
+    let none = || TaskError::unavailable(format!("node {} could not measure it", from.short()));
+    let link = link.ok_or_else(none)?;
+    link.check().map(|()| link)
+}
+
+async fn ask<T: DeserializeOwned>(
+    node: &Node,
+    peer: PeerId,
+    model: &karman_store::Model,
+    question: &Question,
+) -> Result<T, TaskError> {
     let ask = Ask::ProfileModel {
         digest: model.digest,
         size: model.bytes,
@@ -232,21 +265,9 @@ pub(super) async fn of_other(
         format!("model/{}", model.name),
         node.runtime().context(None).task,
     );
-    let question = Question {
-        ticket: ticket.to_vec(),
-        others: others.to_vec(),
-        predict: may_predict,
-    };
-    let body = pack(&question, &Vec::new())?;
+    let body = pack(question, &Vec::new())?;
     let (response, _) = mesh_of(node)?.call(peer, head, body).await?;
-    let (profile, _): (NodeProfile, _) = unpack(&response.body)?;
-    match profile.node == at && profile.profile.model == model.digest {
-        true => Ok(profile),
-        false => Err(TaskError::invalid(format!(
-            "node {} tells of something else",
-            at.short()
-        ))),
-    }
+    Ok(unpack(&response.body)?.0)
 }
 
 /// Answers another node that plans.
@@ -264,12 +285,21 @@ pub(crate) async fn tell(
         ticket,
         mut others,
         predict: may_predict,
+        only_links,
     } = question;
     others.truncate(MOST_OTHERS);
-    take_in(node, from, head, (digest, size), ticket).await?;
-    let profile = of_here(node, digest, &others, Times::of_plan(may_predict)).await?;
+    let body = if only_links {
+        let links = links_to(node, &others).await;
+        pack(&OnlyLinks { links }, &Vec::new())?
+    } else {
+        take_in(node, from, head, (digest, size), ticket).await?;
+        let profile = of_here(node, digest, Times::of_plan(may_predict)).await?;
+        // One of an earlier version asks for all at once.
+        let links = links_to(node, &others).await;
+        pack(&NodeProfile { links, ..profile }, &Vec::new())?
+    };
     Ok(TaskResponse {
-        body: pack(&profile, &Vec::new())?,
+        body,
         ..TaskResponse::default()
     })
 }
@@ -287,11 +317,11 @@ pub(super) async fn of_others(
     others: &[(NodeId, PeerId)],
     model: &karman_store::Model,
     ticket: impl Fn(NodeId) -> Result<Bytes, TaskError>,
-    (all, may_predict): (&[NodeId], bool),
+    may_predict: bool,
 ) -> Vec<Result<NodeProfile, TaskError>> {
     let each = others.iter().map(|other| {
         let ticket = ticket(other.0);
-        async move { of_other(node, *other, model, ticket?, (all, may_predict)).await }
+        async move { of_other(node, *other, model, ticket?, may_predict).await }
     });
     join_all(each).await
 }
@@ -299,6 +329,56 @@ pub(super) async fn of_others(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is asked and told, as nodes read and wrote it before links could be asked for alone.
+    #[derive(Deserialize, Serialize)]
+    struct EarlierQuestion {
+        #[serde(with = "serde_bytes")]
+        ticket: Vec<u8>,
+        others: Vec<NodeId>,
+    }
+
+    #[derive(Serialize)]
+    struct EarlierProfile {
+        node: NodeId,
+        free_memory: u64,
+        links: Vec<LinkMeasure>,
+    }
+
+    #[test]
+    fn nodes_of_earlier_versions_ask_and_tell_links_too() {
+        let (from, to) = (NodeId::of_key(&[1; 32]), NodeId::of_key(&[2; 32]));
+        let earlier = EarlierQuestion {
+            ticket: vec![1, 2],
+            others: vec![to],
+        };
+        let earlier = pack(&earlier, &Vec::new()).unwrap();
+        let (heard, _): (Question, _) = unpack(&earlier).unwrap();
+        assert_eq!((heard.others, heard.only_links), (vec![to], false));
+
+        let question = Question {
+            others: vec![to],
+            only_links: true,
+            ..Question::default()
+        };
+        let question = pack(&question, &Vec::new()).unwrap();
+        let (heard, _): (EarlierQuestion, _) = unpack(&question).unwrap();
+        assert_eq!(heard.others, [to]);
+        let link = LinkMeasure {
+            from,
+            to,
+            latency_ms: 13.0,
+            rate_mbit_s: 7.5,
+        };
+        let profile = EarlierProfile {
+            node: from,
+            free_memory: 1 << 30,
+            links: vec![link],
+        };
+        let told = pack(&profile, &Vec::new()).unwrap();
+        let (told, _): (OnlyLinks, _) = unpack(&told).unwrap();
+        assert_eq!(told.links, [link]);
+    }
 
     #[test]
     fn layers_share_in_the_whole_as_they_did() {

@@ -35,6 +35,8 @@ impl<P: Partitioner> Replanner<P> {
             } => {
                 let (link, ms) = (self.link(from, to)?, time(ms)?);
                 self.measured[link] = now;
+                // The link is slow itself, then.
+                self.unanswered[link] = None;
                 Ok(Some(self.overdue(link, arrived, ms)))
             }
             Event::Unanswered {

@@ -155,6 +155,55 @@ fn a_hiccup_moves_nothing_and_a_tier_that_is_late_twice_is_slow() {
     assert!((takes(&replanner, 2, &[2, 3]) - 20.0).abs() < 0.01);
 }
 
+/// The same problem with a link from the edge to the cloud, which saves the way over the fog.
+fn with_direct_link() -> Replanner<MinCut> {
+    let problem = problem(Weights::Everywhere);
+    let direct = |from, to| Link {
+        from,
+        to,
+        latency_ms: 3.0,
+        ..problem.links()[0]
+    };
+    let mut links = problem.links().to_vec();
+    links.extend([direct(0, 2), direct(2, 0)]);
+    let problem = problem
+        .under(problem.tiers().to_vec(), links, Weights::Everywhere)
+        .unwrap();
+    Replanner::new(MinCut, problem, Tuning::default(), Duration::ZERO).unwrap()
+}
+
+#[test]
+fn requests_take_the_direct_way_again_once_it_is_heard_of() {
+    let mut replanner = with_direct_link();
+    let is_direct = |plan: &Plan| {
+        plan.prediction
+            .links
+            .iter()
+            .any(|used| (used.from, used.to) == (0, 2))
+    };
+    assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
+    assert!(is_direct(replanner.plan()));
+    let late = Event::Overdue {
+        from: 0,
+        to: 2,
+        arrived: 0,
+        ms: 2_000.0,
+    };
+    replanner.handle(SECOND / 8, late).unwrap();
+    assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
+    assert!(!is_direct(replanner.plan()), "over the fog");
+    // One message tells all of it, though the link seemed to be ten thousand times slower.
+    let sent = Event::Sent {
+        from: 0,
+        to: 2,
+        bytes: 50_000,
+        ms: 23.0,
+    };
+    let actions = replanner.handle(SECOND / 4, sent).unwrap();
+    assert!((replanner.expected_ms(0, 2, 50_000).unwrap() - 23.0).abs() < 0.01);
+    assert!(used(&actions).is_some_and(is_direct));
+}
+
 #[test]
 fn weights_are_sent_when_requests_pay_for_them_and_used_when_they_are_there() {
     let mut held = vec![vec![true; 4]; 3];
@@ -442,6 +491,12 @@ fn who_was_slow_shows_when_the_link_is_heard_of() {
         layers: vec![2, 3],
         ms: 100.0,
     };
+    let late = Event::Overdue {
+        from: 0,
+        to: 1,
+        arrived: 0,
+        ms: 200.0,
+    };
     for (heard, expected_ms) in [
         // The link is as it was: it was the tier.
         (vec![sent(22.0)], 978.0),
@@ -449,6 +504,8 @@ fn who_was_slow_shows_when_the_link_is_heard_of() {
         (vec![sent(990.0)], 100.0),
         // The tier has answered by then.
         (vec![answered, sent(22.0)], 100.0),
+        // Nothing else has come over the link by then, which is up again.
+        (vec![late, sent(22.0)], 100.0),
     ] {
         let mut replanner = replanner(Weights::Everywhere);
         let actions = replanner.handle(SECOND / 8, unanswered()).unwrap();

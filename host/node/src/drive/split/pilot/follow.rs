@@ -1,7 +1,7 @@
 //! Requests go by the plan of the moment once its stages are ready, whatever comes between.
 
 use super::Pilot;
-use crate::drive::split::plan::Route;
+use crate::drive::split::plan::{Route, tiers_of};
 use crate::drive::split::profiles::free_memory;
 use crate::node::Node;
 use karman_sched::partition::Plan;
@@ -24,7 +24,7 @@ impl Pilot {
     pub(super) async fn catch_up(self: &Arc<Self>, node: &Node) -> Result<(), TaskError> {
         let _only = self.following.lock().await;
         loop {
-            let plan = self.plan();
+            let plan = self.planner.plan().await;
             if !self.is_behind(&plan) {
                 return Ok(());
             }
@@ -37,36 +37,41 @@ impl Pilot {
             if let Err((at, error)) = prepared {
                 let is_out_of_reach = matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Deadline);
                 if let Some(tier) = self.tier_of(at).filter(|_| is_out_of_reach) {
-                    self.lose(tier);
+                    self.think(move |pilot, replanner| pilot.lose(replanner, tier))
+                        .await;
                 }
-                if Arc::ptr_eq(&plan, &self.plan()) {
+                if Arc::ptr_eq(&plan, &self.planner.plan().await) {
                     return Err(error);
                 }
             }
-            if !Arc::ptr_eq(&plan, &self.plan()) {
+            if !Arc::ptr_eq(&plan, &self.planner.plan().await) {
                 continue;
             }
             let cut: Vec<String> = route.tiers.iter().map(|tier| self.part(&route, *tier)).collect();
             let (model, cause) = (&self.planned.model.name, *self.cause.lock());
             tracing::info!(model, cut = cut.join(", "), %cause, "a cut has moved");
-            let route = Arc::new(route);
-            *self.way.write() = self.way_of(route.clone());
+            let (pilot, route) = (self.clone(), Arc::new(route));
+            let new = route.clone();
+            let taken = self.planner.with(move |replanner| {
+                pilot.take(replanner, new);
+                Ok(())
+            });
+            taken.await?;
             self.spare(node, route);
         }
     }
 
-    fn plan(&self) -> Arc<Plan> {
-        self.replanner.lock().plan().clone()
-    }
-
     /// Whether requests go by another plan, and nobody is about to change that.
-    pub(super) fn is_left_behind(&self) -> bool {
+    pub(super) async fn is_left_behind(&self) -> bool {
+        let plan = self.planner.plan().await;
         let is_free = self.following.try_lock().is_ok();
-        is_free && self.is_behind(&self.plan())
+        is_free && self.is_behind(&plan)
     }
 
+    /// Whether requests go by another cut than that of the plan, or to it on another way.
     fn is_behind(&self, plan: &Plan) -> bool {
-        self.way.read().route.assignment != plan.assignment
+        let route = self.way.read().route.clone();
+        route.assignment != plan.assignment || route.tiers != tiers_of(plan)
     }
 
     /// Loads the stages of the others here as well, where there is room, to begin with them when the others are late.
@@ -85,7 +90,8 @@ impl Pilot {
             }
             route.spare.store(true, Ordering::Relaxed);
             if let Some(pilot) = pilot.upgrade() {
-                pilot.look();
+                // From now on the others are late when they are.
+                pilot.think(|_, _| ()).await;
             }
         });
     }

@@ -3,17 +3,43 @@
 use super::Pilot;
 use crate::drive::split::encodings::least_share;
 use crate::drive::split::plan::Route;
+use crate::drive::split::policy::Policy;
 use crate::drive::split::wire::Leg;
 use crate::services::blocking;
 use karman_engine::capability::nn::Tensors;
 use karman_infer::profile::EdgeProfile;
-use karman_sched::partition::Event;
+use karman_sched::partition::{Event, Replanner};
 use karman_tensor::Tensor;
 use std::sync::Arc;
 
 impl Pilot {
+    /// What a request tells goes into the plan; where too many wait with theirs, only what no later one would tell.
+    pub(super) async fn learn_from(
+        self: Arc<Self>,
+        route: Arc<Route>,
+        mut legs: Vec<Leg>,
+        inputs: Option<Tensors>,
+    ) {
+        let place = self.planner.place();
+        if place.is_none() {
+            let model = &self.planned.model.name;
+            tracing::debug!(
+                model,
+                "the times of a request are not learnt from: too many wait for that"
+            );
+            legs.retain(is_failure);
+        }
+        if !legs.is_empty() {
+            self.think(move |pilot, replanner| pilot.learn(replanner, &route, &legs))
+                .await;
+        }
+        if let Some(inputs) = inputs.filter(|_| place.is_some()) {
+            self.learn_inputs(inputs).await;
+        }
+    }
+
     /// What a request took says how fast nodes and links are now.
-    pub(super) fn learn(self: &Arc<Self>, route: &Route, legs: &[Leg]) {
+    fn learn(self: &Arc<Self>, replanner: &mut Replanner<Policy>, route: &Route, legs: &[Leg]) {
         let (mut at, mut before) = (0, None);
         // What the last one has made comes back over all links.
         let results = legs.last().map_or(0, |leg| leg.bytes_out);
@@ -27,44 +53,42 @@ impl Pilot {
             if leg.overtaken {
                 // Where others come after it, it may have waited for them.
                 let is_last = route.tiers.len() == usize::from(leg.stage) + 1;
-                self.tell(Event::Unanswered {
+                let unanswered = Event::Unanswered {
                     from: at,
                     to: tier,
                     bytes: leg.bytes_in,
                     layers: if is_last { layers } else { Vec::new() },
                     ms: leg.transfer_us as f64 / 1e3,
-                });
+                };
+                self.tell(replanner, unanswered);
                 continue;
             }
-            if leg.failed.is_some() {
-                self.lose(tier);
+            if is_failure(leg) {
+                self.lose(replanner, tier);
                 continue;
             }
             self.lost.lock().works(tier);
             if !layers.is_empty() {
                 let ms = leg.compute_us as f64 / 1e3;
-                self.tell(Event::Computed { tier, layers, ms });
+                self.tell(replanner, Event::Computed { tier, layers, ms });
             }
             if let Some(before) = before.replace(leg).filter(|_| tier != at) {
-                self.learn_sizes(route, before, leg);
-                let back = self
-                    .replanner
-                    .lock()
-                    .expected_ms(tier, at, results)
-                    .unwrap_or_default();
-                self.tell(Event::Sent {
+                self.learn_sizes(replanner, route, before, leg);
+                let back = replanner.expected_ms(tier, at, results).unwrap_or_default();
+                let sent = Event::Sent {
                     from: at,
                     to: tier,
                     bytes: leg.bytes_in,
                     ms: (leg.transfer_us as f64 / 1e3 - back).max(0.0),
-                });
+                };
+                self.tell(replanner, sent);
             }
             at = tier;
         }
     }
 
     /// What travelled from one leg to the next says in how many bytes those tensors do.
-    fn learn_sizes(self: &Arc<Self>, route: &Route, from: &Leg, to: &Leg) {
+    fn learn_sizes(self: &Arc<Self>, replanner: &mut Replanner<Policy>, route: &Route, from: &Leg, to: &Leg) {
         // On a fast link they go as they are, and their size does not matter.
         if to.encoding.is_none() || from.bytes_out == 0 {
             return;
@@ -78,35 +102,64 @@ impl Pilot {
                 .is_none_or(|layer| stage_of(layer) <= Some(from.stage));
             let wanted = edge.to.iter().any(|layer| stage_of(layer) > Some(from.stage));
             if made && wanted {
-                self.tell_size(tensor, share);
+                self.tell_size(replanner, tensor, share);
             }
         }
     }
 
     /// In how many bytes the inputs of a request travel, also where they stay here by the plan of now.
-    pub(super) async fn learn_inputs(self: &Arc<Self>, inputs: Tensors) {
+    async fn learn_inputs(self: &Arc<Self>, inputs: Tensors) {
         let max_error = self.planned.max_error;
         let shares = move || {
             let share = |(name, input): (String, Tensor)| (name, least_share(&input, max_error));
             Ok(inputs.into_iter().map(share).collect::<Vec<_>>())
         };
-        for (name, share) in blocking(shares).await.unwrap_or_default() {
-            let of_name = |edge: &EdgeProfile| edge.from.is_none() && edge.name == name;
-            if let Some(tensor) = self.edges().iter().position(of_name) {
-                self.tell_size(tensor, share);
+        let shares = blocking(shares).await.unwrap_or_default();
+        let learn = move |pilot: &Arc<Self>, replanner: &mut Replanner<Policy>| {
+            for (name, share) in shares {
+                let of_name = |edge: &EdgeProfile| edge.from.is_none() && edge.name == name;
+                if let Some(tensor) = pilot.edges().iter().position(of_name) {
+                    pilot.tell_size(replanner, tensor, share);
+                }
             }
-        }
+        };
+        self.think(learn).await;
     }
 
     /// A tensor travels in this share of its bytes.
-    fn tell_size(self: &Arc<Self>, tensor: usize, share: f64) {
+    fn tell_size(self: &Arc<Self>, replanner: &mut Replanner<Policy>, tensor: usize, share: f64) {
         let whole = self.edges()[tensor].bytes as f64;
         let bytes = (whole * share.min(1.0)).ceil() as u64;
-        self.tell(Event::Sized { tensor, bytes });
+        self.tell(replanner, Event::Sized { tensor, bytes });
     }
 
     /// What goes between the layers, in the order of the problem's tensors.
     fn edges(&self) -> &[EdgeProfile] {
         &self.planned.profiles[0].profile.edges
+    }
+}
+
+/// Whether the node is gone or cannot do its part. The next request may not ask it.
+const fn is_failure(leg: &Leg) -> bool {
+    leg.failed.is_some() && !leg.overtaken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::NodeId;
+
+    #[test]
+    fn who_fails_is_lost_and_who_is_late_is_not() {
+        let leg = Leg::new(1, NodeId::of_key(&[1; 32]));
+        let failed = Leg {
+            failed: Some("it is gone".into()),
+            ..leg.clone()
+        };
+        let late = Leg {
+            overtaken: true,
+            ..failed.clone()
+        };
+        assert_eq!([&leg, &late, &failed].map(is_failure), [false, false, true]);
     }
 }

@@ -44,9 +44,9 @@ impl Lost {
         }
     }
 
-    /// One has done its part.
+    /// One has done its part. One that is lost is still asked: it may have done that before it went.
     pub(super) fn works(&mut self, tier: usize) {
-        self.0.remove(&tier);
+        self.0.retain(|known, away| *known != tier || !away.is_back);
     }
 
     /// Those that are lost.
@@ -91,6 +91,9 @@ mod tests {
             lost.lose(1, start);
         }
         assert_eq!(lost.due(start + LONGEST), [1]);
+        lost.works(1);
+        assert_eq!(lost.all(), [1], "nobody would ask it any more");
+        lost.find(1);
         lost.works(1);
         lost.lose(1, start);
         assert_eq!(lost.due(start + FIRST), [1]);
