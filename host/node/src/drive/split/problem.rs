@@ -11,7 +11,7 @@ use karman_types::TaskError;
 
 /// What a message of a request takes besides an empty one, whatever its length: to run a stage, others are looked up and told of. Where two
 /// ways are equally long, the one over fewer nodes is taken.
-pub(super) const MESSAGE_MS: f64 = 1.0;
+pub(super) const MESSAGE_MS: f64 = 0.2;
 
 /// Stands for the bytes of shapes (whole numbers of 64 bits), at which no model is cut: see [`Layers::cut_points`](karman_infer::graph::Layers::cut_points).
 const NEVER: u64 = 1 << 50;
