@@ -181,11 +181,8 @@ fn problem(
     weights: Weights,
 ) -> Result<Problem> {
     let tier = |(name, power): (&str, Power)| Tier {
-        name: name.into(),
-        slowdown: 1.0,
-        memory_bytes: None,
         power,
-        available: true,
+        ..Tier::new(name)
     };
     let tiers = ["edge", "fog", "cloud"]
         .into_iter()

@@ -31,13 +31,7 @@
 //! // Two layers: the first shrinks what has to be sent, the second is heavy.
 //! let layers = vec![Layer::measured("conv", &[5.0, 1.0], 1 << 10, 1 << 20), Layer::measured("fc", &[80.0, 4.0], 1 << 20, 1 << 10)];
 //! let graph = LayerGraph::chain(layers, 1_000_000, &[50_000, 4_000])?;
-//! let tier = |name: &str, busy_w| Tier {
-//!     name: name.into(),
-//!     slowdown: 1.0,
-//!     memory_bytes: None,
-//!     power: Power { busy_w, ..Power::default() },
-//!     available: true,
-//! };
+//! let tier = |name, busy_w| Tier { power: Power { busy_w, ..Power::default() }, ..Tier::new(name) };
 //! let link = |from, to| Link { from, to, rate_mbit_s: 20.0, latency_ms: 5.0, message_ms: 0.1 };
 //! let tiers = vec![tier("edge", 6.4), tier("cloud", 150.0)];
 //! let problem = Problem::new(graph, tiers, vec![link(0, 1), link(1, 0)], Objective::LATENCY, Weights::Everywhere)?;

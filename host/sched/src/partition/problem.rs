@@ -37,6 +37,19 @@ pub struct Tier {
     pub available: bool,
 }
 
+impl Tier {
+    /// One that is there, as fast as it was measured, without a limit of memory, and whose energy does not count.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            slowdown: 1.0,
+            memory_bytes: None,
+            power: Power::default(),
+            available: true,
+        }
+    }
+}
+
 /// Watts. Zero for a tier whose energy does not count.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Power {

@@ -289,10 +289,6 @@ impl<P: Partitioner> Replanner<P> {
     /// Moves to a better plan, and has weights sent for a still better one.
     fn decide(&mut self, cause: Cause, actions: &mut Vec<Action>) {
         let Ok(now) = self.problem() else { return };
-        let cost = |plan: &Plan| {
-            now.predict(&plan.assignment)
-                .map_or(f64::INFINITY, |used| now.cost(&used))
-        };
         let current = self.current(&now);
         let ready = self.policy.plan(&now).ok();
         if let Some(ready) = ready.filter(|ready| self.tuning.worth(ready.cost, current)) {
@@ -317,7 +313,7 @@ impl<P: Partitioner> Replanner<P> {
         };
         if let Ok(target) = self.policy.plan(&free)
             && target.prediction.shipping.bytes > 0
-            && self.tuning.worth_shipping(target.cost, cost(&self.plan))
+            && self.tuning.worth_shipping(target.cost, self.current(&now))
         {
             self.ship(&free, &target, actions);
         }

@@ -258,8 +258,6 @@ impl Pilot {
         let patience = Duration::from_secs_f64(patience_ms / 1e3).max(LEAST_PATIENCE);
         let probed = timeout(patience, probe(node, self.node_of(to), bytes as usize)).await;
         self.probed.lock().remove(&to);
-        let (model, at) = (&self.planned.model.name, self.node_of(to));
-        tracing::debug!(model, %at, bytes, ms = ?probed, "a link was probed");
         let from = 0;
         let event = match probed {
             Ok(Ok(ms)) => Event::Sent { from, to, bytes, ms },

@@ -306,17 +306,10 @@ fn ticket(node: &Node, model: &karman_store::Model, reader: NodeId) -> Result<By
 #[cfg(test)]
 mod tests {
     use super::*;
-    use karman_sched::partition::{Layer, LayerGraph, Link, Objective, Power, Tier, Tiers, Weights};
+    use karman_sched::partition::{Layer, LayerGraph, Link, Objective, Tier, Tiers, Weights};
 
     #[test]
     fn the_same_layers_run_on_the_same_nodes_by_another_way() {
-        let tier = |name: &str| Tier {
-            name: name.into(),
-            slowdown: 1.0,
-            memory_bytes: None,
-            power: Power::default(),
-            available: true,
-        };
         let planned = |direct_mbit_s| {
             let link = |from, to, rate_mbit_s, latency_ms| Link {
                 from,
@@ -327,7 +320,7 @@ mod tests {
             };
             let layers = vec![Layer::measured("a", &[120.0, 31.0, 5.0], 0, 0)];
             let graph = LayerGraph::chain(layers, 19_000, &[100]).unwrap();
-            let tiers = ["edge", "fog", "cloud"].map(tier).to_vec();
+            let tiers = ["edge", "fog", "cloud"].map(Tier::new).to_vec();
             let links = vec![
                 link(0, 1, 7.5, 3.0),
                 link(1, 2, 1000.0, 10.0),

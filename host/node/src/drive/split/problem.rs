@@ -61,11 +61,9 @@ pub(super) fn problem(
     let graph = LayerGraph::new(layers, tensors).map_err(|error| TaskError::internal(error.to_string()))?;
     let tier = |node: &NodeProfile| {
         Ok(Tier {
-            name: format!("{} ({})", node.node.short(), node.tier),
-            slowdown: 1.0,
             memory_bytes: Some(node.free_memory),
             power: power(node, objective.energy > 0.0)?,
-            available: true,
+            ..Tier::new(format!("{} ({})", node.node.short(), node.tier))
         })
     };
     let tiers = nodes.iter().map(tier).collect::<Result<_, TaskError>>()?;

@@ -90,9 +90,10 @@ impl<P: Partitioner> Replanner<P> {
         let cause = self.tuning.deviates(ratio);
         let was_late = std::mem::replace(&mut self.late[tier], cause.is_some() && ms > expected);
         let is_hiccup = self.late[tier] && !was_late && ms - expected < HICCUP_MS;
-        let gain = match cause {
-            Some(_) if !is_hiccup => self.tuning.deviating_gain,
-            _ => self.tuning.tier_gain,
+        let usual = self.tuning.tier_gain;
+        let gain = match is_hiccup {
+            true => usual,
+            false => self.tuning.gain(ratio, usual),
         };
         self.conditions.computed(tier, layers, ratio, gain);
         cause.filter(|_| !is_hiccup)

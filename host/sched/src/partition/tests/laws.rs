@@ -167,13 +167,6 @@ fn a_shared_tensor_crosses_once() {
         tensor(Producer::Layer(3), &[], Some(0), 10),
     ];
     let graph = LayerGraph::new(layers.collect(), tensors).unwrap();
-    let tier = |name: &str| Tier {
-        name: name.into(),
-        slowdown: 1.0,
-        memory_bytes: None,
-        power: Power::default(),
-        available: true,
-    };
     let link = |from, to| Link {
         from,
         to,
@@ -181,7 +174,10 @@ fn a_shared_tensor_crosses_once() {
         latency_ms: 1.0,
         message_ms: 0.0,
     };
-    let (tiers, links) = (vec![tier("edge"), tier("cloud")], vec![link(0, 1), link(1, 0)]);
+    let (tiers, links) = (
+        ["edge", "cloud"].map(Tier::new).to_vec(),
+        vec![link(0, 1), link(1, 0)],
+    );
     let problem = Problem::new(graph, tiers, links, Objective::LATENCY, Weights::Everywhere).unwrap();
     let plan = MinCut.plan(&problem).unwrap();
     assert_eq!(plan.assignment, [0, 1, 1, 1]);

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod laws;
+mod measured;
 mod problems;
 mod refused;
 mod replan;

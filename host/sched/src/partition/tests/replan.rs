@@ -5,10 +5,10 @@ use crate::partition::*;
 use proptest::prelude::*;
 use std::time::Duration;
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 /// Edge, fog and cloud, the links 20 Mbit/s: the heavy second half runs on the cloud.
-fn problem(weights: Weights) -> Problem {
+pub(super) fn problem(weights: Weights) -> Problem {
     let layer =
         |name: &str, edge_ms: f64| Layer::measured(name, &[edge_ms, edge_ms / 4.0, edge_ms / 20.0], 1000, 0);
     let layers = vec![
@@ -18,13 +18,6 @@ fn problem(weights: Weights) -> Problem {
         layer("d", 200.0),
     ];
     let graph = LayerGraph::chain(layers, 1_000_000, &[500_000, 50_000, 50_000, 1000]).unwrap();
-    let tier = |name: &str| Tier {
-        name: name.into(),
-        slowdown: 1.0,
-        memory_bytes: None,
-        power: Power::default(),
-        available: true,
-    };
     let link = |from, to| Link {
         from,
         to,
@@ -32,16 +25,16 @@ fn problem(weights: Weights) -> Problem {
         latency_ms: 2.0,
         message_ms: 0.0,
     };
-    let tiers = vec![tier("edge"), tier("fog"), tier("cloud")];
+    let tiers = ["edge", "fog", "cloud"].map(Tier::new).to_vec();
     let links = vec![link(0, 1), link(1, 0), link(1, 2), link(2, 1)];
     Problem::new(graph, tiers, links, Objective::LATENCY, weights).unwrap()
 }
 
-fn replanner(weights: Weights) -> Replanner<Tiers> {
+pub(super) fn replanner(weights: Weights) -> Replanner<Tiers> {
     Replanner::new(Tiers, problem(weights), Tuning::default(), Duration::ZERO).unwrap()
 }
 
-fn used(actions: &[Action]) -> Option<&Plan> {
+pub(super) fn used(actions: &[Action]) -> Option<&Plan> {
     actions.iter().find_map(|action| match action {
         Action::Use { plan, .. } => Some(&**plan),
         _ => None,
@@ -108,22 +101,6 @@ fn what_is_as_expected_moves_nothing() {
 }
 
 #[test]
-fn a_tensor_that_packs_well_goes_earlier() {
-    let mut replanner = replanner(Weights::Everywhere);
-    let sized = |bytes| Event::Sized { tensor: 0, bytes };
-    let hardly = replanner.handle(SECOND / 8, sized(960_000)).unwrap();
-    assert_eq!(used(&hardly), None);
-    let input = |replanner: &Replanner<Tiers>| replanner.problem().unwrap().graph().tensors()[0].bytes;
-    assert_eq!(input(&replanner), 1_000_000, "one picture is not like the other");
-    let actions = replanner.handle(SECOND / 4, sized(5000)).unwrap();
-    assert_eq!(used(&actions).unwrap().assignment, [2; 4]);
-    assert_eq!(input(&replanner), 5000);
-    let unknown = Event::Sized { tensor: 5, bytes: 1 };
-    let error = replanner.handle(SECOND / 2, unknown).unwrap_err();
-    assert_eq!(error, EventError::NoSuchTensor(5));
-}
-
-#[test]
 fn a_throttled_tier_is_relieved() {
     let mut replanner = replanner(Weights::Everywhere);
     let hot = Event::Computed {
@@ -133,75 +110,6 @@ fn a_throttled_tier_is_relieved() {
     };
     let actions = replanner.handle(SECOND / 4, hot).unwrap();
     assert_eq!(used(&actions).unwrap().assignment, [0, 0, 1, 1]);
-}
-
-#[test]
-fn a_hiccup_moves_nothing_and_a_tier_that_is_late_twice_is_slow() {
-    let mut replanner = replanner(Weights::Everywhere);
-    let ran = |ms| Event::Computed {
-        tier: 2,
-        layers: vec![2, 3],
-        ms,
-    };
-    let at = |n: u32| SECOND / 10 * n;
-    for (n, ms) in [(1, 29.0), (2, 20.0), (3, 29.0)] {
-        assert_eq!(replanner.handle(at(n), ran(ms)).unwrap(), [], "{n}");
-        assert!((19.0..23.0).contains(&takes(&replanner, 2, &[2, 3])), "{n}");
-    }
-    replanner.handle(at(4), ran(29.5)).unwrap();
-    assert!((takes(&replanner, 2, &[2, 3]) - 29.5).abs() < 0.01);
-    // What is faster than it was believed is so at once.
-    replanner.handle(at(4), ran(20.0)).unwrap();
-    assert!((takes(&replanner, 2, &[2, 3]) - 20.0).abs() < 0.01);
-}
-
-/// The same problem with a link from the edge to the cloud, which saves the way over the fog.
-fn with_direct_link() -> Replanner<MinCut> {
-    let problem = problem(Weights::Everywhere);
-    let direct = |from, to| Link {
-        from,
-        to,
-        latency_ms: 3.0,
-        ..problem.links()[0]
-    };
-    let mut links = problem.links().to_vec();
-    links.extend([direct(0, 2), direct(2, 0)]);
-    let problem = problem
-        .under(problem.tiers().to_vec(), links, Weights::Everywhere)
-        .unwrap();
-    Replanner::new(MinCut, problem, Tuning::default(), Duration::ZERO).unwrap()
-}
-
-#[test]
-fn requests_take_the_direct_way_again_once_it_is_heard_of() {
-    let mut replanner = with_direct_link();
-    let is_direct = |plan: &Plan| {
-        plan.prediction
-            .links
-            .iter()
-            .any(|used| (used.from, used.to) == (0, 2))
-    };
-    assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
-    assert!(is_direct(replanner.plan()));
-    let late = Event::Overdue {
-        from: 0,
-        to: 2,
-        arrived: 0,
-        ms: 2_000.0,
-    };
-    replanner.handle(SECOND / 8, late).unwrap();
-    assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
-    assert!(!is_direct(replanner.plan()), "over the fog");
-    // One message tells all of it, though the link seemed to be ten thousand times slower.
-    let sent = Event::Sent {
-        from: 0,
-        to: 2,
-        bytes: 50_000,
-        ms: 23.0,
-    };
-    let actions = replanner.handle(SECOND / 4, sent).unwrap();
-    assert!((replanner.expected_ms(0, 2, 50_000).unwrap() - 23.0).abs() < 0.01);
-    assert!(used(&actions).is_some_and(is_direct));
 }
 
 #[test]
@@ -418,103 +326,5 @@ proptest! {
         let replanner = Replanner::new(MinCut, problem, Tuning::default(), Duration::ZERO).unwrap();
         let again = replanner.resume(&[]).unwrap().plan.cost;
         prop_assert!(replanner.resume(&held).unwrap().plan.cost <= again * (1.0 + 1e-9) + 1e-9);
-    }
-}
-
-#[test]
-fn a_tier_that_looked_slow_gets_another_chance() {
-    let mut replanner = replanner(Weights::Everywhere);
-    assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
-    let crawls = Event::Computed {
-        tier: 2,
-        layers: vec![2, 3],
-        ms: 800.0,
-    };
-    replanner.handle(SECOND / 4, crawls).unwrap();
-    assert_eq!(replanner.plan().assignment, [0, 0, 1, 1]);
-    // Nobody runs anything there, so nobody hears that it is over.
-    for tick in 1..=10 {
-        replanner.handle(SECOND / 2 * tick, Event::Tick).unwrap();
-    }
-    assert_eq!(replanner.plan().assignment, [0, 0, 1, 1]);
-    for tick in 11..=240 {
-        replanner.handle(SECOND / 2 * tick, Event::Tick).unwrap();
-    }
-    assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
-}
-
-/// What a tier takes for these layers, by what is known.
-fn takes(replanner: &Replanner<Tiers>, tier: usize, layers: &[usize]) -> f64 {
-    let problem = replanner.problem().unwrap();
-    let ms = |layer: &usize| match &problem.graph().layers()[*layer].time {
-        LayerTime::Measured(times) => times[tier].unwrap(),
-        LayerTime::Reference(ms) => *ms,
-    };
-    problem.tiers()[tier].slowdown * layers.iter().map(ms).sum::<f64>()
-}
-
-#[test]
-fn a_layer_that_looked_slow_gets_another_chance_while_its_tier_runs_others() {
-    let mut replanner = replanner(Weights::Everywhere);
-    let ran = |layer, ms| Event::Computed {
-        tier: 2,
-        layers: vec![layer],
-        ms,
-    };
-    replanner.handle(SECOND / 4, ran(2, 400.0)).unwrap();
-    assert_eq!(takes(&replanner, 2, &[2]), 400.0);
-    for tick in 1..=400 {
-        replanner.handle(SECOND / 2 * tick, ran(3, 10.0)).unwrap();
-    }
-    assert!(takes(&replanner, 2, &[2]) < 10.1);
-    assert_eq!(takes(&replanner, 2, &[3]), 10.0);
-}
-
-#[test]
-fn who_was_slow_shows_when_the_link_is_heard_of() {
-    // 50 kB take 22 ms, the two layers on the fog 100; after a second nothing has come.
-    let unanswered = || Event::Unanswered {
-        from: 0,
-        to: 1,
-        bytes: 50_000,
-        layers: vec![2, 3],
-        ms: 1000.0,
-    };
-    let sent = |ms| Event::Sent {
-        from: 0,
-        to: 1,
-        bytes: 50_000,
-        ms,
-    };
-    let answered = Event::Computed {
-        tier: 1,
-        layers: vec![2, 3],
-        ms: 100.0,
-    };
-    let late = Event::Overdue {
-        from: 0,
-        to: 1,
-        arrived: 0,
-        ms: 200.0,
-    };
-    for (heard, expected_ms) in [
-        // The link is as it was: it was the tier.
-        (vec![sent(22.0)], 978.0),
-        // The link takes as long as nothing came.
-        (vec![sent(990.0)], 100.0),
-        // The tier has answered by then.
-        (vec![answered, sent(22.0)], 100.0),
-        // Nothing else has come over the link by then, which is up again.
-        (vec![late, sent(22.0)], 100.0),
-    ] {
-        let mut replanner = replanner(Weights::Everywhere);
-        let actions = replanner.handle(SECOND / 8, unanswered()).unwrap();
-        assert_eq!(used(&actions).unwrap().assignment, [0; 4]);
-        assert_eq!(takes(&replanner, 1, &[2, 3]), 100.0, "nobody knows yet");
-        for event in heard {
-            replanner.handle(SECOND / 4, event).unwrap();
-        }
-        let takes = takes(&replanner, 1, &[2, 3]);
-        assert!((takes / expected_ms - 1.0).abs() < 0.01, "{takes}");
     }
 }

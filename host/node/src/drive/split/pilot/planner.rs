@@ -58,7 +58,7 @@ mod tests {
     use futures::future::join_all;
     use futures::poll;
     use karman_sched::partition::{
-        Event, Layer, LayerGraph, Link, Objective, PlanError, Power, Problem, Tier, Tiers, Tuning, Weights,
+        Event, Layer, LayerGraph, Link, Objective, PlanError, Problem, Tier, Tiers, Tuning, Weights,
     };
     use parking_lot::Mutex as Lock;
     use std::pin::pin;
@@ -83,13 +83,6 @@ mod tests {
     fn planner<P: Partitioner + Send + 'static>(policy: P) -> Planner<P> {
         let layers = vec![Layer::measured("a", &[10.0, 1.0], 0, 0)];
         let graph = LayerGraph::chain(layers, 1000, &[1000]).unwrap();
-        let tier = |name: &str| Tier {
-            name: name.into(),
-            slowdown: 1.0,
-            memory_bytes: None,
-            power: Power::default(),
-            available: true,
-        };
         let link = |from, to| Link {
             from,
             to,
@@ -97,7 +90,10 @@ mod tests {
             latency_ms: 1.0,
             message_ms: 0.0,
         };
-        let (tiers, links) = (vec![tier("edge"), tier("cloud")], vec![link(0, 1), link(1, 0)]);
+        let (tiers, links) = (
+            ["edge", "cloud"].map(Tier::new).to_vec(),
+            vec![link(0, 1), link(1, 0)],
+        );
         let problem = Problem::new(graph, tiers, links, Objective::LATENCY, Weights::Everywhere).unwrap();
         Planner::new(Replanner::new(policy, problem, Tuning::default(), Duration::ZERO).unwrap())
     }

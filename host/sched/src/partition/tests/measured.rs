@@ -1,0 +1,188 @@
+//! What a re-planner takes from measurements: of whom they tell, and for how long.
+
+use super::replan::{SECOND, problem, replanner, used};
+use crate::partition::*;
+use std::time::Duration;
+
+/// What a tier takes for these layers, by what is known.
+fn takes(replanner: &Replanner<Tiers>, tier: usize, layers: &[usize]) -> f64 {
+    let problem = replanner.problem().unwrap();
+    let ms = |layer: &usize| match &problem.graph().layers()[*layer].time {
+        LayerTime::Measured(times) => times[tier].unwrap(),
+        LayerTime::Reference(ms) => *ms,
+    };
+    problem.tiers()[tier].slowdown * layers.iter().map(ms).sum::<f64>()
+}
+
+/// The same problem with a link from the edge to the cloud, which saves the way over the fog.
+fn with_direct_link() -> Replanner<MinCut> {
+    let problem = problem(Weights::Everywhere);
+    let direct = |from, to| Link {
+        from,
+        to,
+        latency_ms: 3.0,
+        ..problem.links()[0]
+    };
+    let mut links = problem.links().to_vec();
+    links.extend([direct(0, 2), direct(2, 0)]);
+    let problem = problem
+        .under(problem.tiers().to_vec(), links, Weights::Everywhere)
+        .unwrap();
+    Replanner::new(MinCut, problem, Tuning::default(), Duration::ZERO).unwrap()
+}
+
+#[test]
+fn a_hiccup_moves_nothing_and_a_tier_that_is_late_twice_is_slow() {
+    let mut replanner = replanner(Weights::Everywhere);
+    let ran = |ms| Event::Computed {
+        tier: 2,
+        layers: vec![2, 3],
+        ms,
+    };
+    let at = |n: u32| SECOND / 10 * n;
+    for (n, ms) in [(1, 29.0), (2, 20.0), (3, 29.0)] {
+        assert_eq!(replanner.handle(at(n), ran(ms)).unwrap(), [], "{n}");
+        assert!((19.0..23.0).contains(&takes(&replanner, 2, &[2, 3])), "{n}");
+    }
+    replanner.handle(at(4), ran(29.5)).unwrap();
+    assert!((takes(&replanner, 2, &[2, 3]) - 29.5).abs() < 0.01);
+    // What is faster than it was believed is so at once.
+    replanner.handle(at(4), ran(20.0)).unwrap();
+    assert!((takes(&replanner, 2, &[2, 3]) - 20.0).abs() < 0.01);
+}
+
+#[test]
+fn requests_take_the_direct_way_again_once_it_is_heard_of() {
+    let mut replanner = with_direct_link();
+    let is_direct = |plan: &Plan| {
+        plan.prediction
+            .links
+            .iter()
+            .any(|used| (used.from, used.to) == (0, 2))
+    };
+    assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
+    assert!(is_direct(replanner.plan()));
+    let late = Event::Overdue {
+        from: 0,
+        to: 2,
+        arrived: 0,
+        ms: 2_000.0,
+    };
+    replanner.handle(SECOND / 8, late).unwrap();
+    assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
+    assert!(!is_direct(replanner.plan()), "over the fog");
+    // One message tells all of it, though the link seemed to be ten thousand times slower.
+    let sent = Event::Sent {
+        from: 0,
+        to: 2,
+        bytes: 50_000,
+        ms: 23.0,
+    };
+    let actions = replanner.handle(SECOND / 4, sent).unwrap();
+    assert!((replanner.expected_ms(0, 2, 50_000).unwrap() - 23.0).abs() < 0.01);
+    assert!(used(&actions).is_some_and(is_direct));
+}
+
+#[test]
+fn a_tier_that_looked_slow_gets_another_chance() {
+    let mut replanner = replanner(Weights::Everywhere);
+    assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
+    let crawls = Event::Computed {
+        tier: 2,
+        layers: vec![2, 3],
+        ms: 800.0,
+    };
+    replanner.handle(SECOND / 4, crawls).unwrap();
+    assert_eq!(replanner.plan().assignment, [0, 0, 1, 1]);
+    // Nobody runs anything there, so nobody hears that it is over.
+    for tick in 1..=10 {
+        replanner.handle(SECOND / 2 * tick, Event::Tick).unwrap();
+    }
+    assert_eq!(replanner.plan().assignment, [0, 0, 1, 1]);
+    for tick in 11..=240 {
+        replanner.handle(SECOND / 2 * tick, Event::Tick).unwrap();
+    }
+    assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
+}
+
+#[test]
+fn a_layer_that_looked_slow_gets_another_chance_while_its_tier_runs_others() {
+    let mut replanner = replanner(Weights::Everywhere);
+    let ran = |layer, ms| Event::Computed {
+        tier: 2,
+        layers: vec![layer],
+        ms,
+    };
+    replanner.handle(SECOND / 4, ran(2, 400.0)).unwrap();
+    assert_eq!(takes(&replanner, 2, &[2]), 400.0);
+    for tick in 1..=400 {
+        replanner.handle(SECOND / 2 * tick, ran(3, 10.0)).unwrap();
+    }
+    assert!(takes(&replanner, 2, &[2]) < 10.1);
+    assert_eq!(takes(&replanner, 2, &[3]), 10.0);
+}
+
+#[test]
+fn who_was_slow_shows_when_the_link_is_heard_of() {
+    // 50 kB take 22 ms, the two layers on the fog 100; after a second nothing has come.
+    let unanswered = || Event::Unanswered {
+        from: 0,
+        to: 1,
+        bytes: 50_000,
+        layers: vec![2, 3],
+        ms: 1000.0,
+    };
+    let sent = |ms| Event::Sent {
+        from: 0,
+        to: 1,
+        bytes: 50_000,
+        ms,
+    };
+    let answered = Event::Computed {
+        tier: 1,
+        layers: vec![2, 3],
+        ms: 100.0,
+    };
+    let late = Event::Overdue {
+        from: 0,
+        to: 1,
+        arrived: 0,
+        ms: 200.0,
+    };
+    for (heard, expected_ms) in [
+        // The link is as it was: it was the tier.
+        (vec![sent(22.0)], 978.0),
+        // The link takes as long as nothing came.
+        (vec![sent(990.0)], 100.0),
+        // The tier has answered by then.
+        (vec![answered, sent(22.0)], 100.0),
+        // Nothing else has come over the link by then, which is up again.
+        (vec![late, sent(22.0)], 100.0),
+    ] {
+        let mut replanner = replanner(Weights::Everywhere);
+        let actions = replanner.handle(SECOND / 8, unanswered()).unwrap();
+        assert_eq!(used(&actions).unwrap().assignment, [0; 4]);
+        assert_eq!(takes(&replanner, 1, &[2, 3]), 100.0, "nobody knows yet");
+        for event in heard {
+            replanner.handle(SECOND / 4, event).unwrap();
+        }
+        let takes = takes(&replanner, 1, &[2, 3]);
+        assert!((takes / expected_ms - 1.0).abs() < 0.01, "{takes}");
+    }
+}
+
+#[test]
+fn a_tensor_that_packs_well_goes_earlier() {
+    let mut replanner = replanner(Weights::Everywhere);
+    let sized = |bytes| Event::Sized { tensor: 0, bytes };
+    let hardly = replanner.handle(SECOND / 8, sized(960_000)).unwrap();
+    assert_eq!(used(&hardly), None);
+    let input = |replanner: &Replanner<Tiers>| replanner.problem().unwrap().graph().tensors()[0].bytes;
+    assert_eq!(input(&replanner), 1_000_000, "one picture is not like the other");
+    let actions = replanner.handle(SECOND / 4, sized(5000)).unwrap();
+    assert_eq!(used(&actions).unwrap().assignment, [2; 4]);
+    assert_eq!(input(&replanner), 5000);
+    let unknown = Event::Sized { tensor: 5, bytes: 1 };
+    let error = replanner.handle(SECOND / 2, unknown).unwrap_err();
+    assert_eq!(error, EventError::NoSuchTensor(5));
+}
