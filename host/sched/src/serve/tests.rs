@@ -191,6 +191,17 @@ fn edgeserving_takes_back_the_exits_that_lose_the_least() {
 }
 
 #[test]
+fn what_waits_behind_a_batch_that_cannot_be_in_time_is_planned_for() {
+    // Four are past their time, whatever is done. The other four, due in 15 ms, come after these: their first exit takes 3.5 ms, their
+    // second 14, so that only with the first one they are in time after the 3.5 ms that the late ones take at least.
+    let arrivals: Vec<_> = [(0, 0); 4].into_iter().chain([(25, 1); 4]).collect();
+    let device = device(EdgeServing::default(), &arrivals);
+    let mut plan = plan::Plan::default();
+    assert!(plan.make(ms(60), &device.backlog));
+    assert_eq!(plan.exits, [0, 0]);
+}
+
+#[test]
 fn as_published_each_batch_goes_as_deep_as_it_may() {
     let arrivals: Vec<_> = (0..8).map(|n| (0, usize::from(n >= 4))).collect();
     let Some(Choice::Run { exit, .. }) = choice(EdgeServing::published(), &arrivals, 20) else {
