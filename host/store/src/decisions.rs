@@ -1,4 +1,4 @@
-use crate::tables::{DECISIONS, LOGGED, META};
+use crate::tables::{DECISIONS, LOGGED, META, counted, length};
 use crate::{Store, StoreError};
 use redb::{ReadableTable, ReadableTableMetadata};
 
@@ -14,12 +14,7 @@ impl Decisions<'_> {
     pub fn append(&self, entries: &[Vec<u8>], most: usize, most_bytes: u64) -> Result<(), StoreError> {
         self.0.tables().write(|txn| {
             let (mut table, mut meta) = (txn.open_table(DECISIONS)?, txn.open_table(META)?);
-            let counted = meta.get(LOGGED)?.map(|bytes| bytes.value());
-            let mut bytes = match counted {
-                Some(bytes) => bytes,
-                // They are of a version that did not count them.
-                None => length(&table)?,
-            };
+            let mut bytes = counted(&meta, LOGGED, || length(&table))?;
             let last = table.last()?.map(|(number, _)| number.value());
             let first = last.map_or(0, |last| last + 1);
             for (number, entry) in (first..).zip(entries) {
@@ -50,15 +45,6 @@ impl Decisions<'_> {
         }
         Ok(all)
     }
-}
-
-/// Bytes of all entries.
-pub(crate) fn length(table: &impl ReadableTable<u64, &'static [u8]>) -> Result<u64, StoreError> {
-    let mut bytes = 0;
-    for row in table.iter()? {
-        bytes += row?.1.value().len() as u64;
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Which effects of tasks this node's buckets have seen, within one transaction. They are bounded in number and in bytes.
 
 use crate::StoreError;
-use crate::tables::{EFFECTS, EFFECTS_SWEPT, LAST, META, REMEMBERED, encode, get};
+use crate::tables::{EFFECTS, EFFECTS_SWEPT, LAST, META, REMEMBERED, counted, encode, get};
 use karman_tasks::{LimitReached, Seen, UnixMs};
 use karman_types::ByteSize;
 use redb::{ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
@@ -23,17 +23,11 @@ pub(crate) struct Effects<'txn> {
 impl<'txn> Effects<'txn> {
     pub(crate) fn open(txn: &'txn WriteTransaction) -> Result<Self, StoreError> {
         let (rows, meta) = (txn.open_table(EFFECTS)?, txn.open_table(META)?);
-        let counted = meta.get(REMEMBERED)?.map(|bytes| bytes.value());
-        let bytes = match counted {
-            Some(bytes) => bytes,
-            // They are of a version that did not count them.
-            None => length(&rows)?,
-        };
         Ok(Self {
+            bytes: counted(&meta, REMEMBERED, || length(&rows))?,
             rows,
             swept: txn.open_table(EFFECTS_SWEPT)?,
             meta,
-            bytes,
         })
     }
 

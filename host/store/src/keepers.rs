@@ -1,5 +1,4 @@
-use crate::decisions::length;
-use crate::tables::{APPENDED, KEEPERS, KEEPERS_LOG, META, get, put};
+use crate::tables::{APPENDED, KEEPERS, KEEPERS_LOG, META, counted, get, length, put};
 use crate::{Store, StoreError};
 use bytes::Bytes;
 use redb::{ReadableTable, WriteTransaction};
@@ -38,7 +37,7 @@ impl Keepers<'_> {
     pub fn append(&self, entries: &[(u64, Vec<u8>)]) -> Result<(), StoreError> {
         self.0.tables().write(|txn| {
             let mut log = txn.open_table(KEEPERS_LOG)?;
-            let mut bytes = counted(&txn.open_table(META)?, &log)?;
+            let mut bytes = counted(&txn.open_table(META)?, APPENDED, || length(&log))?;
             for (index, entry) in entries {
                 let before = log.insert(index, entry.as_slice())?;
                 bytes = bytes.saturating_sub(before.map_or(0, |before| before.value().len() as u64));
@@ -72,7 +71,8 @@ impl Keepers<'_> {
     /// What the disk refused.
     pub fn log_bytes(&self) -> Result<u64, StoreError> {
         let txn = self.0.tables().read()?;
-        counted(&txn.open_table(META)?, &txn.open_table(KEEPERS_LOG)?)
+        let log = txn.open_table(KEEPERS_LOG)?;
+        counted(&txn.open_table(META)?, APPENDED, || length(&log))
     }
 
     /// The index through which entries have to go so that those after it have `most` bytes; nothing where all of them have.
@@ -135,25 +135,12 @@ impl Keepers<'_> {
 
 fn remove(txn: &WriteTransaction, range: impl RangeBounds<u64>) -> Result<(), StoreError> {
     let mut log = txn.open_table(KEEPERS_LOG)?;
-    let mut bytes = counted(&txn.open_table(META)?, &log)?;
+    let mut bytes = counted(&txn.open_table(META)?, APPENDED, || length(&log))?;
     log.retain_in::<u64, _>(range, |_, entry| {
         bytes = bytes.saturating_sub(entry.len() as u64);
         false
     })?;
     count(txn, bytes)
-}
-
-/// Bytes of all entries, as they were last counted.
-fn counted(
-    meta: &impl ReadableTable<&'static str, u64>,
-    log: &impl ReadableTable<u64, &'static [u8]>,
-) -> Result<u64, StoreError> {
-    let counted = meta.get(APPENDED)?.map(|bytes| bytes.value());
-    match counted {
-        Some(bytes) => Ok(bytes),
-        // They are of a version that did not count them.
-        None => length(log),
-    }
 }
 
 fn count(txn: &WriteTransaction, bytes: u64) -> Result<(), StoreError> {

@@ -177,6 +177,26 @@ pub(crate) fn encode(of: Records, name: &str, record: &impl Serialize) -> Result
     cbor4ii::serde::to_vec(Vec::new(), record).map_err(|error| unreadable(of, name, &error))
 }
 
+/// Bytes of a table, as they were last counted under this name in [`META`], or else as they are counted now: they are of a version that
+/// did not.
+pub(crate) fn counted(
+    meta: &impl ReadableTable<&'static str, u64>,
+    name: &str,
+    count: impl FnOnce() -> Result<u64, StoreError>,
+) -> Result<u64, StoreError> {
+    let known = meta.get(name)?.map(|bytes| bytes.value());
+    known.map_or_else(count, Ok)
+}
+
+/// Bytes of all entries of a log.
+pub(crate) fn length(log: &impl ReadableTable<u64, &'static [u8]>) -> Result<u64, StoreError> {
+    let mut bytes = 0;
+    for row in log.iter()? {
+        bytes += row?.1.value().len() as u64;
+    }
+    Ok(bytes)
+}
+
 fn decode<R: DeserializeOwned>(of: Records, name: &str, bytes: &[u8]) -> Result<R, StoreError> {
     cbor4ii::serde::from_slice(bytes).map_err(|error| unreadable(of, name, &error))
 }
