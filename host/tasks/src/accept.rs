@@ -34,8 +34,7 @@ impl Machine {
         let guarantee = submission.guarantee;
         self.check_room(guarantee, submission.request.body.len() as u64)?;
         if guarantee != Guarantee::Direct {
-            let is_part = submission.stays && submission.effect.is_some();
-            self.check_results(self.spare(is_part))?;
+            self.check_results(self.spare(submission.is_part()))?;
         }
         match guarantee {
             Guarantee::Kept if self.keepers < KEEPERS => {

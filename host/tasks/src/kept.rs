@@ -112,6 +112,9 @@ impl KeptState {
             return Vec::new();
         };
         let mut over = self.bytes_with(entry).saturating_sub(most);
+        if over == 0 {
+            return Vec::new();
+        }
         let may_go = |kept: &&Kept| {
             let ended = matches!(kept.record.state, Saved::Ended { .. }) && kept.weight() > 0;
             ended && !kept.record.is_part() && kept.record.task != *ending

@@ -80,6 +80,11 @@ pub struct Submission {
 }
 
 impl Submission {
+    /// Whether it is part of another task, which goes on with its result: a task of a workflow is.
+    pub(crate) const fn is_part(&self) -> bool {
+        self.stays && self.effect.is_some()
+    }
+
     /// A direct task without key, deadline or hedge.
     pub fn new(name: impl Into<Arc<str>>, request: TaskRequest) -> Self {
         Self {
@@ -280,7 +285,7 @@ impl TaskRecord {
         }
     }
 
-    /// Whether it is part of another task, which goes on with its result: a task of a workflow is.
+    /// Whether it is part of another task: see [`Submission`].
     pub const fn is_part(&self) -> bool {
         self.stays && self.effect.is_some()
     }
