@@ -108,10 +108,8 @@ fn a_server_of_others_is_measured_and_chosen_as_any_other() {
 #[test]
 fn a_token_that_everybody_could_read_is_refused_by_the_key() {
     let home = tract("edge");
-    let file = home.path().join("config/karman/node.toml");
-    let config = std::fs::read_to_string(&file).unwrap();
     let endpoint = "[endpoints.far]\nurl = \"http://inference.example\"\nmodel = \"a\"\ncapability = \"b\"\ntoken = \"token\"\n";
-    std::fs::write(&file, format!("{config}{endpoint}")).unwrap();
+    home.configure(endpoint);
     home.run(["node", "up", "--listen", "127.0.0.1:0"])
         .fails(2, "inference.example");
 }

@@ -94,9 +94,7 @@ fn a_hedged_call_does_not_wait_for_a_node_that_hangs() {
     let home = home("cloud");
     home.run(["mesh", "init"]).ok();
     // By what calls took, it would soon ask the other one first.
-    let file = home.path().join("config/karman/node.toml");
-    let config = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(file, format!("{config}[policies]\nroute = \"nearest-free\"\n")).unwrap();
+    home.configure("[policies]\nroute = \"nearest-free\"\n");
     let cloud = up(home, &[]);
     let both = [cloud.joined("fog", &[]), cloud.joined("edge", &[])];
     for node in &both {

@@ -26,9 +26,7 @@ const FLOW: &str = r#"
 /// A node that is to place steps by this policy.
 fn by(policy: &str) -> Home {
     let home = tract("edge");
-    let file = home.path().join("config/karman/node.toml");
-    let config = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(file, format!("{config}[policies]\nplace = \"{policy}\"\n")).unwrap();
+    home.configure(&format!("[policies]\nplace = \"{policy}\"\n"));
     home
 }
 

@@ -37,9 +37,7 @@ fn workflow(task: &str, select: Option<&str>) -> String {
 /// A node with two models that were measured; more in its `node.toml` besides.
 fn measured(config: &str) -> Node {
     let home = tract("edge");
-    let file = home.path().join("config/karman/node.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, format!("{text}\n{config}")).unwrap();
+    home.configure(config);
     home.run(["mesh", "init"]).ok();
     let node = up(home, &[]);
     for model in ["digits-s", "digits-l"] {

@@ -39,6 +39,13 @@ impl Home {
         self.0.path()
     }
 
+    /// Adds this to the configuration of its node.
+    pub(crate) fn configure(&self, more: &str) {
+        let file = self.path().join("config/karman/node.toml");
+        let before = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(file, format!("{before}\n{more}")).unwrap();
+    }
+
     /// The tool with these arguments, in this home.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_karman"));

@@ -2,7 +2,7 @@
 
 use super::{ENDED, flow, status, step, until};
 use crate::mesh::{Node, home, path, up};
-use crate::support::{Home, Ran, pause};
+use crate::support::{Home, pause};
 use serde_json::Value;
 use std::time::Instant;
 
@@ -14,9 +14,7 @@ const HURRY: &str =
 fn keepers() -> [Node; 3] {
     let configured = |tier: &str| -> Home {
         let home = home(tier);
-        let file = home.path().join("config/karman/node.toml");
-        let config = std::fs::read_to_string(&file).unwrap();
-        std::fs::write(file, format!("{config}{HURRY}")).unwrap();
+        home.configure(HURRY);
         home
     };
     let first = configured("cloud");
@@ -31,31 +29,24 @@ fn keepers() -> [Node; 3] {
     let nodes = [first, second, third];
     let ids = nodes.each_ref().map(Node::id);
     let ids = ids.each_ref().map(String::as_str);
-    soon(
-        &nodes[0],
-        &[&["mesh", "keepers"][..], &ids].concat(),
-        b"",
-        |ran| ran.code == 0,
-    );
+    nodes[0].soon(&[&["mesh", "keepers"][..], &ids].concat(), b"");
     for node in &nodes {
-        soon(node, &["mesh", "keepers", "--json"], b"", |ran| {
-            ran.out().contains("\"majority\":true")
-        });
+        has_majority(node);
         node.finds(3);
     }
     nodes
 }
 
-/// Runs it until this holds of how it ran.
+/// Waits until it is in touch with a majority of the keepers.
 #[track_caller]
-fn soon(node: &Node, arguments: &[&str], input: &[u8], holds: impl Fn(&Ran) -> bool) -> Ran {
+fn has_majority(node: &Node) {
     let started = Instant::now();
-    loop {
-        let ran = node.home.run_with(arguments, input);
-        if holds(&ran) {
-            return ran;
-        }
-        assert!(started.elapsed() < ENDED, "it does not come about: {ran:?}");
+    while !node
+        .run(&["mesh", "keepers", "--json"])
+        .out()
+        .contains("\"majority\":true")
+    {
+        assert!(started.elapsed() < ENDED, "there is no majority");
         pause();
     }
 }
@@ -64,7 +55,7 @@ fn soon(node: &Node, arguments: &[&str], input: &[u8], holds: impl Fn(&Ran) -> b
 fn begin_kept(node: &Node, text: &str, input: &[u8]) -> String {
     let file = flow(node, text);
     let run = ["flow", "run", &file, "--accept", "kept", "--input", "-"];
-    soon(node, &run, input, |ran| ran.code == 0).out()
+    node.soon(&run, input).out()
 }
 
 /// How the accepted task of this name is, at a node that owns one.
@@ -111,7 +102,7 @@ fn a_withdrawn_run_stops_a_step_that_another_node_owns() {
     owner(&[drained], "tally", "waiting");
     let heirs = [first, second];
     for heir in heirs {
-        soon(drained, &["mesh", "ping", &heir.id()], b"", |ran| ran.code == 0);
+        drained.soon(&["mesh", "ping", &heir.id()], b"");
     }
     drained.run(&["node", "drain"]).ok();
     let coordinator = owner(&heirs, "flow/far", "running");
@@ -122,7 +113,7 @@ fn a_withdrawn_run_stops_a_step_that_another_node_owns() {
         .ok();
     owner(&[owner_of_step], "tally", "running");
 
-    soon(coordinator, &["flow", "cancel", &run], b"", |ran| ran.code == 0);
+    coordinator.soon(&["flow", "cancel", &run], b"");
     owner(&[owner_of_step], "tally", "cancelled");
     let ended = until(coordinator, &run, |status| status["state"] == "cancelled");
     assert_eq!(step(&ended, "wait")["state"], "failed", "{ended}");

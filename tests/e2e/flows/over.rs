@@ -6,9 +6,7 @@ use crate::mesh::{home, path, up};
 #[test]
 fn a_run_without_a_deadline_ends_with_what_is_accepted_and_says_so() {
     let home = home("edge");
-    let file = home.path().join("config/karman/node.toml");
-    let config = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(file, format!("{config}[tasks]\nlifetime = \"20 s\"\n")).unwrap();
+    home.configure("[tasks]\nlifetime = \"20 s\"\n");
     let node = up(home, &[]);
     node.run(&["deploy", &path("tally"), "--grant-asked"]).ok();
     let text = r#"

@@ -99,10 +99,8 @@ fn callers_behind_a_proxy_are_counted_apart() {
 #[test]
 fn slow_callers_keep_nobody_out() {
     let home = home("cloud");
-    let file = home.path().join("config/karman/node.toml");
-    let config = std::fs::read_to_string(&file).unwrap();
     let limits = "[gateway.limits]\nconnections = 64\nbody-pause = \"300 ms\"\n";
-    std::fs::write(&file, format!("{config}{limits}")).unwrap();
+    home.configure(limits);
     let node = gateway(home, &["infer:*"]);
     let address = &node.server.address;
     let slow = |bytes: &str| {
@@ -140,10 +138,8 @@ fn slow_callers_keep_nobody_out() {
 #[test]
 fn beyond_its_capacity_it_refuses_quickly() {
     let home = home("cloud");
-    let file = home.path().join("config/karman/node.toml");
-    let config = std::fs::read_to_string(&file).unwrap();
     let limits = "[gateway.limits]\nat-once = 1\nwaiting = 1\nwait = \"30 s\"\n";
-    std::fs::write(&file, format!("{config}{limits}")).unwrap();
+    home.configure(limits);
     let node = gateway(home, &["call:*"]);
     node.run(&["deploy", guest("hostile").to_str().unwrap()]).ok();
     let answers: Vec<Answer> = std::thread::scope(|scope| {
@@ -223,10 +219,8 @@ fn one_that_is_taken_out_of_service_is_not_ready() {
 #[test]
 fn a_task_has_the_time_that_a_request_has() {
     let home = home("cloud");
-    let file = home.path().join("config/karman/node.toml");
-    let config = std::fs::read_to_string(&file).unwrap();
     let limits = "[gateway.limits]\ntime = \"500 ms\"\n";
-    std::fs::write(&file, format!("{config}{limits}")).unwrap();
+    home.configure(limits);
     let node = gateway(home, &["call:*"]);
     node.run(&["deploy", guest("hostile").to_str().unwrap()]).ok();
     let late = node
@@ -274,10 +268,8 @@ fn only_so_many_wait_for_an_end() {
 #[test]
 fn what_a_body_becomes_has_to_have_room_too() {
     let home = home("cloud");
-    let file = home.path().join("config/karman/node.toml");
-    let config = std::fs::read_to_string(&file).unwrap();
     let limits = "[gateway.limits]\nbody = \"1 MiB\"\nbodies = \"4 MiB\"\n";
-    std::fs::write(&file, format!("{config}{limits}")).unwrap();
+    home.configure(limits);
     let node = gateway(home, &["infer:*"]);
     let data = vec![0; 400_000];
     let image = json!({ "name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": data });

@@ -20,9 +20,7 @@ const GROWTH: u64 = 96 << 20;
 
 pub(super) fn limited(limits: &str) -> Home {
     let home = home("cloud");
-    let file = home.path().join("config/karman/node.toml");
-    let config = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, format!("{config}[gateway.limits]\n{limits}\n")).unwrap();
+    home.configure(&format!("[gateway.limits]\n{limits}\n"));
     home
 }
 

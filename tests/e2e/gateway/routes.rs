@@ -12,9 +12,7 @@ const ROUTES: &str = "hosts = [\"gateway.example\"]\n\
 /// A home whose gateway is configured so.
 fn configured(gateway: &str) -> Home {
     let home = home("cloud");
-    let file = home.path().join("config/karman/node.toml");
-    let config = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, format!("{config}[gateway]\n{gateway}")).unwrap();
+    home.configure(&format!("[gateway]\n{gateway}"));
     home
 }
 

@@ -136,9 +136,7 @@ fn renamed(folder: &Home, guest_name: &str, name: &str, version: &str) -> PathBu
 /// A node that routes by a policy of this name, and two others that offer these.
 fn mesh(route: &str, tasks: &[PathBuf]) -> (Node, [Node; 2]) {
     let home = home("cloud");
-    let file = home.path().join("config/karman/node.toml");
-    let config = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(file, format!("{config}[policies]\nroute = \"{route}\"\n")).unwrap();
+    home.configure(&format!("[policies]\nroute = \"{route}\"\n"));
     home.run(["mesh", "init"]).ok();
     let cloud = up(home, &[]);
     let both = ["fog", "edge"].map(|tier| cloud.joined(tier, &[]));

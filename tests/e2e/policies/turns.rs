@@ -57,9 +57,7 @@ outputs = [{ name = "probabilities", type = "f32", shape = [1, 10] }]"#;
 #[test]
 fn who_gives_up_before_its_turn_is_not_asked_for() {
     let home = tract("cloud");
-    let file = home.path().join("config/karman/node.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, format!("{text}\n[policies]\nselect = \"bad-policy\"\n")).unwrap();
+    home.configure("[policies]\nselect = \"bad-policy\"\n");
     let server = home.start(["gateway", "--listen", "127.0.0.1:0", "--open", "infer:*"]);
     let node = Node { home, server };
     let folder = node.home.path().to_owned();
