@@ -76,10 +76,14 @@ impl Conditions {
         &mut self.tiers
     }
 
-    /// Conditions that are known, not estimated.
-    pub(crate) fn set(&mut self, tiers: Vec<Tier>, links: Vec<Link>) {
+    /// Tiers that are known, not estimated.
+    pub(crate) fn set_tiers(&mut self, tiers: Vec<Tier>) {
         self.usual = tiers.iter().map(|tier| tier.slowdown).collect();
         self.tiers = tiers;
+    }
+
+    /// Links that are known, not estimated.
+    pub(crate) fn set_links(&mut self, links: Vec<Link>) {
         self.up = vec![true; links.len()];
         self.usual_mbit_s = rates(&links);
         self.fastest_mbit_s = rates(&links);

@@ -1,12 +1,13 @@
 //! A plan that moves with the conditions.
 
+mod stated;
 mod told;
 
 use super::conditions::Conditions;
 use super::problem::Shipping;
 use super::{
     Action, Cause, Event, EventError, Held, Link, LinkUse, Partitioner, Plan, PlanError, Problem,
-    ProblemError, Resumption, Tier, Tuning, Weights,
+    ProblemError, Resumption, Tuning, Weights,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub struct Replanner<P> {
     patience: Vec<Duration>,
     /// What was sent last over each link, where that is not answered.
     unanswered: Vec<Option<Unanswered>>,
+    /// Whether the links are known: then nothing is learnt of them.
+    links_are_stated: bool,
     due: Duration,
     arrivals: u32,
     arrivals_per_s: f64,
@@ -73,6 +76,7 @@ impl<P: Partitioner> Replanner<P> {
             measured: vec![now; problem.links().len()],
             patience: vec![tuning.probe_after; problem.links().len()],
             unanswered: vec![None; problem.links().len()],
+            links_are_stated: false,
             due: now + tuning.period,
             tuning,
             nominal: problem,
@@ -110,23 +114,6 @@ impl<P: Partitioner> Replanner<P> {
         if now >= self.due {
             self.tick(now, &mut actions);
         }
-        Ok(actions)
-    }
-
-    /// The conditions are known: by an operator, or by an oracle that others are compared with.
-    ///
-    /// # Errors
-    ///
-    /// They make no sense.
-    pub fn state(&mut self, tiers: Vec<Tier>, links: Vec<Link>) -> Result<Vec<Action>, ProblemError> {
-        let weights = self.nominal.weights().clone();
-        self.nominal = self.nominal.under(tiers.clone(), links.clone(), weights)?;
-        self.measured.resize(links.len(), self.due);
-        self.patience.resize(links.len(), self.tuning.probe_after);
-        self.unanswered = vec![None; links.len()];
-        self.conditions.set(tiers, links);
-        let mut actions = Vec::new();
-        self.decide(Cause::Stated, &mut actions);
         Ok(actions)
     }
 
@@ -237,6 +224,9 @@ impl<P: Partitioner> Replanner<P> {
     /// Has links measured of which nothing was heard for long, but only those that a better plan would use if they were as
     /// fast as they ever were, and some more.
     fn probe(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        if self.links_are_stated {
+            return;
+        }
         let silent = |link: usize| {
             let silence = now.saturating_sub(self.measured[link]);
             self.conditions.is_up(link) && silence >= self.patience[link]

@@ -25,7 +25,7 @@ use lost::Lost;
 use parking_lot::{Mutex, RwLock};
 use planner::Planner;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -54,8 +54,6 @@ pub(crate) struct Pilot {
     lost: Mutex<Lost>,
     /// Tiers whose links are being probed.
     probed: Mutex<HashSet<usize>>,
-    /// Whether the conditions are stated by who knows them: what is measured of them then counts for nothing.
-    stated: AtomicBool,
     /// Requests so far.
     requests: AtomicU32,
 }
@@ -86,7 +84,6 @@ impl Pilot {
             following: tokio::sync::Mutex::default(),
             lost: Mutex::default(),
             probed: Mutex::default(),
-            stated: AtomicBool::new(false),
             requests: AtomicU32::new(0),
         });
         pilot.spare(node, route);
@@ -171,8 +168,8 @@ impl Pilot {
         }
     }
 
-    /// Takes the links to be like this from now on, and nothing that is measured: what an operator knows, or an oracle that others
-    /// are compared with. Links that are not named are not there. Returns when requests go by the plan that follows.
+    /// Takes the links to be like this from now on, and nothing that is measured of them: what an operator knows, or an oracle that
+    /// others are compared with. Links that are not named are not there. Returns when requests go by the plan that follows.
     pub(super) async fn state(self: &Arc<Self>, links: &[LinkMeasure]) -> Result<(), TaskError> {
         let gone = || TaskError::unavailable("the node is shutting down");
         let node = Node::upgrade(&self.node).ok_or_else(gone)?;
@@ -195,13 +192,8 @@ impl Pilot {
         let links = links.map_err(|error| error.with_field("links"))?;
         let pilot = self.clone();
         let stated = self.planner.with(move |replanner| {
-            let mut tiers = pilot.planned.problem.tiers().to_vec();
-            for lost in pilot.lost.lock().all() {
-                tiers[lost].available = false;
-            }
             let wrong = |error: ProblemError| TaskError::invalid(error.to_string()).with_field("links");
-            replanner.state(tiers, links).map_err(wrong)?;
-            pilot.stated.store(true, Ordering::Relaxed);
+            replanner.state_links(links).map_err(wrong)?;
             *pilot.cause.lock() = Cause::Stated;
             pilot.moved.notify_one();
             pilot.look(replanner);
@@ -211,16 +203,7 @@ impl Pilot {
         self.catch_up(&node).await
     }
 
-    fn is_stated(&self) -> bool {
-        self.stated.load(Ordering::Relaxed)
-    }
-
     fn tell(self: &Arc<Self>, replanner: &mut Replanner<Policy>, event: Event) {
-        // Which nodes are there, and how large tensors are, nobody has stated.
-        let is_measured = !matches!(event, Event::Tier { .. } | Event::Sized { .. } | Event::Tick);
-        if is_measured && self.is_stated() {
-            return;
-        }
         match replanner.handle(self.started.elapsed(), event) {
             Ok(actions) => actions.into_iter().for_each(|action| self.act(action)),
             Err(error) => tracing::debug!(model = self.planned.model.name, %error, "not learnt from"),
@@ -244,7 +227,7 @@ impl Pilot {
                 bytes,
                 patience_ms,
             } => {
-                if !self.is_stated() && self.probed.lock().insert(to) {
+                if self.probed.lock().insert(to) {
                     tokio::spawn(async move { pilot.probe(&node, to, bytes, patience_ms).await });
                 }
             }

@@ -20,6 +20,9 @@ pub(super) struct Unanswered {
 impl<P: Partitioner> Replanner<P> {
     /// Takes what an event tells; why to look for a plan, if at all.
     pub(super) fn take(&mut self, now: Duration, event: Event) -> Result<Option<Cause>, EventError> {
+        if self.is_known(&event) {
+            return Ok(None);
+        }
         match event {
             Event::Computed { tier, layers, ms } => self.computed(tier, &layers, time(ms)?),
             Event::Sent { from, to, bytes, ms } => {
@@ -50,6 +53,10 @@ impl<P: Partitioner> Replanner<P> {
                 self.runs(to, &layers)?;
                 self.measured[link] = now;
                 self.unanswered[link] = Some(Unanswered { bytes, layers, ms });
+                if self.links_are_stated {
+                    let ms_per_byte = self.conditions.links()[link].ms_per_byte();
+                    return Ok(self.judge(link, to, ms_per_byte));
+                }
                 Ok(Some(self.overdue(link, 0, ms)))
             }
             Event::Sized { tensor, bytes } => self.sized(tensor, bytes),

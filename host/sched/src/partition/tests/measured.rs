@@ -186,3 +186,44 @@ fn a_tensor_that_packs_well_goes_earlier() {
     let error = replanner.handle(SECOND / 2, unknown).unwrap_err();
     assert_eq!(error, EventError::NoSuchTensor(5));
 }
+
+#[test]
+fn of_links_that_are_stated_nothing_is_learnt_and_of_tiers_behind_them_all() {
+    let mut replanner = replanner(Weights::Everywhere);
+    let links = replanner.problem().unwrap().links().to_vec();
+    assert_eq!(replanner.state_links(links).unwrap(), []);
+    let (from, to, bytes, ms) = (0, 1, 50_000, 10_000.0);
+    let arrived = 0;
+    let slow = Event::Sent { from, to, bytes, ms };
+    let late = Event::Overdue {
+        from,
+        to,
+        arrived,
+        ms,
+    };
+    let gone = Event::Link { from, to, up: false };
+    for event in [slow, late, gone, Event::Tick] {
+        assert_eq!(replanner.handle(SECOND, event).unwrap(), []);
+    }
+    assert_eq!(replanner.expected_ms(from, to, bytes), Some(22.0));
+    // Nothing is measured that is known, however long ago that was.
+    assert_eq!(replanner.handle(SECOND * 100, Event::Tick).unwrap(), []);
+    let throttled = Event::Computed {
+        tier: 2,
+        layers: vec![2, 3],
+        ms: 800.0,
+    };
+    let actions = replanner.handle(SECOND * 101, throttled).unwrap();
+    assert_eq!(used(&actions).unwrap().assignment, [0, 0, 1, 1]);
+    // The link takes 20 ms for these bytes: the rest was the tier's.
+    let unanswered = Event::Unanswered {
+        from,
+        to,
+        bytes,
+        layers: vec![2, 3],
+        ms: 1020.0,
+    };
+    let actions = replanner.handle(SECOND * 102, unanswered).unwrap();
+    assert!((takes(&replanner, 1, &[2, 3]) - 1000.0).abs() < 0.01);
+    assert_eq!(used(&actions).unwrap().assignment, [0; 4]);
+}
