@@ -1,8 +1,10 @@
 //! What only a hardware GPU can show. Data stays on it; a block is as many runs as take some tens of milliseconds.
 
+use crate::burn::Burn;
 use anyhow::{Context, Result, anyhow, ensure};
 use karman_gpu::check::inputs;
 use karman_gpu::find::Found;
+use karman_gpu::tune::tune;
 use karman_gpu::{
     Accumulate, Api, Cuda, CudaPrepared, Device, Fold, Gemm, Kernel, Map, QuantisedGemm, Reduce, Repeat,
     Role, Wgpu, Words,
@@ -16,6 +18,9 @@ const BLOCKS: usize = 30;
 
 /// Sides of the matrices.
 const SIDES: [u32; 2] = [4096, 8192];
+
+/// Side of the products that `karman gpu bench` chooses our tiles by.
+const TUNED: u32 = 1024;
 
 /// Weights of 4 bits: 256 MiB, which no cache holds.
 const WEIGHTS: QuantisedGemm = QuantisedGemm {
@@ -56,6 +61,8 @@ pub(crate) fn rows(report: &mut Report, found: &Found, quick: bool) {
         row(report, &format!("cuda_gemm_vs_cublas.f16.{side}"), pairs, 0.8);
         let pairs = with_cuda().and_then(|theirs| shader(with_other()?, theirs, side, blocks));
         row(report, &format!("wgsl_gemm_vs_cublas.f32.{side}"), pairs, 0.4);
+        let pairs = with_other().and_then(|device| against_burn(device, side, blocks));
+        row(report, &format!("wgsl_gemm_vs_burn.{side}"), pairs, 1.0);
     }
     let pairs = with_cuda().and_then(|mut device| against_f16(&mut device, blocks));
     row(report, "w4a16_gemv_vs_f16", pairs, 2.5);
@@ -141,6 +148,16 @@ fn shader(mut ours: Wgpu, mut theirs: Cuda, side: u32, blocks: usize) -> Result<
         || rate(&mut ours, &shader),
         || rate(&mut theirs, &library),
     )
+}
+
+/// The same GPU in two processes, which take turns. Ours is tuned as users tune it.
+fn against_burn(mut ours: Wgpu, side: u32, blocks: usize) -> Result<Vec<Pair>> {
+    let mut theirs = Burn::start(&ours.info().name, side)?;
+    tune(&mut ours, TUNED, MOST)?;
+    let kernel = product(side, false);
+    let given = inputs(&kernel, 1)?;
+    let shader = prepared(&mut ours, &kernel, &given)?;
+    measure(blocks, || rate(&mut ours, &shader), || theirs.rate())
 }
 
 /// Weights whose numbers do not matter: they take the time of any.

@@ -14,12 +14,13 @@
 //! |---|---|
 //! | `cuda_gemm_vs_cublas.f16.SIDE` | speed of our own product in CUDA C++ over cuBLAS's, which CUDA devices take, f16 with sums in f32 |
 //! | `wgsl_gemm_vs_cublas.f32.SIDE` | speed of our product in WGSL over cuBLAS's on the same GPU, without TF32 |
+//! | `wgsl_gemm_vs_burn.SIDE` | speed of our product in WGSL over that of Burn's, which is built for it and tunes itself first, f32 on the same GPU |
 //! | `w4a16_gemv_vs_roofline` | bytes of 4-bit weights with their scales that a product with a vector reads in a second, over what the faster of a copy and a sum reads and writes |
 //! | `w4a16_gemv_vs_f16` | its speed over that of the fastest product with f16 weights, ours and cuBLAS's |
 //! | `fedavg_vs_copy.gpu` | bytes of updates that the accumulator takes in a second over bytes that a copying kernel writes |
-//! | `wgsl_gemm_vs_burn` | not measured yet |
 #![forbid(unsafe_code)]
 
+mod burn;
 mod fedavg;
 mod hardware;
 mod matmul;
@@ -64,7 +65,6 @@ fn main() -> Result<()> {
         }
     }
     hardware::rows(&mut report, &found, quick);
-    report.void("wgsl_gemm_vs_burn", "not measured by this study yet");
     report.write_and_print()
 }
 
