@@ -9,7 +9,7 @@ mod times;
 pub use issuing::root_of;
 pub use times::MOST_AHEAD;
 
-use self::roots::Roots;
+use self::roots::{Judged, Roots};
 use self::times::Times;
 use crate::acquaintances::Acquaintances;
 use crate::gate::door::MOST_LED;
@@ -207,8 +207,12 @@ impl Standing {
 
     /// The member behind this key, if it was let in and its membership still holds.
     pub fn member(&self, peer: &PeerId) -> Option<Arc<Member>> {
-        let member = self.members.lock().get(peer)?.member.clone();
-        self.holds(&member).then_some(member)
+        let (member, mesh) = {
+            let members = self.members.lock();
+            let admitted = members.get(peer)?;
+            (admitted.member.clone(), admitted.knew.mesh)
+        };
+        self.holds(&member, &mesh).then_some(member)
     }
 
     /// Where the member takes calls directly, as it said at the gate.
@@ -238,9 +242,12 @@ impl Standing {
         let _ = self.calls.set(port);
     }
 
-    fn holds(&self, member: &Member) -> bool {
+    /// Whether one still is a member that was let in when the mesh had this root key: its end was settled then, and comes sooner where
+    /// that key was replaced since.
+    fn holds(&self, member: &Member, under: &MeshKey) -> bool {
         let now = self.now();
-        member.not_after >= now && !self.roots.read().excludes(&member.key, now)
+        let roots = self.roots.read();
+        member.not_after >= now && roots.counts(under, now) && !roots.excludes(&member.key, now)
     }
 
     /// Connections that were not let in, calls that were not served and what was not taken: how many, by the reason.
@@ -290,9 +297,20 @@ impl Standing {
         Ok(Signed::sign(kind, self.seed(), &membership, says))
     }
 
-    /// Takes a membership that an issuer gave this node.
+    /// Takes a membership that an issuer gave this node. One from before its own, which any member may have kept, is not taken; nor is it
+    /// an error: two issuers may renew it at the same time.
     pub(crate) fn granted(&self, membership: Membership) -> Result<(), GateError> {
-        self.times.signed(self.verify(&membership, &self.key)?.issued);
+        let (own, now) = (self.membership(), self.now());
+        let judge = |membership: &Membership| self.roots.read().judge(membership, &self.key, now);
+        // What a key has signed that was replaced since is older than all that the present one has, whatever clocks showed.
+        let age = |judged: &Judged| (judged.until.is_none(), judged.member.issued);
+        let given = judge(&membership)?;
+        self.times.signed(given.member.issued);
+        let own = own.and_then(|own| judge(&own).ok());
+        if own.is_some_and(|own| age(&given) < age(&own)) {
+            self.refused("old-membership");
+            return Ok(());
+        }
         self.keep(membership)
     }
 
@@ -356,7 +374,7 @@ impl Standing {
     /// Those whose membership ran out or was revoked since they were let in.
     pub(crate) fn no_longer_members(&self) -> Vec<PeerId> {
         let mut members = self.members.lock();
-        let gone = members.extract_if(|_, admitted| !self.holds(&admitted.member));
+        let gone = members.extract_if(|_, admitted| !self.holds(&admitted.member, &admitted.knew.mesh));
         gone.map(|(peer, _)| peer).collect()
     }
 }

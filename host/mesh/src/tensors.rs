@@ -17,6 +17,9 @@ const HEADER: u32 = 256 << 10;
 const PACK: Frame = Frame::new("tensors", HEADER);
 /// The most tensors of one body.
 const MOST_TENSORS: usize = 1024;
+/// The most bytes that all encoded tensors of one body may have once they are decoded: as many as a body may have whose tensors go as
+/// they are. A few bytes of packed zeros stand for gigabytes.
+const MOST_DECODED: usize = 256 << 20;
 
 #[derive(Serialize)]
 struct Out<'a, H> {
@@ -94,6 +97,14 @@ const fn gap(at: usize) -> usize {
 /// # Errors
 /// [`WireError::TooLong`] and [`WireError::Malformed`], which names the tensor that does not fit.
 pub fn unpack_tensors<H: DeserializeOwned>(body: &Bytes) -> Result<(H, Vec<(String, Tensor)>), WireError> {
+    unpack_within(body, MOST_DECODED)
+}
+
+/// The same, where all that is encoded may have `room` bytes once it is decoded.
+fn unpack_within<H: DeserializeOwned>(
+    body: &Bytes,
+    mut room: usize,
+) -> Result<(H, Vec<(String, Tensor)>), WireError> {
     let (header, elements) = PACK.split(body)?;
     let mut at = body.len() - elements.len();
     let In { head, tensors } = PACK.decode::<In<H>>(header)?;
@@ -105,7 +116,7 @@ pub fn unpack_tensors<H: DeserializeOwned>(body: &Bytes) -> Result<(H, Vec<(Stri
     }
     let mut read = Vec::with_capacity(tensors.len());
     for head in tensors {
-        let tensor = head.read(body, &mut at);
+        let tensor = head.read(body, &mut at, &mut room);
         let tensor = tensor.map_err(|why| malformed(format!("`{}`: {why}", head.name.escape_debug())))?;
         read.push((head.name, tensor));
     }
@@ -116,8 +127,8 @@ pub fn unpack_tensors<H: DeserializeOwned>(body: &Bytes) -> Result<(H, Vec<(Stri
 }
 
 impl TensorHead {
-    /// This tensor, which is the next one in the body, and where it ends.
-    fn read(&self, body: &Bytes, at: &mut usize) -> Result<Tensor, String> {
+    /// This tensor, which is the next one in the body, and where it ends. What is decoded is taken from the room.
+    fn read(&self, body: &Bytes, at: &mut usize, room: &mut usize) -> Result<Tensor, String> {
         let shape = Shape::new(&self.dims).map_err(|error| error.to_string())?;
         let whole = Tensor::bytes_of(self.element, shape).map_err(|error| error.to_string())?;
         let length = match self.encoded {
@@ -141,6 +152,10 @@ impl TensorHead {
         if array.shape().elements() != shape.elements() {
             return Err(format!("{} is encoded, {shape} is announced", array.shape()));
         }
+        // The memory that decoding takes is that of the shape, whatever came.
+        let left = room.checked_sub(whole);
+        *room = left
+            .ok_or_else(|| format!("decoded it has {whole} bytes, for which {room} are left in this body"))?;
         let numbers = array.decode().map_err(|error| error.to_string())?;
         Tensor::from_slice(shape, &numbers).map_err(|error| error.to_string())
     }
@@ -259,6 +274,45 @@ mod tests {
         let body = pack_encoded_tensors(&(), &tensors, other).unwrap().into_bytes();
         let refused = unpack_tensors::<()>(&body).unwrap_err().to_string();
         assert!(refused.contains("are not encoded"), "{refused}");
+    }
+
+    #[test]
+    fn all_that_is_encoded_in_a_body_has_so_many_bytes_decoded_and_no_more() {
+        let tensor = Tensor::from_slice([4096], &[0f32; 4096]).unwrap();
+        let tensors = ["a", "b", "c"].map(|name| (name.to_owned(), tensor.clone()));
+        let packed = |tensor: &Tensor| int8(tensor).map(Encoded::pack);
+        let body = pack_encoded_tensors(&(), &tensors, packed).unwrap().into_bytes();
+        assert!(body.len() < 1024);
+        let all = 3 * 4 * 4096;
+        assert_eq!(unpack_within::<()>(&body, all).unwrap().1, tensors);
+        let refused = unpack_within::<()>(&body, all - 1).unwrap_err().to_string();
+        assert!(refused.contains("`c`: decoded it has 16384 bytes"), "{refused}");
+    }
+
+    #[test]
+    fn a_few_bytes_that_stand_for_more_than_a_body_may_have_are_not_decoded() {
+        let elements = (MOST_DECODED / 4 + 1) as u32;
+        // Whole, rank 1, no share; the dimension; no elements at all.
+        let frame = [&[0, 1, 0, 0][..], &elements.to_le_bytes()].concat();
+        let head = TensorHead {
+            name: "map".into(),
+            element: ElementType::F32,
+            dims: vec![elements],
+            encoded: Some(frame.len() as u64),
+        };
+        let mut body = PACK
+            .encode(&Out {
+                head: &(),
+                tensors: vec![head],
+            })
+            .unwrap();
+        body.resize(body.len() + gap(body.len()), 0);
+        body.extend(frame);
+        let refused = unpack_tensors::<()>(&body.into()).unwrap_err().to_string();
+        assert!(
+            refused.contains("`map`: decoded it has 268435460 bytes"),
+            "{refused}"
+        );
     }
 
     proptest! {

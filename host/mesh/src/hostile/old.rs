@@ -5,10 +5,11 @@ use crate::gate::{
     About, Credential, HELLO, Hello, PROTOCOL, Reply, Shown, Thanks, WELCOME, Welcome, exchange,
 };
 use crate::gate::{GateError, key_of};
-use crate::membership::MembershipError;
+use crate::membership::{Issuer, MembershipError, RootKey, Terms, UnixTime};
 use crate::offer::{self, StatusReport};
 use crate::reports::Heard;
 use futures::future::poll_fn;
+use karman_types::Tier;
 use libp2p::core::muxing::StreamMuxerExt;
 use libp2p::identity::Keypair;
 use serde_bytes::ByteBuf;
@@ -204,4 +205,38 @@ async fn reports_of_a_node_from_before() {
         assert!(counted.contains(&(reason, times)), "{counted:?}");
     }
     scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_membership_of_its_own_from_before() {
+    let scene = Scene::begin().await;
+    let member = scene.member().await;
+    let standing = member.mesh.standing();
+    let own = standing.own().unwrap();
+    let issued = |root: &RootKey, at: u64| {
+        let at = UnixTime::from_seconds(at);
+        let terms = Terms::usual(Tier::Edge, at.after(2 * HOUR));
+        Issuer::root(root).issue(&own.key, &terms, at).unwrap()
+    };
+    let now = own.issued.seconds();
+    standing.granted(issued(&scene.root, now - 60)).unwrap();
+    assert_eq!(standing.own().unwrap().issued, own.issued);
+    assert_eq!(standing.refusals(), [("old-membership", 1)]);
+    let newer = issued(&scene.root, now + 1);
+    standing.granted(newer.clone()).unwrap();
+    assert_eq!(standing.shown(), Some(newer.encode()));
+
+    // By the next root key it is newer, though the clock there is behind.
+    let next = RootKey::generate().unwrap();
+    scene.first.rotate(&next, HOUR);
+    let lineage = scene.first.mesh.standing().lineage();
+    standing
+        .follow(lineage.as_deref().map(|bytes| &bytes[..]))
+        .unwrap();
+    let behind = issued(&next, now - 60);
+    standing.granted(behind).unwrap();
+    assert!(!standing.wants_renewal());
+    let of_before = issued(&scene.root, now + 2);
+    standing.granted(of_before.clone()).unwrap();
+    assert_ne!(standing.shown(), Some(of_before.encode()));
 }

@@ -111,3 +111,36 @@ async fn memberships_of_a_root_key_that_holds_no_more() {
     scene.knock(&other, &HELLO.encode(&says).unwrap()).await;
     scene.refuses("old-root", 1).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_stays_connected_when_its_root_key_holds_no_more() {
+    let scene = Scene::begin().await;
+    let standing = scene.first.mesh.standing();
+    let lets_in = async |root: &RootKey| {
+        let key = Keypair::generate_ed25519();
+        let peer = key.public().to_peer_id();
+        let Credential::Membership(shown) = membership(root, &key, standing.now(), HOUR) else {
+            panic!("a membership")
+        };
+        let (ours, stream) = tokio::io::duplex(1 << 20);
+        let plays = receives(stream, &shown, standing.revocations(), None);
+        let (met, ()) = tokio::join!(exchange(standing, peer, ours, true), plays);
+        standing.admitted(peer, met.unwrap(), None);
+        peer
+    };
+    let [next, last] = [0, 1].map(|_| any_root());
+    let peer = lets_in(&scene.root).await;
+    scene.first.rotate(&next, HOUR);
+    assert!(
+        standing.member(&peer).is_some(),
+        "the key before holds for an hour"
+    );
+
+    let peer = lets_in(&next).await;
+    assert!(standing.member(&peer).is_some());
+    scene.first.rotate(&last, Duration::ZERO);
+    assert!(
+        standing.member(&peer).is_none(),
+        "it was told nothing, and says nothing"
+    );
+}

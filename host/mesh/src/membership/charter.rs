@@ -37,8 +37,15 @@ impl Charter {
         issuer: Option<Bytes>,
         seed: &[u8; 32],
     ) -> Result<Self, MembershipError> {
+        let number = before.map_or(Some(1), |before| before.number.checked_add(1));
+        let number = number.ok_or_else(|| {
+            MembershipError::malformed(
+                FIELD,
+                "has the last number that there is: no other can take its place",
+            )
+        })?;
         let mut charter = Self {
-            number: before.map_or(1, |before| before.number + 1),
+            number,
             keepers: keepers.iter().copied().collect(),
             former: before.map_or_else(BTreeSet::new, |before| before.keepers.clone()),
             at,
@@ -149,5 +156,18 @@ mod tests {
             .charter(&[[1; 32], [1; 32], [2; 32]], None, NOW)
             .unwrap_err();
         assert!(few.to_string().contains("three different"), "{few}");
+    }
+
+    #[test]
+    fn after_the_last_number_there_is_no_other() {
+        let issuer = Issuer::root(&RootKey::from_seed(&[1; 32]));
+        let keepers = [[1; 32], [2; 32], [3; 32]];
+        let first = issuer.charter(&keepers, None, NOW).unwrap();
+        let last = Charter {
+            number: u64::MAX,
+            ..first
+        };
+        let none = issuer.charter(&keepers, Some(&last), NOW).unwrap_err();
+        assert!(none.to_string().contains("the last number"), "{none}");
     }
 }

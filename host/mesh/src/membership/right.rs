@@ -14,7 +14,7 @@ pub enum Right {
     Call(Pattern),
     /// `deploy:PATTERN`: bring plugins of these names to other nodes.
     Deploy(Pattern),
-    /// `drain`: take a node out of service.
+    /// `drain`: nothing yet, since a node is drained where it stands. Memberships have it, and are read.
     Drain,
     /// `issue`: give others a membership. Only the root key gives it.
     Issue,

@@ -178,6 +178,11 @@ impl Roots {
         Ok(Judged { member, until })
     }
 
+    /// Whether this is the root key, or one that was replaced and still holds.
+    pub(super) fn counts(&self, mesh: &MeshKey, now: UnixTime) -> bool {
+        self.mesh() == *mesh || self.lineage.former(now).any(|former| former == *mesh)
+    }
+
     /// Whether the node with this key is revoked, under any key that still holds.
     pub(super) fn excludes(&self, key: &[u8; 32], now: UnixTime) -> bool {
         let former = |mesh| self.former.iter().find(|(known, _)| *known == mesh);

@@ -232,7 +232,7 @@ impl Driver {
                 self.meet(peer, address);
             }
             let kad = &mut self.swarm.behaviour_mut().kad;
-            self.table.met(kad, peer, info.listen_addrs);
+            self.table.met(kad, peer, &info.listen_addrs);
             if self.restarted.is_told(peer, Instant::now()) {
                 self.tell_again(peer);
             }
@@ -330,7 +330,7 @@ impl Driver {
 }
 
 /// Where a node is to be remembered: where it listens, and at the relays that hold a place for it.
-fn places(addresses: &[Multiaddr]) -> impl Iterator<Item = &Multiaddr> {
+pub(super) fn places(addresses: &[Multiaddr]) -> impl Iterator<Item = &Multiaddr> {
     let (circuits, direct): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| is_circuit(address));
     let direct = direct.into_iter().take(MOST_DIRECT);
     direct.chain(circuits.into_iter().take(MOST_CIRCUITS))

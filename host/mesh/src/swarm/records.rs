@@ -17,6 +17,8 @@ const MOST: usize = 32_768;
 const MOST_OF_A_KEY: usize = 64;
 /// Addresses of one of them.
 const MOST_ADDRESSES: usize = 16;
+/// Bytes of a key: all are digests.
+const KEY: usize = 32;
 /// How often all are looked through for those that are over, where there is no room.
 const SWEPT: Duration = Duration::from_secs(60);
 
@@ -135,6 +137,9 @@ impl RecordStore for Records {
     }
 
     fn add_provider(&mut self, mut record: ProviderRecord) -> Result<()> {
+        if record.key.as_ref().len() != KEY {
+            return Err(Error::ValueTooLarge);
+        }
         record.addresses.truncate(MOST_ADDRESSES);
         if self.renew(&record) {
             return Ok(());
@@ -190,7 +195,9 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn key(number: usize) -> RecordKey {
-        RecordKey::new(&number.to_be_bytes())
+        let mut key = [0; KEY];
+        key[..8].copy_from_slice(&(number as u64).to_be_bytes());
+        RecordKey::new(&key)
     }
 
     fn record(number: usize, provider: PeerId, expires: Option<Instant>) -> ProviderRecord {
@@ -307,6 +314,17 @@ mod tests {
         assert!(last.iter().all(|provider| knows(&records, 1, *provider)));
         assert!(!before.iter().any(|provider| knows(&records, 1, *provider)));
         assert_eq!(records.count, MOST_OF_A_KEY);
+    }
+
+    #[test]
+    fn keys_that_are_no_digests_are_refused() {
+        let (mut records, other) = (small(8), PeerId::random());
+        for length in [0, 31, 33, 4096] {
+            let record = ProviderRecord::new(RecordKey::new(&vec![7; length]), other, Vec::new());
+            assert!(records.add_provider(record).is_err(), "{length}");
+        }
+        assert_eq!(records.count, 0);
+        assert!(records.by_key.is_empty() && records.by_provider.is_empty());
     }
 
     #[test]

@@ -5,27 +5,42 @@
 //! other end, too: among a hundred nodes they would never end. So a node has gone when somebody wanted it and could not have it.
 
 use super::behaviour::NEXT_TO_A_KEY;
+use super::paths::places;
 use super::records::Records;
 use libp2p::kad::{self, K_VALUE, KBucketKey, RecordKey};
 use libp2p::{Multiaddr, PeerId};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 type Kademlia = kad::Behaviour<Records>;
 
-/// The nodes of the table that could not be reached when they were dialled last.
 #[derive(Default)]
 pub(super) struct Table {
+    /// The nodes of the table that could not be reached when they were dialled last.
     gone: HashSet<PeerId>,
+    /// Where those of the table are, as they said last. The table has other addresses, too: those at which they were reached.
+    said: HashMap<PeerId, Vec<Multiaddr>>,
 }
 
 impl Table {
-    /// A node that serves the DHT is connected, and is at these addresses.
-    pub(super) fn met(&mut self, kad: &mut Kademlia, peer: PeerId, addresses: Vec<Multiaddr>) {
+    /// A node that serves the DHT is connected, and says that it is at these addresses: a few of them are put down, in the place of what it
+    /// said before.
+    pub(super) fn met(&mut self, kad: &mut Kademlia, peer: PeerId, addresses: &[Multiaddr]) {
         self.gone.remove(&peer);
-        if self.has_room(kad, peer) {
-            for address in addresses {
-                kad.add_address(&peer, address);
-            }
+        if !self.has_room(kad, peer) {
+            return;
+        }
+        let says = places(addresses).filter_map(|address| address.clone().with_p2p(peer).ok());
+        let says: Vec<Multiaddr> = says.collect();
+        let said = self.said.remove(&peer).unwrap_or_default();
+        for address in &says {
+            kad.add_address(&peer, address.clone());
+        }
+        // After that: without any address it would leave the table.
+        for address in said.iter().filter(|said| !says.contains(said)) {
+            kad.remove_address(&peer, address);
+        }
+        if bucket(kad, peer).contains(&peer) {
+            self.said.insert(peer, says);
         }
     }
 
@@ -43,7 +58,10 @@ impl Table {
             return true;
         }
         let gone = there.iter().find(|there| self.gone.remove(there));
-        gone.is_some_and(|gone| kad.remove_peer(gone).is_some())
+        gone.is_some_and(|gone| {
+            self.said.remove(gone);
+            kad.remove_peer(gone).is_some()
+        })
     }
 }
 
@@ -84,27 +102,57 @@ mod tests {
         let far = |peer: &PeerId| first(*peer).ilog2() == Some(255);
         let mut others = std::iter::repeat_with(PeerId::random).filter(far);
         let there: Vec<PeerId> = others.by_ref().take(K_VALUE.get()).collect();
+        let at = std::slice::from_ref(&address);
         for peer in &there {
-            table.met(&mut kad, *peer, vec![address.clone()]);
+            table.met(&mut kad, *peer, at);
         }
         let before: HashSet<PeerId> = there.iter().copied().collect();
         assert_eq!(known(&mut kad), before);
 
         let late = others.next().unwrap();
-        table.met(&mut kad, late, vec![address.clone()]);
+        table.met(&mut kad, late, at);
         assert_eq!(known(&mut kad), before, "nobody has gone");
         table.missed(&mut kad, late);
         assert!(table.gone.is_empty(), "it is not in the table");
 
         table.missed(&mut kad, there[3]);
         table.missed(&mut kad, there[7]);
-        table.met(&mut kad, there[7], vec![address.clone()]);
-        table.met(&mut kad, late, vec![address]);
+        table.met(&mut kad, there[7], at);
+        table.met(&mut kad, late, at);
         let mut after = before;
         after.remove(&there[3]);
         after.insert(late);
         assert_eq!(known(&mut kad), after);
         assert!(table.gone.is_empty());
+        let said: HashSet<PeerId> = table.said.keys().copied().collect();
+        assert_eq!(said, after, "of those that are not there nothing is kept");
+    }
+
+    #[test]
+    fn of_a_node_that_says_ever_more_addresses_a_few_are_known_and_those_at_which_it_was_reached() {
+        let (me, peer) = (PeerId::random(), PeerId::random());
+        let mut kad = Kademlia::new(me, Records::new(me));
+        let mut table = Table::default();
+        let at = |number: u32| -> Multiaddr { format!("/ip4/192.0.2.1/tcp/{number}").parse().unwrap() };
+        let whole = |number: u32| at(number).with_p2p(peer).unwrap();
+        let there = |kad: &mut Kademlia| -> Vec<Multiaddr> {
+            let bucket = kad.kbucket(peer).unwrap();
+            bucket
+                .iter()
+                .flat_map(|entry| entry.node.value.iter().cloned().collect::<Vec<_>>())
+                .collect()
+        };
+        for begin in (1..1000).step_by(20) {
+            let says: Vec<Multiaddr> = (begin..begin + 20).map(at).collect();
+            table.met(&mut kad, peer, &says);
+            let first: Vec<Multiaddr> = (begin..begin + 4).map(whole).collect();
+            assert_eq!(there(&mut kad), first);
+        }
+        kad.add_address(&peer, at(7000));
+        table.met(&mut kad, peer, &[at(8000)]);
+        assert_eq!(there(&mut kad), [whole(7000), whole(8000)]);
+        table.met(&mut kad, peer, &[]);
+        assert_eq!(there(&mut kad), [whole(7000)]);
     }
 
     #[test]
