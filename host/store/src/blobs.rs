@@ -2,6 +2,7 @@ use crate::tables::{BUNDLES, MODELS, PENDING, PLUGINS, POLICIES, VISITING, list}
 use crate::{Model, Plugin, Slices, Store, StoreError, Visitor, files, limits};
 use bytes::Bytes;
 use karman_types::Digest;
+use parking_lot::Mutex;
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use std::fs;
 use std::io::ErrorKind;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 
 /// Blobs whose hash trees are kept in memory, 64 bytes for each 16 KiB of a blob.
 const MOST_SLICED: usize = 16;
+/// Held while a hash tree is made: who asks for the same one waits for it, and several at once would be no sooner on one disk.
+static HASHING: Mutex<()> = Mutex::new(());
 
 /// The files behind plugins, models and bundles, named by their digest. They come and go with [`Plugins`](crate::Plugins),
 /// [`Models`](crate::Models), [`Visiting`](crate::Visiting) models and [`Bundles`](crate::Bundles).
@@ -56,9 +59,12 @@ impl Blobs<'_> {
     /// # Errors
     /// [`StoreError::MissingBlob`] and [`StoreError::CorruptBlob`].
     pub fn slices(&self, digest: &Digest) -> Result<Arc<Slices>, StoreError> {
-        let known = |slices: &&Arc<Slices>| slices.digest() == *digest;
-        if let Some(slices) = self.0.sliced().lock().iter().find(known) {
-            return Ok(slices.clone());
+        if let Some(slices) = self.sliced(digest) {
+            return Ok(slices);
+        }
+        let _hashing = HASHING.lock();
+        if let Some(slices) = self.sliced(digest) {
+            return Ok(slices);
         }
         let path = self.place(digest);
         let slices = Slices::open(&path).map_err(|error| missing(&path, error))?;
@@ -68,11 +74,20 @@ impl Blobs<'_> {
         }
         let slices = Arc::new(slices);
         let mut sliced = self.0.sliced().lock();
-        if sliced.len() == MOST_SLICED {
-            sliced.pop_front();
+        // One that was removed meanwhile is not remembered: `settle` has been here already.
+        if path.exists() {
+            if sliced.len() == MOST_SLICED {
+                sliced.pop_front();
+            }
+            sliced.push_back(slices.clone());
         }
-        sliced.push_back(slices.clone());
         Ok(slices)
+    }
+
+    /// Those that were made before.
+    fn sliced(&self, digest: &Digest) -> Option<Arc<Slices>> {
+        let known = |slices: &&Arc<Slices>| slices.digest() == *digest;
+        self.0.sliced().lock().iter().find(known).cloned()
     }
 
     /// Writes a file and lets `own` record its owner, both or neither. `own` also names the files that it took an owner
@@ -158,7 +173,8 @@ impl Blobs<'_> {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(StoreError::io(&path)(error));
                 }
-                _ => {}
+                // Its slices hold the file open, and with it the room on the disk.
+                _ => self.0.sliced().lock().retain(|slices| slices.digest() != digest),
             }
         }
         self.0.tables().write(|txn| {
@@ -181,5 +197,69 @@ fn missing(path: &std::path::Path, error: std::io::Error) -> StoreError {
     match error.kind() {
         ErrorKind::NotFound => StoreError::MissingBlob { path: path.into() },
         _ => StoreError::io(path)(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Bundle, BundleState};
+    use karman_types::NodeId;
+    use std::sync::Barrier;
+    use std::thread;
+
+    fn kept(store: &Store, bytes: &Bytes) -> Digest {
+        let bundle = Bundle {
+            digest: Digest::of(bytes),
+            label: String::new(),
+            source: NodeId::of_key(b"a"),
+            destination: NodeId::of_key(b"b"),
+            brought_by: None,
+            size: bytes.len() as u64,
+            priority: 0,
+            created_ms: 0,
+            expires_ms: u64::MAX,
+            state: BundleState::Waiting,
+            refused_by: Vec::new(),
+        };
+        store.bundles().keep(&bundle, bytes).unwrap();
+        bundle.digest
+    }
+
+    #[test]
+    fn a_blob_that_many_ask_for_at_once_is_hashed_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let digest = kept(&store, &vec![7; 8 << 20].into());
+        let together = Barrier::new(8);
+        let asks = || {
+            together.wait();
+            store.blobs().slices(&digest).unwrap()
+        };
+        let got: Vec<Arc<Slices>> = thread::scope(|scope| {
+            let asking: Vec<_> = (0..8).map(|_| scope.spawn(asks)).collect();
+            asking.into_iter().map(|asking| asking.join().unwrap()).collect()
+        });
+        assert!(got.iter().all(|slices| Arc::ptr_eq(slices, &got[0])));
+        assert_eq!(store.sliced().lock().len(), 1);
+    }
+
+    #[test]
+    fn a_blob_that_is_gone_is_held_open_no_longer() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let [goes, stays] = ["goes", "stays"].map(|bytes| kept(&store, &bytes.into()));
+        for digest in [goes, stays] {
+            store.blobs().slices(&digest).unwrap();
+        }
+        store.bundles().withdraw(&goes).unwrap();
+        let known: Vec<Digest> = store
+            .sliced()
+            .lock()
+            .iter()
+            .map(|slices| slices.digest())
+            .collect();
+        assert_eq!(known, [stays]);
+        assert!(store.blobs().slices(&goes).is_err());
     }
 }

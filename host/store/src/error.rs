@@ -1,3 +1,4 @@
+use crate::StoreLimits;
 use karman_types::{Digest, ErrorKind, Grant};
 use semver::Version;
 use std::path::{Path, PathBuf};
@@ -45,9 +46,9 @@ pub enum OpenError {
 #[non_exhaustive]
 pub enum StoreError {
     /// Something is longer or more than the configuration allows.
-    #[error("`{field}` has {value}; {most} is the most (raise `{field}` under [store] in node.toml)")]
+    #[error("`{field}` has {value}; {most} is the most{}", raise(field))]
     Limit {
-        /// The limit's name in [`StoreLimits`](crate::StoreLimits).
+        /// The limit's name in [`StoreLimits`], or what there are too many of where no key says how many may be.
         field: &'static str,
         /// What there is, in bytes or entries.
         value: u64,
@@ -228,6 +229,20 @@ impl StoreError {
     }
 }
 
+/// Which key to raise, where there is one for this limit.
+fn raise(field: &str) -> String {
+    let key = match field {
+        // One alone may be as large as all together.
+        "visiting model" => "visiting",
+        field => field,
+    };
+    let keys = serde_json::to_value(StoreLimits::default());
+    match keys.is_ok_and(|keys| keys.get(key).is_some()) {
+        true => format!(" (raise `{key}` under [store] in node.toml)"),
+        false => ", which no key of node.toml raises".to_owned(),
+    }
+}
+
 macro_rules! from_redb {
     ($($error:ident),*) => {$(
         impl From<redb::$error> for StoreError {
@@ -244,3 +259,33 @@ from_redb!(
     CommitError,
     DatabaseError
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_keys_that_there_are_are_to_be_raised() {
+        let says = |field| {
+            let (value, most) = (2, 1);
+            StoreError::Limit { field, value, most }.to_string()
+        };
+        for (field, key) in [
+            ("blob", "blob"),
+            ("batch-bytes", "batch-bytes"),
+            ("visiting model", "visiting"),
+        ] {
+            let raise = format!("`{field}` has 2; 1 is the most (raise `{key}` under [store] in node.toml)");
+            assert_eq!(says(field), raise);
+        }
+        for fixed in [
+            "waiting bundles",
+            "model info",
+            "redeemed invitations",
+            "invitations",
+        ] {
+            let none = format!("`{fixed}` has 2; 1 is the most, which no key of node.toml raises");
+            assert_eq!(says(fixed), none);
+        }
+    }
+}

@@ -176,9 +176,17 @@ impl Mesh<'_> {
         if seen <= floor {
             return Ok(floor);
         }
+        self.raise(seen)
+    }
+
+    /// Raises the floor to this time, unless it was raised further since it was read.
+    fn raise(&self, seen: u64) -> Result<u64, StoreError> {
         self.0.tables().write(|txn| {
-            txn.open_table(META)?.insert(TIME_FLOOR, seen)?;
-            Ok(seen)
+            let mut meta = txn.open_table(META)?;
+            let there = meta.get(TIME_FLOOR)?.map_or(BUILT, |floor| floor.value());
+            let floor = seen.max(there);
+            meta.insert(TIME_FLOOR, floor)?;
+            Ok(floor)
         })
     }
 }
@@ -295,6 +303,8 @@ mod tests {
         let later = BUILT + 100;
         assert_eq!(store.mesh().time_floor(later).unwrap(), later);
         assert_eq!(store.mesh().time_floor(5).unwrap(), later);
+        // One that has read the floor before it was raised.
+        assert_eq!(store.mesh().raise(later - 50).unwrap(), later);
         drop(store);
         let store = Store::open(dir.path()).unwrap();
         assert_eq!(store.mesh().time_floor(0).unwrap(), later);

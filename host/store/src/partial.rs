@@ -5,7 +5,7 @@ use bao_tree::io::sync::{DecodeResponseIter, OutboardMut, WriteAt, encode_ranges
 use bao_tree::io::{BaoContentItem, DecodeError};
 use bytes::Bytes;
 use karman_types::Digest;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
@@ -285,19 +285,27 @@ fn unfinished(store: &Store) -> Result<Vec<Unfinished>, StoreError> {
     let listed = || -> io::Result<Vec<Unfinished>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            let metadata = entry.metadata()?;
-            if let Some(digest) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
-                found.push(Unfinished {
-                    digest,
-                    size: metadata.len(),
-                    changed: metadata.modified()?,
-                });
-            }
+            found.extend(described(&entry?)?);
         }
         Ok(found)
     };
     listed().map_err(StoreError::io(&folder))
+}
+
+/// What is received in this file; nothing where it receives nothing, or was finished since the folder was listed.
+fn described(entry: &DirEntry) -> io::Result<Option<Unfinished>> {
+    let Some(digest) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+        return Ok(None);
+    };
+    let metadata = match entry.metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        metadata => metadata?,
+    };
+    Ok(Some(Unfinished {
+        digest,
+        size: metadata.len(),
+        changed: metadata.modified()?,
+    }))
 }
 
 /// Where the bytes are, and the hashes of the tree over them.
@@ -313,5 +321,27 @@ fn remove(store: &Store, digest: &Digest) {
     for path in paths(store, digest) {
         // What cannot be removed now goes with the next collection.
         let _ = fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_finished_while_others_are_looked_through_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in [
+            Digest::of(b"a").to_string(),
+            Digest::of(b"b").to_string(),
+            "other".into(),
+        ] {
+            fs::write(dir.path().join(file), "1234").unwrap();
+        }
+        let entries: Vec<DirEntry> = fs::read_dir(dir.path()).unwrap().map(Result::unwrap).collect();
+        fs::remove_file(dir.path().join(Digest::of(b"a").to_string())).unwrap();
+        let found = entries.iter().filter_map(|entry| described(entry).unwrap());
+        let found: Vec<(Digest, u64)> = found.map(|one| (one.digest, one.size)).collect();
+        assert_eq!(found, [(Digest::of(b"b"), 4)]);
     }
 }

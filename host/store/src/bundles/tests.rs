@@ -208,3 +208,17 @@ fn a_row_about_no_bundle_is_come_upon_once() {
     assert_eq!((rows().0, store.bundles().waiting().unwrap().len()), (0, 1));
     assert_eq!(store.blobs().read(&again).unwrap(), bytes);
 }
+
+#[test]
+fn a_clock_that_is_years_ahead_throws_nothing_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let bytes = Bytes::from_static(b"sealed");
+    let seen = store.mesh().time_floor(0).unwrap();
+    let kept = bundle(&bytes, 1, (seen + 60) * 1000);
+    store.bundles().keep(&kept, &bytes).unwrap();
+    let most = seen * 1000 + MOST_AHEAD_MS;
+    assert_eq!(store.bundles().expire(most + 1).unwrap(), []);
+    assert_eq!(store.bundles().waiting().unwrap(), [kept]);
+    assert_eq!(store.bundles().expire(most).unwrap(), [Digest::of(&bytes)]);
+}
