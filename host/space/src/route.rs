@@ -91,7 +91,6 @@ pub enum NoRoute {
 /// [`NoRoute`] says which way it fails.
 pub fn earliest_arrival(plan: &ContactPlan, bundle: &Bundle) -> Result<Route, NoRoute> {
     let &Bundle {
-        source,
         destination,
         sent,
         expires,
@@ -100,58 +99,124 @@ pub fn earliest_arrival(plan: &ContactPlan, bundle: &Bundle) -> Result<Route, No
     if sent > expires {
         return Err(NoRoute::Expired { sent, expires });
     }
-    // For each node that was reached, when, and from which one.
-    let mut labels = BTreeMap::from([(source, (sent, source))]);
-    let mut queue = BinaryHeap::from([Reverse((sent, source))]);
-    while let Some(Reverse((ready, node))) = queue.pop() {
-        if node == destination {
-            return Ok(Route {
-                hops: hops(plan, bundle, &labels),
-                arrival: ready,
-            });
+    let mut search = Search::new(plan, bundle, &[]);
+    match search.arrival(destination) {
+        Some(arrival) => Ok(Route {
+            hops: search.hops(destination),
+            arrival,
+        }),
+        None => Err(search.none(destination, expires)),
+    }
+}
+
+/// The search for the nodes that a bundle can come to from its source, in the order of time. It goes on to whichever destination it is
+/// asked about, so that bundles which differ in nothing else share it.
+pub(crate) struct Search<'a> {
+    plan: &'a ContactPlan,
+    bundle: Bundle,
+    /// Nodes that do not take it from its source.
+    refused_by: &'a [NodeId],
+    /// For each node that was reached, when, and from which one.
+    labels: BTreeMap<NodeId, (Time, NodeId)>,
+    queue: BinaryHeap<Reverse<(Time, NodeId)>>,
+}
+
+impl<'a> Search<'a> {
+    /// One that has not begun. The destination of the bundle counts for nothing.
+    pub(crate) fn new(plan: &'a ContactPlan, bundle: &Bundle, refused_by: &'a [NodeId]) -> Self {
+        let &Bundle { source, sent, .. } = bundle;
+        Self {
+            plan,
+            bundle: *bundle,
+            refused_by,
+            labels: BTreeMap::from([(source, (sent, source))]),
+            queue: BinaryHeap::from([Reverse((sent, source))]),
         }
-        if labels.get(&node).is_some_and(|label| label.0 < ready) {
-            continue;
-        }
-        for pair in plan.contacts_from(node).chunk_by(|a, b| a.to == b.to) {
-            let Some(arrival) = crossing(pair, bundle, ready) else {
-                continue;
-            };
-            let to = pair[0].to;
-            if labels.get(&to).is_none_or(|label| arrival < label.0) {
-                labels.insert(to, (arrival, node));
-                queue.push(Reverse((arrival, to)));
+    }
+
+    /// When the bundle is first at this node, if it comes there before it expires.
+    pub(crate) fn arrival(&mut self, destination: NodeId) -> Option<Time> {
+        loop {
+            let next = self.queue.peek().map(|Reverse((ready, _))| *ready);
+            // What comes later improves no label.
+            if let Some((arrival, _)) = self.labels.get(&destination)
+                && next.is_none_or(|next| *arrival <= next)
+            {
+                return Some(*arrival);
+            }
+            let Reverse((ready, node)) = self.queue.pop()?;
+            if self.labels.get(&node).is_none_or(|label| label.0 >= ready) {
+                self.go_on(node, ready);
             }
         }
     }
-    Err(NoRoute::Unreachable {
-        source_node: source,
-        destination,
-        bytes: bundle.bytes,
-        expires,
-        split: bundle.split,
-        reached: labels.len() - 1,
-    })
-}
 
-/// Goes back along the labels from the destination, and says what is sent on the way.
-fn hops(plan: &ContactPlan, bundle: &Bundle, labels: &BTreeMap<NodeId, (Time, NodeId)>) -> Vec<Hop> {
-    let mut hops = Vec::new();
-    let mut to = bundle.destination;
-    while to != bundle.source {
-        let (arrival, from) = labels[&to];
-        let (ready, _) = labels[&from];
-        let pair = plan.contacts_between(from, to);
-        if bundle.split {
-            hops.extend(fragments(pair, bundle, ready, arrival).into_iter().rev());
-        } else {
-            let mut whole = pair.iter().filter_map(|contact| whole(contact, bundle, ready));
-            hops.extend(whole.find(|hop| hop.arrival == arrival));
+    fn go_on(&mut self, node: NodeId, ready: Time) {
+        for pair in self.plan.contacts_from(node).chunk_by(|a, b| a.to == b.to) {
+            let to = pair[0].to;
+            if node == self.bundle.source && self.refused_by.contains(&to) {
+                continue;
+            }
+            let Some(arrival) = crossing(pair, &self.bundle, ready) else {
+                continue;
+            };
+            if self.labels.get(&to).is_none_or(|label| arrival < label.0) {
+                self.labels.insert(to, (arrival, node));
+                self.queue.push(Reverse((arrival, to)));
+            }
         }
-        to = from;
     }
-    hops.reverse();
-    hops
+
+    /// The contact in which the bundle leaves for a node that was reached.
+    pub(crate) fn first_contact(&self, destination: NodeId) -> Option<Contact> {
+        let mut to = destination;
+        while let Some((_, from)) = self.labels.get(&to)
+            && *from != self.bundle.source
+        {
+            to = *from;
+        }
+        Some(self.leg(to).first()?.contact)
+    }
+
+    /// Why a bundle that expires then, and not after the one of this search, is not there: the search has looked for it.
+    pub(crate) fn none(&self, destination: NodeId, expires: Time) -> NoRoute {
+        let in_time = self.labels.values().filter(|(arrival, _)| *arrival <= expires);
+        NoRoute::Unreachable {
+            source_node: self.bundle.source,
+            destination,
+            bytes: self.bundle.bytes,
+            expires,
+            split: self.bundle.split,
+            // The source is no other node.
+            reached: in_time.count() - 1,
+        }
+    }
+
+    /// Goes back along the labels from the destination, and says what is sent on the way.
+    fn hops(&self, destination: NodeId) -> Vec<Hop> {
+        let mut hops = Vec::new();
+        let mut to = destination;
+        while to != self.bundle.source {
+            hops.extend(self.leg(to).into_iter().rev());
+            to = self.labels[&to].1;
+        }
+        hops.reverse();
+        hops
+    }
+
+    /// What is sent to a node that was reached, from the one before it.
+    fn leg(&self, to: NodeId) -> Vec<Hop> {
+        let (arrival, from) = self.labels[&to];
+        let (ready, _) = self.labels[&from];
+        let pair = self.plan.contacts_between(from, to);
+        if self.bundle.split {
+            return fragments(pair, &self.bundle, ready, arrival);
+        }
+        let mut whole = pair
+            .iter()
+            .filter_map(|contact| whole(contact, &self.bundle, ready));
+        whole.find(|hop| hop.arrival == arrival).into_iter().collect()
+    }
 }
 
 /// When a bundle that is ready at one end of these contacts of one pair is first at the other.
@@ -214,6 +279,9 @@ fn fragments(pair: &[Contact], bundle: &Bundle, ready: Time, by: Time) -> Vec<Ho
     let mut left = bundle.bytes.max(1);
     let mut hops = Vec::new();
     for contact in pair {
+        if left == 0 {
+            break;
+        }
         let bytes = bytes_by(contact, ready, by).min(left);
         if bytes > 0 {
             let departure = contact.start.max(ready);
