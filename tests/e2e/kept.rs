@@ -1,6 +1,7 @@
 //! Kept tasks: three keepers agree on them, they outlive their owner, and no effect happens twice.
 
 mod away;
+mod drained;
 mod old;
 mod rotated;
 mod sites;

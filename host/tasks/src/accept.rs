@@ -251,6 +251,8 @@ impl Machine {
                 }
             } else if id == asked {
                 match task.phase {
+                    // Its run undoes it by what it gave, so that is waited for while its home judges it; not if it is withdrawn once more.
+                    Phase::Committing(_) if task.record.is_part() && !task.withdrawn => task.withdrawn = true,
                     Phase::Open | Phase::Committing(_) => machine.end(task, Outcome::Cancelled),
                     Phase::Saving | Phase::Taking => task.withdrawn = true,
                     _ => {}

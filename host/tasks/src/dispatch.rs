@@ -184,6 +184,7 @@ impl Machine {
         self.with_commit(attempt, |machine, task, commit| match verdict {
             Ok(Verdict::Applied) => machine.end(task, Outcome::Done(commit.response)),
             Ok(Verdict::AlreadyApplied(response)) => machine.end(task, Outcome::Done(response)),
+            Ok(Verdict::Conflict { .. }) if task.withdrawn => machine.end(task, Outcome::Cancelled),
             Ok(Verdict::Conflict { bucket, key }) => {
                 machine.stats.conflicts += 1;
                 task.attempts.again();

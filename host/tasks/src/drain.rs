@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Drain {
     heirs: Vec<NodeId>,
+    keepers: Vec<NodeId>,
     next: usize,
     reported: bool,
 }
@@ -16,11 +17,13 @@ pub(crate) struct Drain {
 ///
 /// A local task is on one disk only, so that the move is written down before the heir hears of it: from then on this node runs the
 /// task only if the heir has refused it, and asks the same heir until it answers: if the time of the task is over by then, it is for
-/// the heir to say so. A kept task needs no such care, because the heir takes the next epoch.
+/// the heir to say so. A kept task needs no such care, because the heir takes the next epoch: each keeper among the heirs is asked
+/// once, and what none of them has taken is theirs as soon as this node is gone.
 impl Machine {
-    pub(crate) fn drain(&mut self, heirs: Vec<NodeId>) {
+    pub(crate) fn drain(&mut self, heirs: Vec<NodeId>, keepers: Vec<NodeId>) {
         self.drain = Some(Drain {
             heirs,
+            keepers,
             next: 0,
             reported: false,
         });
@@ -45,8 +48,7 @@ impl Machine {
         if task.retry.is_some() {
             return;
         }
-        let heir = |drain: &mut Drain| drain.heir(&task.refused);
-        let Some(to) = self.drain.as_mut().and_then(heir) else {
+        let Some(to) = self.drain.as_mut().and_then(|drain| drain.heir(task)) else {
             return;
         };
         task.attempts.next = Default::default();
@@ -103,10 +105,8 @@ impl Machine {
                 task.phase = Phase::Moving { to, in_doubt: true };
                 return;
             }
-            // To the next heir, after a pause.
-            if refused {
-                task.refused.push(to);
-            }
+            // To the next heir, after a pause. Nor is a keeper asked twice that has not answered: with no majority none of them would.
+            task.refused.push(to);
             task.phase = Phase::Open;
             task.attempts.next = crate::attempt::Next::At(machine.now);
             if local {
@@ -121,7 +121,7 @@ impl Machine {
         let Some(drain) = self.drain.as_ref().filter(|drain| !drain.reported) else {
             return;
         };
-        let alone = |task: &Task| drain.heirs.iter().all(|heir| task.refused.contains(heir));
+        let alone = |task: &Task| drain.open_to(task).next().is_none();
         let at_rest = |task: &Task| match task.phase {
             Phase::Ended { .. } => true,
             // Without an heir that takes it, or if it is bound to this disk, it stays: on this disk, or with the keepers. With its
@@ -142,13 +142,20 @@ impl Machine {
 }
 
 impl Drain {
-    /// Each in turn, but none that has refused the task.
-    fn heir(&mut self, refused: &[NodeId]) -> Option<NodeId> {
-        let turn = self.next % self.heirs.len().max(1);
+    /// Each in turn of those that may yet take the task.
+    fn heir(&mut self, task: &Task) -> Option<NodeId> {
+        let heirs: Vec<NodeId> = self.open_to(task).collect();
+        let turn = self.next % heirs.len().max(1);
         self.next = self.next.wrapping_add(1);
-        let (before, from) = self.heirs.split_at(turn);
-        let mut heirs = from.iter().chain(before).copied();
-        heirs.find(|heir| !refused.contains(heir))
+        heirs.get(turn).copied()
+    }
+
+    /// Heirs that may own the task, and have not been asked for it in vain.
+    fn open_to(&self, task: &Task) -> impl Iterator<Item = NodeId> {
+        let is_kept = task.record.guarantee == Guarantee::Kept;
+        let may_own = move |heir: &NodeId| !is_kept || self.keepers.contains(heir);
+        let heirs = self.heirs.iter().copied();
+        heirs.filter(move |heir| may_own(heir) && !task.refused.contains(heir))
     }
 }
 
@@ -196,8 +203,9 @@ mod tests {
         let [Action::Start { ref call, .. }] = actions[..] else {
             panic!("{actions:?}")
         };
-        let (attempt, heirs) = (call.attempt, Vec::new());
-        assert_eq!(machine.handle(Instant(3), Event::Drain { heirs }), []);
+        let (attempt, heirs, keepers) = (call.attempt, Vec::new(), Vec::new());
+        let drain = Event::Drain { heirs, keepers };
+        assert_eq!(machine.handle(Instant(3), drain), []);
         assert_eq!(
             machine.handle(Instant(4), Event::Excused { attempt }),
             [Action::Drained]

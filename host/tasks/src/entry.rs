@@ -152,7 +152,9 @@ pub enum KeptError {
     #[error(transparent)]
     KeyReused(#[from] KeyReused),
     /// Not from this node.
-    #[error("the keepers do not take `{0}` from this node: it has no right to call it")]
+    #[error(
+        "the keepers do not take `{0}` from this node: it may not call it, or is no keeper and takes over no task of another"
+    )]
     Denied(Arc<str>),
     /// There is no such task, or it was forgotten.
     #[error("task {0} is not known to the keepers: submit it again")]

@@ -109,8 +109,11 @@ pub enum Event {
     Clock(Reading),
     /// The node is to stop: finish what runs, take nothing new, hand over what waits. [`Action::Drained`] says when.
     Drain {
-        /// Nodes that take over, in turn. Kept tasks without an heir are taken over when the node is gone.
+        /// Nodes that take over, in turn.
         heirs: Vec<NodeId>,
+        /// The keepers. Of the heirs only these may own a kept task of another node; one that none of them takes stays with the
+        /// keepers, which take it over when this node is gone.
+        keepers: Vec<NodeId>,
     },
     /// Another node hands an accepted task over to this one. Answered by [`Action::Acknowledge`] or [`Action::Refuse`], both with
     /// the id of the task as `asked`.

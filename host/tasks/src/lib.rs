@@ -25,7 +25,7 @@
 //! | `limits` | what a node holds at most, and how long |
 //! | `accept`, `save` | submitting, joining, taking over; what waits for durability |
 //! | `dispatch`, `attempt` | placing, starting, retrying, hedging, committing |
-//! | `end`, `drain` | outcomes until they are forgotten; handing over |
+//! | `end`, `drain`, `handover` | outcomes until they are forgotten; handing over, and what is believed of it |
 //! | `record`, `entry`, `kept`, `commit` | what is written down: on the own disk, by the keepers, at the homes of buckets |
 //! | `signs` | which owners the keepers take for lost |
 //! | `clock` | what is known of the time |
@@ -82,6 +82,7 @@ mod drain;
 mod end;
 mod entry;
 mod event;
+mod handover;
 mod kept;
 mod limits;
 mod machine;

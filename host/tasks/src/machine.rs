@@ -167,7 +167,7 @@ impl Machine {
             Event::Orphaned(records) => self.orphaned(records),
             Event::Keepers { total, majority } => (self.keepers, self.majority) = (total, majority),
             Event::Clock(reading) => self.clock_read(reading),
-            Event::Drain { heirs } => self.drain(heirs),
+            Event::Drain { heirs, keepers } => self.drain(heirs, keepers),
             Event::Receive(handover) => self.receive(*handover),
             Event::HandedOver { task } => self.handed_over(task),
             Event::HandOverFailed { task, refused } => self.hand_over_failed(task, refused),

@@ -14,7 +14,7 @@ pub(crate) struct Task {
     pub(crate) asked: Vec<TaskId>,
     /// Whether its acceptance is durable.
     pub(crate) durable: bool,
-    /// Whether it was withdrawn before that.
+    /// Whether it was withdrawn before that, or while its effect was on the way.
     pub(crate) withdrawn: bool,
     /// When the time left is over, in this run of the node.
     pub(crate) deadline: Option<Instant>,
@@ -24,7 +24,7 @@ pub(crate) struct Task {
     pub(crate) retry: Option<(Instant, Redo)>,
     /// How often in a row.
     pub(crate) retries: u32,
-    /// Heirs that have refused it.
+    /// Heirs that have refused it, and keepers that did not answer when it was handed to them.
     pub(crate) refused: Vec<NodeId>,
     wake: Option<Instant>,
 }

@@ -16,8 +16,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 type Served = Result<(TaskResponse, RemoteReport), TaskError>;
 
-/// Takes what keepers send, and answers none of it.
-struct Listens(UnboundedSender<Bytes>);
+/// Takes what keepers send and drained nodes hand over, and answers none of it.
+struct Listens(UnboundedSender<Bytes>, NodeId);
 
 impl Serve for Listens {
     fn most_input(&self, _: &CallHead) -> Result<u64, TaskError> {
@@ -30,14 +30,21 @@ impl Serve for Listens {
         head: CallHead,
         request: TaskRequest,
     ) -> Pin<Box<dyn Future<Output = Served> + Send>> {
-        if let Ask::Keep { .. } = head.ask {
+        if let Ask::Keep { .. } | Ask::TakeOver = head.ask {
             let _ = self.0.send(request.body);
         }
         Box::pin(async { Err(TaskError::unavailable("it listens, and no more")) })
     }
 
     fn offer(&self) -> Option<Offer> {
-        None
+        Some(Offer {
+            node: self.1,
+            tier: Tier::Fog,
+            cores: 1,
+            memory: 1 << 30,
+            tasks: Vec::new(),
+            models: Vec::new(),
+        })
     }
 
     fn busy(&self) -> u32 {
@@ -50,17 +57,17 @@ impl Serve for Listens {
 }
 
 /// A member that keeps what it has heard to send it again.
-struct Hostile {
+pub(super) struct Hostile {
     threads: Runtime,
     mesh: Mesh,
-    id: NodeId,
+    pub(super) id: NodeId,
     heard: UnboundedReceiver<Bytes>,
     kept: Vec<Bytes>,
     _folder: TempDir,
 }
 
 impl Hostile {
-    fn join(word: &str) -> Self {
+    pub(super) fn join(word: &str) -> Self {
         let threads = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
@@ -82,7 +89,7 @@ impl Hostile {
         let standing = Arc::new(Standing::open(store, Tier::Fog, Some(invitation), None).unwrap());
         let (sender, heard) = unbounded_channel();
         let inside = threads.enter();
-        let mesh = Mesh::start(options, &seed, standing, Arc::new(Listens(sender))).unwrap();
+        let mesh = Mesh::start(options, &seed, standing, Arc::new(Listens(sender, id))).unwrap();
         drop(inside);
         threads.block_on(mesh.admitted(PATIENCE)).unwrap();
         Self {
@@ -95,19 +102,19 @@ impl Hostile {
         }
     }
 
-    fn peer(&self, site: &Site) -> PeerId {
+    pub(super) fn peer(&self, site: &Site) -> PeerId {
         let node: NodeId = site.id.parse().unwrap();
         self.threads.block_on(self.mesh.node(node)).unwrap()
     }
 
     /// The messages of this name that it has heard so far; waits until there is one that fits.
-    fn heard(&mut self, name: &str, fits: impl Fn(&Bytes) -> bool) -> Bytes {
+    pub(super) fn heard(&mut self, name: &str, fits: impl Fn(&Bytes) -> bool) -> Bytes {
         let started = Instant::now();
         loop {
             while let Ok(body) = self.heard.try_recv() {
                 self.kept.push(body);
             }
-            // The name of a variant is the key of a map, at the beginning.
+            // The name of a variant, or of the first field, is the key of a map, at the beginning.
             let named = |body: &&Bytes| {
                 body.get(2..)
                     .is_some_and(|rest| rest.starts_with(name.as_bytes()))
@@ -120,7 +127,7 @@ impl Hostile {
         }
     }
 
-    fn sends(&self, to: PeerId, ask: Ask, name: &str, task: TaskId, body: Bytes) -> Served {
+    pub(super) fn sends(&self, to: PeerId, ask: Ask, name: &str, task: TaskId, body: Bytes) -> Served {
         let head = CallHead {
             within_ms: Some(20_000),
             ..CallHead::new(ask, name, task)

@@ -117,7 +117,7 @@ async fn serve(
         Ask::Commit => attempt::take_batch(tasks.inner(), &from, &request.body).await?,
         Ask::Keep { .. } => tasks.keepers().serve(&from, &request.body).await?,
         Ask::ReadBucket => attempt::read_bucket(tasks.inner(), &head.name, &request.body).await?,
-        Ask::TakeOver => attempt::take_over(tasks, &head.name, &request.body).await?,
+        Ask::TakeOver => attempt::take_over(tasks, &from, &head.name, &request.body).await?,
         Ask::Deploy { .. } => {
             tracing::info!(plugin = head.name, by = %from.node, "a member deploys");
             json(&node.deploy_from(peer_of(&from)?, &head, request.body).await?)?

@@ -52,6 +52,16 @@ pub enum TaskState {
     Moved,
 }
 
+impl TaskState {
+    /// Whether more may come of the task at this node.
+    pub(super) const fn is_open(self) -> bool {
+        matches!(
+            self,
+            Self::Saving | Self::DeadlineUnknown | Self::Waiting | Self::Running | Self::Ending
+        )
+    }
+}
+
 impl TaskStatus {
     /// A task as the keepers know it: it runs once an attempt was started, wherever that is now.
     pub(super) fn of_kept(Kept { owner, record, .. }: &Kept) -> Self {

@@ -16,8 +16,8 @@ use crate::runtime::Runtime;
 use crate::services::store_error;
 use karman_mesh::Mesh;
 use karman_tasks::{
-    AttemptId, Event, Guarantee, Handover, Instant, Limits, Machine, Provider, SaveError, Status, Submission,
-    Ticket, UnixMs,
+    AttemptId, Event, Guarantee, Handover, Instant, Limits, Machine, Provider, SaveError, Saved, Status,
+    Submission, Ticket, UnixMs,
 };
 use karman_types::{NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
@@ -27,9 +27,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 /// Tasks of which a provider remembers the epoch.
 const MOST_EPOCHS: usize = 100_000;
+/// How often a drain that goes on says what it waits for.
+const SAYS: Duration = Duration::from_secs(60);
 /// Attempts of other nodes that run here at once.
 const MOST_RUNNING: usize = 1024;
 
@@ -165,8 +168,11 @@ impl Tasks {
         self.take_nothing_new();
         self.0.flows.suspend();
         self.0.away.drain();
-        self.0.feed(Event::Drain { heirs });
-        drained.await;
+        let keepers = self.0.keepers.nodes();
+        self.0.feed(Event::Drain { heirs, keepers });
+        while timeout(SAYS, drained.as_mut()).await.is_err() {
+            self.0.say_what_is_left();
+        }
     }
 
     /// Whether it takes nothing new.
@@ -216,6 +222,27 @@ impl Inner {
             .tasks()
             .filter(|record| record.guarantee == Guarantee::Kept);
         kept.count() as u64
+    }
+
+    /// Says why a drain has not ended.
+    fn say_what_is_left(&self) {
+        let machine = self.machine.lock();
+        let (mut running, mut unsaved, mut handed) = (0u64, 0u64, 0u64);
+        for record in machine.tasks() {
+            match machine.status(record.task) {
+                Some(Status::Running(_)) => running += 1,
+                Some(Status::Saving | Status::Ending) => unsaved += 1,
+                Some(Status::Moved(_)) if !matches!(record.state, Saved::Moved { .. }) => handed += 1,
+                _ => {}
+            }
+        }
+        drop(machine);
+        tracing::info!(
+            running,
+            unsaved,
+            handed,
+            "the drain goes on: tasks run, wait for the disk or a majority of the keepers, or for the answer of an heir"
+        );
     }
 
     /// Tells the machine what happened, and does what it then wants.

@@ -53,8 +53,7 @@ fn a_draining_node_hands_over_what_waits_and_finishes_what_runs() {
     let saved = ticket(&submit(&mut machine, OTHER, work(Guarantee::Local)));
     machine.handle(Instant(2), Event::Saved { ticket: saved });
 
-    let heirs = vec![node("heir")];
-    let actions = machine.handle(Instant(3), Event::Drain { heirs });
+    let actions = machine.handle(Instant(3), drain(&["heir"], &[]));
     // The move is written down before the heir hears of it.
     let ticket_of_move = ticket(&actions);
     let actions = machine.handle(
@@ -95,8 +94,7 @@ fn a_task_that_is_bound_to_its_disk_waits_there_for_the_next_start() {
     let (_, attempt) = started(&actions);
     // What its buckets know it by is the same for every such task.
     assert!(matches!(&actions[..], [Action::Start { call, .. }] if &*call.key == "run/step"));
-    let heirs = vec![node("heir")];
-    assert_eq!(machine.handle(Instant(3), Event::Drain { heirs }), []);
+    assert_eq!(machine.handle(Instant(3), drain(&["heir"], &[])), []);
     let gone = TaskError::unavailable("the node is draining");
     assert_eq!(answer(&mut machine, 4, attempt, Err(gone)), [Action::Drained]);
     assert_eq!(machine.status(TASK), Some(Status::Waiting));
@@ -108,8 +106,7 @@ fn what_no_heir_takes_stays_on_the_disk() {
     let mut machine = machine(Limits::default());
     let saved = ticket(&submit(&mut machine, TASK, work(Guarantee::Local)));
     machine.handle(Instant(1), Event::Saved { ticket: saved });
-    let heirs = vec![node("full"), node("strange")];
-    let mut actions = machine.handle(Instant(2), Event::Drain { heirs });
+    let mut actions = machine.handle(Instant(2), drain(&["full", "strange"], &[]));
     for (now, heir) in [(100, "full"), (200, "strange")] {
         let ticket_of_move = ticket(&actions);
         let sent = machine.handle(
@@ -187,4 +184,57 @@ fn forgets(key: Option<&str>, expected: Duration) {
         },
     );
     assert_eq!(machine.status(TASK), None);
+}
+
+/// A task that is withdrawn while its effect is on the way to its home.
+fn withdrawn_late(submission: Submission) -> (Machine, AttemptId) {
+    let mut machine = machine(Limits::default());
+    let saved = ticket(&submit(&mut machine, TASK, submission));
+    machine.handle(Instant(1), Event::Saved { ticket: saved });
+    let (home, attempt) = started(&offer(&mut machine, 1, &["a"]));
+    let batch = Batch {
+        home,
+        reads: Vec::new(),
+        operations: Vec::new(),
+    };
+    let answer = Ok(Box::new(Answer {
+        batch: Some(batch),
+        ..Answer::default()
+    }));
+    machine.handle(Instant(2), Event::Answered { attempt, answer });
+    machine.handle(Instant(3), Event::Cancel { asked: TASK });
+    (machine, attempt)
+}
+
+fn outcome(machine: &Machine) -> Option<&Outcome> {
+    machine.record(TASK)?.outcome()
+}
+
+#[test]
+fn a_step_of_a_run_that_is_withdrawn_while_its_effect_is_on_the_way_ends_by_what_its_home_says() {
+    let step = || Submission {
+        stays: true,
+        effect: Some("effect".into()),
+        ..work(Guarantee::Local)
+    };
+    let conflict = || Verdict::Conflict {
+        bucket: "road".into(),
+        key: "last".into(),
+    };
+    for (verdict, ends) in [
+        (Verdict::Applied, Outcome::Done(TaskResponse::default())),
+        (conflict(), Outcome::Cancelled),
+    ] {
+        let (mut machine, attempt) = withdrawn_late(step());
+        assert_eq!(outcome(&machine), None);
+        let verdict = Ok(verdict);
+        machine.handle(Instant(4), Event::Committed { attempt, verdict });
+        assert_eq!(outcome(&machine), Some(&ends));
+    }
+    // Whoever withdraws it once more waits for nobody, as with any other task.
+    let (mut machine, _) = withdrawn_late(step());
+    machine.handle(Instant(2_000), Event::Cancel { asked: TASK });
+    assert_eq!(outcome(&machine), Some(&Outcome::Cancelled));
+    let (machine, _) = withdrawn_late(work(Guarantee::Local));
+    assert_eq!(outcome(&machine), Some(&Outcome::Cancelled));
 }

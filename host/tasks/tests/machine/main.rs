@@ -2,13 +2,14 @@
 
 mod acceptance;
 mod attempts;
+mod drain;
 mod ends;
 mod results;
 
 use karman_tasks::{
     Action, Answer, AttemptId, Batch, CommitError, Entry, Event, Guarantee, Handover, Instant, KeptError,
     Limits, Machine, Outcome, Reading, SaveError, Saved, Status, Submission, SubmitError, TaskRecord, Ticket,
-    UnixMs, Write,
+    UnixMs, Verdict, Write,
 };
 use karman_types::{ByteSize, ErrorKind, NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
 use std::time::Duration;
@@ -58,6 +59,14 @@ fn offer(machine: &mut Machine, now: u64, nodes: &[&str]) -> Vec<Action> {
 fn answer(machine: &mut Machine, now: u64, attempt: AttemptId, answer: Result<(), TaskError>) -> Vec<Action> {
     let answer = answer.map(|()| Box::new(Answer::default()));
     machine.handle(Instant(now), Event::Answered { attempt, answer })
+}
+
+fn drain(heirs: &[&str], keepers: &[&str]) -> Event {
+    let nodes = |names: &[&str]| names.iter().map(|name| node(name)).collect();
+    Event::Drain {
+        heirs: nodes(heirs),
+        keepers: nodes(keepers),
+    }
 }
 
 fn started(actions: &[Action]) -> (NodeId, AttemptId) {

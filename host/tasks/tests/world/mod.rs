@@ -215,8 +215,9 @@ impl World {
             4 | 5 => self.take_over(n),
             6 => {
                 let heirs = self.nodes.iter().map(|node| node.id);
-                let heirs = heirs.filter(|id| *id != self.nodes[n].id).collect();
-                self.event(n, Event::Drain { heirs });
+                let heirs: Vec<NodeId> = heirs.filter(|id| *id != self.nodes[n].id).collect();
+                let keepers = heirs.clone();
+                self.event(n, Event::Drain { heirs, keepers });
                 let pause = self.rng.u64(1..5_000);
                 self.post(pause, Message::Restart(n));
             }

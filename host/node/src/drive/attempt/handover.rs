@@ -2,9 +2,11 @@
 
 use super::{mesh_of, read, write};
 use crate::drive::tasks::{Inner, Tasks};
+use karman_mesh::membership::Member;
 use karman_mesh::{Ask, CallHead};
-use karman_tasks::Handover;
+use karman_tasks::{Guarantee, Handover};
 use karman_types::{ErrorKind, NodeId, TaskError, TaskResponse};
+use std::time::Duration;
 
 /// The field of an error in what the heir has answered.
 const ANSWER: &str = "answer";
@@ -15,7 +17,14 @@ pub(in crate::drive) async fn hand_over(tasks: &Inner, to: NodeId, handover: Han
         let mesh = mesh_of(tasks)?;
         let unreachable = || TaskError::unavailable(format!("node {} is not in reach", to.short()));
         let heir = mesh.node(to).await.ok_or_else(unreachable)?;
-        let head = CallHead::new(Ask::TakeOver, &*handover.record.name, handover.record.task);
+        // A keeper may wait for a majority longer than this node waits for it. Where only the heir and this one know of the task, there is
+        // nobody else to ask.
+        let is_kept = handover.record.guarantee == Guarantee::Kept;
+        let within = is_kept.then(|| tasks.keepers.handover());
+        let head = CallHead {
+            within_ms: within.map(|within| within.as_millis() as u64),
+            ..CallHead::new(Ask::TakeOver, &*handover.record.name, handover.record.task)
+        };
         let (answer, _) = mesh.call(heir, head, write(&handover)?).await?;
         read::<bool>(ANSWER, &answer.body)
     };
@@ -39,9 +48,10 @@ fn is_refused(error: &TaskError) -> bool {
 }
 
 /// Takes over a task from a node that is being drained: whether this node has it now. The right of that node was checked for the
-/// name in the head of its call, so the task has to be that one.
+/// name in the head of its call, so the task has to be that one; of a kept task the keepers are asked what it is, and whose.
 pub(in crate::drive) async fn take_over(
     tasks: &Tasks,
+    from: &Member,
     name: &str,
     body: &[u8],
 ) -> Result<TaskResponse, TaskError> {
@@ -53,7 +63,17 @@ pub(in crate::drive) async fn take_over(
         ))
         .with_field("name"));
     }
-    let taken = tasks.receive(handover).await;
+    let taken = async {
+        let handover = match handover.record.guarantee {
+            Guarantee::Kept => {
+                let kept = tasks.keepers().find(handover.record.task, Duration::ZERO).await?;
+                handover.of_owner(from.node, kept)?
+            }
+            _ => handover,
+        };
+        tasks.receive(handover).await
+    };
+    let taken = taken.await;
     if let Err(error) = &taken {
         tracing::warn!(%error, "a task is not taken over");
     }

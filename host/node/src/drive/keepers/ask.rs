@@ -3,7 +3,7 @@
 
 use super::Inner;
 use super::group::Key;
-use super::wire::{Answer, Message, Question, Removed, send};
+use super::wire::{Answer, MESSAGE, Message, Question, Removed, send};
 use bytes::Bytes;
 use karman_mesh::membership::Charter;
 use karman_tasks::{Entry, Kept, SaveError, TaskRecord};
@@ -87,6 +87,28 @@ impl Inner {
         owner: NodeId,
         task: TaskId,
     ) -> Result<Removed, TaskError> {
+        self.tell_owner(owner, task, Message::Remove).await
+    }
+
+    /// Lets the owner of a task withdraw it. What came of one that has ended meanwhile stays, to be [found](Inner::find).
+    ///
+    /// # Errors
+    /// Those of [`Inner::remove_at`].
+    pub(in crate::drive) async fn withdraw_at(&self, owner: NodeId, task: TaskId) -> Result<(), TaskError> {
+        match self.tell_owner(owner, task, Message::Withdraw).await {
+            // One of before this reads only the other message.
+            Err(error) if is_not_read(&error) => self.remove_at(owner, task).await,
+            told => told,
+        }
+        .map(drop)
+    }
+
+    async fn tell_owner(
+        &self,
+        owner: NodeId,
+        task: TaskId,
+        message: fn(TaskId) -> Message,
+    ) -> Result<Removed, TaskError> {
         let mesh = self.mesh()?;
         let away = || {
             TaskError::unavailable(format!(
@@ -96,7 +118,7 @@ impl Inner {
             .with_hint("when it is lost, a keeper takes the task over: try again in a while")
         };
         let peer = mesh.node(owner).await.ok_or_else(away)?;
-        send(mesh, peer, &Message::Remove(task)).await
+        send(mesh, peer, &message(task)).await
     }
 
     /// Asks until there is an answer or the patience is over; an answer may take `longer` than usual.
@@ -145,6 +167,11 @@ impl Inner {
         let peer = keeper.peer().ok_or_else(no_majority)?;
         send(self.mesh()?, peer, &Message::Question(None, question)).await
     }
+}
+
+/// Whether a message of this version is none to the node that was to read it.
+fn is_not_read(error: &TaskError) -> bool {
+    error.kind == ErrorKind::Invalid && error.field.as_deref() == Some(MESSAGE)
 }
 
 /// Whether another keeper, or this one later, may give a better answer.

@@ -94,6 +94,11 @@ impl KeepersConfig {
         self.election
     }
 
+    /// How long a keeper may take to take over a task that is handed to it: it asks whose that is, and then to be its owner.
+    pub(super) fn handover(&self) -> Duration {
+        2 * (self.patience + self.turn())
+    }
+
     /// The longest message between keepers that is no snapshot: one batch of entries, in whole.
     pub(super) fn frame(&self) -> u64 {
         4 * self.entry.0 + (1 << 20)

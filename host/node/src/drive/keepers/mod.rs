@@ -42,6 +42,7 @@ use karman_types::{NodeId, TaskError};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 /// The way to the keepers, for this node; and its own seat among them, where it has one.
@@ -114,6 +115,18 @@ impl Inner {
     /// Whether the mesh has keepers, as far as this node knows.
     pub(crate) fn known(&self) -> bool {
         self.charter.borrow().is_some()
+    }
+
+    /// The nodes that are the keepers, as far as this node knows.
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        let charter = self.charter();
+        let keys = charter.iter().flat_map(|charter| charter.keepers());
+        keys.map(|key| NodeId::of_key(key)).collect()
+    }
+
+    /// How long one that is handed a kept task may take to say whether it has it.
+    pub(crate) fn handover(&self) -> Duration {
+        self.limits.handover()
     }
 
     /// The longest message that a keeper takes.

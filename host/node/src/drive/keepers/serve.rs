@@ -3,7 +3,7 @@
 use super::Inner;
 use super::ask::no_majority;
 use super::seat::Seat;
-use super::wire::{Answer, Appended, Installed, Message, Question, Voted, answer, send};
+use super::wire::{Answer, Appended, Installed, MESSAGE, Message, Question, Voted, answer, send};
 use crate::drive::attempt::read;
 use karman_mesh::membership::{Member, Right};
 use karman_tasks::{Entry, Kept, KeptError, Saved, TaskRecord};
@@ -28,9 +28,10 @@ impl Inner {
         from: &Member,
         body: &[u8],
     ) -> Result<TaskResponse, TaskError> {
-        match read("message", body)? {
+        match read(MESSAGE, body)? {
             Message::Charter(theirs) => answer(&self.compare(from.node, theirs.as_deref())?),
-            Message::Remove(task) => answer(&self.remove(from, task)?),
+            Message::Remove(task) => answer(&self.remove(from, task, true)?),
+            Message::Withdraw(task) => answer(&self.remove(from, task, false)?),
             Message::Question(None, question) => {
                 if let Some(refused) = refuse(from, &question) {
                     return answer(&Answer::Written(Err(refused)));
@@ -118,7 +119,9 @@ impl Inner {
         seat.heard(asker);
         match question {
             Question::Propose(entry) => {
-                self.may_own(seat, asker, &entry)?;
+                if let Some(denied) = self.denied(seat, asker, &entry) {
+                    return Ok(Answer::Written(Err(denied)));
+                }
                 owns(seat, asker, &entry)?;
                 let stale = seat.replica.kept().stale(&entry);
                 if let Some(stale) = stale {
@@ -158,28 +161,24 @@ impl Inner {
         }
     }
 
-    /// Whether a node may become the owner of a task: the one that is, after a restart, and keepers, of what others have left.
-    fn may_own(&self, seat: &Seat, asker: NodeId, entry: &Entry) -> Result<(), TaskError> {
+    /// Why a node may not become the owner of a task: the one that is may, after a restart, and keepers, of what others have left. It is
+    /// an answer like those of the log, so that who asks does not ask again.
+    fn denied(&self, seat: &Seat, asker: NodeId, entry: &Entry) -> Option<KeptError> {
         let Entry::Own { task, .. } = entry else {
-            return Ok(());
+            return None;
         };
-        let owner = seat.replica.kept().get(*task).map(|kept| kept.owner);
+        let kept = seat.replica.kept();
+        let kept = kept.get(*task).map(|kept| (kept.owner, &kept.record.name));
         let charter = self.charter();
         let named = charter
             .iter()
             .flat_map(|charter| charter.keepers().iter().chain(charter.former()));
         let keepers = named.map(|key| NodeId::of_key(key)).chain([self.me.node()]);
-        match may_take(asker, owner, keepers) {
-            true => Ok(()),
-            false => Err(TaskError::denied(format!(
-                "node {} is no keeper: it takes over no task of another",
-                asker.short()
-            ))),
-        }
+        may_not_take(asker, kept, keepers)
     }
 
-    /// Withdraws a task of this node, or forgets its result, for a member that may call it.
-    fn remove(&self, from: &Member, task: TaskId) -> Result<super::wire::Removed, TaskError> {
+    /// Withdraws a task of this node, or forgets its result if it `forgets`, for a member that may call it.
+    fn remove(&self, from: &Member, task: TaskId, forgets: bool) -> Result<super::wire::Removed, TaskError> {
         let tasks = self.tasks().ok_or_else(no_majority)?;
         let status = tasks.known(task).ok_or_else(|| {
             TaskError::unavailable(format!("this node does not own task {task}"))
@@ -193,14 +192,22 @@ impl Inner {
                 status.name
             )));
         }
-        tasks.remove(&status)?;
+        if forgets || status.state.is_open() {
+            tasks.remove(&status)?;
+        }
         Ok(tasks.known(task).unwrap_or(status))
     }
 }
 
-/// Whether a node may take a task that has this owner, or that nobody knows of: the log says so then.
-fn may_take(asker: NodeId, owner: Option<NodeId>, mut keepers: impl Iterator<Item = NodeId>) -> bool {
-    owner.is_none_or(|owner| owner == asker) || keepers.any(|keeper| keeper == asker)
+/// Why a node may not take a task that has this owner and name. Of one that nobody knows the log says so.
+fn may_not_take(
+    asker: NodeId,
+    kept: Option<(NodeId, &Arc<str>)>,
+    mut keepers: impl Iterator<Item = NodeId>,
+) -> Option<KeptError> {
+    let (owner, name) = kept?;
+    let may = owner == asker || keepers.any(|keeper| keeper == asker);
+    (!may).then(|| KeptError::Denied(name.clone()))
 }
 
 /// What a member may not propose, whichever node leads: it makes nobody else an owner, and only of tasks that it may call.
@@ -290,9 +297,13 @@ mod tests {
     #[test]
     fn only_its_owner_and_keepers_take_a_task() {
         let [owner, keeper, member] = ["owner", "keeper", "member"].map(|key| NodeId::of_key(key.as_bytes()));
-        let may = |asker, owner| may_take(asker, owner, [keeper].into_iter());
-        assert!(may(owner, Some(owner)) && may(keeper, Some(owner)));
-        assert!(!may(member, Some(owner)));
-        assert!(may(member, None), "the log refuses it as unknown");
+        let name: Arc<str> = "classify".into();
+        let denied = |asker, owner: Option<NodeId>| {
+            may_not_take(asker, owner.map(|owner| (owner, &name)), [keeper].into_iter())
+        };
+        assert_eq!(denied(owner, Some(owner)), None);
+        assert_eq!(denied(keeper, Some(owner)), None);
+        assert_eq!(denied(member, Some(owner)), Some(KeptError::Denied(name.clone())));
+        assert_eq!(denied(member, None), None, "the log refuses it as unknown");
     }
 }
