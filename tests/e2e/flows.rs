@@ -3,10 +3,12 @@
 
 mod kept;
 mod over;
+mod room;
+mod shapes;
 
 use crate::choose::{add, digits, tract, workflow};
 use crate::mesh::{FOUND, Node, first, home, path, up};
-use crate::support::{Home, Ran, pause, root};
+use crate::support::{Ran, pause, root};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -60,6 +62,13 @@ fn until(node: &Node, run: &str, holds: impl Fn(&Value) -> bool) -> Value {
         assert!(started.elapsed() < ENDED, "it does not come about: {status}");
         pause();
     }
+}
+
+/// Why a run ended as it did, as `karman why --json` tells it after what was decided.
+fn why(node: &Node, run: &str) -> Value {
+    let told = node.run(&["why", run, "--json"]).ok().out();
+    let last = told.lines().last().unwrap();
+    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {told}"))
 }
 
 fn step<'a>(status: &'a Value, name: &str) -> &'a Value {
@@ -222,9 +231,26 @@ fn what_failed_is_undone_and_says_why() {
         (&json!("failed"), &json!("check")),
         "{status}"
     );
+    // A program is told the same, beside the error.
+    let told: Value = serde_json::from_str(&failed.out()).unwrap();
+    assert_eq!(
+        (&told["flow"], &told["state"]),
+        (&json!(run), &json!("failed")),
+        "{told}"
+    );
+    let path = format!("/flows/{run}?withdraw=true");
+    let refused = node.home.ask("DELETE", &path, &[], b"").unwrap();
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(refused.text().contains("has ended: failed"), "{refused:?}");
     assert_eq!(counted(&node, "road"), "1");
     // What undoes a task is told what went in and what came out.
     assert_eq!(counted(&node, r#"{"input":"road","output":"1"}"#), "1");
+    let told = node.run(&["why", &run]).ok().out();
+    assert!(
+        told.contains("how `broken` ended: it failed in `check` because output `.` is a text")
+            && told.ends_with("; undone: `count`"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -247,6 +273,16 @@ fn a_withdrawn_run_is_undone_too() {
     node.run(&["flow", "cancel", &run]).ok();
     let ended = until(&node, &run, |status| status["state"] == "cancelled");
     assert_eq!(counted(&node, r#"{"input":"road","output":"1"}"#), "1", "{ended}");
+    let told = why(&node, &run);
+    assert_eq!(
+        (&told["cause"], &told["undone"], &told["why"]["because"]),
+        (
+            &json!("withdrawn"),
+            &json!([{ "task": "count", "runs": 1 }]),
+            &json!("somebody asked for that")
+        ),
+        "{told}"
+    );
     node.run(&["flow", "cancel", &run]).fails(2, "has ended");
     node.run(&["flow", "status", "01JD7W2Z0Q8V5M3N9K4T6B1XAC"])
         .fails(4, "does not know");
@@ -357,28 +393,4 @@ fn workflows_over_http_and_wrong_ones_refused() {
     node.home
         .run(["flow", "run", missing.to_str().unwrap()])
         .fails(2, "nowhere.toml");
-}
-
-#[test]
-fn a_workflow_begins_in_one_of_eight_shapes() {
-    let home = Home::new();
-    let shapes = [
-        "pipeline",
-        "router",
-        "cascade",
-        "vote",
-        "retrieval",
-        "critic",
-        "planner-workers",
-        "guard",
-    ];
-    for shape in shapes {
-        home.run(["flow", "new", shape]).ok();
-        let file = format!("{shape}.toml");
-        let drawn = home.run(["flow", "graph", &file, "--svg", "flow.svg"]).ok();
-        assert!(!drawn.out().is_empty(), "{drawn:?}");
-        home.run(["flow", "new", shape]).fails(2, "is there already");
-    }
-    home.run(["flow", "new", "vote", "other.toml"]).ok();
-    assert!(home.path().join("other.toml").exists());
 }

@@ -121,7 +121,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  karman task list\n  karman task result 01JD7W2Z0Q8V5M3N9K4T6B1XAC --wait 30s"
     )]
     Task(commands::task::Task),
-    /// Explain a decision: why this model or node served a run, a task or a call
+    /// Explain a decision: why this model or node served a run, a task or a call, and why a run failed
     #[command(
         after_help = "Examples:\n  karman why 01JD7W2Z0Q8V5M3N9K4T6B1XAC\n  karman why 01JD7W2Z0Q8V5M3N9K4T6B1XAC --json"
     )]

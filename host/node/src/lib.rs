@@ -59,13 +59,13 @@ pub use config::{
 pub use contacts::contact_plan;
 pub use drive::{
     BundleStatus, Chosen, CutBy, DecisionLog, DeployedOn, Diagnosis, EnergyOrigin, Example, FedEvent,
-    FedModel, FedNews, FedSeen, FedStatus, FlowOrder, FlowState, FlowStatus, HeldModel, Inferred,
-    InsideLayer, InsideNode, InsideOrder, InsidePlan, InviteOrder, JoinOptions, KeeperStatus, KeepersConfig,
-    KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, ModelDescription, ModelInParts, ModelOn,
-    NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts, Rotated, Sent, SloHistory, SloHour,
-    SloMinute, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus, TensorDescription, UndeployedOn,
-    Wanted, WholeOnGpu, check_run, reachable, read_fed_answer, read_fed_order, simulate, stored_model,
-    stored_onnx, stored_run, stored_runs,
+    FedModel, FedNews, FedSeen, FedStatus, FlowCause, FlowEnding, FlowOrder, FlowState, FlowStatus,
+    FlowUndone, HeldModel, Inferred, InsideLayer, InsideNode, InsideOrder, InsidePlan, InviteOrder,
+    JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured,
+    ModelDescription, ModelInParts, ModelOn, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts,
+    Rotated, Sent, SloHistory, SloHour, SloMinute, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus,
+    TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run, reachable, read_fed_answer,
+    read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::call::TaskDemand;

@@ -1,16 +1,13 @@
 //! Which effects of tasks this node's buckets have seen, within one transaction. They are bounded in number and in bytes.
 
-use crate::StoreError;
-use crate::tables::{EFFECTS, EFFECTS_SWEPT, LAST, META, REMEMBERED, counted, encode, get};
+use crate::tables::{EFFECTS, EFFECTS_SWEPT, LAST, META, REMEMBERED, counted, encode, get, size, sizes};
+use crate::{StoreError, StoreLimits};
 use karman_tasks::{LimitReached, Seen, UnixMs};
-use karman_types::ByteSize;
 use redb::{ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
 use std::ops::Bound;
 use std::time::Duration;
 
-/// Effects that are remembered, so that none is applied twice.
-const MOST_EFFECTS: u64 = 1_000_000;
-/// Of those, how many are looked at for each new one, so that of all that are there few are over.
+/// How many of those that are remembered are looked at for each new one, so that of all that are there few are over.
 const LOOKED_AT: usize = 4;
 
 pub(crate) struct Effects<'txn> {
@@ -24,7 +21,7 @@ impl<'txn> Effects<'txn> {
     pub(crate) fn open(txn: &'txn WriteTransaction) -> Result<Self, StoreError> {
         let (rows, meta) = (txn.open_table(EFFECTS)?, txn.open_table(META)?);
         Ok(Self {
-            bytes: counted(&meta, REMEMBERED, || length(&rows))?,
+            bytes: counted(&meta, REMEMBERED, || sizes(&rows))?,
             rows,
             swept: txn.open_table(EFFECTS_SWEPT)?,
             meta,
@@ -69,21 +66,22 @@ impl<'txn> Effects<'txn> {
         &mut self,
         key: &str,
         seen: &Seen,
-        most_bytes: ByteSize,
+        limits: &StoreLimits,
     ) -> Result<Result<(), LimitReached>, StoreError> {
         let row = encode(EFFECTS, key, seen)?;
         let before = self.rows.get(key)?.map(|row| row.value().len());
+        let (most, most_bytes) = (u64::from(limits.effects), limits.effects_bytes.0);
         let reached = |name: &str, most| {
             let name = name.into();
             Ok(Err(LimitReached { name, most }))
         };
-        if before.is_none() && self.rows.len()? >= MOST_EFFECTS {
-            return reached("effects", MOST_EFFECTS);
+        if before.is_none() && self.rows.len()? >= most {
+            return reached("effects", most);
         }
         let grows = before.is_none_or(|before| before < row.len());
         let bytes = self.bytes.saturating_sub(size(key, before)) + size(key, Some(row.len()));
-        if grows && bytes > most_bytes.0 {
-            return reached("effects-bytes", most_bytes.0);
+        if grows && bytes > most_bytes {
+            return reached("effects-bytes", most_bytes);
         }
         self.put(key, &row)?;
         Ok(Ok(()))
@@ -100,21 +98,6 @@ impl<'txn> Effects<'txn> {
         self.meta.insert(REMEMBERED, self.bytes)?;
         Ok(())
     }
-}
-
-/// Bytes of a row of this length, with its key.
-fn size(key: &str, row: Option<usize>) -> u64 {
-    row.map_or(0, |row| (key.len() + row) as u64)
-}
-
-/// Bytes of all rows.
-fn length(rows: &impl ReadableTable<&'static str, &'static [u8]>) -> Result<u64, StoreError> {
-    let mut bytes = 0;
-    for row in rows.iter()? {
-        let (key, row) = row?;
-        bytes += size(key.value(), Some(row.value().len()));
-    }
-    Ok(bytes)
 }
 
 /// The keys of the next few rows, round and round.

@@ -54,6 +54,7 @@ mod partial;
 mod plugins;
 mod policies;
 mod profiles;
+mod progress;
 mod runs;
 mod secrets;
 mod slices;

@@ -38,9 +38,15 @@ pub struct StoreLimits {
     /// Bundles that have left or ended and are remembered, so that none is taken twice; beyond that those of others are forgotten
     /// first, and of these those of the member that brought the most. Default 10,000.
     pub ended_bundles: u32,
-    /// Bytes of the effects of tasks that are remembered, each with the answer of its task, so that none is applied twice. Beyond that
-    /// tasks wait with what they would write, until some are old enough (`key-retention` of `[tasks]`). Default 1 GiB.
+    /// Effects of tasks that are remembered, each with the answer of its task, so that none is applied twice. Beyond that tasks wait
+    /// with what they would write, until some are old enough (`key-retention` of `[tasks]`). Default 1,000,000.
+    pub effects: u32,
+    /// Bytes of all of these. Beyond that tasks wait as well. Default 1 GiB.
     pub effects_bytes: ByteSize,
+    /// Bytes of how far local runs of workflows have got, also of those that have ended and whose results wait to be fetched. No run
+    /// begins when half is taken, and none goes on when it would take more than three quarters with the others: it fails, and the rest
+    /// is for undoing what it did. What is known of those that have ended goes first. Default 256 MiB.
+    pub progress_bytes: ByteSize,
     /// Memory for pages of the database. Default 16 MiB.
     pub cache: ByteSize,
 }
@@ -63,7 +69,9 @@ impl Default for StoreLimits {
             bundles_per_member: ByteSize::mib(512),
             waiting_per_member: 5_000,
             ended_bundles: 10_000,
+            effects: 1_000_000,
             effects_bytes: ByteSize::gib(1),
+            progress_bytes: ByteSize::mib(256),
             cache: ByteSize::mib(16),
         }
     }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 pub(crate) type Records = TableDefinition<'static, &'static str, &'static [u8]>;
 
 /// `format`: what the tables look like. `clock`: the newest version of any value; versions never repeat. [`TAKEN`]. [`LOGGED`].
-/// [`REMEMBERED`]. [`APPENDED`].
+/// [`REMEMBERED`]. [`PROGRESSED`]. [`APPENDED`].
 pub(crate) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// Bucket to its bytes and entries.
 pub(crate) const BUCKETS: TableDefinition<'_, &str, (u64, u64)> = TableDefinition::new("buckets");
@@ -39,6 +39,8 @@ pub(crate) const REDEEMED_ENDS: TableDefinition<'_, (u64, u128), ()> = TableDefi
 pub(crate) const TASKS: Records = TableDefinition::new("tasks");
 /// Id of a task to its progress, encoded by what runs it.
 pub(crate) const PROGRESS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("progress");
+/// Bytes of all progress and the ids of its tasks, in [`META`].
+pub(crate) const PROGRESSED: &str = "progress";
 /// Idempotency key to [`karman_tasks::Seen`].
 pub(crate) const EFFECTS: Records = TableDefinition::new("effects");
 /// [`LAST`] to the key of the effect that was looked at last, to see whether it may be forgotten. Only who writes opens it.
@@ -186,6 +188,21 @@ pub(crate) fn counted(
 ) -> Result<u64, StoreError> {
     let known = meta.get(name)?.map(|bytes| bytes.value());
     known.map_or_else(count, Ok)
+}
+
+/// Bytes of a row of this length, with its key.
+pub(crate) fn size(key: &str, row: Option<usize>) -> u64 {
+    row.map_or(0, |row| (key.len() + row) as u64)
+}
+
+/// Bytes of all rows, with their keys.
+pub(crate) fn sizes(rows: &impl ReadableTable<&'static str, &'static [u8]>) -> Result<u64, StoreError> {
+    let mut bytes = 0;
+    for row in rows.iter()? {
+        let (key, row) = row?;
+        bytes += size(key.value(), Some(row.value().len()));
+    }
+    Ok(bytes)
 }
 
 /// Bytes of all entries of a log.

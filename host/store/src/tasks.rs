@@ -1,10 +1,11 @@
 use crate::edit::Edit;
 use crate::effects::Effects;
+use crate::progress::Progress;
 use crate::tables::{PROGRESS, TASKS, VALUES, list, put};
 use crate::{Store, StoreError};
 use bytes::Bytes;
 use karman_tasks::{
-    Commit, CommitError, Judgement, Operation, Saved, TaskRecord, UnixMs, Verdict, Write, judge,
+    Commit, CommitError, Judgement, LimitReached, Operation, Saved, TaskRecord, UnixMs, Verdict, Write, judge,
 };
 use karman_types::TaskId;
 use redb::{ReadableTable, WriteTransaction};
@@ -24,24 +25,22 @@ impl Tasks<'_> {
     pub fn write(&self, writes: &[Write]) -> Result<(), StoreError> {
         self.0.tables().write(|txn| {
             let mut table = txn.open_table(TASKS)?;
-            let mut progress = txn.open_table(PROGRESS)?;
+            let mut forgotten = Vec::new();
             for write in writes {
-                let (task, result_is_gone) = match write {
+                match write {
                     Write::Put(record) => {
                         put(&mut table, TASKS, &record.task.to_string(), record)?;
-                        let gone = matches!(record.state, Saved::Forgotten { .. } | Saved::Moved { .. });
-                        (record.task, gone)
+                        if matches!(record.state, Saved::Forgotten { .. } | Saved::Moved { .. }) {
+                            forgotten.push(record.task);
+                        }
                     }
                     Write::Delete(task) => {
                         table.remove(task.to_string().as_str())?;
-                        (*task, true)
+                        forgotten.push(*task);
                     }
-                };
-                if result_is_gone {
-                    progress.remove(task.to_string().as_str())?;
                 }
             }
-            Ok(())
+            Progress::forget(txn, &forgotten)
         })
     }
 
@@ -57,15 +56,22 @@ impl Tasks<'_> {
             .collect())
     }
 
-    /// Writes down, fsynced, how far a task has got, until its result is forgotten.
+    /// Writes down, fsynced, how far a task has got, until its result is forgotten. Once it has ended, no longer than until others need
+    /// the room. What is kept for tasks that fail is for those that say so.
     ///
     /// # Errors
-    /// What the disk refused.
-    pub fn set_progress(&self, task: TaskId, progress: &[u8]) -> Result<(), StoreError> {
+    /// What the disk refused. That there is no room for it, see [`StoreLimits`](crate::StoreLimits), is the inner error: then what was
+    /// written down before stays.
+    pub fn set_progress(
+        &self,
+        task: TaskId,
+        progress: &[u8],
+        fails: bool,
+    ) -> Result<Result<(), LimitReached>, StoreError> {
+        let most = self.0.limits().progress_bytes;
         self.0.tables().write(|txn| {
-            txn.open_table(PROGRESS)?
-                .insert(task.to_string().as_str(), progress)?;
-            Ok(())
+            let tasks = txn.open_table(TASKS)?;
+            Progress::open(txn)?.set(&task.to_string(), progress, fails, (most, &tasks))
         })
     }
 
@@ -112,8 +118,7 @@ impl Tasks<'_> {
                 if seen.is_none() {
                     effects.sweep(wall, retention)?;
                 }
-                let most = self.0.limits().effects_bytes;
-                if let Err(full) = effects.remember(&commit.key, &row, most)? {
+                if let Err(full) = effects.remember(&commit.key, &row, self.0.limits())? {
                     return Ok(Err(full.into()));
                 }
             }
@@ -164,7 +169,7 @@ fn versions<'a>(txn: &WriteTransaction, commit: &'a Commit) -> Result<Versions<'
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::StoreLimits;
     use crate::tables::{EFFECTS, META, REMEMBERED};
@@ -282,6 +287,31 @@ mod tests {
     }
 
     #[test]
+    fn an_effect_waits_where_too_many_are_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = StoreLimits {
+            effects: 2,
+            ..StoreLimits::default()
+        };
+        let store = Store::open_with(dir.path(), limits).unwrap();
+        let commit = |key: &str, wall: u64| {
+            let (wall, retention) = (Some(UnixMs(wall)), Duration::from_secs(1));
+            let commit = add_one(&store, key, 1);
+            store.tasks().commit(&commit, wall, retention).unwrap()
+        };
+        for key in ["a", "b"] {
+            assert_eq!(commit(key, 1_000), Ok(Verdict::Applied));
+        }
+        let full = commit("c", 1_500);
+        assert!(
+            matches!(&full, Err(CommitError::Limit(reached)) if reached.name == "effects" && reached.most == 2),
+            "{full:?}"
+        );
+        assert_eq!(holes(&store), "2");
+        assert_eq!(commit("c", 2_500), Ok(Verdict::Applied));
+    }
+
+    #[test]
     fn an_effect_waits_where_those_that_are_remembered_have_too_many_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let limits = StoreLimits {
@@ -320,12 +350,10 @@ mod tests {
         assert_eq!(holes(&store), "2");
     }
 
-    #[test]
-    fn records_come_back_until_they_are_deleted() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).unwrap();
-        let record = |task| TaskRecord {
-            task: TaskId::from_parts(task, 0),
+    /// A task that was accepted then and has not ended.
+    pub(crate) fn record(at: u64) -> TaskRecord {
+        TaskRecord {
+            task: TaskId::from_parts(at, 0),
             name: "classify".into(),
             guarantee: karman_tasks::Guarantee::Local,
             key: None,
@@ -338,8 +366,14 @@ mod tests {
             due: karman_tasks::Due::default(),
             hedge_after: None,
             stays: false,
-            state: karman_tasks::Saved::Open(karman_types::TaskRequest::default()),
-        };
+            state: Saved::Open(karman_types::TaskRequest::default()),
+        }
+    }
+
+    #[test]
+    fn records_come_back_until_they_are_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
         let writes = [2, 1, 3].map(|task| Write::Put(Box::new(record(task))));
         store.tasks().write(&writes).unwrap();
         store
@@ -349,19 +383,5 @@ mod tests {
         drop(store);
         let store = Store::open(dir.path()).unwrap();
         assert_eq!(store.tasks().records().unwrap(), [record(1), record(3)]);
-
-        // How far a task has got goes with its result.
-        let task = TaskId::from_parts(1, 0);
-        store.tasks().set_progress(task, b"half").unwrap();
-        assert_eq!(
-            store.tasks().progress(task).unwrap().as_deref(),
-            Some(&b"half"[..])
-        );
-        let forgotten = TaskRecord {
-            state: Saved::Forgotten { at: None },
-            ..record(1)
-        };
-        store.tasks().write(&[Write::Put(Box::new(forgotten))]).unwrap();
-        assert_eq!(store.tasks().progress(task).unwrap(), None);
     }
 }

@@ -1,9 +1,9 @@
 //! Kept runs: steps that other nodes own, and more to be kept than the keepers take.
 
-use super::{ENDED, flow, status, step, until};
+use super::{ENDED, flow, status, step, until, why};
 use crate::mesh::{Node, home, path, up};
 use crate::support::{Home, pause};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Instant;
 
 /// Links here are fast, and the tests in a hurry.
@@ -173,4 +173,21 @@ fn a_run_that_outgrows_its_keepers_is_undone_and_says_why() {
         assert!(told.contains(event), "{told}");
     }
     assert_eq!(status(&nodes[0], &run)["error"], ended["error"]);
+    // Any node tells why, by what is kept of it.
+    let told = why(&nodes[1], &run);
+    assert_eq!(
+        (&told["cause"], &told["limit"], &told["failed"]),
+        (
+            &json!("outgrown"),
+            &json!({ "name": "keepers.entry", "value": "64 KiB" }),
+            &json!("three")
+        ),
+        "{told}"
+    );
+    let told = nodes[1].run(&["why", &run]).ok().out();
+    assert!(
+        told.contains("how `grows` ended: it outgrew its keepers in `three` because")
+            && told.ends_with("; undone: `one`"),
+        "{told}"
+    );
 }

@@ -1,7 +1,8 @@
-//! Runs whose time is over though their workflow sets none.
+//! Runs and tasks whose time is over: that which their workflow sets, and that which it does not.
 
-use super::{begin, counted, until};
+use super::{alone, begin, counted, step, until, why};
 use crate::mesh::{home, path, up};
+use serde_json::json;
 
 #[test]
 fn a_run_without_a_deadline_ends_with_what_is_accepted_and_says_so() {
@@ -33,4 +34,57 @@ fn a_run_without_a_deadline_ends_with_what_is_accepted_and_says_so() {
     node.run(&["flow", "status", &run]).ok();
     node.run(&["task", "result", &run])
         .fails(1, "has not ended in time");
+    let told = why(&node, &run);
+    assert_eq!(
+        (&told["cause"], &told["limit"]),
+        (
+            &json!("outlived"),
+            &json!({ "name": "tasks.lifetime", "value": "20 s" })
+        ),
+        "{told}"
+    );
+    let told = node.run(&["why", &run]).ok().out();
+    assert!(
+        told.contains("how `endless` ended: it outlived its time because")
+            && told.ends_with("; undone: `count`"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_task_that_takes_too_long_is_tried_again_and_its_run_says_which_time_was_over() {
+    let node = alone();
+    let text = r#"
+        name = "late"
+
+        [task.wait]
+        run = "tally"
+        timeout = "1 s"
+        retries = 1
+        pause = "100 ms"
+        with = { sleep = "9000" }
+    "#;
+    let run = begin(&node, text, "road");
+    let ended = until(&node, &run, |status| {
+        status["state"] == "failed" || status["state"] == "cancelled"
+    });
+    assert_eq!(
+        (
+            &ended["state"],
+            &ended["error"]["kind"],
+            &step(&ended, "wait")["attempts"]
+        ),
+        (&json!("failed"), &json!("deadline"), &json!(2)),
+        "{ended}"
+    );
+    let told = why(&node, &run);
+    assert_eq!(
+        (&told["cause"], &told["limit"], &told["failed"]),
+        (
+            &json!("failed"),
+            &json!({ "name": "timeout", "value": "1 s" }),
+            &json!("wait")
+        ),
+        "{told}"
+    );
 }

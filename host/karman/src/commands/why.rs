@@ -1,8 +1,9 @@
 use crate::app::App;
 use crate::control::Control;
 use clap::Args;
+use karman_node::{FlowEnding, FlowState, FlowStatus};
 use karman_sched::log::Told;
-use karman_types::{TaskError, TaskId};
+use karman_types::{ErrorKind, TaskError, TaskId};
 use serde_json::json;
 
 /// `karman why`
@@ -13,13 +14,38 @@ pub(crate) struct Why {
 }
 
 impl Why {
+    /// Tells what was decided, and of a run that failed or was withdrawn why it ended like that.
     pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let told: Vec<Told> = Control::new(app)?.get(&format!("/flows/{}/why", self.request))?;
-        if told.is_empty() {
-            return Err(TaskError::unavailable(format!("nothing was decided for {} that is still known", self.request))
-                .with_hint("only tasks that name a `capability`, and calls and steps of workflows that several nodes could run, are decided about; `decisions` in node.toml says how much is remembered"));
+        let control = Control::new(app)?;
+        let told: Vec<Told> = control.get(&format!("/flows/{}/why", self.request))?;
+        for told in &told {
+            app.output.result(|| told.to_string(), || json!(told))?;
         }
-        told.iter()
-            .try_for_each(|told| app.output.result(|| told.to_string(), || json!(told)))
+        let status = self.run_status(&control)?;
+        match status.as_ref().and_then(FlowEnding::of) {
+            Some(ending) => app.output.result(|| ending.to_string(), || json!(ending)),
+            None if told.is_empty() => Err(self.nothing(status.as_ref())),
+            None => Ok(()),
+        }
+    }
+
+    /// How far the run is. Nothing of what is no run, or not known here.
+    fn run_status(&self, control: &Control) -> Result<Option<FlowStatus>, TaskError> {
+        match control.get(&format!("/flows/{}", self.request)) {
+            Err(error) if matches!(error.kind, ErrorKind::Invalid | ErrorKind::Unavailable) => Ok(None),
+            status => status.map(Some),
+        }
+    }
+
+    /// There is nothing to tell.
+    fn nothing(&self, status: Option<&FlowStatus>) -> TaskError {
+        let request = self.request;
+        if status.is_some_and(|status| status.state == FlowState::Forgotten) {
+            let says = format!("run {request} has ended, and how is kept no longer");
+            return TaskError::unavailable(says)
+                .with_hint("see `result-retention` and `results-bytes` under [tasks] in node.toml");
+        }
+        TaskError::unavailable(format!("nothing was decided for {request} that is still known"))
+            .with_hint("only tasks that name a `capability`, and calls and steps of workflows that several nodes could run, are decided about; `decisions` in node.toml says how much is remembered")
     }
 }

@@ -46,8 +46,8 @@ pub use fed::{
 };
 pub(crate) use fed::{Federated, go_on};
 pub use flow::{
-    Chosen, EnergyOrigin, Example, FlowOrder, FlowState, FlowStatus, MeasureOrder, Measured, SloHistory,
-    SloHour, SloMinute, StepStatus, Wanted,
+    Chosen, EnergyOrigin, Example, FlowCause, FlowEnding, FlowOrder, FlowState, FlowStatus, FlowUndone,
+    MeasureOrder, Measured, SloHistory, SloHour, SloMinute, StepStatus, Wanted,
 };
 pub(crate) use flow::{FlowEvent, Follower, Known};
 pub use invite::{InviteOrder, reachable};

@@ -221,9 +221,7 @@ impl Machine {
         if matches!(self.record.phase, Phase::Running) {
             let over = self.deadlines().find(|(at, _)| *at <= self.now);
             if let Some((_, task)) = over {
-                let error = TaskError::deadline("the time of the workflow is over")
-                    .with_hint("give it a later `deadline`, or faster tasks");
-                self.fail(task, error);
+                self.fail(task, self.late(task));
             }
         }
         let due = self.timers.iter().filter(|(_, at)| **at <= self.now);

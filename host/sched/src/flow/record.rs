@@ -1,5 +1,5 @@
 use super::{History, RunId};
-use karman_types::{TaskError, TaskId, Workflow};
+use karman_types::{FlowTask, TaskError, TaskId, Workflow};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -184,6 +184,27 @@ impl Record {
             task.is_some_and(|task| task.undo.is_some())
         };
         effects.chain(open.map(|(of, _)| of)).filter(has_undo).collect()
+    }
+
+    /// The runs whose effects were taken back, in the order in which these had come about.
+    pub fn undone(&self, workflow: &Workflow) -> Vec<RunId> {
+        let tasks = workflow.tasks();
+        match &self.phase {
+            Phase::Running | Phase::Ended(Outcome::Done(_)) => Vec::new(),
+            Phase::Undoing(undoing) => undoing.undone.iter().rev().copied().collect(),
+            // All that can be undone was tried by then.
+            Phase::Ended(Outcome::Failed { not_undone, .. }) => {
+                let is_left = |of: &RunId, task: &FlowTask| {
+                    let mut left = not_undone.iter();
+                    left.any(|left| left.task == task.name && left.item == of.item)
+                };
+                let is_undone = |of: &&RunId| {
+                    let task = tasks.get(of.task);
+                    task.is_some_and(|task| task.undo.is_some() && !is_left(of, task))
+                };
+                self.effects.iter().filter(is_undone).copied().collect()
+            }
+        }
     }
 
     /// The output of a task that is done: of its only run, or the list of all.

@@ -1,8 +1,8 @@
 //! Answers, retries, failure.
 
 use super::history::brief;
-use super::{AttemptId, Failure, Machine, Phase, Run, RunId, RunState, StepState, Undoing, What};
-use karman_types::{ErrorKind, FlowTask, RecordError, Side, TaskError, Workflow};
+use super::{AttemptId, Failure, Limit, Machine, Phase, Run, RunId, RunState, StepState, Undoing, What};
+use karman_types::{ErrorKind, FlowTask, RecordError, Side, TaskError, Workflow, format_duration};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -70,7 +70,17 @@ impl Machine {
                 Ok(()) => self.done(attempt.of, output),
                 Err(error) => self.has_run(attempt.of, error),
             },
-            Err(error) => self.attempt_failed(attempt.of, error),
+            Err(error) => self.attempt_failed(attempt.of, self.because(attempt, error)),
+        }
+    }
+
+    /// Why an attempt has ended with this error: of one that is being stopped, that it was withdrawn, or that its time is over, says less
+    /// than why it is stopped.
+    fn because(&self, attempt: AttemptId, error: TaskError) -> TaskError {
+        let is_of_the_stop = matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Deadline);
+        match self.awaits(attempt) {
+            Some(RunState::Stopping(why)) if is_of_the_stop => why.clone(),
+            _ => error,
         }
     }
 
@@ -118,14 +128,28 @@ impl Machine {
     pub(super) fn run_timer(&mut self, of: RunId) {
         match self.record.steps[of.task].runs[of.item].state {
             RunState::Running => {
-                let name = &self.workflow.tasks()[of.task].name;
-                let error = TaskError::deadline(format!("`{name}` did not answer within its timeout"))
-                    .with_hint(format!("raise `timeout` of [task.{name}] in the workflow"));
+                let FlowTask { name, timeout, .. } = &self.workflow.tasks()[of.task];
+                let limit = Limit::new("timeout", format_duration(timeout.unwrap_or_default()));
+                let says = format!("`{name}` did not answer within its {limit}");
+                let hint = format!("raise `timeout` of [task.{name}] in the workflow");
+                let error = limit.error(ErrorKind::Deadline, says).with_hint(hint);
                 self.give_up(of, error);
             }
             RunState::Pausing => self.try_again(of),
             _ => {}
         }
+    }
+
+    /// Why the workflow fails whose `deadline`, or that of this task of it, has passed.
+    pub(super) fn late(&self, task: Option<usize>) -> TaskError {
+        let (what, time) = match task {
+            Some(task) => ("task", self.workflow.tasks()[task].deadline),
+            None => ("workflow", self.workflow.deadline()),
+        };
+        let limit = Limit::new("deadline", format_duration(time.unwrap_or_default()));
+        let says = format!("the time of the {what} is over: its {limit} has passed");
+        let error = limit.error(ErrorKind::Deadline, says);
+        error.with_hint("give it a later `deadline`, or faster tasks")
     }
 
     /// Has an attempt stopped. Until that is answered, it counts as running.

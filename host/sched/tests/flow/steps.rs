@@ -1,8 +1,8 @@
 //! What a run does, step by step.
 
 use super::ID;
-use karman_sched::flow::{Action, Event, Machine, Outcome, What};
-use karman_types::{NodeId, TaskError, Workflow};
+use karman_sched::flow::{Action, Event, Limit, Machine, Outcome, Phase, RunState, What};
+use karman_types::{ErrorKind, NodeId, TaskError, Workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,10 +100,73 @@ fn when_the_time_is_over_what_runs_is_stopped_and_what_was_done_is_undone() {
     else {
         panic!("{actions:?}")
     };
-    assert_eq!(
-        (why.error.kind, not_undone.len()),
-        (karman_types::ErrorKind::Deadline, 0)
-    );
+    assert_eq!((why.error.kind, not_undone.len()), (ErrorKind::Deadline, 0));
+    assert_eq!(Limit::of(&why.error), Some(Limit::new("deadline", "5 s")));
+}
+
+#[test]
+fn an_attempt_that_ends_as_withdrawn_because_it_was_stopped_fails_with_why_it_was() {
+    for says in [TaskError::cancelled("withdrawn"), TaskError::deadline("expired")] {
+        let mut machine = machine("name = 'f'\n[task.a]\ntimeout = '1 s'\nretries = 1\npause = '200 ms'");
+        let first = saved(&mut machine, 0, Event::Tick);
+        saved(&mut machine, 1_000, Event::Tick);
+        // Like any attempt that has taken too long, it is tried again.
+        assert_eq!(answer(&mut machine, 1_001, &first[0], Err(says.clone())), []);
+        let second = saved(&mut machine, 1_201, Event::Tick);
+        saved(&mut machine, 2_201, Event::Tick);
+        let ended = answer(&mut machine, 2_202, &second[0], Err(says));
+        let [
+            Action::End {
+                outcome: Outcome::Failed { why, .. },
+            },
+        ] = &ended[..]
+        else {
+            panic!("{ended:?}")
+        };
+        assert_eq!(
+            (why.error.kind, why.task.as_deref()),
+            (ErrorKind::Deadline, Some("a"))
+        );
+        assert_eq!(Limit::of(&why.error), Some(Limit::new("timeout", "1 s")));
+    }
+}
+
+#[test]
+fn one_that_fails_by_itself_while_it_is_stopped_says_how() {
+    let mut machine = machine("name = 'f'\n[task.a]");
+    let first = saved(&mut machine, 0, Event::Tick);
+    saved(&mut machine, 1, Event::Cancel);
+    answer(&mut machine, 2, &first[0], Err(TaskError::failed("broken")));
+    let run = &machine.record().steps[0].runs[0];
+    assert_eq!(run.state, RunState::Failed(TaskError::failed("broken")));
+}
+
+#[test]
+fn what_was_undone_is_known_while_it_goes_on_and_afterwards() {
+    let text = "name = 'f'\n[task.a]\nundo = 'un-a'\n[task.b]\nafter = ['a']\nundo = 'un-b'\n\
+        [task.c]\nafter = ['b']\n[task.d]\nafter = ['c']\nundo = 'un-d'";
+    let flow = Workflow::from_toml(text).unwrap();
+    let mut machine = machine(text);
+    let undone = |machine: &Machine| {
+        let undone = machine.record().undone(&flow).into_iter();
+        undone
+            .map(|of| flow.tasks()[of.task].name.clone())
+            .collect::<Vec<String>>()
+    };
+    let a = saved(&mut machine, 0, Event::Tick);
+    let b = answer(&mut machine, 1, &a[0], Ok(json!(1)));
+    let c = answer(&mut machine, 2, &b[0], Ok(json!(2)));
+    // The last one may have had its effect, and what undoes the first fails.
+    let d = answer(&mut machine, 3, &c[0], Ok(json!(3)));
+    let un_d = answer(&mut machine, 4, &d[0], Err(TaskError::unavailable("gone")));
+    assert_eq!(undone(&machine), [""; 0]);
+    let un_b = answer(&mut machine, 5, &un_d[0], Ok(Value::Null));
+    assert_eq!(undone(&machine), ["d"]);
+    let un_a = answer(&mut machine, 6, &un_b[0], Ok(Value::Null));
+    assert_eq!(undone(&machine), ["b", "d"]);
+    answer(&mut machine, 7, &un_a[0], Err(TaskError::failed("broken")));
+    assert!(matches!(machine.record().phase, Phase::Ended(_)));
+    assert_eq!(undone(&machine), ["b", "d"]);
 }
 
 #[test]

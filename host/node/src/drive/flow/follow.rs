@@ -175,18 +175,12 @@ async fn end(tasks: &Inner, run: TaskId) {
     loop {
         let mut ended = pin!(tasks.ended.notified());
         ended.as_mut().enable();
-        match tasks.known(run).map(|status| is_open(status.state)) {
+        match tasks.known(run).map(|status| status.state.is_open()) {
             Some(true) => ended.await,
             Some(false) => return,
             None => pending().await,
         }
     }
-}
-
-/// Whether more may come of a run whose task stands so.
-const fn is_open(state: TaskState) -> bool {
-    use TaskState::{DeadlineUnknown, Ending, Running, Saving, Waiting};
-    matches!(state, Saving | DeadlineUnknown | Waiting | Running | Ending)
 }
 
 impl Tasks {
@@ -214,7 +208,7 @@ impl Tasks {
         look: &Look<Seen>,
     ) -> Result<(News, Duration), TaskError> {
         let held = self.inner().known(run);
-        if held.as_ref().is_none_or(|status| is_open(status.state))
+        if held.as_ref().is_none_or(|status| status.state.is_open())
             && let Some(events) = self.durable_here(run, known)
         {
             return Ok((News::Changes(events), LOOK_AGAIN));

@@ -1,11 +1,15 @@
 //! The time of a run whatever its workflow says: what a node accepts lives for so long.
 
-use karman_types::{TaskError, format_duration};
+use karman_sched::flow::Limit;
+use karman_types::{ErrorKind, TaskError, format_duration};
 use std::time::Duration;
 
 /// A run is left this part of what accepted tasks live to undo what it did, and this much at most.
 const FOR_UNDOING: u32 = 10;
 const MOST_FOR_UNDOING: Duration = Duration::from_secs(3600);
+
+/// The limit, as the configuration names it.
+pub(super) const LIFETIME: &str = "tasks.lifetime";
 
 /// How long a run goes on whose accepted task has this much time left.
 pub(super) fn goes_on_for(left: Duration, lifetime: Duration) -> Duration {
@@ -14,21 +18,21 @@ pub(super) fn goes_on_for(left: Duration, lifetime: Duration) -> Duration {
 
 /// Why a run fails that has gone on for so long.
 pub(super) fn outlived(lifetime: Duration) -> TaskError {
-    over(format!(
-        "the run has not ended in time: what a node accepts lives {}, and the end of that is for undoing",
-        format_duration(lifetime)
-    ))
+    let limit = Limit::new(LIFETIME, format_duration(lifetime));
+    let says = format!(
+        "the run has not ended in time: what a node accepts lives for {limit}, and the end of that is for undoing"
+    );
+    over(limit.error(ErrorKind::Deadline, says))
 }
 
 /// Why a run has failed whose accepted task has expired: nobody coordinated it when its time was over.
 pub(super) fn expired() -> TaskError {
-    over("the time of the run was over before anybody could end it".into())
+    let says = "the time of the run was over before anybody could end it";
+    over(TaskError::deadline(says).with_field(LIFETIME))
 }
 
-fn over(says: String) -> TaskError {
-    TaskError::deadline(says)
-        .with_field("tasks.lifetime")
-        .with_hint("`lifetime` of `[tasks]` in node.toml says for how long; give the workflow a shorter `deadline`, or run it again")
+fn over(error: TaskError) -> TaskError {
+    error.with_hint("`lifetime` of `[tasks]` in node.toml says for how long; give the workflow a shorter `deadline`, or run it again")
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@
 //! | `lifetime` | when a run ends whatever its workflow says |
 //! | `json` | between the JSON of workflows and the bytes of tasks |
 //! | `status` | how far it is, in the words of its operator |
+//! | `ending` | why it ended as it did |
 //! | `follow` | what happens to it, one after the other |
 //! | `looks` | looks of several at one run |
 //! | `compliance` | how far objectives were kept |
@@ -36,6 +37,7 @@ mod choose;
 mod choosers;
 mod compliance;
 mod coordinate;
+mod ending;
 mod endpoints;
 mod energy;
 mod fit;
@@ -58,6 +60,7 @@ mod step;
 
 pub use compliance::{SloHistory, SloHour, SloMinute};
 pub(super) use coordinate::coordinate;
+pub use ending::{FlowCause, FlowEnding, FlowUndone};
 pub use energy::EnergyOrigin;
 pub(crate) use follow::{FlowEvent, Follower, Known};
 pub use implementations::{Example, MeasureOrder, Measured};

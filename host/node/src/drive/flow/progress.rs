@@ -2,7 +2,7 @@ use crate::drive::attempt::{read, write};
 use crate::drive::tasks::Inner;
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
-use karman_sched::flow::{Outcome, Record};
+use karman_sched::flow::{Limit, Outcome, Phase, Record};
 use karman_tasks::{Call, Entry, KeptError, SaveError};
 use karman_types::{ErrorKind, TaskError, Workflow, format_bytes};
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
+/// The limit of the keepers on one run, or one task, as the configuration names it.
+pub(super) const ENTRY: &str = "keepers.entry";
+/// The limit of a node on how far all its local runs have got, as the configuration names it.
+pub(super) const PROGRESS: &str = "store.progress-bytes";
 /// The pause before the keepers are asked again.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -32,6 +36,11 @@ impl Progress {
         write(self)
     }
 
+    /// Whether the run has failed, and all that is left of it is to undo what it did.
+    const fn has_failed(&self) -> bool {
+        !matches!(self.record.phase, Phase::Running | Phase::Ended(Outcome::Done(_)))
+    }
+
     /// Bytes of the answer of the run, once it has one. The keepers take that besides.
     fn answer(&self) -> usize {
         match self.record.outcome() {
@@ -42,14 +51,20 @@ impl Progress {
 }
 
 /// What a run fails with of which more is known than the keepers take.
-fn too_long(most: u64) -> TaskError {
-    let most = format_bytes(most);
-    TaskError::limit(format!(
-        "more is to be kept of the run than the limit `keepers.entry` allows, {most}"
-    ))
-    .with_field("keepers.entry")
-    .with_hint(
+pub(super) fn too_long(most: u64) -> TaskError {
+    let limit = Limit::new(ENTRY, format_bytes(most));
+    let says = format!("more is to be kept of the run than the limit {limit} allows");
+    limit.error(ErrorKind::Limit, says).with_hint(
         "put large outputs into a bucket and hand on their names, or raise `entry` of `[keepers]` in node.toml on all nodes",
+    )
+}
+
+/// What a run fails with for whose progress this node has no room.
+fn no_room(most: u64) -> TaskError {
+    let limit = Limit::new(PROGRESS, format_bytes(most));
+    let says = format!("how far the run has got has no room beside other runs within the limit {limit}");
+    limit.error(ErrorKind::Limit, says).with_hint(
+        "run fewer at once, put large outputs into a bucket and hand on their names, or raise `progress-bytes` of `[store]` in node.toml",
     )
 }
 
@@ -97,24 +112,24 @@ impl Ledger {
     /// Writes it down: whether it is durable now.
     ///
     /// # Errors
-    /// `limit` when it, or the answer in it, is longer than the keepers take: no later try would end otherwise.
+    /// `limit` when it, or the answer in it, is longer than the keepers take, or has no room on this disk: the run is to fail.
     pub(super) async fn write(&self, progress: &Progress) -> Result<bool, TaskError> {
         let bytes = progress.write()?;
         let run = self.call.attempt.task;
         if !self.is_kept() {
-            let home = self.tasks.runtime.home().clone();
+            let (home, fails) = (self.tasks.runtime.home().clone(), progress.has_failed());
             let written = blocking(move || {
-                home.store()?
-                    .tasks()
-                    .set_progress(run, &bytes)
-                    .map_err(store_error)
+                let written = home.store()?.tasks().set_progress(run, &bytes, fails);
+                written.map_err(store_error)
             });
-            return Ok(written
-                .await
-                .inspect_err(
-                    |error| tracing::warn!(%run, %error, "a workflow's progress is not written down"),
-                )
-                .is_ok());
+            return match written.await {
+                Ok(Ok(())) => Ok(true),
+                Ok(Err(reached)) => Err(no_room(reached.most)),
+                Err(error) => {
+                    tracing::warn!(%run, %error, "a workflow's progress is not written down");
+                    Ok(false)
+                }
+            };
         }
         // What is much longer would not reach a keeper that could refuse it.
         let most = self.tasks.runtime.config().keepers.entry.0;
@@ -128,7 +143,7 @@ impl Ledger {
         };
         match self.tasks.keepers.propose(entry).await {
             Ok(()) => Ok(true),
-            Err(SaveError::Refused(KeptError::Limit(reached))) if reached.name == "keepers.entry" => {
+            Err(SaveError::Refused(KeptError::Limit(reached))) if reached.name == ENTRY => {
                 Err(too_long(reached.most))
             }
             Err(error) => {
@@ -136,5 +151,17 @@ impl Ledger {
                 Ok(false)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_has_no_room_fails_with_the_limit_and_its_value() {
+        let error = no_room(256 << 20);
+        assert_eq!(error.kind, ErrorKind::Limit);
+        assert_eq!(Limit::of(&error), Some(Limit::new(PROGRESS, "256 MiB")));
     }
 }

@@ -28,7 +28,7 @@ pub struct FlowStatus {
     /// What came out of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// Why it failed.
+    /// Why it failed, or is being undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
     /// The task that it failed in.
@@ -80,6 +80,9 @@ pub struct StepStatus {
     pub runs: usize,
     /// How many of them have ended well.
     pub done: usize,
+    /// How many of them were undone. Default: 0.
+    #[serde(default)]
+    pub undone: usize,
     /// The most attempts that one of them took.
     pub attempts: u32,
     /// Why one of them failed.
@@ -123,11 +126,16 @@ impl FlowStatus {
     /// The progress knows more than the task that the run is; but the end of that is the end.
     fn take(&mut self, phase: &Phase) {
         match phase {
-            Phase::Undoing(_) if !self.state.has_ended() => self.state = FlowState::Undoing,
-            // Nobody had the time to bring it to its end.
-            Phase::Undoing(undoing) if self.error.is_none() => {
-                self.error = Some(undoing.why.error.clone());
-                self.failed.clone_from(&undoing.why.task);
+            Phase::Undoing(undoing) => {
+                if !self.state.has_ended() {
+                    self.state = FlowState::Undoing;
+                    self.not_undone.clone_from(&undoing.not_undone);
+                }
+                // If it has ended all the same, nobody had the time to bring it to its end.
+                if self.error.is_none() {
+                    self.error = Some(undoing.why.error.clone());
+                    self.failed.clone_from(&undoing.why.task);
+                }
             }
             Phase::Ended(Outcome::Done(output)) if self.state == FlowState::Done => {
                 self.output = Some(output.clone());
@@ -176,7 +184,7 @@ fn out_of_time(workflow: &Workflow, record: &Record) -> Vec<NotUndone> {
 }
 
 fn steps(workflow: &Workflow, record: &Record) -> Vec<StepStatus> {
-    let placed = placed(record);
+    let (placed, undone) = (placed(record), record.undone(workflow));
     let of = |(place, (task, step)): (usize, (&karman_types::FlowTask, &karman_sched::flow::Step))| {
         let error = step.runs.iter().find_map(|run| match &run.state {
             RunState::Failed(error) | RunState::Stopping(error) => Some(error.clone()),
@@ -202,6 +210,7 @@ fn steps(workflow: &Workflow, record: &Record) -> Vec<StepStatus> {
             state: state.into(),
             runs: step.runs.len(),
             done: done.count(),
+            undone: undone.iter().filter(|of| of.task == place).count(),
             attempts: step.runs.iter().map(|run| run.attempt).max().unwrap_or(0),
             error,
             node: placed.get(&place).and_then(|(node, _)| *node),

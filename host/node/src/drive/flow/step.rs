@@ -3,6 +3,7 @@
 use super::choose;
 use super::json;
 use super::place::UnderWay;
+use super::progress::ENTRY;
 use super::served::Served;
 use crate::drive::tasks::Tasks;
 use futures::FutureExt;
@@ -20,8 +21,6 @@ use tokio::time::{Instant, sleep};
 const ONE_WAIT: Duration = Duration::from_secs(60);
 /// How often a task that is to stop is withdrawn, until it has ended: its owner may be out of reach, or be lost meanwhile.
 const WITHDRAW_AGAIN: Duration = Duration::from_secs(2);
-/// The limit of the keepers on the length of one task.
-const TOO_LONG: &str = "keepers.entry";
 /// What is said to be unavailable where it is a task, for good: nobody knows it, or its result any more.
 const THE_TASK: &str = "task";
 /// The pause before a task that could not be accepted is handed in again.
@@ -184,9 +183,9 @@ impl Step {
         }
         let keepers = self.tasks.keepers();
         match keepers.find(task, Duration::ZERO).await? {
-            // Of one that has ended this would forget the result.
+            // It may end before this comes there: what it gave is to be taken then, by whoever undoes it.
             Some(kept) if matches!(kept.record.state, Saved::Open(_)) => {
-                keepers.remove_at(kept.owner, task).await.map(drop)
+                keepers.withdraw_at(kept.owner, task).await
             }
             _ => Ok(()),
         }
@@ -247,6 +246,9 @@ fn may_be_told_later(error: &TaskError) -> bool {
 /// Whether the refusal of a task passes by itself: a majority of the keepers is away, the node is full. What is too long for the keepers
 /// stays so.
 fn passes(error: &TaskError) -> bool {
-    let is_too_long = error.field.as_deref() == Some(TOO_LONG);
+    let is_too_long = error.field.as_deref() == Some(ENTRY);
     matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Limit) && !is_too_long
 }
+
+#[cfg(test)]
+mod tests;
