@@ -291,8 +291,19 @@ fn an_invitation_lets_in_one_node_and_a_revoked_one_stays_out() {
     cloud.soon(&["call", "tiny", "-"], b"12");
     let id = edge.id();
     edge.server.kill();
-    edge = up(edge.home, &[]);
+    // As a service does, with the arguments that it joined with.
+    edge = up(edge.home, &["--join", file.to_str().unwrap()]);
     cloud.soon(&["call", "tiny", "-"], b"12");
+    other
+        .run([
+            "node",
+            "up",
+            "--listen",
+            "127.0.0.1:0",
+            "--join",
+            file.to_str().unwrap(),
+        ])
+        .fails(2, "karman-invite.txt");
 
     cloud.run(&["mesh", "revoke", &id]).ok();
     let started = Instant::now();

@@ -144,6 +144,14 @@ fn a_task_waits_is_withdrawn_or_expires() {
     node.run(&["task", "status", "01JD7W2Z0Q8V5M3N9K4T6B1XAC"])
         .fails(4, "does not know");
     node.run(&["task", "status", "nonsense"]).fails(2, "nonsense");
+    // Who withdraws what has ended meanwhile does not lose what came of it.
+    let task = submit(&node.server, "late", "0").unwrap();
+    ends(&node.server, &task, "done");
+    let path = format!("/accepted/{task}?withdraw=true");
+    let refused = node.home.ask("DELETE", &path, &[], b"").unwrap();
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(refused.text().contains("has ended: done"), "{refused:?}");
+    node.run(&["task", "result", &task]).ok();
 }
 
 #[test]

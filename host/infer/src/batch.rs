@@ -1,40 +1,18 @@
 //! Several requests as one run.
 
-use crate::{Dim, InferError, Model, TensorInfo};
+use crate::{Dim, InferError, TensorInfo};
 use karman_tensor::{ElementType, Shape, Tensor};
 
 /// The named tensors of one request or answer.
 pub type Named = Vec<(String, Tensor)>;
 
-/// Whether requests to this model can be joined: the first dimension of all that it takes and gives is open.
-pub fn is_batched(model: &dyn Model) -> bool {
-    can_batch(model.inputs(), model.outputs())
-}
-
-/// The same of a model that takes and gives these.
+/// Whether requests to a model that takes and gives these can be joined: the first dimension of all of them is open.
 pub fn can_batch(takes: &[TensorInfo], gives: &[TensorInfo]) -> bool {
     let open = |info: &TensorInfo| {
         let dims = info.dims.as_deref().unwrap_or_default();
         matches!(dims.first(), Some(Dim::Any(_)))
     };
     !takes.is_empty() && takes.iter().chain(gives).all(open)
-}
-
-/// Runs several requests at once and gives each its own answer, in order. Each may itself be a batch of any size. Requests to
-/// a model whose first dimensions are fixed, and such that do not fit together otherwise (in a further dimension that is
-/// open, say), run one by one.
-///
-/// # Errors
-/// Those of [`Model::run`]: a request that does not fit fails all of them. Those of [`Joined::apart`].
-pub fn run_batch(model: &dyn Model, requests: Vec<Named>) -> Result<Vec<Named>, InferError> {
-    let joined = (requests.len() > 1 && is_batched(model))
-        .then(|| Joined::of(model.inputs(), &requests))
-        .flatten();
-    let Some(joined) = joined else {
-        return requests.into_iter().map(|request| model.run(request)).collect();
-    };
-    let answer = model.run(joined.inputs().clone())?;
-    joined.apart(&answer)
 }
 
 /// Several requests as one: what the model is run on, and which part of its answer is whose.

@@ -13,8 +13,8 @@
 //!
 //! A model too large or too slow for one node is cut: [`graph::Graph`] says what each node costs and each edge carries, and
 //! makes any stage of it a model of its own; [`profile::Profile`] says how long each layer takes here, measured or predicted;
-//! [`inspect::Inspection`] shows all of it to people. [`Staged`] runs the fragments in one place, and [`run_batch`] several
-//! requests in one run ([`Joined`]). Where the cuts belong is decided elsewhere (`karman-sched`).
+//! [`inspect::Inspection`] shows all of it to people. [`Staged`] runs the fragments in one place, and [`Joined`] makes several
+//! requests one run. Where the cuts belong is decided elsewhere (`karman-sched`).
 //!
 //! [`DeviceModel`] makes a whole model one program of kernels (`karman-gpu`), for a GPU; an operator without a kernel is refused by its
 //! name.
@@ -90,7 +90,7 @@ mod wire;
 pub mod zoo;
 
 pub use backends::{BackendOptions, Backends, UseOnnxRuntime};
-pub use batch::{Joined, Named, can_batch, differs, is_batched, run_batch};
+pub use batch::{Joined, Named, can_batch, differs};
 pub use error::InferError;
 pub use find::SearchPlaces;
 pub use limits::ModelLimits;

@@ -116,7 +116,17 @@ impl Backend for OnnxRuntime {
             Ok(sizes) => sizes,
             Err(error @ InferError::Limit { .. }) => return Err(error),
             Err(error) => {
-                tracing::debug!(%error, "what a run of a model makes cannot be told beforehand");
+                // It has no name here: `karman model add` shows it by what it takes and gives, too.
+                let list = |infos: &[TensorInfo]| {
+                    let infos: Vec<String> = infos.iter().map(ToString::to_string).collect();
+                    infos.join(", ")
+                };
+                let model = format!("{} -> {}", list(&outline.inputs), list(&outline.outputs));
+                tracing::warn!(
+                    model,
+                    %error,
+                    "what a run of a model makes cannot be told beforehand: no limit bounds its memory"
+                );
                 Sizes::default()
             }
         };

@@ -9,7 +9,7 @@ use common::{backends, digits};
 use fastrand::Rng;
 use karman_infer::graph::{CutError, Graph};
 use karman_infer::zoo::{Architecture, Variant};
-use karman_infer::{Backend, Model, Staged, Tract, run_batch};
+use karman_infer::{Backend, Joined, Model, Staged, Tract};
 use karman_tensor::Tensor;
 use karman_types::Digest;
 
@@ -213,7 +213,10 @@ fn requests_are_answered_together_as_they_are_alone() {
                 )]
             })
             .collect();
-        let together = run_batch(&model, requests.clone()).unwrap();
+        let joined = Joined::of(model.inputs(), &requests).unwrap();
+        let together = joined
+            .apart(&model.run(joined.inputs().clone()).unwrap())
+            .unwrap();
         for (request, answer) in requests.into_iter().zip(together) {
             let alone = model.run(request).unwrap();
             for ((name, alone), (other, answer)) in alone.iter().zip(&answer) {

@@ -4,13 +4,14 @@
 pub mod binary;
 mod elements;
 
+use elements::AnsweredData;
 pub use elements::{Scalar, TensorData};
 
 use crate::drive::Leg;
 use half::{bf16, f16};
 use karman_tensor::{Element, ElementType, Shape, Tensor};
 use karman_types::TaskError;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 /// What a model is to be run on.
@@ -87,6 +88,7 @@ pub struct InferResponse {
     #[serde(default)]
     pub parameters: InferParameters,
     /// The outputs.
+    #[serde(deserialize_with = "answered")]
     pub outputs: Vec<InferTensor>,
 }
 
@@ -120,6 +122,29 @@ pub struct InferTensor {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<serde_json::Value>>)]
     pub data: Option<TensorData>,
+}
+
+/// Reads the tensors of an answer, in which `null` is NaN.
+fn answered<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<InferTensor>, D::Error> {
+    #[derive(Deserialize)]
+    struct Answered {
+        name: String,
+        shape: Vec<u32>,
+        datatype: String,
+        #[serde(default)]
+        parameters: TensorParameters,
+        #[serde(default)]
+        data: Option<AnsweredData>,
+    }
+    let tensors = Vec::<Answered>::deserialize(deserializer)?.into_iter();
+    let tensors = tensors.map(|tensor| InferTensor {
+        name: tensor.name,
+        shape: tensor.shape,
+        datatype: tensor.datatype,
+        parameters: tensor.parameters,
+        data: tensor.data.map(|AnsweredData(data)| data),
+    });
+    Ok(tensors.collect())
 }
 
 /// Where the elements of a tensor are.
@@ -275,6 +300,20 @@ mod tests {
             .unwrap()
             .1;
         assert_eq!(nested.view::<i32>().unwrap(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_json_has_no_number_for_is_nan_in_an_answer_and_refused_in_a_request() {
+        let held = Tensor::from_slice([3], &[f32::NAN, 1.5, f32::INFINITY]).unwrap();
+        let written = serde_json::to_value([InferTensor::write("x", &held)]).unwrap();
+        let answer: InferResponse =
+            serde_json::from_value(json!({ "model_name": "m", "outputs": written })).unwrap();
+        let read = answer.outputs[0].read().unwrap().1;
+        let read = read.view::<f32>().unwrap();
+        assert!(read[0].is_nan() && read[1] == 1.5 && read[2].is_nan(), "{read:?}");
+        assert_eq!(serde_json::to_value(&answer.outputs).unwrap(), written);
+        let error = serde_json::from_value::<InferRequest>(json!({ "inputs": written })).unwrap_err();
+        assert!(error.to_string().contains("null"), "{error}");
     }
 
     #[test]

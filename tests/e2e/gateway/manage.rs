@@ -127,6 +127,7 @@ fn an_invitation_that_was_withdrawn_lets_nobody_in() {
     let address = ["--address", "/ip4/192.0.2.7/udp/7117/quic-v1"];
     let early = [&["--json", "mesh", "invite", "--tier", "fog"][..], &address].concat();
     let early: Value = serde_json::from_str(&home_of_cloud.run(early).ok().out()).unwrap();
+    assert!(early["expires"].as_u64() > Some(1_700_000_000), "{early}");
     let server = home_of_cloud.start(["gateway", "--listen", "127.0.0.1:0"]);
     let cloud = Node {
         home: home_of_cloud,

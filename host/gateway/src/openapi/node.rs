@@ -46,7 +46,9 @@ fn call() {}
 fn accepted() {}
 
 /// Withdraws an accepted task, or forgets its result.
-#[utoipa::path(delete, path = "/accepted/{task}", tag = "tasks", params(("task" = String, Path)), responses(
+#[utoipa::path(delete, path = "/accepted/{task}", tag = "tasks",
+    params(("task" = String, Path),
+        ("withdraw" = Option<bool>, Query, description = "Refuse what has ended: its result stays")), responses(
     (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
     (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
 fn withdraw() {}
@@ -78,7 +80,9 @@ fn run_flow() {}
 fn flow() {}
 
 /// Withdraws a run that has not ended, and forgets the result of one that has.
-#[utoipa::path(delete, path = "/flows/{run}", tag = "workflows", params(("run" = String, Path)), responses(
+#[utoipa::path(delete, path = "/flows/{run}", tag = "workflows",
+    params(("run" = String, Path),
+        ("withdraw" = Option<bool>, Query, description = "Refuse what has ended: its result stays")), responses(
     (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
     (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
 fn withdraw_flow() {}

@@ -1,9 +1,11 @@
+mod join;
+
 use crate::app::App;
 use crate::cli;
 use crate::commands::build::list;
 use crate::commands::serve;
 use crate::control::{Control, escape};
-use crate::error::{self, Worded};
+use crate::error::Worded;
 use crate::held::Held;
 use crate::input;
 use crate::link_profile;
@@ -13,8 +15,8 @@ use crate::source::Source;
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use http::Method;
-use karman_mesh::membership::{Invitation, MembershipError};
-use karman_node::{ComputeProfile, JoinOptions, LogEvent, LogRing, NodeConfig, TaskState, TaskStatus};
+use join::Given;
+use karman_node::{ComputeProfile, LogEvent, LogRing, NodeConfig, TaskState, TaskStatus};
 use karman_package::{Package, PublicKey, ReadLimits};
 use karman_store::{NodeKeys, StoreError};
 use karman_types::{Grant, NodeId, TaskError, Tier, from_toml};
@@ -27,9 +29,6 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// How often new events are asked for.
 const POLL: Duration = Duration::from_millis(500);
-
-/// How long a node that joins waits to be let in.
-const JOIN_PATIENCE: Duration = Duration::from_secs(30);
 
 /// `karman node`
 #[derive(Args, Debug)]
@@ -74,7 +73,7 @@ pub(crate) struct Up {
     /// Where this node stands, until an invitation says so: edge, fog, cloud or space [default: `tier` of node.toml, edge]
     #[arg(long, value_name = "TIER")]
     tier: Option<Tier>,
-    /// Join a mesh: the invitation, or a file that holds it and is deleted once it is used
+    /// Join a mesh: the invitation, or the path of a file that holds it and is deleted once it is used; a member goes on without that file
     #[arg(long, value_name = "INVITATION")]
     join: Option<String>,
     /// Rehearse: let the links that leave this node behave as in this file (delay, loss, rate, outages), and anew when it changes
@@ -236,67 +235,6 @@ impl Up {
             link_profile::follow(&node, file.clone());
         }
         Ok(node)
-    }
-
-    /// Takes the node into its mesh, and says how that went.
-    async fn join(
-        &self,
-        app: &App,
-        node: &karman_node::Node,
-        invitation: Option<Given>,
-    ) -> Result<(), TaskError> {
-        let (word, file) = invitation.map_or((None, None), |given| (Some(given.invitation), given.file));
-        let invited = word.is_some();
-        let options = JoinOptions {
-            invitation: word,
-            links: self.link_profile.as_deref().map(link_profile::read).transpose()?,
-        };
-        let Some(mesh) = node.join(options).await? else {
-            return Ok(());
-        };
-        let name = mesh.standing().mesh().short();
-        if !invited {
-            app.output.note(format!("in mesh {name}"));
-            return Ok(());
-        }
-        let member = mesh.admitted(JOIN_PATIENCE).await?;
-        // It is of no use to anyone any more, and tells where the mesh is.
-        if let Some(file) = file {
-            std::fs::remove_file(&file).map_err(|failed| error::file(&file, &failed))?;
-        }
-        app.output.note(format!(
-            "joined mesh {name} as {} node {}",
-            member.tier,
-            member.node.short()
-        ));
-        Ok(())
-    }
-}
-
-/// An invitation as it was given.
-struct Given {
-    invitation: Invitation,
-    file: Option<PathBuf>,
-}
-
-impl Given {
-    /// The word itself, or the file that holds it.
-    fn read(text: &str) -> Result<Self, TaskError> {
-        let refused = |error: MembershipError| {
-            TaskError::new(error.kind(), format!("the invitation: {error}")).with_field("join")
-        };
-        if Path::new(text).is_file() {
-            let file = PathBuf::from(text);
-            let word = std::fs::read_to_string(&file).map_err(|failed| error::file(&file, &failed))?;
-            let invitation = word.trim().parse().map_err(refused)?;
-            let file = Some(file);
-            return Ok(Self { invitation, file });
-        }
-        let invitation = text.parse().map_err(refused)?;
-        Ok(Self {
-            invitation,
-            file: None,
-        })
     }
 }
 

@@ -85,7 +85,9 @@ impl One {
                     .with_hint("`karman task result --forget` lets the node forget it"),
             );
         }
-        print(app, &control.order(Method::DELETE, &self.path(), Bytes::new())?)
+        // It may have ended meanwhile: its result stays all the same.
+        let path = format!("{}?withdraw=true", self.path());
+        print(app, &control.order(Method::DELETE, &path, Bytes::new())?)
     }
 }
 

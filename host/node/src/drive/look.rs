@@ -1,10 +1,11 @@
 //! What is known of accepted tasks: by this node of its own, by the keepers of every kept one.
 
-use super::flow;
+use super::flow::{self, FlowStatus};
 use super::status::{TaskState, TaskStatus};
 use super::tasks::{Inner, Tasks};
 use karman_tasks::{Event, Kept, Outcome, Saved, Status};
 use karman_types::{TaskError, TaskId};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -95,6 +96,42 @@ impl Tasks {
         self.keepers().remove_at(owner, task).await
     }
 
+    /// Withdraws a task that has not ended. What came of one that has stays.
+    ///
+    /// # Errors
+    /// `invalid` when it has ended; those of [`Tasks::remove`].
+    pub(crate) async fn withdraw(&self, task: TaskId) -> Result<TaskStatus, TaskError> {
+        let before = self.status(task).await?;
+        check_open(task, before.state)?;
+        match self.inner().known(task) {
+            // The machine lets one be that has ended meanwhile.
+            Some(_) => self.inner().remove(&before)?,
+            None => {
+                let kept = self.kept(task, Duration::ZERO).await?;
+                let owner = kept.ok_or_else(|| unknown(task))?.owner;
+                self.keepers().withdraw_at(owner, task).await?;
+            }
+        }
+        let after = self.status(task).await?;
+        match after.state {
+            TaskState::Cancelled => Ok(after),
+            state => check_open(task, state).map(|()| after),
+        }
+    }
+
+    /// Withdraws a run of a workflow that has not ended. What came of one that has stays.
+    ///
+    /// # Errors
+    /// `invalid` when it has ended; those of [`Tasks::remove_flow`].
+    pub(crate) async fn withdraw_run(&self, run: TaskId) -> Result<FlowStatus, TaskError> {
+        let state = self.flow(run).await?.state;
+        if state.has_ended() {
+            let hint = "`karman flow status` shows what came out of it";
+            return Err(ended("run", run, state).with_hint(hint));
+        }
+        self.remove_flow(run).await
+    }
+
     /// The task, as the keepers know it, if the mesh has any.
     async fn kept(&self, task: TaskId, wait: Duration) -> Result<Option<Kept>, TaskError> {
         match self.keepers().known() {
@@ -130,6 +167,20 @@ impl Inner {
     }
 }
 
+fn check_open(task: TaskId, state: TaskState) -> Result<(), TaskError> {
+    match state.is_open() {
+        true => Ok(()),
+        false => Err(ended("task", task, state)
+            .with_hint("`karman task result` prints what came of it; with `--forget` the node forgets it")),
+    }
+}
+
+/// The error that what has ended cannot be withdrawn.
+fn ended(what: &str, id: TaskId, state: impl fmt::Debug) -> TaskError {
+    let state = format!("{state:?}").to_lowercase();
+    TaskError::invalid(format!("{what} {id} has ended: {state}")).with_field(what)
+}
+
 fn forgotten(task: TaskId) -> TaskError {
     TaskError::unavailable(format!("task {task} has ended, and its result is kept no longer"))
         .with_field("task")
@@ -140,4 +191,35 @@ fn unknown(task: TaskId) -> TaskError {
     TaskError::unavailable(format!("this node does not know task {task}"))
         .with_field("task")
         .with_hint("`karman task list` shows what it holds; other nodes hold others")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::ErrorKind;
+
+    #[test]
+    fn what_has_ended_is_not_withdrawn() {
+        let task = TaskId::from_parts(1, 2);
+        for open in [
+            TaskState::Saving,
+            TaskState::Waiting,
+            TaskState::Running,
+            TaskState::Ending,
+        ] {
+            check_open(task, open).unwrap();
+        }
+        for (state, says) in [
+            (TaskState::Done, "has ended: done"),
+            (TaskState::Cancelled, "has ended: cancelled"),
+            (TaskState::Forgotten, "has ended: forgotten"),
+            (TaskState::Moved, "has ended: moved"),
+        ] {
+            let error = check_open(task, state).unwrap_err();
+            assert!(
+                error.kind == ErrorKind::Invalid && error.message.contains(says),
+                "{error}"
+            );
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use karman_tensor::{Element, ElementType, Tensor};
-use serde::de::{DeserializeSeed, Error, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
@@ -64,13 +64,34 @@ impl fmt::Display for Scalar {
 impl<'de> Deserialize<'de> for TensorData {
     /// Lists in lists become one list: only their order counts. How deep they may nest, the reader of JSON bounds.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut elements = Vec::new();
-        Flatten(&mut elements).deserialize(deserializer)?;
-        Ok(Self::Read(elements))
+        flattened(deserializer, false)
     }
 }
 
-struct Flatten<'a>(&'a mut Vec<Scalar>);
+/// The elements of an answer: JSON has no NaN and no infinity, which it writes as `null`. They are read as NaN here; a request that holds
+/// one is refused.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(super) struct AnsweredData(#[serde(deserialize_with = "with_null")] pub(super) TensorData);
+
+fn with_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TensorData, D::Error> {
+    flattened(deserializer, true)
+}
+
+fn flattened<'de, D: Deserializer<'de>>(deserializer: D, takes_null: bool) -> Result<TensorData, D::Error> {
+    let mut elements = Vec::new();
+    Flatten {
+        into: &mut elements,
+        takes_null,
+    }
+    .deserialize(deserializer)?;
+    Ok(TensorData::Read(elements))
+}
+
+struct Flatten<'a> {
+    into: &'a mut Vec<Scalar>,
+    takes_null: bool,
+}
 
 impl<'de> DeserializeSeed<'de> for Flatten<'_> {
     type Value = ();
@@ -87,33 +108,48 @@ impl<'de> Visitor<'de> for Flatten<'_> {
         f.write_str("numbers, booleans, texts, or lists of them")
     }
 
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        match self.takes_null {
+            true => self.into.push(Scalar::Float(f64::NAN)),
+            false => return Err(E::invalid_type(Unexpected::Unit, &self)),
+        }
+        Ok(())
+    }
+
     fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
-        self.0.push(Scalar::Unsigned(value));
+        self.into.push(Scalar::Unsigned(value));
         Ok(())
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
-        self.0.push(Scalar::Signed(value));
+        self.into.push(Scalar::Signed(value));
         Ok(())
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        self.0.push(Scalar::Float(value));
+        self.into.push(Scalar::Float(value));
         Ok(())
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.0.push(Scalar::Bool(value));
+        self.into.push(Scalar::Bool(value));
         Ok(())
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
-        self.0.push(Scalar::Text(value.into()));
+        self.into.push(Scalar::Text(value.into()));
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(Flatten(self.0))?.is_some() {}
+        let takes_null = self.takes_null;
+        while list
+            .next_element_seed(Flatten {
+                into: &mut *self.into,
+                takes_null,
+            })?
+            .is_some()
+        {}
         Ok(())
     }
 }

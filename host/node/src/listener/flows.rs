@@ -5,7 +5,7 @@ use super::answer::{Refusal, whole};
 use super::events::events;
 use super::extract::{InBody, InPath, InQuery};
 use super::public::accepting;
-use super::tasks::{Wait, read};
+use super::tasks::{Removal, Wait, read};
 use crate::drive::{FlowOrder, FlowStatus, MeasureOrder, Measured};
 use crate::node::Node;
 use axum::Router;
@@ -87,7 +87,15 @@ async fn status(
     Ok(Json(status.await?))
 }
 
-/// Withdraws a run that has not ended; forgets the result of one that has.
-async fn remove(State(node): State<Node>, InPath(run): InPath<String>) -> Result<Json<FlowStatus>, Refusal> {
-    Ok(Json(node.tasks().remove_flow(read(&run)?).await?))
+/// Withdraws a run that has not ended; forgets the result of one that has, unless it is only to be withdrawn.
+async fn remove(
+    State(node): State<Node>,
+    InPath(run): InPath<String>,
+    InQuery(Removal { withdraw }): InQuery<Removal>,
+) -> Result<Json<FlowStatus>, Refusal> {
+    let (run, tasks) = (read(&run)?, node.tasks());
+    Ok(Json(match withdraw {
+        true => tasks.withdraw_run(run).await?,
+        false => tasks.remove_flow(run).await?,
+    }))
 }

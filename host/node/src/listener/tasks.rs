@@ -41,9 +41,25 @@ async fn status(State(node): State<Node>, InPath(task): InPath<String>) -> Resul
     Ok(Json(node.tasks().status(read(&task)?).await?))
 }
 
-/// Withdraws a task that has not ended; forgets the result of one that has.
-async fn remove(State(node): State<Node>, InPath(task): InPath<String>) -> Result<Json<TaskStatus>, Refusal> {
-    Ok(Json(node.tasks().remove(read(&task)?).await?))
+/// What is asked of a task or a run that is deleted.
+#[derive(Deserialize)]
+pub(super) struct Removal {
+    /// Refuses one that has ended: its result stays.
+    #[serde(default)]
+    pub(super) withdraw: bool,
+}
+
+/// Withdraws a task that has not ended; forgets the result of one that has, unless it is only to be withdrawn.
+async fn remove(
+    State(node): State<Node>,
+    InPath(task): InPath<String>,
+    InQuery(Removal { withdraw }): InQuery<Removal>,
+) -> Result<Json<TaskStatus>, Refusal> {
+    let (task, tasks) = (read(&task)?, node.tasks());
+    Ok(Json(match withdraw {
+        true => tasks.withdraw(task).await?,
+        false => tasks.remove(task).await?,
+    }))
 }
 
 /// How long a request waits for an end.

@@ -71,6 +71,7 @@ impl Run {
         let progress = app.progress(&run.name);
         let mut view = View::default();
         let (mut seen, mut noted) = (0, None);
+        let mut last = None;
         loop {
             let path = format!("/fed/{}?after={seen}&wait_ms={wait}", escape(&run.name));
             let status: FedStatus = control.get(&path)?;
@@ -88,8 +89,11 @@ impl Run {
                 waits.iter().for_each(|waits| app.output.note(waits));
                 noted = waits;
             }
-            if !status.running && seen >= status.events {
-                return outcome(&status);
+            let ended = !status.running && seen >= status.events;
+            // The answer that tells of the end may come after the one with the last event.
+            last = latest(status.log, last);
+            if ended {
+                return outcome(&status.name, last.as_ref());
             }
         }
     }
@@ -127,17 +131,40 @@ impl Run {
         let status = threads.block_on(simulate(&runtime, plugins, run, self.again, told))?;
         drop(progress);
         shown?;
-        outcome(&status)
+        outcome(&status.name, status.log.last())
     }
 }
 
-/// A run that did not get where it should has failed.
-fn outcome(status: &FedStatus) -> Result<(), TaskError> {
-    match status.log.last() {
+/// The last event of all answers so far.
+fn latest(log: Vec<FedEvent>, before: Option<FedEvent>) -> Option<FedEvent> {
+    log.into_iter().next_back().or(before)
+}
+
+/// A run that did not get where it should has failed: its last event says so.
+fn outcome(name: &str, last: Option<&FedEvent>) -> Result<(), TaskError> {
+    match last {
         Some(FedEvent::Finished {
             failure: Some(why), ..
-        }) => Err(TaskError::failed(format!("`{}`: {why}", status.name))
+        }) => Err(TaskError::failed(format!("`{name}`: {why}"))
             .with_hint("karman fed status shows its clients; karman fed run … --again begins it anew")),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_has_failed_also_where_the_last_answer_holds_no_event() {
+        let finished = FedEvent::Finished {
+            version: 2,
+            failure: Some("too few clients".into()),
+        };
+        let last = latest(vec![finished], None);
+        let last = latest(Vec::new(), last);
+        let error = outcome("digits", last.as_ref()).unwrap_err();
+        assert_eq!(error.message, "`digits`: too few clients");
+        assert_eq!(outcome("digits", None), Ok(()));
     }
 }

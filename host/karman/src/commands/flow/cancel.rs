@@ -24,9 +24,8 @@ impl Cancel {
                     .with_hint("`karman flow status` shows what came out of it"),
             );
         }
-        print(
-            app,
-            &control.order(Method::DELETE, &path(self.flow), Bytes::new())?,
-        )
+        // It may have ended meanwhile: what came out of it stays all the same.
+        let path = format!("{}?withdraw=true", path(self.flow));
+        print(app, &control.order(Method::DELETE, &path, Bytes::new())?)
     }
 }

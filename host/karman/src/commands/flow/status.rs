@@ -63,6 +63,10 @@ pub(super) fn ended(app: &App, status: &FlowStatus) -> Result<(), TaskError> {
                 left.task, left.item, left.error
             ));
         }
+        // The notes are for people.
+        if app.output.json {
+            app.output.line(json!(status))?;
+        }
         return Err(TaskError {
             message,
             ..error.clone()

@@ -1,12 +1,11 @@
 use crate::app::App;
-use crate::commands::sign::replace;
 use crate::error;
 use clap::Args;
 use karman_mesh::membership::{MembershipError, RootKey};
 use karman_store::NodeKeys;
 use karman_types::TaskError;
 use serde_json::json;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// The variable that holds the passphrase where nobody can be asked.
@@ -26,6 +25,7 @@ pub(super) struct Init {
 impl Init {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let keys = NodeKeys::open(&app.places.state).map_err(internal)?;
+        refuse_another(&keys)?;
         let root = match &self.restore {
             Some(file) => {
                 let text = std::fs::read_to_string(file).map_err(|failed| error::file(file, &failed))?;
@@ -58,11 +58,48 @@ impl Init {
     }
 }
 
+/// Refuses a second root key. Before anything is written: the backup of a key that is never used is of no use.
+fn refuse_another(keys: &NodeKeys) -> Result<(), TaskError> {
+    match keys.mesh_root().map_err(internal)? {
+        None => Ok(()),
+        Some(_) => Err(TaskError::invalid(
+            "the root key of a mesh is there already; a machine holds that of one mesh",
+        )
+        .with_hint("use it as it is: karman mesh invite; or name another folder with --state")),
+    }
+}
+
 /// Writes the key to this file, under a passphrase. Before the key is used: one that was used and is lost cannot be made again.
+///
+/// # Errors
+/// When something has the file's name already.
 pub(super) fn back_up(root: &RootKey, file: Option<&Path>) -> Result<(), TaskError> {
     let Some(file) = file else { return Ok(()) };
+    // Nobody is asked for a passphrase in vain.
+    if file.symlink_metadata().is_ok() {
+        return Err(taken(file));
+    }
     let text = root.backup(&passphrase(true)?).map_err(refused)?;
-    replace(file, text.as_bytes())
+    write_new(file, text.as_bytes())
+}
+
+/// Writes a file that was not there, whole or not at all. What is there stays: it may be the only backup of a key in use.
+fn write_new(file: &Path, bytes: &[u8]) -> Result<(), TaskError> {
+    let mut new = std::fs::File::create_new(file).map_err(|failed| match failed.kind() {
+        ErrorKind::AlreadyExists => taken(file),
+        _ => error::file(file, &failed),
+    })?;
+    let written = new.write_all(bytes).and_then(|()| new.sync_all());
+    written.map_err(|failed| {
+        let _ = std::fs::remove_file(file);
+        error::file(file, &failed)
+    })
+}
+
+fn taken(file: &Path) -> TaskError {
+    TaskError::invalid(format!("{} is there already", file.display()))
+        .with_field("backup")
+        .with_hint("name another file with --backup: this one may be the only backup of a key in use")
 }
 
 fn passphrase(again: bool) -> Result<String, TaskError> {
@@ -87,4 +124,35 @@ pub(super) fn refused(error: MembershipError) -> TaskError {
 
 pub(super) fn internal(error: karman_store::StoreError) -> TaskError {
     TaskError::internal(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_is_never_written_over_something() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mesh-root.txt");
+        write_new(&file, b"the good one").unwrap();
+        let root = RootKey::generate().unwrap();
+        for error in [
+            write_new(&file, b"another").unwrap_err(),
+            back_up(&root, Some(&file)).unwrap_err(),
+        ] {
+            assert!(error.message.contains("mesh-root.txt"), "{error}");
+            assert!(error.hint.unwrap().contains("another file"));
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), b"the good one");
+    }
+
+    #[test]
+    fn a_machine_with_a_root_key_is_refused_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = NodeKeys::open(folder.path()).unwrap();
+        refuse_another(&keys).unwrap();
+        keys.keep_mesh_root(&[7; 32]).unwrap();
+        let error = refuse_another(&keys).unwrap_err();
+        assert!(error.message.contains("is there already"), "{error}");
+    }
 }

@@ -65,7 +65,12 @@ impl Invite {
         let (word, id) = (invitation.to_string(), invitation.id().to_string());
         app.output.result(
             || word.clone(),
-            || json!({ "invitation": word, "id": id, "tier": self.tier }),
+            || {
+                json!({
+                    "invitation": word, "id": id, "tier": self.tier,
+                    "expires": now.after(self.expires).seconds(),
+                })
+            },
         )?;
         // In capitals the code needs fewer modules; the word does not care.
         if let Ok(code) = QrCode::new(word.to_ascii_uppercase()) {

@@ -72,7 +72,7 @@ enum Verb {
     Revoke(revoke::Revoke),
     /// Replace the root key of a running mesh
     #[command(
-        after_help = "Examples:\n  karman mesh rotate --backup mesh-root.txt\n  karman mesh rotate --grace 0s --backup mesh-root.txt"
+        after_help = "Examples:\n  karman mesh rotate --backup mesh-root-2.txt\n  karman mesh rotate --grace 0s --backup mesh-root-3.txt"
     )]
     Rotate(rotate::Rotate),
     /// Leave the mesh

@@ -6,12 +6,13 @@ use crate::held::Held;
 use clap::Args;
 use http::Method;
 use karman_infer::graph::Graph;
-use karman_infer::{BackendOptions, Backends, InferError, LoadOptions};
-use karman_node::{ModelOn, check_for_gpu};
+use karman_infer::{BackendOptions, Backends, InferError, LoadOptions, TensorInfo};
+use karman_node::{HeldModel, ModelOn, TensorDescription, check_for_gpu};
 use karman_store::{ModelExit, ModelInfo};
 use karman_types::{TaskError, format_bytes};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// `karman model add`
 #[derive(Args, Debug)]
@@ -49,7 +50,7 @@ impl Add {
         if !self.exits.is_empty() {
             info.insert(ModelExit::KEY.to_owned(), json!(self.exits));
         }
-        let signature = self.signature(app, &bytes)?;
+        let known = self.loaded(app, &bytes)?;
         self.check_exits(app, &bytes)?;
         // On other nodes theirs counts.
         if self.on.is_none() {
@@ -62,6 +63,7 @@ impl Add {
         let model = Held::open(app)?.add_model(&self.name, bytes, info)?;
         app.output.result(
             || {
+                let signature = known.as_deref().map(signature).unwrap_or_default();
                 format!(
                     "{}   {}   {}   {signature}",
                     model.name,
@@ -69,7 +71,7 @@ impl Add {
                     model.digest.short()
                 )
             },
-            || json!(model),
+            || object(&model, known.as_deref()),
         )
     }
 
@@ -110,31 +112,23 @@ impl Add {
         app.output.failures(failed)
     }
 
-    /// What it takes and gives. A file that is no model is refused here, one that only tract does not run is not.
-    fn signature(&self, app: &App, bytes: &[u8]) -> Result<String, TaskError> {
+    /// The model, to see what it takes and gives. A file that is no model is refused here, one that only tract does not run is not.
+    fn loaded(&self, app: &App, bytes: &[u8]) -> Result<Option<Arc<dyn karman_infer::Model>>, TaskError> {
         let backends = Backends::detect(&BackendOptions::default());
         let options = LoadOptions {
             limits: app.config()?.models,
             ..LoadOptions::default()
         };
-        let model = match backends.load(bytes, &options) {
-            Ok(model) => model,
+        match backends.load(bytes, &options) {
+            Ok(model) => Ok(Some(model)),
             Err(error) if is_of_tract(&error) => {
                 app.output.note(format!(
                     "note: {error}; it needs ONNX Runtime, which `karman doctor` looks for"
                 ));
-                return Ok(String::new());
+                Ok(None)
             }
-            Err(error) => return Err(error.worded()),
-        };
-        let list = |infos: &[karman_infer::TensorInfo]| {
-            infos
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        Ok(format!("{} -> {}", list(model.inputs()), list(model.outputs())))
+            Err(error) => Err(error.worded()),
+        }
     }
 
     /// Whether each early exit can answer in the place of the last one.
@@ -151,6 +145,27 @@ impl Add {
         }
         Ok(())
     }
+}
+
+/// What a model takes and gives, for people.
+fn signature(model: &dyn karman_infer::Model) -> String {
+    let list = |infos: &[TensorInfo]| {
+        let infos: Vec<String> = infos.iter().map(ToString::to_string).collect();
+        infos.join(", ")
+    };
+    format!("{} -> {}", list(model.inputs()), list(model.outputs()))
+}
+
+/// What was added, for programs: also what it takes and gives where that is known, as the gateway describes it.
+fn object(model: &HeldModel, known: Option<&dyn karman_infer::Model>) -> Value {
+    let described =
+        |infos: &[TensorInfo]| -> Vec<TensorDescription> { infos.iter().map(Into::into).collect() };
+    let mut object = json!(model);
+    if let Some(known) = known {
+        object["inputs"] = json!(described(known.inputs()));
+        object["outputs"] = json!(described(known.outputs()));
+    }
+    object
 }
 
 /// Whether this is tract's affair alone: it lacks what the model needs, panics at it, or would make more than one run may.
@@ -205,6 +220,30 @@ mod tests {
         };
         assert!(is_of_tract(&panicked) && is_of_tract(&limit("run")));
         assert!(!is_of_tract(&limit("model")) && !is_of_tract(&InferError::Malformed { reason }));
+    }
+
+    #[test]
+    fn programs_are_told_what_a_model_takes_and_gives() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/digits-s.onnx");
+        let bytes = std::fs::read(file).unwrap();
+        let backends = Backends::detect(&BackendOptions::default());
+        let known = backends.load(&bytes, &LoadOptions::default()).unwrap();
+        let model = HeldModel {
+            name: "digits".into(),
+            digest: karman_types::Digest::of(&bytes),
+            bytes: bytes.len() as u64,
+            info: ModelInfo::default(),
+            runs_on: None,
+            refused: None,
+        };
+        let told = object(&model, Some(known.as_ref()));
+        assert_eq!(
+            (&told["name"], &told["inputs"][0]["name"]),
+            (&json!("digits"), &json!("image"))
+        );
+        assert_eq!(told["inputs"][0]["shape"], json!([-1, 1, 8, 8]));
+        assert_eq!(told["outputs"][0]["datatype"], "FP32");
+        assert_eq!(object(&model, None)["inputs"], Value::Null);
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub(super) fn begun(
         })
     });
     let layout = Layout::new(shapes.collect::<Result<_, TaskError>>()?).map_err(|error| invalid(&error))?;
+    layout.check_names().map_err(|error| invalid(&error))?;
     let numbers = arrays.into_iter().flat_map(|array| array.values).collect();
     let strategy = strategy::built(&run, &layout, brings)?;
     let selection = run.selection.build();
