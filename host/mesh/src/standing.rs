@@ -188,6 +188,11 @@ impl Standing {
         self.verify(&self.membership()?, &self.key).ok()
     }
 
+    /// Whether this node was let in once, for however long that holds.
+    pub fn was_let_in(&self) -> bool {
+        self.membership.read().is_some()
+    }
+
     /// Where this node met others before it was last shut down.
     pub(crate) fn entrances(&self) -> Vec<String> {
         self.store

@@ -33,11 +33,14 @@ impl Up {
             invitation: word,
             links: self.link_profile.as_deref().map(link_profile::read).transpose()?,
         };
-        let Some(mesh) = node.join(options).await? else {
-            // Who is no member yet needs what the file was to hold.
-            return file.map_or(Ok(()), |file| {
-                Err(error::file(&file, &ErrorKind::NotFound.into()).with_field("join"))
-            });
+        // Who is no member yet needs what the file was to hold, also where it was invited before, in vain.
+        let mesh = node.join(options).await?;
+        let may_go_on = invited || mesh.is_some_and(|mesh| mesh.standing().was_let_in());
+        if let Some(file) = file.as_ref().filter(|_| !may_go_on) {
+            return Err(error::file(file, &ErrorKind::NotFound.into()).with_field("join"));
+        }
+        let Some(mesh) = mesh else {
+            return Ok(());
         };
         let name = mesh.standing().mesh().short();
         if !invited {
