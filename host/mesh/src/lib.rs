@@ -100,7 +100,7 @@ pub use members::read_members;
 pub use mesh::{Mesh, MeshOptions, Serve};
 pub use peers::{Path, Peer};
 pub use sealed::Mailbox;
-pub use standing::{MOST_AHEAD, Standing, root_of};
+pub use standing::{Standing, root_of};
 pub use swarm::{Situation, Traffic};
 pub use tensors::{pack_encoded_tensors, pack_tensors, unpack_tensors};
 pub use wire::WireError;

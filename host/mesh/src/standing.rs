@@ -7,7 +7,6 @@ mod roots;
 mod times;
 
 pub use issuing::root_of;
-pub use times::MOST_AHEAD;
 
 use self::roots::{Judged, Roots};
 use self::times::Times;
@@ -170,7 +169,7 @@ impl Standing {
     }
 
     /// The time by which memberships are judged: a clock that was reset does not bring expired ones back, and what one showed that was
-    /// [far ahead](MOST_AHEAD) counts no longer than it shows it.
+    /// [far ahead](karman_store::MOST_AHEAD) counts no longer than it shows it.
     pub fn now(&self) -> UnixTime {
         let clock = SystemTime::now()
             .duration_since(UNIX_EPOCH)

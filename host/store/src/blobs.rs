@@ -2,7 +2,6 @@ use crate::tables::{BUNDLES, MODELS, PENDING, PLUGINS, POLICIES, VISITING, list}
 use crate::{Model, Plugin, Slices, Store, StoreError, Visitor, files, limits};
 use bytes::Bytes;
 use karman_types::Digest;
-use parking_lot::Mutex;
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use std::fs;
 use std::io::ErrorKind;
@@ -11,8 +10,6 @@ use std::sync::Arc;
 
 /// Blobs whose hash trees are kept in memory, 64 bytes for each 16 KiB of a blob.
 const MOST_SLICED: usize = 16;
-/// Held while a hash tree is made: who asks for the same one waits for it, and several at once would be no sooner on one disk.
-static HASHING: Mutex<()> = Mutex::new(());
 
 /// The files behind plugins, models and bundles, named by their digest. They come and go with [`Plugins`](crate::Plugins),
 /// [`Models`](crate::Models), [`Visiting`](crate::Visiting) models and [`Bundles`](crate::Bundles).
@@ -62,7 +59,7 @@ impl Blobs<'_> {
         if let Some(slices) = self.sliced(digest) {
             return Ok(slices);
         }
-        let _hashing = HASHING.lock();
+        let _only = self.0.slicing().lock();
         if let Some(slices) = self.sliced(digest) {
             return Ok(slices);
         }
@@ -203,25 +200,12 @@ fn missing(path: &std::path::Path, error: std::io::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bundle, BundleState};
-    use karman_types::NodeId;
+    use crate::bundles::tests::bundle;
     use std::sync::Barrier;
     use std::thread;
 
     fn kept(store: &Store, bytes: &Bytes) -> Digest {
-        let bundle = Bundle {
-            digest: Digest::of(bytes),
-            label: String::new(),
-            source: NodeId::of_key(b"a"),
-            destination: NodeId::of_key(b"b"),
-            brought_by: None,
-            size: bytes.len() as u64,
-            priority: 0,
-            created_ms: 0,
-            expires_ms: u64::MAX,
-            state: BundleState::Waiting,
-            refused_by: Vec::new(),
-        };
+        let bundle = bundle(bytes, 0, u64::MAX);
         store.bundles().keep(&bundle, bytes).unwrap();
         bundle.digest
     }

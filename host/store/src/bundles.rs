@@ -2,7 +2,7 @@ mod rows;
 
 use self::rows::{Counts, Ended, Rows, counts_of, due, find, of_members, taken, waiting_of};
 use crate::tables::{BUNDLES, ENDED, FORGET, META, TAKEN, list};
-use crate::{Store, StoreError};
+use crate::{MOST_AHEAD, Store, StoreError};
 use bytes::Bytes;
 use karman_types::{Digest, NodeId};
 use redb::{ReadableTableMetadata, WriteTransaction};
@@ -12,9 +12,6 @@ use serde::{Deserialize, Serialize};
 const MOST_WAITING: u64 = 10_000;
 /// How long one that has ended is remembered after its time.
 const REMEMBERED_MS: u64 = 86_400_000;
-/// How far a clock may be ahead of the newest time seen for what it shows to end anything: 366 days, as for memberships. A single start
-/// of a clock that shows 2080 would throw all away.
-const MOST_AHEAD_MS: u64 = 366 * 86_400_000;
 /// How long one that never left is remembered after it was made.
 const WITHDRAWN_MS: u64 = 3_600_000;
 
@@ -272,14 +269,14 @@ impl Bundles<'_> {
     }
 
     /// Lets go of those whose time is over: the ones that wait are expired, the ones that have left are forgotten a day later, and those
-    /// that were [withdrawn](Self::withdraw) an hour after they were made. What is expired now. Nothing is by a clock that is more than 366
-    /// days ahead of the [newest time seen](crate::Mesh::time_floor).
+    /// that were [withdrawn](Self::withdraw) an hour after they were made. What is expired now. Nothing is by a clock that is too
+    /// [far ahead](MOST_AHEAD): a single start of one that shows 2080 would throw all away.
     ///
     /// # Errors
     /// What the disk refused.
     pub fn expire(&self, now_ms: u64) -> Result<Vec<Digest>, StoreError> {
         let seen_ms = self.0.mesh().time_floor(0)?.saturating_mul(1000);
-        if now_ms > seen_ms.saturating_add(MOST_AHEAD_MS) {
+        if now_ms > seen_ms.saturating_add(MOST_AHEAD.as_millis() as u64) {
             return Ok(Vec::new());
         }
         let txn = self.0.tables().read()?;
@@ -367,4 +364,4 @@ fn in_order(rows: impl Iterator<Item = (String, Bundle)>) -> Vec<Bundle> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -73,7 +73,7 @@ pub use grants::Grants;
 pub use keepers::Keepers;
 pub use keys::{Key, NodeKey, NodeKeys};
 pub use limits::StoreLimits;
-pub use mesh::{Mesh, Redeemed};
+pub use mesh::{MOST_AHEAD, Mesh, Redeemed};
 pub use models::{Model, ModelInfo, Models};
 pub use partial::{Partial, PutError};
 pub use plugins::{Downgrade, Installed, NewPlugin, Plugin, Plugins, Previous};

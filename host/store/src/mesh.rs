@@ -16,6 +16,10 @@ const BUILT: u64 = match u64::from_str_radix(env!("KARMAN_BUILT"), 10) {
 /// The newest time ever seen, in [`META`].
 const TIME_FLOOR: &str = "time-floor";
 
+/// How far a clock may be ahead of the newest times that are known for what it shows to be remembered as seen, or to end anything. Nothing
+/// makes that undone again: a single start of a clock that shows 2080 would shut a node out for good, and throw away what waits there.
+pub const MOST_AHEAD: Duration = Duration::from_secs(366 * 86_400);
+
 /// In the place of the key of the node that used an invitation: none may. It is the key of no node.
 const NOBODY: [u8; 32] = [0; 32];
 

@@ -29,6 +29,8 @@ struct Inner {
     receiving: Mutex<HashSet<Digest>>,
     /// Blobs that others read, the one that was first asked for longest ago in front.
     sliced: Mutex<VecDeque<Arc<Slices>>>,
+    /// Held while one is made ready for that: several at once would be no sooner on one disk, and most ask for the same.
+    slicing: Mutex<()>,
     _lock: File,
 }
 
@@ -72,6 +74,7 @@ impl Store {
             files: Mutex::new(()),
             receiving: Mutex::default(),
             sliced: Mutex::default(),
+            slicing: Mutex::new(()),
             _lock: lock,
         }));
         store.bundles().part()?;
@@ -219,6 +222,10 @@ impl Store {
 
     pub(crate) fn receiving(&self) -> &Mutex<HashSet<Digest>> {
         &self.0.receiving
+    }
+
+    pub(crate) fn slicing(&self) -> &Mutex<()> {
+        &self.0.slicing
     }
 
     pub(crate) fn sliced(&self) -> &Mutex<VecDeque<Arc<Slices>>> {

@@ -2,14 +2,11 @@
 //! died may lie decades ahead.
 
 use crate::membership::UnixTime;
+use karman_store::MOST_AHEAD;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// How far the newest time seen may lie behind before it is written down again: a write costs a page of flash.
 const FLOOR_STEP: u64 = 600;
-/// How far a clock may be ahead of the newest time seen and of every signed one for what it shows to be remembered as seen. Nothing
-/// makes that earlier again: a single start of a clock that shows 2080 would shut a node out for good.
-pub const MOST_AHEAD: Duration = Duration::from_secs(366 * 86_400);
 
 /// The newest times that a node knows of, in seconds since 1970. Pure: what the clock shows is an argument.
 pub(super) struct Times {

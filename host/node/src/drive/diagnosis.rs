@@ -3,7 +3,8 @@
 
 use crate::node::Node;
 use crate::services::store_error;
-use karman_mesh::{MOST_AHEAD, Mesh, Path, Peer, Situation};
+use karman_mesh::{Mesh, Path, Peer, Situation};
+use karman_store::MOST_AHEAD;
 use karman_types::{TaskError, format_duration};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -3,7 +3,7 @@
 use super::tasks::Inner;
 use crate::runtime::Runtime;
 use crate::services::store_error;
-use karman_mesh::MOST_AHEAD;
+use karman_store::MOST_AHEAD;
 use karman_tasks::{Event, Reading, UnixMs};
 use karman_types::TaskError;
 use std::sync::{Arc, Weak};

@@ -5,7 +5,7 @@ use super::*;
 use crate::StoreLimits;
 use karman_types::ByteSize;
 
-fn bundle(bytes: &Bytes, priority: u8, expires_ms: u64) -> Bundle {
+pub(crate) fn bundle(bytes: &Bytes, priority: u8, expires_ms: u64) -> Bundle {
     Bundle {
         digest: Digest::of(bytes),
         label: String::new(),
@@ -217,7 +217,7 @@ fn a_clock_that_is_years_ahead_throws_nothing_away() {
     let seen = store.mesh().time_floor(0).unwrap();
     let kept = bundle(&bytes, 1, (seen + 60) * 1000);
     store.bundles().keep(&kept, &bytes).unwrap();
-    let most = seen * 1000 + MOST_AHEAD_MS;
+    let most = seen * 1000 + MOST_AHEAD.as_millis() as u64;
     assert_eq!(store.bundles().expire(most + 1).unwrap(), []);
     assert_eq!(store.bundles().waiting().unwrap(), [kept]);
     assert_eq!(store.bundles().expire(most).unwrap(), [Digest::of(&bytes)]);
