@@ -78,14 +78,6 @@ impl One {
     }
 
     fn cancel(&self, app: &App, control: &Control) -> Result<(), TaskError> {
-        let before: TaskStatus = control.get(&self.path())?;
-        if has_ended(before.state) {
-            return Err(
-                TaskError::invalid(format!("task {} has ended: {}", self.task, word(before.state)))
-                    .with_hint("`karman task result --forget` lets the node forget it"),
-            );
-        }
-        // It may have ended meanwhile: its result stays all the same.
         let path = format!("{}?withdraw=true", self.path());
         print(app, &control.order(Method::DELETE, &path, Bytes::new())?)
     }
@@ -119,18 +111,6 @@ impl Outcome {
         }
         Ok(())
     }
-}
-
-const fn has_ended(state: TaskState) -> bool {
-    matches!(
-        state,
-        TaskState::Done
-            | TaskState::Failed
-            | TaskState::Expired
-            | TaskState::Cancelled
-            | TaskState::Forgotten
-            | TaskState::Moved
-    )
 }
 
 fn print(app: &App, status: &TaskStatus) -> Result<(), TaskError> {

@@ -1,11 +1,10 @@
 //! What is known of accepted tasks: by this node of its own, by the keepers of every kept one.
 
-use super::flow::{self, FlowStatus};
+use super::flow;
 use super::status::{TaskState, TaskStatus};
 use super::tasks::{Inner, Tasks};
 use karman_tasks::{Event, Kept, Outcome, Saved, Status};
 use karman_types::{TaskError, TaskId};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -119,19 +118,6 @@ impl Tasks {
         }
     }
 
-    /// Withdraws a run of a workflow that has not ended. What came of one that has stays.
-    ///
-    /// # Errors
-    /// `invalid` when it has ended; those of [`Tasks::remove_flow`].
-    pub(crate) async fn withdraw_run(&self, run: TaskId) -> Result<FlowStatus, TaskError> {
-        let state = self.flow(run).await?.state;
-        if state.has_ended() {
-            let hint = "`karman flow status` shows what came out of it";
-            return Err(ended("run", run, state).with_hint(hint));
-        }
-        self.remove_flow(run).await
-    }
-
     /// The task, as the keepers know it, if the mesh has any.
     async fn kept(&self, task: TaskId, wait: Duration) -> Result<Option<Kept>, TaskError> {
         match self.keepers().known() {
@@ -168,17 +154,13 @@ impl Inner {
 }
 
 fn check_open(task: TaskId, state: TaskState) -> Result<(), TaskError> {
-    match state.is_open() {
-        true => Ok(()),
-        false => Err(ended("task", task, state)
-            .with_hint("`karman task result` prints what came of it; with `--forget` the node forgets it")),
+    if state.is_open() {
+        return Ok(());
     }
-}
-
-/// The error that what has ended cannot be withdrawn.
-fn ended(what: &str, id: TaskId, state: impl fmt::Debug) -> TaskError {
     let state = format!("{state:?}").to_lowercase();
-    TaskError::invalid(format!("{what} {id} has ended: {state}")).with_field(what)
+    Err(TaskError::invalid(format!("task {task} has ended: {state}"))
+        .with_field("task")
+        .with_hint("`karman task result` prints what came of it; with `--forget` the node forgets it"))
 }
 
 fn forgotten(task: TaskId) -> TaskError {

@@ -95,7 +95,7 @@ async fn remove(
 ) -> Result<Json<FlowStatus>, Refusal> {
     let (run, tasks) = (read(&run)?, node.tasks());
     Ok(Json(match withdraw {
-        true => tasks.withdraw_run(run).await?,
+        true => tasks.withdraw_flow(run).await?,
         false => tasks.remove_flow(run).await?,
     }))
 }

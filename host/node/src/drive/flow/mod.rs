@@ -278,7 +278,24 @@ impl Tasks {
     pub(crate) async fn remove_flow(&self, run: TaskId) -> Result<FlowStatus, TaskError> {
         let before = self.flow(run).await?;
         self.remove(run).await?;
-        let (true, Some(live)) = (!before.state.has_ended(), self.inner().flows.get(run)) else {
+        match before.state.has_ended() {
+            true => self.flow(run).await,
+            false => self.withdrawn(run).await,
+        }
+    }
+
+    /// Withdraws a run that has not ended. What came out of one that has stays.
+    ///
+    /// # Errors
+    /// `invalid` when it has ended; those of [`Tasks::remove_flow`].
+    pub(crate) async fn withdraw_flow(&self, run: TaskId) -> Result<FlowStatus, TaskError> {
+        self.withdraw(run).await?;
+        self.withdrawn(run).await
+    }
+
+    /// How far a run is once it is durable that it was withdrawn.
+    async fn withdrawn(&self, run: TaskId) -> Result<FlowStatus, TaskError> {
+        let Some(live) = self.inner().flows.get(run) else {
             return self.flow(run).await;
         };
         let mut durable = live.durable.subscribe();
