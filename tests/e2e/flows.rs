@@ -64,6 +64,26 @@ fn until(node: &Node, run: &str, holds: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
+/// Each of its tasks gives what the run was given: the more have ended, the more is to be kept of it.
+const GROWS: &str = r#"
+    name = "grows"
+
+    [task.one]
+    run = "hostile"
+    undo = "hostile"
+    with = { do = "echo" }
+
+    [task.two]
+    run = "hostile"
+    after = ["one"]
+    with = { do = "echo" }
+
+    [task.three]
+    run = "hostile"
+    after = ["two"]
+    with = { do = "echo" }
+"#;
+
 /// Why a run ended as it did, as `karman why --json` tells it after what was decided.
 fn why(node: &Node, run: &str) -> Value {
     let told = node.run(&["why", run, "--json"]).ok().out();

@@ -1,5 +1,5 @@
 use crate::attempt::Backoff;
-use karman_types::{ByteSize, serde_duration};
+use karman_types::{ByteSize, TaskError, serde_duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -88,6 +88,12 @@ pub struct LimitReached {
     pub name: String,
     /// How many there may be.
     pub most: u64,
+}
+
+impl From<LimitReached> for TaskError {
+    fn from(reached: LimitReached) -> Self {
+        Self::limit(reached.to_string()).with_field(reached.name)
+    }
 }
 
 /// Refuses what would come on top of `held` when that is `most` already.

@@ -1,7 +1,6 @@
 use crate::machine::Machine;
 use crate::table::{Phase, Redo, Step, Task};
 use crate::{Action, Entry, Guarantee, KeptError, Outcome, SaveError, Saved, Ticket, Write};
-use karman_types::TaskError;
 
 /// Nothing is done on the strength of a write before the write is durable. A step that needs one ends with `Machine::save`, which
 /// only asks for it; what depends on it is in `Machine::step_done`, which only [`crate::Event::Saved`] with the ticket of
@@ -78,7 +77,7 @@ impl Machine {
             }
             // A result that the keepers do not take is none.
             (Step::End, SaveError::Refused(KeptError::Limit(error))) => {
-                self.end(task, Outcome::Failed(TaskError::limit(error.to_string())));
+                self.end(task, Outcome::Failed(error.into()));
             }
             // Forgotten by the keepers, or never accepted by them.
             (_, SaveError::Refused(KeptError::Unknown(_))) => self.leave(task),

@@ -1,6 +1,6 @@
 //! Local runs that have no room on their node.
 
-use super::{begin, status, until, why};
+use super::{GROWS, begin, status, until, why};
 use crate::mesh::{home, path, up};
 use serde_json::json;
 
@@ -10,26 +10,8 @@ fn a_local_run_that_outgrows_the_room_of_its_node_is_undone_and_says_why() {
     home.configure("[store]\nprogress-bytes = \"64 KiB\"\n");
     let node = up(home, &[]);
     node.run(&["deploy", &path("hostile")]).ok();
-    let text = r#"
-        name = "grows"
-
-        [task.one]
-        run = "hostile"
-        undo = "hostile"
-        with = { do = "echo" }
-
-        [task.two]
-        run = "hostile"
-        after = ["one"]
-        with = { do = "echo" }
-
-        [task.three]
-        run = "hostile"
-        after = ["two"]
-        with = { do = "echo" }
-    "#;
     // In three quarters there is room for the input and one output, but not for two.
-    let run = begin(&node, text, &"x".repeat(20_000));
+    let run = begin(&node, GROWS, &"x".repeat(20_000));
     let ended = until(&node, &run, |status| status["state"] == "failed");
     assert_eq!(
         (
@@ -43,22 +25,23 @@ fn a_local_run_that_outgrows_the_room_of_its_node_is_undone_and_says_why() {
     assert_eq!(ended.get("not-undone"), None, "{ended}");
     let told = why(&node, &run);
     assert_eq!(
-        (&told["cause"], &told["limit"], &told["undone"]),
+        (&told["cause"], &told["error"], &told["undone"]),
         (
             &json!("outgrown"),
-            &json!({ "name": "store.progress-bytes", "value": "64 KiB" }),
+            &ended["error"],
             &json!([{ "task": "one", "runs": 1 }])
         ),
         "{told}"
     );
     let told = node.run(&["why", &run]).ok().out();
     assert!(
-        told.contains("how `grows` ended: it outgrew the room of its node in `two`"),
+        told.contains("how `grows` ended: it outgrew the room of its node in `two`")
+            && told.contains("`store.progress-bytes` (64 KiB)"),
         "{told}"
     );
 
     // One that has no room in any case does nothing, and pushes nothing out.
-    let too_long = begin(&node, text, &"x".repeat(40_000));
+    let too_long = begin(&node, GROWS, &"x".repeat(40_000));
     let refused = until(&node, &too_long, |status| status["state"] == "failed");
     assert_eq!(
         (&refused["error"]["field"], refused.get("failed")),

@@ -32,7 +32,6 @@
 //! | `settle` | answers, retries, failure |
 //! | `undo` | compensation |
 //! | `shed` | what a run lets go of that is too long to be kept |
-//! | `limit` | the limit that has ended a run, in the words of its error |
 //! | `draw`, `svg` | the graph as text and as a picture |
 //! | `patterns` | the eight shapes of compound systems |
 //!
@@ -70,7 +69,6 @@ mod advance;
 mod draw;
 mod event;
 mod history;
-mod limit;
 mod machine;
 pub mod patterns;
 mod record;
@@ -82,7 +80,6 @@ mod undo;
 pub use draw::text;
 pub use event::{Action, AttemptId, Call, Event, RunId, Ticket};
 pub use history::{Change, History, What};
-pub use limit::Limit;
 pub use machine::{Machine, ResumeError};
 pub use record::{Failure, NotUndone, Outcome, Phase, Record, Run, RunState, Step, StepState, Undoing};
 pub use svg::svg;

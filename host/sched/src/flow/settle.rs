@@ -1,7 +1,7 @@
 //! Answers, retries, failure.
 
 use super::history::brief;
-use super::{AttemptId, Failure, Limit, Machine, Phase, Run, RunId, RunState, StepState, Undoing, What};
+use super::{AttemptId, Failure, Machine, Phase, Run, RunId, RunState, StepState, Undoing, What};
 use karman_types::{ErrorKind, FlowTask, RecordError, Side, TaskError, Workflow, format_duration};
 use serde_json::Value;
 use std::time::Duration;
@@ -129,10 +129,12 @@ impl Machine {
         match self.record.steps[of.task].runs[of.item].state {
             RunState::Running => {
                 let FlowTask { name, timeout, .. } = &self.workflow.tasks()[of.task];
-                let limit = Limit::new("timeout", format_duration(timeout.unwrap_or_default()));
-                let says = format!("`{name}` did not answer within its {limit}");
-                let hint = format!("raise `timeout` of [task.{name}] in the workflow");
-                let error = limit.error(ErrorKind::Deadline, says).with_hint(hint);
+                let timeout = format_duration(timeout.unwrap_or_default());
+                let error = TaskError::deadline(format!(
+                    "`{name}` did not answer within its `timeout` ({timeout})"
+                ))
+                .with_field("timeout")
+                .with_hint(format!("raise `timeout` of [task.{name}] in the workflow"));
                 self.give_up(of, error);
             }
             RunState::Pausing => self.try_again(of),
@@ -146,10 +148,11 @@ impl Machine {
             Some(task) => ("task", self.workflow.tasks()[task].deadline),
             None => ("workflow", self.workflow.deadline()),
         };
-        let limit = Limit::new("deadline", format_duration(time.unwrap_or_default()));
-        let says = format!("the time of the {what} is over: its {limit} has passed");
-        let error = limit.error(ErrorKind::Deadline, says);
-        error.with_hint("give it a later `deadline`, or faster tasks")
+        let time = format_duration(time.unwrap_or_default());
+        let says = format!("the time of the {what} is over: its `deadline` ({time}) has passed");
+        TaskError::deadline(says)
+            .with_field("deadline")
+            .with_hint("give it a later `deadline`, or faster tasks")
     }
 
     /// Has an attempt stopped. Until that is answered, it counts as running.

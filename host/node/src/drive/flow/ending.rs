@@ -4,7 +4,7 @@ use super::lifetime::LIFETIME;
 use super::progress::{ENTRY, PROGRESS};
 use super::status::{FlowState, FlowStatus};
 use karman_sched::Why;
-use karman_sched::flow::{Limit, NotUndone};
+use karman_sched::flow::NotUndone;
 use karman_tasks::Guarantee;
 use karman_types::{ErrorKind, TaskError, TaskId};
 use serde::{Deserialize, Serialize};
@@ -22,13 +22,10 @@ pub struct FlowEnding {
     pub cause: FlowCause,
     /// The same in plain words.
     pub why: Why,
-    /// The limit that ended it, if one did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Limit>,
     /// The task that it failed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// The error; nothing where it was withdrawn before it had begun.
+    /// The error, whose `field` names the limit that ended it, if one did; nothing where it was withdrawn before it had begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
     /// The tasks whose effects were taken back.
@@ -71,8 +68,7 @@ impl FlowEnding {
             FlowState::Failed | FlowState::Cancelled => true,
             FlowState::Waiting | FlowState::Running | FlowState::Done | FlowState::Forgotten => return None,
         };
-        let limit = status.error.as_ref().and_then(Limit::of);
-        let cause = FlowCause::of(status, limit.as_ref());
+        let cause = FlowCause::of(status);
         let undone = status.steps.iter().filter(|step| step.undone > 0);
         let undone = undone.map(|step| FlowUndone {
             task: step.task.clone(),
@@ -83,7 +79,6 @@ impl FlowEnding {
             state: status.state,
             cause,
             why: cause.why(status, over),
-            limit,
             failed: status.failed.clone(),
             error: status.error.clone(),
             undone: undone.collect(),
@@ -93,14 +88,18 @@ impl FlowEnding {
 }
 
 impl FlowCause {
-    fn of(status: &FlowStatus, limit: Option<&Limit>) -> Self {
-        let limit = limit.map(|limit| limit.name.as_str());
-        match &status.error {
-            _ if limit == Some(ENTRY) || limit == Some(PROGRESS) => Self::Outgrown,
-            _ if limit == Some(LIFETIME) => Self::Outlived,
+    fn of(status: &FlowStatus) -> Self {
+        let Some(error) = &status.error else {
+            return match status.state {
+                FlowState::Cancelled => Self::Withdrawn,
+                _ => Self::Failed,
+            };
+        };
+        match error.field.as_deref() {
+            Some(ENTRY | PROGRESS) => Self::Outgrown,
+            Some(LIFETIME) => Self::Outlived,
             // A single task of it that is withdrawn fails.
-            Some(error) if error.kind == ErrorKind::Cancelled && status.failed.is_none() => Self::Withdrawn,
-            None if status.state == FlowState::Cancelled => Self::Withdrawn,
+            _ if error.kind == ErrorKind::Cancelled && status.failed.is_none() => Self::Withdrawn,
             _ => Self::Failed,
         }
     }
@@ -209,18 +208,11 @@ mod tests {
         assert_eq!(told(&outgrown), (FlowCause::Outgrown, says.into()));
         let ending = serde_json::to_value(FlowEnding::of(&outgrown).unwrap()).unwrap();
         assert_eq!(ending["cause"], "outgrown");
-        assert_eq!(
-            ending["limit"],
-            json!({ "name": "keepers.entry", "value": "64 KiB" })
-        );
+        assert_eq!(ending["error"]["field"], "keepers.entry");
         assert_eq!(
             ending["undone"],
             json!([{ "task": "a", "runs": 1 }, { "task": "b", "runs": 16 }])
         );
-        // One of its tasks has: its result was too long.
-        let words = "the limit `keepers.entry` of 65536 is reached: try again later";
-        let result = status(FlowState::Failed, Some(TaskError::limit(words)), Some("c"));
-        assert_eq!(told(&result).0, FlowCause::Outgrown);
     }
 
     #[test]

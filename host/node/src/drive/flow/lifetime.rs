@@ -1,7 +1,6 @@
 //! The time of a run whatever its workflow says: what a node accepts lives for so long.
 
-use karman_sched::flow::Limit;
-use karman_types::{ErrorKind, TaskError, format_duration};
+use karman_types::{TaskError, format_duration};
 use std::time::Duration;
 
 /// A run is left this part of what accepted tasks live to undo what it did, and this much at most.
@@ -18,21 +17,21 @@ pub(super) fn goes_on_for(left: Duration, lifetime: Duration) -> Duration {
 
 /// Why a run fails that has gone on for so long.
 pub(super) fn outlived(lifetime: Duration) -> TaskError {
-    let limit = Limit::new(LIFETIME, format_duration(lifetime));
-    let says = format!(
-        "the run has not ended in time: what a node accepts lives for {limit}, and the end of that is for undoing"
-    );
-    over(limit.error(ErrorKind::Deadline, says))
+    over(format!(
+        "the run has not ended in time: what a node accepts lives for `{LIFETIME}` ({}), and the end of that is for undoing",
+        format_duration(lifetime)
+    ))
 }
 
 /// Why a run has failed whose accepted task has expired: nobody coordinated it when its time was over.
 pub(super) fn expired() -> TaskError {
-    let says = "the time of the run was over before anybody could end it";
-    over(TaskError::deadline(says).with_field(LIFETIME))
+    over("the time of the run was over before anybody could end it".into())
 }
 
-fn over(error: TaskError) -> TaskError {
-    error.with_hint("`lifetime` of `[tasks]` in node.toml says for how long; give the workflow a shorter `deadline`, or run it again")
+fn over(says: String) -> TaskError {
+    TaskError::deadline(says)
+        .with_field(LIFETIME)
+        .with_hint("`lifetime` of `[tasks]` in node.toml says for how long; give the workflow a shorter `deadline`, or run it again")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use crate::drive::attempt::{read, write};
 use crate::drive::tasks::Inner;
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
-use karman_sched::flow::{Limit, Outcome, Phase, Record};
+use karman_sched::flow::{Outcome, Phase, Record};
 use karman_tasks::{Call, Entry, KeptError, SaveError};
 use karman_types::{ErrorKind, TaskError, Workflow, format_bytes};
 use serde::{Deserialize, Serialize};
@@ -52,18 +52,20 @@ impl Progress {
 
 /// What a run fails with of which more is known than the keepers take.
 pub(super) fn too_long(most: u64) -> TaskError {
-    let limit = Limit::new(ENTRY, format_bytes(most));
-    let says = format!("more is to be kept of the run than the limit {limit} allows");
-    limit.error(ErrorKind::Limit, says).with_hint(
+    let most = format_bytes(most);
+    let says = format!("more is to be kept of the run than the limit `{ENTRY}` ({most}) allows");
+    TaskError::limit(says).with_field(ENTRY).with_hint(
         "put large outputs into a bucket and hand on their names, or raise `entry` of `[keepers]` in node.toml on all nodes",
     )
 }
 
 /// What a run fails with for whose progress this node has no room.
 fn no_room(most: u64) -> TaskError {
-    let limit = Limit::new(PROGRESS, format_bytes(most));
-    let says = format!("how far the run has got has no room beside other runs within the limit {limit}");
-    limit.error(ErrorKind::Limit, says).with_hint(
+    let most = format_bytes(most);
+    let says = format!(
+        "how far the run has got has no room beside other runs within the limit `{PROGRESS}` ({most})"
+    );
+    TaskError::limit(says).with_field(PROGRESS).with_hint(
         "run fewer at once, put large outputs into a bucket and hand on their names, or raise `progress-bytes` of `[store]` in node.toml",
     )
 }
@@ -151,17 +153,5 @@ impl Ledger {
                 Ok(false)
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_that_has_no_room_fails_with_the_limit_and_its_value() {
-        let error = no_room(256 << 20);
-        assert_eq!(error.kind, ErrorKind::Limit);
-        assert_eq!(Limit::of(&error), Some(Limit::new(PROGRESS, "256 MiB")));
     }
 }
