@@ -73,7 +73,7 @@ impl Burn {
             let _ = self.child.kill();
             let mut said = String::new();
             let _ = self.complaints.read_to_string(&mut said);
-            let lines: Vec<&str> = said.lines().collect();
+            let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
             let last = lines[lines.len().saturating_sub(3)..].join("; ");
             match why {
                 RecvTimeoutError::Timeout => anyhow!("burn-product said nothing for {MOST:?}: {last}"),

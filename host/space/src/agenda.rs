@@ -49,11 +49,12 @@ pub struct Agenda<K> {
 ///
 /// Each goes by the route on which it arrives first ([`earliest_arrival`](crate::earliest_arrival)), looked for anew, since contacts may
 /// have failed to bring what they promised. It is looked for once for all that have nearly the same length and are refused by the same
-/// nodes: on it one arrives first that is longer by an eighth at most, unless only a route of its own brings it there in time. So looking
-/// takes a time in proportion to what waits, however many contacts there are. A transfer that a contact cuts goes on in the next one, so a bundle may be spread over
-/// several; one that the contacts that are known do not bring there whole takes the route of its first byte, since part of
-/// it may have come already, and more contacts may become known. The more urgent goes first, then what expires first. What
-/// bundles take from each other in one contact is not counted; what does not fit goes on later.
+/// nodes: on it one arrives first that is longer by an eighth at most, unless only a route of its own brings it there in time.
+///
+/// A transfer that a contact cuts goes on in the next one, so a bundle may be spread over several; one that the contacts that are known do
+/// not bring there whole takes the route of its first byte, since part of it may have come already, and more contacts may become known.
+/// The more urgent goes first, then what expires first. What bundles take from each other in one contact is not counted; what does not
+/// fit goes on later.
 pub fn agenda<K: Clone>(plan: &ContactPlan, here: NodeId, now: Time, waiting: &[Waiting<K>]) -> Agenda<K> {
     let mut agenda = Agenda {
         now: Vec::new(),

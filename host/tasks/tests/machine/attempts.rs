@@ -210,15 +210,7 @@ fn a_batch_that_no_bucket_takes_ends_its_task() {
     let mut machine = machine(Limits::default());
     submit(&mut machine, TASK, work(Guarantee::Direct));
     let (home, attempt) = started(&offer(&mut machine, 1, &["a"]));
-    let batch = Batch {
-        home,
-        reads: Vec::new(),
-        operations: Vec::new(),
-    };
-    let answer = Ok(Box::new(Answer {
-        batch: Some(batch),
-        ..Answer::default()
-    }));
+    let answer = to_commit(home);
     machine.handle(Instant(2), Event::Answered { attempt, answer });
     let error = TaskError::limit("the key is too long");
     let verdict = Err(CommitError::Unfit(error.clone()));

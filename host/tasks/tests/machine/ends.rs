@@ -192,15 +192,7 @@ fn withdrawn_late(submission: Submission) -> (Machine, AttemptId) {
     let saved = ticket(&submit(&mut machine, TASK, submission));
     machine.handle(Instant(1), Event::Saved { ticket: saved });
     let (home, attempt) = started(&offer(&mut machine, 1, &["a"]));
-    let batch = Batch {
-        home,
-        reads: Vec::new(),
-        operations: Vec::new(),
-    };
-    let answer = Ok(Box::new(Answer {
-        batch: Some(batch),
-        ..Answer::default()
-    }));
+    let answer = to_commit(home);
     machine.handle(Instant(2), Event::Answered { attempt, answer });
     machine.handle(Instant(3), Event::Cancel { asked: TASK });
     (machine, attempt)

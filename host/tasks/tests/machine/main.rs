@@ -61,6 +61,18 @@ fn answer(machine: &mut Machine, now: u64, attempt: AttemptId, answer: Result<()
     machine.handle(Instant(now), Event::Answered { attempt, answer })
 }
 
+/// The answer of an attempt that would write to buckets.
+fn to_commit(home: NodeId) -> Result<Box<Answer>, TaskError> {
+    Ok(Box::new(Answer {
+        batch: Some(Batch {
+            home,
+            reads: Vec::new(),
+            operations: Vec::new(),
+        }),
+        ..Answer::default()
+    }))
+}
+
 fn drain(heirs: &[&str], keepers: &[&str]) -> Event {
     let nodes = |names: &[&str]| names.iter().map(|name| node(name)).collect();
     Event::Drain {
