@@ -5,10 +5,12 @@ use karman_infer::graph::Graph;
 use karman_infer::profile::{Origin, Profile, ProfileOptions, Regression, RegressionError};
 use karman_infer::zoo::{Architecture, Variant};
 use karman_infer::{LoadOptions, ModelLimits, Tract};
+use std::time::Duration;
 
 const QUICK: ProfileOptions = ProfileOptions {
     warm_up: 1,
     runs: 3,
+    pause: Duration::ZERO,
     batch: 1,
     seed: 1,
 };

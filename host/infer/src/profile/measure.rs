@@ -7,7 +7,7 @@ use fastrand::Rng;
 use karman_tensor::encode::{Encoded, Encoding};
 use karman_tensor::{ElementType, Tensor};
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How something is timed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -16,6 +16,10 @@ pub struct ProfileOptions {
     pub warm_up: u32,
     /// Runs that do, at least 1. Default 20.
     pub runs: u32,
+    /// Before each run of the whole that counts. Requests come one by one: between them others use the caches, and the clock of the
+    /// processor slows down. A model that is timed run after run looks up to half again as fast as it is when it is asked. Default
+    /// 20 ms.
+    pub pause: Duration,
     /// Items in each run. Default 1.
     pub batch: u32,
     /// Of the random input. Default 1.
@@ -27,6 +31,7 @@ impl Default for ProfileOptions {
         Self {
             warm_up: 5,
             runs: 20,
+            pause: Duration::from_millis(20),
             batch: 1,
             seed: 1,
         }
@@ -35,7 +40,7 @@ impl Default for ProfileOptions {
 
 impl Profile {
     /// Times every layer of a model alone, on what it takes in the whole, and the whole. Blocks for as long as that takes: about
-    /// twice `warm_up + runs` runs, and loading every layer once. One of them is loaded at a time.
+    /// twice `warm_up + runs` runs, the pauses before those of the whole, and loading every layer once. One of them is loaded at a time.
     ///
     /// A layer that its back-end does not run alone is in the profile with the reason.
     ///
@@ -129,6 +134,11 @@ fn alone(
     held: &HashMap<String, Tensor>,
 ) -> Result<Vec<Timing>, InferError> {
     let wrong = |error: CutError| rejected(backend, &error);
+    // Only their shares in the whole count.
+    let options = &ProfileOptions {
+        pause: Duration::ZERO,
+        ..options.clone()
+    };
     let layers = graph.layers();
     let stages: Vec<usize> = (0..layers.layers.len()).collect();
     let one = |model: &[u8]| {
@@ -157,12 +167,17 @@ fn pick(model: &dyn Model, held: &HashMap<String, Tensor>) -> Named {
 ///
 /// # Errors
 /// Those of [`Model::run`].
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it blocks for as long as the runs take anyway, and says so"
+)]
 pub fn time(model: &dyn Model, inputs: &Named, options: &ProfileOptions) -> Result<Timing, InferError> {
     for _ in 0..options.warm_up {
         model.run(inputs.clone())?;
     }
     let mut seconds = Vec::new();
     for _ in 0..options.runs.max(1) {
+        std::thread::sleep(options.pause);
         let start = Instant::now();
         model.run(inputs.clone())?;
         seconds.push(start.elapsed().as_secs_f64());

@@ -281,6 +281,19 @@ impl Loaded {
         }
     }
 
+    /// Runs it once on numbers of no meaning: the first run meets memory and code for the first time. No request shall wait for that, nor be
+    /// what the speed of a node is told by.
+    ///
+    /// # Errors
+    /// Those of a run, and where its inputs have sizes that nobody knows.
+    pub(crate) async fn warm_up(&self) -> Result<(), TaskError> {
+        let (inputs, _) = self.signature();
+        let inputs = sample(inputs, 1, 1).map_err(infer_error)?;
+        let bytes = bytes_of(&inputs);
+        self.run_there(inputs, bytes, Meanwhile::Something).await?;
+        Ok(())
+    }
+
     /// How long a run of one item takes, asked for and answered.
     ///
     /// # Errors

@@ -246,7 +246,7 @@ impl Planned {
     /// # Errors
     /// What one of them says, and which.
     pub(super) async fn prepare(&self, node: &Node, route: &Route) -> Result<(), (NodeId, TaskError)> {
-        let here = node.split().stages().get(&route.cut, 0).await;
+        let here = node.split().stages().get_warm(&route.cut, 0).await;
         here.map_err(|error| (node.runtime().id(), error))?;
         let each = route.stations.iter().filter_map(|station| {
             let at = station.nodes.first()?;

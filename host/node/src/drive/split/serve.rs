@@ -27,7 +27,7 @@ pub(crate) async fn prepare(
         return Err(TaskError::invalid("the cut is of another model").with_field("cut"));
     }
     take_in(node, from, head, (digest, size), ticket).await?;
-    node.split().stages().get(&cut, stage).await?;
+    node.split().stages().get_warm(&cut, stage).await?;
     Ok(TaskResponse::default())
 }
 

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 /// Stages that stay loaded. One more drops the one that was not used for longest.
 const MOST_READY: usize = 64;
@@ -47,6 +47,7 @@ pub(crate) struct Stages {
 pub(super) struct Stage {
     /// Nothing where no layer is in it: what comes is passed on.
     model: Option<Loaded>,
+    warmed_up: OnceCell<()>,
     takes: Vec<TensorInfo>,
     /// What those after it need, and what is a result already.
     pub(super) passes_on: Vec<String>,
@@ -76,6 +77,12 @@ impl Stages {
     /// The stage, loaded now where it was not. That goes on where who asked has no time left: the next one finds it ready.
     pub(super) async fn get(self: &Arc<Self>, cut: &Cut, stage: u8) -> Result<Arc<Stage>, TaskError> {
         self.find((cut.clone(), stage)).await
+    }
+
+    /// The stage once it has run: requests are to go by it from now on.
+    pub(super) async fn get_warm(self: &Arc<Self>, cut: &Cut, stage: u8) -> Result<(), TaskError> {
+        self.get(cut, stage).await?.warm_up().await;
+        Ok(())
     }
 
     /// What is known of the stage, used last from now on.
@@ -243,6 +250,7 @@ impl Stages {
         let stage = Stage {
             takes,
             model: here.map(|part| self.models.load(&part)).transpose()?,
+            warmed_up: OnceCell::new(),
             passes_on,
             results,
             encodings: Encodings::default(),
@@ -255,6 +263,17 @@ impl Stages {
 }
 
 impl Stage {
+    /// Runs it once on nothing in particular, if nobody has yet.
+    async fn warm_up(&self) {
+        let Some(model) = &self.model else { return };
+        let run = async || {
+            if let Err(error) = model.warm_up().await {
+                tracing::debug!(%error, "the first request meets a stage that has not run yet");
+            }
+        };
+        self.warmed_up.get_or_init(run).await;
+    }
+
     /// Runs it on what has come so far: what those after it need, and how long the model ran.
     pub(super) async fn run(
         &self,
