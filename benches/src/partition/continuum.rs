@@ -170,10 +170,10 @@ impl Continuum {
         self.nodes.iter().position(|other| *other == node)
     }
 
-    /// Seconds of processor time that the nodes and this program have used.
+    /// Seconds that its nodes have computed.
     pub(super) fn processor_time(&self) -> Result<f64> {
-        let there = self.sites.iter().map(|site| processor_time_of(site.pid()?));
-        Ok(processor_time_of(std::process::id())? + there.sum::<Result<f64>>()?)
+        let nodes = self.sites.iter();
+        nodes.map(|site| processor_time_of(site.pid()?)).sum()
     }
 }
 

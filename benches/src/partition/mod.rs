@@ -5,7 +5,8 @@
 //! [`Trace`]: rates drawn around the least at which it pays to cut, by the same draws as in `partition-replay`; fog and cloud are wired.
 //! In each of 24 rounds the link takes its next rate, then every contender makes one request, in random order: all of them meet the
 //! same link. Six rounds before are not counted. A block is one pass of one trace; contenders begin it with links that they measured
-//! when they were open, and learn from their own requests only.
+//! when they were open, and learn from their own requests only. Six blocks are played at a time, each on three nodes of its own: nearly
+//! all the time that a request takes is waited for, and what all of them compute together is told.
 //!
 //! | contender | what |
 //! |---|---|
@@ -39,16 +40,22 @@ mod rows;
 use anyhow::Result;
 use contender::Contender;
 use continuum::{Access, Continuum};
+use futures::future::try_join_all;
 use hindsight::Ahead;
+use karman_study::machine::processor_time_of;
 use karman_study::report::{Report, Target};
 use karman_study::trace::Trace;
 use outcome::Outcome;
 use rounds::Rounds;
+use std::cell::RefCell;
+use std::time::Instant;
 use tokio::runtime::Runtime;
 
 /// The network, in the names of cells.
 const MODEL: &str = "mobilenetv2";
 const BLOCKS: u64 = 30;
+/// Blocks that are played at a time.
+const LANES: usize = 6;
 const FIRST_SEED: u64 = 30_000;
 /// Rounds that are counted, and those before that are not.
 const ROUNDS: usize = 24;
@@ -63,10 +70,13 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
     let runtime = Runtime::new()?;
     let folder = tempfile::tempdir()?;
     runtime.block_on(async {
-        let continuum = Continuum::start(folder.path()).await?;
+        let mut lanes = Vec::new();
+        for lane in 0..LANES {
+            lanes.push(Continuum::start(&folder.path().join(lane.to_string())).await?);
+        }
         let ahead = Ahead::new(
-            continuum.problem(Contender::LATENCY).await?,
-            continuum.problem(Contender::ENERGY).await?,
+            lanes[0].problem(Contender::LATENCY).await?,
+            lanes[0].problem(Contender::ENERGY).await?,
         )?;
         report.figure(
             &format!("break_even.{MODEL}"),
@@ -80,56 +90,93 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
             "ms",
             Target::Shown,
         );
-        let (used, started) = (continuum.processor_time()?, std::time::Instant::now());
         let (blocks, rounds) = if quick { (2, ROUNDS / 2) } else { (BLOCKS, ROUNDS) };
+        // Before any request, so that nothing computes beside them.
+        let seeds = FIRST_SEED..FIRST_SEED + blocks;
+        let drawn: Vec<Block> = seeds
+            .flat_map(|seed| Trace::ALL.map(|trace| (trace, seed)))
+            .map(|(trace, seed)| Block::drawn(&ahead, trace, seed, rounds))
+            .collect();
+        let (used, started) = (processor_time(&lanes)?, Instant::now());
+        let played = play(&lanes, &ahead, drawn).await?;
+        let cores = (processor_time(&lanes)? - used) / started.elapsed().as_secs_f64();
         for trace in Trace::ALL {
-            let mut outcomes = Vec::new();
-            for seed in FIRST_SEED..FIRST_SEED + blocks {
-                outcomes.push(block(&continuum, &ahead, trace, seed, rounds).await?);
-            }
-            rows::put(
-                &mut report,
-                &format!("{MODEL}.{}", trace.name()),
-                trace,
-                &outcomes,
-            );
+            let of_trace = played.iter().filter(|(of, _)| *of == trace);
+            let mut outcomes: Vec<Outcome> = of_trace.map(|(_, outcome)| outcome.clone()).collect();
+            outcomes.sort_by_key(|outcome| outcome.seed);
+            let cell = format!("{MODEL}.{}", trace.name());
+            rows::put(&mut report, &cell, trace, &outcomes);
         }
-        let cores = (continuum.processor_time()? - used) / started.elapsed().as_secs_f64();
         report.figure("cpu_demand", cores, "cores", Target::AtMost(1.6));
         Ok(report)
     })
 }
 
+/// Has each lane play the next block as soon as it is free.
+async fn play(lanes: &[Continuum], ahead: &Ahead, blocks: Vec<Block>) -> Result<Vec<(Trace, Outcome)>> {
+    let left = RefCell::new(blocks.into_iter());
+    let next = || left.borrow_mut().next();
+    let played = lanes.iter().map(async |continuum| {
+        let mut outcomes = Vec::new();
+        while let Some(block) = next() {
+            outcomes.push((block.trace, block.play(continuum, ahead).await?));
+        }
+        anyhow::Ok(outcomes)
+    });
+    Ok(try_join_all(played).await?.concat())
+}
+
+/// Seconds that all nodes and this program have computed.
+fn processor_time(lanes: &[Continuum]) -> Result<f64> {
+    let nodes = lanes.iter().map(Continuum::processor_time);
+    Ok(processor_time_of(std::process::id())? + nodes.sum::<Result<f64>>()?)
+}
+
 /// One pass of a trace.
-async fn block(
-    continuum: &Continuum,
-    ahead: &Ahead,
+struct Block {
     trace: Trace,
     seed: u64,
-    rounds: usize,
-) -> Result<Outcome> {
-    let mut rng = fastrand::Rng::with_seed(seed);
-    let rates = trace.rates(ahead.break_even(), rounds * STEPS, &mut rng);
-    let rates: Vec<Access> = rates.into_iter().step_by(STEPS).map(Access::of).collect();
-    let contenders = ahead.contenders(&rates);
-    continuum.set(Access::Open).await?;
-    for contender in &contenders {
-        continuum.apply(contender).await?;
+    rates: Vec<Access>,
+    contenders: Vec<Contender>,
+    rng: fastrand::Rng,
+}
+
+impl Block {
+    fn drawn(ahead: &Ahead, trace: Trace, seed: u64, rounds: usize) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let rates = trace.rates(ahead.break_even(), rounds * STEPS, &mut rng);
+        let rates: Vec<Access> = rates.into_iter().step_by(STEPS).map(Access::of).collect();
+        Self {
+            trace,
+            seed,
+            contenders: ahead.contenders(&rates),
+            rates,
+            rng,
+        }
     }
-    let mut pass = Rounds::new(continuum, ahead, &contenders, rng);
-    let first = *rates
-        .iter()
-        .find(|rate| **rate != Access::Out)
-        .unwrap_or(&Access::Open);
-    pass.play(&[first; WARM_UP]).await?;
-    pass.forget();
-    pass.play(&rates).await?;
-    let outcome = Outcome::of(seed, &contenders, &pass.taken());
-    eprintln!(
-        "{} {seed}: latency {:?}, energy {:?}",
-        trace.name(),
-        outcome.latency,
-        outcome.energy
-    );
-    Ok(outcome)
+
+    async fn play(self, continuum: &Continuum, ahead: &Ahead) -> Result<Outcome> {
+        let (rates, contenders) = (self.rates, self.contenders);
+        continuum.set(Access::Open).await?;
+        for contender in &contenders {
+            continuum.apply(contender).await?;
+        }
+        let mut pass = Rounds::new(continuum, ahead, &contenders, self.rng);
+        let first = *rates
+            .iter()
+            .find(|rate| **rate != Access::Out)
+            .unwrap_or(&Access::Open);
+        pass.play(&[first; WARM_UP]).await?;
+        pass.forget();
+        pass.play(&rates).await?;
+        let outcome = Outcome::of(self.seed, &contenders, &pass.taken());
+        eprintln!(
+            "{} {}: latency {:?}, energy {:?}",
+            self.trace.name(),
+            self.seed,
+            outcome.latency,
+            outcome.energy
+        );
+        Ok(outcome)
+    }
 }
