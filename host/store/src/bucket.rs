@@ -79,7 +79,7 @@ impl Bucket {
     /// # Errors
     /// [`StoreError::Limit`] when a key is too long, or there are too many keys or bytes of values.
     pub fn get_many<K: AsRef<str>>(&self, keys: &[K]) -> Result<Vec<Option<Versioned>>, StoreError> {
-        self.check_batch(keys.len())?;
+        self.limits().check_batch(keys.len())?;
         let values = self.store.tables().read()?.open_table(VALUES)?;
         let mut bytes = 0;
         let mut found = Vec::with_capacity(keys.len());
@@ -88,7 +88,7 @@ impl Bucket {
             let row = values.get((self.name(), key.as_ref()))?;
             if let (Some(row), 2..) = (&row, keys.len()) {
                 bytes += row.value().2.len();
-                at_most("batch-bytes", bytes, self.limits().batch_bytes.0)?;
+                self.limits().check_batch_bytes(bytes)?;
             }
             found.push(row.map(|row| versioned(row.value())));
         }
@@ -119,7 +119,7 @@ impl Bucket {
     /// # Errors
     /// Those of [`Bucket::set`], and [`StoreError::Limit`] when there are too many.
     pub fn set_many<K: AsRef<str>, V: AsRef<[u8]>>(&self, entries: &[(K, V)]) -> Result<(), StoreError> {
-        self.check_batch(entries.len())?;
+        self.limits().check_batch(entries.len())?;
         for (key, value) in entries {
             self.check_entry(key.as_ref(), value.as_ref())?;
         }
@@ -144,7 +144,7 @@ impl Bucket {
     /// # Errors
     /// [`StoreError::Limit`] when a key is too long or there are too many.
     pub fn delete_many<K: AsRef<str>>(&self, keys: &[K]) -> Result<(), StoreError> {
-        self.check_batch(keys.len())?;
+        self.limits().check_batch(keys.len())?;
         for key in keys {
             self.check_key(key.as_ref())?;
         }
@@ -258,10 +258,6 @@ impl Bucket {
     pub(crate) fn check_entry(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
         self.check_key(key)?;
         at_most("value", value.len(), self.limits().value.0)
-    }
-
-    fn check_batch(&self, keys: usize) -> Result<(), StoreError> {
-        at_most("batch", keys, self.limits().batch.into())
     }
 }
 

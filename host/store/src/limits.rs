@@ -82,6 +82,22 @@ impl StoreLimits {
     pub fn quota(&self, bucket: &str) -> ByteSize {
         self.quotas.get(bucket).copied().unwrap_or(self.bucket)
     }
+
+    /// Whether one batch may have so many keys.
+    ///
+    /// # Errors
+    /// [`StoreError::Limit`] where it may not.
+    pub fn check_batch(&self, keys: usize) -> Result<(), StoreError> {
+        at_most("batch", keys, self.batch.into())
+    }
+
+    /// Whether the values that one batch reads may have so many bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Limit`] where they may not.
+    pub fn check_batch_bytes(&self, bytes: usize) -> Result<(), StoreError> {
+        at_most("batch-bytes", bytes, self.batch_bytes.0)
+    }
 }
 
 /// `value` of `field` is at most `most`.

@@ -16,6 +16,12 @@ pub type KeyPage = (Vec<String>, Option<u64>);
 pub trait Buckets: Send + Sync {
     /// The value of a key.
     fn get(&self, bucket: Arc<str>, key: String) -> BoxFuture<'static, Result<Option<Bytes>, TaskError>>;
+    /// The values of these keys in their order.
+    fn get_many(
+        &self,
+        bucket: Arc<str>,
+        keys: Vec<String>,
+    ) -> BoxFuture<'static, Result<Vec<Option<Bytes>>, TaskError>>;
     /// Sets keys, all or none.
     fn set(&self, bucket: Arc<str>, pairs: Vec<(String, Bytes)>)
     -> BoxFuture<'static, Result<(), TaskError>>;
@@ -122,14 +128,11 @@ impl batch::Host for Host {
         keys: Vec<String>,
     ) -> Answer<Vec<Option<(String, Vec<u8>)>>> {
         let (name, buckets) = self.bucket(&bucket)?;
-        let mut values = Vec::with_capacity(keys.len());
-        for key in keys {
-            match buckets.get(name.clone(), key.clone()).await {
-                Ok(value) => values.push(value.map(|value| (key, value.into()))),
-                Err(failure) => return Ok(Err(error(failure))),
-            }
-        }
-        Ok(Ok(values))
+        let values = buckets.get_many(name, keys.clone()).await;
+        let named = |(key, value): (String, Option<Bytes>)| value.map(|value| (key, value.into()));
+        Ok(values
+            .map(|values| keys.into_iter().zip(values).map(named).collect())
+            .map_err(error))
     }
 
     async fn set_many(&mut self, bucket: Resource<Bucket>, pairs: Vec<(String, Vec<u8>)>) -> Answer<()> {

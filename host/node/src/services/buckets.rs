@@ -32,6 +32,17 @@ impl Buckets for StoreBuckets {
         })
     }
 
+    fn get_many(
+        &self,
+        bucket: Arc<str>,
+        keys: Vec<String>,
+    ) -> BoxFuture<'static, Result<Vec<Option<Bytes>>, TaskError>> {
+        self.with(bucket, move |bucket| {
+            let found = bucket.get_many(&keys)?.into_iter();
+            Ok(found.map(|found| found.map(|found| found.value)).collect())
+        })
+    }
+
     fn set(
         &self,
         bucket: Arc<str>,

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use karman_engine::capability::keyvalue::{Buckets, KeyPage};
 use karman_mesh::membership::{Member, Right};
 use karman_mesh::{CallHead, Mesh, PeerId};
+use karman_store::StoreLimits;
 use karman_tasks::{AwayValue, Batch, Needs, Operation, Place, Read};
 use karman_types::{ErrorKind, NodeId, TaskError};
 use parking_lot::Mutex;
@@ -195,6 +196,14 @@ impl Origin {
         checked.map_err(store_error)
     }
 
+    /// What one batch may have. How much that is on another node, only that node can tell.
+    fn limits(&self) -> Result<StoreLimits, TaskError> {
+        match self {
+            Self::Here(home) => Ok(home.store()?.limits().clone()),
+            Self::There { .. } | Self::Carried(_) => Ok(StoreLimits::default()),
+        }
+    }
+
     /// Value and version of a key; version 0 stands for none.
     pub(crate) async fn read(
         self,
@@ -282,6 +291,29 @@ impl Buckets for Effects {
         async move {
             may?;
             look(origin, noted, bucket, key.into()).await
+        }
+        .boxed()
+    }
+
+    fn get_many(
+        &self,
+        bucket: Arc<str>,
+        keys: Vec<String>,
+    ) -> BoxFuture<'static, Result<Vec<Option<Bytes>>, TaskError>> {
+        let (origin, noted) = (self.origin.clone(), self.noted.clone());
+        let may = self.may_read(&bucket);
+        async move {
+            may?;
+            let limits = origin.limits()?;
+            limits.check_batch(keys.len()).map_err(store_error)?;
+            let (mut values, mut bytes) = (Vec::with_capacity(keys.len()), 0);
+            for key in keys {
+                let value = look(origin.clone(), noted.clone(), bucket.clone(), key.into()).await?;
+                bytes += value.as_ref().map_or(0, Bytes::len);
+                limits.check_batch_bytes(bytes).map_err(store_error)?;
+                values.push(value);
+            }
+            Ok(values)
         }
         .boxed()
     }
