@@ -20,6 +20,8 @@ pub(super) const MODEL: &str = "model/";
 const CAPABILITY: &str = "capability";
 /// The deepest nesting of a tensor in JSON.
 const MOST_DIMENSIONS: usize = 8;
+/// The most values in an input in JSON: until it is in its tensor, each takes thirty bytes where it came as two.
+const MOST_VALUES: usize = 4 << 20;
 
 /// The names by which this node runs its models and each of them up to its early exits, each with that of its model.
 pub(super) fn offered(runtime: &Runtime) -> Vec<(OfferedTask, String)> {
@@ -71,15 +73,13 @@ pub(super) async fn run(
     request: TaskRequest,
     within: Option<Duration>,
 ) -> Result<(TaskResponse, Ran), TaskError> {
-    let input: Value = serde_json::from_slice(&request.body).map_err(|error| {
-        TaskError::invalid(format!("the input of model `{model}` is no JSON: {error}")).with_field("body")
-    })?;
+    let mut input = read_input(&request.body, &format!("model `{model}`"))?;
     let started = Instant::now();
     let models = runtime.models();
     let of_protocol = input["inputs"].is_array();
     let inputs = match of_protocol {
-        true => protocol_inputs(&input["inputs"])?,
-        false => named_inputs(&models.inputs_of(model).await?, &input)?,
+        true => protocol_inputs(input["inputs"].take())?,
+        false => named_inputs(&models.inputs_of(model).await?, input)?,
     };
     let loaded = models.shared().by_name(model.to_owned()).await?;
     let ran_on = format!("{model} ({})", loaded.runs_on());
@@ -115,14 +115,35 @@ pub(super) async fn run(
     Ok((response, ran))
 }
 
-fn protocol_inputs(inputs: &Value) -> Result<Tensors, TaskError> {
-    let inputs: Vec<InferTensor> = serde_json::from_value(inputs.clone())
+/// The input of what is named so.
+///
+/// # Errors
+/// `invalid` for what is no JSON, `limit` for what takes too much memory once it is read.
+pub(super) fn read_input(body: &[u8], of: &str) -> Result<Value, TaskError> {
+    let values = body
+        .iter()
+        .filter(|byte| matches!(byte, b',' | b'[' | b'{'))
+        .count();
+    if values > MOST_VALUES {
+        return Err(TaskError::limit(format!(
+            "the input of {of} has about {values} values; in JSON there may be {MOST_VALUES}"
+        ))
+        .with_field("body")
+        .with_hint("send tensors as bytes: the binary tensor extension of `/v2/models`, or a plugin that takes bytes"));
+    }
+    serde_json::from_slice(body).map_err(|error| {
+        TaskError::invalid(format!("the input of {of} is no JSON: {error}")).with_field("body")
+    })
+}
+
+fn protocol_inputs(inputs: Value) -> Result<Tensors, TaskError> {
+    let inputs: Vec<InferTensor> = serde_json::from_value(inputs)
         .map_err(|error| TaskError::invalid(error.to_string()).with_field("inputs"))?;
     inputs.iter().map(InferTensor::read).collect()
 }
 
 /// The tensors of an object, each of the type that the model takes.
-fn named_inputs(known: &[(String, ElementType)], input: &Value) -> Result<Tensors, TaskError> {
+fn named_inputs(known: &[(String, ElementType)], input: Value) -> Result<Tensors, TaskError> {
     let datatypes = known
         .iter()
         .map(|(name, element)| (name.as_str(), datatype(*element)));
@@ -131,31 +152,31 @@ fn named_inputs(known: &[(String, ElementType)], input: &Value) -> Result<Tensor
 }
 
 /// The fields of an object in the words of the protocol, each of the data type that the model takes under its name.
-pub(super) fn written_inputs(known: &[(&str, &str)], input: &Value) -> Result<Vec<InferTensor>, TaskError> {
-    let fields = input
-        .as_object()
-        .ok_or_else(|| TaskError::invalid("the input is no object of tensors by name").with_field("body"))?;
-    let read = |(name, data): (&String, &Value)| {
-        let datatype = known.iter().find(|(known, _)| known == name);
+pub(super) fn written_inputs(known: &[(&str, &str)], input: Value) -> Result<Vec<InferTensor>, TaskError> {
+    let Value::Object(fields) = input else {
+        return Err(TaskError::invalid("the input is no object of tensors by name").with_field("body"));
+    };
+    let read = |(name, data): (String, Value)| {
+        let datatype = known.iter().find(|(known, _)| *known == name);
         let (_, datatype) = datatype.ok_or_else(|| {
             let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
             TaskError::invalid(format!(
                 "the model has no input `{name}`; it has {}",
                 names.join(", ")
             ))
-            .with_field(name)
+            .with_field(&name)
         })?;
+        let shape = shape_of(&data);
         let list = match data {
-            Value::Array(_) => data.clone(),
-            one => json!([one]),
+            Value::Array(_) => data,
+            one => Value::Array(vec![one]),
         };
-        let tensor = json!({
-            "name": name, "shape": shape_of(data), "datatype": datatype, "data": list,
-        });
+        let mut tensor = json!({ "name": name, "shape": shape, "datatype": datatype });
+        tensor["data"] = list;
         serde_json::from_value(tensor)
-            .map_err(|error| TaskError::invalid(format!("`{name}`: {error}")).with_field(name))
+            .map_err(|error| TaskError::invalid(format!("`{name}`: {error}")).with_field(&name))
     };
-    fields.iter().map(read).collect()
+    fields.into_iter().map(read).collect()
 }
 
 /// As deep as the first of each list goes. Whether the others are like it shows when the elements are counted.
@@ -204,6 +225,7 @@ fn nested(shape: &[u32], elements: &mut impl Iterator<Item = Value>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use karman_types::ErrorKind;
 
     #[test]
     fn tensors_are_read_by_name_and_written_as_they_are_shaped() {
@@ -212,7 +234,7 @@ mod tests {
             ("scale".to_owned(), ElementType::I64),
         ];
         let input = json!({ "image": [[1, 2, 3], [4, 5, 6.5]], "scale": 2 });
-        let tensors = named_inputs(&known, &input).unwrap();
+        let tensors = named_inputs(&known, input).unwrap();
         let (name, image) = &tensors[0];
         assert_eq!((name.as_str(), image.shape().dims()), ("image", &[2, 3][..]));
         assert_eq!(image.view::<f32>().unwrap()[5], 6.5);
@@ -231,8 +253,19 @@ mod tests {
             (json!({ "image": [[1, 2], [3]] }), "image"),
             (json!({ "image": "seven" }), "does not fit its type"),
         ] {
-            let error = named_inputs(&known, &input).unwrap_err();
+            let error = named_inputs(&known, input).unwrap_err();
             assert!(error.message.contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn an_input_that_would_fill_the_memory_is_refused_before_it_is_read() {
+        let input = |values: usize| format!("[{}0]", "0,".repeat(values));
+        assert!(read_input(input(1000).as_bytes(), "model `m`").is_ok());
+        let error = read_input(input(MOST_VALUES).as_bytes(), "model `m`").unwrap_err();
+        assert_eq!(
+            (error.kind, error.field.as_deref()),
+            (ErrorKind::Limit, Some("body"))
+        );
     }
 }

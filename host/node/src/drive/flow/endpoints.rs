@@ -6,7 +6,7 @@ mod server;
 
 use super::json::JSON;
 use crate::config::EndpointConfig;
-use crate::drive::model_tasks::{by_name, written_inputs};
+use crate::drive::model_tasks::{by_name, read_input, written_inputs};
 use crate::inference::InferTensor;
 use crate::inference::binary::EXTENSION;
 use futures::future::join_all;
@@ -15,7 +15,7 @@ use karman_types::{Binding, ErrorKind, TaskError, TaskRequest, TaskResponse};
 use parking_lot::Mutex;
 use protocol::{DescribedModel, DescribedServer, outputs, question};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use server::Server;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -153,18 +153,16 @@ impl Endpoint {
     }
 
     async fn call(&self, request: TaskRequest) -> Result<TaskResponse, TaskError> {
-        let input: Value = serde_json::from_slice(&request.body).map_err(|error| {
-            TaskError::invalid(format!("the input of {self} is no JSON: {error}")).with_field("body")
-        })?;
+        let mut input = read_input(&request.body, &self.to_string())?;
         let of_protocol = input["inputs"].is_array();
         let inputs: Vec<InferTensor> = match of_protocol {
-            true => serde_json::from_value(input["inputs"].clone())
+            true => serde_json::from_value(input["inputs"].take())
                 .map_err(|error| TaskError::invalid(error.to_string()).with_field("inputs"))?,
             false => {
                 let model = self.model().await?;
                 let takes = model.inputs.iter();
                 let takes = takes.map(|input| (&*input.name, &*input.datatype));
-                written_inputs(&takes.collect::<Vec<_>>(), &input)?
+                written_inputs(&takes.collect::<Vec<_>>(), input)?
             }
         };
         let outputs = self.run(inputs).await?;

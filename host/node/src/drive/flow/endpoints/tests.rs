@@ -11,6 +11,7 @@ use axum::routing::{get, post};
 use half::f16;
 use karman_tensor::{Shape, Tensor};
 use karman_types::from_toml;
+use serde_json::Value;
 
 /// Dimensions that no stack holds as lists in lists.
 const DEEP: usize = 1 << 18;
