@@ -10,12 +10,16 @@ use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
 const MAC_BYTES: usize = 32;
 /// Larger entries are not read: compiled code of the largest component we accept is well below.
 const MOST_BYTES: u64 = 1 << 30;
+
+/// All entries together; what has not been used for longest goes first. The compiled code of a Python component takes 60 MB.
+const MOST_KEPT: u64 = 2 << 30;
 
 /// A folder of compiled components. Mode 0700, entries 0600, replaced by rename only.
 #[derive(Clone)]
@@ -70,7 +74,10 @@ impl CompileCache {
             .join(format!("{id}-{}", Digest::from_bytes(fingerprint).short()));
         let from = match self.read(&path, &fingerprint, id) {
             Ok(Some(code)) => match deserialize(engine, &code) {
-                Ok(component) => return Ok((component, CompiledFrom::Cache)),
+                Ok(component) => {
+                    mark_used(&path);
+                    return Ok((component, CompiledFrom::Cache));
+                }
                 Err(error) => refused(&path, &error),
             },
             Ok(None) => CompiledFrom::Source,
@@ -80,8 +87,11 @@ impl CompileCache {
         let stored = component
             .serialize()
             .map(|code| self.write(&path, &fingerprint, id, &code));
-        if let Ok(Err(error)) = stored {
-            tracing::warn!(path = %path.display(), %error, "compiled code could not be cached");
+        match stored {
+            Ok(Err(error)) => {
+                tracing::warn!(path = %path.display(), %error, "compiled code could not be cached")
+            }
+            _ => self.shrink(MOST_KEPT, &path),
         }
         Ok((component, from))
     }
@@ -134,6 +144,28 @@ impl CompileCache {
         written
     }
 
+    /// Removes entries until the others take up no more than `most`, but never the one at `path`.
+    fn shrink(&self, most: u64, path: &Path) {
+        let Ok(entries) = fs::read_dir(&self.folder) else {
+            return;
+        };
+        let known = |entry: fs::DirEntry| {
+            let data = entry.metadata().ok()?;
+            Some((data.modified().ok()?, data.len(), entry.path()))
+        };
+        let mut entries: Vec<_> = entries.flatten().filter_map(known).collect();
+        entries.sort();
+        let mut takes: u64 = entries.iter().map(|(_, length, _)| length).sum();
+        for (_, length, unused) in entries {
+            if takes <= most {
+                return;
+            }
+            if unused != path && fs::remove_file(&unused).is_ok() {
+                takes -= length;
+            }
+        }
+    }
+
     /// Removes what a kill between write and rename left behind.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else {
@@ -154,6 +186,11 @@ impl CompileCache {
             }
         }
     }
+}
+
+/// Where the time cannot be set, the entry is only thought to be older than it is.
+fn mark_used(path: &Path) {
+    let _ = fs::File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
 }
 
 fn refused(path: &Path, error: &dyn std::fmt::Display) -> CompiledFrom {
@@ -243,6 +280,45 @@ mod tests {
             );
             assert_eq!(cache.load(&engine, id, &bytes).unwrap().1, CompiledFrom::Cache);
         }
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_makes_room() {
+        let (folder, engine, ..) = setting();
+        let cache = CompileCache::open(folder.path(), SECRET).unwrap();
+        let component = |name: &str| {
+            let text = format!("(component (core module (func (export {name:?}))))");
+            wat::parse_str(text).unwrap()
+        };
+        let load = |name: &str| {
+            let bytes = component(name);
+            cache.load(&engine, Digest::of(&bytes), &bytes).unwrap().1
+        };
+        let entries = || -> Vec<PathBuf> {
+            let entries = fs::read_dir(folder.path()).unwrap();
+            entries.map(|entry| entry.unwrap().path()).collect()
+        };
+        for (second, name) in ["a", "b", "c"].into_iter().enumerate() {
+            load(name);
+            let id = Digest::of(&component(name)).to_string();
+            let is_it = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(&id);
+            let path = entries().into_iter().find(is_it).unwrap();
+            let used = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second as u64);
+            fs::File::open(path).unwrap().set_modified(used).unwrap();
+        }
+        assert_eq!(load("a"), CompiledFrom::Cache);
+        let length = |path: PathBuf| fs::metadata(path).unwrap().len();
+        let largest = entries().into_iter().map(length).max().unwrap();
+        cache.shrink(2 * largest, folder.path());
+        assert_eq!(entries().len(), 2);
+        assert_eq!(
+            ["a", "c", "b"].map(load),
+            [CompiledFrom::Cache, CompiledFrom::Cache, CompiledFrom::Source]
+        );
+        let newest = folder.path().join("newest");
+        fs::write(&newest, [0; 64]).unwrap();
+        cache.shrink(0, &newest);
+        assert_eq!(entries(), [newest]);
     }
 
     #[test]
