@@ -54,6 +54,6 @@ pub use error::{Malformed, PackageError};
 pub use identity::{Identity, ParseIdentityError};
 pub use key::{KeyError, PublicKey, SecretKey};
 pub use key_file::KeyFileError;
-pub use package::{Package, ReadLimits, newly_asked};
+pub use package::{Package, ReadLimits};
 pub use signature::{SignatureError, sign, verify};
 pub use world::OFFERED;

@@ -1,7 +1,7 @@
 use crate::section::{Content, MANIFEST, Sections};
 use crate::world::{is_lifecycle, is_offered, worlds};
 use crate::{Identity, PackageError, PublicKey, verify};
-use karman_types::{Digest, GrantSet, Manifest, World};
+use karman_types::{Digest, Manifest, World};
 use wasmparser::ComponentExternalKind;
 
 /// How much of a file is read before it is refused.
@@ -93,15 +93,6 @@ impl Package {
             _ => Identity::Digest(self.id),
         }
     }
-}
-
-/// The permissions that a new version asks for and the old one did not: what an operator has to decide on.
-pub fn newly_asked(old: Option<&Manifest>, new: &Manifest) -> GrantSet {
-    let old: GrantSet = old
-        .map(|old| old.asks.iter().cloned().collect())
-        .unwrap_or_default();
-    let new: GrantSet = new.asks.iter().cloned().collect();
-    new.beyond(&old).cloned().collect()
 }
 
 /// Refuses what does not start as a component does.

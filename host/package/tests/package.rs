@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-use karman_package::{Package, PackageError, ReadLimits, SecretKey, embed, newly_asked, sign, verify};
+use karman_package::{Package, PackageError, ReadLimits, SecretKey, embed, sign, verify};
 use karman_types::{Digest, ErrorKind, Manifest, World};
 use proptest::prelude::*;
 
@@ -291,21 +291,6 @@ fn another_tool_verifies_the_signature_and_the_file_stays_a_component() {
     let theirs = wasmsign2::PublicKey::from_pem(&key.public().to_pem()).unwrap();
     theirs.verify(&mut &file[..], None).unwrap();
     wasmparser::validate(&file).unwrap();
-}
-
-#[test]
-fn what_a_new_version_asks_beyond_the_old_is_told() {
-    let asks = |grants: &[&str]| Manifest {
-        asks: grants.iter().map(|grant| grant.parse().unwrap()).collect(),
-        ..manifest("karman:task/task")
-    };
-    let (old, new) = (asks(&["kv:*", "nn:a"]), asks(&["kv:road", "http:example.org"]));
-    let newly: Vec<_> = newly_asked(Some(&old), &new)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(newly, ["http:example.org"]);
-    assert_eq!(newly_asked(None, &new).iter().count(), 2);
 }
 
 fn signed() -> Vec<u8> {

@@ -2,8 +2,8 @@ use super::key::random;
 use super::signer::{Signer, check_time};
 use super::token::Claims;
 use super::{
-    Charter, Invitation, InvitationId, Member, Membership, MembershipError, MeshKey, Revocation, Revocations,
-    Right, RootKey, Succession, Terms, UnixTime, statement,
+    Charter, Invitation, InvitationId, Membership, MembershipError, MeshKey, Revocation, Revocations, Right,
+    RootKey, Succession, Terms, UnixTime, statement,
 };
 use bytes::Bytes;
 use karman_types::NodeId;
@@ -91,27 +91,6 @@ impl Issuer {
             });
         }
         Ok(membership)
-    }
-
-    /// A new membership for one that still holds, with its tier and rights and a new end.
-    ///
-    /// # Errors
-    /// What [`Membership::verify`] and [`issue`](Self::issue) say.
-    pub fn renew(
-        &self,
-        membership: &Membership,
-        connection_key: &[u8; 32],
-        not_after: UnixTime,
-        now: UnixTime,
-        revoked: &Revocations,
-    ) -> Result<Membership, MembershipError> {
-        let Member { tier, rights, .. } = membership.verify(&self.mesh(), connection_key, now, revoked)?;
-        let terms = Terms {
-            tier,
-            rights,
-            not_after,
-        };
-        self.issue(connection_key, &terms, now)
     }
 
     /// An invitation to be redeemed once, until `expires`, at one of the issuers with these addresses (at most 8, of 256
