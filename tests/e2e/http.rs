@@ -1,6 +1,8 @@
 //! HTTP plugins, none of which was written for Karman: Rust on WASI 0.2 and 0.3, JavaScript from a plain fetch handler.
 
 use crate::support::{Home, guest};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 fn serve(home: &Home, name: &str) -> crate::support::Server {
     let guest = guest(name);
@@ -25,6 +27,30 @@ fn a_service_of_wasi_03_runs_unmodified_and_its_instances_serve_again() {
     for _ in 0..300 {
         let answer = server.get("/");
         assert_eq!((answer.status, answer.text().trim()), (200, "Hello, world!"));
+    }
+}
+
+#[test]
+fn an_answer_that_breaks_off_does_not_look_whole() {
+    for name in ["hello-http02", "hello-http03"] {
+        let home = Home::new();
+        let server = serve(&home, name);
+        let read = |path: &str| {
+            let mut connection = TcpStream::connect(&server.address).unwrap();
+            let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+            connection.write_all(head.as_bytes()).unwrap();
+            let mut answer = Vec::new();
+            let _ = connection.read_to_end(&mut answer);
+            String::from_utf8(answer).unwrap()
+        };
+        let (whole, broken) = (read("/"), read("/breaks"));
+        // The last piece of a body in pieces is an empty one (RFC 9112, 7.1).
+        assert!(
+            whole.contains("Hello, world!") && whole.ends_with("0\r\n\r\n"),
+            "{whole}"
+        );
+        assert!(!broken.ends_with("0\r\n\r\n"), "{name}: {broken}");
+        assert_eq!(server.get("/").status, 200);
     }
 }
 

@@ -24,6 +24,7 @@ mod gateway;
 mod gpu;
 mod http;
 mod inside;
+mod instances;
 mod internet;
 mod kept;
 mod load;

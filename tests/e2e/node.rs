@@ -144,7 +144,7 @@ fn a_cycle_of_calls_is_refused() {
     let component = std::fs::read(guest("hostile")).unwrap();
     for name in ["ping", "pong"] {
         let text = format!(
-            "name = \"{name}\"\nversion = \"0.1.0\"\nworld = \"karman:task/task\"\nasks = [\"call:*\"]\n"
+            "name = \"{name}\"\nversion = \"0.1.0\"\nworld = \"karman:task/task\"\nasks = [\"call:*\"]\n[task]\ncapability = \"games\"\n"
         );
         let manifest = karman_types::Manifest::from_toml(&text).unwrap();
         let path = home.path().join(format!("{name}.wasm"));
@@ -158,6 +158,26 @@ fn a_cycle_of_calls_is_refused() {
         answer.text().contains("cyclic call: ping -> pong -> ping"),
         "{answer:?}"
     );
+    // The same by what ping does.
+    let answer = server.post(
+        "/tasks/ping",
+        &[("karman-meta-do", "call pong")],
+        b"call games/ping",
+    );
+    assert!(
+        answer.text().contains("cyclic call: ping -> pong -> ping"),
+        "{answer:?}"
+    );
+    // Without another, the key of a call is the id of its task. What it calls has one of its own.
+    let key = |order: &str| {
+        let answer = server.post("/tasks/ping", &[("karman-meta-do", order)], b"context");
+        let answer = answer.text();
+        let (_, rest) = answer
+            .split_once("idempotency-key: \"")
+            .expect("it tells its call");
+        rest.split('"').next().unwrap().to_owned()
+    };
+    assert_eq!((key("context").len(), key("call pong").len()), (26, 64));
 }
 
 #[test]

@@ -48,6 +48,15 @@ fn handles_of_the_host_are_bounded() {
 }
 
 #[test]
+fn the_time_of_day_is_told_to_the_millisecond() {
+    let home = Home::new();
+    for _ in 0..3 {
+        let nanoseconds: u128 = home.hostile("now", &[]).ok().out().trim().parse().unwrap();
+        assert_eq!(nanoseconds % 1_000_000, 0);
+    }
+}
+
+#[test]
 fn an_output_over_its_limit_is_refused() {
     let home = Home::new();
     assert_eq!(home.hostile("output 1000", &[]).ok().out().len(), 1000);

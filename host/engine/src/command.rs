@@ -33,13 +33,13 @@ impl Plugin {
     pub async fn run_command(
         self: &Arc<Self>,
         io: CommandIo,
-        context: CallContext,
+        mut context: CallContext,
     ) -> Result<(u8, CallReport), TaskError> {
         let Export::Command(pre) = &self.export else {
             return Err(self.wrong_world("wasi:cli/command"));
         };
         let pre = pre.clone();
-        let mut entered = self.enter(&context).await?;
+        let mut entered = self.enter(&mut context).await?;
         let mut store = self.store(context)?;
         let mut builder = wasi::prepare(&self.info)?;
         builder

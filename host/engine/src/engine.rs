@@ -4,6 +4,7 @@ use crate::capability::{self, Services};
 use crate::epoch::EpochClock;
 use crate::error::LoadError;
 use crate::host::Host;
+use crate::idle::IdlePlaces;
 use crate::plugin::{Export, Plugin};
 use crate::policy;
 use crate::workers::Workers;
@@ -52,6 +53,7 @@ struct Inner {
     options: EngineOptions,
     ceiling: Limits,
     live: Arc<Semaphore>,
+    idle: IdlePlaces,
     workers: Arc<Workers>,
 }
 
@@ -78,6 +80,7 @@ impl Engine {
             .unwrap_or_else(|| Allocation::choose(&Machine::probe()));
         let (plain, allocation) = Wasm::fitting(wanted)?;
         clock.add(&plain.engine);
+        let idle = IdlePlaces::of(allocation.slots());
         tracing::info!(%allocation, "Wasm engine ready");
         Ok(Self(Arc::new(Inner {
             plain,
@@ -87,7 +90,8 @@ impl Engine {
             aggregating: Mutex::default(),
             allocation,
             ceiling: options.ceiling.clone().unwrap_or_else(Limits::ceiling),
-            live: Arc::new(Semaphore::new(allocation.slots() as usize)),
+            live: Arc::new(Semaphore::new(most_live(allocation, &idle))),
+            idle,
             workers: Arc::new(Workers::new(options.workers, clock.runs().clone())),
             clock,
             options,
@@ -131,7 +135,9 @@ impl Engine {
             let pre = wasm.linker.instantiate_pre(&component).map_err(link)?;
             (Export::of(&package, &manifest, pre).map_err(link)?, from)
         };
-        Ok(Plugin::new(self.clone(), package, manifest, allowed, linked))
+        let plugin = Plugin::new(self.clone(), package, manifest, allowed, linked);
+        self.0.idle.add(&plugin);
+        Ok(plugin)
     }
 
     /// How instances get their memory here.
@@ -218,10 +224,25 @@ impl Engine {
         &self.0.aggregating
     }
 
-    /// Instances that may still be made.
+    /// Instances that may still be made for calls.
     pub(crate) fn live(&self) -> &Arc<Semaphore> {
         &self.0.live
     }
+
+    /// Instances that calls may have at once.
+    pub(crate) fn most_live(&self) -> usize {
+        most_live(self.0.allocation, &self.0.idle)
+    }
+
+    /// Those of all plugins that wait for their next call.
+    pub(crate) fn idle(&self) -> &IdlePlaces {
+        &self.0.idle
+    }
+}
+
+/// The places that are not kept for instances that wait.
+const fn most_live(allocation: Allocation, idle: &IdlePlaces) -> usize {
+    allocation.slots() as usize - idle.most()
 }
 
 fn policy_instances(options: &EngineOptions) -> usize {

@@ -4,7 +4,7 @@ use crate::capability::Services;
 use crate::capability::outgoing::Outgoing;
 use crate::capability::wasi;
 use crate::epoch::EPOCH_TICK;
-use crate::limiter::{Limiter, Refused};
+use crate::limiter::{Kept, Limiter, Refused};
 use karman_types::{ByteSize, CallContext, ErrorKind, Grant, GrantSet, Limits, TaskError, format_duration};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,6 +73,8 @@ pub(crate) struct Host {
     pub(crate) outgoing: Outgoing,
     /// The model and back-end that a call used, for its report.
     pub(crate) ran_on: Option<String>,
+    /// Calls of other tasks that this one has made.
+    pub(crate) invoked: u64,
 }
 
 impl Host {
@@ -91,7 +93,6 @@ impl Host {
             false => None,
         };
         let allowed = time_allowed(&plugin.limits, &call);
-        let fuel = plugin.limits.fuel;
         let mut table = ResourceTable::new();
         table.set_max_capacity(MOST_HANDLES);
         let host = Self {
@@ -108,29 +109,47 @@ impl Host {
                 grants: plugin.grants.clone(),
             },
             ran_on: None,
+            invoked: 0,
             plugin,
         };
         let mut store = Store::new(engine, host);
         store.limiter(|host| &mut host.limiter);
         store.epoch_deadline_callback(|store| store.data().tick());
-        store.set_epoch_deadline(1);
         store.set_hostcall_fuel(store.data().plugin.most_copied());
-        if let Some(fuel) = fuel {
-            store
-                .set_fuel(fuel)
-                .map_err(|error| TaskError::internal(error.to_string()))?;
-        }
+        wind_up(&mut store)?;
         Ok(store)
     }
 
-    /// Makes a warm instance serve another call.
-    pub(crate) fn renew(&mut self, call: CallContext) {
-        self.allowed = time_allowed(&self.plugin.limits, &call);
-        self.deadline = Instant::now() + self.allowed;
-        self.call = call;
-        self.long.store(false, Ordering::Relaxed);
-        self.limiter.forget_refusal();
-        self.ran_on = None;
+    /// Makes a warm instance serve another call, which has its own time and fuel.
+    ///
+    /// # Errors
+    /// `internal` where the engine takes no fuel.
+    pub(crate) fn renew(store: &mut Store<Self>, call: CallContext) -> Result<(), TaskError> {
+        let host = store.data_mut();
+        host.allowed = time_allowed(&host.plugin.limits, &call);
+        host.deadline = Instant::now() + host.allowed;
+        host.call = call;
+        host.long.store(false, Ordering::Relaxed);
+        host.limiter.forget_refusal();
+        host.ran_on = None;
+        host.invoked = 0;
+        wind_up(store)
+    }
+
+    /// Counts what the host keeps for the guest.
+    ///
+    /// # Errors
+    /// `limit` where that is more than as much again as the guest may have of memory.
+    pub(crate) fn keep(&self, bytes: usize) -> Result<Kept, TaskError> {
+        let (name, most) = (&self.plugin.name, self.plugin.limits.memory);
+        let over = || {
+            TaskError::limit(format!(
+                "the tensors and models that `{name}` holds take over {most}"
+            ))
+            .with_field("limits.memory")
+            .with_hint("drop what is not needed any more, or raise `limits.memory` in its manifest")
+        };
+        self.limiter.keep(bytes).ok_or_else(over)
     }
 
     /// At each tick a running guest gives way to its neighbours, until its time is over.
@@ -206,6 +225,17 @@ impl Host {
             None => TaskError::new(ErrorKind::Internal, format!("`{name}`: {}", root_cause(error))),
         }
     }
+}
+
+/// Gives a call its first tick, and its fuel where the plugin is metered.
+fn wind_up(store: &mut Store<Host>) -> Result<(), TaskError> {
+    store.set_epoch_deadline(1);
+    let Some(fuel) = store.data().plugin.limits.fuel else {
+        return Ok(());
+    };
+    store
+        .set_fuel(fuel)
+        .map_err(|error| TaskError::internal(error.to_string()))
 }
 
 /// Whether a call is younger than half a tick: that a tick meets it says nothing of how long it takes.

@@ -6,6 +6,7 @@
 
 use crate::fair::Fair;
 use crate::host::Host;
+use crate::idle::Idle;
 use crate::plugin::{Entered, Export, Plugin};
 use crate::wakes::OwnWakes;
 use bytes::Bytes;
@@ -13,7 +14,6 @@ use futures::channel::oneshot;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use karman_types::{CallContext, Manifest, TaskError};
-use parking_lot::Mutex;
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use wasmtime_wasi_http::{Error, WasiBody, WasiHttpView};
 
 /// Requests that one instance of a 0.3 service, or of a warm 0.2 proxy, serves one after the other.
 const MOST_USES: u32 = 128;
-/// Idle instances that are kept.
+/// Idle instances that one plugin keeps.
 const MOST_IDLE: usize = 64;
 
 /// Instances that may serve again.
 pub(crate) struct HttpInstances {
     most_uses: u32,
-    idle: Mutex<Vec<HttpInstance>>,
+    idle: Idle<HttpInstance>,
 }
 
-struct HttpInstance {
+pub(crate) struct HttpInstance {
     store: Store<Host>,
     proxy: Proxy,
     uses: u32,
@@ -59,7 +59,7 @@ impl Export {
             pre,
             instances: HttpInstances {
                 most_uses,
-                idle: Mutex::default(),
+                idle: Idle::new(),
             },
         })
     }
@@ -80,16 +80,15 @@ impl Plugin {
     pub async fn serve(
         self: &Arc<Self>,
         request: Request<WasiBody>,
-        context: CallContext,
+        mut context: CallContext,
     ) -> Result<Response<GuestBody>, TaskError> {
         let Export::Http { instances, .. } = &self.export else {
             return Err(self.wrong_world("wasi:http/proxy"));
         };
-        let entered = self.enter(&context).await?;
-        let (store, used) = match instances.take() {
+        let entered = self.enter(&mut context).await?;
+        let (store, used) = match instances.idle.take() {
             Some(mut instance) => {
-                instance.store.data_mut().renew(context);
-                instance.store.set_epoch_deadline(1);
+                Host::renew(&mut instance.store, context)?;
                 (instance.store, Some((instance.proxy, instance.uses)))
             }
             None => (self.store(context)?, None),
@@ -104,6 +103,17 @@ impl Plugin {
             self,
         )
         .await
+    }
+
+    /// Keeps an instance that may serve again; gives back one that may not.
+    fn keep_open(&self, instances: &HttpInstances, instance: HttpInstance) -> Option<HttpInstance> {
+        if instance.uses >= instances.most_uses || instances.idle.len() >= MOST_IDLE {
+            return Some(instance);
+        }
+        let places = self.engine.idle();
+        instances.idle.put(instance, places.take());
+        places.make_room();
+        None
     }
 
     async fn drive(
@@ -132,7 +142,7 @@ impl Plugin {
         match ended.await {
             Ok(Ok((proxy, uses))) => {
                 entered.end(Some(&store), None);
-                let retired = instances.put_back(HttpInstance { store, proxy, uses });
+                let retired = self.keep_open(instances, HttpInstance { store, proxy, uses });
                 if retired.is_some() && (instances.most_uses > 1 || self.stats.running() == 0) {
                     // The answer goes out before the instance is taken apart. Where each call has an instance of its own, others
                     // may wait for this place: then it is taken apart at once.
@@ -207,12 +217,14 @@ async fn answer_of(
         Ok(Ok(response)) => {
             let most = plugin.info.limits.output.0;
             let drive = running.then_some(drive);
+            let broken = outcome.is_err();
             Ok(response.map(|body| GuestBody {
                 body,
                 drive,
                 wakes,
                 left: most,
                 whole: false,
+                broken,
             }))
         }
         Ok(Err(error)) => Err(TaskError::failed(format!(
@@ -227,25 +239,8 @@ async fn answer_of(
 }
 
 impl HttpInstances {
-    fn take(&self) -> Option<HttpInstance> {
-        if self.most_uses > 1 {
-            self.idle.lock().pop()
-        } else {
-            None
-        }
-    }
-
-    /// Keeps an instance that may serve again; gives back one that may not.
-    fn put_back(&self, instance: HttpInstance) -> Option<HttpInstance> {
-        if instance.uses >= self.most_uses {
-            return Some(instance);
-        }
-        let mut idle = self.idle.lock();
-        if idle.len() >= MOST_IDLE {
-            return Some(instance);
-        }
-        idle.push(instance);
-        None
+    pub(crate) const fn idle(&self) -> &Idle<HttpInstance> {
+        &self.idle
     }
 }
 
@@ -256,6 +251,8 @@ pub struct GuestBody {
     wakes: OwnWakes,
     left: u64,
     whole: bool,
+    /// The plugin has failed since its head: what it wrote so far is no whole answer.
+    broken: bool,
 }
 
 impl Body for GuestBody {
@@ -272,6 +269,7 @@ impl Body for GuestBody {
             wakes,
             left,
             whole,
+            broken,
         } = &mut *self;
         let next = wakes.poll(context, |context| {
             loop {
@@ -281,7 +279,10 @@ impl Body for GuestBody {
                 // The body waits for the guest. It may have written its last; otherwise it wakes us when it writes.
                 let running = drive.as_mut().map(|drive| Pin::new(drive).poll(context));
                 match running {
-                    Some(Poll::Ready(_)) => *drive = None,
+                    Some(Poll::Ready(ended)) => {
+                        *drive = None;
+                        *broken = ended.is_err();
+                    }
                     Some(Poll::Pending) | None => return Poll::Pending,
                 }
             }
@@ -295,6 +296,7 @@ impl Body for GuestBody {
                 *left = rest;
                 Poll::Ready(Some(Ok(frame)))
             }
+            Poll::Ready(None) if *broken => Poll::Ready(Some(Err(Error::HttpResponseIncomplete))),
             Poll::Ready(None) => {
                 *whole = true;
                 Poll::Ready(None)

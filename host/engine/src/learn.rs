@@ -63,14 +63,14 @@ impl Plugin {
         self: &Arc<Self>,
         setting: Setting,
         lesson: Lesson,
-        context: CallContext,
+        mut context: CallContext,
         progress: Option<Arc<dyn Progress>>,
     ) -> Result<(Learnt, CallReport), TaskError> {
         if !matches!(self.export, Export::Client(_)) {
             return Err(self.wrong_world("karman:federated/client"));
         }
         self.check_input(lesson.bytes())?;
-        let entered = self.enter(&context).await?;
+        let entered = self.enter(&mut context).await?;
         let mut store = self.store(context)?;
         store.data_mut().services.progress = progress;
         let long = store.data().long.clone();

@@ -44,6 +44,7 @@ mod error;
 mod fair;
 mod host;
 mod http;
+mod idle;
 pub mod learn;
 mod limiter;
 mod plugin;

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use wasmtime::ResourceLimiter;
 
 /// Holds one instance to its memory and tables, all of them together, and remembers what it refused.
@@ -9,6 +11,20 @@ pub(crate) struct Limiter {
     table_most: usize,
     instances: usize,
     refused: Option<Refused>,
+    kept: Arc<AtomicUsize>,
+}
+
+/// Bytes that the host keeps for an instance, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// What was refused first.
@@ -27,7 +43,17 @@ impl Limiter {
             table_most: limits.table_elements as usize,
             instances: limits.instances as usize,
             refused: None,
+            kept: Arc::default(),
         }
+    }
+
+    /// Counts what the host keeps for the instance: as much again as it may have of memory, or nothing.
+    pub(crate) fn keep(&self, bytes: usize) -> Option<Kept> {
+        let (all, most) = (self.kept.clone(), self.memory_most);
+        let fits = |now: usize| now.checked_add(bytes).filter(|then| *then <= most);
+        all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+            .ok()?;
+        Some(Kept { bytes, all })
     }
 
     /// The most bytes of linear memory that were in use at once.
@@ -92,6 +118,18 @@ impl ResourceLimiter for Limiter {
 mod tests {
     use super::*;
     use karman_types::{ByteSize, Limits};
+
+    #[test]
+    fn what_the_host_keeps_counts_until_it_is_dropped() {
+        let limiter = Limiter::new(&Limits {
+            memory: ByteSize::mib(2),
+            ..Limits::default()
+        });
+        let first = limiter.keep(2 << 20).unwrap();
+        assert!(limiter.keep(1).is_none() && limiter.keep(usize::MAX).is_none());
+        drop(first);
+        assert!(limiter.keep(1).is_some());
+    }
 
     #[test]
     fn all_memories_count_together() {

@@ -215,20 +215,39 @@ impl Plugin {
         error.kind == ErrorKind::Limit && error.field.as_deref() == Some(CONCURRENCY)
     }
 
-    /// Waits for a place among the calls that may run at once.
-    pub(crate) async fn enter(self: &Arc<Self>, context: &CallContext) -> Result<Entered, TaskError> {
+    /// Idle instances that it could do without: state that would be lost with one is kept.
+    pub(crate) fn idle(&self) -> usize {
+        match &self.export {
+            Export::Http { instances, .. } => instances.idle().len(),
+            Export::Task { lifecycle: None, .. } => self.warm.idle().len(),
+            _ => 0,
+        }
+    }
+
+    /// Gives up the one that has waited longest.
+    pub(crate) fn give_up_one(&self) {
+        match &self.export {
+            Export::Http { instances, .. } => drop(instances.idle().give_up()),
+            Export::Task { lifecycle: None, .. } => drop(self.warm.idle().give_up()),
+            _ => {}
+        }
+    }
+
+    /// Waits for a place among the calls that may run at once. What is waited here is no longer among the time that the call has.
+    pub(crate) async fn enter(self: &Arc<Self>, context: &mut CallContext) -> Result<Entered, TaskError> {
+        self.check_circle(context)?;
         let started = Instant::now();
         let running = match self.running.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
-                self.wait(&self.running, self.info.limits.concurrency, context)
-                    .await?
+                let most = self.info.limits.concurrency as usize;
+                self.wait(&self.running, most, context).await?
             }
         };
         let live = match self.engine.live().clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
-                self.wait(self.engine.live(), self.engine.allocation().slots(), context)
+                self.wait(self.engine.live(), self.engine.most_live(), context)
                     .await?
             }
         };
@@ -245,8 +264,8 @@ impl Plugin {
     async fn wait(
         &self,
         places: &Arc<Semaphore>,
-        count: u32,
-        context: &CallContext,
+        count: usize,
+        context: &mut CallContext,
     ) -> Result<OwnedSemaphorePermit, TaskError> {
         let name = &self.info.name;
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.most_waiting {
@@ -260,12 +279,30 @@ impl Plugin {
         let most = self.info.limits.time;
         let patience = context.within.map_or(most, |within| within.min(most));
         let says = || format!("no place among the {count} running calls of `{name}` in time");
+        let began = Instant::now();
         match tokio::time::timeout(patience, places.clone().acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(permit),
+            Ok(Ok(permit)) => {
+                let left = |within: Duration| within.saturating_sub(began.elapsed());
+                context.within = context.within.map(left);
+                Ok(permit)
+            }
             // Whose own time is over has no use for a place elsewhere.
             _ if context.within == Some(patience) => Err(TaskError::deadline(says())),
             _ => Err(full(says())),
         }
+    }
+
+    /// No plugin serves a call that it made itself, by whatever name it asked for it.
+    fn check_circle(&self, context: &CallContext) -> Result<(), TaskError> {
+        let name = &*self.info.name;
+        if !context.chain.iter().any(|earlier| &**earlier == name) {
+            return Ok(());
+        }
+        let path: Vec<_> = context.chain.iter().map(|name| &**name).collect();
+        Err(
+            TaskError::invalid(format!("cyclic call: {} -> {name}", path.join(" -> ")))
+                .with_hint("a task may not call itself through others; pass the result on instead"),
+        )
     }
 }
 

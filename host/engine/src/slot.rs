@@ -67,6 +67,9 @@ impl Slot {
         let _one_at_a_time = self.upgrading.lock().await;
         new.check(context.clone()).await?;
         let old = self.current();
+        if Arc::ptr_eq(&old, &new) {
+            return Ok(StateMoved::None);
+        }
         let moved = move_state(&old, &new, context).await?;
         *self.current.write() = new;
         Ok(moved)
@@ -76,7 +79,7 @@ impl Slot {
 async fn move_state(
     old: &Arc<Plugin>,
     new: &Arc<Plugin>,
-    context: CallContext,
+    mut context: CallContext,
 ) -> Result<StateMoved, LoadError> {
     if !old.warm.kept() {
         return Ok(StateMoved::None);
@@ -87,25 +90,30 @@ async fn move_state(
     // The one instance that has the state is busy while a call runs: `enter` waits for it, and keeps later calls of the old
     // version out until the new one is in place.
     let failed = |error: TaskError| check_error(old, error.message);
-    let mut entered = old.enter(&context).await.map_err(failed)?;
+    let mut entered = old.enter(&mut context).await.map_err(failed)?;
     let Some(mut instance) = old.warm.take() else {
         entered.end(None, None);
-        old.warm.succeeded_by(new.clone());
+        succeed(old, new);
         return Ok(StateMoved::None);
     };
-    instance.store.data_mut().renew(context.clone());
-    instance.store.set_epoch_deadline(1);
+    Host::renew(&mut instance.store, context.clone()).map_err(failed)?;
     let answer = match new.warm.kept() && new.lifecycle().is_some() {
         false => Ok(StateMoved::Dropped),
         true => hand_over(old, &mut instance, new, context).await,
     };
     entered.end(None, None);
     match &answer {
-        // Calls that wait here for their turn go over to it as soon as this one's place is free.
-        Ok(_) => old.warm.succeeded_by(new.clone()),
-        Err(_) => old.warm.put_back(instance),
+        Ok(_) => succeed(old, new),
+        Err(_) => old.keep_warm(instance),
     }
     answer
+}
+
+/// Calls that wait for their turn on the old version go over to the new one as soon as this one's place is free. The new one is told
+/// first: each may have been the other's successor, and a call must never go back and forth.
+fn succeed(old: &Plugin, new: &Arc<Plugin>) {
+    new.warm.serves_again();
+    old.warm.succeeded_by(new.clone());
 }
 
 async fn hand_over(
@@ -122,7 +130,7 @@ async fn hand_over(
     new.restore(&mut to, &state)
         .await
         .map_err(|why| check_error(new, format!("restore: {why}")))?;
-    new.warm.put_back(to);
+    new.keep_warm(to);
     Ok(StateMoved::Moved(state.len()))
 }
 

@@ -114,14 +114,14 @@ impl Plugin {
         self: &Arc<Self>,
         request: StreamRequest,
         begin: Begin,
-        context: CallContext,
+        mut context: CallContext,
         buckets: Option<Arc<dyn Buckets>>,
     ) -> Result<CallReport, TaskError> {
         let Export::Stream(pre) = &self.export else {
             return Err(self.wrong_world("karman:task/task-stream"));
         };
         let pre = pre.clone();
-        let mut entered = self.enter(&context).await?;
+        let mut entered = self.enter(&mut context).await?;
         let mut store = self.store(context)?;
         if buckets.is_some() {
             store.data_mut().services.buckets = buckets;

@@ -31,22 +31,21 @@ impl Plugin {
     pub async fn call_over(
         self: &Arc<Self>,
         request: TaskRequest,
-        context: CallContext,
+        mut context: CallContext,
         buckets: Option<Arc<dyn Buckets>>,
     ) -> Result<(TaskResponse, CallReport), TaskError> {
         if let Export::Stream(_) = self.export {
             self.check_input(request.body.len() as u64)?;
             return self.gathered_over(request.into(), context, buckets).await;
         }
-        let (plugin, entered) = self.enter_newest(&context).await?;
+        let (plugin, entered) = self.enter_newest(&mut context).await?;
         plugin.check_input(request.body.len() as u64)?;
         if !matches!(plugin.export, Export::Task { .. }) {
             return Err(plugin.wrong_world("karman:task/task"));
         }
         let mut start = match plugin.warm.take() {
             Some(mut warm) => {
-                warm.store.data_mut().renew(context);
-                warm.store.set_epoch_deadline(1);
+                Host::renew(&mut warm.store, context)?;
                 Start::Warm(warm)
             }
             None => Start::Cold(plugin.store(context)?),
@@ -63,7 +62,7 @@ impl Plugin {
     /// its own would be lost.
     async fn enter_newest(
         self: &Arc<Self>,
-        context: &CallContext,
+        context: &mut CallContext,
     ) -> Result<(Arc<Self>, Entered), TaskError> {
         let mut plugin = self.clone();
         loop {
@@ -88,17 +87,13 @@ impl Plugin {
         match ended {
             Ok((Ok(response), instance)) => {
                 let report = entered.end(instance.as_ref().map(|instance| &instance.store), None);
-                instance
-                    .into_iter()
-                    .for_each(|instance| self.warm.put_back(instance));
+                instance.into_iter().for_each(|instance| self.keep_warm(instance));
                 Ok((response, report))
             }
             Ok((Err(error), instance)) => {
                 entered.end(instance.as_ref().map(|instance| &instance.store), Some(&error));
                 // A handler that answers with an error of its own is as good as new.
-                instance
-                    .into_iter()
-                    .for_each(|instance| self.warm.put_back(instance));
+                instance.into_iter().for_each(|instance| self.keep_warm(instance));
                 Err(error)
             }
             Err(_) => {
@@ -107,6 +102,13 @@ impl Plugin {
                 Err(over)
             }
         }
+    }
+
+    /// Keeps an instance for the next call, where the manifest says so.
+    pub(crate) fn keep_warm(&self, instance: TaskInstance) {
+        let places = self.engine.idle();
+        self.warm.put_back(instance, places.take());
+        places.make_room();
     }
 
     /// The answer, and the instance if it may serve again.

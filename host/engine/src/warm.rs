@@ -2,9 +2,10 @@
 
 use crate::capability::bindings::task::Task;
 use crate::host::Host;
+use crate::idle::{Counted, Idle};
 use crate::plugin::Plugin;
 use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use wasmtime::Store;
 use wasmtime::component::Instance;
 
@@ -18,17 +19,17 @@ pub(crate) struct TaskInstance {
 /// The idle instances of one plugin. An instance that failed in any way never comes back here.
 pub(crate) struct WarmInstances {
     kept: bool,
-    idle: Mutex<Vec<TaskInstance>>,
+    idle: Idle<TaskInstance>,
     /// The version that has taken over what they knew.
-    successor: OnceLock<Arc<Plugin>>,
+    successor: Mutex<Option<Arc<Plugin>>>,
 }
 
 impl WarmInstances {
     pub(crate) const fn new(kept: bool) -> Self {
         Self {
             kept,
-            idle: Mutex::new(Vec::new()),
-            successor: OnceLock::new(),
+            idle: Idle::new(),
+            successor: Mutex::new(None),
         }
     }
 
@@ -37,20 +38,29 @@ impl WarmInstances {
     }
 
     pub(crate) fn successor(&self) -> Option<Arc<Plugin>> {
-        self.successor.get().cloned()
+        self.successor.lock().clone()
     }
 
     pub(crate) fn succeeded_by(&self, plugin: Arc<Plugin>) {
-        let _ = self.successor.set(plugin);
+        *self.successor.lock() = Some(plugin);
+    }
+
+    /// It has taken over from its own successor: a deployment was taken back.
+    pub(crate) fn serves_again(&self) {
+        *self.successor.lock() = None;
     }
 
     pub(crate) fn take(&self) -> Option<TaskInstance> {
-        if self.kept { self.idle.lock().pop() } else { None }
+        self.idle.take()
     }
 
-    pub(crate) fn put_back(&self, instance: TaskInstance) {
+    pub(crate) fn put_back(&self, instance: TaskInstance, counted: Counted) {
         if self.kept {
-            self.idle.lock().push(instance);
+            self.idle.put(instance, counted);
         }
+    }
+
+    pub(crate) const fn idle(&self) -> &Idle<TaskInstance> {
+        &self.idle
     }
 }

@@ -232,10 +232,10 @@ impl Plugins {
         let other = before.as_ref().map(|before| before.identity());
         let other = other.filter(|other| *other != identity);
         let kept = self.keep(&name, &manifest.version, package, bytes, other).await;
-        if let (Err(_), Some(before)) = (&kept, before.clone()) {
-            self.put(&name, before).await?;
+        if let Err(error) = kept {
+            self.take_back(&name, before).await;
+            return Err(error);
         }
-        kept?;
         tracing::info!(plugin = name, version = %manifest.version, "deployed");
         Ok(Deployed {
             id: plugin.package().id.to_string(),
@@ -314,6 +314,17 @@ impl Plugins {
         let slot = Arc::new(Slot::new(plugin, context).await?);
         self.slots.write().insert(name.to_owned(), slot);
         Ok(StateMoved::None)
+    }
+
+    /// A version that cannot be kept does not serve either: after the next start it would be gone.
+    async fn take_back(&self, name: &str, before: Option<Arc<Plugin>>) {
+        let Some(before) = before else {
+            self.slots.write().remove(name);
+            return;
+        };
+        if let Err(error) = self.put(name, before).await {
+            tracing::error!(plugin = name, %error, "the version before does not take over again: the new one serves until the node stops");
+        }
     }
 
     fn check_succession(

@@ -1,6 +1,7 @@
 use crate::{NodeId, TaskId};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -98,4 +99,14 @@ pub struct CallContext {
     pub tier: Tier,
     /// The tasks that led here, outermost first.
     pub chain: Arc<[Arc<str>]>,
+}
+
+impl CallContext {
+    /// The key under which what this call asks for is done once: what its caller gave, else the task's id.
+    pub fn key(&self) -> Cow<'_, str> {
+        match &self.idempotency_key {
+            Some(key) => Cow::Borrowed(key),
+            None => Cow::Owned(self.task.to_string()),
+        }
+    }
 }

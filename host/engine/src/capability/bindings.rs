@@ -32,7 +32,7 @@ pub(crate) mod host {
         imports: { default: async | trappable },
         require_store_data_send: true,
         with: {
-            "wasi:nn/tensor.tensor": karman_tensor::Tensor,
+            "wasi:nn/tensor.tensor": crate::capability::nn::HeldTensor,
             "wasi:nn/graph.graph": crate::capability::nn::Graph,
             "wasi:nn/inference.graph-execution-context": crate::capability::nn::Graph,
             "wasi:nn/errors.error": crate::capability::nn::NnError,

@@ -8,10 +8,9 @@ use std::time::Instant;
 impl Context for Host {
     async fn current(&mut self) -> wasmtime::Result<Call> {
         let call = &self.call;
-        let task_id = call.task.to_string();
         Ok(Call {
-            idempotency_key: call.idempotency_key.as_deref().unwrap_or(&task_id).to_owned(),
-            task_id,
+            idempotency_key: call.key().into_owned(),
+            task_id: call.task.to_string(),
             attempt: call.attempt,
             node_id: call.node.to_string(),
             tier: match call.tier {

@@ -4,7 +4,7 @@ use super::bindings::host::karman::task::{invoke, types};
 use crate::convert;
 use crate::host::Host;
 use futures::future::BoxFuture;
-use karman_types::{CallContext, Grant, MAX_CALL_DEPTH, TaskError, TaskRequest, TaskResponse};
+use karman_types::{CallContext, Digest, Grant, MAX_CALL_DEPTH, TaskError, TaskRequest, TaskResponse};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -42,8 +42,8 @@ impl invoke::Host for Host {
 }
 
 impl Host {
-    /// Checks the grant, the depth and that no plugin in the chain calls itself; the host carries the chain.
-    fn callee_context(&self, task: &str) -> Result<(Arc<dyn Invoke>, CallContext), TaskError> {
+    /// Checks the grant and the depth; the host carries the chain, in which no plugin is found twice.
+    fn callee_context(&mut self, task: &str) -> Result<(Arc<dyn Invoke>, CallContext), TaskError> {
         let caller: Arc<str> = self.plugin.name.as_str().into();
         if !self.plugin.grants.allows(&Grant::Call(task.into())) {
             return Err(
@@ -53,13 +53,6 @@ impl Host {
         }
         let mut chain: Vec<Arc<str>> = self.call.chain.to_vec();
         chain.push(caller);
-        if chain.iter().any(|earlier| &**earlier == task) {
-            let path: Vec<_> = chain.iter().map(|name| &**name).collect();
-            return Err(
-                TaskError::invalid(format!("cyclic call: {} -> {task}", path.join(" -> ")))
-                    .with_hint("a task may not call itself through others; pass the result on instead"),
-            );
-        }
         if chain.len() >= MAX_CALL_DEPTH {
             return Err(TaskError::limit(format!(
                 "calls nest {} deep; {MAX_CALL_DEPTH} is the most",
@@ -70,12 +63,51 @@ impl Host {
             TaskError::unavailable(format!("this host runs one plugin and has no task `{task}`"))
                 .with_hint("start a node with `karman node up` and deploy both plugins to it")
         })?;
+        self.invoked += 1;
         let context = CallContext {
             attempt: 1,
+            idempotency_key: Some(callee_key(&self.call, task, self.invoked)),
             within: Some(self.deadline.saturating_duration_since(Instant::now())),
             chain: chain.into(),
             ..self.call.clone()
         };
         Ok((service, context))
+    }
+}
+
+/// The idempotency key of the `n`th call that a call makes: its own, so that two calls of one task are not taken for the same, and the
+/// same again when the caller is tried again.
+fn callee_key(caller: &CallContext, task: &str, n: u64) -> Arc<str> {
+    let own = caller.key();
+    Digest::of(format!("{own}\n{task}\n{n}").as_bytes())
+        .to_string()
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::{NodeId, TaskId, Tier};
+
+    #[test]
+    fn each_call_has_a_key_of_its_own_and_the_same_at_each_attempt() {
+        let caller = |key: &str, attempt| CallContext {
+            task: TaskId::from_parts(0, attempt),
+            attempt: attempt as u32,
+            idempotency_key: Some(key.into()),
+            within: None,
+            node: NodeId::of_key(b"here"),
+            tier: Tier::Edge,
+            chain: Arc::default(),
+        };
+        let first = callee_key(&caller("once", 1), "store", 1);
+        assert_eq!(callee_key(&caller("once", 2), "store", 1), first);
+        for other in [
+            callee_key(&caller("once", 1), "store", 2),
+            callee_key(&caller("once", 1), "send", 1),
+            callee_key(&caller("twice", 1), "store", 1),
+        ] {
+            assert_ne!(other, first);
+        }
     }
 }

@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 8 << 10;
 impl Logging for Host {
     async fn log(&mut self, level: Level, context: String, message: String) -> wasmtime::Result<()> {
         let (plugin, task) = (&*self.plugin.name, self.call.task);
-        let message = cut(&message);
+        let (context, message) = (cut(&context), cut(&message));
         match level {
             Level::Trace => tracing::trace!(target: "plugin", plugin, %task, context, "{message}"),
             Level::Debug => tracing::debug!(target: "plugin", plugin, %task, context, "{message}"),

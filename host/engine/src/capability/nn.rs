@@ -3,6 +3,7 @@
 
 use super::bindings::host::wasi::nn::{errors, graph, inference, tensor};
 use crate::host::Host;
+use crate::limiter::Kept;
 use errors::ErrorCode;
 use futures::future::BoxFuture;
 use graph::{ExecutionTarget, GraphEncoding};
@@ -63,6 +64,14 @@ pub trait Model: Send + Sync {
 pub struct Graph {
     name: Arc<str>,
     model: Arc<dyn Model>,
+    /// The room of a plugin's own model. Those of the node are shared.
+    _kept: Option<Arc<Kept>>,
+}
+
+/// A tensor and the room that it takes.
+pub struct HeldTensor {
+    tensor: Tensor,
+    kept: Kept,
 }
 
 /// What a plugin sees when something fails.
@@ -148,6 +157,7 @@ impl Host {
             return Err(TaskError::invalid(format!("an ONNX model is 1 part, not {parts}")).into());
         }
         let onnx = parts.remove(0);
+        let kept = self.keep(onnx.len())?;
         let model = match on_gpu {
             true => self.load_on_gpu(onnx, native).await?,
             false => self.models()?.load_bytes(onnx, native).await?,
@@ -155,6 +165,7 @@ impl Host {
         Ok(Graph {
             name: "its own".into(),
             model,
+            _kept: Some(Arc::new(kept)),
         })
     }
 
@@ -176,6 +187,15 @@ impl Host {
         })
     }
 
+    /// Outputs of a model with the room that they take here.
+    fn held(&self, outputs: Tensors) -> Result<Vec<(String, HeldTensor)>, TaskError> {
+        let held = |(name, tensor): (String, Tensor)| {
+            let kept = self.keep(tensor.bytes().len())?;
+            Ok((name, HeldTensor { tensor, kept }))
+        };
+        outputs.into_iter().map(held).collect()
+    }
+
     async fn load_named(&mut self, name: String) -> Result<Graph, TaskError> {
         if !self.plugin.grants.allows(&Grant::Model(name.clone())) {
             let plugin = &self.plugin.name;
@@ -186,6 +206,7 @@ impl Host {
         Ok(Graph {
             name: name.into(),
             model,
+            _kept: None,
         })
     }
 }
@@ -225,12 +246,18 @@ impl inference::HostGraphExecutionContext for Host {
     async fn compute(
         &mut self,
         context: Resource<Graph>,
-        inputs: Vec<(String, Resource<Tensor>)>,
-    ) -> wasmtime::Result<Result<Vec<(String, Resource<Tensor>)>, Resource<NnError>>> {
+        inputs: Vec<(String, Resource<HeldTensor>)>,
+    ) -> wasmtime::Result<Result<Vec<(String, Resource<HeldTensor>)>, Resource<NnError>>> {
         let graph = self.table.get(&context)?.clone();
-        let take = |(name, tensor)| Ok((name, self.table.delete(tensor)?));
-        let inputs: Tensors = inputs.into_iter().map(take).collect::<wasmtime::Result<_>>()?;
-        match graph.model.clone().run(inputs).await {
+        let take = |(name, tensor)| {
+            let HeldTensor { tensor, kept } = self.table.delete(tensor)?;
+            Ok(((name, tensor), kept))
+        };
+        let (inputs, kept): (Tensors, Vec<Kept>) =
+            inputs.into_iter().map(take).collect::<wasmtime::Result<_>>()?;
+        let ran = graph.model.clone().run(inputs).await;
+        drop(kept);
+        match ran.and_then(|outputs| self.held(outputs)) {
             Ok(outputs) => {
                 self.ran_on
                     .get_or_insert_with(|| format!("{} ({})", graph.name, graph.model.runs_on()));
@@ -260,20 +287,21 @@ impl tensor::HostTensor for Host {
         dimensions: Vec<u32>,
         ty: TensorType,
         data: Vec<u8>,
-    ) -> wasmtime::Result<Resource<Tensor>> {
+    ) -> wasmtime::Result<Resource<HeldTensor>> {
         let invalid = |error: TensorError| TaskError::invalid(error.to_string()).with_field("tensor");
+        let kept = self.keep(data.len()).map_err(wasmtime::Error::new)?;
         let tensor = Shape::new(&dimensions)
             .and_then(|shape| Tensor::new(element(ty), shape, &data))
             .map_err(|error| wasmtime::Error::new(invalid(error)))?;
-        Ok(self.table.push(tensor)?)
+        Ok(self.table.push(HeldTensor { tensor, kept })?)
     }
 
-    async fn dimensions(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<Vec<u32>> {
-        Ok(self.table.get(&tensor)?.shape().dims().to_vec())
+    async fn dimensions(&mut self, tensor: Resource<HeldTensor>) -> wasmtime::Result<Vec<u32>> {
+        Ok(self.table.get(&tensor)?.tensor.shape().dims().to_vec())
     }
 
-    async fn ty(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<TensorType> {
-        Ok(match self.table.get(&tensor)?.element() {
+    async fn ty(&mut self, tensor: Resource<HeldTensor>) -> wasmtime::Result<TensorType> {
+        Ok(match self.table.get(&tensor)?.tensor.element() {
             ElementType::F16 => TensorType::Fp16,
             ElementType::F32 => TensorType::Fp32,
             ElementType::F64 => TensorType::Fp64,
@@ -284,11 +312,11 @@ impl tensor::HostTensor for Host {
         })
     }
 
-    async fn data(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<Vec<u8>> {
-        Ok(self.table.get(&tensor)?.bytes().to_vec())
+    async fn data(&mut self, tensor: Resource<HeldTensor>) -> wasmtime::Result<Vec<u8>> {
+        Ok(self.table.get(&tensor)?.tensor.bytes().to_vec())
     }
 
-    async fn drop(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<()> {
+    async fn drop(&mut self, tensor: Resource<HeldTensor>) -> wasmtime::Result<()> {
         self.table.delete(tensor)?;
         Ok(())
     }

@@ -6,9 +6,11 @@
 use crate::capability::logging::LogLines;
 use crate::host::{Host, PluginInfo};
 use karman_types::{Access, Grant, TaskError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::component::Linker;
-use wasmtime_wasi::{FsPerms, HostMonotonicClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi::{
+    FsPerms, HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView,
+};
 use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 /// The resolution of the clock without the grant `clock:fine`.
@@ -33,6 +35,7 @@ pub(crate) fn prepare(plugin: &PluginInfo) -> Result<WasiCtxBuilder, TaskError> 
     builder.allow_tcp(false).allow_udp(false);
     if !plugin.grants.allows(&Grant::FineClock) {
         builder.monotonic_clock(CoarseClock(Instant::now()));
+        builder.wall_clock(CoarseWallClock);
     }
     for grant in plugin.grants.iter() {
         match grant {
@@ -79,6 +82,21 @@ impl HostMonotonicClock for CoarseClock {
     fn now(&self) -> u64 {
         let elapsed = self.0.elapsed().as_nanos() as u64;
         elapsed - elapsed % self.resolution()
+    }
+}
+
+/// The time of day: as fine as the other clock, or a plugin would measure with this one.
+struct CoarseWallClock;
+
+impl HostWallClock for CoarseWallClock {
+    fn resolution(&self) -> Duration {
+        COARSE
+    }
+
+    fn now(&self) -> Duration {
+        // A clock that stands before 1970 is told as 1970.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Duration::from_millis(now.as_millis() as u64)
     }
 }
 

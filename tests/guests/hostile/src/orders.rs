@@ -19,6 +19,7 @@ pub(crate) fn obey(verb: &str, argument: &str, body: &[u8]) -> Result<Vec<u8>, E
         "deep-recursion" => format!("came back from {} calls", dive(0)),
         "table" => reach::table(),
         "output" => return Ok(vec![b'x'; number(argument)? as usize]),
+        "now" => now(),
         "sleep" => sleep(number(argument)?),
         "count" => count(),
         "fail" => return Err(fail(argument)),
@@ -59,6 +60,12 @@ fn alloc() -> String {
 fn dive(depth: u64) -> u64 {
     let frame = black_box([depth; 16]);
     dive(depth + 1) + frame[7]
+}
+
+/// The time of day in nanoseconds.
+fn now() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap_or_default().as_nanos().to_string()
 }
 
 fn sleep(milliseconds: u64) -> String {
