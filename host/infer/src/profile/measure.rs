@@ -17,8 +17,8 @@ pub struct ProfileOptions {
     /// Runs that do, at least 1. Default 20.
     pub runs: u32,
     /// Before each run of the whole that counts. Requests come one by one: between them others use the caches, and the clock of the
-    /// processor slows down. A model that is timed run after run looks up to half again as fast as it is when it is asked. Default
-    /// 20 ms.
+    /// processor slows down. A model that is timed run after run looks faster than it is when it is asked: `digits-l` takes 0.06 ms on
+    /// tract then, and 0.27 ms after a pause. Default 20 ms.
     pub pause: Duration,
     /// Items in each run. Default 1.
     pub batch: u32,
