@@ -19,7 +19,7 @@ pub(crate) fn grid() -> Vec<(String, Tuning)> {
     numbers("deviation", &[0.15, 0.6], |tuning, share| {
         tuning.deviation = share
     });
-    numbers("hysteresis", &[0.0, 0.01, 0.03], |tuning, share| {
+    numbers("hysteresis", &[0.0, 0.0005, 0.01, 0.05], |tuning, share| {
         tuning.hysteresis = share
     });
     numbers("shipping_hysteresis", &[0.0, 0.15], |tuning, share| {

@@ -14,7 +14,7 @@ pub struct Tuning {
     /// By what share a measurement may differ from its prediction before it is a reason to look again. 0.3.
     pub deviation: f64,
     /// By what share a plan has to be better before it replaces the current one, when its weights are in place. Such a move
-    /// costs nothing, so this only keeps rounding from moving it. 0.0005.
+    /// costs nothing, but two plans that differ by less than measurements scatter would take turns. 0.02.
     pub hysteresis: f64,
     /// By what share it has to be better, the sending included, before weights are sent for it. 0.05.
     pub shipping_hysteresis: f64,
@@ -44,7 +44,7 @@ impl Default for Tuning {
         Self {
             period: Duration::from_millis(500),
             deviation: 0.3,
-            hysteresis: 0.0005,
+            hysteresis: 0.02,
             shipping_hysteresis: 0.05,
             horizon: Duration::from_secs(60),
             link_gain: 0.6,

@@ -37,6 +37,10 @@ pub(super) struct Plan {
     /// Which planner chooses the cut
     #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
     policy: By,
+    /// How much better another cut has to be before requests move to it, as a share; more keeps a cut longer where measurements scatter
+    /// [default: 0.02; with --policy neurosurgeon 0]
+    #[arg(long, value_name = "SHARE", value_parser = weight, conflicts_with = "cut")]
+    hysteresis: Option<f64>,
     /// A fixed cut: for each node but the last, the number of layers before the next node's first
     #[arg(long, value_name = "LAYERS", value_delimiter = ',', conflicts_with = "policy")]
     cut: Vec<usize>,
@@ -44,7 +48,7 @@ pub(super) struct Plan {
     #[arg(long)]
     predict: bool,
     /// Split a quantised model inside its layers over the nodes of --on, for nodes without the memory for a layer
-    #[arg(long, requires = "on", conflicts_with_all = ["over", "latency", "energy", "interval", "slo", "max_error", "policy", "cut", "predict", "whole"])]
+    #[arg(long, requires = "on", conflicts_with_all = ["over", "latency", "energy", "interval", "slo", "max_error", "policy", "hysteresis", "cut", "predict", "whole"])]
     inside: bool,
     /// With --inside: the nodes that compute, this one only where it is named: tier=edge, an id, all; may be given again
     #[arg(long, value_name = "SELECTOR", value_delimiter = ',', requires = "inside")]
@@ -57,7 +61,7 @@ pub(super) struct Plan {
     #[arg(long)]
     apply: bool,
     /// Run the model on this node alone again
-    #[arg(long, conflicts_with_all = ["over", "latency", "energy", "interval", "slo", "max_error", "policy", "cut", "predict", "apply"])]
+    #[arg(long, conflicts_with_all = ["over", "latency", "energy", "interval", "slo", "max_error", "policy", "hysteresis", "cut", "predict", "apply"])]
     whole: bool,
 }
 
@@ -107,6 +111,7 @@ impl Plan {
             slo: self.slo()?,
             max_error: self.max_error,
             policy: self.policy.into(),
+            hysteresis: self.hysteresis,
             cut: (!self.cut.is_empty()).then(|| self.cut.clone()),
             predict: self.predict,
             inside: None,

@@ -2,7 +2,7 @@
 
 use super::inside::InsideOrder;
 use super::policy::CutBy;
-use karman_sched::partition::{Bounds, Objective, ProblemError};
+use karman_sched::partition::{Bounds, Objective, ProblemError, Tuning};
 use karman_types::{Slo, TaskError};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,8 @@ pub struct SplitOrder {
     pub max_error: Option<f64>,
     /// Who cuts.
     pub policy: CutBy,
+    /// By what share another plan has to be better before requests move to it; nothing: as usual for the policy.
+    pub hysteresis: Option<f64>,
     /// A cut that stays whatever is measured, instead of one that a policy finds: for each node but the last, in the order of the
     /// stages, how many layers come before the next one's. Nodes that are not named get none.
     pub cut: Option<Vec<usize>>,
@@ -41,13 +43,22 @@ impl SplitOrder {
     /// # Errors
     /// `invalid` when it is no share.
     pub(super) fn max_error(&self) -> Result<f64, TaskError> {
-        match self.max_error.unwrap_or_default() {
-            error if (0.0..=1.0).contains(&error) => Ok(error),
-            error => Err(
-                TaskError::invalid(format!("an error of {error}: it lies from 0 to 1"))
-                    .with_field("max_error"),
-            ),
-        }
+        share("max_error", self.max_error.unwrap_or_default())
+    }
+
+    /// When a plan is looked at again, and what it takes to move.
+    ///
+    /// # Errors
+    /// `invalid` when the hysteresis is no share.
+    pub(super) fn tuning(&self) -> Result<Tuning, TaskError> {
+        let usual = Tuning::default();
+        let hysteresis = match (self.hysteresis, self.policy) {
+            (Some(hysteresis), _) => share("hysteresis", hysteresis)?,
+            (None, CutBy::Best) => usual.hysteresis,
+            // It goes by what it measured last, and knows no reluctance.
+            (None, CutBy::Neurosurgeon) => 0.0,
+        };
+        Ok(Tuning { hysteresis, ..usual })
     }
 
     /// Whether the node that holds the data may begin with the rest itself when others are late: where latency counts, and no given cut
@@ -97,6 +108,15 @@ impl SplitOrder {
     }
 }
 
+fn share(field: &str, share: f64) -> Result<f64, TaskError> {
+    match (0.0..=1.0).contains(&share) {
+        true => Ok(share),
+        false => {
+            Err(TaskError::invalid(format!("`{field}` is {share}: it lies from 0 to 1")).with_field(field))
+        }
+    }
+}
+
 fn wrong_bound(error: ProblemError) -> TaskError {
     TaskError::invalid(error.to_string()).with_field("slo")
 }
@@ -123,6 +143,26 @@ mod tests {
         let objective = order(slo).objective();
         assert_eq!(objective, Ok(Objective::weighing(1.0 / 50.0, 1.0 / 200.0, 0.0)));
         assert_eq!(SplitOrder::default().objective(), Ok(Objective::LATENCY));
+    }
+
+    #[test]
+    fn reluctance_is_a_share() {
+        let by = |hysteresis, policy| SplitOrder {
+            hysteresis,
+            policy,
+            ..SplitOrder::default()
+        };
+        let reluctance = |order: SplitOrder| order.tuning().map(|tuning| tuning.hysteresis);
+        assert_eq!(
+            reluctance(by(None, CutBy::Best)),
+            Ok(Tuning::default().hysteresis)
+        );
+        assert_eq!(reluctance(by(None, CutBy::Neurosurgeon)), Ok(0.0));
+        assert_eq!(reluctance(by(Some(0.1), CutBy::Neurosurgeon)), Ok(0.1));
+        for wrong in [-0.1, 1.5, f64::NAN] {
+            let error = reluctance(by(Some(wrong), CutBy::Best)).unwrap_err();
+            assert_eq!(error.field.as_deref(), Some("hysteresis"), "{error}");
+        }
     }
 
     #[test]

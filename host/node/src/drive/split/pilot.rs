@@ -61,9 +61,9 @@ pub(crate) struct Pilot {
 impl Pilot {
     /// Makes the stages ready, and looks after the plan from then on.
     pub(super) async fn start(node: &Node, planned: Planned) -> Result<Arc<Self>, TaskError> {
-        let (policy, problem) = (Policy::of(&planned.order), planned.problem.clone());
+        let (policy, tuning) = (Policy::of(&planned.order), planned.tuning);
+        let problem = planned.problem.clone();
         let replanner = blocking(move || {
-            let tuning = policy.tuning();
             let replanner = Replanner::new(policy, problem, tuning, Duration::ZERO);
             replanner.map_err(|error| TaskError::unavailable(error.to_string()))
         });

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::TryFutureExt;
 use futures::future::try_join_all;
 use karman_mesh::{Ask, CallHead, PeerId, Ticket};
-use karman_sched::partition::{BoundUse, Bounds, Partitioner, Plan, PlanError, Problem};
+use karman_sched::partition::{BoundUse, Bounds, Partitioner, Plan, PlanError, Problem, Tuning};
 use karman_types::{NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
@@ -67,6 +67,7 @@ pub(super) struct Planned {
     /// What a request is to keep; nothing is bounded where the order has no SLO.
     pub(super) bounds: Bounds,
     pub(super) order: SplitOrder,
+    pub(super) tuning: Tuning,
     pub(super) max_error: f64,
 }
 
@@ -88,7 +89,7 @@ pub(super) struct Route {
 /// Asks the nodes and plans.
 pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<Planned, TaskError> {
     let (model, max_error) = (model_of(node, name)?, order.max_error()?);
-    let (objective, bounds) = (order.objective()?, order.bounds()?);
+    let (objective, bounds, tuning) = (order.objective()?, order.bounds()?, order.tuning()?);
     if node.runtime().models().device_of(name) == Some(ModelDevice::Gpu) {
         let says = format!("model `{name}` runs as a whole on the GPU of this node (`gpu.models`)");
         return Err(TaskError::unavailable(says).with_hint(format!(
@@ -134,6 +135,7 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
         plan,
         bounds: bounds.unwrap_or_default(),
         order: order.clone(),
+        tuning,
         max_error,
     })
 }

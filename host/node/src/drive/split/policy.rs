@@ -1,9 +1,7 @@
 //! Who says where a model is cut.
 
 use super::order::SplitOrder;
-use karman_sched::partition::{
-    MinCut, Neurosurgeon, Partitioner, Pinned, Plan, PlanError, Problem, Tiers, Tuning,
-};
+use karman_sched::partition::{MinCut, Neurosurgeon, Partitioner, Pinned, Plan, PlanError, Problem, Tiers};
 use serde::{Deserialize, Serialize};
 
 /// The policy that cuts a model.
@@ -30,18 +28,6 @@ impl Policy {
         match &order.cut {
             Some(ends) => Self::Pinned(Pinned { ends: ends.clone() }),
             None => Self::By(order.policy),
-        }
-    }
-
-    /// When it looks again, and what it takes to move.
-    pub(super) fn tuning(&self) -> Tuning {
-        match self {
-            // It goes by what it measured last, and knows no reluctance.
-            Self::By(CutBy::Neurosurgeon) => Tuning {
-                hysteresis: 0.0,
-                ..Tuning::default()
-            },
-            _ => Tuning::default(),
         }
     }
 }
