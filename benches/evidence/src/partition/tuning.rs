@@ -43,6 +43,9 @@ pub(crate) fn grid() -> Vec<(String, Tuning)> {
         tuning.probe_at_most = Duration::from_secs_f64(s);
     });
     numbers("optimism", &[1.0, 4.0], |tuning, times| tuning.optimism = times);
+    numbers("probe_ms", &[5.0, 80.0], |tuning, ms| {
+        tuning.probe_time = Duration::from_secs_f64(ms / 1e3)
+    });
     numbers("probe_kib", &[16.0, 64.0], |tuning, kib| {
         tuning.probe_bytes = (kib * 1024.0) as u64
     });

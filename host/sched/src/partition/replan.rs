@@ -246,9 +246,9 @@ impl<P: Partitioner> Replanner<P> {
         if !self.tuning.worth(better.cost, current) {
             return;
         }
-        let bytes = self.tuning.probe_bytes;
         for LinkUse { from, to, .. } in better.prediction.links {
             if let Some(link) = self.conditions.link(from, to).filter(|link| silent[*link]) {
+                let bytes = self.tuning.probe_size(&self.conditions.links()[link]);
                 self.patience[link] = (self.patience[link] * 2).min(self.tuning.probe_at_most);
                 let patience_ms = hopeful.links()[link].ms(bytes) * PATIENCE;
                 actions.push(Action::Probe {

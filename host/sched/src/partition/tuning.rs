@@ -1,9 +1,14 @@
 //! When a plan is looked at again, and what it takes to move.
 
 use super::problem::not_negative;
-use super::{Cause, ProblemError};
+use super::{Cause, Link, ProblemError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+
+/// The smallest probe, in bytes: two packets.
+const LEAST_PROBE: u64 = 2 << 10;
+/// How much longer the bytes of a probe take than what a message takes without them: less would tell little of the rate.
+const BYTES_OVER_FIXED: f64 = 1.5;
 
 /// The numbers of a [`Replanner`](super::Replanner).
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -35,7 +40,10 @@ pub struct Tuning {
     pub probe_at_most: Duration,
     /// How many times faster than it ever was a link may be that is worth a probe. 2.
     pub optimism: f64,
-    /// The size of a probe. 32 KiB.
+    /// How long a probe takes where the link is as slow as it looked, or half as long again as a message without bytes, if that is
+    /// more: what is sent meanwhile shares the link with it. 20 ms.
+    pub probe_time: Duration,
+    /// The largest probe. 32 KiB.
     pub probe_bytes: u64,
 }
 
@@ -54,6 +62,7 @@ impl Default for Tuning {
             probe_after: Duration::from_millis(500),
             probe_at_most: Duration::from_secs(2),
             optimism: 2.0,
+            probe_time: Duration::from_millis(20),
             probe_bytes: 32 << 10,
         }
     }
@@ -89,6 +98,14 @@ impl Tuning {
             Some(_) => self.deviating_gain,
             None => usual,
         }
+    }
+
+    /// How long a probe of this link is to be.
+    pub(crate) fn probe_size(&self, link: &Link) -> u64 {
+        let ms =
+            (self.probe_time.as_secs_f64() * 1e3).max(BYTES_OVER_FIXED * (link.latency_ms + link.message_ms));
+        let bytes = ms / link.ms_per_byte();
+        (bytes as u64).clamp(LEAST_PROBE, self.probe_bytes.max(LEAST_PROBE))
     }
 
     /// What share of a belief is gone after so long without news.

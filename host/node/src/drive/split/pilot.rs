@@ -246,10 +246,11 @@ impl Pilot {
             Ok(Ok(ms)) => Event::Sent { from, to, bytes, ms },
             // It is not in reach, which requests find out.
             Ok(Err(_)) => return,
+            // All of it may have arrived but the last byte: that is the fastest that the link can be.
             Err(_) => Event::Overdue {
                 from,
                 to,
-                arrived: 0,
+                arrived: bytes,
                 ms: patience.as_secs_f64() * 1e3,
             },
         };

@@ -79,6 +79,23 @@ fn a_slow_link_brings_the_layers_home_and_requests_keep_their_plan() {
 }
 
 #[test]
+fn a_probe_takes_no_longer_than_it_has_to() {
+    let link = |rate_mbit_s, latency_ms| Link {
+        from: 0,
+        to: 1,
+        rate_mbit_s,
+        latency_ms,
+        message_ms: 0.0,
+    };
+    let size = |link: Link| Tuning::default().probe_size(&link);
+    // 20 ms; half as long again as the way; never longer than 32 KiB, nor shorter than two packets.
+    assert_eq!(size(link(2.0, 10.0)), 5_000);
+    assert_eq!(size(link(2.0, 40.0)), 15_000);
+    assert_eq!(size(link(1000.0, 1.0)), 32 << 10);
+    assert_eq!(size(link(0.01, 1.0)), 2 << 10);
+}
+
+#[test]
 fn what_is_as_expected_moves_nothing() {
     let mut replanner = replanner(Weights::Everywhere);
     for step in 1..100 {
