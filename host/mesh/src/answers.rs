@@ -7,14 +7,16 @@ use crate::mesh::Serve;
 use crate::places::PerPeer;
 use crate::refusals::{Refusals, of_call, of_head};
 use crate::standing::Standing;
+use futures::future::select;
 use karman_types::TaskError;
 use libp2p::PeerId;
+use std::pin::pin;
 use std::sync::Arc;
 use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Calls of one peer at once; one more waits in its own buffers.
+/// Calls of one peer at once; as many more wait in their own buffers.
 pub(crate) const CALLS_PER_PEER: usize = 256;
 /// Those among them that do work. The places that are left are for what work waits for: with none, keepers would hear nothing of each
 /// other while they are busy, and choose another leader. Whoever calls sees to it.
@@ -34,6 +36,7 @@ pub(crate) struct Answers {
 /// What one peer may take up.
 struct Places {
     calls: Semaphore,
+    waiting: Semaphore,
     bodies: Semaphore,
 }
 
@@ -41,8 +44,18 @@ impl Places {
     fn new() -> Self {
         Self {
             calls: Semaphore::new(CALLS_PER_PEER),
+            waiting: Semaphore::new(CALLS_PER_PEER),
             bodies: Semaphore::new(BODIES_PER_PEER),
         }
+    }
+
+    /// A place for one call, as soon as there is one; none where too many wait already.
+    async fn for_call(&self) -> Option<SemaphorePermit<'_>> {
+        if let Ok(place) = self.calls.try_acquire() {
+            return Some(place);
+        }
+        let _waits = self.waiting.try_acquire().ok()?;
+        self.calls.acquire().await.ok()
     }
 }
 
@@ -63,17 +76,26 @@ impl Answers {
         }
     }
 
-    /// Answers the call on this pair of streams as soon as the peer has a place.
-    pub(crate) fn take<R, W>(self: &Arc<Self>, peer: PeerId, stream: (R, W))
-    where
+    /// Answers the call on this pair of streams as soon as the peer has a place, unless its connection is `gone` before.
+    pub(crate) fn take<R, W>(
+        self: &Arc<Self>,
+        peer: PeerId,
+        stream: (R, W),
+        gone: impl Future<Output = ()> + Send + 'static,
+    ) where
         R: AsyncRead + Send + Unpin + 'static,
         W: Takes + 'static,
     {
         let (answers, places) = (self.clone(), self.places.of(peer, Places::new));
         self.threads.spawn(async move {
-            // A peer with too many calls waits in its own buffers: nothing is read for it.
-            let _place = places.calls.acquire().await;
-            answers.answer(peer, stream, &places).await;
+            // A peer with too many calls waits in its own buffers: nothing is read for it. What it sent before it went would stay there.
+            let answered = async {
+                match places.for_call().await {
+                    Some(_place) => answers.answer(peer, stream, &places).await,
+                    None => answers.refused(Some("calls-too-many")),
+                }
+            };
+            select(pin!(answered), pin!(gone)).await;
         });
     }
 
@@ -145,4 +167,29 @@ fn fits(head: &CallHead, body: u64, most: u64) -> Result<(), TaskError> {
         head.name
     ))
     .with_field("body"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn as_many_calls_wait_as_are_served() {
+        let places = Places::new();
+        let mut calls: Vec<_> = (0..2 * CALLS_PER_PEER)
+            .map(|_| Box::pin(places.for_call()))
+            .collect();
+        let served = calls.iter_mut().filter_map(FutureExt::now_or_never);
+        let mut served: Vec<_> = served.map(Option::unwrap).collect();
+        assert_eq!(served.len(), CALLS_PER_PEER);
+        assert!(places.for_call().now_or_never().unwrap().is_none());
+        served.pop();
+        let next = &mut calls[CALLS_PER_PEER];
+        assert!(next.now_or_never().unwrap().is_some());
+        assert!(
+            places.for_call().now_or_never().is_none(),
+            "there is room to wait again"
+        );
+    }
 }

@@ -11,6 +11,7 @@ use crate::swarm::Order;
 use crate::taken::{ask_if_taken, take};
 use crate::trace;
 use futures::StreamExt;
+use futures::future::pending;
 use karman_types::{NodeId, TaskError, TaskResponse};
 use libp2p::{PeerId, Stream, StreamProtocol};
 use libp2p_stream::{IncomingStreams, OpenStreamError};
@@ -203,7 +204,8 @@ pub(crate) async fn answer_calls(
         tokio::spawn(async move {
             let (input, mut output) = split(stream.compat());
             if take(&mut output).await.is_ok() {
-                answers.take(peer, (input, output));
+                // What waits on one that is gone is bounded by its number.
+                answers.take(peer, (input, output), pending());
             }
         });
     }

@@ -277,7 +277,10 @@ impl Plane {
 
     async fn serve(self: Arc<Self>, peer: PeerId, connection: Connection) {
         while let Ok((output, input)) = connection.accept_bi().await {
-            self.answers.take(peer, (input, self.on_line(&peer, output)));
+            let line = connection.clone();
+            let gone = async move { drop(line.closed().await) };
+            self.answers
+                .take(peer, (input, self.on_line(&peer, output)), gone);
         }
     }
 
