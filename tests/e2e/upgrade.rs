@@ -37,6 +37,21 @@ fn a_version_whose_check_fails_is_rolled_back() {
 }
 
 #[test]
+fn an_instance_that_traps_when_it_saves_serves_no_more() {
+    let home = Home::new();
+    let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    deploy(&home, "warm", &[]).ok();
+    count(&server);
+    assert_eq!(server.post("/tasks/counter", &[], b"save traps").text(), "v1 2");
+    deploy(&home, "warm-v2", &[]).fails(1, "what it knew is lost");
+    // A new one does, from the start.
+    assert_eq!(
+        (count(&server).as_str(), count(&server).as_str()),
+        ("v1 1", "v1 2")
+    );
+}
+
+#[test]
 fn no_call_fails_while_versions_change() {
     let home = Home::new();
     let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);

@@ -97,14 +97,15 @@ async fn move_state(
         return Ok(StateMoved::None);
     };
     Host::renew(&mut instance.store, context.clone()).map_err(failed)?;
-    let answer = match new.warm.kept() && new.lifecycle().is_some() {
-        false => Ok(StateMoved::Dropped),
-        true => hand_over(old, &mut instance, new, context).await,
+    let (answer, left) = match new.warm.kept() && new.lifecycle().is_some() {
+        false => (Ok(StateMoved::Dropped), None),
+        true => hand_over(old, instance, new, context).await,
     };
     entered.end(None, None);
-    match &answer {
-        Ok(_) => succeed(old, new),
-        Err(_) => old.keep_warm(instance),
+    match (&answer, left) {
+        (Ok(_), _) => succeed(old, new),
+        (Err(_), Some(instance)) => old.keep_warm(instance),
+        (Err(_), None) => {}
     }
     answer
 }
@@ -116,18 +117,26 @@ fn succeed(old: &Plugin, new: &Arc<Plugin>) {
     old.warm.succeeded_by(new.clone());
 }
 
+/// Moves the state of an instance; with the instance, unless it can serve no more.
 async fn hand_over(
     old: &Arc<Plugin>,
-    from: &mut TaskInstance,
+    mut from: TaskInstance,
     new: &Arc<Plugin>,
     context: CallContext,
-) -> Result<StateMoved, LoadError> {
-    let state = old
-        .save(from)
-        .await
-        .map_err(|why| check_error(old, format!("save: {why}")))?;
+) -> (Result<StateMoved, LoadError>, Option<TaskInstance>) {
+    match old.save(&mut from).await {
+        Ok(Ok(state)) => (take_over(&state, new, context).await, Some(from)),
+        Ok(Err(why)) => (Err(check_error(old, format!("save: {why}"))), Some(from)),
+        Err(why) => {
+            let why = format!("save: {why}; what it knew is lost");
+            (Err(check_error(old, why)), None)
+        }
+    }
+}
+
+async fn take_over(state: &[u8], new: &Arc<Plugin>, context: CallContext) -> Result<StateMoved, LoadError> {
     let mut to = new.fresh(context).await.map_err(|why| check_error(new, why))?;
-    new.restore(&mut to, &state)
+    new.restore(&mut to, state)
         .await
         .map_err(|why| check_error(new, format!("restore: {why}")))?;
     new.keep_warm(to);
@@ -180,14 +189,18 @@ impl Plugin {
             .map_err(|why| check_error(self, why))
     }
 
-    async fn save(&self, instance: &mut TaskInstance) -> Result<Vec<u8>, String> {
+    /// What the instance says, state or why not.
+    ///
+    /// # Errors
+    /// It trapped or was stopped, and nothing can be asked of it any more.
+    async fn save(&self, instance: &mut TaskInstance) -> Result<Result<Vec<u8>, String>, String> {
         let indices = self.lifecycle().expect("asked by the caller");
         let save = async {
             let guest = indices
                 .load(&mut instance.store, &instance.instance)
                 .map_err(|e| e.to_string())?;
             let said = guest.karman_task_lifecycle().call_save(&mut instance.store).await;
-            said.map_err(|error| explain(&instance.store, &error))?
+            said.map_err(|error| explain(&instance.store, &error))
         };
         self.timed(save).await?
     }
