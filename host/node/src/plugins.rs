@@ -99,7 +99,7 @@ impl Plugins {
     pub(crate) async fn start(&self, runtime: Runtime) -> Result<(), TaskError> {
         let _ = self.runtime.set(runtime);
         let held = self.stored(|store| store.plugins().list()).await?;
-        for record in held.into_iter().filter(|record| record.enabled) {
+        for record in held {
             let loaded = match self.component(record.identity).await {
                 Ok(bytes) => self.load(bytes, record.name.clone(), record.granted).await,
                 Err(error) => Err(error),

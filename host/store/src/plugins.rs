@@ -24,8 +24,6 @@ pub struct Plugin {
     pub publisher: Option<String>,
     /// The version before, whose file is kept so that it can be gone back to.
     pub previous: Option<Previous>,
-    /// Whether the node runs it.
-    pub enabled: bool,
     /// What the operator allowed, from [`Grants`](crate::Grants).
     #[serde(skip)]
     pub granted: GrantSet,
@@ -115,7 +113,6 @@ impl Plugins<'_> {
                 world: new.world,
                 publisher: new.publisher.map(Into::into),
                 previous,
-                enabled: replaced.as_ref().is_none_or(|old| old.enabled),
                 granted: GrantSet::default(),
             };
             put(&mut table, PLUGINS, new.identity, &plugin)?;
@@ -156,19 +153,6 @@ impl Plugins<'_> {
     pub fn component(&self, identity: &str) -> Result<Bytes, StoreError> {
         let plugin = self.get(identity)?.ok_or_else(|| unknown(identity))?;
         self.0.blobs().read(&plugin.digest)
-    }
-
-    /// Lets the node run it, or not.
-    ///
-    /// # Errors
-    /// [`StoreError::Unknown`] when it is not installed.
-    pub fn set_enabled(&self, identity: &str, enabled: bool) -> Result<(), StoreError> {
-        self.0.tables().write(|txn| {
-            let mut table = txn.open_table(PLUGINS)?;
-            let mut plugin: Plugin = get(&table, PLUGINS, identity)?.ok_or_else(|| unknown(identity))?;
-            plugin.enabled = enabled;
-            put(&mut table, PLUGINS, identity, &plugin)
-        })
     }
 
     /// Removes it with its files. Its grants stay until they are revoked.
