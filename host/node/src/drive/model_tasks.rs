@@ -100,7 +100,7 @@ pub(super) async fn run(
         .collect();
     let output = match of_protocol {
         true => json!({ "model_name": model, "outputs": written }),
-        false => by_name(&written),
+        false => by_name(&written)?,
     };
     let response = TaskResponse {
         content_type: "application/json".into(),
@@ -194,25 +194,41 @@ fn shape_of(data: &Value) -> Vec<u32> {
 }
 
 /// Tensors by their names, each nested as it is shaped.
-pub(super) fn by_name(tensors: &[InferTensor]) -> Value {
-    let fields = tensors
-        .iter()
-        .map(|tensor| (tensor.name.clone(), by_shape(tensor)));
-    Value::Object(fields.collect::<Map<_, _>>())
+///
+/// # Errors
+/// `failed` for a shape that is not that of the elements, or of too many lists with nothing in them.
+pub(super) fn by_name(tensors: &[InferTensor]) -> Result<Value, TaskError> {
+    let field = |tensor: &InferTensor| Ok((tensor.name.clone(), by_shape(tensor)?));
+    let fields: Result<Map<_, _>, TaskError> = tensors.iter().map(field).collect();
+    Ok(Value::Object(fields?))
 }
 
 /// The elements of a tensor, nested as it is shaped.
-fn by_shape(tensor: &InferTensor) -> Value {
-    let data = serde_json::to_value(tensor.data.as_ref()).unwrap_or_default();
-    nested(&tensor.shape, &mut elements(data))
-}
-
-fn elements(data: Value) -> impl Iterator<Item = Value> {
-    let items = match data {
+fn by_shape(tensor: &InferTensor) -> Result<Value, TaskError> {
+    let items = match serde_json::to_value(tensor.data.as_ref()).unwrap_or_default() {
         Value::Array(items) => items,
         one => vec![one],
     };
-    items.into_iter()
+    // Where a dimension is nothing, those before it are lists all the same.
+    let elements = product(tensor.shape.iter());
+    let lists = product(tensor.shape.iter().take_while(|dim| **dim > 0));
+    let most = items.len().max(MOST_VALUES) as u64;
+    match elements == Some(items.len() as u64) && lists.is_some_and(|lists| lists <= most) {
+        true => Ok(nested(&tensor.shape, &mut items.into_iter())),
+        false => Err(TaskError::failed(format!(
+            "`{}` has {} elements, and the shape {:?}",
+            tensor.name,
+            items.len(),
+            tensor.shape
+        ))
+        .with_field(&tensor.name)),
+    }
+}
+
+/// Nothing where it is beyond all bounds.
+fn product<'a>(dims: impl Iterator<Item = &'a u32>) -> Option<u64> {
+    let mut dims = dims.copied().map(u64::from);
+    dims.try_fold(1_u64, u64::checked_mul)
 }
 
 fn nested(shape: &[u32], elements: &mut impl Iterator<Item = Value>) -> Value {
@@ -240,8 +256,31 @@ mod tests {
         assert_eq!(image.view::<f32>().unwrap()[5], 6.5);
         assert!(tensors[1].1.shape().dims().is_empty());
 
-        let back = by_shape(&InferTensor::write(name, image));
+        let back = by_shape(&InferTensor::write(name, image)).unwrap();
         assert_eq!(back, json!([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5]]));
+    }
+
+    #[test]
+    fn a_shape_that_is_not_that_of_the_elements_is_refused() {
+        let tensor = |shape: &[u64]| {
+            let tensor = json!({ "name": "y", "shape": shape, "datatype": "FP32", "data": [] });
+            by_shape(&serde_json::from_value(tensor).unwrap())
+        };
+        assert_eq!(tensor(&[2, 0]).unwrap(), json!([[], []]));
+        assert_eq!(tensor(&[0, 4_000_000_000]).unwrap(), json!([]));
+        for shape in [
+            &[4_000_000_000][..],
+            &[4_000_000_000, 0],
+            &[3, 4_000_000_000, 4_000_000_000, 0],
+            &[],
+        ] {
+            let error = tensor(shape).unwrap_err();
+            assert_eq!(
+                (error.kind, error.field.as_deref()),
+                (ErrorKind::Failed, Some("y")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -168,7 +168,7 @@ impl Endpoint {
         let outputs = self.run(inputs).await?;
         let output = match of_protocol {
             true => json!({ "model_name": self.config.model, "outputs": outputs }),
-            false => by_name(&outputs),
+            false => by_name(&outputs).map_err(|error| self.answers_wrongly(&error))?,
         };
         Ok(TaskResponse {
             content_type: JSON.to_owned(),
