@@ -1,6 +1,6 @@
 //! The tool in the hand.
 
-use crate::support::{Home, guest};
+use crate::support::{Home, guest, root};
 
 #[test]
 fn a_command_runs_unmodified_with_arguments_input_and_exit_code() {
@@ -123,4 +123,23 @@ fn a_new_project_builds_and_runs() {
     );
     let ran = home.run_with(["run", "hello", "-"], br#"{"name":"Ada"}"#).ok();
     assert_eq!(ran.out(), r#"{"greeting":"hello Ada"}"#);
+}
+
+#[test]
+fn models_and_workflows_come_from_standard_input_too() {
+    let home = Home::new();
+    let model = std::fs::read(root().join("tests/models/digits-s.onnx")).unwrap();
+    let shown = home
+        .run_with(["model", "inspect", "-", "--json"], &model)
+        .ok()
+        .out();
+    assert!(shown.contains("\"layers\""), "{shown}");
+    home.run_with(["model", "add", "digits", "-"], &model).ok();
+    assert!(home.run(["model", "list"]).ok().out().contains("digits"));
+    let flow = std::fs::read(root().join("host/karman/src/commands/flow/shapes/vote.toml")).unwrap();
+    let drawn = home.run_with(["flow", "graph", "-"], &flow).ok().out();
+    assert!(!drawn.is_empty());
+    home.run_with(["flow", "run", "-", "--input", "-"], &flow)
+        .fails(2, "standard input is only one");
+    home.run_with(["model", "inspect", "-"], b"no model").fails(2, "");
 }

@@ -56,6 +56,38 @@ impl Input {
     }
 }
 
+/// The text of a file, or of standard input for `-`.
+///
+/// # Errors
+/// Those of the file.
+pub(crate) fn text(file: &Path) -> Result<String, TaskError> {
+    let text = match is_standard(file) {
+        true => std::io::read_to_string(std::io::stdin().lock()),
+        false => std::fs::read_to_string(file),
+    };
+    text.map_err(|failed| error::file(file, &failed))
+}
+
+/// Whether a file is standard input, or output.
+pub(crate) fn is_standard(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// Standard input is read once.
+///
+/// # Errors
+/// `invalid` when both are it.
+pub(crate) fn not_both_standard(file: &Path, other: Option<&str>) -> Result<(), TaskError> {
+    match is_standard(file) && other == Some("-") {
+        true => Err(
+            TaskError::invalid("two files are `-`, and standard input is only one")
+                .with_field("input")
+                .with_hint("name a file for one of them"),
+        ),
+        false => Ok(()),
+    }
+}
+
 /// What a file in TOML describes, read as `from_toml` reads it.
 ///
 /// # Errors
@@ -64,7 +96,7 @@ pub(crate) fn toml<T, E: Display>(
     file: &Path,
     from_toml: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, TaskError> {
-    let text = std::fs::read_to_string(file).map_err(|failed| error::file(file, &failed))?;
+    let text = text(file)?;
     let name = file.display().to_string();
     from_toml(&text).map_err(|wrong| TaskError::invalid(format!("{name}: {wrong}")).with_field(name))
 }

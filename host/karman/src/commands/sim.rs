@@ -1,6 +1,7 @@
 use crate::app::App;
 use crate::commands::sign::replace;
 use crate::error;
+use crate::input;
 use crate::load::{self, GrantArgs};
 use crate::output::table;
 use crate::source::Source;
@@ -33,7 +34,7 @@ enum Verb {
 
 #[derive(Args, Debug)]
 struct Run {
-    /// The scenario: nodes, links, contacts, models, workloads
+    /// The scenario: nodes, links, contacts, models, workloads; - is standard input
     file: PathBuf,
     /// Another seed than that of the scenario
     #[arg(long)]
@@ -56,7 +57,7 @@ impl Sim {
 
 impl Run {
     fn run(&self, app: &App) -> Result<(), TaskError> {
-        let text = std::fs::read_to_string(&self.file).map_err(|failed| error::file(&self.file, &failed))?;
+        let text = input::text(&self.file)?;
         let mut plugins = Plugins::load(app, &self.policies)?;
         let progress = app.progress("simulating");
         let ran = run_scenario_with(&text, self.seed, &mut |named, tasks, slo| {

@@ -10,6 +10,7 @@ use crate::app::App;
 use crate::commands::sign::replace;
 use crate::control::{Control, escape};
 use crate::error::Worded;
+use crate::input::is_standard;
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use http::Method;
@@ -71,7 +72,7 @@ fn write_out(
     text: impl FnOnce() -> String,
     object: impl FnOnce() -> Value,
 ) -> Result<(), TaskError> {
-    if file.as_os_str() == "-" {
+    if is_standard(file) {
         return app.output.bytes(bytes);
     }
     replace(file, bytes)?;

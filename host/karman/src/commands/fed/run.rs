@@ -20,7 +20,7 @@ const WATCHED_MS: u64 = 1_000;
 /// `karman fed run`
 #[derive(Args, Debug)]
 pub(super) struct Run {
-    /// The description of the run
+    /// The description of the run; - is standard input
     file: PathBuf,
     /// The plugin that trains, in place of `clients.plugin`
     #[arg(long, value_name = "PLUGIN")]

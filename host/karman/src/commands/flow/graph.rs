@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// `karman flow graph`
 #[derive(Args, Debug)]
 pub(super) struct Graph {
-    /// The workflow
+    /// The workflow; - is standard input
     file: PathBuf,
     /// Also draw it as a picture
     #[arg(long, value_name = "FILE")]

@@ -1,7 +1,6 @@
 use crate::app::App;
 use crate::control::Control;
-use crate::error;
-use crate::input::Input;
+use crate::input::{self, Input};
 use crate::output::table;
 use bytes::Bytes;
 use clap::Args;
@@ -14,7 +13,7 @@ use std::path::PathBuf;
 /// `karman flow measure`
 #[derive(Args, Debug)]
 pub(super) struct Measure {
-    /// The workflow
+    /// The workflow; - is standard input
     file: PathBuf,
     /// Its task
     task: String,
@@ -48,10 +47,10 @@ fn joules(text: &str) -> Result<(String, f64), String> {
 
 impl Measure {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        input::not_both_standard(&self.file, Some(&self.data))?;
         let data = Input::read(Some(&self.data), None, Limits::ceiling().input)?;
         let order = MeasureOrder {
-            workflow: std::fs::read_to_string(&self.file)
-                .map_err(|failed| error::file(&self.file, &failed))?,
+            workflow: input::text(&self.file)?,
             task: self.task.clone(),
             examples: examples(&data.body)?,
             cost: self.cost.iter().cloned().collect(),

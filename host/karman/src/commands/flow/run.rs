@@ -4,7 +4,7 @@ use crate::answer::is_json;
 use crate::app::App;
 use crate::commands::call::Promise;
 use crate::control::Control;
-use crate::input::Input;
+use crate::input::{Input, not_both_standard};
 use crate::slo::{Limit, limit, limited};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 /// `karman flow run`
 #[derive(Args, Debug)]
 pub(super) struct Run {
-    /// The workflow
+    /// The workflow; - is standard input
     file: PathBuf,
     /// A file with the input, or - for standard input [default: none]
     #[arg(long, short, value_name = "FILE")]
@@ -70,6 +70,7 @@ impl Run {
     }
 
     fn order(&self) -> Result<FlowOrder, TaskError> {
+        not_both_standard(&self.file, self.input.as_deref())?;
         let mut workflow = read(&self.file)?;
         if !self.slo.is_empty() {
             let mut slo = workflow

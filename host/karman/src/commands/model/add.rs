@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) struct Add {
     /// The name by which plugins load it
     name: String,
-    /// The ONNX file, its weights inside
+    /// The ONNX file, its weights inside; - is standard input
     file: PathBuf,
     /// How often it is right, from 0 to 1
     #[arg(long, value_name = "SHARE", value_parser = share)]

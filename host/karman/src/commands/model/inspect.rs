@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// `karman model inspect`
 #[derive(Args, Debug)]
 pub(super) struct Inspect {
-    /// The ONNX file
+    /// The ONNX file; - is standard input
     file: PathBuf,
     /// Items of one run
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
