@@ -1,6 +1,7 @@
 //! Limits of an SLO on the command line.
 
 use crate::cli::pair;
+use karman_sched::partition::Bounded;
 use karman_types::{Slo, TaskError, parse_duration};
 
 /// A limit of an SLO, as a user states it: `p95=50ms`.
@@ -18,12 +19,22 @@ pub(crate) fn limit(text: &str) -> Result<Limit, String> {
     Ok(limit)
 }
 
-/// Reads one that the cut of a model may keep.
-pub(crate) fn bound(text: &str) -> Result<Limit, String> {
+/// What the cut of a model is to keep, as a user states it.
+#[derive(Clone, Debug)]
+pub(crate) enum Kept {
+    Limit(Limit),
+    /// As little as the other limits allow: `energy=min`.
+    Least(Bounded),
+}
+
+/// Reads it.
+pub(crate) fn kept(text: &str) -> Result<Kept, String> {
     let (name, value) = pair(text)?;
-    match name.as_str() {
-        "p95" | "latency" | "latency-p95" | "energy" | "requests" => limit(&format!("{name}={value}")),
-        other => Err(format!(
+    match (name.as_str(), value.as_str()) {
+        ("p95" | "latency" | "latency-p95", "min") => Ok(Kept::Least(Bounded::Latency)),
+        ("energy", "min") => Ok(Kept::Least(Bounded::Energy)),
+        ("p95" | "latency" | "latency-p95" | "energy" | "requests", _) => limit(text).map(Kept::Limit),
+        (other, _) => Err(format!(
             "`{other}` is nothing that a cut keeps: p95, energy or requests"
         )),
     }
@@ -33,7 +44,10 @@ pub(crate) fn bound(text: &str) -> Result<Limit, String> {
 ///
 /// # Errors
 /// `invalid` for numbers that are no limits.
-pub(crate) fn limited(slo: &mut Slo, limits: &[Limit]) -> Result<(), TaskError> {
+pub(crate) fn limited<'a>(
+    slo: &mut Slo,
+    limits: impl IntoIterator<Item = &'a Limit>,
+) -> Result<(), TaskError> {
     let wrong = |says: String| TaskError::invalid(says).with_field("slo");
     for limit in limits {
         limit.set(slo).map_err(wrong)?;
@@ -106,13 +120,15 @@ mod tests {
 
     #[test]
     fn a_cut_keeps_times_and_energy() {
-        assert!(bound("latency=120ms").is_ok() && bound("energy=0.2").is_ok());
+        assert!(kept("latency=120ms").is_ok() && kept("energy=0.2").is_ok());
+        assert!(matches!(kept("energy=min"), Ok(Kept::Least(Bounded::Energy))));
+        assert!(matches!(kept("p95=min"), Ok(Kept::Least(Bounded::Latency))));
         for text in ["accuracy=0.9", "cost=1", "speed=1"] {
             assert!(
-                bound(text).unwrap_err().ends_with("p95, energy or requests"),
+                kept(text).unwrap_err().ends_with("p95, energy or requests"),
                 "{text}"
             );
         }
-        assert!(bound("p95=3").is_err());
+        assert!(kept("p95=3").is_err() && kept("requests=min").is_err());
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How often the weights are moved toward a bound that is broken: after so many halvings they hardly differ.
-const MOST_TRIES: usize = 16;
+pub(super) const MOST_TRIES: usize = 16;
 
 /// What one request may take: what an SLO bounds of all that depends on where a network is cut.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -15,6 +15,9 @@ pub struct Bounds {
     pub latency_ms: Option<f64>,
     /// Millijoules that all tiers together draw for it. Nothing: no bound.
     pub energy_mj: Option<f64>,
+    /// What it is to take as little of as the bound on the other allows, without a bound of its own.
+    #[serde(default)]
+    pub least: Option<Bounded>,
 }
 
 /// What a request takes of what is bounded.
@@ -45,16 +48,22 @@ impl Bounds {
         Self {
             latency_ms: slo.latency_p95.map(|latency| latency.as_secs_f64() * 1e3),
             energy_mj: slo.energy.map(|joules| joules * 1e3 / slo.requests as f64),
+            least: None,
         }
     }
 
-    /// The weights to begin with: both bounds count by the share that a request uses of them.
+    /// The weights to begin with: both bounds count by the share that a request uses of them, and what is to be least as it is.
     ///
     /// # Errors
     ///
     /// A bound that is zero, negative or no number.
     pub fn objective(&self) -> Result<Objective, ProblemError> {
-        Objective::within(self.latency_ms, self.energy_mj, None)
+        let or_least = |bound: Option<f64>, of| bound.or_else(|| (self.least == Some(of)).then_some(1.0));
+        Objective::within(
+            or_least(self.latency_ms, Bounded::Latency),
+            or_least(self.energy_mj, Bounded::Energy),
+            None,
+        )
     }
 
     /// What a request takes of each bound.
@@ -83,6 +92,9 @@ impl Bounds {
     ///
     /// A bound that is zero, negative or no number; those of the policy.
     pub fn plan(&self, policy: &impl Partitioner, problem: &Problem) -> Result<(Problem, Plan), PlanError> {
+        if let Some(least) = self.least {
+            return self.plan_least(least, policy, problem);
+        }
         let mut judged = problem.judged_by(self.objective()?)?;
         let mut plan = policy.plan(&judged)?;
         let (Some(latency_ms), Some(energy_mj)) = (self.latency_ms, self.energy_mj) else {

@@ -11,7 +11,7 @@
 //! | file | what |
 //! |---|---|
 //! | `graph`, `problem`, `objective` | what is given, and what counts |
-//! | `bounds` | the weights that an SLO gives |
+//! | `bounds`, `least` | the weights that an SLO gives; least of one thing within a bound on another |
 //! | `passage` | the ways between two tiers |
 //! | `predict` | what a cut takes |
 //! | `plan`, `explain` | a cut that was chosen, and why; the same in words |
@@ -56,6 +56,7 @@ mod graph;
 mod hindsight;
 pub mod inside_layer;
 mod intervals;
+mod least;
 mod min_cut;
 mod neurosurgeon;
 mod objective;

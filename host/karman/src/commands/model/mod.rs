@@ -10,6 +10,7 @@ mod run;
 
 use crate::app::App;
 use crate::error;
+use crate::input::is_standard;
 use clap::{Args, Subcommand};
 use karman_types::{ByteSize, TaskError, format_bytes};
 use std::fs::File;
@@ -45,7 +46,7 @@ enum Verb {
     Profile(profile::Profile),
     /// Plan which node runs which part of a model, and run it so with --apply
     #[command(
-        after_help = "Examples:\n  karman model plan mobilenet\n  karman model plan mobilenet --over tier=fog --over 9c01d2e7 --apply\n  karman model plan mobilenet --slo p95=200ms --slo energy=0.5 --apply\n  karman model plan mobilenet --cut 12,40 --apply\n  karman model plan mobilenet-int8 --inside --on tier=edge --memory 192KiB --apply\n  karman model plan mobilenet --whole"
+        after_help = "Examples:\n  karman model plan mobilenet\n  karman model plan mobilenet --over tier=fog --over 9c01d2e7 --apply\n  karman model plan mobilenet --slo p95=200ms --slo energy=min --apply\n  karman model plan mobilenet --cut 12,40 --apply\n  karman model plan mobilenet-int8 --inside --on tier=edge --memory 192KiB --apply\n  karman model plan mobilenet --whole"
     )]
     Plan(plan::Plan),
     /// Run a model once, in parts where it is planned so
@@ -68,11 +69,17 @@ impl Model {
     }
 }
 
-/// The file of a model; what is longer than `most` is not read.
+/// The file of a model, or standard input for `-`; what is longer than `most` is not read.
 fn read(path: &Path, most: ByteSize) -> Result<Vec<u8>, TaskError> {
     let failed = |failed: std::io::Error| error::file(path, &failed);
-    let file = File::open(path).map_err(failed)?;
-    let length = file.metadata().map_err(failed)?.len();
+    let (file, length): (Box<dyn Read>, u64) = match is_standard(path) {
+        true => (Box::new(std::io::stdin()), 0),
+        false => {
+            let file = File::open(path).map_err(failed)?;
+            let length = file.metadata().map_err(failed)?.len();
+            (Box::new(file), length)
+        }
+    };
     let mut bytes = Vec::new();
     if length <= most.0 {
         // A pipe does not say how long it is.

@@ -1,11 +1,12 @@
 use super::inside::{Memory, inside, memory};
 use crate::app::App;
 use crate::control::{Control, escape};
-use crate::slo::{Limit, bound, limited};
+use crate::slo::{Kept, kept, limited};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use http::Method;
 use karman_node::{CutBy, SplitOrder, SplitPlan};
+use karman_sched::partition::Bounded;
 use karman_types::{Slo, TaskError};
 use serde_json::json;
 
@@ -26,10 +27,10 @@ pub(super) struct Plan {
     /// Weight of each millisecond of the slowest stage (throughput)
     #[arg(long, value_name = "WEIGHT", value_parser = weight)]
     interval: Option<f64>,
-    /// What a request is to keep, instead of weights: `p95=50ms`, `energy=0.2` (joules; with `requests=100` of so many together); may be
-    /// given again
-    #[arg(long, value_name = "LIMIT", value_parser = bound, conflicts_with_all = ["latency", "energy", "interval"])]
-    slo: Vec<Limit>,
+    /// What a request is to keep, instead of weights: `p95=50ms`, `energy=0.2` (joules; with `requests=100` of so many together); or
+    /// `energy=min`, `p95=min`: as little as the other limit allows; may be given again
+    #[arg(long, value_name = "LIMIT", value_parser = kept, conflicts_with_all = ["latency", "energy", "interval"])]
+    slo: Vec<Kept>,
     /// Largest error that a link may add to an activation, as a share of the largest value in its tensor: 0.001 allows half precision,
     /// 0.004 eight bits [default: 0, lossless]
     #[arg(long, value_name = "SHARE", value_parser = weight)]
@@ -109,6 +110,7 @@ impl Plan {
             energy: self.energy,
             interval: self.interval,
             slo: self.slo()?,
+            least: self.least()?,
             max_error: self.max_error,
             policy: self.policy.into(),
             hysteresis: self.hysteresis,
@@ -156,12 +158,31 @@ impl Plan {
 
     /// What a request is to keep; energy is that of one request unless the user says of how many.
     fn slo(&self) -> Result<Option<Slo>, TaskError> {
-        if self.slo.is_empty() {
+        let limits = self.slo.iter().filter_map(|kept| match kept {
+            Kept::Limit(limit) => Some(limit),
+            Kept::Least(_) => None,
+        });
+        let mut limits = limits.peekable();
+        if limits.peek().is_none() {
             return Ok(None);
         }
         let mut slo = Slo::over(1);
-        limited(&mut slo, &self.slo)?;
+        limited(&mut slo, limits)?;
         Ok(Some(slo))
+    }
+
+    /// What it is to take least of.
+    fn least(&self) -> Result<Option<Bounded>, TaskError> {
+        let mut least = self.slo.iter().filter_map(|kept| match kept {
+            Kept::Least(least) => Some(*least),
+            Kept::Limit(_) => None,
+        });
+        match (least.next(), least.next()) {
+            (_, Some(_)) => Err(TaskError::invalid("two things cannot both be `min`")
+                .with_field("slo")
+                .with_hint("bound one of them, such as p95=120ms; or weigh them: --latency, --energy")),
+            (least, None) => Ok(least),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::inside::InsideOrder;
 use super::policy::CutBy;
-use karman_sched::partition::{Bounds, Objective, ProblemError, Tuning};
+use karman_sched::partition::{Bounded, Bounds, Objective, ProblemError, Tuning};
 use karman_types::{Slo, TaskError};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,8 @@ pub struct SplitOrder {
     pub interval: Option<f64>,
     /// What a request is to keep, instead of weights: its p95 and its energy give the weights. It bounds nothing else.
     pub slo: Option<Slo>,
+    /// What a request is to take as little of as the SLO's bound on the other allows.
+    pub least: Option<Bounded>,
     /// How far an activation may come out of a link from what went in, as a share of the largest magnitude in its tensor; nothing:
     /// it comes out as it went in.
     pub max_error: Option<f64>,
@@ -89,19 +91,36 @@ impl SplitOrder {
     /// # Errors
     /// `invalid` when the SLO makes no sense, bounds what no cut changes, or stands beside weights.
     pub(super) fn bounds(&self) -> Result<Option<Bounds>, TaskError> {
-        let Some(slo) = &self.slo else { return Ok(None) };
         let wrong = |says: String| Err(TaskError::invalid(says).with_field("slo"));
-        if let Err(error) = slo.check() {
-            return wrong(error.to_string());
-        }
-        if slo.accuracy.or(slo.cost).is_some() {
-            return wrong("a cut changes neither accuracy nor cost; it is planned by p95 and energy".into());
-        }
+        let stated = match &self.slo {
+            None if self.least.is_none() => return Ok(None),
+            None => Bounds::default(),
+            Some(slo) => {
+                if let Err(error) = slo.check() {
+                    return wrong(error.to_string());
+                }
+                if slo.accuracy.or(slo.cost).is_some() {
+                    return wrong(
+                        "a cut changes neither accuracy nor cost; it is planned by p95 and energy".into(),
+                    );
+                }
+                Bounds::of(slo)
+            }
+        };
         if self.latency.or(self.energy).or(self.interval).is_some() {
             return wrong("an SLO gives the weights itself: state one of the two, not both".into());
         }
-        let bounds = Bounds::of(slo);
+        let bounds = Bounds {
+            least: self.least,
+            ..stated
+        };
+        let has_bound = match self.least {
+            Some(Bounded::Latency) => bounds.latency_ms.is_some(),
+            Some(Bounded::Energy) => bounds.energy_mj.is_some(),
+            None => false,
+        };
         match bounds == Bounds::default() {
+            _ if has_bound => wrong("what is to be least has no bound as well: state one of the two".into()),
             true => wrong("it bounds nothing: state p95, energy, or both".into()),
             false => Ok(Some(bounds)),
         }
@@ -143,6 +162,21 @@ mod tests {
         let objective = order(slo).objective();
         assert_eq!(objective, Ok(Objective::weighing(1.0 / 50.0, 1.0 / 200.0, 0.0)));
         assert_eq!(SplitOrder::default().objective(), Ok(Objective::LATENCY));
+        let frugal = SplitOrder {
+            least: Some(Bounded::Energy),
+            ..SplitOrder::default()
+        };
+        assert_eq!(frugal.objective(), Ok(Objective::ENERGY));
+        assert!(!frugal.overtakes());
+        let soon = Slo {
+            latency_p95: Some(Duration::from_millis(50)),
+            ..Slo::over(1)
+        };
+        let frugal_and_soon = SplitOrder {
+            least: Some(Bounded::Energy),
+            ..order(soon)
+        };
+        assert!(frugal_and_soon.overtakes());
     }
 
     #[test]
@@ -179,12 +213,17 @@ mod tests {
             cost: Some(1.0),
             ..soon.clone()
         });
+        let twice = SplitOrder {
+            least: Some(Bounded::Latency),
+            ..order(soon.clone())
+        };
         let endless = order(Slo { requests: 0, ..soon });
         for (order, says) in [
             (weighed, "not both"),
             (cheap, "neither accuracy nor cost"),
             (endless, "`requests` is 0"),
             (order(Slo::over(40)), "bounds nothing"),
+            (twice, "one of the two"),
         ] {
             let error = order.bounds().unwrap_err();
             assert!(error.message.contains(says), "{error}");

@@ -57,7 +57,7 @@ fn one_bound_is_planned_for_as_such_and_what_breaks_it_says_so() {
     let latency_ms = fastest.prediction.latency_ms / 2.0;
     let bounds = Bounds {
         latency_ms: Some(latency_ms),
-        energy_mj: None,
+        ..Bounds::default()
     };
     let (judged, plan) = bounds.plan(&Tiers, &problem).unwrap();
     assert_eq!(plan.assignment, fastest.assignment);
@@ -88,7 +88,7 @@ proptest! {
             between(quick.latency_ms, sparing.latency_ms, fast) * (1.0 + 1e-9),
             between(sparing.energy_mj, quick.energy_mj, frugal) * (1.0 + 1e-9),
         );
-        let bounds = Bounds { latency_ms: Some(latency_ms), energy_mj: Some(energy_mj) };
+        let bounds = Bounds { latency_ms: Some(latency_ms), energy_mj: Some(energy_mj), least: None };
         let weighing = |of_latency: f64| {
             by(Objective::weighing(of_latency / latency_ms, (1.0 - of_latency) / energy_mj, 0.0))
         };
@@ -104,5 +104,36 @@ proptest! {
             used.iter().map(|used| used.takes / used.at_most).fold(0.0, f64::max)
         };
         prop_assert!(over(&plan) <= over(&weighing(0.5)));
+    }
+
+    /// No weights on a grid lead to a plan that keeps the bound and takes less; and where none keeps it, to none that comes nearer.
+    #[test]
+    fn what_is_to_be_least_is_least_within_the_bound(
+        layers in 2..=7_usize,
+        tiers in 2..=3_usize,
+        seed: u64,
+        share in 0.0f64..1.2,
+    ) {
+        const STEPS: u32 = 32;
+        let problem = shape(layers, tiers).draw(seed);
+        let by = |objective| Tiers.plan(&problem.judged_by(objective).unwrap()).unwrap();
+        let (quick, sparing) = (by(Objective::LATENCY).prediction, by(Objective::ENERGY).prediction);
+        let within = quick.latency_ms + share * (sparing.latency_ms - quick.latency_ms);
+        let latency_ms = within * (1.0 + 1e-9);
+        let bounds = Bounds { latency_ms: Some(latency_ms), energy_mj: None, least: Some(Bounded::Energy) };
+        let (judged, plan) = bounds.plan(&Tiers, &problem).unwrap();
+        prop_assert_eq!(&Tiers.plan(&judged).unwrap(), &plan);
+        prop_assert!(keeps(&bounds, &plan), "{:?}", bounds.used(&plan.prediction));
+        for step in 0..=STEPS {
+            let of_latency = f64::from(step) / f64::from(STEPS);
+            let weights = Objective::weighing(of_latency / latency_ms, (1.0 - of_latency) / sparing.energy_mj, 0.0);
+            let other = by(weights);
+            if keeps(&bounds, &other) {
+                prop_assert!(plan.prediction.energy_mj <= other.prediction.energy_mj * (1.0 + 1e-9));
+            }
+        }
+        let impossible = Bounds { latency_ms: Some(quick.latency_ms / 2.0), ..bounds };
+        let (_, nearest) = impossible.plan(&Tiers, &problem).unwrap();
+        prop_assert!(nearest.prediction.latency_ms <= quick.latency_ms * (1.0 + 1e-9));
     }
 }
