@@ -320,6 +320,33 @@ fn an_invitation_lets_in_one_node_and_a_revoked_one_stays_out() {
 }
 
 #[test]
+fn a_node_with_the_rights_invites_and_revokes_while_the_root_key_is_away() {
+    let cloud = first();
+    let fog = cloud.joined("fog", &["--right", "issue", "--right", "revoke"]);
+    let Node { home: root, server } = cloud;
+    server.kill();
+    let edge = fog.joined("edge", &[]);
+    edge.run(&["deploy", &path("tiny")]).ok();
+    fog.soon(&["call", "tiny", "-"], b"12");
+    let made = fog.run(&["mesh", "invitations", "--json"]).ok().out();
+    assert!(made.contains(&edge.id()), "{made}");
+    fog.run(&["mesh", "invite", "--tier", "edge", "--right", "issue"])
+        .fails(3, "only the root key gives it");
+    fog.run(&["mesh", "invite", "--tier", "edge", "--lasts", "60d"])
+        .fails(3, "its own membership ends before");
+    edge.run(&["mesh", "invite", "--tier", "edge"])
+        .fails(4, "no issuer");
+
+    fog.run(&["mesh", "revoke", &edge.id()]).ok();
+    let started = Instant::now();
+    while fog.run(&["call", "tiny", "-"]).code == 0 {
+        assert!(started.elapsed() < FOUND, "a revoked node still answers");
+        pause();
+    }
+    drop(root);
+}
+
+#[test]
 fn an_invitation_for_one_node_works_without_an_issuer_and_who_leaves_is_a_stranger() {
     let cloud = first();
     let known = home("edge");

@@ -5,7 +5,7 @@ use crate::control::{Control, escape};
 use crate::error::Worded;
 use bytes::Bytes;
 use http::Method;
-use karman_mesh::membership::{Invitation, UnixTime};
+use karman_mesh::membership::UnixTime;
 use karman_mesh::{InvitationStatus, Invitations};
 use karman_node::{HeldModel, NodeConfig, NodeStatus, unfit_for_gpu};
 use karman_store::{ModelInfo, Store};
@@ -101,22 +101,6 @@ impl Held {
             }
             Self::Store(store) if revoke => store.grants().revoke(identity, grants).map_err(Worded::worded),
             Self::Store(store) => store.grants().allow(identity, grants).map_err(Worded::worded),
-        }
-    }
-
-    /// Remembers an invitation that was made here.
-    ///
-    /// # Errors
-    /// `limit` where too many are remembered; what the node or the disk says.
-    pub(crate) fn remember(&self, invitation: &Invitation, now: UnixTime) -> Result<(), TaskError> {
-        match self {
-            Self::Node(control) => {
-                let word = json(&invitation.to_string())?;
-                control.order(Method::POST, "/mesh/invitations", word)
-            }
-            Self::Store(store) => Invitations::of(store)
-                .remember(invitation, now)
-                .map_err(Worded::worded),
         }
     }
 

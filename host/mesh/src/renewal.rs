@@ -54,17 +54,17 @@ impl Mesh {
             .list()
             .into_iter()
             .partition(|peer| peer.path.is_some());
-        if renew && !connected.iter().any(issues) {
-            // Any issuer renews it; this one was met before.
-            for issuer in away.iter().filter(|peer| issues(peer)) {
-                let _ = self.0.orders.send(Order::Connect(issuer.id)).await;
-            }
-        }
         let knows = |peer: &Peer| standing.knew(&peer.id).is_none_or(|knew| knew.news >= number);
         let behind = connected
             .iter()
             .filter(|peer| !knows(peer) || (renew && issues(peer)));
         let told = join_all(behind.map(|peer| self.show(peer.id))).await;
+        if renew && standing.wants_renewal() {
+            // None of those may; one that was met before perhaps does.
+            for issuer in away.iter().filter(|peer| issues(peer)) {
+                let _ = self.0.orders.send(Order::Connect(issuer.id)).await;
+            }
+        }
         told.into_iter().all(|told| told)
     }
 

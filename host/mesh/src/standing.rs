@@ -38,7 +38,7 @@ pub struct Standing {
     roots: RwLock<Roots>,
     key: [u8; 32],
     tier: Tier,
-    /// Held by the node with the root key: it admits others.
+    /// Who admits others or puts them out here: the root key, else the node itself, where its membership gives it the right.
     issuer: RwLock<Option<Arc<Issuer>>>,
     membership: RwLock<Option<Membership>>,
     invitation: RwLock<Option<Invitation>>,
@@ -133,7 +133,10 @@ impl Standing {
                 self.invitation.read().is_some(),
             ) {
                 (Err(_), true) => *self.membership.write() = None,
-                (verified, _) => self.times.signed(verified?.issued),
+                (verified, _) => {
+                    self.times.signed(verified?.issued);
+                    self.serve_by(&membership);
+                }
             }
         }
         Ok(())
@@ -251,7 +254,9 @@ impl Standing {
     fn holds(&self, member: &Member, under: &MeshKey) -> bool {
         let now = self.now();
         let roots = self.roots.read();
-        member.not_after >= now && roots.counts(under, now) && !roots.excludes(&member.key, now)
+        let is_out = |key: &[u8; 32]| roots.excludes(key, now);
+        let stands = !is_out(&member.key) && !member.issuer.as_ref().is_some_and(is_out);
+        member.not_after >= now && roots.counts(under, now) && stands
     }
 
     /// Connections that were not let in, calls that were not served and what was not taken: how many, by the reason.
@@ -322,6 +327,7 @@ impl Standing {
         self.store
             .mesh()
             .put(MEMBERSHIP, &ByteBuf::from(membership.encode()))?;
+        self.serve_by(&membership);
         *self.membership.write() = Some(membership);
         if let Some(used) = self.invitation.write().take() {
             // The way back, should the node be restarted before it has met anyone else.

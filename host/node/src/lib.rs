@@ -64,8 +64,8 @@ pub use drive::{
     JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured,
     ModelDescription, ModelInParts, ModelOn, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts,
     Rotated, Sent, SloHistory, SloHour, SloMinute, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus,
-    TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run, reachable, read_fed_answer,
-    read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs,
+    TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run, read_fed_answer, read_fed_order,
+    simulate, stored_model, stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::call::TaskDemand;

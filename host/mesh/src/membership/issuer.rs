@@ -54,6 +54,26 @@ impl Issuer {
         })
     }
 
+    /// Whether it is the root key.
+    pub const fn is_root(&self) -> bool {
+        matches!(self.signer, Signer::Root(_))
+    }
+
+    /// Whether it gives memberships: one with `revoke` alone does not.
+    pub fn admits(&self) -> bool {
+        self.signer.needs(Right::Issue).is_ok()
+    }
+
+    /// Whether it has made this invitation, under any of its memberships; the root key, under any that it replaced.
+    pub fn has_made(&self, invitation: &Invitation) -> bool {
+        let made = Signer::read(&invitation.mesh, invitation.issuer.as_deref());
+        match (&self.signer, made) {
+            (Signer::Root(_), Ok(Signer::Root(_))) => true,
+            (Signer::Issuer(own), Ok(Signer::Issuer(maker))) => own.claims.key == maker.claims.key,
+            _ => false,
+        }
+    }
+
     /// The mesh it issues for.
     pub fn mesh(&self) -> MeshKey {
         self.signer.mesh()

@@ -21,6 +21,8 @@ pub struct Member {
     pub key: [u8; 32],
     /// Its id, which follows from the key.
     pub node: NodeId,
+    /// The public key of the issuer that has signed its membership; nothing where that was the root key.
+    pub issuer: Option<[u8; 32]>,
     /// Where it stands.
     pub tier: Tier,
     /// What it may do.
@@ -75,6 +77,10 @@ impl Membership {
         Ok(Member {
             key: claims.key,
             node: NodeId::of_key(&claims.key),
+            issuer: match &signer {
+                Signer::Root(_) => None,
+                Signer::Issuer(token) => Some(token.claims.key),
+            },
             tier: claims.terms.tier,
             rights: claims.terms.rights.clone(),
             issued: claims.issued,

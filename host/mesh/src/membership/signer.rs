@@ -100,7 +100,7 @@ impl Signer {
         check_time(token.claims.terms.not_after, at)
     }
 
-    fn needs(&self, right: Right) -> Result<(), MembershipError> {
+    pub(super) fn needs(&self, right: Right) -> Result<(), MembershipError> {
         match self {
             Self::Issuer(token) if !token.claims.terms.rights.allows(&right) => {
                 Err(MembershipError::NotAnIssuer {

@@ -72,7 +72,8 @@ fn a_node_joins_with_an_invitation_and_is_known_to_all() {
     );
     assert_eq!(invitation.accept(&key(3), now()), Ok(None));
 
-    for redeemer in [issuer(), Issuer::root(&root())] {
+    for (redeemer, signer) in [(issuer(), Some(key(2))), (Issuer::root(&root()), None)] {
+        assert_eq!(redeemer.has_made(&invitation), signer.is_some());
         let (id, terms) = redeemer.redeem(&invitation, &key(3), now(), &nobody()).unwrap();
         assert_eq!((id, &terms), (invitation.id(), &given));
         let membership = redeemer.issue(&key(3), &terms, now()).unwrap();
@@ -81,7 +82,7 @@ fn a_node_joins_with_an_invitation_and_is_known_to_all() {
         let Member {
             tier, rights, issued, ..
         } = &member;
-        assert_eq!(member.node, NodeId::of_key(&key(3)));
+        assert_eq!((member.node, member.issuer), (NodeId::of_key(&key(3)), signer));
         assert_eq!((*tier, rights, *issued), (Tier::Edge, &given.rights, now()));
         assert_eq!(member.not_after, given.not_after);
     }

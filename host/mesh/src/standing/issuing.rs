@@ -42,6 +42,24 @@ impl Standing {
         self.keep(issuer.issue(&self.key, &terms, now)?)
     }
 
+    /// Whether this node holds the root key.
+    pub fn holds_root(&self) -> bool {
+        self.issuer().is_some_and(|issuer| issuer.is_root())
+    }
+
+    /// Has the node be an issuer by its own membership, as far as that gives it the right; with the root key it is one anyway.
+    pub(super) fn serve_by(&self, own: &Membership) {
+        if self.holds_root() {
+            return;
+        }
+        let now = self.now();
+        let issuer = {
+            let roots = self.roots.read();
+            Issuer::node(&roots.mesh(), self.seed(), own, now, &roots.revoked)
+        };
+        *self.issuer.write() = issuer.ok().map(Arc::new);
+    }
+
     /// An invitation for one node, good until `expires`, that leads to these addresses of issuers.
     ///
     /// # Errors
@@ -76,7 +94,7 @@ impl Standing {
     /// now, until the time that is answered; for no time, and all its memberships and revocations end.
     ///
     /// # Errors
-    /// `NoIssuer` when this node does not hold the root key, `NoNextRoot` when none is to follow, else what the store refuses.
+    /// `NotAMember` when this node does not hold the root key, `NoNextRoot` when none is to follow, else what the store refuses.
     /// Where the node is cut off in the middle, the mesh has either key, and the node the same one.
     pub fn rotate(&self, grace: Duration) -> Result<UnixTime, GateError> {
         let issuer = self.issuer().ok_or(GateError::NoIssuer)?;
@@ -112,9 +130,11 @@ impl Standing {
         Ok(issuer.charter(keepers, before, self.now())?)
     }
 
-    /// A first membership for the node that shows this invitation; remembered before it is given.
+    /// A first membership for the node that shows this invitation, which was made here: another issuer does not know whether it was used
+    /// or withdrawn. Remembered before it is given.
     pub(crate) fn redeem(&self, invitation: &Invitation, key: &[u8; 32]) -> Result<Membership, GateError> {
-        let issuer = self.issuer().ok_or(GateError::NoIssuer)?;
+        let issuer = self.issuer().filter(|issuer| issuer.has_made(invitation));
+        let issuer = issuer.ok_or(GateError::NoIssuer)?;
         let now = self.now();
         // Words that were given out before the root key was replaced are good as long as that key.
         let ((id, terms), _) = self.roots.read().under(now, |mesh, revoked| {
@@ -131,13 +151,13 @@ impl Standing {
     }
 
     /// The next membership of a member whose own is past half of its life, or signed by a key that was replaced, where this node
-    /// is an issuer: for as long as it was given.
+    /// is an issuer that may give it: for as long as it was given.
     pub(crate) fn renew(
         &self,
         membership: &Membership,
         key: &[u8; 32],
     ) -> Result<Option<Membership>, GateError> {
-        let Some(issuer) = self.issuer() else {
+        let Some(issuer) = self.issuer().filter(|issuer| issuer.admits()) else {
             return Ok(None);
         };
         let now = self.now();
@@ -151,7 +171,11 @@ impl Standing {
             not_after: now.after(member.life()),
             rights: member.rights,
         };
-        Ok(Some(issuer.issue(key, &terms, now)?))
+        match issuer.issue(key, &terms, now) {
+            // The holder of the root key may.
+            Err(MembershipError::BeyondIssuer { .. } | MembershipError::Expired { .. }) => Ok(None),
+            issued => Ok(Some(issued?)),
+        }
     }
 }
 

@@ -141,7 +141,7 @@ impl Standing {
         };
         self.replace(&mut roots, next)?;
         drop(roots);
-        // A copy of the old root key admits nobody any more.
+        // A copy of the old root key admits nobody any more; nor does a node by what that key has signed, until it is renewed.
         *self.issuer.write() = None;
         tracing::warn!(mesh = %theirs.mesh().short(), "the mesh has another root key");
         self.has_news();

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 impl Standing {
     /// Whether this node admits others.
     pub(crate) fn is_issuer(&self) -> bool {
-        self.issuer.read().is_some()
+        self.issuer.read().as_ref().is_some_and(|issuer| issuer.admits())
     }
 
     /// An issuer that this node was invited to by way of this member; nothing where the invitation leads to the member itself, and

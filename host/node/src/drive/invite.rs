@@ -9,7 +9,7 @@ use karman_mesh::membership::{Invitation, Right, Rights, Terms, UnixTime};
 use karman_mesh::{GateError, InvitationStatus, Invitations, Multiaddr};
 use karman_package::PublicKey;
 use karman_types::{TaskError, Tier};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long an invitation can be used, where nobody says otherwise; and how long the membership that comes of it lasts.
@@ -17,7 +17,7 @@ const EXPIRES: Duration = Duration::from_secs(7 * 86_400);
 const LASTS: Duration = Duration::from_secs(30 * 86_400);
 
 /// The terms of an invitation.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct InviteOrder {
     /// Where the node will stand.
@@ -25,9 +25,9 @@ pub struct InviteOrder {
     /// How long the invitation can be used. Default 7 days.
     #[serde(default = "expires")]
     pub expires: Time,
-    /// How long the membership lasts before it must be renewed. Default 30 days.
-    #[serde(default = "lasts")]
-    pub lasts: Time,
+    /// How long the membership lasts before it must be renewed. Default 30 days, or as long as that of the node that invites.
+    #[serde(default)]
+    pub lasts: Option<Time>,
     /// What the node may do besides what any of its tier may.
     #[serde(default)]
     pub rights: Vec<Right>,
@@ -43,14 +43,14 @@ fn expires() -> Time {
     Time(EXPIRES)
 }
 
-fn lasts() -> Time {
-    Time(LASTS)
-}
-
 impl InviteOrder {
-    /// What the membership says that comes of it.
-    pub fn terms(&self, now: UnixTime) -> Terms {
-        let mut terms = Terms::usual(self.tier, now.after(self.lasts.0));
+    /// What the membership says that comes of it, where an issuer gives it whose own lasts until `most`.
+    pub fn terms(&self, now: UnixTime, most: UnixTime) -> Terms {
+        let not_after = match self.lasts {
+            Some(Time(lasts)) => now.after(lasts),
+            None => now.after(LASTS).min(most),
+        };
+        let mut terms = Terms::usual(self.tier, not_after);
         let rights: Rights = terms.rights.iter().chain(&self.rights).cloned().collect();
         terms.rights = rights;
         terms
@@ -58,7 +58,7 @@ impl InviteOrder {
 }
 
 /// Those of a node's addresses by which others find it: one of the loopback leads them to themselves. Where there are only such, all.
-pub fn reachable(addresses: Vec<String>) -> Vec<String> {
+fn reachable(addresses: Vec<String>) -> Vec<String> {
     let is_local = |address: &String| address.contains("/127.0.0.1/") || address.contains("/ip6/::1/");
     match addresses.iter().all(is_local) {
         true => addresses,
@@ -84,7 +84,8 @@ impl Node {
         };
         let standing = mesh.standing();
         let now = standing.now();
-        let (terms, expires) = (order.terms(now), now.after(order.expires.0));
+        let most = standing.own().map_or(UnixTime::MAX, |own| own.not_after);
+        let (terms, expires) = (order.terms(now, most), now.after(order.expires.0));
         let for_node = order.for_node.as_ref().map(PublicKey::as_bytes);
         let invited = standing.invite(&terms, expires, for_node, addresses);
         let invitation = invited.map_err(|error| match error {
@@ -97,7 +98,7 @@ impl Node {
     }
 
     /// Remembers that this invitation was made here now.
-    pub(crate) async fn remember_invitation(&self, invitation: Invitation) -> Result<(), TaskError> {
+    async fn remember_invitation(&self, invitation: Invitation) -> Result<(), TaskError> {
         let (home, now) = (self.runtime().home().clone(), self.mesh_time());
         let remember = move || -> Result<(), TaskError> {
             let store = home.store()?;
@@ -160,10 +161,14 @@ mod tests {
         .unwrap();
         assert_eq!(order.expires.0, Duration::from_secs(3600));
         let now = UnixTime::from_seconds(1_000_000_000);
-        let terms = order.terms(now);
+        let terms = order.terms(now, UnixTime::MAX);
         assert_eq!((terms.tier, terms.not_after), (Tier::Fog, now.after(LASTS)));
+        let soon = now.after(Duration::from_secs(60));
+        assert_eq!(order.terms(now, soon).not_after, soon);
         let rights: Vec<String> = terms.rights.iter().map(ToString::to_string).collect();
         assert_eq!(rights, ["call:*", "deploy:*"]);
+        let again: InviteOrder = serde_json::from_value(serde_json::to_value(&order).unwrap()).unwrap();
+        assert_eq!(again.terms(now, soon), order.terms(now, soon));
         for wrong in [
             "{}",
             r#"{ "tier": "moon" }"#,

@@ -50,7 +50,7 @@ pub use flow::{
     MeasureOrder, Measured, SloHistory, SloHour, SloMinute, StepStatus, Wanted,
 };
 pub(crate) use flow::{FlowEvent, Follower, Known};
-pub use invite::{InviteOrder, reachable};
+pub use invite::InviteOrder;
 pub use keepers::{KeeperStatus, KeepersConfig, KeepersStatus};
 pub use mesh::{JoinOptions, NodeOffer, PeerStatus, Pinged};
 pub(crate) use mesh::{join, mesh_of};

@@ -3,8 +3,8 @@
 use super::answer::Refusal;
 use super::extract::{InBody, InPath, InQuery};
 use crate::drive::{
-    BundleStatus, DeployedOn, Diagnosis, KeepersStatus, NodeOffer, PeerStatus, Pinged, Rotated, Sent,
-    UndeployedOn, mesh_of,
+    BundleStatus, DeployedOn, Diagnosis, InviteOrder, KeepersStatus, NodeOffer, PeerStatus, Pinged, Rotated,
+    Sent, UndeployedOn, mesh_of,
 };
 use crate::node::Node;
 use crate::plugins::DeployOptions;
@@ -14,7 +14,6 @@ use axum::extract::State;
 use axum::response::Json;
 use axum::routing::{delete, get, post};
 use karman_mesh::InvitationStatus;
-use karman_mesh::membership::{Invitation, MembershipError};
 use karman_space::Priority;
 use karman_types::{NodeId, TaskError};
 use serde::Deserialize;
@@ -29,7 +28,7 @@ pub(crate) fn router() -> Router<Node> {
         .route("/mesh/keepers", get(keepers).post(name_keepers))
         .route("/mesh/ping/{node}", get(ping))
         .route("/mesh/revoked/{node}", post(revoke))
-        .route("/mesh/invitations", get(invitations).post(remember))
+        .route("/mesh/invitations", get(invitations).post(invite))
         .route("/mesh/invitations/{id}", delete(withdraw))
         .route("/mesh/root", post(rotate))
         .route("/mesh/plugins/{name}", post(deploy).delete(undeploy))
@@ -84,12 +83,11 @@ async fn invitations(State(node): State<Node>) -> Result<Json<Vec<InvitationStat
     Ok(Json(node.invitations().await?))
 }
 
-/// What the command line has made with the root key is remembered where it can be used.
-async fn remember(State(node): State<Node>, Json(word): Json<String>) -> Result<Json<()>, Refusal> {
-    let wrong = |error: MembershipError| TaskError::new(error.kind(), error.to_string());
-    let invitation: Invitation = word.parse().map_err(wrong)?;
-    node.remember_invitation(invitation).await?;
-    Ok(Json(()))
+async fn invite(
+    State(node): State<Node>,
+    InBody(order): InBody<InviteOrder>,
+) -> Result<Json<String>, Refusal> {
+    Ok(Json(node.invite(&order).await?.to_string()))
 }
 
 async fn withdraw(

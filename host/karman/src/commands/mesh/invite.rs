@@ -1,9 +1,12 @@
+use super::init::{internal, refused};
 use crate::app::App;
 use crate::control::Control;
-use crate::held::Held;
+use crate::error::Worded;
 use clap::Args;
-use karman_mesh::membership::{Issuer, Right, RootKey, UnixTime};
-use karman_node::{InviteOrder, Time, reachable};
+use http::Method;
+use karman_mesh::Invitations;
+use karman_mesh::membership::{Invitation, Issuer, Right, RootKey, UnixTime};
+use karman_node::{InviteOrder, Time};
 use karman_package::PublicKey;
 use karman_store::NodeKeys;
 use karman_types::{TaskError, Tier, parse_duration};
@@ -21,9 +24,9 @@ pub(super) struct Invite {
     /// How long the invitation can be used
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_duration)]
     expires: Duration,
-    /// How long the membership lasts before it must be renewed
-    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
-    lasts: Duration,
+    /// How long the membership lasts before it must be renewed [default: 30d, or as long as that of the node that invites]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    lasts: Option<Duration>,
     /// A further right, besides `call:*`: deploy:PATTERN, bucket-read:PATTERN, bucket-write:PATTERN, issue or revoke; may be given again
     #[arg(long = "right", value_name = "RIGHT")]
     rights: Vec<Right>,
@@ -37,61 +40,72 @@ pub(super) struct Invite {
 
 impl Invite {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let failed = |error: &dyn std::fmt::Display| TaskError::internal(error.to_string());
-        let keys = NodeKeys::open(&app.places.state).map_err(|error| failed(&error))?;
-        let root = keys.mesh_root().map_err(|error| failed(&error))?.ok_or_else(|| {
-            TaskError::unavailable("this machine does not hold the root key of a mesh")
-                .with_hint("`karman mesh init` makes one; invite where that was done")
-        })?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = UnixTime::from_seconds(now.as_secs());
         let order = InviteOrder {
             tier: self.tier,
             expires: Time(self.expires),
-            lasts: Time(self.lasts),
+            lasts: self.lasts.map(Time),
             rights: self.rights.clone(),
             for_node: self.for_node,
             addresses: self.addresses.clone(),
         };
-        let terms = order.terms(now);
-        let addresses = self.addresses(app)?;
-        let for_node = self.for_node.as_ref().map(PublicKey::as_bytes);
-        let issuer = Issuer::root(&RootKey::from_seed(&root));
-        let invitation = issuer
-            .invite(&terms, now.after(self.expires), for_node, addresses, now)
-            .map_err(|error| TaskError::new(error.kind(), error.to_string()))?;
-        // First, so that whatever word is told can be withdrawn.
-        Held::open(app)?.remember(&invitation, now)?;
-        let (word, id) = (invitation.to_string(), invitation.id().to_string());
+        let invitation = match Control::of_running(app)? {
+            Some(control) => {
+                let word: String =
+                    control.order(Method::POST, "/mesh/invitations", json!(order).to_string().into())?;
+                word.parse().map_err(refused)?
+            }
+            None => by_root_key(app, &order)?,
+        };
+        let (word, id, expires) = (
+            invitation.to_string(),
+            invitation.id().to_string(),
+            invitation.expires(),
+        );
         app.output.result(
             || word.clone(),
-            || {
-                json!({
-                    "invitation": word, "id": id, "tier": self.tier,
-                    "expires": now.after(self.expires).seconds(),
-                })
-            },
+            || json!({ "invitation": word, "id": id, "tier": self.tier, "expires": expires.seconds() }),
         )?;
         // In capitals the code needs fewer modules; the word does not care.
         if let Ok(code) = QrCode::new(word.to_ascii_uppercase()) {
             app.output.note(code.render::<unicode::Dense1x2>().build());
         }
         app.output.note(format!(
-            "for one node, until {}: karman node up --join INVITATION; `karman mesh withdraw {}` takes it back",
-            now.after(self.expires),
+            "for one node, until {expires}: karman node up --join INVITATION; `karman mesh withdraw {}` takes it back",
             &id[..8]
         ));
         Ok(())
     }
+}
 
-    fn addresses(&self, app: &App) -> Result<Vec<String>, TaskError> {
-        if !self.addresses.is_empty() {
-            return Ok(self.addresses.iter().map(ToString::to_string).collect());
-        }
-        let running = Control::of_running(app)?.ok_or_else(|| {
+/// Where no node runs, the root key can sign as well; where a newcomer finds the node, only the user knows then.
+fn by_root_key(app: &App, order: &InviteOrder) -> Result<Invitation, TaskError> {
+    let keys = NodeKeys::open(&app.places.state).map_err(internal)?;
+    let root = keys.mesh_root().map_err(internal)?.ok_or_else(|| {
+        TaskError::unavailable("no node runs here, and this machine does not hold the root key of a mesh")
+            .with_hint(
+                "invite where `karman mesh init` was done, or at a node that runs and has the right `issue`",
+            )
+    })?;
+    if order.addresses.is_empty() {
+        return Err(
             TaskError::unavailable("where is this node to be found? it does not run")
-                .with_hint("start it (`karman node up`), or give --address")
-        })?;
-        Ok(reachable(running.get("/mesh/addresses")?))
+                .with_hint("start it (`karman node up`), or give --address"),
+        );
     }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = UnixTime::from_seconds(now.as_secs());
+    let invitation = Issuer::root(&RootKey::from_seed(&root)).invite(
+        &order.terms(now, UnixTime::MAX),
+        now.after(order.expires.0),
+        order.for_node.as_ref().map(PublicKey::as_bytes),
+        order.addresses.iter().map(ToString::to_string).collect(),
+        now,
+    );
+    let invitation = invitation.map_err(refused)?;
+    // First, so that whatever word is told can be withdrawn.
+    let store = app.home().store().map_err(Worded::worded)?;
+    Invitations::of(&store)
+        .remember(&invitation, now)
+        .map_err(Worded::worded)?;
+    Ok(invitation)
 }

@@ -12,6 +12,7 @@ fn member(rights: &[&str]) -> Member {
     Member {
         key: [7; 32],
         node: NodeId::of_key(&[7; 32]),
+        issuer: None,
         tier: Tier::Space,
         rights: rights
             .iter()

@@ -6,7 +6,7 @@ use crate::services::store_error;
 use bytes::Bytes;
 use futures::future::join_all;
 use karman_mesh::membership::Charter;
-use karman_mesh::{GateError, Mesh, PeerId};
+use karman_mesh::{Mesh, PeerId};
 use karman_tasks::Event;
 use karman_types::{NodeId, TaskError};
 use serde_bytes::ByteBuf;
@@ -75,7 +75,7 @@ impl Inner {
         Ok(number)
     }
 
-    /// Signs the charter again where this node may, and the root key that signed it was replaced. The keepers stay who they are.
+    /// Signs the charter again where this node holds the root key, and one that was replaced had signed it. The keepers stay who they are.
     ///
     /// # Errors
     /// What the disk refused.
@@ -83,13 +83,13 @@ impl Inner {
         let (mesh, Some(charter)) = (self.mesh()?, self.charter()) else {
             return Ok(());
         };
-        if Charter::decode(&mesh.standing().mesh(), &charter.encode()).is_ok() {
+        let is_signed = || Charter::decode(&mesh.standing().mesh(), &charter.encode()).is_ok();
+        if !mesh.standing().holds_root() || is_signed() {
             return Ok(());
         }
         let keys: Vec<[u8; 32]> = charter.keepers().iter().copied().collect();
         match mesh.standing().charter(&keys, Some(&charter)) {
             Ok(next) => self.adopt(&next.encode()).map(drop),
-            Err(GateError::NoIssuer) => Ok(()),
             Err(error) => Err(TaskError::internal(error.to_string())),
         }
     }

@@ -25,6 +25,7 @@ async fn tell(node: &Node, message: &Message) -> Result<(), TaskError> {
     let from = Member {
         key: [7; 32],
         node: NodeId::of_key(&[7; 32]),
+        issuer: None,
         tier: Tier::Cloud,
         rights: [right].into_iter().collect::<Rights>(),
         issued: UnixTime::from_seconds(1),
