@@ -115,15 +115,13 @@ pub(in crate::drive) async fn bytes_per_second(
     }
 }
 
-/// How many milliseconds this many bytes take to another node now, by sending them once: far less than it takes to measure the link.
-pub(super) async fn probe(node: &Node, to: NodeId, bytes: usize) -> Result<f64, TaskError> {
+/// How long this many bytes take to another node and an empty answer back now, by sending them once: far less than it takes to measure the
+/// link.
+pub(super) async fn probe(node: &Node, to: NodeId, bytes: usize) -> Result<Duration, TaskError> {
     let mesh = mesh_of(node)?;
     let unknown = || TaskError::unavailable(format!("node {} is not in reach", to.short()));
     let peer = mesh.node(to).await.ok_or_else(unknown)?;
-    let empty = send(node, peer, 0).await?;
-    let loaded = send(node, peer, bytes).await?;
-    // The answer has nothing in it.
-    Ok((loaded.saturating_sub(empty / 2)).as_secs_f64() * 1e3)
+    send(node, peer, bytes).await
 }
 
 /// How long so many bytes take there and back, where an empty message takes that long.
