@@ -5,7 +5,7 @@
 //! [`Trace`]: rates drawn around the least at which it pays to cut, by the same draws as in `partition-replay`; fog and cloud are wired.
 //! In each of 24 rounds the link takes its next rate, then every contender makes one request, in random order: all of them meet the
 //! same link. Six rounds before are not counted. A block is one pass of one trace; contenders begin it with links that they measured
-//! when they were open, and learn from their own requests only. Six blocks are played at a time, each on three nodes of its own: nearly
+//! when they were open, and learn from their own requests only. Nine blocks are played at a time, each on three nodes of its own: nearly
 //! all the time that a request takes is waited for, and what all of them compute together is told.
 //!
 //! | contender | what |
@@ -55,7 +55,7 @@ use tokio::runtime::Runtime;
 const MODEL: &str = "mobilenetv2";
 const BLOCKS: u64 = 30;
 /// Blocks that are played at a time.
-const LANES: usize = 6;
+const LANES: usize = 9;
 const FIRST_SEED: u64 = 30_000;
 /// Rounds that are counted, and those before that are not.
 const ROUNDS: usize = 24;
