@@ -336,6 +336,11 @@ fn a_node_with_the_rights_invites_and_revokes_while_the_root_key_is_away() {
         .fails(3, "its own membership ends before");
     edge.run(&["mesh", "invite", "--tier", "edge"])
         .fails(4, "no issuer");
+    let third = fog.joined("edge", &[]);
+    fog.finds(3);
+    let named = fog.run(&["mesh", "keepers", &fog.id(), &edge.id(), &third.id()]);
+    assert!(named.ok().out().contains("leads"), "nobody leads");
+    assert!(third.soon(&["mesh", "keepers"], b"").out().contains("leads"));
 
     fog.run(&["mesh", "revoke", &edge.id()]).ok();
     let started = Instant::now();

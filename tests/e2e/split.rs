@@ -152,6 +152,18 @@ fn a_model_runs_in_parts_and_a_part_that_dies_is_run_elsewhere() {
     assert!(kept.contains("of 3600000.000 ms: kept"), "{kept}");
     assert!(broken.contains("of 0.001 ms: broken"), "{broken}");
 
+    // The quickest of those that draw little enough, or the most frugal of the quick ones: without watts, neither is told.
+    let least = |limits: [&str; 2]| {
+        let plan = [
+            "model", "plan", MODEL, "--over", "all", "--slo", limits[0], "--slo", limits[1],
+        ];
+        edge.run(&plan)
+    };
+    least(["p95=1h", "energy=min"]).fails(4, "[power]");
+    least(["p95=1h", "p95=min"]).fails(2, "state one of the two");
+    least(["p95=min", "energy=min"]).fails(2, "two things cannot both be `min`");
+    assert!(within("p95=min").ok().out().contains(&edge.id()[..8]));
+
     // Who calls the model does not know.
     let picture = root().join("tests/data/seven.png");
     let classify = crate::support::guest("classify");

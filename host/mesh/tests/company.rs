@@ -6,17 +6,9 @@ mod support;
 
 use karman_mesh::membership::RootKey;
 use std::time::{Duration, Instant};
-use support::{Node, addresses, invite, start};
+use support::{Node, addresses, invite, start, until};
 
 const SOON: Duration = Duration::from_secs(30);
-
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < SOON, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
 
 /// Whether the node knows where the other is, and writes it down.
 fn knows(node: &Node, other: &Node) -> bool {

@@ -4,21 +4,14 @@
 
 mod support;
 
-use karman_mesh::membership::{Invitation, Issuer, Right, RootKey, Terms};
+use karman_mesh::GateError;
+use karman_mesh::membership::{Invitation, Issuer, MembershipError, Right, RootKey, Terms};
 use karman_types::Tier;
-use std::time::{Duration, Instant};
-use support::{Node, addresses, head, invite, start};
+use std::time::Duration;
+use support::{Node, addresses, head, invite, start, until};
 
 const SOON: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3600);
-
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < SOON, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
 
 fn rights(all: &[&str]) -> impl Iterator<Item = Right> {
     all.iter().map(|right| right.parse().unwrap())
@@ -37,13 +30,11 @@ async fn deputy(root: &RootKey, first: &Node) -> Node {
 }
 
 /// What a node invites to.
-async fn word_of(node: &Node, lasts: Duration) -> Invitation {
+async fn word_of(node: &Node) -> Invitation {
     let standing = node.mesh.standing();
     let at = addresses(node).await.iter().map(ToString::to_string).collect();
-    let (now, terms) = (
-        standing.now(),
-        Terms::usual(Tier::Edge, standing.now().after(lasts)),
-    );
+    let now = standing.now();
+    let terms = Terms::usual(Tier::Edge, now.after(HOUR));
     standing.invite(&terms, now.after(HOUR), None, at).unwrap()
 }
 
@@ -53,7 +44,7 @@ async fn a_deputy_lets_nodes_in_and_puts_them_out() {
     let first = start(None, Some(&root));
     let deputy = deputy(&root, &first).await;
     drop(first.stop());
-    let one = start(Some(word_of(&deputy, HOUR).await), None);
+    let one = start(Some(word_of(&deputy).await), None);
     one.mesh.admitted(SOON).await.unwrap();
     assert_eq!(
         one.mesh.standing().own().unwrap().issuer,
@@ -64,31 +55,21 @@ async fn a_deputy_lets_nodes_in_and_puts_them_out() {
 
     // It gives neither more time than it has, nor its own right.
     let now = deputy.mesh.standing().now();
-    let mut terms = Terms::usual(Tier::Edge, now.after(11 * HOUR));
-    assert!(
-        deputy
-            .mesh
-            .standing()
-            .invite(&terms, now, None, Vec::new())
-            .is_err()
-    );
-    terms.not_after = now.after(HOUR);
-    terms.rights = rights(&["issue"]).collect();
-    assert!(
-        deputy
-            .mesh
-            .standing()
-            .invite(&terms, now, None, Vec::new())
-            .is_err()
-    );
-    // Whoever it let in invites nobody.
-    let terms = Terms::usual(Tier::Edge, now.after(HOUR));
-    assert!(
-        one.mesh
+    let invites = |node: &Node, hours: u32, all: &[&str]| {
+        let mut terms = Terms::usual(Tier::Edge, now.after(hours * HOUR));
+        terms.rights = rights(all).collect();
+        node.mesh
             .standing()
             .invite(&terms, now.after(HOUR), None, Vec::new())
-            .is_err()
-    );
+    };
+    for refused in [invites(&deputy, 11, &["call:*"]), invites(&deputy, 1, &["issue"])] {
+        let why = refused.unwrap_err();
+        let beyond = matches!(why, GateError::NotAMember(MembershipError::BeyondIssuer { .. }));
+        assert!(beyond, "{why}");
+    }
+    invites(&deputy, 1, &["call:*"]).unwrap();
+    // Whoever it let in invites nobody.
+    assert!(matches!(invites(&one, 1, &["call:*"]), Err(GateError::NoIssuer)));
 
     // Of what the other issuer has invited to, it does not know whether it was used.
     let elsewhere = start(Some(invite(&root, &addresses(&deputy).await)), None);
@@ -112,7 +93,7 @@ async fn with_an_issuer_those_are_put_out_whom_it_let_in() {
     let root = RootKey::generate().unwrap();
     let first = start(None, Some(&root));
     let deputy = deputy(&root, &first).await;
-    let one = start(Some(word_of(&deputy, HOUR).await), None);
+    let one = start(Some(word_of(&deputy).await), None);
     one.mesh.admitted(SOON).await.unwrap();
     one.mesh.dial(addresses(&first).await.swap_remove(0)).await;
     let (peer, standing) = (one.mesh.me(), first.mesh.standing());

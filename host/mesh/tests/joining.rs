@@ -7,17 +7,9 @@ mod support;
 use karman_mesh::membership::RootKey;
 use libp2p::multiaddr::Protocol;
 use std::time::{Duration, Instant};
-use support::{addresses, head, invite, start};
+use support::{addresses, head, invite, start, until};
 
 const SOON: Duration = Duration::from_secs(20);
-
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < SOON, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invitation_by_a_foreign_root_key_lets_nobody_in() {

@@ -6,7 +6,7 @@ mod support;
 
 use karman_mesh::membership::RootKey;
 use std::time::{Duration, Instant};
-use support::{Node, addresses, head, invite, start, start_on};
+use support::{Node, addresses, head, invite, start, start_on, until};
 
 const SOON: Duration = Duration::from_secs(20);
 /// A satellite far out.
@@ -77,14 +77,6 @@ async fn an_outage_cuts_the_node_off_and_ends() {
     let until = Instant::now() + SOON;
     while call().await.is_err() {
         assert!(Instant::now() < until, "it does not come back");
-    }
-}
-
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < 3 * SOON, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -6,19 +6,11 @@ mod support;
 
 use karman_mesh::membership::{RootKey, UnixTime};
 use std::time::{Duration, Instant};
-use support::{Node, addresses, head, invite, start};
+use support::{Node, addresses, head, invite, start, until};
 
 const SOON: Duration = Duration::from_secs(20);
 /// How long what the old key has signed holds: memberships here are given for an hour.
 const GRACE: Duration = Duration::from_secs(60);
-
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < SOON, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
 
 /// Whether the node belongs to the mesh of this key, by a membership that this key has signed.
 fn belongs(node: &Node, root: &RootKey, grace_ends: UnixTime) -> bool {

@@ -194,3 +194,53 @@ fn everything() -> Rights {
         .map(|right| right.parse::<Right>().expect("a right of ours"))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::Tier;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_deputy_renews_what_it_could_have_given() {
+        let root = RootKey::generate().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let signer = Issuer::root(&root);
+        let now = clock();
+        let terms = |rights: &[&str], not_after| Terms {
+            rights: rights
+                .iter()
+                .map(|right| right.parse::<Right>().unwrap())
+                .collect(),
+            ..Terms::usual(Tier::Fog, not_after)
+        };
+        let key = store.node_key().public();
+        let own = terms(&["issue", "call:*"], now.after(10 * HOUR));
+        let word = signer.invite(&own, now.after(HOUR), Some(&key), Vec::new(), now);
+        let deputy = Standing::open(store, Tier::Fog, Some(word.unwrap()), None).unwrap();
+        assert!(deputy.is_issuer() && !deputy.holds_root());
+
+        let member = *RootKey::from_seed(&[3; 32]).public().as_bytes();
+        let renewed = |rights: &[&str], from: UnixTime, to| {
+            let before = signer.issue(&member, &terms(rights, to), from).unwrap();
+            deputy.renew(&before, &member).unwrap()
+        };
+        let earlier = UnixTime::from_seconds(now.seconds() - 3600);
+        let next = renewed(&["call:*"], earlier, now.after(HOUR / 2)).unwrap();
+        let next = deputy.verify(&next, &member).unwrap();
+        assert_eq!(next.issuer, Some(key));
+        assert!(next.not_after >= now.after(HOUR));
+        // It is early; it has not the right, or not the time: the holder of the root key may.
+        assert!(renewed(&["call:*"], now, now.after(HOUR)).is_none());
+        assert!(renewed(&["call:*", "deploy:*"], earlier, now.after(HOUR / 2)).is_none());
+        let long_ago = UnixTime::from_seconds(now.seconds() - 20 * 3600);
+        assert!(renewed(&["call:*"], long_ago, now.after(HOUR)).is_none());
+    }
+
+    fn clock() -> UnixTime {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        UnixTime::from_seconds(now.unwrap().as_secs())
+    }
+}

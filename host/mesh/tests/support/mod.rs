@@ -204,6 +204,16 @@ fn start_in(
     }
 }
 
+/// Waits until it holds.
+#[allow(dead_code, reason = "not every test waits for something")]
+pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 pub(crate) async fn addresses(node: &Node) -> Vec<Multiaddr> {
     let started = Instant::now();
     loop {

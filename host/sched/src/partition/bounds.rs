@@ -68,18 +68,22 @@ impl Bounds {
 
     /// What a request takes of each bound.
     pub fn used(&self, prediction: &Prediction) -> Vec<BoundUse> {
-        let each = [
-            (Bounded::Latency, prediction.latency_ms, self.latency_ms),
-            (Bounded::Energy, prediction.energy_mj, self.energy_mj),
-        ];
-        let bounded = each.into_iter().filter_map(|(of, takes, at_most)| {
+        let bounded = [Bounded::Latency, Bounded::Energy].into_iter().filter_map(|of| {
             Some(BoundUse {
                 of,
-                takes,
-                at_most: at_most?,
+                takes: of.taken(prediction),
+                at_most: self.bound(of)?,
             })
         });
         bounded.collect()
+    }
+
+    /// The bound on this.
+    pub const fn bound(&self, of: Bounded) -> Option<f64> {
+        match of {
+            Bounded::Latency => self.latency_ms,
+            Bounded::Energy => self.energy_mj,
+        }
     }
 
     /// The policy's plan that keeps both bounds, if there are weights under which it has one; else the one that is over them by the
@@ -130,6 +134,16 @@ impl Bounds {
         used.iter()
             .map(|used| used.takes / used.at_most)
             .fold(0.0, f64::max)
+    }
+}
+
+impl Bounded {
+    /// What a request takes of it.
+    pub(super) const fn taken(self, prediction: &Prediction) -> f64 {
+        match self {
+            Self::Latency => prediction.latency_ms,
+            Self::Energy => prediction.energy_mj,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Least of one thing within a bound on another: `--slo p95=120ms --slo energy=min`.
 
 use super::bounds::MOST_TRIES;
-use super::{Bounded, Bounds, Objective, Partitioner, Plan, PlanError, Prediction, Problem};
+use super::{Bounded, Bounds, Objective, Partitioner, Plan, PlanError, Problem};
 
 impl Bounds {
     /// The policy's plan that takes least of this among those that keep the other's bound, as far as weights lead to it; with the
@@ -57,13 +57,6 @@ impl Bounds {
         }
         Ok(best)
     }
-
-    fn bound(&self, of: Bounded) -> Option<f64> {
-        match of {
-            Bounded::Latency => self.latency_ms,
-            Bounded::Energy => self.energy_mj,
-        }
-    }
 }
 
 impl Bounded {
@@ -71,14 +64,6 @@ impl Bounded {
         match self {
             Self::Latency => Self::Energy,
             Self::Energy => Self::Latency,
-        }
-    }
-
-    /// What a request takes of it.
-    const fn taken(self, prediction: &Prediction) -> f64 {
-        match self {
-            Self::Latency => prediction.latency_ms,
-            Self::Energy => prediction.energy_mj,
         }
     }
 }

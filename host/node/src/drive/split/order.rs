@@ -114,11 +114,7 @@ impl SplitOrder {
             least: self.least,
             ..stated
         };
-        let has_bound = match self.least {
-            Some(Bounded::Latency) => bounds.latency_ms.is_some(),
-            Some(Bounded::Energy) => bounds.energy_mj.is_some(),
-            None => false,
-        };
+        let has_bound = self.least.is_some_and(|least| bounds.bound(least).is_some());
         match bounds == Bounds::default() {
             _ if has_bound => wrong("what is to be least has no bound as well: state one of the two".into()),
             true => wrong("it bounds nothing: state p95, energy, or both".into()),

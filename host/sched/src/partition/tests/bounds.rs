@@ -117,23 +117,33 @@ proptest! {
         const STEPS: u32 = 32;
         let problem = shape(layers, tiers).draw(seed);
         let by = |objective| Tiers.plan(&problem.judged_by(objective).unwrap()).unwrap();
-        let (quick, sparing) = (by(Objective::LATENCY).prediction, by(Objective::ENERGY).prediction);
-        let within = quick.latency_ms + share * (sparing.latency_ms - quick.latency_ms);
-        let latency_ms = within * (1.0 + 1e-9);
-        let bounds = Bounds { latency_ms: Some(latency_ms), energy_mj: None, least: Some(Bounded::Energy) };
-        let (judged, plan) = bounds.plan(&Tiers, &problem).unwrap();
-        prop_assert_eq!(&Tiers.plan(&judged).unwrap(), &plan);
-        prop_assert!(keeps(&bounds, &plan), "{:?}", bounds.used(&plan.prediction));
-        for step in 0..=STEPS {
-            let of_latency = f64::from(step) / f64::from(STEPS);
-            let weights = Objective::weighing(of_latency / latency_ms, (1.0 - of_latency) / sparing.energy_mj, 0.0);
-            let other = by(weights);
-            if keeps(&bounds, &other) {
-                prop_assert!(plan.prediction.energy_mj <= other.prediction.energy_mj * (1.0 + 1e-9));
+        let ends = [by(Objective::LATENCY).prediction, by(Objective::ENERGY).prediction];
+        for (least, bounded) in [(Bounded::Energy, Bounded::Latency), (Bounded::Latency, Bounded::Energy)] {
+            let taken = ends.each_ref().map(|end| bounded.taken(end));
+            let (from, to) = (taken[0].min(taken[1]), taken[0].max(taken[1]));
+            let within = |bound: f64| match bounded {
+                Bounded::Latency => Bounds { latency_ms: Some(bound), energy_mj: None, least: Some(least) },
+                Bounded::Energy => Bounds { latency_ms: None, energy_mj: Some(bound), least: Some(least) },
+            };
+            let bound = (from + share * (to - from)) * (1.0 + 1e-9);
+            let bounds = within(bound);
+            let (judged, plan) = bounds.plan(&Tiers, &problem).unwrap();
+            prop_assert_eq!(&Tiers.plan(&judged).unwrap(), &plan);
+            prop_assert!(keeps(&bounds, &plan), "{:?}", bounds.used(&plan.prediction));
+            let unit = least.taken(&ends[0]).min(least.taken(&ends[1]));
+            for step in 0..=STEPS {
+                let of_bounded = f64::from(step) / f64::from(STEPS);
+                let weights = (of_bounded / bound, (1.0 - of_bounded) / unit);
+                let other = by(match bounded {
+                    Bounded::Latency => Objective::weighing(weights.0, weights.1, 0.0),
+                    Bounded::Energy => Objective::weighing(weights.1, weights.0, 0.0),
+                });
+                if keeps(&bounds, &other) {
+                    prop_assert!(least.taken(&plan.prediction) <= least.taken(&other.prediction) * (1.0 + 1e-9));
+                }
             }
+            let (_, nearest) = within(from / 2.0).plan(&Tiers, &problem).unwrap();
+            prop_assert!(bounded.taken(&nearest.prediction) <= from * (1.0 + 1e-9));
         }
-        let impossible = Bounds { latency_ms: Some(quick.latency_ms / 2.0), ..bounds };
-        let (_, nearest) = impossible.plan(&Tiers, &problem).unwrap();
-        prop_assert!(nearest.prediction.latency_ms <= quick.latency_ms * (1.0 + 1e-9));
     }
 }
