@@ -5,7 +5,7 @@
 mod support;
 
 use karman_mesh::membership::{RootKey, UnixTime};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::{Node, addresses, head, invite, start, until};
 
 const SOON: Duration = Duration::from_secs(20);

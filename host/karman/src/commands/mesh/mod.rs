@@ -34,7 +34,7 @@ enum Verb {
     Init(init::Init),
     /// Invite one node
     #[command(
-        after_help = "Examples:\n  karman mesh invite --tier edge --expires 7d\n  karman mesh invite --tier fog --right deploy:* --lasts 90d\n  karman mesh invite --tier space --for ed25519:7Kq4yQm0bB8s0kq1vX2d5eT9uW3nR6cJzLhFgPaMiOo"
+        after_help = "Examples:\n  karman mesh invite --tier edge --expires 7d\n  karman mesh invite --tier fog --right deploy:* --lasts 90d\n  karman mesh invite --tier fog --right issue --right revoke --lasts 365d\n  karman mesh invite --tier space --for ed25519:7Kq4yQm0bB8s0kq1vX2d5eT9uW3nR6cJzLhFgPaMiOo"
     )]
     Invite(invite::Invite),
     /// The invitations that were made here, and what has become of each
