@@ -147,6 +147,12 @@ impl Conditions {
         *rate *= (self.usual_mbit_s[link] / *rate).powf(share);
     }
 
+    /// A link takes so many times longer for a byte than it was believed to.
+    pub(crate) fn slow_link(&mut self, link: usize, factor: f64) {
+        let link = &mut self.links[link];
+        link.rate_mbit_s = rate_mbit_s(link.ms_per_byte() * factor);
+    }
+
     pub(crate) fn link(&self, from: usize, to: usize) -> Option<usize> {
         self.links
             .iter()

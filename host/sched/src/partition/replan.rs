@@ -1,5 +1,6 @@
 //! A plan that moves with the conditions.
 
+mod bottleneck;
 mod stated;
 mod told;
 
@@ -41,6 +42,8 @@ pub struct Replanner<P> {
     measured: Vec<Duration>,
     /// For how long nothing may be heard of each link: longer with each probe that tells nothing new.
     patience: Vec<Duration>,
+    /// Whether what is believed of each link was told by another one, with which it seems to share a bottleneck.
+    guessed: Vec<bool>,
     /// What was sent last over each link, where that is not answered.
     unanswered: Vec<Option<Unanswered>>,
     /// Whether the links are known: then nothing is learnt of them.
@@ -75,6 +78,7 @@ impl<P: Partitioner> Replanner<P> {
             late: vec![false; tiers],
             measured: vec![now; problem.links().len()],
             patience: vec![tuning.probe_after; problem.links().len()],
+            guessed: vec![false; problem.links().len()],
             unanswered: vec![None; problem.links().len()],
             links_are_stated: false,
             due: now + tuning.period,

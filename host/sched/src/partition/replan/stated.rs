@@ -32,6 +32,7 @@ impl<P: Partitioner> Replanner<P> {
         self.nominal = self.nominal.under(tiers, links.clone(), weights)?;
         self.measured.resize(links.len(), self.due);
         self.patience.resize(links.len(), self.tuning.probe_after);
+        self.guessed = vec![false; links.len()];
         self.unanswered = vec![None; links.len()];
         self.conditions.set_links(links);
         Ok(())

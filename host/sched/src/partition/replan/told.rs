@@ -108,10 +108,7 @@ impl<P: Partitioner> Replanner<P> {
 
     fn overdue(&mut self, link: usize, arrived: u64, ms: f64) -> Cause {
         let gain = self.tuning.deviating_gain;
-        let ratio = self.conditions.crawls(link, arrived, ms, gain);
-        if self.tuning.deviates(ratio).is_some() {
-            self.patience[link] = self.tuning.probe_after;
-        }
+        let ratio = self.measure(link, |conditions| conditions.crawls(link, arrived, ms, gain));
         Cause::Deviation(ratio)
     }
 
@@ -139,11 +136,8 @@ impl<P: Partitioner> Replanner<P> {
         }
         let ratio = ms / self.conditions.links()[link].ms(bytes);
         let gain = self.tuning.gain(ratio, self.tuning.link_gain);
-        self.conditions.sent(link, bytes, ms, gain);
+        self.measure(link, |conditions| conditions.sent(link, bytes, ms, gain));
         let cause = self.tuning.deviates(ratio);
-        if cause.is_some() {
-            self.patience[link] = self.tuning.probe_after;
-        }
         let of_tier = self.judge(link, to, ms / bytes as f64);
         cause.or(of_tier)
     }

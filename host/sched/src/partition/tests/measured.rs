@@ -15,12 +15,13 @@ fn takes(replanner: &Replanner<Tiers>, tier: usize, layers: &[usize]) -> f64 {
 }
 
 /// The same problem with a link from the edge to the cloud, which saves the way over the fog.
-fn with_direct_link() -> Replanner<MinCut> {
+fn with_direct_link(rate_mbit_s: f64) -> Replanner<MinCut> {
     let problem = problem(Weights::Everywhere);
     let direct = |from, to| Link {
         from,
         to,
         latency_ms: 3.0,
+        rate_mbit_s,
         ..problem.links()[0]
     };
     let mut links = problem.links().to_vec();
@@ -29,6 +30,12 @@ fn with_direct_link() -> Replanner<MinCut> {
         .under(problem.tiers().to_vec(), links, Weights::Everywhere)
         .unwrap();
     Replanner::new(MinCut, problem, Tuning::default(), Duration::ZERO).unwrap()
+}
+
+/// Whether requests take that link.
+fn is_direct(plan: &Plan) -> bool {
+    let mut used = plan.prediction.links.iter();
+    used.any(|used| (used.from, used.to) == (0, 2))
 }
 
 #[test]
@@ -53,13 +60,7 @@ fn a_hiccup_moves_nothing_and_a_tier_that_is_late_twice_is_slow() {
 
 #[test]
 fn requests_take_the_direct_way_again_once_it_is_heard_of() {
-    let mut replanner = with_direct_link();
-    let is_direct = |plan: &Plan| {
-        plan.prediction
-            .links
-            .iter()
-            .any(|used| (used.from, used.to) == (0, 2))
-    };
+    let mut replanner = with_direct_link(40.0);
     assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
     assert!(is_direct(replanner.plan()));
     let late = Event::Overdue {
@@ -76,11 +77,47 @@ fn requests_take_the_direct_way_again_once_it_is_heard_of() {
         from: 0,
         to: 2,
         bytes: 50_000,
-        ms: 23.0,
+        ms: 13.0,
     };
     let actions = replanner.handle(SECOND / 4, sent).unwrap();
-    assert!((replanner.expected_ms(0, 2, 50_000).unwrap() - 23.0).abs() < 0.01);
+    assert!((replanner.expected_ms(0, 2, 50_000).unwrap() - 13.0).abs() < 0.01);
     assert!(used(&actions).is_some_and(is_direct));
+}
+
+#[test]
+fn what_slows_one_link_of_a_node_down_slows_down_those_like_it() {
+    let sent = |to, ms| Event::Sent {
+        from: 0,
+        to,
+        bytes: 50_000,
+        ms,
+    };
+    // 20 Mbit/s to the fog, too.
+    let mut replanner = with_direct_link(20.0);
+    assert!(is_direct(replanner.plan()));
+    let actions = replanner.handle(SECOND / 8, sent(2, 2003.0)).unwrap();
+    assert_eq!(
+        used(&actions).unwrap().assignment,
+        [0; 4],
+        "no request tries the way over the fog"
+    );
+    assert!((replanner.expected_ms(0, 1, 50_000).unwrap() - 2002.0).abs() < 0.01);
+    assert!(
+        (replanner.expected_ms(1, 2, 50_000).unwrap() - 22.0).abs() < 0.01,
+        "another node's"
+    );
+    // It has passed for both.
+    let actions = replanner.handle(SECOND / 4, sent(2, 23.0)).unwrap();
+    assert!(used(&actions).is_some_and(is_direct));
+    assert!((replanner.expected_ms(0, 1, 50_000).unwrap() - 22.0).abs() < 0.01);
+    // What was only guessed of the way over the fog is corrected there, and leaves the other one as it was measured.
+    replanner.handle(SECOND / 2, sent(2, 2003.0)).unwrap();
+    let actions = replanner.handle(SECOND, sent(1, 22.0)).unwrap();
+    assert!(!is_direct(used(&actions).unwrap()));
+    assert!((replanner.expected_ms(0, 2, 50_000).unwrap() - 2003.0).abs() < 0.01);
+    // They are not alike any more.
+    replanner.handle(SECOND, sent(2, 4003.0)).unwrap();
+    assert!((replanner.expected_ms(0, 1, 50_000).unwrap() - 22.0).abs() < 0.01);
 }
 
 #[test]
