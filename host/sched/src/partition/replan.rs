@@ -10,6 +10,7 @@ use super::{
     Action, Cause, Event, EventError, Held, Link, LinkUse, Partitioner, Plan, PlanError, Problem,
     ProblemError, Resumption, Tuning, Weights,
 };
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +37,8 @@ pub struct Replanner<P> {
     plan: Arc<Plan>,
     /// The tiers that were measured in this period, each with the layers that it ran.
     heard: BTreeSet<(usize, usize)>,
-    /// Whether each tier was late when it was last measured.
-    late: Vec<bool>,
+    /// Whether each tier was late or early when it was last measured; nothing where it was as expected.
+    off: Vec<Option<Ordering>>,
     /// When each link was last measured.
     measured: Vec<Duration>,
     /// For how long nothing may be heard of each link: longer with each probe that tells nothing new.
@@ -75,7 +76,7 @@ impl<P: Partitioner> Replanner<P> {
             held,
             under_way: Vec::new(),
             heard: BTreeSet::new(),
-            late: vec![false; tiers],
+            off: vec![None; tiers],
             measured: vec![now; problem.links().len()],
             patience: vec![tuning.probe_after; problem.links().len()],
             guessed: vec![false; problem.links().len()],

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 /// Sizes that differ by less than this share are the same: what a camera sees differs from picture to picture.
 const SAME_SIZE: f64 = 0.05;
-/// By less than this a tier may be late once: its thread was kept waiting for something else. Late twice in a row it is slow.
+/// By less than so many milliseconds, or so many times, a tier may be late or early once: its thread was kept waiting for something else, or
+/// found all that it needs at hand. Twice in a row it is slow, or fast.
 const HICCUP_MS: f64 = 10.0;
+const HICCUP: f64 = 3.0;
 
 /// A message that no answer has come to: the next one over its link tells whether that was slow, or the tier behind it.
 #[derive(Clone)]
@@ -95,8 +97,10 @@ impl<P: Partitioner> Replanner<P> {
         self.heard.extend(layers.iter().map(|layer| (tier, *layer)));
         let ratio = ms / expected;
         let cause = self.tuning.deviates(ratio);
-        let was_late = std::mem::replace(&mut self.late[tier], cause.is_some() && ms > expected);
-        let is_hiccup = self.late[tier] && !was_late && ms - expected < HICCUP_MS;
+        let off = cause.as_ref().map(|_| ms.total_cmp(&expected));
+        let before = std::mem::replace(&mut self.off[tier], off);
+        let is_small = (ms - expected).abs() < HICCUP_MS || (1.0 / HICCUP..HICCUP).contains(&ratio);
+        let is_hiccup = off.is_some() && off != before && is_small;
         let usual = self.tuning.tier_gain;
         let gain = match is_hiccup {
             true => usual,
