@@ -1,8 +1,8 @@
 //! The layers of a quantised model in whole numbers, for nodes that compute a share of one.
 //!
-//! [`Integer::read`] finds in a model of 8 bits (QDQ: what each layer takes goes through `QuantizeLinear` and `DequantizeLinear`) the
-//! longest chain of layers from its input on that `karman_tensor::quantised` computes: convolutions, fully connected layers, means of
-//! whole maps, additions of what came before, each with ReLU, ReLU6 or another clip. What comes after them is left as a
+//! [`Integer::read`] finds in a model of 8 bits (QDQ: what each layer takes goes through `QuantizeLinear` and `DequantizeLinear`) all
+//! layers from its input on that `karman_tensor::quantised` computes: convolutions, fully connected layers, means of
+//! whole maps, largest values under a window, additions of what came before, each with ReLU, ReLU6 or another clip. What comes after them is left as a
 //! fragment, an ONNX model of its own, for a back-end ([`Integer::rest`]).
 //!
 //! Whole numbers give the same bits wherever they are computed. They are not the bits of a back-end: that rounds real numbers, and what
@@ -75,15 +75,15 @@ pub struct Integer {
     network: Network,
     takes: TensorInfo,
     entry: Entry,
-    /// What the last layer in whole numbers gives, as the rest of the model takes it.
-    gives: TensorInfo,
+    /// The activations that the rest of the model takes, and as what.
+    gives: Vec<(usize, TensorInfo)>,
     rest: Fragment,
     operators: Vec<String>,
     results: Vec<String>,
 }
 
 impl Integer {
-    /// The longest chain of layers in whole numbers after which a single tensor goes on.
+    /// The layers in whole numbers, as many as there are with nothing but tensors of 8 bits going on from them.
     ///
     /// # Errors
     /// [`IntegerError::None`] when there is none, [`IntegerError::File`] when a constant does not read.
@@ -92,21 +92,26 @@ impl Integer {
             entry,
             stored,
             layers,
+            takes,
             parameters,
             stopped,
         } = walk::walk(graph)?;
         let none = || {
             let (node, why) = stopped.clone().unwrap_or_else(|| {
-                let why = "what comes after it takes more than one tensor from before".to_owned();
+                let why = "what comes after it takes something else than tensors of 8 bits".to_owned();
                 ("QuantizeLinear".to_owned(), why)
             });
             IntegerError::None { node, why }
         };
         let entry = entry.ok_or_else(none)?;
         for last in (1..stored.len()).rev() {
-            let Some(rest) = rest_after(graph, stored[last])? else {
+            let Some(rest) = rest_after(graph, &stored[..=last])? else {
                 continue;
             };
+            let gives = rest.takes.iter().filter_map(|edge| {
+                let activation = stored.iter().position(|stored| stored == edge)?;
+                Some((activation, graph.edges()[*edge].info.clone()))
+            });
             let operators: BTreeSet<&str> = rest
                 .nodes
                 .iter()
@@ -114,9 +119,13 @@ impl Integer {
                 .collect();
             let outputs = graph.outputs().iter();
             return Ok(Self {
-                network: Network::new(layers[..last].to_vec(), parameters[..last].to_vec())?,
+                network: Network::branching(
+                    layers[..last].to_vec(),
+                    takes[..last].to_vec(),
+                    parameters[..last].to_vec(),
+                )?,
                 takes: graph.edges()[entry.edge].info.clone(),
-                gives: graph.edges()[stored[last]].info.clone(),
+                gives: gives.collect(),
                 operators: operators.into_iter().map(str::to_owned).collect(),
                 results: outputs
                     .map(|edge| graph.edges()[*edge].info.name.clone())
@@ -131,6 +140,11 @@ impl Integer {
     /// The layers in whole numbers.
     pub const fn network(&self) -> &Network {
         &self.network
+    }
+
+    /// The activations of the network that the rest of the model takes.
+    pub fn gives(&self) -> Vec<usize> {
+        self.gives.iter().map(|(activation, _)| *activation).collect()
     }
 
     /// The rest of the model, which takes what [`Integer::hand_over`] gives.
@@ -173,62 +187,77 @@ impl Integer {
             .collect())
     }
 
-    /// What the network gave for each item, as the rest of the model takes it.
+    /// What the network gave for each item, the activations that it [`gives`](Self::gives) in their order, as the rest of the model takes
+    /// them.
     ///
     /// # Errors
     /// [`IntegerError::Arithmetic`] when an item has another number of values than the network gives.
-    pub fn hand_over(&self, items: &[Vec<i8>]) -> Result<(String, Tensor), IntegerError> {
-        let extent = self.network.activation(self.network.layers().len());
-        let unsigned = self.gives.element == ElementType::U8;
-        let mut bytes = Vec::with_capacity(items.len() * extent.elements());
-        for item in items {
-            if item.len() != extent.elements() {
-                return Err(QuantisedError::Length {
-                    field: "output",
-                    expected: extent.elements(),
-                    given: item.len(),
-                }
-                .into());
-            }
-            let flip = if unsigned { 0x80 } else { 0 };
-            bytes.extend(by_channels(extent, item).map(|value| value as u8 ^ flip));
-        }
-        let sizes = self.gives.dims.iter().flatten().skip(1);
-        let fixed = sizes.filter_map(|dim| match dim {
-            crate::Dim::Fixed(size) => Some(*size),
-            crate::Dim::Any(_) => None,
-        });
-        let dims: Vec<u32> = std::iter::once(items.len() as u32).chain(fixed).collect();
-        let unfit = |error: karman_tensor::TensorError| InferError::malformed(error.to_string());
-        let shape = Shape::new(&dims).map_err(unfit)?;
-        let tensor = Tensor::new(self.gives.element, shape, &bytes).map_err(unfit)?;
-        Ok((self.gives.name.clone(), tensor))
+    pub fn hand_over(&self, items: &[Vec<Vec<i8>>]) -> Result<Vec<(String, Tensor)>, IntegerError> {
+        let given = self.gives.iter().enumerate();
+        given
+            .map(|(at, (activation, info))| {
+                let items = items
+                    .iter()
+                    .map(|item| item.get(at).map_or(&[][..], Vec::as_slice));
+                stacked(self.network.activation(*activation), info, items)
+            })
+            .collect()
     }
 }
 
-/// What comes after an edge, if nothing else goes on from before it and no output of the model lies before it.
-fn rest_after(graph: &Graph, edge: usize) -> Result<Option<Fragment>, IntegerError> {
-    let mut before = vec![false; graph.nodes().len()];
-    let mut open: Vec<usize> = graph.edges()[edge].from.into_iter().collect();
-    while let Some(node) = open.pop() {
-        if !std::mem::replace(&mut before[node], true) {
-            let takes = graph.nodes()[node].inputs.iter();
-            open.extend(takes.filter_map(|edge| graph.edges()[*edge].from));
+/// An activation of each item as one tensor.
+fn stacked<'a>(
+    extent: Extent,
+    info: &TensorInfo,
+    items: impl ExactSizeIterator<Item = &'a [i8]>,
+) -> Result<(String, Tensor), IntegerError> {
+    let (count, unsigned) = (items.len(), info.element == ElementType::U8);
+    let mut bytes = Vec::with_capacity(count * extent.elements());
+    for item in items {
+        if item.len() != extent.elements() {
+            return Err(QuantisedError::Length {
+                field: "output",
+                expected: extent.elements(),
+                given: item.len(),
+            }
+            .into());
         }
+        let flip = if unsigned { 0x80 } else { 0 };
+        bytes.extend(by_channels(extent, item).map(|value| value as u8 ^ flip));
     }
-    let lies_before = |edge: &usize| graph.edges()[*edge].from.is_none_or(|node| before[node]);
+    let sizes = info.dims.iter().flatten().skip(1);
+    let fixed = sizes.filter_map(|dim| match dim {
+        crate::Dim::Fixed(size) => Some(*size),
+        crate::Dim::Any(_) => None,
+    });
+    let dims: Vec<u32> = std::iter::once(count as u32).chain(fixed).collect();
+    let unfit = |error: karman_tensor::TensorError| InferError::malformed(error.to_string());
+    let shape = Shape::new(&dims).map_err(unfit)?;
+    let tensor = Tensor::new(info.element, shape, &bytes).map_err(unfit)?;
+    Ok((info.name.clone(), tensor))
+}
+
+/// What comes after these edges, if it takes nothing else from before them and no output of the model lies before them.
+fn rest_after(graph: &Graph, stored: &[usize]) -> Result<Option<Fragment>, IntegerError> {
+    let cut = |error: crate::graph::CutError| InferError::malformed(error.to_string());
+    let before = graph.needed(stored).map_err(cut)?;
+    let lies_before = |edge: &usize| {
+        graph.edges()[*edge]
+            .from
+            .is_none_or(|node| before.contains(&node))
+    };
     if graph.outputs().iter().any(lies_before) {
         return Ok(None);
     }
-    let stages: Vec<usize> = before.iter().map(|before| usize::from(!before)).collect();
-    let cut = |error: crate::graph::CutError| InferError::malformed(error.to_string());
-    if graph.crossing(&stages).map_err(cut)? != [vec![edge]] {
+    let nodes = 0..graph.nodes().len();
+    let stages: Vec<usize> = nodes.map(|node| usize::from(!before.contains(&node))).collect();
+    let crossing = graph.crossing(&stages).map_err(cut)?;
+    let only_stored = |edges: &Vec<usize>| edges.iter().all(|edge| stored.contains(edge));
+    if !crossing.first().is_some_and(only_stored) {
         return Ok(None);
     }
     let mut fragments = graph.split(&stages).map_err(cut)?;
-    Ok(fragments
-        .pop()
-        .filter(|last| last.stage == 1 && last.takes == [edge]))
+    Ok(fragments.pop().filter(|last| last.stage == 1))
 }
 
 /// Channel by channel, row by row, column by column, as ONNX has it, into row by row, column by column, channel by channel.

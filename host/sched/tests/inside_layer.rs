@@ -87,10 +87,10 @@ fn flat_order(extent: Extent, values: &[i8]) -> Vec<i8> {
     (0..extent.channels).flat_map(channel).collect()
 }
 
-/// Layers in which everything occurs: strides, depthwise and grouped convolutions, additions, a mean, full connection.
+/// Layers in which everything occurs: strides, depthwise and grouped convolutions, additions, a mean, maxima, full connection.
 fn small_network() -> impl Strategy<Value = Vec<Layer>> {
     let extent = (1usize..5, 1usize..12, 1usize..7);
-    let steps = prop::collection::vec((0u8..7, 1usize..9, 1usize..4, any::<prop::sample::Index>()), 1..8);
+    let steps = prop::collection::vec((0u8..8, 1usize..9, 1usize..4, any::<prop::sample::Index>()), 1..8);
     (extent, steps).prop_map(|((channels, height, width), steps)| {
         let mut at = Extent::new(channels * 2, height, width).unwrap();
         let mut layers: Vec<Layer> = Vec::new();
@@ -105,6 +105,7 @@ fn small_network() -> impl Strategy<Value = Vec<Layer>> {
                     Layer::convolution(at, 2 * size, window, 1, padding, 2).unwrap()
                 }
                 5 => Layer::average_pool(at),
+                7 => Layer::max_pool(at, window, stride, padding).unwrap(),
                 6 => {
                     let extent = |activation: usize| match activation {
                         0 => layers.first().map_or(at, Layer::input),

@@ -1,10 +1,8 @@
 //! Networks in pieces, really computed: the same bits as whole, each piece within the memory that was foreseen for it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use karman_sched::partition::inside_layer::{
-    Board, Link, PlanError, SharePlan, cost_of_share, is_used_after, share,
-};
-use karman_tensor::quantised::{Extent, Layer, Network, Operator, Part, mobilenet_v2};
+use karman_sched::partition::inside_layer::{Board, Link, PlanError, SharePlan, cost_of_share, share};
+use karman_tensor::quantised::{Extent, Layer, Network, Operator, mobilenet_v2};
 use karman_tensor::split::ShareTask;
 use proptest::prelude::*;
 
@@ -16,7 +14,7 @@ fn board(free_memory: u64, operations_per_second: f64) -> Board {
     }
 }
 
-/// Every kind of layer: with groups, depthwise, pointwise, an addition, a mean, a fully connected one.
+/// Every kind of layer: with groups, depthwise, pointwise, an addition, a maximum, a mean, a fully connected one.
 fn layers() -> Vec<Layer> {
     let input = Extent::new(4, 11, 9).unwrap();
     let mut layers = vec![Layer::convolution(input, 6, [3, 3], 2, 1, 2).unwrap()];
@@ -24,8 +22,10 @@ fn layers() -> Vec<Layer> {
     layers.push(Layer::convolution(at, 6, [3, 3], 1, 1, 6).unwrap());
     layers.push(Layer::convolution(at, 6, [1, 1], 1, 0, 1).unwrap());
     layers.push(Layer::add(at, 1));
-    layers.push(Layer::average_pool(at));
-    layers.push(Layer::linear(layers[4].output(), 7).unwrap());
+    let most = Layer::max_pool(at, [3, 3], 2, 1).unwrap();
+    layers.push(Layer::average_pool(most.output()));
+    layers.insert(4, most);
+    layers.push(Layer::linear(layers[5].output(), 7).unwrap());
     layers
 }
 
@@ -42,15 +42,6 @@ fn generated(layers: Vec<Layer>) -> (Network, Vec<i8>) {
     (network, input)
 }
 
-fn cut(extent: Extent, values: &[i8], part: &Part) -> Vec<i8> {
-    let rows = values.chunks_exact(extent.width * extent.channels);
-    let rows = rows.skip(part.rows.start).take(part.rows.len());
-    let cells = rows.flat_map(|row| row.chunks_exact(extent.channels));
-    cells
-        .flat_map(|cell| cell[part.channels.clone()].iter().copied())
-        .collect()
-}
-
 /// The network from its pieces. Each message is written and read, and is no longer than foreseen; each cell comes from one piece.
 fn computed(network: &Network, plan: &SharePlan, input: &[i8]) -> Vec<i8> {
     let mut activations = vec![input.to_vec()];
@@ -58,9 +49,9 @@ fn computed(network: &Network, plan: &SharePlan, input: &[i8]) -> Vec<i8> {
         let extent = layer.output();
         let mut output: Vec<Option<i8>> = vec![None; extent.elements()];
         for part in shared.pieces.iter().flatten() {
-            let given = cut(layer.input(), &activations[index], &layer.needs(part));
+            let given = layer.needs(part).cut(layer.input(), &activations[index]);
             let other = match *layer.operator() {
-                Operator::Add { other } => cut(extent, &activations[other], part),
+                Operator::Add { other } => part.cut(extent, &activations[other]),
                 _ => Vec::new(),
             };
             let task = ShareTask::new(network, index, part, given, other).unwrap();
@@ -165,11 +156,4 @@ fn memory_that_is_too_small_for_any_piece_is_an_error_that_says_how_much_it_take
     };
     let plan = share(&layers(), &[board(1 << 20, 1e8); 3], Link::ETHERNET_100).unwrap();
     assert!(needed > 100 && needed < plan.alone);
-}
-
-#[test]
-fn an_activation_is_kept_as_long_as_a_layer_takes_it() {
-    let layers = layers();
-    assert!(is_used_after(&layers, 1, 1) && is_used_after(&layers, 1, 2));
-    assert!(!is_used_after(&layers, 1, 3) && !is_used_after(&layers, 2, 2));
 }

@@ -163,7 +163,7 @@ impl Graph {
     ///
     /// # Errors
     /// [`CutError::Edge`].
-    pub(super) fn needed(&self, edges: &[usize]) -> Result<BTreeSet<usize>, CutError> {
+    pub(crate) fn needed(&self, edges: &[usize]) -> Result<BTreeSet<usize>, CutError> {
         let mut needed = vec![false; self.nodes.len()];
         for edge in edges {
             let edge = self.edges.get(*edge).ok_or(CutError::Edge {

@@ -4,12 +4,12 @@ use super::constants::{Weights, bias, weights};
 use super::walk::{Real, Unfit, Value, Walk, why};
 use crate::graph::Operation;
 use karman_tensor::quantised::{
-    Add, AveragePool, Convolution, Layer, Parameters, QuantisedError, Range8, Rescale,
+    Add, AveragePool, Convolution, Layer, MaxPool, Parameters, QuantisedError, Range8, Rescale,
 };
 
 /// A layer until it is known how what it gives is quantised.
 pub(super) struct Pending {
-    /// The activation that it takes, which must be the last one when it is quantised.
+    /// The activation that it takes.
     pub(super) takes: usize,
     pub(super) layer: Layer,
     work: Work,
@@ -27,6 +27,7 @@ enum Work {
     },
     Mean(Real),
     Add(Real, Real),
+    Maximum(Real),
 }
 
 impl Pending {
@@ -51,6 +52,9 @@ impl Pending {
                 let factors = [one.scale / scale, other.scale / scale];
                 Parameters::Add(Add::new(factors, [one.zero, other.zero], output)?)
             }
+            Work::Maximum(input) => {
+                Parameters::MaxPool(MaxPool::new(input.scale / scale, input.zero, output)?)
+            }
         })
     }
 }
@@ -62,25 +66,10 @@ impl Walk<'_> {
         let [outputs, of_group, height, width] = weights.dims[..] else {
             return Err(why("its window has not two dimensions"));
         };
-        let plain = |name: &str| {
-            operation
-                .ints(name)
-                .is_none_or(|all| all.iter().all(|one| *one == 1))
-        };
-        if !plain("dilations") || operation.text("auto_pad", "NOTSET") != "NOTSET" {
-            return Err(why("its window has gaps, or its padding depends on the input"));
-        }
-        let same = |name: &str, or: i64| match operation.ints(name) {
-            None | Some([]) => Ok(or as usize),
-            Some([first, rest @ ..]) if *first >= 0 && rest.iter().all(|one| one == first) => {
-                Ok(*first as usize)
-            }
-            Some(_) => Err(why(format!("its {name} are not the same on all sides"))),
-        };
+        let (stride, padding) = slides(operation)?;
         let groups = operation.int("group", 1).max(0) as usize;
         let extent = self.extent(input.activation)?;
         let window = [height as usize, width as usize];
-        let (stride, padding) = (same("strides", 1)?, same("pads", 0)?);
         let layer = Layer::convolution(extent, outputs as usize, window, stride, padding, groups)?;
         if of_group as usize * groups != extent.channels {
             return Err(why("its weights are for another number of channels"));
@@ -152,6 +141,21 @@ impl Walk<'_> {
         Ok(pending(input.activation, layer, Work::Mean(input), false))
     }
 
+    pub(super) fn maximum(&self, operation: &Operation<'_>) -> Result<Value, Unfit> {
+        let input = self.map(operation, 0)?;
+        let Some([height, width]) = operation.ints("kernel_shape") else {
+            return Err(why("its window has not two dimensions"));
+        };
+        if operation.int("ceil_mode", 0) != 0 {
+            return Err(why("its last windows reach beyond the input"));
+        }
+        let size = |size: i64| size.max(0) as usize;
+        let (stride, padding) = slides(operation)?;
+        let window = [size(*height), size(*width)];
+        let layer = Layer::max_pool(self.extent(input.activation)?, window, stride, padding)?;
+        Ok(pending(input.activation, layer, Work::Maximum(input), false))
+    }
+
     pub(super) fn addition(&self, operation: &Operation<'_>) -> Result<Value, Unfit> {
         let (one, other) = (self.real(operation, 0)?, self.real(operation, 1)?);
         // The layer before comes first.
@@ -166,6 +170,23 @@ impl Walk<'_> {
         let layer = Layer::add(extent, other.activation);
         Ok(pending(one.activation, layer, Work::Add(one, other), one.flat))
     }
+}
+
+/// Rows and columns from one place of a window to the next, and those around the input.
+fn slides(operation: &Operation<'_>) -> Result<(usize, usize), Unfit> {
+    let plain = |name: &str| {
+        let all = operation.ints(name);
+        all.is_none_or(|all| all.iter().all(|one| *one == 1))
+    };
+    if !plain("dilations") || operation.text("auto_pad", "NOTSET") != "NOTSET" {
+        return Err(why("its window has gaps, or its padding depends on the input"));
+    }
+    let same = |name: &str, or: i64| match operation.ints(name) {
+        None | Some([]) => Ok(or as usize),
+        Some([first, rest @ ..]) if *first >= 0 && rest.iter().all(|one| one == first) => Ok(*first as usize),
+        Some(_) => Err(why(format!("its {name} are not the same on all sides"))),
+    };
+    Ok((same("strides", 1)?, same("pads", 0)?))
 }
 
 fn pending(takes: usize, layer: Layer, work: Work, flat: bool) -> Value {

@@ -15,6 +15,8 @@ pub(super) struct Walked {
     /// The edge of each activation: that of the input, then those of the layers.
     pub(super) stored: Vec<usize>,
     pub(super) layers: Vec<Layer>,
+    /// Which activation each of them takes.
+    pub(super) takes: Vec<usize>,
     pub(super) parameters: Vec<Parameters>,
     /// The first node that could not be taken, and why.
     pub(super) stopped: Option<(String, String)>,
@@ -97,6 +99,7 @@ pub(super) fn walk(graph: &Graph) -> Result<Walked, InferError> {
             entry: None,
             stored: Vec::new(),
             layers: Vec::new(),
+            takes: Vec::new(),
             parameters: Vec::new(),
             stopped: None,
         },
@@ -133,6 +136,7 @@ impl Walk<'_> {
             "Gemm" => self.fully_connected(at, operation),
             "GlobalAveragePool" => self.mean(operation),
             "Add" => self.addition(operation),
+            "MaxPool" => self.maximum(operation),
             "Relu" => self.bounded(operation, [0.0, f64::INFINITY]),
             "Clip" => self.clipped(operation),
             "Flatten" | "Reshape" | "Squeeze" => self.flattened(operation, out),
@@ -307,14 +311,10 @@ impl Walk<'_> {
         out: usize,
         (scale, zero, unsigned): (f64, i8, bool),
     ) -> Result<Value, Unfit> {
-        if pending.takes != self.walked.layers.len() {
-            return Err(why(
-                "it does not follow on the layer before it: layers side by side are not split",
-            ));
-        }
-        let (layer, flat) = (pending.layer.clone(), pending.flat);
+        let (layer, takes, flat) = (pending.layer.clone(), pending.takes, pending.flat);
         let parameters = pending.parameters(scale, zero)?;
         self.walked.layers.push(layer);
+        self.walked.takes.push(takes);
         self.walked.parameters.push(parameters);
         self.walked.stored.push(out);
         Ok(Value::Stored {

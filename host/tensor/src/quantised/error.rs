@@ -46,8 +46,8 @@ pub enum QuantisedError {
         /// What the layers before it give.
         given: Extent,
     },
-    /// An addition reaches forward, or not at all.
-    #[error("layer {layer} adds activation {other}: it must be one of those before it")]
+    /// A layer takes what is not there yet.
+    #[error("layer {layer} takes activation {other}: it must be one of those before it")]
     Reach {
         /// Counted from 0.
         layer: usize,

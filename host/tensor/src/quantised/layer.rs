@@ -33,6 +33,15 @@ pub enum Operator {
         /// Which activation: 0 is the input of the network, `i + 1` the output of layer `i`.
         other: usize,
     },
+    /// The largest value of each channel under a sliding window.
+    MaxPool {
+        /// Rows and columns of the window.
+        window: [usize; 2],
+        /// Rows and columns from one output to the next.
+        stride: usize,
+        /// Rows and columns around the input that count for nothing.
+        padding: usize,
+    },
 }
 
 /// A layer as it travels: what cannot be computed from the rest.
@@ -73,6 +82,11 @@ impl TryFrom<Written> for Layer {
             } => Self::convolution(input, written.channels, window, stride, padding, groups),
             Operator::AveragePool => Ok(Self::average_pool(input)),
             Operator::Add { other } => Ok(Self::add(input, other)),
+            Operator::MaxPool {
+                window,
+                stride,
+                padding,
+            } => Self::max_pool(input, window, stride, padding),
         }
     }
 }
@@ -147,6 +161,28 @@ impl Layer {
         }
     }
 
+    /// The largest value of each channel under a window.
+    ///
+    /// # Errors
+    /// Those of [`Layer::convolution`].
+    pub fn max_pool(
+        input: Extent,
+        window: [usize; 2],
+        stride: usize,
+        padding: usize,
+    ) -> Result<Self, QuantisedError> {
+        // It slides as one that has a kernel for each channel.
+        let slid = Self::convolution(input, input.channels, window, stride, padding, input.channels)?;
+        Ok(Self {
+            operator: Operator::MaxPool {
+                window,
+                stride,
+                padding,
+            },
+            ..slid
+        })
+    }
+
     /// The sum with an activation of the same extent.
     pub const fn add(input: Extent, other: usize) -> Self {
         Self {
@@ -177,7 +213,15 @@ impl Layer {
             Operator::Convolution { groups, .. } => {
                 groups == self.input.channels && groups == self.output.channels
             }
-            Operator::AveragePool | Operator::Add { .. } => true,
+            Operator::AveragePool | Operator::Add { .. } | Operator::MaxPool { .. } => true,
+        }
+    }
+
+    /// Rows and columns around the input that stand for nothing.
+    pub const fn padding(&self) -> usize {
+        match self.operator {
+            Operator::Convolution { padding, .. } | Operator::MaxPool { padding, .. } => padding,
+            Operator::AveragePool | Operator::Add { .. } => 0,
         }
     }
 
@@ -190,6 +234,11 @@ impl Layer {
                 stride,
                 padding,
                 ..
+            }
+            | Operator::MaxPool {
+                window: [height, _],
+                stride,
+                padding,
             } => {
                 let first = (row * stride) as isize - padding as isize;
                 first..first + height as isize
@@ -221,7 +270,7 @@ impl Layer {
         Part::new(rows, channels)
     }
 
-    /// Multiplications (or additions, where there are none) for a part of the output.
+    /// Multiplications (or additions and comparisons, where there are none) for a part of the output.
     pub fn operations(&self, output: &Part) -> u64 {
         let outputs = (output.cells() * self.output.width) as u64;
         outputs * self.operations_per_output()
@@ -231,7 +280,7 @@ impl Layer {
     pub fn weight_bytes(&self, channels: &Range<usize>) -> u64 {
         match self.operator {
             Operator::Convolution { .. } => channels.len() as u64 * (self.operations_per_output() + 4),
-            Operator::AveragePool | Operator::Add { .. } => 0,
+            Operator::AveragePool | Operator::Add { .. } | Operator::MaxPool { .. } => 0,
         }
     }
 
@@ -244,6 +293,10 @@ impl Layer {
             } => (self.input.channels / groups * height * width) as u64,
             Operator::AveragePool => (self.input.height * self.input.width) as u64,
             Operator::Add { .. } => 1,
+            Operator::MaxPool {
+                window: [height, width],
+                ..
+            } => (height * width) as u64,
         }
     }
 }
@@ -265,6 +318,11 @@ mod tests {
         assert_eq!(dense.needs(&Part::new(3..5, 5..6)), Part::new(3..5, 0..4));
         assert_eq!(dense.operations(&Part::new(3..5, 5..6)), 2 * 8 * 4);
         assert_eq!(dense.weight_bytes(&(0..2)), 2 * (4 + 4));
+        let most = Layer::max_pool(input, [3, 3], 2, 1).unwrap();
+        assert_eq!(most.output(), layer.output());
+        assert_eq!(most.needs(&Part::new(0..1, 1..2)), Part::new(0..2, 1..2));
+        assert_eq!(most.operations(&Part::new(0..1, 1..2)), 4 * 9);
+        assert_eq!(most.weight_bytes(&(0..4)), 0);
     }
 
     #[test]
@@ -276,6 +334,7 @@ mod tests {
         assert!(Layer::convolution(input, 4, [3, 3], 0, 1, 1).is_err());
         assert!(Layer::convolution(input, 4, [3, 3], 1, 3, 1).is_err());
         assert!(Layer::convolution(input, 4, [9, 1], 1, 0, 1).is_err());
+        assert!(Layer::max_pool(input, [3, 3], 1, 3).is_err());
         let odd = Layer::convolution(input, 6, [1, 1], 1, 0, 4).unwrap_err();
         assert_eq!(odd.to_string(), "6 channels do not divide into 4 groups");
     }

@@ -2,7 +2,7 @@
 //!
 //! A [`Layer`] is a shape: what goes in, what comes out, and which part of the input ([`Layer::needs`]) a [`Part`] of the output
 //! touches. [`Parameters`] are what it was trained to: weights, biases and the integer factors of requantisation. A [`Network`] is
-//! a chain of both, in which an addition may reach back. [`Network::run`] computes it whole, layer after layer; every other way to
+//! a chain of both, in which an addition may reach back, or layers lie side by side. [`Network::run`] computes it whole, layer after layer; every other way to
 //! compute it (`split`) calls the same functions on single rows and some of the channels, and so gives the same bits.
 //!
 //! Real numbers are `scale * (q - zero)`. A sum of products is exact in 32 bits, and one integer factor per output channel
@@ -16,8 +16,10 @@
 //! | `extent`, `layer` | shapes; which input a part of the output touches; multiplications and weights of a part |
 //! | `rescale` | from sums of products to 8 bits |
 //! | `convolution`, `depthwise` | sums of products of a row; fully connected layers are convolutions of one column |
-//! | `pool`, `add` | means and sums of activations |
-//! | `network` | the chain, computed whole |
+//! | `pool`, `add` | means, largest values and sums of activations |
+//! | `network` | the layers, computed whole |
+//! | `lifetime` | for how long each activation is needed |
+//! | `piece` | a part of an activation out of the whole, and back |
 //! | `bytes` | values of 8 bits as they travel |
 //! | `mobilenet` | MobileNetV2, the network of the literature on small boards, with generated weights |
 //!
@@ -39,8 +41,10 @@ mod depthwise;
 mod error;
 mod extent;
 mod layer;
+mod lifetime;
 mod mobilenet;
 mod network;
+mod piece;
 mod pool;
 mod rescale;
 
@@ -51,7 +55,7 @@ pub use extent::{Extent, Part};
 pub use layer::{Layer, Operator};
 pub use mobilenet::mobilenet_v2;
 pub use network::{Network, Parameters, RowView};
-pub use pool::AveragePool;
+pub use pool::{AveragePool, MaxPool};
 pub use rescale::{Range8, Rescale};
 
 #[cfg(test)]

@@ -1,30 +1,32 @@
 use super::error::length;
-use super::{Add, AveragePool, Convolution, Extent, Layer, Operator, Part, QuantisedError, Range8};
+use super::{Add, AveragePool, Convolution, Extent, Layer, MaxPool, Operator, Part, QuantisedError, Range8};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// A chain of layers with their parameters.
+/// Layers with their parameters: a chain, or one with branches.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(
-    try_from = "(Vec<Layer>, Vec<Parameters>)",
-    into = "(Vec<Layer>, Vec<Parameters>)"
-)]
+#[serde(try_from = "Written", into = "Written")]
 pub struct Network {
     layers: Vec<Layer>,
+    /// Which activation each layer takes.
+    takes: Vec<usize>,
     parameters: Vec<Parameters>,
 }
 
-impl TryFrom<(Vec<Layer>, Vec<Parameters>)> for Network {
+/// Layers, which activation each of them takes, and what they were trained to.
+type Written = (Vec<Layer>, Vec<usize>, Vec<Parameters>);
+
+impl TryFrom<Written> for Network {
     type Error = QuantisedError;
 
-    fn try_from((layers, parameters): (Vec<Layer>, Vec<Parameters>)) -> Result<Self, QuantisedError> {
-        Self::new(layers, parameters)
+    fn try_from((layers, takes, parameters): Written) -> Result<Self, QuantisedError> {
+        Self::branching(layers, takes, parameters)
     }
 }
 
-impl From<Network> for (Vec<Layer>, Vec<Parameters>) {
+impl From<Network> for Written {
     fn from(network: Network) -> Self {
-        (network.layers, network.parameters)
+        (network.layers, network.takes, network.parameters)
     }
 }
 
@@ -37,6 +39,8 @@ pub enum Parameters {
     AveragePool(AveragePool),
     /// Of [`Operator::Add`].
     Add(Add),
+    /// Of [`Operator::MaxPool`].
+    MaxPool(MaxPool),
 }
 
 /// A row of an activation, or of some channels of it.
@@ -86,7 +90,20 @@ impl Network {
     /// # Errors
     /// [`QuantisedError`] names the first layer that does not fit.
     pub fn new(layers: Vec<Layer>, parameters: Vec<Parameters>) -> Result<Self, QuantisedError> {
-        check_chain(&layers)?;
+        let takes = (0..layers.len()).collect();
+        Self::branching(layers, takes, parameters)
+    }
+
+    /// The same where layers may lie side by side: which [activation](Self::activation) each of them takes.
+    ///
+    /// # Errors
+    /// [`QuantisedError`] names the first layer that does not fit.
+    pub fn branching(
+        layers: Vec<Layer>,
+        takes: Vec<usize>,
+        parameters: Vec<Parameters>,
+    ) -> Result<Self, QuantisedError> {
+        check_layers(&layers, &takes)?;
         length("parameters", parameters.len(), layers.len())?;
         for (layer, (shape, parameters)) in layers.iter().zip(&parameters).enumerate() {
             match (shape.operator(), parameters) {
@@ -97,10 +114,17 @@ impl Network {
                 (Operator::Add { .. }, Parameters::Add(add)) => {
                     add.output().check()?;
                 }
+                (Operator::MaxPool { .. }, Parameters::MaxPool(pool)) => {
+                    pool.output().check()?;
+                }
                 _ => return Err(QuantisedError::Kind { layer }),
             }
         }
-        Ok(Self { layers, parameters })
+        Ok(Self {
+            layers,
+            takes,
+            parameters,
+        })
     }
 
     /// Layers with weights drawn from a source of random bits: for tests and studies of how a network is run, not of what it
@@ -109,7 +133,7 @@ impl Network {
     /// # Errors
     /// [`QuantisedError`] names the first layer that does not follow on the one before.
     pub fn generated(layers: Vec<Layer>, mut random: impl FnMut() -> u32) -> Result<Self, QuantisedError> {
-        check_chain(&layers)?;
+        check_layers(&layers, &(0..layers.len()).collect::<Vec<_>>())?;
         let mut zeros = vec![0i8];
         let mut parameters = Vec::with_capacity(layers.len());
         for (index, layer) in layers.iter().enumerate() {
@@ -117,7 +141,7 @@ impl Network {
             let zero = zeros[index];
             let output = match layer.operator() {
                 Operator::Convolution { .. } if layer.is_depthwise() || next_is_depthwise => Range8::RELU6,
-                Operator::AveragePool => Range8::full(zero),
+                Operator::AveragePool | Operator::MaxPool { .. } => Range8::full(zero),
                 _ => Range8::full((random() >> 28) as i8 - 8),
             };
             zeros.push(output.zero);
@@ -131,6 +155,7 @@ impl Network {
                 Operator::Add { other } => {
                     Parameters::Add(Add::new([0.75, 0.625], [zero, zeros[other]], output)?)
                 }
+                Operator::MaxPool { .. } => Parameters::MaxPool(MaxPool::new(1.0, zero, output)?),
             });
         }
         Self::new(layers, parameters)
@@ -139,6 +164,11 @@ impl Network {
     /// The shapes of its layers.
     pub fn layers(&self) -> &[Layer] {
         &self.layers
+    }
+
+    /// Which activation each of them takes, besides what an addition adds.
+    pub fn takes(&self) -> &[usize] {
+        &self.takes
     }
 
     /// What its layers were trained to.
@@ -159,12 +189,20 @@ impl Network {
         }
     }
 
-    /// Computes it whole, layer after layer, with all of two activations in memory: what every split is compared with. Input
-    /// and output are stored row by row, column by column, channel by channel.
+    /// Computes it whole: what every split is compared with. Input and output are stored row by row, column by column, channel by
+    /// channel.
     ///
     /// # Errors
     /// [`QuantisedError::Length`] when the input has another number of values than [`Network::input`].
     pub fn run(&self, input: &[i8]) -> Result<Vec<i8>, QuantisedError> {
+        Ok(self.activations(input)?.pop().unwrap_or_default())
+    }
+
+    /// The same with all that lies between: the input, then what each layer gives.
+    ///
+    /// # Errors
+    /// Those of [`Network::run`].
+    pub fn activations(&self, input: &[i8]) -> Result<Vec<Vec<i8>>, QuantisedError> {
         length("input", input.len(), self.input().elements())?;
         let mut activations = vec![input.to_vec()];
         for (index, layer) in self.layers.iter().enumerate() {
@@ -182,7 +220,8 @@ impl Network {
                     let values = activations[activation].chunks_exact(length).nth(row)?;
                     RowView::new(values, &(0..extent.channels)).ok()
                 };
-                let taps: Vec<_> = layer.window(row).map(|row| view(index, row)).collect();
+                let taken = self.takes[index];
+                let taps: Vec<_> = layer.window(row).map(|row| view(taken, row)).collect();
                 let other = match *layer.operator() {
                     Operator::Add { other } => view(other, row as isize),
                     _ => None,
@@ -191,7 +230,7 @@ impl Network {
             }
             activations.push(values);
         }
-        Ok(activations.pop().unwrap_or_default())
+        Ok(activations)
     }
 
     /// Bytes of scratch that [`Network::row`] and [`Network::add_sums`] need for a layer.
@@ -249,6 +288,10 @@ impl Network {
                     }
                     *out = pool.finish(sum[0]);
                 }
+                Ok(())
+            }
+            Parameters::MaxPool(pool) => {
+                pool.row(shape, taps, outputs, out);
                 Ok(())
             }
         }
@@ -325,7 +368,9 @@ impl Network {
                 *out = match &self.parameters[layer] {
                     Parameters::Convolution(convolution) => convolution.finish(channel, *sum),
                     Parameters::AveragePool(pool) => pool.finish(*sum),
-                    Parameters::Add(_) => return Err(QuantisedError::Kind { layer }),
+                    Parameters::Add(_) | Parameters::MaxPool(_) => {
+                        return Err(QuantisedError::Kind { layer });
+                    }
                 };
             }
         }
@@ -361,23 +406,29 @@ impl Network {
     }
 }
 
-/// That each layer takes what the one before gives, and additions reach back to something of their own extent.
-fn check_chain(layers: &[Layer]) -> Result<(), QuantisedError> {
+/// That each layer takes what one before gives, and adds what has the same extent.
+fn check_layers(layers: &[Layer], takes: &[usize]) -> Result<(), QuantisedError> {
     let first = layers.first().ok_or(QuantisedError::Empty)?;
+    length("activations that are taken", takes.len(), layers.len())?;
     let mut given = vec![first.input()];
-    for (index, layer) in layers.iter().enumerate() {
-        let chain = |given: Extent| match layer.input() == given {
-            true => Ok(()),
-            false => Err(QuantisedError::Chain {
-                layer: index,
-                takes: layer.input(),
-                given,
-            }),
+    for (index, (layer, taken)) in layers.iter().zip(takes).enumerate() {
+        let other = match *layer.operator() {
+            Operator::Add { other } => Some(other),
+            _ => None,
         };
-        chain(given[index])?;
-        if let Operator::Add { other } = *layer.operator() {
-            let reach = QuantisedError::Reach { layer: index, other };
-            chain(*given.get(other).filter(|_| other <= index).ok_or(reach)?)?;
+        for activation in std::iter::once(*taken).chain(other) {
+            let reach = QuantisedError::Reach {
+                layer: index,
+                other: activation,
+            };
+            let given = *given.get(activation).ok_or(reach)?;
+            if layer.input() != given {
+                return Err(QuantisedError::Chain {
+                    layer: index,
+                    takes: layer.input(),
+                    given,
+                });
+            }
         }
         given.push(layer.output());
     }

@@ -1,5 +1,5 @@
 use super::network::RowView;
-use super::{Extent, QuantisedError, Range8, Rescale};
+use super::{Extent, Layer, Operator, QuantisedError, Range8, Rescale};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -63,5 +63,79 @@ impl AveragePool {
     /// The sum of all values of a channel as their mean in 8 bits.
     pub(super) fn finish(&self, sum: i32) -> i8 {
         self.output.place(self.rescale.apply(sum - self.zeros))
+    }
+}
+
+/// The factor of a largest value under a window.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct MaxPool {
+    rescale: Rescale,
+    input_zero: i8,
+    output: Range8,
+}
+
+impl MaxPool {
+    /// What padding is filled with where it is laid out: no value is less.
+    pub(crate) const PADDING: i8 = i8::MIN;
+
+    /// The factor is the input scale over the output scale: 1, as a rule, for the values stay what they are.
+    ///
+    /// # Errors
+    /// [`QuantisedError`] when the factor or the bounds are impossible.
+    pub fn new(factor: f64, input_zero: i8, output: Range8) -> Result<Self, QuantisedError> {
+        Ok(Self {
+            rescale: Rescale::new(factor)?,
+            input_zero,
+            output: output.check()?,
+        })
+    }
+
+    /// Where the values of the output lie.
+    pub const fn output(&self) -> Range8 {
+        self.output
+    }
+
+    /// One row of some channels, from the rows under the window, padding `None`.
+    pub(super) fn row(
+        &self,
+        layer: &Layer,
+        taps: &[Option<RowView<'_>>],
+        channels: &Range<usize>,
+        out: &mut [i8],
+    ) {
+        let Operator::MaxPool {
+            window: [_, columns],
+            stride,
+            padding,
+        } = *layer.operator()
+        else {
+            return;
+        };
+        let width = layer.input().width;
+        for (column, out) in out.chunks_exact_mut(channels.len()).enumerate() {
+            out.fill(Self::PADDING);
+            let first = column * stride;
+            let under = first.saturating_sub(padding)..(first + columns).saturating_sub(padding).min(width);
+            for view in taps.iter().flatten() {
+                for x in under.clone() {
+                    for (most, value) in out.iter_mut().zip(view.cell(x, channels)) {
+                        *most = (*most).max(*value);
+                    }
+                }
+            }
+            for most in out {
+                *most = self.finish(*most);
+            }
+        }
+    }
+
+    /// The largest of the values of a channel under a window.
+    pub(crate) fn most(&self, values: &[i8]) -> i8 {
+        self.finish(values.iter().copied().max().unwrap_or(Self::PADDING))
+    }
+
+    fn finish(&self, most: i8) -> i8 {
+        let steps = i32::from(most) - i32::from(self.input_zero);
+        self.output.place(self.rescale.apply(steps))
     }
 }

@@ -107,6 +107,28 @@ proptest! {
     }
 
     #[test]
+    fn a_maximum_is_the_largest_value_under_its_window(layer in convolutions(), seed: u64, zero: i8, relu: bool) {
+        let Operator::Convolution { window, stride, padding, .. } = *layer.operator() else { unreachable!() };
+        let extent = layer.input();
+        let layer = Layer::max_pool(extent, window, stride, padding).unwrap();
+        let (given, output) = (layer.output(), Range8 { low: if relu { zero } else { i8::MIN }, ..Range8::full(zero) });
+        let parameters = Parameters::MaxPool(MaxPool::new(1.0, zero, output).unwrap());
+        let network = Network::new(vec![layer], vec![parameters]).unwrap();
+        let mut random = fastrand::Rng::with_seed(seed);
+        let input: Vec<i8> = (0..extent.elements()).map(|_| random.i8(..)).collect();
+        let inside = |at: usize, most: usize| at.checked_sub(padding).filter(|at| *at < most);
+        for (place, value) in network.run(&input).unwrap().iter().enumerate() {
+            let (cell, channel) = (place / given.channels, place % given.channels);
+            let (row, column) = (cell / given.width * stride, cell % given.width * stride);
+            let under = (row..row + window[0]).filter_map(|y| inside(y, extent.height)).flat_map(|y| {
+                let columns = (column..column + window[1]).filter_map(|x| inside(x, extent.width));
+                columns.map(move |x| (y * extent.width + x) * extent.channels + channel)
+            });
+            prop_assert_eq!(*value, under.map(|at| input[at]).max().unwrap().max(output.low));
+        }
+    }
+
+    #[test]
     fn sums_over_parts_of_the_input_make_the_whole(
         channels in 2usize..9, outputs in 1usize..6, size in 1usize..4, at in 1usize..8, seed: u64,
     ) {
@@ -155,6 +177,16 @@ fn a_mean_and_an_addition_round_once() {
         network.run(&[0, 1, 2, 3, -1, -128, 127, 7]).unwrap(),
         [2, 4, 7, 9, -1, -128, 127, 19]
     );
+}
+
+#[test]
+fn a_maximum_that_is_scaled_rounds_once() {
+    let input = Extent::new(1, 1, 4).unwrap();
+    let pool = MaxPool::new(0.5, 1, Range8::full(-1)).unwrap();
+    let layer = Layer::max_pool(input, [1, 2], 2, 0).unwrap();
+    let network = Network::new(vec![layer], vec![Parameters::MaxPool(pool)]).unwrap();
+    // (8 - 1) / 2 - 1, which rounds up, and (-3 - 1) / 2 - 1.
+    assert_eq!(network.run(&[8, -100, -4, -3]).unwrap(), [3, -3]);
 }
 
 #[test]

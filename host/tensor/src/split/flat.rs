@@ -8,8 +8,9 @@
 //! What is in its favour here: padding does not travel, an element for several boards is read once, and acknowledgements and the
 //! asking for turns cost nothing.
 
+use super::program::must_be_chain;
 use super::{Account, Counted, Kind, SplitError};
-use crate::quantised::{Layer, Network, Operator, Parameters, QuantisedError};
+use crate::quantised::{Layer, MaxPool, Network, Operator, Parameters, QuantisedError};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -90,6 +91,7 @@ struct Board {
 /// # Errors
 /// [`SplitError`] when the stages do not fit the network.
 pub fn run_flat(network: &Network, stages: &[FlatStage], input: &[i8]) -> Result<FlatOutcome, SplitError> {
+    must_be_chain(network)?;
     let count = stages.first().map_or(0, |stage| stage.shares.len());
     let mut boards: Vec<Board> = (0..count).map(|_| Board::new()).collect();
     let mut outcome = FlatOutcome {
@@ -193,10 +195,11 @@ fn send(
     }
 }
 
-/// The zero point of a layer's input.
+/// What stands for nothing in a layer's input.
 fn zero_of(network: &Network, layer: usize) -> i8 {
     match &network.parameters()[layer] {
         Parameters::Convolution(convolution) => convolution.input_zero(),
+        Parameters::MaxPool(_) => MaxPool::PADDING,
         Parameters::AveragePool(_) | Parameters::Add(_) => 0,
     }
 }
@@ -220,7 +223,7 @@ impl Board {
     }
 
     fn await_input(&mut self, layer: &Layer, share: &FlatShare) {
-        let padding = padding(layer);
+        let padding = layer.padding();
         let (height, width) = (layer.input().height, layer.input().width);
         let mut awaited: Vec<(bool, usize)> = Vec::new();
         let mut push = |pads: bool, count: usize| match awaited.last_mut() {
@@ -279,8 +282,27 @@ impl Board {
         let mut output = self.account.take(Kind::Activation, share.own.len());
         let input = std::mem::replace(&mut self.input, self.account.empty(Kind::Received));
         match &network.parameters()[layer] {
-            Parameters::Convolution(_) => {
-                convolve(network, layer, share, &input, &self.account, &mut output)?;
+            Parameters::Convolution(convolution) => {
+                let output_of = |channel: usize, patch: &[i8]| convolution.output_of(shape, channel, patch);
+                slide(
+                    shape,
+                    (layer, share),
+                    &input,
+                    &self.account,
+                    &mut output,
+                    output_of,
+                )?;
+            }
+            Parameters::MaxPool(pool) => {
+                let output_of = |_: usize, patch: &[i8]| Ok(pool.most(patch));
+                slide(
+                    shape,
+                    (layer, share),
+                    &input,
+                    &self.account,
+                    &mut output,
+                    output_of,
+                )?;
             }
             Parameters::AveragePool(pool) => {
                 // Each of its channels is whole.
@@ -318,34 +340,24 @@ impl Board {
     }
 }
 
-fn padding(layer: &Layer) -> usize {
-    match *layer.operator() {
-        Operator::Convolution { padding, .. } => padding,
-        Operator::AveragePool | Operator::Add { .. } => 0,
-    }
-}
-
 /// Position by position: the values under the window side by side, then the channels that the board owns there.
-fn convolve(
-    network: &Network,
-    layer: usize,
-    share: &FlatShare,
+fn slide(
+    shape: &Layer,
+    (layer, share): (usize, &FlatShare),
     input: &[i8],
     account: &Account,
     output: &mut [i8],
+    output_of: impl Fn(usize, &[i8]) -> Result<i8, QuantisedError>,
 ) -> Result<(), SplitError> {
-    let shape = &network.layers()[layer];
-    let (
+    let (window, stride, groups) = match *shape.operator() {
         Operator::Convolution {
             window,
             stride,
             groups,
             ..
-        },
-        Parameters::Convolution(convolution),
-    ) = (shape.operator(), &network.parameters()[layer])
-    else {
-        return Err(QuantisedError::Kind { layer }.into());
+        } => (window, stride, groups),
+        Operator::MaxPool { window, stride, .. } => (window, stride, shape.input().channels),
+        _ => return Err(QuantisedError::Kind { layer }.into()),
     };
     // Where each stretch begins in what was received.
     let mut places: BTreeMap<(usize, usize), Vec<(Stretch, usize)>> = BTreeMap::new();
@@ -389,8 +401,7 @@ fn convolve(
                     }
                 }
             }
-            output[channel * cells + position - share.own.start] =
-                convolution.output_of(shape, channel, &patch)?;
+            output[channel * cells + position - share.own.start] = output_of(channel, &patch)?;
         }
     }
     Ok(())

@@ -68,6 +68,7 @@ impl Program {
     /// # Errors
     /// [`SplitError::Program`] names the first stage that does not fit.
     pub(super) fn check(&self, network: &Network) -> Result<(), SplitError> {
+        must_be_chain(network)?;
         for (index, stage) in self.stages.iter().enumerate() {
             stage
                 .check(network)
@@ -143,6 +144,17 @@ impl Stage {
             return Err("the sums of a convolution are over all rows of some channels");
         }
         Ok(())
+    }
+}
+
+/// Boards that keep rows between layers go from each layer to the next.
+pub(super) fn must_be_chain(network: &Network) -> Result<(), SplitError> {
+    match network.is_chain() {
+        true => Ok(()),
+        false => Err(SplitError::Program {
+            stage: 0,
+            what: "layers lie side by side",
+        }),
     }
 }
 

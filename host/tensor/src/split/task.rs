@@ -78,6 +78,17 @@ impl ShareTask {
                 (share, Parameters::Convolution(parameters))
             }
             (Operator::AveragePool, parameters) => (Layer::average_pool(extent), parameters.clone()),
+            (
+                Operator::MaxPool {
+                    window,
+                    stride,
+                    padding,
+                },
+                parameters,
+            ) => {
+                let share = Layer::max_pool(extent, *window, *stride, *padding)?;
+                (share, parameters.clone())
+            }
             (_, parameters) => (Layer::add(extent, 0), parameters.clone()),
         };
         let rows = output.rows.clone();
@@ -161,19 +172,12 @@ mod tests {
         let at = layers[0].output();
         layers.push(Layer::convolution(at, 6, [3, 3], 1, 1, 6).unwrap());
         layers.push(Layer::add(at, 1));
-        layers.push(Layer::average_pool(at));
-        layers.push(Layer::linear(layers[3].output(), 7).unwrap());
+        let most = Layer::max_pool(at, [3, 2], 1, 1).unwrap();
+        layers.push(Layer::average_pool(most.output()));
+        layers.insert(3, most);
+        layers.push(Layer::linear(layers[4].output(), 7).unwrap());
         let mut random = fastrand::Rng::with_seed(3);
         Network::generated(layers, || random.u32(..)).unwrap()
-    }
-
-    /// The values of a part, cut out of a whole activation.
-    fn cut(extent: Extent, values: &[i8], part: &Part) -> Vec<i8> {
-        let rows = values.chunks_exact(extent.width * extent.channels);
-        let rows = rows.skip(part.rows.start).take(part.rows.len());
-        rows.flat_map(|row| row.chunks_exact(extent.channels))
-            .flat_map(|cell| cell[part.channels.clone()].iter().copied())
-            .collect()
     }
 
     #[test]
@@ -181,12 +185,7 @@ mod tests {
         let network = network();
         let mut random = fastrand::Rng::with_seed(4);
         let input: Vec<i8> = (0..network.input().elements()).map(|_| random.i8(..)).collect();
-        let mut activations = vec![input.clone()];
-        for end in 1..=network.layers().len() {
-            let (layers, parameters) = (&network.layers()[..end], &network.parameters()[..end]);
-            let head = Network::new(layers.to_vec(), parameters.to_vec()).unwrap();
-            activations.push(head.run(&input).unwrap());
-        }
+        let activations = network.activations(&input).unwrap();
         for (index, layer) in network.layers().iter().enumerate() {
             let output = layer.output();
             let rows = [0..output.height, 0..1, output.height / 2..output.height];
@@ -198,9 +197,9 @@ mod tests {
             {
                 let part = Part::new(rows.clone(), channels.clone());
                 let needed = layer.needs(&part);
-                let given = cut(layer.input(), &activations[index], &needed);
+                let given = needed.cut(layer.input(), &activations[index]);
                 let other = match *layer.operator() {
-                    Operator::Add { other } => cut(layer.input(), &activations[other], &part),
+                    Operator::Add { other } => part.cut(layer.input(), &activations[other]),
                     _ => Vec::new(),
                 };
                 let task = ShareTask::new(&network, index, &part, given, other).unwrap();
@@ -208,7 +207,7 @@ mod tests {
                 let arrived: ShareTask = cbor4ii::serde::from_slice(&message).unwrap();
                 assert_eq!(
                     arrived.run().unwrap(),
-                    cut(output, &activations[index + 1], &part),
+                    part.cut(output, &activations[index + 1]),
                     "layer {index}, {part:?}"
                 );
             }
@@ -234,7 +233,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_hostile_task_is_refused(
-            at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>(), index in 0usize..5,
+            at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>(), index in 0usize..6,
         ) {
             let network = network();
             let layer = &network.layers()[index];

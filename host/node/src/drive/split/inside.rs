@@ -8,10 +8,8 @@
 //! |---|---|
 //! | `plan` | asks the nodes how fast they are, and divides the layers by that and by memory |
 //! | `crew` | the nodes that run a model so: every request in pieces, past nodes that do not answer |
-//! | `pieces` | a piece of an activation out of a whole one, and back |
 
 mod crew;
-mod pieces;
 mod plan;
 
 pub(super) use crew::Crew;

@@ -108,18 +108,20 @@ pub fn owned(elements: usize, portions: &[u32]) -> Vec<Range<usize>> {
 
 /// The padded input that elements of the output touch, in flat order.
 pub fn touched(layer: &Layer, own: &Range<usize>) -> Vec<Stretch> {
-    let (window, stride, padding, groups) = match *layer.operator() {
+    let padding = layer.padding();
+    let (window, stride, groups) = match *layer.operator() {
         Operator::Convolution {
             window,
             stride,
-            padding,
             groups,
-        } => (window, stride, padding, groups),
+            ..
+        } => (window, stride, groups),
         Operator::AveragePool => {
             let input = layer.input();
-            ([input.height, input.width], 1, 0, input.channels)
+            ([input.height, input.width], 1, input.channels)
         }
-        Operator::Add { .. } => ([1, 1], 1, 0, layer.input().channels),
+        Operator::Add { .. } => ([1, 1], 1, layer.input().channels),
+        Operator::MaxPool { window, stride, .. } => (window, stride, layer.input().channels),
     };
     let (height, width) = (
         layer.input().height + 2 * padding,
@@ -172,11 +174,7 @@ pub fn touched(layer: &Layer, own: &Range<usize>) -> Vec<Stretch> {
 
 /// What a board touches of the input itself, without the padding, as ranges of flat indices.
 fn values(layer: &Layer, touched: &[Stretch]) -> Vec<Range<usize>> {
-    let padding = match *layer.operator() {
-        Operator::Convolution { padding, .. } => padding,
-        _ => 0,
-    };
-    let input = layer.input();
+    let (input, padding) = (layer.input(), layer.padding());
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for stretch in touched {
         if !(padding..padding + input.height).contains(&stretch.row) {

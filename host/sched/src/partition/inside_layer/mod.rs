@@ -64,4 +64,4 @@ pub use karman_tensor::split::Work;
 pub use portions::{divide, portions};
 pub use predict::{BoardCost, Prediction, StageCost, predict};
 pub use program::{Form, Plan, PlannedStage, programs};
-pub use shares::{ShareCost, SharePlan, SharedLayer, cost_of_share, is_used_after, share};
+pub use shares::{ShareCost, SharePlan, SharedLayer, cost_of_share, share};

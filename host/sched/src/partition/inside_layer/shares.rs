@@ -7,7 +7,6 @@
 //! weights and send each other rows.
 
 use super::board::check;
-use super::program::last_use;
 use super::{Board, Form, Link, PlanError, divide, portions};
 use karman_tensor::quantised::{Layer, Operator, Part};
 use std::ops::Range;
@@ -61,8 +60,6 @@ pub struct SharePlan {
     pub boards: Vec<ShareCost>,
     /// What one board alone would need, each layer being one piece.
     pub alone: u64,
-    /// The most bytes of activations at once on the node that asks.
-    pub held: u64,
     /// How long it should take.
     pub seconds: f64,
 }
@@ -97,7 +94,6 @@ pub fn share(layers: &[Layer], boards: &[Board], link: Link) -> Result<SharePlan
     Ok(SharePlan {
         seconds: shared.iter().map(|layer| layer.seconds).sum(),
         alone: layers.iter().map(whole).max().unwrap_or_default(),
-        held: held(layers),
         boards: total,
         layers: shared,
         portions,
@@ -278,22 +274,4 @@ fn pieces(layer: &Layer, cut: (Form, usize), units: &Range<usize>, board: &Board
         }
     }
     (short > 0).then(|| cut_by(short).collect())
-}
-
-/// The most bytes of activations that live at once where one layer is computed after the other, each dropped after its last use.
-fn held(layers: &[Layer]) -> u64 {
-    let bytes = |activation: usize| match activation.checked_sub(1) {
-        None => layers[0].input().elements() as u64,
-        Some(layer) => layers[layer].output().elements() as u64,
-    };
-    let during = |layer: usize| -> u64 {
-        let used = (0..=layer).filter(|activation| last_use(layers, *activation) >= layer);
-        used.map(bytes).sum::<u64>() + bytes(layer + 1)
-    };
-    (0..layers.len()).map(during).max().unwrap_or_default()
-}
-
-/// Whether an activation is taken by a layer after this one.
-pub fn is_used_after(layers: &[Layer], activation: usize, layer: usize) -> bool {
-    last_use(layers, activation) > layer
 }

@@ -1,6 +1,5 @@
 //! The nodes that run a model split inside its layers.
 
-use super::pieces::{cut, put};
 use super::{InsideLayer, InsideNode, InsidePlan, TASK};
 use crate::drive::mesh_of;
 use crate::drive::split::wire::Leg;
@@ -12,7 +11,7 @@ use futures::future::{BoxFuture, try_join_all};
 use karman_engine::capability::nn::{Model, Tensors};
 use karman_infer::integer::{Integer, IntegerError};
 use karman_mesh::{Ask, CallHead, RemoteReport};
-use karman_sched::partition::inside_layer::{Form, SharePlan, cost_of_share, is_used_after};
+use karman_sched::partition::inside_layer::{Form, SharePlan, cost_of_share};
 use karman_tensor::quantised::{Layer, Operator, Part};
 use karman_tensor::split::ShareTask;
 use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskRequest, Tier};
@@ -80,7 +79,7 @@ impl Crew {
             answers.push(self.layers(&node, item, &did).await?);
         }
         let handed = self.integer.hand_over(&answers).map_err(integer_error)?;
-        let (mut results, took) = self.rest.run_timed(vec![handed], Meanwhile::Something).await?;
+        let (mut results, took) = self.rest.run_timed(handed, Meanwhile::Something).await?;
         let order = |name: &String| self.integer.results().iter().position(|result| result == name);
         results.sort_by_key(|(name, _)| order(name));
         let mut legs = did.into_inner();
@@ -137,17 +136,17 @@ impl Crew {
                 .collect(),
             rest: self.integer.operators_of_rest().to_vec(),
             alone: self.shares.alone,
-            held: self.shares.held,
+            held: self.integer.network().most_held(&self.integer.gives()),
             seconds: self.shares.seconds,
             applied,
         }
     }
 
-    /// One item through all layers in whole numbers; activations go when the last layer that takes them is done.
-    async fn layers(&self, node: &Node, item: Vec<i8>, did: &Did) -> Result<Vec<i8>, TaskError> {
-        let layers = self.integer.network().layers();
+    /// One item through all layers in whole numbers: what the rest takes. Activations go when the last layer that takes them is done.
+    async fn layers(&self, node: &Node, item: Vec<i8>, did: &Did) -> Result<Vec<Vec<i8>>, TaskError> {
+        let (network, gives) = (self.integer.network(), self.integer.gives());
         let mut activations = vec![item];
-        for (index, (layer, shared)) in layers.iter().zip(&self.shares.layers).enumerate() {
+        for (index, (layer, shared)) in network.layers().iter().zip(&self.shares.layers).enumerate() {
             let parts = shared.pieces.iter().enumerate();
             let parts = parts.map(|(member, pieces)| {
                 self.part(node, index, (member, pieces.as_slice()), &activations, did)
@@ -155,16 +154,18 @@ impl Crew {
             let done = try_join_all(parts).await?;
             let mut output = vec![0; layer.output().elements()];
             for (part, piece) in done.into_iter().flatten() {
-                put(layer.output(), &mut output, part, &piece);
+                let piece: Vec<i8> = piece.iter().map(|byte| *byte as i8).collect();
+                part.put(layer.output(), &mut output, &piece);
             }
             for (at, activation) in activations.iter_mut().enumerate() {
-                if !is_used_after(layers, at, index) {
+                if !network.is_used_after(at, index) && !gives.contains(&at) {
                     *activation = Vec::new();
                 }
             }
             activations.push(output);
         }
-        Ok(activations.pop().unwrap_or_default())
+        let given = gives.into_iter();
+        Ok(given.map(|at| std::mem::take(&mut activations[at])).collect())
     }
 
     /// A member's part of a layer, piece by piece.
@@ -188,9 +189,10 @@ impl Crew {
     fn message(&self, Piece { layer, part }: Piece<'_>, activations: &[Vec<i8>]) -> Result<Bytes, TaskError> {
         let network = self.integer.network();
         let shape = &network.layers()[layer];
-        let input = cut(shape.input(), &activations[layer], &shape.needs(part));
+        let taken = &activations[network.takes()[layer]];
+        let input = shape.needs(part).cut(shape.input(), taken);
         let other = match *shape.operator() {
-            Operator::Add { other } => cut(shape.output(), &activations[other], part),
+            Operator::Add { other } => part.cut(shape.output(), &activations[other]),
             _ => Vec::new(),
         };
         let task = ShareTask::new(network, layer, part, input, other);
@@ -347,6 +349,10 @@ fn describe(layer: &Layer) -> String {
         }
         Operator::AveragePool => "mean".to_owned(),
         Operator::Add { other } => format!("sum with activation {other}"),
+        Operator::MaxPool {
+            window: [rows, columns],
+            ..
+        } => format!("maximum {rows}x{columns}"),
     };
     format!("{what}, {}", layer.output())
 }
