@@ -290,10 +290,7 @@ impl Network {
                 }
                 Ok(())
             }
-            Parameters::MaxPool(pool) => {
-                pool.row(shape, taps, outputs, out);
-                Ok(())
-            }
+            Parameters::MaxPool(pool) => pool.row(shape, taps, outputs, out),
         }
     }
 

@@ -102,14 +102,14 @@ impl MaxPool {
         taps: &[Option<RowView<'_>>],
         channels: &Range<usize>,
         out: &mut [i8],
-    ) {
+    ) -> Result<(), QuantisedError> {
         let Operator::MaxPool {
             window: [_, columns],
             stride,
             padding,
         } = *layer.operator()
         else {
-            return;
+            return Err(QuantisedError::Kind { layer: 0 });
         };
         let width = layer.input().width;
         for (column, out) in out.chunks_exact_mut(channels.len()).enumerate() {
@@ -127,6 +127,7 @@ impl MaxPool {
                 *most = self.finish(*most);
             }
         }
+        Ok(())
     }
 
     /// The largest of the values of a channel under a window.

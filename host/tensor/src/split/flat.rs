@@ -282,27 +282,8 @@ impl Board {
         let mut output = self.account.take(Kind::Activation, share.own.len());
         let input = std::mem::replace(&mut self.input, self.account.empty(Kind::Received));
         match &network.parameters()[layer] {
-            Parameters::Convolution(convolution) => {
-                let output_of = |channel: usize, patch: &[i8]| convolution.output_of(shape, channel, patch);
-                slide(
-                    shape,
-                    (layer, share),
-                    &input,
-                    &self.account,
-                    &mut output,
-                    output_of,
-                )?;
-            }
-            Parameters::MaxPool(pool) => {
-                let output_of = |_: usize, patch: &[i8]| Ok(pool.most(patch));
-                slide(
-                    shape,
-                    (layer, share),
-                    &input,
-                    &self.account,
-                    &mut output,
-                    output_of,
-                )?;
+            Parameters::Convolution(_) | Parameters::MaxPool(_) => {
+                slide(network, layer, share, &input, &self.account, &mut output)?;
             }
             Parameters::AveragePool(pool) => {
                 // Each of its channels is whole.
@@ -342,13 +323,14 @@ impl Board {
 
 /// Position by position: the values under the window side by side, then the channels that the board owns there.
 fn slide(
-    shape: &Layer,
-    (layer, share): (usize, &FlatShare),
+    network: &Network,
+    layer: usize,
+    share: &FlatShare,
     input: &[i8],
     account: &Account,
     output: &mut [i8],
-    output_of: impl Fn(usize, &[i8]) -> Result<i8, QuantisedError>,
 ) -> Result<(), SplitError> {
+    let (shape, kind) = (&network.layers()[layer], QuantisedError::Kind { layer });
     let (window, stride, groups) = match *shape.operator() {
         Operator::Convolution {
             window,
@@ -357,7 +339,12 @@ fn slide(
             ..
         } => (window, stride, groups),
         Operator::MaxPool { window, stride, .. } => (window, stride, shape.input().channels),
-        _ => return Err(QuantisedError::Kind { layer }.into()),
+        _ => return Err(kind.into()),
+    };
+    let output_of = |channel: usize, patch: &[i8]| match &network.parameters()[layer] {
+        Parameters::Convolution(convolution) => convolution.output_of(shape, channel, patch),
+        Parameters::MaxPool(pool) => Ok(pool.most(patch)),
+        _ => Err(kind.clone()),
     };
     // Where each stretch begins in what was received.
     let mut places: BTreeMap<(usize, usize), Vec<(Stretch, usize)>> = BTreeMap::new();
