@@ -62,7 +62,7 @@ pub use oracle::{Oracle, mix_within};
 pub use pareto::pareto_front;
 pub use pixie::{Pixie, PixieSettings};
 pub use pixie_prototype::PixiePrototype;
-pub use plan::{Group, Mix, PlanError, Resource, Use, best_mix, nearest_mix};
+pub use plan::{Group, Mix, PlanError, Resource, Use, best_mix, nearest_mix, safest_mix};
 pub use reason::Reason;
 pub use task::{SelectError, Task};
 

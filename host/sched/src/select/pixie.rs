@@ -4,7 +4,7 @@ mod tests;
 
 use super::credit::Turn;
 use super::ledger::Ledger;
-use super::plan::{Mix, PlanError, RESOURCES, Resource, best_mix, nearest_mix};
+use super::plan::{Mix, PlanError, RESOURCES, Resource, best_mix, nearest_mix, safest_mix};
 use super::task::check;
 use super::{
     Ask, Decision, NoChoice, Reason, ReportError, SelectError, Selector, Served, Task, best_two, task_of,
@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// The promise comes from the feedback, the accuracy from the plan. A reserve is held back for what chance can do while only the
 /// most sparing candidates serve: if a budget comes down to that, they do. Near the end the reserve is small, and what was saved is
-/// spent.
+/// spent. Where budgets are too tight for all reserves, the plan takes the same part of each. A candidate serves whole calls: of whom less
+/// than one is planned for all the rest of the batch does not serve.
 ///
 /// It stands on Pixie (PLAIground, arXiv 2606.14356), with whose steps along candidates sorted by accuracy it parts: between two
 /// limits the best mix is often not of neighbours, and thresholds on slack leave a part of every budget unused.
@@ -144,16 +145,18 @@ impl Pixie {
         let planned = within(&ahead.cautious)
             .or_else(|_| within(&ahead.limits))
             .or_else(|error| match error {
-                PlanError::Infeasible => {
-                    nearest_mix(&ahead.groups, &ahead.limits).map(|mix| (mix, Some(ahead.shortest())))
-                }
+                PlanError::Infeasible => safest_mix(&ahead.groups, &ahead.cautious, &ahead.reserves())
+                    .or_else(|_| nearest_mix(&ahead.groups, &ahead.limits))
+                    .map(|mix| (mix, Some(ahead.shortest()))),
                 other => Err(other),
             });
         self.plan.age = 0;
         self.plan.failed = planned.is_err();
         if let Ok((Mix { shares, .. }, short)) = planned {
-            for ((all, state), shares) in self.plan.shares.iter_mut().zip(&self.states).zip(shares) {
+            let by_task = self.plan.shares.iter_mut().zip(&mut self.states).zip(shares);
+            for (((all, state), shares), group) in by_task.zip(&ahead.groups) {
                 *all = state.with_unreachable(shares);
+                state.allotted = all.iter().map(|share| share * group.calls).collect();
             }
             self.plan.short = short;
         }
@@ -206,8 +209,8 @@ impl Pixie {
     /// Who serves by the plan, as far as that overdraws nothing, and the budget that keeps somebody from it.
     fn follow(&mut self, ask: &Ask<'_>) -> (Turn, Option<Resource>) {
         let mut short = self.plan.short;
-        for candidate in 0..self.states[ask.task].estimates.len() {
-            let share = self.plan.shares[ask.task][candidate];
+        let planned = self.states[ask.task].with_whole_calls(&self.plan.shares[ask.task]);
+        for (candidate, share) in planned.into_iter().enumerate() {
             let overdrawn = (share > 0.0)
                 .then(|| self.overdraws(ask.task, candidate))
                 .flatten();
@@ -232,6 +235,9 @@ impl Pixie {
         let state = &mut self.states[task];
         let takes = state.estimates[candidate].expected().takes;
         state.running[candidate] += 1;
+        if let Some(calls) = state.allotted.get_mut(candidate) {
+            *calls -= 1.0;
+        }
         for ((spare, takes), least) in self.spare.iter_mut().zip(takes).zip(state.least) {
             *spare = spare.map(|spare| spare - (takes - least));
         }

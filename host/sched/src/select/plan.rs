@@ -103,22 +103,70 @@ impl From<ResolutionError> for PlanError {
 /// # Errors
 /// [`PlanError::Infeasible`] when there is none.
 pub fn best_mix(groups: &[Group], limits: &[Option<f64>; RESOURCES]) -> Result<Mix, PlanError> {
-    solve(groups, limits, false)
+    solve(groups, limits, Over::Nothing)
+}
+
+/// Where there is no mix within the limits that leaves all of these reserves: the one that takes the smallest part of them, the same of each.
+/// Where reserves are so many standard deviations of what is taken, every limit is then as likely to be kept as the others. It may take all of
+/// them [twice](MOST_OF_RESERVES), which is to rely on luck; of several mixes it is the most accurate.
+///
+/// # Errors
+/// [`PlanError::Infeasible`] when it would have to rely on more luck than that.
+pub fn safest_mix(
+    groups: &[Group],
+    limits: &[Option<f64>; RESOURCES],
+    reserves: &[f64; RESOURCES],
+) -> Result<Mix, PlanError> {
+    solve(groups, limits, Over::Together(reserves))
 }
 
 /// Where there is no mix within the limits, the one that is over them by the least, each measured by its own limit; of several
-/// the more accurate.
+/// the more accurate. It gives up one limit rather than a part of each.
 ///
 /// # Errors
 /// A number that is not finite.
 pub fn nearest_mix(groups: &[Group], limits: &[Option<f64>; RESOURCES]) -> Result<Mix, PlanError> {
-    solve(groups, limits, true)
+    solve(groups, limits, Over::Apart)
 }
 
 /// What accuracy weighs beside an excess over limits: enough to part equals.
 const TIE: f64 = 1e-3;
+/// Up to how many times all reserves [`safest_mix`] takes.
+const MOST_OF_RESERVES: f64 = 2.0;
 
-fn solve(groups: &[Group], limits: &[Option<f64>; RESOURCES], elastic: bool) -> Result<Mix, PlanError> {
+/// How a mix may be over its limits.
+#[derive(Clone, Copy)]
+enum Over<'a> {
+    Nothing,
+    /// By the same part of each of these.
+    Together(&'a [f64; RESOURCES]),
+    /// By its own part of each limit.
+    Apart,
+}
+
+impl Over<'_> {
+    /// What lies beyond the limit of a resource.
+    fn reserve(self, resource: usize) -> f64 {
+        match self {
+            Self::Together(reserves) => reserves[resource],
+            Self::Nothing | Self::Apart => 0.0,
+        }
+    }
+
+    /// By how many of its units a mix is over each limit; nothing where it may not be.
+    fn excess(self, variables: &mut ProblemVariables) -> Option<[Variable; RESOURCES]> {
+        match self {
+            Self::Nothing => None,
+            Self::Together(_) => {
+                let part = variables.add(variable().min(0.0).max(MOST_OF_RESERVES));
+                Some([part; RESOURCES])
+            }
+            Self::Apart => Some([(); RESOURCES].map(|()| variables.add(variable().min(0.0)))),
+        }
+    }
+}
+
+fn solve(groups: &[Group], limits: &[Option<f64>; RESOURCES], over: Over<'_>) -> Result<Mix, PlanError> {
     check(groups, limits)?;
     let mut variables = ProblemVariables::new();
     let fronts: Vec<Vec<usize>> = groups
@@ -134,10 +182,7 @@ fn solve(groups: &[Group], limits: &[Option<f64>; RESOURCES], elastic: bool) -> 
                 .collect()
         })
         .collect();
-    let excess: [Variable; RESOURCES] = Resource::ALL.map(|_| match elastic {
-        true => variables.add(variable().min(0.0)),
-        false => variables.add(variable().min(0.0).max(0.0)),
-    });
+    let excess = over.excess(&mut variables);
     let total: f64 = groups.iter().map(|group| group.calls).sum();
     let sum = |of: &dyn Fn(&Use) -> f64| -> Expression {
         let terms = groups.iter().zip(&fronts).zip(&shares);
@@ -150,9 +195,9 @@ fn solve(groups: &[Group], limits: &[Option<f64>; RESOURCES], elastic: bool) -> 
             .sum()
     };
     let value = sum(&|candidate| candidate.value);
-    let objective = match elastic {
-        true => TIE * value - excess.iter().sum::<Expression>(),
-        false => value,
+    let objective = match excess {
+        None => value,
+        Some(excess) => TIE * value - excess.iter().sum::<Expression>(),
     };
     let mut model = variables.maximise(objective).using(microlp);
     for (resource, limit) in limits.iter().enumerate() {
@@ -162,9 +207,19 @@ fn solve(groups: &[Group], limits: &[Option<f64>; RESOURCES], elastic: bool) -> 
             .iter()
             .flat_map(|group| group.candidates.iter().map(|candidate| candidate.takes[resource]))
             .fold(0.0, f64::max);
-        let scale = (limit / total).max(largest * 1e-6).max(f64::MIN_POSITIVE);
-        let takes = sum(&|candidate| candidate.takes[resource] / scale);
-        model = model.with(constraint!(takes - excess[resource] <= limit / total / scale));
+        let reserve = over.reserve(resource);
+        let scale = ((limit + reserve) / total)
+            .max(largest * 1e-6)
+            .max(f64::MIN_POSITIVE);
+        let unit = match over {
+            Over::Together(_) => reserve / total / scale,
+            Over::Nothing | Over::Apart => 1.0,
+        };
+        let mut takes = sum(&|candidate| candidate.takes[resource] / scale);
+        if let Some(excess) = excess {
+            takes -= unit * excess[resource];
+        }
+        model = model.with(constraint!(takes <= limit / total / scale));
     }
     for shares in &shares {
         model = model.with(constraint!(shares.iter().sum::<Expression>() == 1.0));
@@ -257,6 +312,22 @@ mod tests {
         let mix = nearest_mix(&[group], &limits).unwrap();
         // Two of them are the cheapest; the more accurate one does not break the other limit.
         assert!((mix.shares[0][2] - 1.0).abs() < 1e-6, "{mix:?}");
+    }
+
+    #[test]
+    fn what_is_too_tight_for_all_reserves_takes_the_same_part_of_each() {
+        let group = Group {
+            calls: 100.0,
+            candidates: vec![takes(0.9, 1.0, 0.2), takes(0.8, 3.0, 0.0)],
+        };
+        let groups = std::slice::from_ref(&group);
+        // At the limits the second one serves at least half of the calls for the one, and a quarter at most for the other.
+        let (limits, reserves) = ([Some(150.0), Some(10.0), None], [100.0, 5.0, 0.0]);
+        let mix = safest_mix(groups, &limits, &reserves).unwrap();
+        let parts = [(mix.takes[0] - 150.0) / 100.0, (mix.takes[1] - 10.0) / 5.0];
+        assert!((parts[0] - parts[1]).abs() < 1e-6 && parts[0] > 0.0, "{mix:?}");
+        let less = safest_mix(groups, &limits, &reserves.map(|reserve| reserve / 100.0));
+        assert_eq!(less, Err(PlanError::Infeasible));
     }
 
     #[test]

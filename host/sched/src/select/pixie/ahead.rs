@@ -16,6 +16,9 @@ pub(super) struct State {
     pub(super) limit: Option<f64>,
     /// Those of the plan that overdraw nothing now.
     pub(super) shares: Vec<f64>,
+    /// Calls that the plan still gives each candidate; none are kept in states of older versions.
+    #[serde(default)]
+    pub(super) allotted: Vec<f64>,
     pub(super) estimates: Vec<Estimate>,
     pub(super) credit: Credit,
     /// Calls that run, by candidate.
@@ -31,9 +34,11 @@ pub(super) struct State {
 #[derive(Clone, Debug)]
 pub(super) struct Ahead {
     pub(super) groups: Vec<Group>,
-    /// Budgets less what runs and the reserve.
+    /// Budgets less what runs.
+    left: [Option<f64>; RESOURCES],
+    /// The same less the reserve.
     pub(super) limits: [Option<f64>; RESOURCES],
-    /// The same less what is left for later.
+    /// And less what is left for later.
     pub(super) cautious: [Option<f64>; RESOURCES],
     /// What the most sparing candidates take.
     pub(super) least: [f64; RESOURCES],
@@ -49,6 +54,7 @@ impl State {
         Self {
             limit: task.latency_limit(slo),
             shares: vec![0.0; candidates],
+            allotted: Vec::new(),
             estimates: (0..candidates).map(estimate).collect(),
             credit: Credit::new(candidates),
             running: vec![0; candidates],
@@ -61,7 +67,18 @@ impl State {
     /// Whether it can be that of a task with so many candidates.
     pub(super) fn is_of(&self, candidates: usize) -> bool {
         let each = [self.shares.len(), self.estimates.len(), self.running.len()];
-        each == [candidates; 3] && self.credit.is_of(candidates)
+        each == [candidates; 3]
+            && [0, candidates].contains(&self.allotted.len())
+            && self.credit.is_of(candidates)
+    }
+
+    /// The shares of those to whom the plan still gives a whole call, of all where nobody has one left. Half a call by a dear candidate
+    /// is one too many, and what that takes of a budget is missing for all that comes after it.
+    pub(super) fn with_whole_calls(&self, shares: &[f64]) -> Vec<f64> {
+        let has_one = |candidate: usize| self.allotted.get(candidate).is_none_or(|calls| *calls >= 1.0);
+        let nobody = !(0..shares.len()).any(has_one);
+        let of = |(candidate, share): (usize, &f64)| if nobody || has_one(candidate) { *share } else { 0.0 };
+        shares.iter().enumerate().map(of).collect()
     }
 
     /// How often a request calls the task: the first guess and what was seen.
@@ -131,7 +148,8 @@ impl Ahead {
     ) -> Self {
         let mut ahead = Self {
             groups: Vec::with_capacity(tasks.len()),
-            limits: ledger.left(),
+            left: ledger.left(),
+            limits: [None; RESOURCES],
             cautious: [None; RESOURCES],
             least: [0.0; RESOURCES],
         };
@@ -159,6 +177,7 @@ impl Ahead {
             of_plan += calls * state.late_variance(shares);
             ahead.groups.push(Group { calls, candidates });
         }
+        ahead.limits = ahead.left;
         for (limit, variance) in ahead.limits.iter_mut().zip(variance) {
             *limit = limit.map(|limit| limit - settings.reserve * variance.sqrt());
         }
@@ -177,13 +196,21 @@ impl Ahead {
             .filter(|(_, running)| **running > 0)
         {
             let (takes, running) = (estimate.expected().takes, f64::from(*running));
-            for (limit, takes) in self.limits.iter_mut().zip(takes) {
-                *limit = limit.map(|limit| limit - running * takes);
+            for (left, takes) in self.left.iter_mut().zip(takes) {
+                *left = left.map(|left| left - running * takes);
             }
             let late = takes[Resource::Late as usize];
             variance += running * late * (1.0 - late);
         }
         variance
+    }
+
+    /// What is held back of each budget.
+    pub(super) fn reserves(&self) -> [f64; RESOURCES] {
+        Resource::ALL.map(|resource| {
+            let of = |budgets: [Option<f64>; RESOURCES]| budgets[resource as usize].unwrap_or_default();
+            of(self.left) - of(self.cautious)
+        })
     }
 
     /// The resource of which the greatest part is missing.

@@ -25,15 +25,18 @@ fn slo(cost: f64, limit: f64) -> Slo {
 
 /// A batch with latencies `slower` times those of the profiles: what it cost, how many were late, mean accuracy.
 fn batch(slo: &Slo, seed: u64, slower: f64) -> (f64, u64, f64) {
-    let tasks = tasks();
-    let mut pixie = Pixie::new(tasks.clone(), slo.clone(), PixieSettings::default()).unwrap();
+    batch_of(&tasks(), slo, seed, slower)
+}
+
+fn batch_of(tasks: &[Task], slo: &Slo, seed: u64, slower: f64) -> (f64, u64, f64) {
+    let mut pixie = Pixie::new(tasks.to_vec(), slo.clone(), PixieSettings::default()).unwrap();
     let mut rng = fastrand::Rng::with_seed(seed);
     let (mut cost, mut late, mut accuracy) = (0.0, 0, 0.0);
     let limit = slo.latency_p95.unwrap().as_secs_f64() * 1e3;
     for _ in 0..slo.requests {
         let share = rng.f64();
         let mut took = 0.0;
-        let chosen = serve(&mut pixie, &tasks, |candidate| {
+        let chosen = serve(&mut pixie, tasks, |candidate| {
             took = slower * LatencyLaw::of(&tasks[0].candidates[candidate].profile).quantile(share);
             took
         });
@@ -67,6 +70,26 @@ fn budgets_are_kept_and_spent() {
         }
         // One batch is up to two points off by the luck of its late calls.
         assert!(mean > best - 0.01, "{cost} {limit}: {mean} of {best}");
+    }
+}
+
+#[test]
+fn what_is_dear_does_not_take_what_the_rest_of_the_batch_needs() {
+    // The large one adds most to a call that is late anyway, and costs as much as 340 by the small one.
+    let tasks = vec![task(
+        "answer",
+        vec![
+            candidate("free", 0.757, 119.0, 0.0),
+            candidate("small", 0.778, 165.0, 4.8e-6),
+            candidate("large", 0.961, 2174.0, 1.65e-3),
+        ],
+    )];
+    for seed in 0..50 {
+        let (_, _, accuracy) = batch_of(&tasks, &slo(0.02, 450.0), seed, 1.0);
+        assert!(
+            accuracy > 0.778,
+            "{seed}: {accuracy} is less than that of the small one alone"
+        );
     }
 }
 
