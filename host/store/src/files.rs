@@ -38,6 +38,13 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
+/// Has a folder for one process alone, until what is returned is dropped or the process ends; waits for another that has it.
+pub(crate) fn alone(dir: &Path) -> Result<File, StoreError> {
+    let folder = File::open(dir).map_err(StoreError::io(dir))?;
+    folder.lock().map_err(StoreError::io(dir))?;
+    Ok(folder)
+}
+
 /// Removes what [`write()`] did not finish.
 pub(crate) fn sweep(dir: &Path) -> Result<(), StoreError> {
     let sweep = || -> io::Result<()> {

@@ -30,6 +30,8 @@ impl NodeKeys {
         files::private_dir(home.as_ref())?;
         let dir = home.as_ref().join("keys");
         files::private_dir(&dir)?;
+        // Commands make keys as the node does, and all of them have to go by the same.
+        let _alone = files::alone(&dir)?;
         files::sweep(&dir)?;
         let node = NodeKey::new(&*load_or_make(&dir, "node.key")?);
         let mac = load_or_make(&dir, "mac.key")?;
@@ -69,6 +71,7 @@ impl NodeKeys {
     /// # Errors
     /// [`StoreError::Key`] when there is one already: it is not overwritten.
     pub fn keep_mesh_root(&self, seed: &[u8; 32]) -> Result<(), StoreError> {
+        let _alone = files::alone(&self.dir)?;
         if self.mesh_root()?.is_some() {
             return Err(StoreError::Key {
                 path: self.dir.join(MESH_ROOT),
@@ -196,5 +199,27 @@ fn load(path: &Path) -> Result<Option<Key>, StoreError> {
     match <[u8; 32]>::try_from(bytes.as_slice()) {
         Ok(key) => Ok(Some(Zeroizing::new(key))),
         Err(_) => error("does not have 32 bytes; restore it from a backup"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn all_who_open_a_new_folder_at_once_have_the_same_keys() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let open = || {
+                let keys = NodeKeys::open(folder.path()).unwrap();
+                (keys.node().id(), *keys.mac())
+            };
+            let all: Vec<_> = thread::scope(|scope| {
+                let opened: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+                opened.into_iter().map(|opened| opened.join().unwrap()).collect()
+            });
+            assert!(all.iter().all(|keys| *keys == all[0]), "{:?}", folder.path());
+        }
     }
 }
