@@ -29,7 +29,7 @@ pub enum Reason {
         /// For how many.
         calls: u32,
     },
-    /// A budget does not last, so that the least is taken of it.
+    /// A budget may not last, so that it is spared.
     Short {
         /// Which.
         resource: Resource,
