@@ -108,7 +108,7 @@ pub fn best_mix(groups: &[Group], limits: &[Option<f64>; RESOURCES]) -> Result<M
 
 /// Where there is no mix within the limits that leaves all of these reserves: the one that takes the smallest part of them, the same of each.
 /// Where reserves are so many standard deviations of what is taken, every limit is then as likely to be kept as the others. It may take all of
-/// them [twice](MOST_OF_RESERVES), which is to rely on luck; of several mixes it is the most accurate.
+/// them twice, which is to rely on luck; of several mixes it is the most accurate.
 ///
 /// # Errors
 /// [`PlanError::Infeasible`] when it would have to rely on more luck than that.
