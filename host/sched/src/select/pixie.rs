@@ -209,13 +209,14 @@ impl Pixie {
     /// Who serves by the plan, as far as that overdraws nothing, and the budget that keeps somebody from it.
     fn follow(&mut self, ask: &Ask<'_>) -> (Turn, Option<Resource>) {
         let mut short = self.plan.short;
-        let planned = self.states[ask.task].with_whole_calls(&self.plan.shares[ask.task]);
-        for (candidate, share) in planned.into_iter().enumerate() {
-            let overdrawn = (share > 0.0)
-                .then(|| self.overdraws(ask.task, candidate))
-                .flatten();
-            self.states[ask.task].shares[candidate] = if overdrawn.is_some() { 0.0 } else { share };
-            short = short.or(overdrawn);
+        self.states[ask.task].share_whole_calls(&self.plan.shares[ask.task]);
+        for candidate in 0..self.states[ask.task].shares.len() {
+            if self.states[ask.task].shares[candidate] > 0.0
+                && let Some(overdrawn) = self.overdraws(ask.task, candidate)
+            {
+                self.states[ask.task].shares[candidate] = 0.0;
+                short = short.or(Some(overdrawn));
+            }
         }
         let cool_down = self.cool_down();
         let state = &mut self.states[ask.task];

@@ -321,7 +321,7 @@ mod tests {
             candidates: vec![takes(0.9, 1.0, 0.2), takes(0.8, 3.0, 0.0)],
         };
         let groups = std::slice::from_ref(&group);
-        // At the limits the second one serves at least half of the calls for the one, and a quarter at most for the other.
+        // The limits want the second one for a quarter of the calls at most by what it costs, and for half at least by what is late.
         let (limits, reserves) = ([Some(150.0), Some(10.0), None], [100.0, 5.0, 0.0]);
         let mix = safest_mix(groups, &limits, &reserves).unwrap();
         let parts = [(mix.takes[0] - 150.0) / 100.0, (mix.takes[1] - 10.0) / 5.0];

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct State {
     /// Of its calls, in milliseconds.
     pub(super) limit: Option<f64>,
-    /// Those of the plan that overdraw nothing now.
+    /// Of the next call: those of the plan, without whom that would overdraw a budget or who has no whole call left.
     pub(super) shares: Vec<f64>,
     /// Calls that the plan still gives each candidate; none are kept in states of older versions.
     #[serde(default)]
@@ -72,13 +72,18 @@ impl State {
             && self.credit.is_of(candidates)
     }
 
-    /// The shares of those to whom the plan still gives a whole call, of all where nobody has one left. Half a call by a dear candidate
-    /// is one too many, and what that takes of a budget is missing for all that comes after it.
-    pub(super) fn with_whole_calls(&self, shares: &[f64]) -> Vec<f64> {
+    /// Shares out the next call by the plan among those to whom it still gives a whole one, among all where nobody has one left. Half a call
+    /// by a dear candidate is one too many, and what that takes of a budget is missing for all that comes after it.
+    pub(super) fn share_whole_calls(&mut self, plan: &[f64]) {
         let has_one = |candidate: usize| self.allotted.get(candidate).is_none_or(|calls| *calls >= 1.0);
-        let nobody = !(0..shares.len()).any(has_one);
-        let of = |(candidate, share): (usize, &f64)| if nobody || has_one(candidate) { *share } else { 0.0 };
-        shares.iter().enumerate().map(of).collect()
+        let nobody = !(0..plan.len()).any(has_one);
+        for (candidate, (share, planned)) in self.shares.iter_mut().zip(plan).enumerate() {
+            *share = if nobody || has_one(candidate) {
+                *planned
+            } else {
+                0.0
+            };
+        }
     }
 
     /// How often a request calls the task: the first guess and what was seen.
