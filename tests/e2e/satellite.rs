@@ -224,11 +224,12 @@ fn an_update_crosses_three_passes_and_what_waits_on_board_stays_sealed() {
             .to_string()
             .matches("refused")
             .count()
-            >= 2
+            >= 3
     });
     let refused = station.home.control("/mesh/bundles").to_string();
     assert!(refused.contains("has no right `deploy:tally`"), "{refused}");
     assert!(refused.contains("changed on the way"), "{refused}");
+    assert!(refused.contains("has been done already"), "{refused}");
     assert!(!station.has_plugin(forged), "what was forged runs");
 
     pass(4);
@@ -258,8 +259,8 @@ fn delays_of(lines: &str) -> Vec<u64> {
     lines.lines().filter_map(delay).collect()
 }
 
-/// On board somebody looks into what waits, and makes two bundles: one that asks for more than a satellite may, and one that
-/// is the waiting one with a bit changed.
+/// On board somebody looks into what waits, and makes three bundles: one that asks for more than a satellite may, one that is the waiting one
+/// with a bit changed, and one that brings the same as the waiting one a second time.
 fn tamper(internet: &Internet, satellite: &mut Node, ground: &Node, station: &Node) -> (String, Vec<u8>) {
     satellite.down();
     let store = Store::open(satellite.home.path().join("state")).unwrap();
@@ -292,9 +293,11 @@ fn tamper(internet: &Internet, satellite: &mut Node, ground: &Node, station: &No
     let forged = envelope.seal(&key, &component, &standing).unwrap();
     let mut changed = sealed.to_vec();
     *changed.last_mut().unwrap() ^= 1;
-    for payload in [forged, changed] {
+    for payload in [forged, changed, sealed.to_vec()] {
+        // They go after what waits.
         let head = BundleHead {
             source: ground.id,
+            priority: 0,
             ..head.clone()
         };
         let bytes = write_bundle(&head, &payload).unwrap();

@@ -1,7 +1,11 @@
+mod orders;
 mod rows;
 
+pub use self::orders::BundleOrder;
+
+use self::orders::{any_over, must_be_new};
 use self::rows::{Counts, Ended, Rows, counts_of, due, find, of_members, taken, waiting_of};
-use crate::tables::{BUNDLES, ENDED, FORGET, META, TAKEN, list};
+use crate::tables::{BUNDLES, ENDED, FORGET, META, ORDERS, TAKEN, list};
 use crate::{MOST_AHEAD, Store, StoreError};
 use bytes::Bytes;
 use karman_types::{Digest, NodeId};
@@ -87,31 +91,44 @@ impl Bundles<'_> {
         self.add(bundle, bytes, None)
     }
 
-    /// Keeps the answer to a bundle that was for this node, in its place: that one is done, and both are on the disk together.
+    /// Keeps the answer to a bundle that was for this node, in its place: that one and the order in it are done, and all of it is on the
+    /// disk together.
     ///
     /// # Errors
     /// Those of [`keep`](Self::keep).
-    pub fn answer(&self, done: &Digest, bundle: &Bundle, bytes: &Bytes) -> Result<bool, StoreError> {
+    pub fn answer(
+        &self,
+        done: (&Digest, &BundleOrder),
+        bundle: &Bundle,
+        bytes: &Bytes,
+    ) -> Result<bool, StoreError> {
         self.add(bundle, bytes, Some(done))
     }
 
-    fn add(&self, bundle: &Bundle, bytes: &Bytes, done: Option<&Digest>) -> Result<bool, StoreError> {
+    fn add(
+        &self,
+        bundle: &Bundle,
+        bytes: &Bytes,
+        done: Option<(&Digest, &BundleOrder)>,
+    ) -> Result<bool, StoreError> {
         self.0.blobs().add(bytes, |txn, digest| {
             let mut rows = self.rows(txn)?;
             let name = digest.to_string();
             if rows.find(&name)?.is_some() {
                 return Ok((false, Vec::new()));
             }
-            if let Some(done) = done.map(Digest::to_string)
-                && let Some(mut before) = rows.find(&done)?
-            {
-                before.state = BundleState::Delivered;
-                rows.put(&done, &before, until_ms(&before))?;
+            if let Some((done, order)) = done {
+                let done = done.to_string();
+                if let Some(mut before) = rows.find(&done)? {
+                    before.state = BundleState::Delivered;
+                    rows.put(&done, &before, until_ms(&before))?;
+                }
+                rows.remember(order)?;
             }
             let of_member = bundle.brought_by.map(|by| rows.waiting_of(by)).transpose()?;
             self.room(rows.waiting()?, of_member, bytes.len() as u64)?;
             rows.put(&name, bundle, until_ms(bundle))?;
-            Ok((true, done.copied().into_iter().collect()))
+            Ok((true, done.map(|(done, _)| *done).into_iter().collect()))
         })
     }
 
@@ -205,7 +222,25 @@ impl Bundles<'_> {
     /// # Errors
     /// [`StoreError::Unknown`] when there is none, else what the disk refused.
     pub fn set(&self, digest: &Digest, state: BundleState) -> Result<(), StoreError> {
-        self.change(digest, |bundle| bundle.state = state)
+        self.change(digest, None, |bundle| bundle.state = state)
+    }
+
+    /// Says what has become of a bundle that was for this node, and remembers that the order in it is done.
+    ///
+    /// # Errors
+    /// Those of [`set`](Self::set).
+    pub fn done(&self, digest: &Digest, order: &BundleOrder, state: BundleState) -> Result<(), StoreError> {
+        self.change(digest, Some(order), |bundle| bundle.state = state)
+    }
+
+    /// Refuses an order that has been done, whatever bundle it comes in, and one that could not be remembered.
+    ///
+    /// # Errors
+    /// [`StoreError::Done`], [`StoreError::Limit`] where as many of its member are remembered as may be, else what the disk refused.
+    pub fn must_be_new(&self, order: &BundleOrder) -> Result<(), StoreError> {
+        let txn = self.0.tables().read()?;
+        let (done, meta) = (txn.open_table(ORDERS)?, txn.open_table(META)?);
+        must_be_new(order, &done, &meta, self.0.limits())
     }
 
     /// Lets go of a bundle that has not left: its time counts as over. Whether it was still here.
@@ -226,7 +261,7 @@ impl Bundles<'_> {
             return Ok(false);
         }
         let mut waited = false;
-        self.change(digest, |bundle| {
+        self.change(digest, None, |bundle| {
             waited = waits(bundle);
             if waited {
                 bundle.state = state;
@@ -240,14 +275,19 @@ impl Bundles<'_> {
     /// # Errors
     /// Those of [`set`](Self::set).
     pub fn refused(&self, digest: &Digest, by: NodeId) -> Result<(), StoreError> {
-        self.change(digest, |bundle| {
+        self.change(digest, None, |bundle| {
             if !bundle.refused_by.contains(&by) {
                 bundle.refused_by.push(by);
             }
         })
     }
 
-    fn change(&self, digest: &Digest, change: impl FnOnce(&mut Bundle)) -> Result<(), StoreError> {
+    fn change(
+        &self,
+        digest: &Digest,
+        done: Option<&BundleOrder>,
+        change: impl FnOnce(&mut Bundle),
+    ) -> Result<(), StoreError> {
         let name = digest.to_string();
         self.0.blobs().release(|txn| {
             let mut rows = self.rows(txn)?;
@@ -263,6 +303,7 @@ impl Bundles<'_> {
                 _ => until_ms(&bundle),
             };
             rows.put(&name, &bundle, until_ms)?;
+            done.map_or(Ok(()), |order| rows.remember(order))?;
             let gone = bundle.state != BundleState::Waiting;
             Ok(((), gone.then_some(*digest).into_iter().collect()))
         })
@@ -285,7 +326,10 @@ impl Bundles<'_> {
             .iter()
             .any(late);
         // Most of the time there is nothing to do, and nothing is written.
-        if !any_late && due(&txn.open_table(FORGET)?, now_ms)?.is_empty() {
+        if !any_late
+            && due(&txn.open_table(FORGET)?, now_ms)?.is_empty()
+            && !any_over(&txn.open_table(ORDERS)?, now_ms)?
+        {
             return Ok(Vec::new());
         }
         self.0.blobs().release(|txn| {

@@ -142,6 +142,12 @@ pub enum StoreError {
         /// What allows it.
         wider: Grant,
     },
+    /// An order that has been done before, in this bundle or another.
+    #[error("order {} has been done already: it came again in another bundle", order.short())]
+    Done {
+        /// The order.
+        order: Digest,
+    },
     /// A blob that comes in already.
     #[error("blob {} is being received already: wait until it is here", digest.short())]
     Receiving {
@@ -214,6 +220,7 @@ impl StoreError {
             | Self::Unknown { .. }
             | Self::Mismatch { .. }
             | Self::Older { .. }
+            | Self::Done { .. }
             | Self::StillGranted { .. } => ErrorKind::Invalid,
             Self::Receiving { .. } => ErrorKind::Unavailable,
             _ => ErrorKind::Internal,

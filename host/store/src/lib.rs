@@ -65,7 +65,7 @@ mod visiting;
 
 pub use blobs::Blobs;
 pub use bucket::{Bucket, KeyPage, Swap, Usage, Versioned, incremented};
-pub use bundles::{Bundle, BundleState, Bundles};
+pub use bundles::{Bundle, BundleOrder, BundleState, Bundles};
 pub use decisions::Decisions;
 pub use error::{OpenError, StoreError};
 pub use exits::ModelExit;

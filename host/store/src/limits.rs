@@ -38,6 +38,9 @@ pub struct StoreLimits {
     /// Bundles that have left or ended and are remembered, so that none is taken twice; beyond that those of others are forgotten
     /// first, and of these those of the member that brought the most. Default 10,000.
     pub ended_bundles: u32,
+    /// Orders of one member that came by bundle, were done here and are remembered until nobody may do them any more, so that none is done
+    /// twice, whatever bundle it comes in. Beyond that more of this member are refused. Default 100,000.
+    pub orders_per_member: u32,
     /// Effects of tasks that are remembered, each with the answer of its task, so that none is applied twice. Beyond that tasks wait
     /// with what they would write, until some are old enough (`key-retention` of `[tasks]`). Default 1,000,000.
     pub effects: u32,
@@ -69,6 +72,7 @@ impl Default for StoreLimits {
             bundles_per_member: ByteSize::mib(512),
             waiting_per_member: 5_000,
             ended_bundles: 10_000,
+            orders_per_member: 100_000,
             effects: 1_000_000,
             effects_bytes: ByteSize::gib(1),
             progress_bytes: ByteSize::mib(256),

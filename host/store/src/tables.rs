@@ -59,6 +59,8 @@ pub(crate) const FORGET: TableDefinition<'_, (u8, u64, &str), ()> = TableDefinit
 /// Of those that others brought, by the member that did: rank, when it is forgotten, and its digest.
 pub(crate) const BROUGHT: MultimapTableDefinition<'_, &str, (u8, u64, &str)> =
     MultimapTableDefinition::new("bundles-brought");
+/// Orders that came by bundle and are done: when each is forgotten, and its digest, to the member that gave it.
+pub(crate) const ORDERS: TableDefinition<'_, (u64, &str), &str> = TableDefinition::new("bundles-orders");
 /// Digest to the model of another node.
 pub(crate) const VISITING: Records = TableDefinition::new("visiting");
 /// What was measured of models.
@@ -116,6 +118,8 @@ impl Tables {
                 txn.open_table(KEEPERS_LOG)?;
                 txn.open_table(PENDING)?;
             }
+            // Later than format 10, which stays: who does not know this table reads all others.
+            txn.open_table(ORDERS)?;
             Ok(found.unwrap_or(FORMAT))
         })?;
         Ok((tables, format))

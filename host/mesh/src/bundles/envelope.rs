@@ -102,6 +102,12 @@ impl Envelope {
         Self::judge(plain.into(), standing)
     }
 
+    /// Of what it says and who says it: that stays the same in whatever bundle it comes.
+    pub fn digest(&self, sender: NodeId) -> Digest {
+        let says = cbor4ii::serde::to_vec(Vec::new(), &(sender, self));
+        Digest::of(&says.unwrap_or_default())
+    }
+
     /// Judges what was sealed.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use karman_mesh::membership::{Member, Right};
 use karman_mesh::{Envelope, Parcel, Wanted, open_bundle};
 use karman_space::Priority;
-use karman_store::{Bundle, BundleState, Store};
+use karman_store::{Bundle, BundleOrder, BundleState, Store};
 use karman_types::{Digest, ErrorKind, NodeId, TaskError};
 
 impl Node {
@@ -61,7 +61,7 @@ impl Node {
     /// deployment the sender has heard by then how it went.
     pub(super) async fn open(&self, opening: Opening) {
         let bundle = opening.bundle();
-        let (outcome, deploys) = match self.unseal(bundle).await {
+        let (outcome, order) = match self.unseal(bundle).await {
             Ok((sender, envelope, content)) if matches!(envelope.parcel, Parcel::Attempt { .. }) => {
                 return self.begin(Come {
                     opening,
@@ -71,14 +71,14 @@ impl Node {
                 });
             }
             Ok((sender, envelope, content)) => {
-                let deploys = matches!(envelope.parcel, Parcel::Deploy { .. });
-                (self.obey(bundle, sender, envelope, content).await, deploys)
+                let order = order_in(&sender, &envelope);
+                (self.obey(bundle, sender, envelope, content).await, order)
             }
-            Err(error) => (Err(error), false),
+            Err(error) => (Err(error), None),
         };
         let opened = match outcome {
-            Err(error) if !deploys && error.kind == ErrorKind::Internal => Err(error),
-            outcome => self.opened(bundle, outcome).await,
+            Err(error) if order.is_none() && error.kind == ErrorKind::Internal => Err(error),
+            outcome => self.opened(bundle, order, outcome).await,
         };
         if let Err(error) = opened {
             tracing::error!(bundle = %bundle.short(), %error, "a bundle cannot be opened yet");
@@ -86,18 +86,35 @@ impl Node {
         }
     }
 
+    /// What is in a bundle, and who sealed it. An order that has been done is refused, and its sender is not told so: that it was carried
+    /// here twice is not its doing.
     async fn unseal(&self, bundle: Digest) -> Result<(Member, Envelope, Bytes), TaskError> {
         let store = self.runtime().home().store()?;
         let standing = mesh_of(self)?.standing().clone();
-        blocking(move || {
+        let opens = move || {
             let bytes = store.blobs().read(&bundle).map_err(store_error)?;
             let (_, sealed) = open_bundle(&bytes)?;
-            Envelope::open(&sealed, &standing)
-        })
-        .await
+            let (sender, envelope, content) = Envelope::open(&sealed, &standing)?;
+            let is_new =
+                order_in(&sender, &envelope).map_or(Ok(()), |order| store.bundles().must_be_new(&order));
+            Ok(((sender, envelope, content), is_new.map_err(store_error)))
+        };
+        let ((sender, envelope, content), is_new) = blocking(opens).await?;
+        if let Err(error) = is_new {
+            if error.kind == ErrorKind::Limit {
+                self.answer(&sender, bundle, Some(error.clone())).await;
+            }
+            return Err(error);
+        }
+        Ok((sender, envelope, content))
     }
 
-    async fn opened(&self, bundle: Digest, outcome: Result<(), TaskError>) -> Result<(), TaskError> {
+    async fn opened(
+        &self,
+        bundle: Digest,
+        order: Option<BundleOrder>,
+        outcome: Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
         let state = match outcome {
             Ok(()) => BundleState::Delivered,
             Err(error) => {
@@ -108,7 +125,15 @@ impl Node {
             }
         };
         let store = self.runtime().home().store()?;
-        blocking(move || store.bundles().set(&bundle, state).map_err(store_error)).await
+        blocking(move || {
+            let bundles = store.bundles();
+            let set = match &order {
+                Some(order) => bundles.done(&bundle, order, state),
+                None => bundles.set(&bundle, state),
+            };
+            set.map_err(store_error)
+        })
+        .await
     }
 
     /// Begins an attempt if there is a place for it. That may take its time, and the next bundle does not wait for it; where there
@@ -199,6 +224,21 @@ impl Node {
             }
             Some(error) => away::refused(self.tasks().inner(), bundle, error).await,
         }
+    }
+}
+
+/// The order in an envelope, if it is one: the other parcels tell of a bundle of this node, and change nothing the second time.
+fn order_in(sender: &Member, envelope: &Envelope) -> Option<BundleOrder> {
+    let is_order = matches!(envelope.parcel, Parcel::Deploy { .. } | Parcel::Attempt { .. });
+    is_order.then(|| order_of(sender, envelope))
+}
+
+/// What is remembered of an order when it is done.
+pub(super) fn order_of(sender: &Member, envelope: &Envelope) -> BundleOrder {
+    BundleOrder {
+        digest: envelope.digest(sender.node),
+        by: sender.node,
+        good_until_ms: envelope.not_after.seconds().saturating_mul(1000),
     }
 }
 

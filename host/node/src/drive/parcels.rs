@@ -9,7 +9,7 @@ use bytes::Bytes;
 use karman_mesh::membership::UnixTime;
 use karman_mesh::{BundleHead, Envelope, Parcel, write_bundle};
 use karman_space::{Priority, Time, earliest_arrival};
-use karman_store::{Bundle, BundleState, Store, StoreError};
+use karman_store::{Bundle, BundleOrder, BundleState, Store, StoreError};
 use karman_types::{Digest, ErrorKind, NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -227,8 +227,12 @@ impl Node {
         .await
     }
 
-    /// Keeps a bundle until its contact, in the place of one that it answers.
-    pub(super) async fn keep(&self, sealed: Sealed, answered: Option<Digest>) -> Result<Bundle, TaskError> {
+    /// Keeps a bundle until its contact, in the place of one that it answers: that, and the order in it, are done.
+    pub(super) async fn keep(
+        &self,
+        sealed: Sealed,
+        answered: Option<(Digest, BundleOrder)>,
+    ) -> Result<Bundle, TaskError> {
         let store = self.runtime().home().store()?;
         let bundle = blocking(move || {
             sealed.keep(&store, answered)?;
@@ -254,10 +258,14 @@ pub(super) struct Sealed {
 
 impl Sealed {
     /// Puts it on the disk, in the place of one that it answers.
-    pub(super) fn keep(&self, store: &Store, answered: Option<Digest>) -> Result<bool, TaskError> {
+    pub(super) fn keep(
+        &self,
+        store: &Store,
+        answered: Option<(Digest, BundleOrder)>,
+    ) -> Result<bool, TaskError> {
         let Self { bundle, bytes } = self;
         kept(match answered {
-            Some(done) => store.bundles().answer(&done, bundle, bytes),
+            Some((done, order)) => store.bundles().answer((&done, &order), bundle, bytes),
             None => store.bundles().keep(bundle, bytes),
         })
     }

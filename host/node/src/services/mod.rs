@@ -36,7 +36,7 @@ pub(crate) fn store_error(error: StoreError) -> TaskError {
         | StoreError::Exits { .. }
         | StoreError::Increment { .. }
         | StoreError::StillGranted { .. } => ErrorKind::Invalid,
-        StoreError::Mismatch { .. } => ErrorKind::Invalid,
+        StoreError::Mismatch { .. } | StoreError::Done { .. } => ErrorKind::Invalid,
         StoreError::Unknown { .. } | StoreError::Receiving { .. } => ErrorKind::Unavailable,
         StoreError::Older { .. } => ErrorKind::Denied,
         _ => ErrorKind::Internal,

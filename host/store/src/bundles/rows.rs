@@ -1,7 +1,8 @@
 //! The rows of bundles within one transaction. Those that wait are apart from those that have ended: however many have, they take no
 //! room from the others, and what is known of one is found without reading all.
 
-use crate::tables::{BROUGHT, BUNDLES, ENDED, FORGET, META, TAKEN, get, list, put};
+use super::orders::{self, BundleOrder};
+use crate::tables::{BROUGHT, BUNDLES, ENDED, FORGET, META, ORDERS, TAKEN, get, list, put};
 use crate::{Bundle, BundleState, StoreError};
 use karman_types::NodeId;
 use redb::{
@@ -47,6 +48,7 @@ pub(super) struct Rows<'txn> {
     ended: Row<'txn>,
     forget: Table<'txn, Place, ()>,
     brought: MultimapTable<'txn, &'static str, Place>,
+    orders: Table<'txn, (u64, &'static str), &'static str>,
     meta: Table<'txn, &'static str, u64>,
 }
 
@@ -63,6 +65,7 @@ impl<'txn> Rows<'txn> {
             ended: txn.open_table(ENDED)?,
             forget: txn.open_table(FORGET)?,
             brought: txn.open_multimap_table(BROUGHT)?,
+            orders: txn.open_table(ORDERS)?,
             meta: txn.open_table(META)?,
         })
     }
@@ -115,6 +118,11 @@ impl<'txn> Rows<'txn> {
             self.forget_at(&first)?;
         }
         Ok(())
+    }
+
+    /// Remembers that an order which came in a bundle is done.
+    pub(super) fn remember(&mut self, order: &BundleOrder) -> Result<(), StoreError> {
+        orders::remember(&mut self.orders, &mut self.meta, order)
     }
 
     fn remove(&mut self, name: &str) -> Result<(), StoreError> {
@@ -186,8 +194,9 @@ impl<'txn> Rows<'txn> {
         Ok(Some(Due::at(place?.value(), Some(by))))
     }
 
-    /// Forgets those that have been remembered for long enough.
+    /// Forgets those that have been remembered for long enough, bundles and orders.
     pub(super) fn forget(&mut self, now_ms: u64) -> Result<(), StoreError> {
+        orders::forget(&mut self.orders, &mut self.meta, now_ms)?;
         for row in due(&self.forget, now_ms)? {
             self.forget_at(&row)?;
         }
@@ -321,7 +330,7 @@ fn names_of(by: NodeId) -> [String; 2] {
     [format!("{BYTES_OF}{by}"), format!("{WAITING_OF}{by}")]
 }
 
-fn number(meta: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u64, StoreError> {
+pub(super) fn number(meta: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u64, StoreError> {
     Ok(meta.get(name)?.map_or(0, |number| number.value()))
 }
 

@@ -1,5 +1,6 @@
 mod limits;
 mod mended;
+mod orders;
 
 use super::*;
 use crate::StoreLimits;
@@ -18,6 +19,14 @@ pub(crate) fn bundle(bytes: &Bytes, priority: u8, expires_ms: u64) -> Bundle {
         expires_ms,
         state: BundleState::Waiting,
         refused_by: Vec::new(),
+    }
+}
+
+fn order(says: &[u8]) -> BundleOrder {
+    BundleOrder {
+        digest: Digest::of(says),
+        by: NodeId::of_key(b"a"),
+        good_until_ms: 1_000,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::drive::attempt::{Running, run_here, write};
 use crate::drive::bundles::{Opening, Terms};
+use crate::drive::incoming::order_of;
 use crate::drive::parcels::{TOO_LONG, wants_room};
 use crate::drive::providers::runs_here;
 use crate::drive::tasks::Inner;
@@ -104,6 +105,7 @@ impl Node {
         envelope: &Envelope,
         reply: &AwayReply,
     ) -> Result<(), TaskError> {
+        let order = order_of(sender, envelope);
         let left = left(self.tasks().inner(), envelope);
         // The sender does not wait any longer than that.
         if !left.is_zero() {
@@ -114,11 +116,11 @@ impl Node {
             let (to, parcel) = ((sender.node, sender.key), Parcel::Answer { bundle });
             let label = format!("answer to {}", bundle.short());
             let answer = self.seal(to, parcel, write(reply)?, &label, terms).await?;
-            return self.keep(answer, Some(bundle)).await.map(drop);
+            return self.keep(answer, Some((bundle, order))).await.map(drop);
         }
         let store = self.runtime().home().store()?;
-        let done = BundleState::Delivered;
-        blocking(move || store.bundles().set(&bundle, done).map_err(store_error)).await
+        let state = BundleState::Delivered;
+        blocking(move || store.bundles().done(&bundle, &order, state).map_err(store_error)).await
     }
 }
 

@@ -24,15 +24,18 @@ fn what_goes_over_the_quota_is_refused() {
     // Nothing has changed; what takes its place fits.
     let state = || store.bundles().get(&Digest::of(&first)).unwrap().unwrap().state;
     let long = Bytes::from_static(b"0123456789a");
+    let order = order(b"asked");
     let answered = |bytes| {
         store
             .bundles()
-            .answer(&Digest::of(&first), &bundle(bytes, 1, 1_000), bytes)
+            .answer((&Digest::of(&first), &order), &bundle(bytes, 1, 1_000), bytes)
     };
     assert!(answered(&long).is_err());
     assert_eq!((state(), files(&store)), (BundleState::Waiting, 1));
+    assert!(store.bundles().must_be_new(&order).is_ok());
     assert!(answered(&second).unwrap());
     assert_eq!((state(), files(&store)), (BundleState::Delivered, 1));
+    assert!(store.bundles().must_be_new(&order).is_err());
     let (first, second) = (second, first);
     let room = |bytes| store.bundles().has_room(bytes).unwrap();
     assert_eq!((room(2), room(3)), (true, false));
