@@ -1,11 +1,22 @@
 use crate::run::{cargo, show, timed, tools};
 use crate::{setup, test};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
-/// What every change must pass, the quick checks first.
+/// What every change must pass, the quick checks first. What tests need is fetched meanwhile: that waits for others most of its time.
 pub(crate) fn ci() -> Result<()> {
     timed("format", || show(&mut cargo(["fmt", "--all", "--check"])))?;
     timed("dependencies", dependencies)?;
+    std::thread::scope(|scope| {
+        let fetched = scope.spawn(|| setup::setup(setup::ALL));
+        lints_and_documentation()?;
+        fetched
+            .join()
+            .unwrap_or_else(|_| Err(anyhow!("what tests need could not be installed")))
+    })?;
+    test::test()
+}
+
+fn lints_and_documentation() -> Result<()> {
     timed("lints", || {
         let lints = [
             "clippy",
@@ -26,8 +37,7 @@ pub(crate) fn ci() -> Result<()> {
             "--document-private-items",
         ]);
         show(doc.env("RUSTDOCFLAGS", "-Dwarnings"))
-    })?;
-    test::test()
+    })
 }
 
 /// Licences, sources and bans. Advisories need a database from outside: `cargo deny check advisories` where it can be
