@@ -11,6 +11,11 @@ pub(crate) struct Ledger {
     latency: Option<Duration>,
     budgets: [Option<f64>; RESOURCES],
     spent: [f64; RESOURCES],
+    /// Calls of this batch, and how many of them are right by what is known of who served them.
+    #[serde(default)]
+    calls: u64,
+    #[serde(default)]
+    right: f64,
     /// Of this batch.
     answered: u64,
     /// Of all batches.
@@ -28,6 +33,8 @@ impl Ledger {
                 slo.energy,
             ],
             spent: [0.0; RESOURCES],
+            calls: 0,
+            right: 0.0,
             answered: 0,
             clock: 0,
         }
@@ -38,20 +45,23 @@ impl Ledger {
         self.requests == slo.requests && self.answered < self.requests
     }
 
-    /// Takes in a request; true when a batch ends with it.
-    pub(crate) fn enter(&mut self, served: &Served<'_>) -> bool {
+    /// Takes in a request, so many of whose calls are right by what is known of who served them; true when a batch ends with it.
+    pub(crate) fn enter(&mut self, served: &Served<'_>, right: f64) -> bool {
         let late = self.latency.is_some_and(|limit| served.latency > limit);
         for call in served.calls {
             self.spent[0] += call.cost;
             self.spent[2] += call.energy.unwrap_or_default();
         }
         self.spent[1] += f64::from(u8::from(late));
+        self.calls += served.calls.len() as u64;
+        self.right += right;
         self.answered += 1;
         self.clock += 1;
         let ended = self.answered == self.requests;
         if ended {
             self.answered = 0;
             self.spent = [0.0; RESOURCES];
+            (self.calls, self.right) = (0, 0.0);
         }
         ended
     }
@@ -63,6 +73,11 @@ impl Ledger {
             *left = left.map(|budget| budget - spent);
         }
         left
+    }
+
+    /// How many of so many calls to come have to be right for all of this batch to be this accurate.
+    pub(crate) fn right_to_come(&self, accuracy: f64, calls: f64) -> f64 {
+        accuracy * (self.calls as f64 + calls) - self.right
     }
 
     /// What was spent of each budget in this batch.
@@ -109,12 +124,14 @@ mod tests {
             latency: millis(11.0),
             calls: &[call, call],
         };
-        assert!(!ledger.enter(&served));
+        assert!(!ledger.enter(&served, 1.9));
+        assert!((ledger.right_to_come(0.9, 38.0) - 34.1).abs() < 1e-12);
         let left = ledger.left();
         assert!((left[0].unwrap() - 0.8).abs() < 1e-12 && left[1] == Some(0.0) && left[2].is_none());
         for n in 1..20 {
-            assert_eq!(ledger.enter(&served), n == 19);
+            assert_eq!(ledger.enter(&served, 1.9), n == 19);
         }
+        assert!((ledger.right_to_come(0.9, 40.0) - 36.0).abs() < 1e-12);
         assert_eq!(
             (ledger.left(), ledger.remaining(), ledger.clock()),
             ([Some(1.0), Some(1.0), None], 20, 20)

@@ -4,12 +4,13 @@ mod tests;
 
 use super::credit::Turn;
 use super::ledger::Ledger;
-use super::plan::{Mix, PlanError, RESOURCES, Resource, best_mix, nearest_mix, safest_mix};
+use super::plan::{RESOURCES, Resource};
 use super::task::check;
 use super::{
-    Ask, Decision, NoChoice, Reason, ReportError, SelectError, Selector, Served, Task, best_two, task_of,
+    Ask, Call, Decision, NoChoice, Reason, ReportError, SelectError, Selector, Served, Task, best_two,
+    task_of,
 };
-use ahead::{Ahead, State};
+use ahead::{Ahead, Planned, State};
 use karman_types::Slo;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// The promise comes from the feedback, the accuracy from the plan. A reserve is held back for what chance can do while only the
 /// most sparing candidates serve: if a budget comes down to that, they do. Near the end the reserve is small, and what was saved is
-/// spent. Where budgets are too tight for all reserves, the plan takes the same part of each. A candidate serves whole calls: of whom less
+/// spent. Where budgets are too tight for all reserves, or these would leave too few right answers for the least accuracy that is asked for, the
+/// plan takes the same part of each. A candidate serves whole calls: of whom less
 /// than one is planned for all the rest of the batch does not serve.
 ///
 /// It stands on Pixie (PLAIground, arXiv 2606.14356), with whose steps along candidates sorted by accuracy it parts: between two
@@ -69,6 +71,9 @@ impl Default for PixieSettings {
 struct Plan {
     shares: Vec<Vec<f64>>,
     short: Option<Resource>,
+    /// The part of the reserves that it takes.
+    #[serde(default)]
+    of_reserves: f64,
     failed: bool,
     /// Requests since it was made.
     age: u32,
@@ -89,6 +94,7 @@ impl Pixie {
             plan: Plan {
                 shares: tasks.iter().map(most_accurate).collect(),
                 short: None,
+                of_reserves: 0.0,
                 failed: false,
                 age: 0,
             },
@@ -141,25 +147,24 @@ impl Pixie {
     }
 
     fn replan(&mut self, ahead: &Ahead) {
-        let within = |limits| best_mix(&ahead.groups, limits).map(|mix| (mix, None));
-        let planned = within(&ahead.cautious)
-            .or_else(|_| within(&ahead.limits))
-            .or_else(|error| match error {
-                PlanError::Infeasible => safest_mix(&ahead.groups, &ahead.cautious, &ahead.reserves())
-                    .or_else(|_| nearest_mix(&ahead.groups, &ahead.limits))
-                    .map(|mix| (mix, Some(ahead.shortest()))),
-                other => Err(other),
-            });
+        let least = self.slo.accuracy.unwrap_or(0.0);
+        let planned = ahead.plan(self.ledger.right_to_come(least, ahead.calls()));
         self.plan.age = 0;
         self.plan.failed = planned.is_err();
-        if let Ok((Mix { shares, .. }, short)) = planned {
-            let by_task = self.plan.shares.iter_mut().zip(&mut self.states).zip(shares);
+        if let Ok(Planned {
+            mix,
+            short,
+            of_reserves,
+        }) = planned
+        {
+            let by_task = self.plan.shares.iter_mut().zip(&mut self.states).zip(mix.shares);
             for (((all, state), shares), group) in by_task.zip(&ahead.groups) {
                 *all = state.with_unreachable(shares);
                 state.allotted = all.iter().map(|share| share * group.calls).collect();
             }
-            self.plan.short = short;
+            (self.plan.short, self.plan.of_reserves) = (short, of_reserves);
         }
+        self.spare = ahead.spare(self.plan.of_reserves);
     }
 
     /// Looks at the rest of the batch, and notes what that leaves to spare.
@@ -171,9 +176,7 @@ impl Pixie {
             &self.ledger,
             &self.settings,
         );
-        for ((spare, limit), least) in self.spare.iter_mut().zip(ahead.limits).zip(ahead.least) {
-            *spare = limit.map(|limit| limit - least);
-        }
+        self.spare = ahead.spare(self.plan.of_reserves);
         ahead
     }
 
@@ -194,9 +197,13 @@ impl Pixie {
     fn most_sparing(&self, ask: &Ask<'_>) -> usize {
         let state = &self.states[ask.task];
         let strain = |takes: [f64; RESOURCES]| -> f64 {
-            let by_resource = takes.iter().zip(state.least).zip(self.spare);
-            let of = by_resource.filter_map(|((takes, least), spare)| {
-                spare.map(|spare| (takes - least) / spare.max(takes * 1e-6).max(f64::MIN_POSITIVE))
+            let of = Resource::ALL.into_iter().filter_map(|resource| {
+                let index = resource as usize;
+                let measure = self.spare[index]?
+                    .max(resource.least_measure())
+                    .max(takes[index] * 1e-6)
+                    .max(f64::MIN_POSITIVE);
+                Some((takes[index] - state.least[index]) / measure)
             });
             of.fold(0.0, f64::max)
         };
@@ -282,7 +289,8 @@ impl Selector for Pixie {
 
     fn report(&mut self, served: &Served<'_>) -> Result<(), ReportError> {
         served.check(&self.tasks)?;
-        let batch_ended = self.ledger.enter(served);
+        let right = |call: &Call| self.states[call.task].estimates[call.candidate].expected().value;
+        let batch_ended = self.ledger.enter(served, served.calls.iter().map(right).sum());
         let mut surprise = batch_ended;
         let clock = self.ledger.clock();
         for call in served.calls {

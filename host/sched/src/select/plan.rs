@@ -24,6 +24,15 @@ pub enum Resource {
 impl Resource {
     /// All of them, in the order of arrays.
     pub const ALL: [Self; RESOURCES] = [Self::Cost, Self::Late, Self::Energy];
+
+    /// What an excess is measured by at least, where less is left: a request is late or it is not, and the hundredth part of one is not worth any
+    /// money.
+    pub(crate) const fn least_measure(self) -> f64 {
+        match self {
+            Self::Late => 1.0,
+            Self::Cost | Self::Energy => 0.0,
+        }
+    }
 }
 
 impl fmt::Display for Resource {
@@ -106,9 +115,9 @@ pub fn best_mix(groups: &[Group], limits: &[Option<f64>; RESOURCES]) -> Result<M
     solve(groups, limits, Over::Nothing)
 }
 
-/// Where there is no mix within the limits that leaves all of these reserves: the one that takes the smallest part of them, the same of each.
-/// Where reserves are so many standard deviations of what is taken, every limit is then as likely to be kept as the others. It may take all of
-/// them twice, which is to rely on luck; of several mixes it is the most accurate.
+/// Where there is no mix within the limits that leaves all of these reserves and gives so many right answers: the one that takes the smallest
+/// part of them, the same of each. Where reserves are so many standard deviations of what is taken, every limit is then as likely to be kept as
+/// the others. It may take all of them twice, which is to rely on luck; of several mixes it is the most accurate.
 ///
 /// # Errors
 /// [`PlanError::Infeasible`] when it would have to rely on more luck than that.
@@ -116,8 +125,9 @@ pub fn safest_mix(
     groups: &[Group],
     limits: &[Option<f64>; RESOURCES],
     reserves: &[f64; RESOURCES],
+    right: f64,
 ) -> Result<Mix, PlanError> {
-    solve(groups, limits, Over::Together(reserves))
+    solve(groups, limits, Over::Together { reserves, right })
 }
 
 /// Where there is no mix within the limits, the one that is over them by the least, each measured by its own limit; of several
@@ -138,8 +148,11 @@ const MOST_OF_RESERVES: f64 = 2.0;
 #[derive(Clone, Copy)]
 enum Over<'a> {
     Nothing,
-    /// By the same part of each of these.
-    Together(&'a [f64; RESOURCES]),
+    /// By the same part of each of these, for so many right answers.
+    Together {
+        reserves: &'a [f64; RESOURCES],
+        right: f64,
+    },
     /// By its own part of each limit.
     Apart,
 }
@@ -148,7 +161,7 @@ impl Over<'_> {
     /// What lies beyond the limit of a resource.
     fn reserve(self, resource: usize) -> f64 {
         match self {
-            Self::Together(reserves) => reserves[resource],
+            Self::Together { reserves, .. } => reserves[resource],
             Self::Nothing | Self::Apart => 0.0,
         }
     }
@@ -157,7 +170,7 @@ impl Over<'_> {
     fn excess(self, variables: &mut ProblemVariables) -> Option<[Variable; RESOURCES]> {
         match self {
             Self::Nothing => None,
-            Self::Together(_) => {
+            Self::Together { .. } => {
                 let part = variables.add(variable().min(0.0).max(MOST_OF_RESERVES));
                 Some([part; RESOURCES])
             }
@@ -196,8 +209,8 @@ fn solve(groups: &[Group], limits: &[Option<f64>; RESOURCES], over: Over<'_>) ->
     };
     let value = sum(&|candidate| candidate.value);
     let objective = match excess {
-        None => value,
-        Some(excess) => TIE * value - excess.iter().sum::<Expression>(),
+        None => value.clone(),
+        Some(excess) => TIE * value.clone() - excess.iter().sum::<Expression>(),
     };
     let mut model = variables.maximise(objective).using(microlp);
     for (resource, limit) in limits.iter().enumerate() {
@@ -208,11 +221,10 @@ fn solve(groups: &[Group], limits: &[Option<f64>; RESOURCES], over: Over<'_>) ->
             .flat_map(|group| group.candidates.iter().map(|candidate| candidate.takes[resource]))
             .fold(0.0, f64::max);
         let reserve = over.reserve(resource);
-        let scale = ((limit + reserve) / total)
-            .max(largest * 1e-6)
-            .max(f64::MIN_POSITIVE);
+        let measure = (limit + reserve).max(Resource::ALL[resource].least_measure());
+        let scale = (measure / total).max(largest * 1e-6).max(f64::MIN_POSITIVE);
         let unit = match over {
-            Over::Together(_) => reserve / total / scale,
+            Over::Together { .. } => reserve / total / scale,
             Over::Nothing | Over::Apart => 1.0,
         };
         let mut takes = sum(&|candidate| candidate.takes[resource] / scale);
@@ -220,6 +232,9 @@ fn solve(groups: &[Group], limits: &[Option<f64>; RESOURCES], over: Over<'_>) ->
             takes -= unit * excess[resource];
         }
         model = model.with(constraint!(takes <= limit / total / scale));
+    }
+    if let Over::Together { right, .. } = over {
+        model = model.with(constraint!(value >= right / total));
     }
     for shares in &shares {
         model = model.with(constraint!(shares.iter().sum::<Expression>() == 1.0));
@@ -323,10 +338,10 @@ mod tests {
         let groups = std::slice::from_ref(&group);
         // The limits want the second one for a quarter of the calls at most by what it costs, and for half at least by what is late.
         let (limits, reserves) = ([Some(150.0), Some(10.0), None], [100.0, 5.0, 0.0]);
-        let mix = safest_mix(groups, &limits, &reserves).unwrap();
+        let mix = safest_mix(groups, &limits, &reserves, 0.0).unwrap();
         let parts = [(mix.takes[0] - 150.0) / 100.0, (mix.takes[1] - 10.0) / 5.0];
         assert!((parts[0] - parts[1]).abs() < 1e-6 && parts[0] > 0.0, "{mix:?}");
-        let less = safest_mix(groups, &limits, &reserves.map(|reserve| reserve / 100.0));
+        let less = safest_mix(groups, &limits, &reserves.map(|reserve| reserve / 100.0), 0.0);
         assert_eq!(less, Err(PlanError::Infeasible));
     }
 

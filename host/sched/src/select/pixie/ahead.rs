@@ -4,7 +4,7 @@ use super::super::Task;
 use super::super::credit::Credit;
 use super::super::estimate::Estimate;
 use super::super::ledger::Ledger;
-use super::super::plan::{Group, RESOURCES, Resource};
+use super::super::plan::{Group, Mix, PlanError, RESOURCES, Resource, best_mix, nearest_mix, safest_mix};
 use super::PixieSettings;
 use karman_types::Slo;
 use serde::{Deserialize, Serialize};
@@ -37,11 +37,21 @@ pub(super) struct Ahead {
     /// Budgets less what runs.
     left: [Option<f64>; RESOURCES],
     /// The same less the reserve.
-    pub(super) limits: [Option<f64>; RESOURCES],
+    limits: [Option<f64>; RESOURCES],
     /// And less what is left for later.
-    pub(super) cautious: [Option<f64>; RESOURCES],
+    cautious: [Option<f64>; RESOURCES],
     /// What the most sparing candidates take.
-    pub(super) least: [f64; RESOURCES],
+    least: [f64; RESOURCES],
+}
+
+/// How the rest of a batch is shared out.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    pub(super) mix: Mix,
+    /// The budget that may not last.
+    pub(super) short: Option<Resource>,
+    /// The part of the reserves that it takes.
+    pub(super) of_reserves: f64,
 }
 
 /// Requests for which the first guess of a task's visits stands.
@@ -210,8 +220,61 @@ impl Ahead {
         variance
     }
 
+    /// Calls to come.
+    pub(super) fn calls(&self) -> f64 {
+        self.groups.iter().map(|group| group.calls).sum()
+    }
+
+    /// The most accurate mix that leaves the reserves. Where there is none, or it gives fewer right answers than are needed, one that takes
+    /// the same part of each reserve, if there is such a one.
+    pub(super) fn plan(&self, right: f64) -> Result<Planned, PlanError> {
+        let planned = |mix, short| Planned {
+            of_reserves: self.part_of(&mix),
+            mix,
+            short,
+        };
+        let within = |limits| best_mix(&self.groups, limits);
+        let safest = |right| safest_mix(&self.groups, &self.cautious, &self.reserves(), right);
+        match within(&self.cautious).or_else(|_| within(&self.limits)) {
+            Ok(mix) if mix.value < right => Ok(planned(safest(right).unwrap_or(mix), None)),
+            Ok(mix) => Ok(planned(mix, None)),
+            Err(PlanError::Infeasible) => safest(right)
+                .or_else(|_| safest(0.0))
+                .or_else(|_| nearest_mix(&self.groups, &self.limits))
+                .map(|mix| planned(mix, Some(self.shortest()))),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// What is to spare of each budget when the most sparing candidates serve and a plan may take this part of the reserves.
+    pub(super) fn spare(&self, of_reserves: f64) -> [Option<f64>; RESOURCES] {
+        let reserves = self.reserves();
+        Resource::ALL.map(|resource| {
+            let index = resource as usize;
+            let with = self.cautious[index]? + of_reserves * reserves[index];
+            Some(self.limits[index]?.max(with) - self.least[index])
+        })
+    }
+
+    /// The part of the reserves that a mix takes.
+    fn part_of(&self, mix: &Mix) -> f64 {
+        let parts = Resource::ALL.map(|resource| {
+            let index = resource as usize;
+            let over = mix.takes[index] - self.cautious[index].unwrap_or(f64::INFINITY);
+            if over > 0.0 {
+                over / self.reserves()[index]
+            } else {
+                0.0
+            }
+        });
+        parts
+            .into_iter()
+            .filter(|part| part.is_finite())
+            .fold(0.0, f64::max)
+    }
+
     /// What is held back of each budget.
-    pub(super) fn reserves(&self) -> [f64; RESOURCES] {
+    fn reserves(&self) -> [f64; RESOURCES] {
         Resource::ALL.map(|resource| {
             let of = |budgets: [Option<f64>; RESOURCES]| budgets[resource as usize].unwrap_or_default();
             of(self.left) - of(self.cautious)

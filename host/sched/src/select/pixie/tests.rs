@@ -94,6 +94,31 @@ fn what_is_dear_does_not_take_what_the_rest_of_the_batch_needs() {
 }
 
 #[test]
+fn bad_luck_does_not_cost_the_accuracy_that_is_asked_for() {
+    let tasks = vec![task(
+        "answer",
+        vec![
+            candidate("small", 0.95, 50.0, 1.0),
+            candidate("large", 0.99, 190.0, 1.0),
+        ],
+    )];
+    let least = 0.985;
+    let kept = |accuracy: Option<f64>| -> usize {
+        let slo = Slo {
+            accuracy,
+            latency_p95: Some(millis(200.0)),
+            ..Slo::over(100)
+        };
+        let batches = (0..50).map(|seed| batch_of(&tasks, &slo, seed, 1.0));
+        batches
+            .filter(|(_, late, mean)| *late <= 5 && *mean >= least)
+            .count()
+    };
+    let (asked, not_asked) = (kept(Some(least)), kept(None));
+    assert!(asked >= not_asked + 10, "{asked} and {not_asked} of 50");
+}
+
+#[test]
 fn limits_hold_when_profiles_do_not() {
     for seed in 0..8 {
         let (_, late, _) = batch(&slo(0.8, 1900.0), seed, 1.5);
