@@ -194,6 +194,36 @@ fn what_one_node_has_every_other_can_call() {
 }
 
 #[test]
+fn a_link_is_measured_each_way_and_the_peers_show_it() {
+    let cloud = first();
+    let word = cloud.invite(&["--tier", "edge"]);
+    let edge = home("edge");
+    // What leaves the board is slow, what comes is not.
+    let links = edge.path().join("links.toml");
+    std::fs::write(&links, "[[link]]\nto = \"all\"\nrate = \"4 Mbit/s\"\n").unwrap();
+    let edge = up(
+        edge,
+        &["--join", &word, "--link-profile", links.to_str().unwrap()],
+    );
+    let rates_of = |text: &str| {
+        let rates = text
+            .split("   ")
+            .find_map(|column| column.trim().strip_suffix(" Mbit/s"));
+        let (down, up) = rates?.split_once('/')?;
+        Some([down, up].map(|figure| figure.parse::<f64>().ok()))
+    };
+    let peers = || cloud.run(&["mesh", "peers"]).ok().out();
+    cloud.soon(&["mesh", "ping", &edge.id()], b"");
+    assert_eq!(rates_of(&peers()), None, "nothing was measured yet");
+    let pinged = cloud.run(&["mesh", "ping", &edge.id(), "--rates"]).ok().out();
+    let Some([Some(down), Some(up)]) = rates_of(&pinged) else {
+        panic!("{pinged}")
+    };
+    assert!(down > 0.0 && down < 5.0 && up > down, "{pinged}");
+    assert_eq!(rates_of(&peers()), Some([Some(down), Some(up)]), "{}", peers());
+}
+
+#[test]
 fn the_node_that_everybody_joined_comes_back_somewhere_else() {
     let cloud = first();
     let edge = cloud.joined("edge", &[]);

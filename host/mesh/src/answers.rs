@@ -142,7 +142,7 @@ impl Answers {
             | Ask::PrepareStage { .. }
             | Ask::ProfileModel { .. } => Right::Deploy(name),
             // It costs no more than its bytes.
-            Ask::Measure => return Ok(()),
+            Ask::Measure | Ask::MeasureBack { .. } => return Ok(()),
             // By a ticket, which the one that holds the blob judges.
             Ask::ReadBlob { .. } => return Ok(()),
             // From any member: who sent it, and what it may, only its destination can see.

@@ -101,6 +101,11 @@ pub enum Ask {
     Swarm,
     /// Take the body and forget it: how long that takes tells how fast the link is.
     Measure,
+    /// Answer with so many bytes: how long that takes tells how fast the link back is.
+    MeasureBack {
+        /// How many, 1 MiB at most.
+        bytes: u64,
+    },
     /// Send groups of a blob with the hashes that prove them. The body is the ticket that allows to read it.
     ReadBlob {
         /// The blob.

@@ -62,10 +62,10 @@ pub use drive::{
     FedModel, FedNews, FedSeen, FedStatus, FlowCause, FlowEnding, FlowOrder, FlowState, FlowStatus,
     FlowUndone, HeldModel, Inferred, InsideLayer, InsideNode, InsideOrder, InsidePlan, InviteOrder,
     JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured,
-    ModelDescription, ModelInParts, ModelOn, NodeOffer, NodeProfile, PeerStatus, Pinged, Ran, RanInParts,
-    Rotated, Sent, SloHistory, SloHour, SloMinute, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus,
-    TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run, read_fed_answer, read_fed_order,
-    simulate, stored_model, stored_onnx, stored_run, stored_runs,
+    MeasuredRate, ModelDescription, ModelInParts, ModelOn, NextContact, NodeOffer, NodeProfile, PeerStatus,
+    Pinged, Ran, RanInParts, Rotated, Sent, SloHistory, SloHour, SloMinute, SplitOrder, SplitPlan,
+    StepStatus, TaskState, TaskStatus, TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run,
+    read_fed_answer, read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs,
 };
 pub use home::Home;
 pub use karman_sched::call::TaskDemand;

@@ -1,7 +1,8 @@
 use crate::config::NodeConfig;
 use crate::contacts::Contacts;
 use crate::drive::{
-    Bundles, Calls, Federated, JoinOptions, Lent, Split, TaskStatus, Tasks, go_on, hand_on, join, resume,
+    Bundles, Calls, Federated, JoinOptions, Lent, LinkTable, Split, TaskStatus, Tasks, go_on, hand_on, join,
+    resume,
 };
 use crate::listener::{Listener, ShutDown, serve_control, serve_public};
 use crate::logs::LogRing;
@@ -30,6 +31,7 @@ pub(crate) struct Inner {
     plugins: Arc<Plugins>,
     lent: Lent,
     bundles: Arc<Bundles>,
+    links: LinkTable,
     split: Split,
     federated: Federated,
     logs: LogRing,
@@ -94,6 +96,7 @@ impl Node {
             plugins,
             lent: Lent::default(),
             bundles,
+            links: LinkTable::default(),
             logs,
             ready: Mutex::default(),
         })))
@@ -185,6 +188,10 @@ impl Node {
 
     pub(crate) fn bundles(&self) -> &Arc<Bundles> {
         &self.0.bundles
+    }
+
+    pub(crate) fn links(&self) -> &LinkTable {
+        &self.0.links
     }
 
     pub(crate) fn split(&self) -> &Split {

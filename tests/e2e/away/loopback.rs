@@ -140,6 +140,9 @@ fn until(node: &Node, what: &str, is: impl Fn(&Node) -> bool) {
 fn what_waits_for_a_contact_goes_when_the_node_is_back_before_and_counts_once() {
     let mut pass = Pass::new("");
     let first = pass.goes_away("bridge", &["--meta", "sleep=2000"]);
+    let peers = pass.ground.run(&["mesh", "peers"]).ok().out();
+    assert!(peers.contains("next contact"), "{peers}");
+    assert!(peers.contains("1 min at 2 Mbit/s"), "{peers}");
     let above = pass.comes_back();
     // It has asked for what it reads, has it, and counts: now its power is cut.
     until(&above, "it does not run", |above| {

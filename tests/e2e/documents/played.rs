@@ -105,6 +105,7 @@ played! {
         run("karman mesh init", before::two_machines),
         run("karman mesh rotate", NOTHING),
         run_unlike("karman mesh ping", before::ping, "UDP passes between the nodes of a test; internet.rs has networks where it does not"),
+        run_unlike("karman mesh ping 9c01d2e7 --rates", NOTHING, "how fast the links of a test are no document can know"),
         run_unlike("karman doctor", NOTHING, "the node of a test is behind no router"),
     ]
     gateway: "docs/gateway.md" [

@@ -1,6 +1,12 @@
-//! How fast the links between the nodes of a model are: measured, with as few bytes as a slow link can bear.
+//! How fast the links between this node and others are: measured, with as few bytes as a slow link can bear.
 
-use crate::drive::mesh_of;
+mod rates;
+
+pub(crate) use rates::LinkTable;
+pub use rates::MeasuredRate;
+
+use self::rates::Way;
+use super::mesh_of;
 use crate::node::Node;
 use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, PeerId};
@@ -38,7 +44,7 @@ pub struct LinkMeasure {
 
 impl LinkMeasure {
     /// Whether a plan can be made with it.
-    pub(super) fn check(&self) -> Result<(), TaskError> {
+    pub(in crate::drive) fn check(&self) -> Result<(), TaskError> {
         let wrong = |field: &str, value: f64| {
             let says = format!("it tells {value}, which is no measurement");
             Err(TaskError::invalid(says).with_field(field))
@@ -59,29 +65,59 @@ impl LinkMeasure {
 }
 
 /// Measures the link from this node to another.
-pub(super) async fn measure(node: &Node, to: NodeId) -> Result<LinkMeasure, TaskError> {
-    let mesh = mesh_of(node)?;
-    let unknown = || TaskError::unavailable(format!("node {} is not in reach", to.short()));
-    let peer = mesh.node(to).await.ok_or_else(unknown)?;
+pub(in crate::drive) async fn measure(node: &Node, to: NodeId) -> Result<LinkMeasure, TaskError> {
+    measured(node, to, Way::There).await
+}
+
+/// Measures the link from another node to this one, without a measurement of its own.
+pub(in crate::drive) async fn measure_back(node: &Node, from: NodeId) -> Result<LinkMeasure, TaskError> {
+    measured(node, from, Way::Back).await
+}
+
+async fn measured(node: &Node, other: NodeId, way: Way) -> Result<LinkMeasure, TaskError> {
+    let peer = peer_of(node, other).await?;
     // The first one may set up a connection.
-    send(node, peer, 0).await?;
-    let empty = fastest(node, peer, 0, Duration::MAX).await?;
+    send(node, peer, (way, 0)).await?;
+    let empty = fastest(node, peer, (way, 0), Duration::MAX).await?;
     let mut bytes = SMALL;
-    let mut transfer = fastest(node, peer, SMALL, empty).await?.saturating_sub(empty);
+    let mut transfer = fastest(node, peer, (way, SMALL), empty)
+        .await?
+        .saturating_sub(empty);
     if transfer < SLOW {
         bytes = LARGE;
-        transfer = fastest(node, peer, LARGE, empty).await?.saturating_sub(empty);
+        transfer = fastest(node, peer, (way, LARGE), empty)
+            .await?
+            .saturating_sub(empty);
     }
+    let rate_mbit_s = rate_mbit_s(bytes, transfer, empty);
+    node.links().put(other, way, rate_mbit_s);
+    let here = node.runtime().id();
+    let (from, to) = match way {
+        Way::There => (here, other),
+        Way::Back => (other, here),
+    };
     Ok(LinkMeasure {
-        from: node.runtime().id(),
+        from,
         to,
         latency_ms: empty.as_secs_f64() * 1e3 / 2.0,
-        rate_mbit_s: rate_mbit_s(bytes, transfer, empty),
+        rate_mbit_s,
     })
 }
 
+/// Remembers what another node has measured of its link to this one.
+pub(in crate::drive) fn heard(node: &Node, link: &LinkMeasure) {
+    if link.to == node.runtime().id() {
+        node.links().put(link.from, Way::Back, link.rate_mbit_s);
+    }
+}
+
+async fn peer_of(node: &Node, other: NodeId) -> Result<PeerId, TaskError> {
+    let unknown = || TaskError::unavailable(format!("node {} is not in reach", other.short()));
+    mesh_of(node)?.node(other).await.ok_or_else(unknown)
+}
+
 /// The links from this node to others, measured one after the other: together they would measure each other.
-pub(super) async fn links_to(node: &Node, others: &[NodeId]) -> Vec<LinkMeasure> {
+pub(in crate::drive) async fn links_to(node: &Node, others: &[NodeId]) -> Vec<LinkMeasure> {
     let mut links = Vec::new();
     for other in others.iter().filter(|other| **other != node.runtime().id()) {
         match measure(node, *other).await {
@@ -117,18 +153,21 @@ pub(in crate::drive) async fn bytes_per_second(
 
 /// How long this many bytes take to another node and an empty answer back now, by sending them once: far less than it takes to measure the
 /// link.
-pub(super) async fn probe(node: &Node, to: NodeId, bytes: usize) -> Result<Duration, TaskError> {
-    let mesh = mesh_of(node)?;
-    let unknown = || TaskError::unavailable(format!("node {} is not in reach", to.short()));
-    let peer = mesh.node(to).await.ok_or_else(unknown)?;
-    send(node, peer, bytes).await
+pub(in crate::drive) async fn probe(node: &Node, to: NodeId, bytes: usize) -> Result<Duration, TaskError> {
+    let peer = peer_of(node, to).await?;
+    send(node, peer, (Way::There, bytes)).await
 }
 
-/// How long so many bytes take there and back, where an empty message takes that long.
-async fn fastest(node: &Node, peer: PeerId, bytes: usize, empty: Duration) -> Result<Duration, TaskError> {
+/// How long so many bytes take one way and nothing the other, where an empty message takes that long.
+async fn fastest(
+    node: &Node,
+    peer: PeerId,
+    sent: (Way, usize),
+    empty: Duration,
+) -> Result<Duration, TaskError> {
     let mut fastest = Duration::MAX;
     for _ in 0..TIMES {
-        fastest = fastest.min(send(node, peer, bytes).await?);
+        fastest = fastest.min(send(node, peer, sent).await?);
         if is_long(fastest, empty) {
             break;
         }
@@ -140,14 +179,45 @@ fn is_long(took: Duration, empty: Duration) -> bool {
     took >= LONG.0 && took >= empty.saturating_mul(LONG.1)
 }
 
-async fn send(node: &Node, peer: PeerId, bytes: usize) -> Result<Duration, TaskError> {
-    // No link packs what has no pattern.
-    let mut body = vec![0; bytes];
-    fastrand::fill(&mut body);
-    let head = CallHead::new(Ask::Measure, "link", node.runtime().context(None).task);
+async fn send(node: &Node, peer: PeerId, (way, bytes): (Way, usize)) -> Result<Duration, TaskError> {
+    let (ask, body, back) = match way {
+        Way::There => (Ask::Measure, noise(bytes), 0),
+        Way::Back => {
+            let bytes = bytes as u64;
+            (Ask::MeasureBack { bytes }, Bytes::new(), bytes)
+        }
+    };
+    let head = CallHead::new(ask, "link", node.runtime().context(None).task);
     let started = Instant::now();
-    mesh_of(node)?.call(peer, head, Bytes::from(body)).await?;
-    Ok(started.elapsed())
+    let (answer, _) = mesh_of(node)?.call(peer, head, body).await?;
+    let took = started.elapsed();
+    match answer.body.len() as u64 == back {
+        true => Ok(took),
+        false => Err(TaskError::invalid(
+            "it sent another number of bytes than it was asked for",
+        )),
+    }
+}
+
+/// The answer to another node that measures the link to itself.
+///
+/// # Errors
+/// `limit` where it asks for more bytes than a measurement takes.
+pub(in crate::drive) fn answer(bytes: u64) -> Result<Bytes, TaskError> {
+    match usize::try_from(bytes) {
+        Ok(bytes) if bytes <= LARGE => Ok(noise(bytes)),
+        _ => Err(
+            TaskError::limit(format!("a measurement takes {LARGE} bytes at most, not {bytes}"))
+                .with_field("bytes"),
+        ),
+    }
+}
+
+/// No link packs what has no pattern.
+fn noise(bytes: usize) -> Bytes {
+    let mut noise = vec![0; bytes];
+    fastrand::fill(&mut noise);
+    noise.into()
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! The node's place in the mesh: how it joins, and what its operator asks about the other nodes.
 
 use super::dispatch::{Ran, nearest_first};
+use super::links::{MeasuredRate, measure, measure_back};
 use super::model_tasks;
 use super::serve::Service;
+use crate::contacts;
 use crate::node::Node;
 use karman_mesh::membership::{Invitation, Issuer, MeshKey};
 use karman_mesh::{GateError, Mesh, MeshOptions, Path, Standing, root_of};
-use karman_space::LinkProfile;
+use karman_space::{LinkProfile, Rate};
 use karman_types::{CallContext, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -37,6 +39,15 @@ pub struct PeerStatus {
     pub round_trip_age_ms: Option<u64>,
     /// Milliseconds since it was last heard of.
     pub last_seen_ms: u64,
+    /// How fast the link from it to this node was when that was last measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down: Option<MeasuredRate>,
+    /// The same of the link to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<MeasuredRate>,
+    /// The contact in which this node can send to it, or the next one, where the contact plan names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contact: Option<NextContact>,
     /// Bytes sent to it since this node was started, whatever for.
     #[serde(default)]
     pub sent_bytes: u64,
@@ -45,6 +56,17 @@ pub struct PeerStatus {
     pub busy: u32,
     /// What it last said that it offers.
     pub offer: Option<Offer>,
+}
+
+/// A contact that is open or comes next.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct NextContact {
+    /// Milliseconds until it begins; 0 while it is open.
+    pub in_ms: u64,
+    /// Milliseconds that are left of it, or that it will last.
+    pub for_ms: u64,
+    /// How fast this node can send then.
+    pub rate: Rate,
 }
 
 /// What a node offers.
@@ -67,6 +89,12 @@ pub struct Pinged {
     pub obstacle: Option<String>,
     /// Microseconds until it had said what it offers.
     pub round_trip_us: u64,
+    /// Megabits (10⁶) per second from it to this node, where that was to be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_mbit_s: Option<f64>,
+    /// The same from this node to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_mbit_s: Option<f64>,
 }
 
 /// Takes the node into its mesh. Nothing when it belongs to none.
@@ -198,13 +226,31 @@ impl Node {
     /// `unavailable` when it belongs to no mesh.
     pub fn peers(&self) -> Result<Vec<PeerStatus>, TaskError> {
         let peers = mesh_of(self)?.peers();
+        let (here, now) = (self.runtime().id(), contacts::now());
+        let plan = self.bundles().plan(now);
+        let contact = |with| {
+            let contact = plan
+                .open(here, with, now)
+                .or_else(|| plan.next(here, with, now))?;
+            let start = contact.start.max(now);
+            Some(NextContact {
+                in_ms: start.since(now).as_millis() as u64,
+                for_ms: contact.end.since(start).as_millis() as u64,
+                rate: contact.rate,
+            })
+        };
         let mut peers: Vec<PeerStatus> = peers
             .into_iter()
             .filter_map(|peer| {
                 let age = peer.round_trip_age();
                 let offer = peer.offer.map(|(offer, _)| (*offer).clone());
+                let node = peer.member.as_ref()?.node;
+                let rates = self.links().with(node);
                 Some(PeerStatus {
-                    node: peer.member.as_ref()?.node,
+                    node,
+                    down: rates.down,
+                    up: rates.up,
+                    contact: contact(node),
                     tier: peer.member.map(|member| member.tier),
                     path: peer.path,
                     round_trip_us: peer.round_trip.map(|time| time.as_micros() as u64),
@@ -246,11 +292,11 @@ impl Node {
         Ok(std::iter::once(here).chain(others).collect())
     }
 
-    /// Reaches a node and measures how long that takes.
+    /// Reaches a node and measures how long that takes, and if asked also how fast the links to it and back are.
     ///
     /// # Errors
-    /// `unavailable` when it is not in reach.
-    pub async fn ping(&self, id: NodeId) -> Result<Pinged, TaskError> {
+    /// `unavailable` when it is not in reach; what it says where it measures no link.
+    pub async fn ping(&self, id: NodeId, rates: bool) -> Result<Pinged, TaskError> {
         let mesh = mesh_of(self)?;
         let unknown = || {
             TaskError::unavailable(format!("node {} is not in reach", id.short()))
@@ -262,12 +308,20 @@ impl Node {
         let round_trip_us = started.elapsed().as_micros() as u64;
         let known = mesh.peers().into_iter().find(|known| known.id == peer);
         let (path, obstacle) = known.map_or((None, None), |known| (known.path, known.obstacle));
-        Ok(Pinged {
+        let mut pinged = Pinged {
             node: id,
             path,
             obstacle,
             round_trip_us,
-        })
+            down_mbit_s: None,
+            up_mbit_s: None,
+        };
+        if rates {
+            // One after the other: together they would measure each other.
+            pinged.down_mbit_s = Some(measure_back(self, id).await?.rate_mbit_s);
+            pinged.up_mbit_s = Some(measure(self, id).await?.rate_mbit_s);
+        }
+        Ok(pinged)
     }
 
     /// Puts a node that this one has met out of the mesh.

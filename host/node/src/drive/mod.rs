@@ -17,6 +17,7 @@ mod flow;
 mod incoming;
 mod invite;
 mod keepers;
+mod links;
 mod look;
 mod mesh;
 mod model_tasks;
@@ -52,14 +53,16 @@ pub use flow::{
 pub(crate) use flow::{FlowEvent, Follower, Known};
 pub use invite::InviteOrder;
 pub use keepers::{KeeperStatus, KeepersConfig, KeepersStatus};
-pub use mesh::{JoinOptions, NodeOffer, PeerStatus, Pinged};
+pub(crate) use links::LinkTable;
+pub use links::{LinkMeasure, MeasuredRate};
+pub use mesh::{JoinOptions, NextContact, NodeOffer, PeerStatus, Pinged};
 pub(crate) use mesh::{join, mesh_of};
 pub use models::{Inferred, ModelDescription, TensorDescription};
 pub use parcels::{BundleStatus, Sent};
 pub use rotate::Rotated;
 pub use split::{
-    CutBy, InsideLayer, InsideNode, InsideOrder, InsidePlan, Leg, LinkMeasure, ModelInParts, NodeProfile,
-    RanInParts, SplitOrder, SplitPlan, WholeOnGpu,
+    CutBy, InsideLayer, InsideNode, InsideOrder, InsidePlan, Leg, ModelInParts, NodeProfile, RanInParts,
+    SplitOrder, SplitPlan, WholeOnGpu,
 };
 pub(crate) use split::{Split, resume};
 pub use status::{TaskState, TaskStatus};

@@ -2,7 +2,7 @@
 
 use super::attempt;
 use super::dispatch::chain;
-use super::{fed, model_tasks, models, split, swarm};
+use super::{fed, links, model_tasks, models, split, swarm};
 use crate::node::Node;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -67,7 +67,7 @@ impl Serve for Service {
             Ask::Measure => Ok(MOST_MEASURE),
             Ask::Learn => Ok(MOST_ORDER),
             Ask::Swarm => self.node()?.federated().swarms().most_input(&head.name),
-            Ask::Undeploy | Ask::TakeBundle { .. } | Ask::DescribeModel => Ok(0),
+            Ask::Undeploy | Ask::TakeBundle { .. } | Ask::DescribeModel | Ask::MeasureBack { .. } => Ok(0),
         }
     }
 
@@ -128,6 +128,10 @@ async fn serve(
         }
         Ask::PrepareStage { .. } => split::prepare(node, &from, &head, &request.body).await?,
         Ask::Measure => TaskResponse::default(),
+        Ask::MeasureBack { bytes } => TaskResponse {
+            body: links::answer(bytes)?,
+            ..TaskResponse::default()
+        },
         Ask::DescribeModel => json(&node.describe_own_model(&head.name).await?)?,
         Ask::ProfileModel { .. } => split::profile(node, &from, &head, &request.body).await?,
         Ask::ReadBlob { .. } => node.give(&from, &head, &request.body).await?,

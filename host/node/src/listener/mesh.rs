@@ -70,8 +70,20 @@ async fn name_keepers(
     Ok(Json(node.name_keepers(&ids).await?))
 }
 
-async fn ping(State(node): State<Node>, InPath(id): InPath<String>) -> Result<Json<Pinged>, Refusal> {
-    Ok(Json(node.ping(read(&node, &id)?).await?))
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PingOptions {
+    /// Whether the links are measured, too.
+    #[serde(default)]
+    rates: bool,
+}
+
+async fn ping(
+    State(node): State<Node>,
+    InPath(id): InPath<String>,
+    InQuery(options): InQuery<PingOptions>,
+) -> Result<Json<Pinged>, Refusal> {
+    Ok(Json(node.ping(read(&node, &id)?, options.rates).await?))
 }
 
 async fn revoke(State(node): State<Node>, InPath(id): InPath<String>) -> Result<Json<()>, Refusal> {

@@ -57,7 +57,7 @@ enum Verb {
     )]
     Keepers(keepers::Keepers),
     /// Reach a node, and say by which path
-    #[command(after_help = "Examples:\n  karman mesh ping 9c01d2e7\n  karman mesh ping 9c01d2e7 --json")]
+    #[command(after_help = "Examples:\n  karman mesh ping 9c01d2e7\n  karman mesh ping 9c01d2e7 --rates")]
     Ping(ping::Ping),
     /// When which nodes can reach each other, by the files that node.toml names
     #[command(

@@ -2,7 +2,7 @@ use crate::app::App;
 use crate::control::Control;
 use crate::output::table;
 use clap::Args;
-use karman_node::PeerStatus;
+use karman_node::{MeasuredRate, PeerStatus};
 use karman_types::{Offer, TaskError, format_bytes, format_duration};
 use serde_json::json;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Peers {
         if app.output.json {
             return peers.iter().try_for_each(|peer| app.output.line(json!(peer)));
         }
-        let head = ["NODE", "TIER", "PATH", "RTT", "LAST SEEN", "OFFERS"];
+        let head = ["NODE", "TIER", "PATH", "RTT", "DOWN/UP", "LAST SEEN", "OFFERS"];
         let rows: Vec<Vec<String>> = std::iter::once(head.map(str::to_owned).to_vec())
             .chain(peers.iter().map(|peer| self.row(peer)))
             .collect();
@@ -30,6 +30,23 @@ impl Peers {
 
     fn row(&self, peer: &PeerStatus) -> Vec<String> {
         let nothing = || "-".to_owned();
+        let seconds = |ms: u64| format_duration(Duration::from_secs(ms / 1000));
+        let [path, round_trip, down_and_up] = match (peer.path, &peer.contact) {
+            (None, Some(contact)) if contact.in_ms > 0 => [
+                "next contact".to_owned(),
+                format!("in {}", seconds(contact.in_ms)),
+                format!("{} at {}", seconds(contact.for_ms), contact.rate),
+            ],
+            (path, _) => {
+                let mbit_s = |rate: Option<MeasuredRate>| rate.map(|rate| rate.mbit_s);
+                [
+                    path.map_or_else(nothing, |path| path.to_string()),
+                    peer.round_trip_us
+                        .map_or_else(nothing, |us| format_duration(Duration::from_micros(us))),
+                    rates(mbit_s(peer.down), mbit_s(peer.up)),
+                ]
+            }
+        };
         vec![
             if self.long {
                 peer.node.to_string()
@@ -37,18 +54,28 @@ impl Peers {
                 peer.node.short()
             },
             peer.tier.map_or_else(nothing, |tier| tier.to_string()),
-            peer.path.map_or_else(nothing, |path| path.to_string()),
-            peer.round_trip_us
-                .map_or_else(nothing, |us| format_duration(Duration::from_micros(us))),
+            path,
+            round_trip,
+            down_and_up,
             match peer.path {
                 Some(_) => "now".into(),
-                None => format!(
-                    "{} ago",
-                    format_duration(Duration::from_secs(peer.last_seen_ms / 1000))
-                ),
+                None => format!("{} ago", seconds(peer.last_seen_ms)),
             },
             peer.offer.as_ref().map_or_else(nothing, in_words),
         ]
+    }
+}
+
+/// `9.1/2.2 Mbit/s`, down first; `-` is what was not measured.
+pub(super) fn rates(down: Option<f64>, up: Option<f64>) -> String {
+    let figure = |mbit_s: Option<f64>| match mbit_s {
+        None => "-".to_owned(),
+        Some(mbit_s) if mbit_s < 10.0 => format!("{mbit_s:.1}"),
+        Some(mbit_s) => format!("{mbit_s:.0}"),
+    };
+    match (down, up) {
+        (None, None) => figure(None),
+        _ => format!("{}/{} Mbit/s", figure(down), figure(up)),
     }
 }
 

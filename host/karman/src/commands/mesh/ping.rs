@@ -1,3 +1,4 @@
+use super::peers::rates;
 use crate::app::App;
 use crate::control::{Control, escape};
 use clap::Args;
@@ -11,11 +12,15 @@ use std::time::Duration;
 pub(super) struct Ping {
     /// The node's id, or its beginning
     node: String,
+    /// Measure how fast the links there and back are, too: with 96 KiB each where they are slow, 3 MiB more where they are fast
+    #[arg(long)]
+    rates: bool,
 }
 
 impl Ping {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let pinged: Pinged = Control::new(app)?.get(&format!("/mesh/ping/{}", escape(&self.node)))?;
+        let way = format!("/mesh/ping/{}?rates={}", escape(&self.node), self.rates);
+        let pinged: Pinged = Control::new(app)?.get(&way)?;
         app.output.result(
             || {
                 let path = pinged.path.map_or_else(|| "-".into(), |path| path.to_string());
@@ -24,7 +29,11 @@ impl Ping {
                     .obstacle
                     .as_ref()
                     .map_or_else(String::new, |why| format!("   {why}"));
-                format!("{}   {path}   {time}{why}", pinged.node.short())
+                let rates = match (pinged.down_mbit_s, pinged.up_mbit_s) {
+                    (None, None) => String::new(),
+                    (down, up) => format!("   {}", rates(down, up)),
+                };
+                format!("{}   {path}   {time}{rates}{why}", pinged.node.short())
             },
             || json!(pinged),
         )

@@ -11,8 +11,9 @@ use super::wire::{self, Answer, Order, RunId, Work};
 use super::{adapters, noise, worker};
 use crate::battery;
 use crate::contacts;
+use crate::drive::links::bytes_per_second;
+use crate::drive::mesh_of;
 use crate::drive::swarm::{SwarmLed, SwarmPlan};
-use crate::drive::{mesh_of, split};
 use crate::node::{Inner, Node};
 use crate::services::blocking;
 use bytes::Bytes;
@@ -164,7 +165,7 @@ async fn described(node: &Node, driver: NodeId, by_link: bool, answer: Answer) -
     };
     let link = match by_link && driver != node.runtime().id() {
         true => {
-            let measured = split::bytes_per_second(node, driver, MEASURING).await;
+            let measured = bytes_per_second(node, driver, MEASURING).await;
             measured
                 .inspect_err(
                     |error| tracing::debug!(%error, "the link to the driver of a run is not measured"),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `wire` | what nodes say to each other about it |
 //! | `order`, `orders` | how a model is to run in parts; which do, for the next start |
-//! | `profiles`, `links` | how fast nodes and links are, as each measures it |
+//! | `profiles` | how fast nodes are, as each measures it |
 //! | `rounds` | which links are measured at the same time |
 //! | `predict` | how long a model would take that was never timed |
 //! | `policy` | who says where a model is cut |
@@ -28,7 +28,6 @@
 mod encodings;
 mod inside;
 mod journey;
-mod links;
 mod order;
 mod orders;
 mod pilot;
@@ -45,8 +44,6 @@ mod wire;
 
 pub(in crate::drive) use encodings::measured;
 pub use inside::{InsideLayer, InsideNode, InsideOrder, InsidePlan};
-pub use links::LinkMeasure;
-pub(in crate::drive) use links::bytes_per_second;
 pub use order::SplitOrder;
 pub use plan::SplitPlan;
 pub use policy::CutBy;
@@ -55,6 +52,7 @@ pub use profiles::{NodeProfile, WholeOnGpu};
 pub(crate) use serve::{prepare, run};
 pub use wire::Leg;
 
+use crate::drive::links::LinkMeasure;
 use crate::node::{Inner, Node};
 use crate::runtime::Runtime;
 use crate::services::blocking;

@@ -7,12 +7,12 @@ mod planner;
 
 use super::encodings::MEASURE_AGAIN;
 use super::journey::{Arrived, travel};
-use super::links::{LinkMeasure, probe};
 use super::plan::{Planned, Route};
 use super::policy::Policy;
 use super::problem::MESSAGE_MS;
 use super::way::Way;
 use super::wire::Journey;
+use crate::drive::links::{LinkMeasure, probe};
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
 use crate::services::{Meanwhile, blocking};

@@ -1,10 +1,10 @@
 //! How long the layers of a model take on the nodes that may run them. Measured once on each, and kept there; predicted until then,
 //! where that is asked for.
 
-use super::links::{LinkMeasure, links_to};
 use super::predict::{predict, remember};
 use super::serve::take_in;
 use super::wire::{pack, unpack};
+use crate::drive::links::{LinkMeasure, links_to};
 use crate::drive::mesh_of;
 use crate::node::Node;
 use crate::power::{PowerProfile, watched};

@@ -1,7 +1,7 @@
 //! The links between the nodes of a plan, measured in rounds: two that share a node would measure each other.
 
-use super::links::{LinkMeasure, measure};
 use super::profiles::link_of_other;
+use crate::drive::links::{LinkMeasure, heard, measure};
 use crate::node::Node;
 use futures::future::join_all;
 use karman_mesh::PeerId;
@@ -51,7 +51,10 @@ async fn both_ways(node: &Node, model: &Model, one: At, other: At) -> Vec<LinkMe
             )))
         };
         match timeout(LONGEST, measured).await.unwrap_or_else(late) {
-            Ok(link) => links.push(link),
+            Ok(link) => {
+                heard(node, &link);
+                links.push(link);
+            }
             Err(error) => tracing::debug!(%from, %to, %error, "a link is not measured"),
         }
     }

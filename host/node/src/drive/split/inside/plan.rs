@@ -2,7 +2,7 @@
 
 use super::crew::{Crew, Member, integer_error, message, of_member};
 use super::{InsideOrder, TASK};
-use crate::drive::split::links::bytes_per_second;
+use crate::drive::links::bytes_per_second;
 use crate::drive::split::plan::model_of;
 use crate::node::Node;
 use crate::services::{Loaded, blocking};
