@@ -53,7 +53,7 @@ impl Ledger {
             self.spent[2] += call.energy.unwrap_or_default();
         }
         self.spent[1] += f64::from(u8::from(late));
-        self.calls += served.calls.len() as u64;
+        self.calls = self.calls.saturating_add(served.calls.len() as u64);
         self.right += right;
         self.answered += 1;
         self.clock += 1;
