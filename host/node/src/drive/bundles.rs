@@ -64,6 +64,8 @@ pub(crate) struct Bundles {
     not_now: NotNow,
     /// Bundles for this node that are being opened, or whose attempts run.
     running: Mutex<HashSet<Digest>>,
+    /// The orders in them.
+    orders: Mutex<HashSet<Digest>>,
     /// Those with attempts that found no place to run.
     put_off: Mutex<HashSet<Digest>>,
     places: Arc<Semaphore>,
@@ -82,6 +84,7 @@ impl Bundles {
             busy: Mutex::default(),
             not_now: NotNow::default(),
             running: Mutex::default(),
+            orders: Mutex::default(),
             put_off: Mutex::default(),
             places: Arc::new(Semaphore::new(MOST_AT_ONCE)),
             looked: Mutex::new(contacts::now()),
@@ -126,7 +129,7 @@ impl Bundles {
         self.put_off.lock().remove(&bundle);
         self.running.lock().insert(bundle);
         let bundles = self.clone();
-        Some(Opening { bundles, bundle })
+        Some(Opening::new(bundles, bundle))
     }
 
     /// The same. Where all that is left are attempts for which there is no place it waits for one, for so long at most, and no longer

@@ -59,22 +59,28 @@ impl Node {
 
     /// Opens a bundle that is for this node, and does what it asks, or begins to. Where the disk fails it is opened again later; of a
     /// deployment the sender has heard by then how it went.
-    pub(super) async fn open(&self, opening: Opening) {
+    pub(super) async fn open(&self, mut opening: Opening) {
         let bundle = opening.bundle();
         let (outcome, order) = match self.unseal(bundle).await {
-            Ok((sender, envelope, content)) if matches!(envelope.parcel, Parcel::Attempt { .. }) => {
-                return self.begin(Come {
-                    opening,
-                    sender,
-                    envelope,
-                    content,
-                });
-            }
+            Err(error) => (Err(error), None),
             Ok((sender, envelope, content)) => {
                 let order = order_in(&sender, &envelope);
-                (self.obey(bundle, sender, envelope, content).await, order)
+                if order.is_some_and(|order| !opening.claims(order.digest)) {
+                    return opening.later();
+                }
+                match self.must_be_new(&sender, bundle, order).await {
+                    Err(error) => (Err(error), None),
+                    Ok(()) if matches!(envelope.parcel, Parcel::Attempt { .. }) => {
+                        return self.begin(Come {
+                            opening,
+                            sender,
+                            envelope,
+                            content,
+                        });
+                    }
+                    Ok(()) => (self.obey(bundle, sender, envelope, content).await, order),
+                }
             }
-            Err(error) => (Err(error), None),
         };
         let opened = match outcome {
             Err(error) if order.is_none() && error.kind == ErrorKind::Internal => Err(error),
@@ -86,27 +92,33 @@ impl Node {
         }
     }
 
-    /// What is in a bundle, and who sealed it. An order that has been done is refused, and its sender is not told so: that it was carried
-    /// here twice is not its doing.
     async fn unseal(&self, bundle: Digest) -> Result<(Member, Envelope, Bytes), TaskError> {
         let store = self.runtime().home().store()?;
         let standing = mesh_of(self)?.standing().clone();
-        let opens = move || {
+        blocking(move || {
             let bytes = store.blobs().read(&bundle).map_err(store_error)?;
             let (_, sealed) = open_bundle(&bytes)?;
-            let (sender, envelope, content) = Envelope::open(&sealed, &standing)?;
-            let is_new =
-                order_in(&sender, &envelope).map_or(Ok(()), |order| store.bundles().must_be_new(&order));
-            Ok(((sender, envelope, content), is_new.map_err(store_error)))
-        };
-        let ((sender, envelope, content), is_new) = blocking(opens).await?;
-        if let Err(error) = is_new {
-            if error.kind == ErrorKind::Limit {
-                self.answer(&sender, bundle, Some(error.clone())).await;
-            }
-            return Err(error);
+            Envelope::open(&sealed, &standing)
+        })
+        .await
+    }
+
+    /// Refuses an order that has been done. Its sender is not told so: that it was carried here twice is not its doing.
+    async fn must_be_new(
+        &self,
+        sender: &Member,
+        bundle: Digest,
+        order: Option<BundleOrder>,
+    ) -> Result<(), TaskError> {
+        let Some(order) = order else { return Ok(()) };
+        let store = self.runtime().home().store()?;
+        let is_new = blocking(move || store.bundles().must_be_new(&order).map_err(store_error)).await;
+        if let Err(error) = &is_new
+            && error.kind == ErrorKind::Limit
+        {
+            self.answer(sender, bundle, Some(error.clone())).await;
         }
-        Ok((sender, envelope, content))
+        is_new
     }
 
     async fn opened(
