@@ -103,9 +103,14 @@ impl Envelope {
     }
 
     /// Of what it says and who says it: that stays the same in whatever bundle it comes.
-    pub fn digest(&self, sender: NodeId) -> Digest {
+    ///
+    /// # Errors
+    /// `internal` when it cannot be written.
+    pub fn digest(&self, sender: NodeId) -> Result<Digest, TaskError> {
         let says = cbor4ii::serde::to_vec(Vec::new(), &(sender, self));
-        Digest::of(&says.unwrap_or_default())
+        let says =
+            says.map_err(|error| TaskError::internal(format!("an envelope cannot be written: {error}")))?;
+        Ok(Digest::of(&says))
     }
 
     /// Judges what was sealed.

@@ -64,8 +64,8 @@ pub(crate) struct Bundles {
     not_now: NotNow,
     /// Bundles for this node that are being opened, or whose attempts run.
     running: Mutex<HashSet<Digest>>,
-    /// The orders in them.
-    orders: Mutex<HashSet<Digest>>,
+    /// The orders in them that are being done, and of each the bundles that bring it once more.
+    orders: Mutex<HashMap<Digest, Vec<Opening>>>,
     /// Those with attempts that found no place to run.
     put_off: Mutex<HashSet<Digest>>,
     places: Arc<Semaphore>,

@@ -63,10 +63,12 @@ impl Node {
         let bundle = opening.bundle();
         let (outcome, order) = match self.unseal(bundle).await {
             Err(error) => (Err(error), None),
-            Ok((sender, envelope, content)) => {
-                let order = order_in(&sender, &envelope);
-                if order.is_some_and(|order| !opening.claims(order.digest)) {
-                    return opening.later();
+            Ok((sender, envelope, content, order)) => {
+                if let Some(order) = order {
+                    let Some(claimed) = opening.claim(order.digest) else {
+                        return;
+                    };
+                    opening = claimed;
                 }
                 match self.must_be_new(&sender, bundle, order).await {
                     Err(error) => (Err(error), None),
@@ -92,13 +94,15 @@ impl Node {
         }
     }
 
-    async fn unseal(&self, bundle: Digest) -> Result<(Member, Envelope, Bytes), TaskError> {
+    async fn unseal(&self, bundle: Digest) -> Result<Unsealed, TaskError> {
         let store = self.runtime().home().store()?;
         let standing = mesh_of(self)?.standing().clone();
         blocking(move || {
             let bytes = store.blobs().read(&bundle).map_err(store_error)?;
             let (_, sealed) = open_bundle(&bytes)?;
-            Envelope::open(&sealed, &standing)
+            let (sender, envelope, content) = Envelope::open(&sealed, &standing)?;
+            let order = order_in(&sender, &envelope)?;
+            Ok((sender, envelope, content, order))
         })
         .await
     }
@@ -239,19 +243,22 @@ impl Node {
     }
 }
 
+/// Who sealed it, what it asks, what it brings, and the order in it.
+type Unsealed = (Member, Envelope, Bytes, Option<BundleOrder>);
+
 /// The order in an envelope, if it is one: the other parcels tell of a bundle of this node, and change nothing the second time.
-fn order_in(sender: &Member, envelope: &Envelope) -> Option<BundleOrder> {
+fn order_in(sender: &Member, envelope: &Envelope) -> Result<Option<BundleOrder>, TaskError> {
     let is_order = matches!(envelope.parcel, Parcel::Deploy { .. } | Parcel::Attempt { .. });
-    is_order.then(|| order_of(sender, envelope))
+    is_order.then(|| order_of(sender, envelope)).transpose()
 }
 
 /// What is remembered of an order when it is done.
-pub(super) fn order_of(sender: &Member, envelope: &Envelope) -> BundleOrder {
-    BundleOrder {
-        digest: envelope.digest(sender.node),
+pub(super) fn order_of(sender: &Member, envelope: &Envelope) -> Result<BundleOrder, TaskError> {
+    Ok(BundleOrder {
+        digest: envelope.digest(sender.node)?,
         by: sender.node,
         good_until_ms: envelope.not_after.seconds().saturating_mul(1000),
-    }
+    })
 }
 
 /// Keeps a bundle that a node has brought, until it has left or is opened here.

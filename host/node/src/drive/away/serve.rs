@@ -105,7 +105,7 @@ impl Node {
         envelope: &Envelope,
         reply: &AwayReply,
     ) -> Result<(), TaskError> {
-        let order = order_of(sender, envelope);
+        let order = order_of(sender, envelope)?;
         let left = left(self.tasks().inner(), envelope);
         // The sender does not wait any longer than that.
         if !left.is_zero() {

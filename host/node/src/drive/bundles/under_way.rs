@@ -2,6 +2,7 @@
 
 use super::Bundles;
 use karman_types::{Digest, NodeId};
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
@@ -25,13 +26,20 @@ impl Opening {
         }
     }
 
-    /// Takes the order in it, if nobody does the same out of another bundle.
-    pub(in crate::drive) fn claims(&mut self, order: Digest) -> bool {
-        let is_free = self.bundles.orders.lock().insert(order);
-        if is_free {
-            self.order = Some(order);
+    /// Takes the order in it. Where the same is being done out of another bundle it is nothing, and this one is opened when that is over.
+    pub(in crate::drive) fn claim(mut self, order: Digest) -> Option<Self> {
+        let bundles = self.bundles.clone();
+        match bundles.orders.lock().entry(order) {
+            Entry::Occupied(same) => {
+                same.into_mut().push(self);
+                None
+            }
+            Entry::Vacant(free) => {
+                free.insert(Vec::new());
+                self.order = Some(order);
+                Some(self)
+            }
         }
-        is_free
     }
 
     pub(in crate::drive) const fn bundle(&self) -> Digest {
@@ -55,9 +63,11 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        if let Some(order) = self.order {
-            self.bundles.orders.lock().remove(&order);
-        }
+        // Bound, so that those that wait are let go of when the lock is.
+        let waited = self
+            .order
+            .and_then(|order| self.bundles.orders.lock().remove(&order));
+        drop(waited);
         self.bundles.running.lock().remove(&self.bundle);
         self.bundles.changed();
     }
@@ -86,15 +96,24 @@ mod tests {
     #[test]
     fn an_order_is_done_out_of_one_bundle_at_a_time() {
         let bundles = Arc::new(Bundles::new(Contacts::new(MeshConfig::default())));
-        let opening = |text: &[u8]| Opening::new(bundles.clone(), Digest::of(text));
-        let order = Digest::of(b"order");
-        let (mut first, mut copy) = (opening(b"first"), opening(b"copy"));
-        assert!(first.claims(order) && !copy.claims(order));
-        assert!(copy.claims(Digest::of(b"another")));
+        let opening = |text: &[u8]| {
+            let bundle = Digest::of(text);
+            bundles.running.lock().insert(bundle);
+            Opening::new(bundles.clone(), bundle)
+        };
+        let running = || bundles.running.lock().len();
+        let (order, another) = (Digest::of(b"order"), Digest::of(b"another"));
+        let first = opening(b"first").claim(order).unwrap();
+        for copy in [&b"copy"[..], b"second copy"] {
+            assert!(opening(copy).claim(order).is_none());
+        }
         // What has not claimed it does not set it free.
-        drop(copy);
-        assert!(!opening(b"second copy").claims(order));
+        drop((opening(b"unclaimed"), opening(b"other").claim(another).unwrap()));
+        assert!(opening(b"third copy").claim(order).is_none());
+        // None of them is opened again before the first one is done.
+        assert_eq!(running(), 4);
         drop(first);
-        assert!(opening(b"third copy").claims(order));
+        assert_eq!(running(), 0);
+        assert!(opening(b"copy").claim(order).is_some());
     }
 }
