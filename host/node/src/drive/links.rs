@@ -12,6 +12,7 @@ use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, PeerId};
 use karman_types::{NodeId, TaskError};
 use serde::{Deserialize, Serialize};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// What is sent first. A link that takes longer than [`SLOW`] for its bytes is not asked for more.
@@ -213,11 +214,14 @@ pub(in crate::drive) fn answer(bytes: u64) -> Result<Bytes, TaskError> {
     }
 }
 
-/// No link packs what has no pattern.
+/// No link packs what has no pattern. However many are measured at once, it is in memory once.
 fn noise(bytes: usize) -> Bytes {
-    let mut noise = vec![0; bytes];
-    fastrand::fill(&mut noise);
-    noise.into()
+    static NOISE: LazyLock<Bytes> = LazyLock::new(|| {
+        let mut noise = vec![0; LARGE];
+        fastrand::fill(&mut noise);
+        noise.into()
+    });
+    NOISE.slice(..bytes)
 }
 
 #[cfg(test)]
