@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 /// Calls of which none may go to the wrong node.
 const CALLS: usize = 10;
-/// Calls of which the first ones may find out what a node takes, and as many that then go to the better one, one after the other.
-const SETTLED: usize = 40;
-const IN_A_ROW: usize = 4;
+/// After how many calls at most it is known what each node takes.
+const SETTLED: usize = 60;
+/// So many then go to the better one, one after the other: of a choice by chance that would be too many.
+const IN_A_ROW: usize = 10;
 /// What is offered anew, and what is not any more, is heard long before a look-up would tell.
 const HEARD: Duration = Duration::from_secs(30);
 

@@ -65,10 +65,10 @@ impl Node {
             Err(error) => (Err(error), None),
             Ok((sender, envelope, content, order)) => {
                 if let Some(order) = order {
-                    let Some(claimed) = opening.claim(order.digest) else {
-                        return;
-                    };
-                    opening = claimed;
+                    match opening.claim(order.digest) {
+                        Some(claimed) => opening = claimed,
+                        None => return,
+                    }
                 }
                 match self.must_be_new(&sender, bundle, order).await {
                     Err(error) => (Err(error), None),
