@@ -1,7 +1,8 @@
 //! `partition`: cuts that move with their links, on three nodes that are processes of their own, over shaped links that follow traces.
 //!
 //! Edge, fog and cloud run a true MobileNetV2 (64 by 64, generated weights) on tract, 24, 6 and 1 times slower than the machine; so many
-//! times longer each fragment takes as its thread has computed. The edge's one access link, to fog and cloud alike, follows a
+//! times longer each fragment takes as its thread has computed in the least of its last 64 runs: what disturbs one of them is not
+//! multiplied. The edge's one access link, to fog and cloud alike, follows a
 //! [`Trace`]: rates drawn around the least at which it pays to cut, by the same draws as in `partition-replay`; fog and cloud are wired.
 //! In each of 24 rounds the link takes its next rate, then every contender makes one request, in random order: all of them meet the
 //! same link. Six rounds before are not counted. A block is one pass of one trace; contenders begin it with links that they measured

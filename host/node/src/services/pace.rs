@@ -4,11 +4,19 @@ use super::blocking;
 use crate::config::ComputeProfile;
 use cpu_time::ThreadTime;
 use karman_types::TaskError;
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 use tokio::task::block_in_place;
+use tokio::time::sleep_until;
+
+/// So many of the last runs tell what a run takes when nothing disturbs it.
+const LAST: usize = 64;
+/// Lengths of inputs of which that is known: batches have a few.
+const MOST_LENGTHS: usize = 64;
 
 /// Runs models at the pace of the node's compute profile. A share of a real processor would not do: it lets short work through
 /// at full speed. So each run is followed by a wait, and the next one waits for that.
@@ -16,6 +24,28 @@ use tokio::task::block_in_place;
 pub(crate) struct Pace {
     slowdown: f64,
     processor: Arc<Semaphore>,
+}
+
+/// What the runs of one model compute on this machine when nothing disturbs them: the least of the last ones on inputs of the same length.
+/// Of a machine that others use, too, one run in a few takes half as long again; times 24, that would be a slower processor such as
+/// there is none.
+#[derive(Debug, Default)]
+pub(crate) struct Undisturbed {
+    computed: Mutex<HashMap<usize, VecDeque<Duration>>>,
+}
+
+impl Undisturbed {
+    /// The same after another run.
+    fn after(&self, bytes: usize, computed: Duration) -> Duration {
+        let mut all = self.computed.lock();
+        if all.len() >= MOST_LENGTHS && !all.contains_key(&bytes) {
+            all.clear();
+        }
+        let last = all.entry(bytes).or_default();
+        last.truncate(LAST - 1);
+        last.push_front(computed);
+        last.iter().min().copied().unwrap_or(computed)
+    }
 }
 
 impl Pace {
@@ -31,11 +61,12 @@ impl Pace {
         self.slowdown
     }
 
-    /// Runs a blocking step, and how long it took: where it `stays`, on the thread that asks, if there are others to go on with what else
-    /// that has to do.
+    /// Runs a blocking step on inputs of this length, and how long it took: where it `stays`, on the thread that asks, if there are others to
+    /// go on with what else that has to do.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         stays: bool,
+        (undisturbed, bytes): (&Undisturbed, usize),
         step: impl FnOnce() -> Result<T, TaskError> + Send + 'static,
     ) -> Result<(T, Duration), TaskError> {
         let emulated = self.slowdown > 1.0;
@@ -47,22 +78,62 @@ impl Pace {
             // A back-end with more threads than this one uses them beside it, so an emulated node has one.
             let (started, computing) = (Instant::now(), ThreadTime::now());
             let done = step()?;
-            Ok((done, computing.elapsed(), started.elapsed(), processor))
+            Ok((done, computing.elapsed(), started, started.elapsed(), processor))
         };
         // It has the processor until its wait is over, and where nobody waits for it any more until it is done.
-        let (done, computed, mut took, _processor) = match stays && !emulated && has_other_threads() {
+        let (done, computed, started, took, _processor) = match stays && !emulated && has_other_threads() {
             true => block_in_place(timed)?,
             false => blocking(timed).await?,
         };
-        if emulated {
-            let wait = computed.mul_f64(self.slowdown - 1.0);
-            tokio::time::sleep(wait).await;
-            took += wait;
+        if !emulated {
+            return Ok((done, took));
         }
-        Ok((done, took))
+        let whole = undisturbed.after(bytes, computed).mul_f64(self.slowdown);
+        sleep_until((started + whole).into()).await;
+        Ok((done, took.max(whole)))
     }
 }
 
 fn has_other_threads() -> bool {
     Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_disturbs_a_run_is_not_multiplied_and_a_machine_that_has_become_slower_is() {
+        let (runs, ms) = (Undisturbed::default(), Duration::from_millis);
+        assert_eq!(runs.after(10, ms(5)), ms(5));
+        assert_eq!(runs.after(10, ms(3)), ms(3));
+        assert_eq!(runs.after(10, ms(6)), ms(3));
+        assert_eq!(runs.after(80, ms(20)), ms(20), "a batch takes longer");
+        for _ in 0..LAST {
+            runs.after(10, ms(4));
+        }
+        assert_eq!(runs.after(10, ms(5)), ms(4));
+        for bytes in 0..1000 {
+            runs.after(bytes, ms(1));
+        }
+        assert!(runs.computed.lock().len() <= MOST_LENGTHS);
+    }
+
+    #[tokio::test]
+    async fn a_run_takes_some_times_as_long_as_it_computes() {
+        let profile = ComputeProfile {
+            slowdown: 20.0,
+            ..ComputeProfile::default()
+        };
+        let (pace, runs) = (Pace::new(&profile), Undisturbed::default());
+        let computes = || {
+            let computing = ThreadTime::now();
+            while computing.elapsed() < Duration::from_millis(2) {}
+            Ok(())
+        };
+        let started = Instant::now();
+        let ((), took) = pace.run(false, (&runs, 1), computes).await.unwrap();
+        assert!(took >= Duration::from_millis(40), "{took:?}");
+        assert!(started.elapsed() >= took);
+    }
 }

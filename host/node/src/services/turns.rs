@@ -1,6 +1,6 @@
 //! The runs of one model, each in its turn: no more at once than its back-end runs, and short ones where they are asked for.
 
-use super::pace::Pace;
+use super::pace::{Pace, Undisturbed};
 use cpu_time::ThreadTime;
 use karman_types::TaskError;
 use parking_lot::Mutex;
@@ -36,6 +36,7 @@ pub(crate) struct Turns {
     /// that is given back belongs to the next of them, who is mostly on another thread and has to be woken there.
     quick_are_free: bool,
     seen: Mutex<Option<Seen>>,
+    undisturbed: Undisturbed,
 }
 
 /// What its runs computed.
@@ -62,6 +63,7 @@ impl Turns {
             places: Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS))),
             quick_are_free,
             seen: Mutex::new(None),
+            undisturbed: Undisturbed::default(),
         }
     }
 
@@ -96,7 +98,8 @@ impl Turns {
             let done = step()?;
             Ok((done, computing.elapsed(), place))
         };
-        let ((done, computed, _place), took) = pace.run(stays, measured).await?;
+        let of_these = (&self.undisturbed, bytes);
+        let ((done, computed, _place), took) = pace.run(stays, of_these, measured).await?;
         self.saw(bytes, computed);
         Ok((done, took))
     }

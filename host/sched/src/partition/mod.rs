@@ -104,4 +104,9 @@ pub trait Partitioner {
     ///
     /// No cut that it knows can run.
     fn plan(&self, problem: &Problem) -> Result<Plan, PlanError>;
+
+    /// Whether it makes another plan when links and tiers change.
+    fn moves(&self) -> bool {
+        true
+    }
 }

@@ -48,6 +48,10 @@ impl Partitioner for Pinned {
         "pinned"
     }
 
+    fn moves(&self) -> bool {
+        false
+    }
+
     fn plan(&self, problem: &Problem) -> Result<Plan, PlanError> {
         let chosen = self.assignment(problem)?;
         Ok(Plan::new(

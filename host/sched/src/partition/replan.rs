@@ -1,23 +1,21 @@
 //! A plan that moves with the conditions.
 
 mod bottleneck;
+mod probe;
 mod stated;
 mod told;
 
 use super::conditions::Conditions;
 use super::problem::Shipping;
 use super::{
-    Action, Cause, Event, EventError, Held, Link, LinkUse, Partitioner, Plan, PlanError, Problem,
-    ProblemError, Resumption, Tuning, Weights,
+    Action, Cause, Event, EventError, Held, Link, Partitioner, Plan, PlanError, Problem, ProblemError,
+    Resumption, Tuning, Weights,
 };
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use told::Unanswered;
-
-/// A probe is given up after this many times what it would take on a link as fast as hoped for: its pace tells enough by then.
-const PATIENCE: f64 = 4.0;
 
 /// Keeps one network's plan up to date. It touches no clock and no link: it is told what was measured ([`Event`]) and when
 /// (since some start, never going back), and says what to do ([`Action`]).
@@ -41,8 +39,8 @@ pub struct Replanner<P> {
     off: Vec<Option<Ordering>>,
     /// When each link was last measured.
     measured: Vec<Duration>,
-    /// For how long nothing may be heard of each link: longer with each probe that tells nothing new.
-    patience: Vec<Duration>,
+    /// How often each link was probed since a request or news of it: the more often, the longer until the next time.
+    looks: Vec<u32>,
     /// Whether what is believed of each link was told by another one, with which it seems to share a bottleneck.
     guessed: Vec<bool>,
     /// What was sent last over each link, where that is not answered.
@@ -78,7 +76,7 @@ impl<P: Partitioner> Replanner<P> {
             heard: BTreeSet::new(),
             off: vec![None; tiers],
             measured: vec![now; problem.links().len()],
-            patience: vec![tuning.probe_after; problem.links().len()],
+            looks: vec![0; problem.links().len()],
             guessed: vec![false; problem.links().len()],
             unanswered: vec![None; problem.links().len()],
             links_are_stated: false,
@@ -101,7 +99,7 @@ impl<P: Partitioner> Replanner<P> {
         &self.plan
     }
 
-    /// When to say [`Event::Tick`] if nothing happens before.
+    /// When to say [`Event::Tick`].
     pub const fn due(&self) -> Duration {
         self.due
     }
@@ -113,11 +111,16 @@ impl<P: Partitioner> Replanner<P> {
     /// The event makes no sense; nothing has changed.
     pub fn handle(&mut self, now: Duration, event: Event) -> Result<Vec<Action>, EventError> {
         let mut actions = Vec::new();
+        let is_tick = event == Event::Tick;
         if let Some(cause) = self.take(now, event)? {
             self.decide(cause, &mut actions);
         }
         if now >= self.due {
             self.tick(now, &mut actions);
+        }
+        // Not between the events of one request: the next of them may tell of the link.
+        if is_tick {
+            self.look_at_links(now, &mut actions);
         }
         Ok(actions)
     }
@@ -223,47 +226,6 @@ impl<P: Partitioner> Replanner<P> {
             }
         }
         self.decide(Cause::Period, actions);
-        self.probe(now, actions);
-    }
-
-    /// Has links measured of which nothing was heard for long, but only those that a better plan would use if they were as
-    /// fast as they ever were, and some more.
-    fn probe(&mut self, now: Duration, actions: &mut Vec<Action>) {
-        if self.links_are_stated {
-            return;
-        }
-        let silent = |link: usize| {
-            let silence = now.saturating_sub(self.measured[link]);
-            self.conditions.is_up(link) && silence >= self.patience[link]
-        };
-        let silent: Vec<bool> = (0..self.measured.len()).map(silent).collect();
-        if !silent.contains(&true) {
-            return;
-        }
-        let hopeful = self.conditions.hopeful(|link| silent[link], self.tuning.optimism);
-        let (Ok(now), Ok(hoped)) = (self.problem(), hopeful.problem(&self.nominal, self.ready())) else {
-            return;
-        };
-        let current = self.current(&now);
-        let Ok(better) = self.policy.plan(&hoped) else {
-            return;
-        };
-        if !self.tuning.worth(better.cost, current) {
-            return;
-        }
-        for LinkUse { from, to, .. } in better.prediction.links {
-            if let Some(link) = self.conditions.link(from, to).filter(|link| silent[*link]) {
-                let bytes = self.tuning.probe_size(&self.conditions.links()[link]);
-                self.patience[link] = (self.patience[link] * 2).min(self.tuning.probe_at_most);
-                let patience_ms = hopeful.links()[link].ms(bytes) * PATIENCE;
-                actions.push(Action::Probe {
-                    from,
-                    to,
-                    bytes,
-                    patience_ms,
-                });
-            }
-        }
     }
 
     /// What the plan costs now, by the links that its requests take.
@@ -288,7 +250,7 @@ impl<P: Partitioner> Replanner<P> {
         let ready = self.policy.plan(&now).ok();
         if let Some(ready) = ready.filter(|ready| self.tuning.worth(ready.cost, current)) {
             self.plan = Arc::new(ready);
-            self.patience.fill(self.tuning.probe_after);
+            self.looks.fill(0);
             actions.push(Action::Use {
                 plan: self.plan.clone(),
                 cause,

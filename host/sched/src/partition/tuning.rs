@@ -14,7 +14,7 @@ const BYTES_OVER_FIXED: f64 = 1.5;
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Tuning {
-    /// How often to look again when nothing happens. 0.5 s.
+    /// How often to look again when nothing happens. 0.25 s.
     pub period: Duration,
     /// By what share a measurement may differ from its prediction before it is a reason to look again. 0.3.
     pub deviation: f64,
@@ -36,13 +36,15 @@ pub struct Tuning {
     pub forget: Duration,
     /// For how long nothing is heard of a link before it is probed. 0.5 s.
     pub probe_after: Duration,
-    /// That time doubles with each probe that tells nothing new, up to this. 2 s.
+    /// That time doubles with each probe after the second that tells nothing new, up to this. 2 s.
     pub probe_at_most: Duration,
     /// How many times faster than it ever was a link may be that is worth a probe. 2.
     pub optimism: f64,
     /// How long a probe takes where the link is as slow as it looked, or half as long again as a message without bytes, if that is
     /// more: what is sent meanwhile shares the link with it. 20 ms.
     pub probe_time: Duration,
+    /// How long the bytes of a probe take that only asks whether a link that the plan takes is as fast as it was. 5 ms.
+    pub watch_time: Duration,
     /// The largest probe. 32 KiB.
     pub probe_bytes: u64,
 }
@@ -50,7 +52,7 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            period: Duration::from_millis(500),
+            period: Duration::from_millis(250),
             deviation: 0.3,
             hysteresis: 0.02,
             shipping_hysteresis: 0.05,
@@ -63,6 +65,7 @@ impl Default for Tuning {
             probe_at_most: Duration::from_secs(2),
             optimism: 2.0,
             probe_time: Duration::from_millis(20),
+            watch_time: Duration::from_millis(5),
             probe_bytes: 32 << 10,
         }
     }
@@ -104,6 +107,15 @@ impl Tuning {
     pub(crate) fn probe_size(&self, link: &Link) -> u64 {
         let ms =
             (self.probe_time.as_secs_f64() * 1e3).max(BYTES_OVER_FIXED * (link.latency_ms + link.message_ms));
+        self.size(link, ms)
+    }
+
+    /// The same of one that is to find out no more than whether the link has become much slower.
+    pub(crate) fn watch_size(&self, link: &Link) -> u64 {
+        self.size(link, self.watch_time.as_secs_f64() * 1e3)
+    }
+
+    fn size(&self, link: &Link, ms: f64) -> u64 {
         let bytes = ms / link.ms_per_byte();
         (bytes as u64).clamp(LEAST_PROBE, self.probe_bytes.max(LEAST_PROBE))
     }

@@ -63,11 +63,11 @@ impl SplitOrder {
         Ok(Tuning { hysteresis, ..usual })
     }
 
-    /// Whether the node that holds the data may begin with the rest itself when others are late: where latency counts, and no given cut
-    /// or other policy is there to be compared with.
+    /// Whether the node that holds the data may begin with the rest itself when others are late: where latency counts, or energy, for whoever
+    /// waits draws power, too; and no given cut or other policy is there to be compared with.
     pub(super) fn overtakes(&self) -> bool {
-        let latency_counts = || self.objective().is_ok_and(|objective| objective.latency > 0.0);
-        self.cut.is_none() && self.policy == CutBy::Best && latency_counts()
+        let waiting_counts = |objective: Objective| objective.latency > 0.0 || objective.energy > 0.0;
+        self.cut.is_none() && self.policy == CutBy::Best && self.objective().is_ok_and(waiting_counts)
     }
 
     /// What counts; where there are bounds, what counts at first.
@@ -163,11 +163,16 @@ mod tests {
             ..SplitOrder::default()
         };
         assert_eq!(frugal.objective(), Ok(Objective::ENERGY));
-        assert!(!frugal.overtakes());
+        assert!(frugal.overtakes());
         let soon = Slo {
             latency_p95: Some(Duration::from_millis(50)),
             ..Slo::over(1)
         };
+        let busy = SplitOrder {
+            interval: Some(1.0),
+            ..SplitOrder::default()
+        };
+        assert!(!busy.overtakes(), "nobody waits for a single request");
         let frugal_and_soon = SplitOrder {
             least: Some(Bounded::Energy),
             ..order(soon)

@@ -35,7 +35,7 @@ use tokio::time::timeout;
 /// How often to see who is to be asked whether he is back.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// How long a probe of a link may take at least.
-const LEAST_PATIENCE: Duration = Duration::from_millis(200);
+const LEAST_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Keeps the plan of one model up to date, and runs requests by it.
 pub(crate) struct Pilot {
@@ -56,6 +56,8 @@ pub(crate) struct Pilot {
     probed: Mutex<HashSet<usize>>,
     /// Requests so far.
     requests: AtomicU32,
+    /// Every request that is under way has one.
+    under_way: Arc<()>,
 }
 
 impl Pilot {
@@ -85,6 +87,7 @@ impl Pilot {
             lost: Mutex::default(),
             probed: Mutex::default(),
             requests: AtomicU32::new(0),
+            under_way: Arc::default(),
         });
         pilot.spare(node, route);
         tokio::spawn(look_after(Arc::downgrade(&pilot)));
@@ -108,6 +111,7 @@ impl Pilot {
             .fetch_add(1, Ordering::Relaxed)
             .is_multiple_of(MEASURE_AGAIN);
         let looked_at = is_due.then(|| inputs.clone());
+        let _under_way = self.under_way.clone();
         let arrived = travel(node, name, journey, inputs, Meanwhile::Nothing).await?;
         // Who asked does not wait until that is done.
         tokio::spawn(self.clone().learn_from(route, arrived.1.clone(), looked_at));
@@ -227,13 +231,18 @@ impl Pilot {
                 bytes,
                 patience_ms,
             } => {
-                if self.probed.lock().insert(to) {
+                if !self.is_taken(to) && self.probed.lock().insert(to) {
                     tokio::spawn(async move { pilot.probe(&node, to, bytes, patience_ms).await });
                 }
             }
             // Of links between others requests tell; every node has the whole file.
             Action::Probe { .. } | Action::Ship { .. } => {}
         }
+    }
+
+    /// Whether a request is under way over the link to this tier: it will tell of it, and a probe would keep it waiting.
+    fn is_taken(&self, to: usize) -> bool {
+        Arc::strong_count(&self.under_way) > 1 && self.way.read().route.tiers.get(1) == Some(&to)
     }
 
     /// Has a link measured of which nothing was heard for long.

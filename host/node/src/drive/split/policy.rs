@@ -41,6 +41,10 @@ impl Partitioner for Policy {
         }
     }
 
+    fn moves(&self) -> bool {
+        matches!(self, Self::By(_))
+    }
+
     fn plan(&self, problem: &Problem) -> Result<Plan, PlanError> {
         match self {
             Self::By(CutBy::Best) => best(problem),

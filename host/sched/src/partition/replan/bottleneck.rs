@@ -16,7 +16,7 @@ impl<P: Partitioner> Replanner<P> {
         let deviates = self.tuning.deviates(factor).is_some();
         let was_guessed = std::mem::take(&mut self.guessed[link]);
         if deviates {
-            self.patience[link] = self.tuning.probe_after;
+            self.looks[link] = 0;
         }
         if deviates && was_guessed {
             return told;
@@ -25,7 +25,7 @@ impl<P: Partitioner> Replanner<P> {
             self.conditions.slow_link(other, factor);
             if deviates {
                 self.guessed[other] = true;
-                self.patience[other] = self.tuning.probe_after;
+                self.looks[other] = 0;
             }
         }
         told

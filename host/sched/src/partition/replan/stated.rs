@@ -31,7 +31,7 @@ impl<P: Partitioner> Replanner<P> {
         let weights = self.nominal.weights().clone();
         self.nominal = self.nominal.under(tiers, links.clone(), weights)?;
         self.measured.resize(links.len(), self.due);
-        self.patience.resize(links.len(), self.tuning.probe_after);
+        self.looks.resize(links.len(), 0);
         self.guessed = vec![false; links.len()];
         self.unanswered = vec![None; links.len()];
         self.conditions.set_links(links);

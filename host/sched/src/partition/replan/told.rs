@@ -53,6 +53,7 @@ impl<P: Partitioner> Replanner<P> {
             } => {
                 let (link, ms) = (self.link(from, to)?, time(ms)?);
                 self.runs(to, &layers)?;
+                self.was_asked();
                 self.measured[link] = now;
                 self.unanswered[link] = Some(Unanswered { bytes, layers, ms });
                 if self.links_are_stated {
@@ -83,6 +84,7 @@ impl<P: Partitioner> Replanner<P> {
         if layers.is_empty() {
             return Err(EventError::NoLayers);
         }
+        self.was_asked();
         let into = |link: &usize| self.conditions.links()[*link].to == tier;
         for link in (0..self.unanswered.len()).filter(into) {
             self.unanswered[link] = None;

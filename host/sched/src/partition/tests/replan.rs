@@ -78,6 +78,68 @@ fn a_slow_link_brings_the_layers_home_and_requests_keep_their_plan() {
     assert_eq!(used(&actions).unwrap().assignment, [0, 0, 2, 2]);
 }
 
+/// To whom probes go from the edge, and how large they are.
+fn probes(actions: &[Action]) -> Vec<(usize, u64)> {
+    let probe = |action: &Action| match action {
+        Action::Probe {
+            from: 0, to, bytes, ..
+        } => Some((*to, *bytes)),
+        _ => None,
+    };
+    actions.iter().filter_map(probe).collect()
+}
+
+#[test]
+fn a_link_that_requests_take_is_looked_at_between_them() {
+    let mut replanner = replanner(Weights::Everywhere);
+    let asked = |replanner: &mut Replanner<Tiers>, now| {
+        let computed = Event::Computed {
+            tier: 2,
+            layers: vec![2, 3],
+            ms: 20.0,
+        };
+        let sent = Event::Sent {
+            from: 0,
+            to: 1,
+            bytes: 50_000,
+            ms: 22.0,
+        };
+        replanner.handle(now, computed).unwrap();
+        replanner.handle(now, sent).unwrap();
+    };
+    let look = |replanner: &mut Replanner<Tiers>, now| probes(&replanner.handle(now, Event::Tick).unwrap());
+    asked(&mut replanner, SECOND);
+    assert_eq!(look(&mut replanner, SECOND * 5 / 4), []);
+    // As many bytes as take 5 ms; twice after a request, and not until there is another one.
+    let watched = [(1, 12_500)];
+    assert_eq!(look(&mut replanner, SECOND * 3 / 2), watched);
+    assert_eq!(look(&mut replanner, SECOND * 2), watched);
+    assert!(!look(&mut replanner, SECOND * 5 / 2).contains(&watched[0]));
+    asked(&mut replanner, SECOND * 3);
+    assert_eq!(look(&mut replanner, SECOND * 7 / 2), watched);
+
+    // One of the probes is late: the next request stays at home, which nobody had to wait for.
+    let late = Event::Overdue {
+        from: 0,
+        to: 1,
+        arrived: 12_500,
+        ms: 1000.0,
+    };
+    let actions = replanner.handle(SECOND * 18 / 5, late).unwrap();
+    assert_eq!(used(&actions).unwrap().assignment, [0; 4]);
+}
+
+#[test]
+fn a_cut_that_stays_has_no_link_looked_at() {
+    let pinned = Pinned { ends: vec![2, 2] };
+    let problem = problem(Weights::Everywhere);
+    let mut replanner = Replanner::new(pinned, problem, Tuning::default(), Duration::ZERO).unwrap();
+    for second in 1..10 {
+        let actions = replanner.handle(SECOND * second, Event::Tick).unwrap();
+        assert_eq!(probes(&actions), []);
+    }
+}
+
 #[test]
 fn a_probe_takes_no_longer_than_it_has_to() {
     let link = |rate_mbit_s, latency_ms| Link {
