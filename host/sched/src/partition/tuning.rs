@@ -19,7 +19,7 @@ pub struct Tuning {
     /// By what share a measurement may differ from its prediction before it is a reason to look again. 0.3.
     pub deviation: f64,
     /// By what share a plan has to be better before it replaces the current one, when its weights are in place. Such a move
-    /// costs requests nothing, but nodes load parts for it, and two plans that are about as good would take turns. 0.02.
+    /// costs requests nothing, but nodes load parts for it, and two plans that are about as good would take turns. 0.005.
     pub hysteresis: f64,
     /// By what share it has to be better, the sending included, before weights are sent for it. 0.05.
     pub shipping_hysteresis: f64,
@@ -54,7 +54,7 @@ impl Default for Tuning {
         Self {
             period: Duration::from_millis(250),
             deviation: 0.3,
-            hysteresis: 0.02,
+            hysteresis: 0.005,
             shipping_hysteresis: 0.05,
             horizon: Duration::from_secs(60),
             link_gain: 0.6,

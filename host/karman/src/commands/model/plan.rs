@@ -39,7 +39,7 @@ pub(super) struct Plan {
     #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
     policy: By,
     /// How much better another cut has to be before requests move to it, as a share; more keeps a cut longer where measurements scatter
-    /// [default: 0.02; with --policy neurosurgeon 0]
+    /// [default: 0.005; with --policy neurosurgeon 0]
     #[arg(long, value_name = "SHARE", value_parser = weight, conflicts_with = "cut")]
     hysteresis: Option<f64>,
     /// A fixed cut: for each node but the last, the number of layers before the next node's first
