@@ -113,7 +113,8 @@ impl Machine {
             return Err(SubmitError::Draining);
         }
         self.check_room(record.guarantee, record.bytes())?;
-        self.check_results(self.spare(record.is_part()))?;
+        // Work that was accepted, if elsewhere: results that nobody has fetched do not keep it waiting.
+        self.check_results(record.result_bytes())?;
         // It may have been here before, and comes back with a newer epoch.
         self.with(id, |machine, task| machine.leave(task));
         let local = record.guarantee == Guarantee::Local;

@@ -92,7 +92,7 @@ fn an_acceptance_in_doubt_is_withdrawn_unless_somebody_was_told_of_it() {
 }
 
 /// What a node would hand over of this task.
-fn handover(task: TaskId, submission: &Submission) -> TaskRecord {
+pub(super) fn handover(task: TaskId, submission: &Submission) -> TaskRecord {
     let actions = submit(&mut machine(Limits::default()), task, submission.clone());
     let [
         Action::Persist {
@@ -109,7 +109,7 @@ fn handover(task: TaskId, submission: &Submission) -> TaskRecord {
     }
 }
 
-fn receive(machine: &mut Machine, record: TaskRecord) -> Vec<Action> {
+pub(super) fn receive(machine: &mut Machine, record: TaskRecord) -> Vec<Action> {
     let within = None;
     machine.handle(Instant(1), Event::Receive(Box::new(Handover { record, within })))
 }

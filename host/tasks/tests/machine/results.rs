@@ -1,5 +1,6 @@
 //! How many bytes results may have together.
 
+use super::acceptance::{handover, receive};
 use super::*;
 
 const THIRD: TaskId = TaskId::from_parts(0, 3);
@@ -92,6 +93,19 @@ fn the_result_that_has_waited_longest_goes_first_and_no_task_that_goes_on() {
         ));
     }
     assert_eq!(machine.status(LAST), Some(Status::Waiting));
+}
+
+/// A node that hands it over may ask this heir alone: it would wait until somebody fetches results that are not its own.
+#[test]
+fn what_another_node_has_accepted_does_not_wait_for_results_to_be_fetched() {
+    let mut machine = machine(limits(100));
+    accept(&mut machine, TASK, work(Guarantee::Local));
+    ends(&mut machine, 10, TASK, 76);
+    let record = handover(OTHER, &work(Guarantee::Local));
+    let ticket = ticket(&receive(&mut machine, record));
+    machine.handle(Instant(20), Event::Saved { ticket });
+    assert_eq!(machine.status(OTHER), Some(Status::Waiting));
+    assert_eq!(displaced(&ends(&mut machine, 30, OTHER, 40).1), [TASK]);
 }
 
 #[test]

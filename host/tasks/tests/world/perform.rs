@@ -263,7 +263,14 @@ impl World {
             () if on_disk && local || in_log && !local => Event::HandedOver { task },
             () => Event::HandOverFailed { task, refused: false },
         };
-        self.send(Message::Event(n, Some(life), Box::new(event)), None);
+        // It comes once or not at all, and who does not hear it knows that.
+        let lost = Event::HandOverFailed { task, refused: false };
+        let heard = match self.faulty && self.rng.u8(..7) == 0 {
+            true => lost,
+            false => event,
+        };
+        let delay = self.rng.u64(1..50);
+        self.post(delay, Message::Event(n, Some(life), Box::new(heard)));
     }
 }
 
