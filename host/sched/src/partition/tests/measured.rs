@@ -1,6 +1,6 @@
 //! What a re-planner takes from measurements: of whom they tell, and for how long.
 
-use super::replan::{SECOND, problem, replanner, used};
+use super::replan::{SECOND, problem, replanner, sent, used};
 use crate::partition::*;
 use std::time::Duration;
 
@@ -174,12 +174,6 @@ fn who_was_slow_shows_when_the_link_is_heard_of() {
         bytes: 50_000,
         layers: vec![2, 3],
         ms: 1000.0,
-    };
-    let sent = |ms| Event::Sent {
-        from: 0,
-        to: 1,
-        bytes: 50_000,
-        ms,
     };
     let answered = Event::Computed {
         tier: 1,

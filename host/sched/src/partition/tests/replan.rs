@@ -34,6 +34,16 @@ pub(super) fn replanner(weights: Weights) -> Replanner<Tiers> {
     Replanner::new(Tiers, problem(weights), Tuning::default(), Duration::ZERO).unwrap()
 }
 
+/// 50 kB went from the edge to the fog, which should take 22 ms.
+pub(super) fn sent(ms: f64) -> Event {
+    Event::Sent {
+        from: 0,
+        to: 1,
+        bytes: 50_000,
+        ms,
+    }
+}
+
 pub(super) fn used(actions: &[Action]) -> Option<&Plan> {
     actions.iter().find_map(|action| match action {
         Action::Use { plan, .. } => Some(&**plan),
@@ -48,13 +58,7 @@ fn a_slow_link_brings_the_layers_home_and_requests_keep_their_plan() {
     assert_eq!(before.assignment, [0, 0, 2, 2]);
 
     // A message of 50 kB that should take 22 ms takes ten seconds.
-    let slow = Event::Sent {
-        from: 0,
-        to: 1,
-        bytes: 50_000,
-        ms: 10_000.0,
-    };
-    let actions = replanner.handle(SECOND / 4, slow).unwrap();
+    let actions = replanner.handle(SECOND / 4, sent(10_000.0)).unwrap();
     assert_eq!(used(&actions).unwrap().assignment, [0; 4]);
     assert!(matches!(actions[0], Action::Use { cause: Cause::Deviation(ratio), .. } if ratio > 100.0));
     assert_eq!(before.assignment, [0, 0, 2, 2]);
@@ -98,14 +102,8 @@ fn a_link_that_requests_take_is_looked_at_between_them() {
             layers: vec![2, 3],
             ms: 20.0,
         };
-        let sent = Event::Sent {
-            from: 0,
-            to: 1,
-            bytes: 50_000,
-            ms: 22.0,
-        };
         replanner.handle(now, computed).unwrap();
-        replanner.handle(now, sent).unwrap();
+        replanner.handle(now, sent(22.0)).unwrap();
     };
     let look = |replanner: &mut Replanner<Tiers>, now| probes(&replanner.handle(now, Event::Tick).unwrap());
     asked(&mut replanner, SECOND);
@@ -168,14 +166,8 @@ fn what_is_as_expected_moves_nothing() {
             layers: vec![2, 3],
             ms: 20.0 * wobble,
         };
-        let sent = Event::Sent {
-            from: 0,
-            to: 1,
-            bytes: 50_000,
-            ms: 22.0 * wobble,
-        };
         assert_eq!(used(&replanner.handle(now, computed).unwrap()), None);
-        assert_eq!(used(&replanner.handle(now, sent).unwrap()), None);
+        assert_eq!(used(&replanner.handle(now, sent(22.0 * wobble)).unwrap()), None);
     }
 }
 
