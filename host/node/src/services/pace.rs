@@ -5,7 +5,7 @@ use crate::config::ComputeProfile;
 use cpu_time::ThreadTime;
 use karman_types::TaskError;
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -13,8 +13,6 @@ use tokio::sync::Semaphore;
 use tokio::task::block_in_place;
 use tokio::time::sleep_until;
 
-/// So many of the last runs tell what a run takes when nothing disturbs it.
-const LAST: usize = 64;
 /// Lengths of inputs of which that is known: batches have a few.
 const MOST_LENGTHS: usize = 64;
 
@@ -26,12 +24,12 @@ pub(crate) struct Pace {
     processor: Arc<Semaphore>,
 }
 
-/// What the runs of one model compute on this machine when nothing disturbs them: the least of the last ones on inputs of the same length.
-/// Of a machine that others use, too, one run in a few takes half as long again; times 24, that would be a slower processor such as
-/// there is none.
+/// What the runs of one model compute on this machine when nothing disturbs them: the least of all so far on inputs of the same length. Of a
+/// machine that others use, too, one run in a few takes half as long again, and for minutes all of them may take twice as long; times 24, that
+/// would be a slower processor such as there is none.
 #[derive(Debug, Default)]
 pub(crate) struct Undisturbed {
-    computed: Mutex<HashMap<usize, VecDeque<Duration>>>,
+    computed: Mutex<HashMap<usize, Duration>>,
 }
 
 impl Undisturbed {
@@ -41,10 +39,9 @@ impl Undisturbed {
         if all.len() >= MOST_LENGTHS && !all.contains_key(&bytes) {
             all.clear();
         }
-        let last = all.entry(bytes).or_default();
-        last.truncate(LAST - 1);
-        last.push_front(computed);
-        last.iter().min().copied().unwrap_or(computed)
+        let least = all.entry(bytes).or_insert(computed);
+        *least = computed.min(*least);
+        *least
     }
 }
 
@@ -103,16 +100,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_disturbs_a_run_is_not_multiplied_and_a_machine_that_has_become_slower_is() {
+    fn what_disturbs_a_run_is_not_multiplied() {
         let (runs, ms) = (Undisturbed::default(), Duration::from_millis);
         assert_eq!(runs.after(10, ms(5)), ms(5));
         assert_eq!(runs.after(10, ms(3)), ms(3));
-        assert_eq!(runs.after(10, ms(6)), ms(3));
-        assert_eq!(runs.after(80, ms(20)), ms(20), "a batch takes longer");
-        for _ in 0..LAST {
-            runs.after(10, ms(4));
+        for _ in 0..1000 {
+            assert_eq!(runs.after(10, ms(6)), ms(3), "however long the machine is slower");
         }
-        assert_eq!(runs.after(10, ms(5)), ms(4));
+        assert_eq!(runs.after(80, ms(20)), ms(20), "a batch takes longer");
         for bytes in 0..1000 {
             runs.after(bytes, ms(1));
         }
