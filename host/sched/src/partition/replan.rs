@@ -20,7 +20,7 @@ use told::Unanswered;
 /// Keeps one network's plan up to date. It touches no clock and no link: it is told what was measured ([`Event`]) and when
 /// (since some start, never going back), and says what to do ([`Action`]).
 ///
-/// It looks again when its [period](Tuning::period) is over ([`Replanner::due`]), when a measurement is far from its
+/// It looks again when its [period](Tuning::period) is over ([`Replanner::due`]), rarely where [nobody asks](Tuning::idle_after), when a measurement is far from its
 /// prediction, and when tiers, links or weights come and go. It moves at once to a better plan whose weights are in place, and
 /// has weights sent for a still better one if that pays for itself within the [horizon](Tuning::horizon). A request keeps the
 /// plan that [`Replanner::start`] gave it; [`Replanner::resume`] plans what is left of one that lost its node or its link.
@@ -47,6 +47,10 @@ pub struct Replanner<P> {
     unanswered: Vec<Option<Unanswered>>,
     /// Whether the links are known: then nothing is learnt of them.
     links_are_stated: bool,
+    /// When it was last told of a request.
+    asked: Duration,
+    /// When it last looked again because its time was over.
+    ticked: Duration,
     due: Duration,
     arrivals: u32,
     arrivals_per_s: f64,
@@ -80,6 +84,8 @@ impl<P: Partitioner> Replanner<P> {
             guessed: vec![false; problem.links().len()],
             unanswered: vec![None; problem.links().len()],
             links_are_stated: false,
+            asked: now,
+            ticked: now,
             due: now + tuning.period,
             tuning,
             nominal: problem,
@@ -212,10 +218,14 @@ impl<P: Partitioner> Replanner<P> {
     }
 
     fn tick(&mut self, now: Duration, actions: &mut Vec<Action>) {
-        let period = self.tuning.period + now.saturating_sub(self.due);
+        let period = now.saturating_sub(self.ticked);
         let rate = f64::from(std::mem::take(&mut self.arrivals)) / period.as_secs_f64();
         self.arrivals_per_s = f64::midpoint(self.arrivals_per_s, rate);
-        self.due = now + self.tuning.period;
+        self.ticked = now;
+        self.due = match self.is_idle(now) {
+            true => now + self.tuning.idle_period.max(self.tuning.period),
+            false => now + self.tuning.period,
+        };
         let share = self.tuning.forgotten(period);
         let heard = std::mem::take(&mut self.heard);
         self.conditions.forget(&heard, share);
@@ -226,6 +236,11 @@ impl<P: Partitioner> Replanner<P> {
             }
         }
         self.decide(Cause::Period, actions);
+    }
+
+    /// Whether nobody has asked for long.
+    fn is_idle(&self, now: Duration) -> bool {
+        now.saturating_sub(self.asked) > self.tuning.idle_after
     }
 
     /// What the plan costs now, by the links that its requests take.

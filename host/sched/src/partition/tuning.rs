@@ -16,6 +16,10 @@ const BYTES_OVER_FIXED: f64 = 1.5;
 pub struct Tuning {
     /// How often to look again when nothing happens. 0.25 s.
     pub period: Duration,
+    /// After how long without a request it is idle: no link is probed, and it looks again only as often as every `idle_period`. 60 s.
+    pub idle_after: Duration,
+    /// How often to look again then. 2 s.
+    pub idle_period: Duration,
     /// By what share a measurement may differ from its prediction before it is a reason to look again. 0.3.
     pub deviation: f64,
     /// By what share a plan has to be better before it replaces the current one, when its weights are in place. Such a move
@@ -53,6 +57,8 @@ impl Default for Tuning {
     fn default() -> Self {
         Self {
             period: Duration::from_millis(250),
+            idle_after: Duration::from_secs(60),
+            idle_period: Duration::from_secs(2),
             deviation: 0.3,
             hysteresis: 0.005,
             shipping_hysteresis: 0.05,
@@ -83,6 +89,7 @@ impl Tuning {
             ("deviating_gain", self.deviating_gain),
             ("optimism", self.optimism),
             ("period", self.period.as_secs_f64() - f64::MIN_POSITIVE),
+            ("idle_period", self.idle_period.as_secs_f64() - f64::MIN_POSITIVE),
             ("forget", self.forget.as_secs_f64() - f64::MIN_POSITIVE),
         ];
         numbers

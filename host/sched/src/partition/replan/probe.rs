@@ -6,28 +6,39 @@ use std::time::Duration;
 
 /// A probe is given up after this many times what it would take on a link as fast as hoped for, or as believed: its pace tells enough by then.
 const PATIENCE: f64 = 4.0;
-/// So many looks at a link follow each other at the same distance, from a request or from news of the link on; each one after them at twice
-/// that of the one before.
-const LOOKS: u32 = 2;
+/// So many looks at a link that a better plan would take follow each other at the same distance, from a request or from news of the link on;
+/// each one after them at twice that of the one before.
+const HOPES: u32 = 2;
+/// So many looks at a link that the plan takes follow a request, all at the same distance.
+const WATCHES: u32 = 10;
 
 impl<P: Partitioner> Replanner<P> {
     /// Has links measured of which nothing was heard for long.
     pub(super) fn look_at_links(&mut self, now: Duration, actions: &mut Vec<Action>) {
-        if self.links_are_stated || !self.policy.moves() {
+        if self.links_are_stated || !self.policy.moves() || self.is_idle(now) {
             return;
         }
+        self.watch(now, actions);
         let silent: Vec<bool> = (0..self.measured.len())
-            .map(|link| self.is_silent(link, now))
+            .map(|link| {
+                let longer = self.looks[link].saturating_sub(HOPES - 1).min(u32::BITS - 1);
+                let patience = self.tuning.probe_after.saturating_mul(1 << longer);
+                self.is_silent(link, patience.min(self.tuning.probe_at_most), now)
+            })
             .collect();
         if silent.contains(&true) {
-            self.watch(&silent, actions);
             self.hope(&silent, actions);
         }
     }
 
     /// There was a request. The next one will want to know of the links that the plan takes; where that takes none, all of them are free to be
     /// looked at.
-    pub(super) fn was_asked(&mut self) {
+    pub(super) fn was_asked(&mut self, now: Duration) {
+        self.asked = now;
+        if now + self.tuning.period < self.due {
+            // It was idle.
+            self.due = now + self.tuning.period;
+        }
         let used = &self.plan.prediction.links;
         for (looks, link) in self.looks.iter_mut().zip(self.conditions.links()) {
             let is_used = || {
@@ -40,24 +51,22 @@ impl<P: Partitioner> Replanner<P> {
         }
     }
 
-    fn is_silent(&self, link: usize, now: Duration) -> bool {
-        let longer = self.looks[link].saturating_sub(LOOKS - 1).min(u32::BITS - 1);
-        let patience = self.tuning.probe_after.saturating_mul(1 << longer);
-        let silence = now.saturating_sub(self.measured[link]);
-        self.conditions.is_up(link) && silence >= patience.min(self.tuning.probe_at_most)
+    fn is_silent(&self, link: usize, patience: Duration, now: Duration) -> bool {
+        self.conditions.is_up(link) && now.saturating_sub(self.measured[link]) >= patience
     }
 
-    /// Those that the plan takes, soon after a request: the next one should not have to find out that they have become slow.
-    fn watch(&mut self, silent: &[bool], actions: &mut Vec<Action>) {
-        let plan = self.plan.clone();
-        for used in &plan.prediction.links {
-            let link = self.conditions.link(used.from, used.to);
-            let is_due = |link: &usize| silent[*link] && self.looks[*link] < LOOKS;
-            if let Some(link) = link.filter(is_due) {
-                let bytes = self.tuning.watch_size(&self.conditions.links()[link]);
-                let patience_ms = self.conditions.links()[link].ms(bytes) * PATIENCE;
-                self.ask(link, bytes, patience_ms, actions);
-            }
+    /// Those that the plan takes, as long as another request may follow the last: it should not have to find out that they have become slow.
+    fn watch(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        let used = self.plan.prediction.links.iter();
+        let due: Vec<usize> = used
+            .filter_map(|used| self.conditions.link(used.from, used.to))
+            .filter(|link| self.looks[*link] < WATCHES)
+            .filter(|link| self.is_silent(*link, self.tuning.probe_after, now))
+            .collect();
+        for link in due {
+            let bytes = self.tuning.watch_size(&self.conditions.links()[link]);
+            let patience_ms = self.conditions.links()[link].ms(bytes) * PATIENCE;
+            self.ask(link, bytes, patience_ms, actions);
         }
     }
 

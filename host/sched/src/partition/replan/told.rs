@@ -26,7 +26,7 @@ impl<P: Partitioner> Replanner<P> {
             return Ok(None);
         }
         match event {
-            Event::Computed { tier, layers, ms } => self.computed(tier, &layers, time(ms)?),
+            Event::Computed { tier, layers, ms } => self.computed(now, tier, &layers, time(ms)?),
             Event::Sent { from, to, bytes, ms } => {
                 let (link, ms) = (self.link(from, to)?, time(ms)?);
                 self.measured[link] = now;
@@ -53,7 +53,7 @@ impl<P: Partitioner> Replanner<P> {
             } => {
                 let (link, ms) = (self.link(from, to)?, time(ms)?);
                 self.runs(to, &layers)?;
-                self.was_asked();
+                self.was_asked(now);
                 self.measured[link] = now;
                 self.unanswered[link] = Some(Unanswered { bytes, layers, ms });
                 if self.links_are_stated {
@@ -79,12 +79,18 @@ impl<P: Partitioner> Replanner<P> {
         }
     }
 
-    fn computed(&mut self, tier: usize, layers: &[usize], ms: f64) -> Result<Option<Cause>, EventError> {
+    fn computed(
+        &mut self,
+        now: Duration,
+        tier: usize,
+        layers: &[usize],
+        ms: f64,
+    ) -> Result<Option<Cause>, EventError> {
         self.runs(tier, layers)?;
         if layers.is_empty() {
             return Err(EventError::NoLayers);
         }
-        self.was_asked();
+        self.was_asked(now);
         let into = |link: &usize| self.conditions.links()[*link].to == tier;
         for link in (0..self.unanswered.len()).filter(into) {
             self.unanswered[link] = None;

@@ -108,13 +108,15 @@ fn a_link_that_requests_take_is_looked_at_between_them() {
     let look = |replanner: &mut Replanner<Tiers>, now| probes(&replanner.handle(now, Event::Tick).unwrap());
     asked(&mut replanner, SECOND);
     assert_eq!(look(&mut replanner, SECOND * 5 / 4), []);
-    // As many bytes as take 5 ms; twice after a request, and not until there is another one.
-    let watched = [(1, 12_500)];
-    assert_eq!(look(&mut replanner, SECOND * 3 / 2), watched);
-    assert_eq!(look(&mut replanner, SECOND * 2), watched);
-    assert!(!look(&mut replanner, SECOND * 5 / 2).contains(&watched[0]));
-    asked(&mut replanner, SECOND * 3);
-    assert_eq!(look(&mut replanner, SECOND * 7 / 2), watched);
+    // As many bytes as take 5 ms; ten times after a request, and not until there is another one.
+    let watched = (1, 12_500);
+    for half in 3..13 {
+        let looked_at = look(&mut replanner, SECOND * half / 2);
+        assert!(looked_at.contains(&watched), "{half}: {looked_at:?}");
+    }
+    assert!(!look(&mut replanner, SECOND * 13 / 2).contains(&watched));
+    asked(&mut replanner, SECOND * 7);
+    assert_eq!(look(&mut replanner, SECOND * 15 / 2), [watched]);
 
     // One of the probes is late: the next request stays at home, which nobody had to wait for.
     let late = Event::Overdue {
@@ -123,8 +125,27 @@ fn a_link_that_requests_take_is_looked_at_between_them() {
         arrived: 12_500,
         ms: 1000.0,
     };
-    let actions = replanner.handle(SECOND * 18 / 5, late).unwrap();
+    let actions = replanner.handle(SECOND * 38 / 5, late).unwrap();
     assert_eq!(used(&actions).unwrap().assignment, [0; 4]);
+}
+
+#[test]
+fn without_requests_no_link_is_looked_at() {
+    let mut replanner = replanner(Weights::Everywhere);
+    let computed = Event::Computed {
+        tier: 2,
+        layers: vec![2, 3],
+        ms: 20.0,
+    };
+    let mut look = |now| probes(&replanner.handle(now, Event::Tick).unwrap());
+    assert_ne!(look(SECOND), []);
+    assert_ne!(look(SECOND * 59), []);
+    assert_eq!(look(SECOND * 61), []);
+    assert_eq!(replanner.due(), SECOND * 63);
+    // The next request changes that.
+    replanner.handle(SECOND * 62, computed).unwrap();
+    assert_eq!(replanner.due(), SECOND * 249 / 4);
+    assert_ne!(probes(&replanner.handle(SECOND * 63, Event::Tick).unwrap()), []);
 }
 
 #[test]
