@@ -234,16 +234,31 @@ impl Ahead {
             short,
         };
         let within = |limits| best_mix(&self.groups, limits);
-        let safest = |right| safest_mix(&self.groups, &self.cautious, &self.reserves(), right);
+        let with = |right| safest_mix(&self.groups, &self.cautious, &self.reserves(), right);
+        let enough = right + self.broken_call();
+        let safest = || with(enough).or_else(|_| with(right));
         match within(&self.cautious).or_else(|_| within(&self.limits)) {
-            Ok(mix) if mix.value < right => Ok(planned(safest(right).unwrap_or(mix), None)),
+            Ok(mix) if mix.value < enough => Ok(planned(safest().unwrap_or(mix), None)),
             Ok(mix) => Ok(planned(mix, None)),
-            Err(PlanError::Infeasible) => safest(right)
-                .or_else(|_| safest(0.0))
+            Err(PlanError::Infeasible) => safest()
+                .or_else(|_| with(0.0))
                 .or_else(|_| nearest_mix(&self.groups, &self.limits))
                 .map(|mix| planned(mix, Some(self.shortest()))),
             Err(other) => Err(other),
         }
+    }
+
+    /// How many right answers a plan may promise that its whole calls do not give: those that one call by the best gives beyond one by the
+    /// worst.
+    fn broken_call(&self) -> f64 {
+        let of_group = |group: &Group| {
+            let values = group.candidates.iter().map(|candidate| candidate.value);
+            let (least, most) = values.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), value| {
+                (least.min(value), most.max(value))
+            });
+            (most - least).max(0.0)
+        };
+        self.groups.iter().map(of_group).fold(0.0, f64::max)
     }
 
     /// What is to spare of each budget when the most sparing candidates serve and a plan may take this part of the reserves.

@@ -115,7 +115,7 @@ fn bad_luck_does_not_cost_the_accuracy_that_is_asked_for() {
             .count()
     };
     let (asked, not_asked) = (kept(Some(least)), kept(None));
-    assert!(asked >= not_asked + 10, "{asked} and {not_asked} of 50");
+    assert!(asked >= not_asked + 20, "{asked} and {not_asked} of 50");
 }
 
 #[test]
