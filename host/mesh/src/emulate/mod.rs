@@ -80,9 +80,10 @@ impl Lines {
 }
 
 impl SharedLine {
-    /// When this many bytes, sent now, have left and arrived.
-    pub(super) fn send(&self, bytes: usize) -> (Instant, Instant) {
-        let Passage { left, arrived } = self.line.lock().send(self.started.elapsed(), bytes);
+    /// When this many bytes, which were written at this time, have left and arrived.
+    pub(super) fn send(&self, written: Instant, bytes: usize) -> (Instant, Instant) {
+        let written = written.saturating_duration_since(self.started);
+        let Passage { left, arrived } = self.line.lock().send(written, bytes);
         (self.started + left, self.started + arrived)
     }
 

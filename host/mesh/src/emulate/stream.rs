@@ -20,9 +20,10 @@ pub(crate) struct Slowed {
     pieces: PollSender<Piece>,
 }
 
-enum Piece {
-    Bytes(Bytes),
-    End,
+struct Piece {
+    /// Nothing at the end.
+    bytes: Option<Bytes>,
+    written: Instant,
 }
 
 impl Slowed {
@@ -37,11 +38,15 @@ impl Slowed {
     fn poll_send(
         &mut self,
         context: &mut Context<'_>,
-        piece: impl FnOnce() -> Piece,
+        bytes: impl FnOnce() -> Option<Bytes>,
     ) -> Poll<io::Result<()>> {
         let broken = |_| io::Error::from(io::ErrorKind::BrokenPipe);
         ready!(self.pieces.poll_reserve(context)).map_err(broken)?;
-        Poll::Ready(self.pieces.send_item(piece()).map_err(broken))
+        let piece = Piece {
+            bytes: bytes(),
+            written: Instant::now(),
+        };
+        Poll::Ready(self.pieces.send_item(piece).map_err(broken))
     }
 }
 
@@ -64,10 +69,10 @@ async fn carry(
             biased;
             () = sleep_until(arrives.unwrap_or(free)), if arrives.is_some() => {
                 let Some((_, piece)) = under_way.pop_front() else { continue };
-                let written = match piece {
-                    Piece::Bytes(bytes) => stream.write_all(&bytes).await,
-                    Piece::End => return drop(stream.shutdown().await),
+                let Some(bytes) = piece.bytes else {
+                    return drop(stream.shutdown().await);
                 };
+                let written = stream.write_all(&bytes).await;
                 let flushed = match under_way.is_empty() {
                     true => written.and(stream.flush().await),
                     false => written,
@@ -79,13 +84,11 @@ async fn carry(
             () = breaks(&line) => return,
             piece = next, if more => {
                 // Without its end the stream was dropped: so will be the other one, when it has what was written.
-                more = matches!(piece, Some(Piece::Bytes(_)));
+                more = piece.as_ref().is_some_and(|piece| piece.bytes.is_some());
                 let Some(piece) = piece else { continue };
-                let length = match &piece {
-                    Piece::Bytes(bytes) => bytes.len(),
-                    Piece::End => 0,
-                };
-                let (left, arrived) = line.send(length);
+                let length = piece.bytes.as_ref().map_or(0, Bytes::len);
+                // It follows the one before without a gap, however late this task was woken.
+                let (left, arrived) = line.send(piece.written, length);
                 free = left;
                 // Jitter does not change the order.
                 let arrived = under_way.back().map_or(arrived, |(before, _)| arrived.max(*before));
@@ -110,7 +113,7 @@ impl AsyncWrite for Slowed {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let bytes = &bytes[..bytes.len().min(PIECE)];
-        ready!(self.poll_send(context, || Piece::Bytes(Bytes::copy_from_slice(bytes))))?;
+        ready!(self.poll_send(context, || Some(Bytes::copy_from_slice(bytes))))?;
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -123,7 +126,7 @@ impl AsyncWrite for Slowed {
         if self.pieces.is_closed() {
             return Poll::Ready(Ok(()));
         }
-        ready!(self.poll_send(context, || Piece::End))?;
+        ready!(self.poll_send(context, || None))?;
         self.pieces.close();
         Poll::Ready(Ok(()))
     }
