@@ -31,6 +31,21 @@ impl Body {
     pub(crate) fn pieces(&self) -> &[Bytes] {
         &self.0
     }
+
+    /// The pieces of its first so many bytes, and those of the rest.
+    pub(crate) fn cut_at(&self, at: usize) -> (Vec<Bytes>, Vec<Bytes>) {
+        let mut left = at;
+        let cut = |piece: &Bytes| {
+            let mut first = piece.clone();
+            let rest = first.split_off(left.min(piece.len()));
+            left -= first.len();
+            (first, rest)
+        };
+        let (mut first, mut rest): (Vec<_>, Vec<_>) = self.0.iter().map(cut).unzip();
+        first.retain(|piece| !piece.is_empty());
+        rest.retain(|piece| !piece.is_empty());
+        (first, rest)
+    }
 }
 
 impl From<Bytes> for Body {
@@ -86,6 +101,15 @@ mod tests {
         let body: Body = pieces.into_iter().collect();
         assert_eq!((body.len(), body.pieces().len()), (3, 2));
         assert_eq!(body.into_bytes(), "abc");
+        let three: Body = ["abc", "de", "f"].map(Bytes::from).into_iter().collect();
+        let cut = |at| {
+            let (first, rest) = three.cut_at(at);
+            [first.concat(), rest.concat()]
+        };
+        assert_eq!(cut(4), [&b"abcd"[..], b"ef"]);
+        assert_eq!(cut(5), [&b"abcde"[..], b"f"]);
+        assert_eq!(cut(9), [&b"abcdef"[..], b""]);
+        assert_eq!(three.cut_at(3).1, ["de", "f"]);
         assert!(Body::default().is_empty() && Body::default().into_bytes().is_empty());
         let whole = Bytes::from_static(b"abc");
         assert_eq!(Body::from(whole.clone()).into_bytes().as_ptr(), whole.as_ptr());

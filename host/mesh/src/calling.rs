@@ -2,7 +2,7 @@
 
 use crate::answers::{Answers, WORK_PER_PEER};
 use crate::body::Body;
-use crate::call::{self, Ask, CallHead, RemoteReport};
+use crate::call::{self, Ask, CallHead, Expects, RemoteReport};
 use crate::data::Plane;
 use crate::gate::key_of;
 use crate::mesh::Mesh;
@@ -18,7 +18,7 @@ use libp2p_stream::{IncomingStreams, OpenStreamError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::split;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::compat::FuturesAsyncReadCompatExt;
 use tracing::Instrument;
 
@@ -84,6 +84,25 @@ impl Mesh {
         self.call_for(node, head, body.into(), MOST_ANSWER).await
     }
 
+    /// [`call`](Self::call) that tells when the first [`BEGINNING`](crate::BEGINNING) bytes of the body are there; dropped without a word where the
+    /// other node is of an earlier version, which does not say so.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn call_told(
+        &self,
+        node: PeerId,
+        head: CallHead,
+        body: impl Into<Body>,
+        begun: oneshot::Sender<()>,
+    ) -> Result<(TaskResponse, RemoteReport), TaskError> {
+        let expects = Expects {
+            most: MOST_ANSWER,
+            begun: Some(begun),
+        };
+        self.call_expecting(node, head, body.into(), expects).await
+    }
+
     /// [`call`](Self::call) that takes an answer of at most this many bytes.
     ///
     /// # Errors
@@ -94,6 +113,18 @@ impl Mesh {
         head: CallHead,
         body: Body,
         most: u64,
+    ) -> Result<(TaskResponse, RemoteReport), TaskError> {
+        let begun = None;
+        self.call_expecting(node, head, body, Expects { most, begun })
+            .await
+    }
+
+    async fn call_expecting(
+        &self,
+        node: PeerId,
+        head: CallHead,
+        body: Body,
+        mut expects: Expects,
     ) -> Result<(TaskResponse, RemoteReport), TaskError> {
         let within = head.within();
         let name = head.name.clone();
@@ -112,11 +143,11 @@ impl Mesh {
             {
                 return tokio::select! {
                     biased;
-                    answer = call::ask(stream, head, body, most) => answer,
+                    answer = call::ask(stream, head, body, &mut expects) => answer,
                     () = plane.falls_silent(&node) => Err(self.fallen_silent(node, run).await),
                 };
             }
-            self.call_over_swarm(node, head, body, most).await
+            self.call_over_swarm(node, head, body, expects).await
         }
         .instrument(span);
         match within {
@@ -162,7 +193,7 @@ impl Mesh {
         node: PeerId,
         head: CallHead,
         body: Body,
-        most: u64,
+        mut expects: Expects,
     ) -> Result<(TaskResponse, RemoteReport), TaskError> {
         for _ in 0..MOST_TRIES {
             let stream = split(self.stream_anywhere(node, CALL).await?.compat());
@@ -171,7 +202,7 @@ impl Mesh {
             if let Some(plane) = &self.0.plane {
                 plane.want(node);
             }
-            let asked = ask_if_taken(stream, head.clone(), body.clone(), most);
+            let asked = ask_if_taken(stream, head.clone(), body.clone(), &mut expects);
             let asked = tokio::select! {
                 biased;
                 answer = asked => answer?,

@@ -90,7 +90,7 @@ mod wire;
 pub use blobs::{Fetched, MOST_GROUPS, PIECE, Ticket, Wanted};
 pub use body::Body;
 pub use bundles::{BundleError, BundleHead, Envelope, Parcel, open_bundle, write_bundle};
-pub use call::{Ask, CallHead, RemoteReport};
+pub use call::{Ask, BEGINNING, CallHead, RemoteReport};
 pub use company::Search;
 pub use discovery::Provider;
 pub use gate::{GateError, PROTOCOL, peer_of, read_greeting};

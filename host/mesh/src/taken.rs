@@ -1,7 +1,7 @@
 //! Streams over libp2p, where the other side says first that it has taken the stream.
 
 use crate::body::{Body, Takes};
-use crate::call::{ANSWER, CallHead, RemoteReport, broken, exchange};
+use crate::call::{ANSWER, CallHead, Expects, RemoteReport, broken, exchange};
 use crate::wire::WireError;
 use karman_types::{TaskError, TaskResponse};
 use std::io::ErrorKind;
@@ -21,10 +21,10 @@ pub(crate) async fn ask_if_taken(
     (input, output): (impl AsyncRead + Unpin, impl Takes),
     head: CallHead,
     body: Body,
-    most: u64,
+    expects: &mut Expects,
 ) -> Result<Option<(TaskResponse, RemoteReport)>, TaskError> {
     let mut input = Greeted { input, taken: false };
-    let outcome = exchange((&mut input, output), head, body, most).await;
+    let outcome = exchange((&mut input, output), head, body, expects).await;
     match outcome {
         Ok(answer) => answer.map(Some),
         Err(_) if !input.taken => Ok(None),
@@ -74,17 +74,18 @@ impl<R: AsyncRead + Unpin> AsyncRead for Greeted<R> {
 mod tests {
     use super::*;
     use crate::call::answer;
-    use crate::call::tests::{anyway, echo, head, link};
+    use crate::call::tests::{any, anyway, echo, head, link};
     use bytes::Bytes;
 
     #[tokio::test]
     async fn a_stream_that_nobody_took_is_told_apart() {
         let [ours, theirs] = link(64 << 10);
         drop(theirs);
-        let asked = ask_if_taken(ours, head("echo"), Body::default(), u64::MAX).await;
+        let asked = ask_if_taken(ours, head("echo"), Body::default(), &mut any()).await;
         assert_eq!(asked.unwrap(), None);
         let [ours, mut theirs] = link(64 << 10);
-        let asking = ask_if_taken(ours, head("echo"), Bytes::from_static(b"1").into(), u64::MAX);
+        let mut any = any();
+        let asking = ask_if_taken(ours, head("echo"), Bytes::from_static(b"1").into(), &mut any);
         let taking = async {
             take(&mut theirs.1).await.unwrap();
             answer(theirs, |_, _| Ok(()), anyway, echo).await.unwrap();

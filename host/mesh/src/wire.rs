@@ -140,6 +140,16 @@ const AT_ONCE: usize = 256 << 10;
 /// Reads exactly this many bytes into one aligned buffer. It is reserved at once but not touched before bytes arrive, so
 /// that a length costs addresses, not memory.
 pub(crate) async fn read_bytes(stream: &mut (impl AsyncRead + Unpin), length: u64) -> IoResult<Bytes> {
+    read_bytes_telling(stream, length, None, async || Ok(())).await
+}
+
+/// The same, with something to `tell` as soon as so many `first` bytes have come.
+pub(crate) async fn read_bytes_telling(
+    stream: &mut (impl AsyncRead + Unpin),
+    length: u64,
+    first: Option<u64>,
+    tell: impl AsyncFnOnce() -> IoResult<()>,
+) -> IoResult<Bytes> {
     let too_long = |_| Error::from(ErrorKind::OutOfMemory);
     let length = usize::try_from(length).map_err(|_| ErrorKind::OutOfMemory)?;
     let mut bytes: Vec<u8> = Vec::new();
@@ -147,10 +157,14 @@ pub(crate) async fn read_bytes(stream: &mut (impl AsyncRead + Unpin), length: u6
     let start = bytes.as_ptr().align_offset(ALIGNMENT);
     bytes.resize(start, 0);
     let end = start + length;
+    let mut telling = first.map(|first| (start as u64 + first, tell));
     while bytes.len() < end {
         let most = AT_ONCE.min(end - bytes.len());
         if stream.read_buf(&mut (&mut bytes).limit(most)).await? == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
+        }
+        if let Some((_, tell)) = telling.take_if(|(first, _)| bytes.len() as u64 >= *first) {
+            tell().await?;
         }
     }
     Ok(Bytes::from(bytes).slice(start..))

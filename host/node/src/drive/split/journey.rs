@@ -1,6 +1,7 @@
 //! A request goes from stage to stage; who holds the data passes over those that do not answer.
 
 use super::encodings::{self, How, Packed};
+use super::patience::Patience;
 use super::stages::Stage;
 use super::wire::{Journey, Leg, Station, unpack};
 use crate::drive::mesh_of;
@@ -15,6 +16,7 @@ use karman_types::{ErrorKind, NodeId, TaskError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot::Sender;
 
 /// The results, and what each node did for them, in order.
 pub(super) type Arrived = (Tensors, Vec<Leg>);
@@ -56,10 +58,10 @@ async fn go_on(
 ) -> Result<Arrived, TaskError> {
     let (rest, station) = onward(journey)?;
     let packed = pack(stage, &rest, &held, station.rate_mbit_s).await?;
-    let attempt = |at: NodeId| {
+    let attempt = |at: NodeId, begun: Option<Sender<()>>| {
         let (held, packed, rest, station) = (&held, &packed, &rest, &station);
         async move {
-            let arrived = attempt(node, model, at, rest, (held, packed), station).await;
+            let arrived = attempt(node, model, (at, begun), rest, (held, packed), station).await;
             let judged = arrived.and_then(|arrived| stage.judge(&arrived.0).map(|()| arrived));
             if let Err(error) = &judged {
                 tracing::warn!(model, stage = rest.stage, node = %at, %error, "a stage is passed on to another node");
@@ -67,7 +69,7 @@ async fn go_on(
             (at, judged)
         }
     };
-    first_that_does(node.runtime().id(), &station, &packed, attempt).await
+    first_that_does(node, &station, &packed, attempt).await
 }
 
 /// What is left of a journey behind this stage, and who may run the next one.
@@ -89,30 +91,29 @@ fn onward(journey: &Journey) -> Result<(Journey, Station), TaskError> {
 /// Has the nodes of a station try, one after the other. Where the chosen one is late, this node tries beside it: what the other
 /// was sent may still come back, but who holds the data can do the rest as well.
 async fn first_that_does<F>(
-    here: NodeId,
+    node: &Node,
     station: &Station,
     packed: &Packed,
-    attempt: impl Fn(NodeId) -> F,
+    attempt: impl Fn(NodeId, Option<Sender<()>>) -> F,
 ) -> Result<Arrived, TaskError>
 where
     F: Future<Output = (NodeId, Result<Arrived, TaskError>)>,
 {
-    let (started, chosen) = (Instant::now(), station.nodes[0]);
-    let mut line: VecDeque<NodeId> = station.nodes.iter().copied().collect();
-    let mut under_way: FuturesUnordered<_> = line.pop_front().map(&attempt).into_iter().collect();
-    let mut late = station.late_ms.map(|ms| started + Duration::from_millis(ms));
+    let (started, here, chosen) = (Instant::now(), node.runtime().id(), station.nodes[0]);
+    let mut line: VecDeque<NodeId> = station.nodes.iter().skip(1).copied().collect();
+    let (mut patience, begun) = Patience::new(node.split().words(), station, packed.body.len());
+    let mut under_way: FuturesUnordered<_> = std::iter::once(attempt(chosen, begun)).collect();
     let mut passed_over: Vec<Leg> = Vec::new();
-    let mut runs_failed = 0;
+    let (mut began, mut runs_failed) = (None, 0);
     loop {
-        let patience = tokio::time::sleep_until(late.unwrap_or(started).into());
         let (at, tried) = tokio::select! {
             Some(ended) = under_way.next() => ended,
-            () = patience, if late.is_some() => {
-                late = None;
+            () = patience.ends() => {
                 if let Some(at) = line.iter().position(|at| *at == here) {
                     line.remove(at);
                     passed_over.push(overtaken(station.stage, chosen, packed, started.elapsed()));
-                    under_way.push(attempt(here));
+                    under_way.push(attempt(here, None));
+                    began = Some(Instant::now());
                 }
                 continue;
             }
@@ -120,9 +121,22 @@ where
         // The node that ends was not overtaken after all.
         passed_over.retain(|leg| !(leg.overtaken && leg.node == at));
         match tried {
-            Ok((results, legs)) => return Ok((results, passed_over.into_iter().chain(legs).collect())),
+            Ok((results, legs)) => {
+                patience.answered();
+                if let Some(began) = began.filter(|_| !under_way.is_empty()) {
+                    // Who was overtaken has not answered until now; or what was begun here was for nothing.
+                    match at == here {
+                        true => {
+                            let overtaken = passed_over.iter_mut().filter(|leg| leg.overtaken);
+                            overtaken.for_each(|leg| leg.transfer_us = started.elapsed().as_micros() as u64);
+                        }
+                        false => passed_over.push(beaten(station.stage, here, began.elapsed())),
+                    }
+                }
+                return Ok((results, passed_over.into_iter().chain(legs).collect()));
+            }
             Err(error) => {
-                late = None;
+                patience.give_up();
                 runs_failed += u32::from(error.kind == ErrorKind::Failed);
                 // What fails on a second node as well fails because of what was asked. Each node before this one would have all after it
                 // try again.
@@ -135,7 +149,7 @@ where
                     _ => failed(station.stage, at, packed, &error),
                 });
                 if under_way.is_empty() {
-                    under_way.push(attempt(line.pop_front().ok_or(error)?));
+                    under_way.push(attempt(line.pop_front().ok_or(error)?, None));
                 }
             }
         }
@@ -162,10 +176,20 @@ fn overtaken(stage: u8, node: NodeId, packed: &Packed, waited: Duration) -> Leg 
     }
 }
 
+/// What is told of this node where it began with the rest, and who was late had the result first.
+fn beaten(stage: u8, here: NodeId, computed: Duration) -> Leg {
+    Leg {
+        compute_us: computed.as_micros() as u64,
+        failed: Some("the other one was there first".into()),
+        overtaken: true,
+        ..Leg::new(stage, here)
+    }
+}
+
 async fn attempt(
     node: &Node,
     model: &str,
-    at: NodeId,
+    (at, begun): (NodeId, Option<Sender<()>>),
     rest: &Journey,
     (held, packed): (&Tensors, &Packed),
     station: &Station,
@@ -182,19 +206,28 @@ async fn attempt(
             at.short()
         ))
     };
-    let asked = ask(node, model, at, packed);
+    let asked = ask(node, model, (at, begun), packed);
     tokio::time::timeout(patience, asked)
         .await
         .unwrap_or_else(|_| Err(late()))
 }
 
-async fn ask(node: &Node, model: &str, at: NodeId, packed: &Packed) -> Result<Arrived, TaskError> {
+async fn ask(
+    node: &Node,
+    model: &str,
+    (at, begun): (NodeId, Option<Sender<()>>),
+    packed: &Packed,
+) -> Result<Arrived, TaskError> {
     let mesh = mesh_of(node)?;
     let unknown = || TaskError::unavailable(format!("node {} is not in reach", at.short()));
     let peer = mesh.node(at).await.ok_or_else(unknown)?;
     let head = CallHead::new(Ask::RunStage, model, node.runtime().context(None).task);
     let started = Instant::now();
-    let (response, report) = mesh.call(peer, head, packed.body.clone()).await?;
+    let body = packed.body.clone();
+    let (response, report) = match begun {
+        Some(begun) => mesh.call_told(peer, head, body, begun).await?,
+        None => mesh.call(peer, head, body).await?,
+    };
     let transfer_us = (started.elapsed().as_micros() as u64).saturating_sub(report.took_us);
     let (mut legs, results): (Vec<Leg>, Tensors) = unpack(&response.body)?;
     if let Some(first) = legs.first_mut() {

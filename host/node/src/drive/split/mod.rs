@@ -17,6 +17,7 @@
 //! | `stages` | the parts of models that this node has ready |
 //! | `encodings` | activations on their way: as they are, or smaller within the caller's bound |
 //! | `journey` | a request from stage to stage, past those that do not answer |
+//! | `patience` | how long a node is waited for until who holds the data begins with the rest itself |
 //! | `serve` | what this node does for others: make a stage ready, run it |
 //! | `inside` | the other way to split a model: inside its layers, by memory |
 //!
@@ -30,6 +31,7 @@ mod inside;
 mod journey;
 mod order;
 mod orders;
+mod patience;
 mod pilot;
 mod plan;
 mod policy;
@@ -61,6 +63,7 @@ use karman_engine::capability::nn::Tensors;
 use karman_types::{Digest, TaskError};
 use orders::Orders;
 use parking_lot::Mutex;
+use patience::Words;
 use pilot::{InParts, Pilot};
 use profiles::Times;
 use serde::{Deserialize, Serialize};
@@ -76,6 +79,7 @@ pub(crate) struct Split {
     pilots: Mutex<HashMap<String, Arc<Pilot>>>,
     /// Its models are in no pilot's hands; changed while the pilots are locked.
     inside: Inside,
+    words: Words,
 }
 
 impl Split {
@@ -86,6 +90,7 @@ impl Split {
             stages: Arc::new(Stages::new(home, models, memory)),
             pilots: Mutex::default(),
             inside: Inside::default(),
+            words: Words::default(),
         }
     }
 
@@ -96,6 +101,10 @@ impl Split {
 
     fn stages(&self) -> &Arc<Stages> {
         &self.stages
+    }
+
+    const fn words(&self) -> &Words {
+        &self.words
     }
 
     /// Whether this node may lend the file under this name, `model/NAME`: a model of its own, or one that visits.

@@ -221,6 +221,7 @@ impl Planned {
                 patience_ms: after_ms as u64,
                 rate_mbit_s: f64::INFINITY,
                 late_ms: None,
+                silent_ms: None,
             });
         }
         stations.reverse();

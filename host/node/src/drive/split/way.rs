@@ -3,6 +3,7 @@
 use super::plan::Route;
 use super::policy::Policy;
 use super::wire::Station;
+use karman_mesh::BEGINNING;
 use karman_sched::partition::{Prediction, Replanner};
 use karman_types::NodeId;
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use std::sync::atomic::Ordering;
 
 /// A node is late when it takes this many times what is expected, and at least this many milliseconds more.
 const LATE: (f64, f64) = (1.5, 25.0);
+/// A word that data have begun to come is late after as many times what is expected, and at least this many milliseconds more.
+const LATE_WORD_MS: f64 = 10.0;
 
 /// How many times longer than by its plan a stage is waited for at most, where it is known to take longer now.
 const MORE_PATIENCE: f64 = 10.0;
@@ -61,12 +64,21 @@ fn stations(replanner: &Replanner<Policy>, route: &Route, lost: &[NodeId]) -> Ar
         .filter(|_| route.spare.load(Ordering::Relaxed))
     {
         first.late_ms = now.as_ref().and_then(late_ms);
+        let to = route.tiers.get(1).copied().unwrap_or_default();
+        first.silent_ms = silent_ms(replanner, to).filter(|silent| first.late_ms > Some(*silent));
     }
     stations.into()
 }
 
 fn now(replanner: &Replanner<Policy>, route: &Route) -> Option<Prediction> {
     replanner.problem().ok()?.predict(&route.assignment).ok()
+}
+
+/// When a word that the first of the data have come to this tier is late.
+fn silent_ms(replanner: &Replanner<Policy>, to: usize) -> Option<u64> {
+    let there = replanner.expected_ms(0, to, BEGINNING)?;
+    let word = there + replanner.expected_ms(to, 0, 0)?;
+    Some((word * LATE.0).max(word + LATE_WORD_MS) as u64)
 }
 
 /// When those after the first stage are late, by what is known now of how long they take.

@@ -71,6 +71,9 @@ pub(super) struct Station {
     /// After so many milliseconds without a result who holds the data begins with the rest itself; nothing: it waits.
     #[serde(default)]
     pub(super) late_ms: Option<u64>,
+    /// The same after so many milliseconds without a word that the first of the data have come, where the node says so.
+    #[serde(default)]
+    pub(super) silent_ms: Option<u64>,
 }
 
 /// What a node did for one request, or that it did not.

@@ -50,6 +50,10 @@ impl Pilot {
             let layers: Vec<usize> = (0..route.cut.stage_of_layer.len())
                 .filter(|layer| route.cut.stage_of_layer[*layer] == leg.stage)
                 .collect();
+            if leg.overtaken && tier == at {
+                // It began here for nothing.
+                continue;
+            }
             if leg.overtaken {
                 // Where others come after it, it may have waited for them.
                 let is_last = route.tiers.len() == usize::from(leg.stage) + 1;
