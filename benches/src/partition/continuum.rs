@@ -124,14 +124,14 @@ impl Continuum {
     /// Has a contender's model run as it is ordered, from fresh measurements.
     pub(super) async fn apply(&self, contender: &Contender) -> Result<()> {
         self.add(&contender.name).await?;
-        let plan = self.plan(&contender.name, &contender.order()).await?;
-        ensure!(
-            plan.nodes == self.nodes,
-            "{}: {:?} take part",
-            contender.name,
-            plan.nodes
-        );
-        Ok(())
+        // A link that was gone a moment ago may have taken a connection with it.
+        Site::soon(async || {
+            let plan = self.plan(&contender.name, &contender.order()).await?;
+            let (name, nodes) = (&contender.name, &plan.nodes);
+            ensure!(*nodes == self.nodes, "{name}: {nodes:?} take part");
+            Ok(())
+        })
+        .await
     }
 
     /// The access link is like this from now on.

@@ -1,9 +1,9 @@
 //! `partition`: cuts that move with their links, on three nodes that are processes of their own, over shaped links that follow traces.
 //!
 //! Edge, fog and cloud run a true MobileNetV2 (64 by 64, generated weights) on tract, 24, 6 and 1 times slower than the machine; so many
-//! times longer each fragment takes as its thread has computed in the least of its last 64 runs: what disturbs one of them is not
-//! multiplied. The edge's one access link, to fog and cloud alike, follows a
-//! [`Trace`]: rates drawn around the least at which it pays to cut, by the same draws as in `partition-replay`; fog and cloud are wired.
+//! times longer each fragment takes as its thread has computed in the least of its runs: what disturbs one of them is not multiplied.
+//! The edge's one access link, to fog and cloud alike, follows a [`Trace`]: rates drawn around the least at which it pays to cut, by the
+//! same draws as in `partition-replay`; fog and cloud are wired.
 //! In each of 24 rounds the link takes its next rate, then every contender makes one request, in random order: all of them meet the
 //! same link. Six rounds before are not counted. A block is one pass of one trace; contenders begin it with links that they measured
 //! when they were open, and learn from their own requests only. Nine blocks are played at a time, each on three nodes of its own: nearly
@@ -29,7 +29,8 @@
 //!
 //! `..worst_wattage` is the worst of 18 accounts of the same requests, each with one assumed wattage halved or doubled; the cuts were
 //! made by the assumed ones. Context: `latency_p99_vs_static`, `latency_vs_all_edge`, `latency_vs_all_cloud`. Every energy is *derived*:
-//! assumed wattages times measured times; no counter is read.
+//! assumed wattages times measured times; no counter is read. What somebody was overtaken in is billed, too: the wait for an answer that
+//! did not come as sending, and what was begun at home for nothing until the answer came.
 
 mod contender;
 mod continuum;

@@ -112,12 +112,15 @@ impl<'a> Rounds<'a> {
             sent_bytes: 0,
         };
         let mut before = 0;
-        for leg in legs.iter().filter(|leg| leg.failed.is_none()) {
+        for leg in legs {
             let Some(tier) = self.continuum.tier_of(leg.node) else {
                 continue;
             };
             request.compute_ms[tier] += leg.compute_us as f64 / 1e3;
             request.sent_ms[before] += leg.transfer_us as f64 / 1e3;
+            if leg.failed.is_some() {
+                continue;
+            }
             if before == 0 && tier != 0 {
                 request.sent_bytes = leg.bytes_in;
             }

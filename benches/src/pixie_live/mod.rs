@@ -117,8 +117,9 @@ async fn of_workload(
             let mut batch = Batch::new(tiers, workload, policy, seed);
             batch.run(blocks).await?;
             let run = batch.outcome((cell, place), &profiles, (name, seed));
+            let kept = if run.compliant { "kept" } else { "missed" };
             eprintln!(
-                "{} {name} {seed}: {:.1} ms, {:.1}",
+                "{} {name} {seed}: {kept}, {:.1} ms, {:.1}",
                 cell.name, run.p95_ms, run.cost
             );
             runs.push(run);
