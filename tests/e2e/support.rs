@@ -238,6 +238,9 @@ impl Server {
     pub(crate) fn signal_stop(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        // One of its threads takes the signal, and the others go on until it has.
+        let stopped = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::UNTRACED);
+        assert!(stopped.unwrap().is_some_and(|(_, status)| status.stopped()));
     }
 
     /// Asks it to stop, and does not wait for its end.
