@@ -235,7 +235,12 @@ impl Ahead {
         };
         let within = |limits| best_mix(&self.groups, limits);
         let with = |right| safest_mix(&self.groups, &self.cautious, &self.reserves(), right);
-        let enough = right + self.broken_call();
+        // Nobody asks for more than is right already, or for any.
+        let enough = if right > 0.0 {
+            right + self.broken_call()
+        } else {
+            right
+        };
         let safest = || with(enough).or_else(|_| with(right));
         match within(&self.cautious).or_else(|_| within(&self.limits)) {
             Ok(mix) if mix.value < enough => Ok(planned(safest().unwrap_or(mix), None)),
