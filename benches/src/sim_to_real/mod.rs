@@ -1,8 +1,8 @@
 //! `sim-to-real`: the same scenarios in the simulator and live, on five nodes that are processes of their own.
 //!
 //! Each node runs `digits-l` on tract, some times slower than the machine, one request after the other; so many times longer it takes as
-//! its thread has computed in the least of its runs. This program sends requests as they are due, whatever has become of those before, through the nodes' own
-//! sockets, and finds the node of each by the [`Router`](karman_sim::Router) of the simulator: at random, in turn, or where least is to be
+//! its thread has computed in the least of its runs. This program sends requests as they are due, whatever has become of those before,
+//! through the nodes' own sockets, and finds the node of each by the [`Router`](karman_sim::Router) of the simulator: at random, in turn, or where least is to be
 //! done, of which it looks at its own count of open requests every so often. The parameters of the simulator come from separate runs before
 //! each block: see `registered.toml`, which says everything that was decided before.
 //!

@@ -1,8 +1,8 @@
 //! One call on one pair of byte streams, whatever carries them.
 //!
 //! The caller writes a [`CallHead`] and the body; the other side answers with a head and the body of the response. Before that it says
-//! that the first bytes of the body have come, where it is asked to. The caller keeps its half open until it has the answer: when it closes or breaks before, the call is cancelled, and so is the
-//! guest that serves it.
+//! that the first bytes of the body have come, where it is asked to. The caller keeps its half open until it has the answer: when it
+//! closes or breaks before, the call is cancelled, and so is the guest that serves it.
 
 use crate::body::{Body, Takes};
 use crate::trace::{self, Carried};

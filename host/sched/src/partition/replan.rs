@@ -20,8 +20,8 @@ use told::Unanswered;
 /// Keeps one network's plan up to date. It touches no clock and no link: it is told what was measured ([`Event`]) and when
 /// (since some start, never going back), and says what to do ([`Action`]).
 ///
-/// It looks again when its [period](Tuning::period) is over ([`Replanner::due`]), rarely where [nobody asks](Tuning::idle_after), when a measurement is far from its
-/// prediction, and when tiers, links or weights come and go. It moves at once to a better plan whose weights are in place, and
+/// It looks again when its [period](Tuning::period) is over ([`Replanner::due`]), rarely where [nobody asks](Tuning::idle_after), when a
+/// measurement is far from its prediction, and when tiers, links or weights come and go. It moves at once to a better plan whose weights are in place, and
 /// has weights sent for a still better one if that pays for itself within the [horizon](Tuning::horizon). A request keeps the
 /// plan that [`Replanner::start`] gave it; [`Replanner::resume`] plans what is left of one that lost its node or its link.
 pub struct Replanner<P> {

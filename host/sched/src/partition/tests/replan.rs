@@ -44,6 +44,15 @@ pub(super) fn sent(ms: f64) -> Event {
     }
 }
 
+/// The cloud has done its layers, which should take 20 ms.
+fn computed(ms: f64) -> Event {
+    Event::Computed {
+        tier: 2,
+        layers: vec![2, 3],
+        ms,
+    }
+}
+
 pub(super) fn used(actions: &[Action]) -> Option<&Plan> {
     actions.iter().find_map(|action| match action {
         Action::Use { plan, .. } => Some(&**plan),
@@ -97,12 +106,7 @@ fn probes(actions: &[Action]) -> Vec<(usize, u64)> {
 fn a_link_that_requests_take_is_looked_at_between_them() {
     let mut replanner = replanner(Weights::Everywhere);
     let asked = |replanner: &mut Replanner<Tiers>, now| {
-        let computed = Event::Computed {
-            tier: 2,
-            layers: vec![2, 3],
-            ms: 20.0,
-        };
-        replanner.handle(now, computed).unwrap();
+        replanner.handle(now, computed(20.0)).unwrap();
         replanner.handle(now, sent(22.0)).unwrap();
     };
     let look = |replanner: &mut Replanner<Tiers>, now| probes(&replanner.handle(now, Event::Tick).unwrap());
@@ -132,18 +136,13 @@ fn a_link_that_requests_take_is_looked_at_between_them() {
 #[test]
 fn without_requests_no_link_is_looked_at() {
     let mut replanner = replanner(Weights::Everywhere);
-    let computed = Event::Computed {
-        tier: 2,
-        layers: vec![2, 3],
-        ms: 20.0,
-    };
     let mut look = |now| probes(&replanner.handle(now, Event::Tick).unwrap());
     assert_ne!(look(SECOND), []);
     assert_ne!(look(SECOND * 59), []);
     assert_eq!(look(SECOND * 61), []);
     assert_eq!(replanner.due(), SECOND * 63);
     // The next request changes that.
-    replanner.handle(SECOND * 62, computed).unwrap();
+    replanner.handle(SECOND * 62, computed(20.0)).unwrap();
     assert_eq!(replanner.due(), SECOND * 249 / 4);
     assert_ne!(probes(&replanner.handle(SECOND * 63, Event::Tick).unwrap()), []);
 }
@@ -182,12 +181,10 @@ fn what_is_as_expected_moves_nothing() {
     for step in 1..100 {
         let now = SECOND / 10 * step;
         let wobble = if step % 2 == 0 { 1.05 } else { 0.95 };
-        let computed = Event::Computed {
-            tier: 2,
-            layers: vec![2, 3],
-            ms: 20.0 * wobble,
-        };
-        assert_eq!(used(&replanner.handle(now, computed).unwrap()), None);
+        assert_eq!(
+            used(&replanner.handle(now, computed(20.0 * wobble)).unwrap()),
+            None
+        );
         assert_eq!(used(&replanner.handle(now, sent(22.0 * wobble)).unwrap()), None);
     }
 }
