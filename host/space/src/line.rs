@@ -14,9 +14,11 @@ pub struct Line {
     random: fastrand::Rng,
 }
 
-/// When something that is sent has left, and when it has arrived.
+/// When something that is sent begins to leave, when it has left, and when it has arrived.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Passage {
+    /// Its first byte leaves: until then it waits for the line, or for the end of an outage.
+    pub begins: Duration,
     /// The line is free for the next one.
     pub left: Duration,
     /// The other side has it.
@@ -38,9 +40,10 @@ impl Line {
         &self.link
     }
 
-    /// From now on the link is another one. What was sent before is on its way, and holds up nothing that is sent now.
+    /// From now on the link is another one. What was sent before is on its way, and holds up nothing that is sent now; what has not begun to
+    /// leave may be sent once more instead. Nothing that is sent from now on leaves earlier.
     pub fn change(&mut self, now: Duration, link: Link) {
-        self.free = self.free.min(now);
+        self.free = now;
         self.link = link;
     }
 
@@ -69,6 +72,7 @@ impl Line {
         self.free = left;
         let jitter = self.link.jitter.mul_f64(self.random.f64());
         Passage {
+            begins: starts,
             left,
             arrived: left.saturating_add(self.link.delay + jitter + again),
         }

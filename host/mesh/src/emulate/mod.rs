@@ -12,12 +12,13 @@ pub(crate) use connection::Emulated;
 pub(crate) use stream::Slowed;
 
 use crate::membership::Member;
-use karman_space::{Line, LinkProfile, Outage, Passage};
+use karman_space::{Line, Link, LinkProfile, Outage};
 use karman_types::{NodeId, Tier};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// How long a link may be gone before its connections break, as those of QUIC and TCP do.
@@ -35,6 +36,15 @@ pub(crate) struct Lines {
 pub(crate) struct SharedLine {
     line: Mutex<Line>,
     started: Instant,
+    changed: watch::Sender<()>,
+}
+
+/// When what is sent begins to leave, has left and arrives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) begins: Instant,
+    pub(super) left: Instant,
+    pub(super) arrives: Instant,
 }
 
 impl Lines {
@@ -57,11 +67,10 @@ impl Lines {
                 .to_string()
                 .bytes()
                 .fold(0, |seed: u64, byte| seed.rotate_left(7) ^ u64::from(byte));
-            let line = SharedLine {
-                line: Mutex::new(Line::new(link.clone(), seed)),
-                started: self.started,
-            };
-            (member.tier, Arc::new(line))
+            (
+                member.tier,
+                Arc::new(SharedLine::new(link.clone(), seed, self.started)),
+            )
         });
         Some(line.clone())
     }
@@ -72,7 +81,7 @@ impl Lines {
         let mut current = self.profile.write();
         for (node, (tier, line)) in self.lines.lock().iter() {
             if let Some(link) = profile.to(*node, *tier) {
-                line.line.lock().change(line.started.elapsed(), link.clone());
+                line.change(link.clone());
             }
         }
         *current = profile;
@@ -80,11 +89,33 @@ impl Lines {
 }
 
 impl SharedLine {
-    /// When this many bytes, which were written at this time, have left and arrived.
-    pub(super) fn send(&self, written: Instant, bytes: usize) -> (Instant, Instant) {
+    fn new(link: Link, seed: u64, started: Instant) -> Self {
+        Self {
+            line: Mutex::new(Line::new(link, seed)),
+            started,
+            changed: watch::Sender::default(),
+        }
+    }
+
+    /// When this many bytes, which were written at this time, leave and arrive.
+    pub(super) fn send(&self, written: Instant, bytes: usize) -> Times {
         let written = written.saturating_duration_since(self.started);
-        let Passage { left, arrived } = self.line.lock().send(written, bytes);
-        (self.started + left, self.started + arrived)
+        let passage = self.line.lock().send(written, bytes);
+        Times {
+            begins: self.started + passage.begins,
+            left: self.started + passage.left,
+            arrives: self.started + passage.arrived,
+        }
+    }
+
+    fn change(&self, link: Link) {
+        self.line.lock().change(self.started.elapsed(), link);
+        self.changed.send_replace(());
+    }
+
+    /// Says when the link has become another one.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// How long what is sent is on its way, at least.
