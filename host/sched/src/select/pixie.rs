@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 /// The promise comes from the feedback, the accuracy from the plan. A reserve is held back for what chance can do while only the
 /// most sparing candidates serve: if a budget comes down to that, they do. Near the end the reserve is small, and what was saved is
 /// spent. Where budgets are too tight for all reserves, or these would leave too few right answers for the least accuracy that is asked for, the
-/// plan takes the same part of each. A candidate serves whole calls: of whom less
-/// than one is planned for all the rest of the batch does not serve.
+/// plan takes the same part of each. How often a task is called is chance as well, and what the plan would pay for it is at stake, not only the
+/// least. A candidate serves whole calls: of whom less than one is planned for all the rest of the batch does not serve.
 ///
 /// It stands on Pixie (PLAIground, arXiv 2606.14356), with whose steps along candidates sorted by accuracy it parts: between two
 /// limits the best mix is often not of neighbours, and thresholds on slack leave a part of every budget unused.

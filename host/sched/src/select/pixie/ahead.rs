@@ -123,13 +123,27 @@ impl State {
         (0..self.estimates.len()).map(of).collect()
     }
 
-    /// The variance of how many of its calls are late, for one call by these shares.
-    fn late_variance(&self, shares: &[f64]) -> f64 {
-        let late = |estimate: &Estimate| estimate.expected().takes[Resource::Late as usize];
-        let by_candidate = self.estimates.iter().zip(shares);
-        by_candidate
-            .map(|(estimate, share)| share * late(estimate) * (1.0 - late(estimate)))
-            .sum()
+    /// The variance of what so many calls take of a resource, where a request calls the task so often: by the most sparing candidates, and what
+    /// these shares add to that.
+    fn variance(&self, resource: Resource, (calls, visits): (f64, f64), shares: &[f64]) -> (f64, f64) {
+        let least = self.least[resource as usize];
+        let takes = |estimate: &Estimate| estimate.expected().takes[resource as usize];
+        let by_candidate = || self.estimates.iter().map(takes).zip(shares);
+        match resource {
+            // A late call is one or none.
+            Resource::Late => {
+                let of_shares: f64 = by_candidate()
+                    .map(|(late, share)| share * late * (1.0 - late))
+                    .sum();
+                (calls * least * (1.0 - least), calls * of_shares)
+            }
+            // Money goes by how often the task is called at all.
+            Resource::Cost | Resource::Energy => {
+                let by_chance = calls * (1.0 - visits).max(0.0);
+                let planned: f64 = by_candidate().map(|(takes, share)| takes * share).sum();
+                (by_chance * least.powi(2), by_chance * (planned - least).powi(2))
+            }
+        }
     }
 
     /// What a call takes at least of each resource.
@@ -168,8 +182,7 @@ impl Ahead {
             cautious: [None; RESOURCES],
             least: [0.0; RESOURCES],
         };
-        let late = Resource::Late as usize;
-        let (mut variance, mut of_plan) = ([0.0; RESOURCES], 0.0);
+        let (mut variance, mut of_plan) = ([0.0; RESOURCES], [0.0; RESOURCES]);
         for ((task, state), shares) in tasks.iter().zip(states).zip(shares) {
             let visits = state.visits(task, ledger);
             let running: u32 = state.running.iter().sum();
@@ -179,17 +192,14 @@ impl Ahead {
                 .map(|(_, estimate)| estimate.expected())
                 .collect();
             state.least = state.sparing();
-            for (resource, least) in state.least.into_iter().enumerate() {
-                ahead.least[resource] += calls * least;
-                // A late call is one or none; money goes by how often the task is called at all.
-                let (mean, square) = match Resource::ALL[resource] {
-                    Resource::Late => (least, 1.0),
-                    _ => (visits.min(1.0), least * least),
-                };
-                variance[resource] += calls * mean * (1.0 - mean) * square;
+            for resource in Resource::ALL {
+                let index = resource as usize;
+                ahead.least[index] += calls * state.least[index];
+                let (of_least, of_shares) = state.variance(resource, (calls, visits), shares);
+                variance[index] += of_least;
+                of_plan[index] += of_shares;
             }
-            variance[late] += ahead.count_running(state);
-            of_plan += calls * state.late_variance(shares);
+            variance[Resource::Late as usize] += ahead.count_running(state);
             ahead.groups.push(Group { calls, candidates });
         }
         ahead.limits = ahead.left;
@@ -197,7 +207,9 @@ impl Ahead {
             *limit = limit.map(|limit| limit - settings.reserve * variance.sqrt());
         }
         ahead.cautious = ahead.limits;
-        ahead.cautious[late] = ahead.limits[late].map(|limit| limit - settings.caution * of_plan.sqrt());
+        for (cautious, of_plan) in ahead.cautious.iter_mut().zip(of_plan) {
+            *cautious = cautious.map(|limit| limit - settings.caution * of_plan.sqrt());
+        }
         ahead
     }
 

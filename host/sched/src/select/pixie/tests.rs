@@ -118,6 +118,73 @@ fn bad_luck_does_not_cost_the_accuracy_that_is_asked_for() {
     assert!(asked >= not_asked + 20, "{asked} and {not_asked} of 50");
 }
 
+/// A request looks at a picture, and every other one at what is in it: how many of 100 batches end within the cost and with the accuracy that are
+/// asked for.
+fn kept_by_a_workflow(slo: &Slo) -> usize {
+    let of = |name: &str, small: f64, large: f64| {
+        vec![
+            candidate(&format!("{name}-small"), small, 20.0, 1.0),
+            candidate(&format!("{name}-large"), large, 80.0, 4.0),
+        ]
+    };
+    let tasks = [
+        task("screen", of("screen", 0.9725, 0.995)),
+        Task {
+            visits: 0.5,
+            ..task("segment", of("segment", 0.745, 0.95))
+        },
+    ];
+    let kept = |seed: u64| {
+        let mut pixie = Pixie::new(tasks.to_vec(), slo.clone(), PixieSettings::default()).unwrap();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (mut cost, mut right, mut calls) = (0.0, 0.0, 0.0);
+        for _ in 0..slo.requests {
+            let deep = rng.bool();
+            let mut served = Vec::new();
+            for (task, of) in tasks.iter().enumerate().take(1 + usize::from(deep)) {
+                let ask = Ask {
+                    task,
+                    ..Ask::default()
+                };
+                let candidate = pixie.choose(&ask).unwrap().chosen;
+                let profile = &of.candidates[candidate].profile;
+                cost += profile.cost;
+                right += profile.accuracy.unwrap_or_default();
+                calls += 1.0;
+                served.push(Call {
+                    task,
+                    candidate,
+                    latency: profile.mean,
+                    cost: profile.cost,
+                    energy: None,
+                    right: None,
+                });
+            }
+            let served = Served {
+                now: Duration::ZERO,
+                queue: 0,
+                latency: served.iter().map(|call| call.latency).sum(),
+                calls: &served,
+            };
+            pixie.report(&served).unwrap();
+        }
+        cost <= slo.cost.unwrap() && right / calls >= slo.accuracy.unwrap()
+    };
+    (0..100).filter(|seed| kept(*seed)).count()
+}
+
+#[test]
+fn tasks_that_are_called_by_chance_leave_the_batch_its_accuracy() {
+    let slo = |cost, accuracy| Slo {
+        cost: Some(cost),
+        accuracy: Some(accuracy),
+        ..Slo::over(60)
+    };
+    let kept = [(200.0, 0.955), (250.0, 0.965), (300.0, 0.969)]
+        .map(|(cost, accuracy)| kept_by_a_workflow(&slo(cost, accuracy)));
+    assert!(kept.iter().sum::<usize>() >= 295, "{kept:?} of 100 each");
+}
+
 #[test]
 fn limits_hold_when_profiles_do_not() {
     for seed in 0..8 {
