@@ -8,6 +8,9 @@ use karman_sched::partition::{
 };
 use std::time::Duration;
 
+/// How long what is overdue is waited for.
+const HELD_UP_MS: f64 = 12_000.0;
+
 /// A re-planner in a world.
 pub(crate) struct Contender<'a, P> {
     replanner: Replanner<P>,
@@ -151,28 +154,31 @@ impl<'a, P: Partitioner> Contender<'a, P> {
 
     fn probe(&mut self, now: f64, (from, to): (usize, usize), bytes: u64, patience_ms: f64) {
         let hop = from.min(to);
+        let (world, shared) = (self.player.world, self.shipping_until[hop]);
         let begin = now + LATENCY_MS[hop] + MESSAGE_MS;
-        let (shared, deadline) = (self.shipping_until[hop], now + patience_ms);
-        let (at, event) = match self.player.world.send(hop, begin, bytes as f64, shared, deadline) {
+        let deadline = now + patience_ms;
+        match world.send(hop, begin, bytes as f64, shared, deadline) {
             Ok(done) => {
                 let ms = done - now;
-                (done, Event::Sent { from, to, bytes, ms })
+                self.besides.sent_ms[from] += ms;
+                self.pending.push((done, Event::Sent { from, to, bytes, ms }));
             }
             Err(arrived) => {
-                let (arrived, ms) = (arrived as u64, patience_ms);
-                (
-                    deadline,
-                    Event::Overdue {
-                        from,
-                        to,
-                        arrived,
-                        ms,
-                    },
-                )
+                let overdue = Event::Overdue {
+                    from,
+                    to,
+                    arrived: arrived as u64,
+                    ms: patience_ms,
+                };
+                self.besides.sent_ms[from] += patience_ms;
+                self.pending.push((deadline, overdue));
+                // The rest is still on its way.
+                if let Ok(done) = world.send(hop, begin, bytes as f64, shared, now + HELD_UP_MS) {
+                    self.besides.sent_ms[from] += (bytes as f64 - arrived) / world.rate(hop, done);
+                    self.pending.push((done, Event::Back { from, to }));
+                }
             }
-        };
-        self.besides.sent_ms[from] += at - now;
-        self.pending.push((at, event));
+        }
     }
 
     /// An oracle looks; others know what they have measured.

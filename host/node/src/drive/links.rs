@@ -1,14 +1,19 @@
 //! How fast the links between this node and others are: measured, with as few bytes as a slow link can bear.
 
+mod probes;
 mod rates;
 
 pub(crate) use rates::LinkTable;
 pub use rates::MeasuredRate;
 
+pub(in crate::drive) use probes::{Probed, Probes};
+
+use self::probes::Probing;
 use self::rates::Way;
 use super::mesh_of;
 use crate::node::Node;
 use bytes::Bytes;
+use futures::FutureExt;
 use karman_mesh::{Ask, CallHead, PeerId};
 use karman_types::{NodeId, TaskError};
 use serde::{Deserialize, Serialize};
@@ -152,11 +157,18 @@ pub(in crate::drive) async fn bytes_per_second(
     }
 }
 
-/// How long this many bytes take to another node and an empty answer back now, by sending them once: far less than it takes to measure the
-/// link.
-pub(in crate::drive) async fn probe(node: &Node, to: NodeId, bytes: usize) -> Result<Duration, TaskError> {
-    let peer = peer_of(node, to).await?;
-    send(node, peer, (Way::There, bytes)).await
+/// How long about so many bytes, at most [`LARGE`], take to another node and an empty answer back now, by sending them once: far less than it
+/// takes to measure the link.
+pub(in crate::drive) fn probe(node: &Node, probes: &Probes, to: NodeId, bytes: u64) -> Probing {
+    let node = node.clone();
+    probes.join(to, bytes, || {
+        async move {
+            let peer = peer_of(&node, to).await?;
+            let took = send(&node, peer, (Way::There, bytes as usize)).await?;
+            Ok(Probed { bytes, took })
+        }
+        .boxed()
+    })
 }
 
 /// How long so many bytes take one way and nothing the other, where an empty message takes that long.

@@ -39,6 +39,13 @@ pub enum Event {
         /// In how many milliseconds, the latest ones.
         ms: f64,
     },
+    /// A message that was overdue has come after all. How fast the link is now it does not tell, for it was held up: that is worth a look.
+    Back {
+        /// Where it came from.
+        from: usize,
+        /// Where it went.
+        to: usize,
+    },
     /// A tier that was sent a message to run layers has not answered yet. Whether the link is slow or the tier, the next message over
     /// the link tells.
     Unanswered {
@@ -118,7 +125,8 @@ pub enum Action {
         to: usize,
         /// How much to send.
         bytes: u64,
-        /// After how many milliseconds to give it up, and to say [`Event::Overdue`]: the link is too slow then to matter.
+        /// After how many milliseconds to say [`Event::Overdue`]: the link is too slow then to matter. If it comes all the same, that is
+        /// [`Event::Back`].
         patience_ms: f64,
     },
 }

@@ -45,6 +45,8 @@ pub struct Replanner<P> {
     guessed: Vec<bool>,
     /// What was sent last over each link, where that is not answered.
     unanswered: Vec<Option<Unanswered>>,
+    /// When something that was overdue came over each link, and it was looked at for that.
+    came_back: Vec<Duration>,
     /// Whether the links are known: then nothing is learnt of them.
     links_are_stated: bool,
     /// When it was last told of a request.
@@ -83,6 +85,7 @@ impl<P: Partitioner> Replanner<P> {
             looks: vec![0; problem.links().len()],
             guessed: vec![false; problem.links().len()],
             unanswered: vec![None; problem.links().len()],
+            came_back: vec![now; problem.links().len()],
             links_are_stated: false,
             asked: now,
             ticked: now,
@@ -117,7 +120,7 @@ impl<P: Partitioner> Replanner<P> {
     /// The event makes no sense; nothing has changed.
     pub fn handle(&mut self, now: Duration, event: Event) -> Result<Vec<Action>, EventError> {
         let mut actions = Vec::new();
-        let is_tick = event == Event::Tick;
+        let is_free_to_look = matches!(event, Event::Tick | Event::Back { .. });
         if let Some(cause) = self.take(now, event)? {
             self.decide(cause, &mut actions);
         }
@@ -125,7 +128,7 @@ impl<P: Partitioner> Replanner<P> {
             self.tick(now, &mut actions);
         }
         // Not between the events of one request: the next of them may tell of the link.
-        if is_tick {
+        if is_free_to_look {
             self.look_at_links(now, &mut actions);
         }
         Ok(actions)

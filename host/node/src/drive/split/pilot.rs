@@ -12,7 +12,7 @@ use super::policy::Policy;
 use super::problem::MESSAGE_MS;
 use super::way::Way;
 use super::wire::Journey;
-use crate::drive::links::{LinkMeasure, probe};
+use crate::drive::links::{LinkMeasure, Probed, probe};
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
 use crate::services::{Meanwhile, blocking};
@@ -36,6 +36,8 @@ use tokio::time::timeout;
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// How long a probe of a link may take at least.
 const LEAST_PATIENCE: Duration = Duration::from_millis(100);
+/// How long the answer to a probe that is overdue is waited for: about as long as a connection outlives a link that is gone.
+const HELD_UP: Duration = Duration::from_secs(12);
 
 /// Keeps the plan of one model up to date, and runs requests by it.
 pub(crate) struct Pilot {
@@ -248,29 +250,40 @@ impl Pilot {
     /// Has a link measured of which nothing was heard for long.
     async fn probe(self: &Arc<Self>, node: &Node, to: usize, bytes: u64, patience_ms: f64) {
         let patience = Duration::from_secs_f64(patience_ms / 1e3).max(LEAST_PATIENCE);
-        let probed = timeout(patience, probe(node, self.node_of(to), bytes as usize)).await;
+        let probing = probe(node, node.split().probes(), self.node_of(to), bytes);
+        let probed = timeout(patience, probing.clone()).await;
         self.probed.lock().remove(&to);
         let from = 0;
-        let event = match probed {
-            // What an empty message takes was measured before: now it may have met others on its way.
-            Ok(Ok(took)) => Event::Sent {
-                from,
-                to,
-                bytes,
-                ms: (took.as_secs_f64() * 1e3 - self.fixed_ms(to, from)).max(0.0),
-            },
-            // It is not in reach, which requests find out.
-            Ok(Err(_)) => return,
-            // All of it may have arrived but the last byte: that is the fastest that the link can be.
-            Err(_) => Event::Overdue {
-                from,
-                to,
-                arrived: bytes,
-                ms: patience.as_secs_f64() * 1e3,
-            },
+        let tell = async |event| {
+            self.think(move |pilot, replanner| pilot.tell(replanner, event))
+                .await;
         };
-        self.think(move |pilot, replanner| pilot.tell(replanner, event))
-            .await;
+        match probed {
+            // What an empty message takes was measured before: now it may have met others on its way.
+            Ok(Ok(Probed { bytes, took })) if took <= patience => {
+                let ms = (took.as_secs_f64() * 1e3 - self.fixed_ms(to, from)).max(0.0);
+                tell(Event::Sent { from, to, bytes, ms }).await;
+            }
+            // Another model had sent it long before.
+            Ok(Ok(_)) => tell(Event::Back { from, to }).await,
+            // It is not in reach, which requests find out.
+            Ok(Err(_)) => {}
+            Err(_) => {
+                // All of it may have arrived but the last byte: that is the fastest that the link can be.
+                let (arrived, ms) = (bytes, patience.as_secs_f64() * 1e3);
+                tell(Event::Overdue {
+                    from,
+                    to,
+                    arrived,
+                    ms,
+                })
+                .await;
+                // What an outage holds up comes as soon as it is over.
+                if let Ok(Ok(_)) = timeout(HELD_UP, probing).await {
+                    tell(Event::Back { from, to }).await;
+                }
+            }
+        }
     }
 
     /// What a message from one tier to another takes besides its bytes, as it was measured before the model was run in parts.

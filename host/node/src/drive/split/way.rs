@@ -13,6 +13,8 @@ use std::sync::atomic::Ordering;
 const LATE: (f64, f64) = (1.5, 25.0);
 /// A word that data have begun to come is late after as many times what is expected, and at least this many milliseconds more.
 const LATE_WORD_MS: f64 = 10.0;
+/// A word is asked for where the want of it shows so many milliseconds before that of a result, at least.
+const WORTH_A_WORD_MS: u64 = 25;
 
 /// How many times longer than by its plan a stage is waited for at most, where it is known to take longer now.
 const MORE_PATIENCE: f64 = 10.0;
@@ -65,7 +67,8 @@ fn stations(replanner: &Replanner<Policy>, route: &Route, lost: &[NodeId]) -> Ar
     {
         first.late_ms = now.as_ref().and_then(late_ms);
         let to = route.tiers.get(1).copied().unwrap_or_default();
-        first.silent_ms = silent_ms(replanner, to).filter(|silent| first.late_ms > Some(*silent));
+        first.silent_ms =
+            silent_ms(replanner, to).filter(|silent| first.late_ms >= Some(silent + WORTH_A_WORD_MS));
     }
     stations.into()
 }

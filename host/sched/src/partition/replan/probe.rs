@@ -51,6 +51,16 @@ impl<P: Partitioner> Replanner<P> {
         }
     }
 
+    /// Something has come that was overdue, so an outage may be over: the link is free to be looked at. Where it is only slow, all that is sent
+    /// to look at it is overdue: not each of them is a reason to send another one.
+    pub(super) fn is_back(&mut self, link: usize, now: Duration) {
+        let again = self.tuning.probe_at_most;
+        if now.saturating_sub(self.came_back[link]) >= again {
+            self.came_back[link] = now;
+            self.measured[link] = now.saturating_sub(again);
+        }
+    }
+
     fn is_silent(&self, link: usize, patience: Duration, now: Duration) -> bool {
         self.conditions.is_up(link) && now.saturating_sub(self.measured[link]) >= patience
     }

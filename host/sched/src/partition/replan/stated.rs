@@ -34,6 +34,7 @@ impl<P: Partitioner> Replanner<P> {
         self.looks.resize(links.len(), 0);
         self.guessed = vec![false; links.len()];
         self.unanswered = vec![None; links.len()];
+        self.came_back.resize(links.len(), self.due);
         self.conditions.set_links(links);
         Ok(())
     }
@@ -49,7 +50,7 @@ impl<P: Partitioner> Replanner<P> {
         self.links_are_stated
             && matches!(
                 event,
-                Event::Sent { .. } | Event::Overdue { .. } | Event::Link { .. }
+                Event::Sent { .. } | Event::Overdue { .. } | Event::Back { .. } | Event::Link { .. }
             )
     }
 }

@@ -44,6 +44,11 @@ impl<P: Partitioner> Replanner<P> {
                 self.unanswered[link] = None;
                 Ok(Some(self.overdue(link, arrived, ms)))
             }
+            Event::Back { from, to } => {
+                let link = self.link(from, to)?;
+                self.is_back(link, now);
+                Ok(None)
+            }
             Event::Unanswered {
                 from,
                 to,

@@ -3,6 +3,7 @@
 mod bounds;
 mod laws;
 mod measured;
+mod probe;
 mod problems;
 mod refused;
 mod replan;

@@ -45,7 +45,7 @@ pub(super) fn sent(ms: f64) -> Event {
 }
 
 /// The cloud has done its layers, which should take 20 ms.
-fn computed(ms: f64) -> Event {
+pub(super) fn computed(ms: f64) -> Event {
     Event::Computed {
         tier: 2,
         layers: vec![2, 3],
@@ -89,90 +89,6 @@ fn a_slow_link_brings_the_layers_home_and_requests_keep_their_plan() {
     };
     let actions = replanner.handle(SECOND * 2, fast).unwrap();
     assert_eq!(used(&actions).unwrap().assignment, [0, 0, 2, 2]);
-}
-
-/// To whom probes go from the edge, and how large they are.
-fn probes(actions: &[Action]) -> Vec<(usize, u64)> {
-    let probe = |action: &Action| match action {
-        Action::Probe {
-            from: 0, to, bytes, ..
-        } => Some((*to, *bytes)),
-        _ => None,
-    };
-    actions.iter().filter_map(probe).collect()
-}
-
-#[test]
-fn a_link_that_requests_take_is_looked_at_between_them() {
-    let mut replanner = replanner(Weights::Everywhere);
-    let asked = |replanner: &mut Replanner<Tiers>, now| {
-        replanner.handle(now, computed(20.0)).unwrap();
-        replanner.handle(now, sent(22.0)).unwrap();
-    };
-    let look = |replanner: &mut Replanner<Tiers>, now| probes(&replanner.handle(now, Event::Tick).unwrap());
-    asked(&mut replanner, SECOND);
-    assert_eq!(look(&mut replanner, SECOND * 5 / 4), []);
-    // As many bytes as take 5 ms; ten times after a request, and not until there is another one.
-    let watched = (1, 12_500);
-    for half in 3..13 {
-        let looked_at = look(&mut replanner, SECOND * half / 2);
-        assert!(looked_at.contains(&watched), "{half}: {looked_at:?}");
-    }
-    assert!(!look(&mut replanner, SECOND * 13 / 2).contains(&watched));
-    asked(&mut replanner, SECOND * 7);
-    assert_eq!(look(&mut replanner, SECOND * 15 / 2), [watched]);
-
-    // One of the probes is late: the next request stays at home, which nobody had to wait for.
-    let late = Event::Overdue {
-        from: 0,
-        to: 1,
-        arrived: 12_500,
-        ms: 1000.0,
-    };
-    let actions = replanner.handle(SECOND * 38 / 5, late).unwrap();
-    assert_eq!(used(&actions).unwrap().assignment, [0; 4]);
-}
-
-#[test]
-fn without_requests_no_link_is_looked_at() {
-    let mut replanner = replanner(Weights::Everywhere);
-    let mut look = |now| probes(&replanner.handle(now, Event::Tick).unwrap());
-    assert_ne!(look(SECOND), []);
-    assert_ne!(look(SECOND * 59), []);
-    assert_eq!(look(SECOND * 61), []);
-    assert_eq!(replanner.due(), SECOND * 63);
-    // The next request changes that.
-    replanner.handle(SECOND * 62, computed(20.0)).unwrap();
-    assert_eq!(replanner.due(), SECOND * 249 / 4);
-    assert_ne!(probes(&replanner.handle(SECOND * 63, Event::Tick).unwrap()), []);
-}
-
-#[test]
-fn a_cut_that_stays_has_no_link_looked_at() {
-    let pinned = Pinned { ends: vec![2, 2] };
-    let problem = problem(Weights::Everywhere);
-    let mut replanner = Replanner::new(pinned, problem, Tuning::default(), Duration::ZERO).unwrap();
-    for second in 1..10 {
-        let actions = replanner.handle(SECOND * second, Event::Tick).unwrap();
-        assert_eq!(probes(&actions), []);
-    }
-}
-
-#[test]
-fn a_probe_takes_no_longer_than_it_has_to() {
-    let link = |rate_mbit_s, latency_ms| Link {
-        from: 0,
-        to: 1,
-        rate_mbit_s,
-        latency_ms,
-        message_ms: 0.0,
-    };
-    let size = |link: Link| Tuning::default().probe_size(&link);
-    // 20 ms; half as long again as the way; never longer than 32 KiB, nor shorter than two packets.
-    assert_eq!(size(link(2.0, 10.0)), 5_000);
-    assert_eq!(size(link(2.0, 40.0)), 15_000);
-    assert_eq!(size(link(1000.0, 1.0)), 32 << 10);
-    assert_eq!(size(link(0.01, 1.0)), 2 << 10);
 }
 
 #[test]
