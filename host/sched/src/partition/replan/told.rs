@@ -10,6 +10,8 @@ const SAME_SIZE: f64 = 0.05;
 /// found all that it needs at hand. Twice in a row it is slow, or fast.
 const HICCUP_MS: f64 = 10.0;
 const HICCUP: f64 = 3.0;
+/// By less than so many milliseconds a message may be late once: something else was on the link. Twice in a row the link is slow.
+const CROSSING_MS: f64 = 25.0;
 
 /// A message that no answer has come to: the next one over its link tells whether that was slow, or the tier behind it.
 #[derive(Clone)]
@@ -30,6 +32,11 @@ impl<P: Partitioner> Replanner<P> {
             Event::Sent { from, to, bytes, ms } => {
                 let (link, ms) = (self.link(from, to)?, time(ms)?);
                 self.measured[link] = now;
+                if self.has_met_others(link, bytes, ms) {
+                    // Another look, soon, tells.
+                    self.measured[link] = now.saturating_sub(self.tuning.probe_at_most);
+                    return Ok(None);
+                }
                 Ok(self.sent(link, to, bytes, ms))
             }
             Event::Overdue {
@@ -145,6 +152,14 @@ impl<P: Partitioner> Replanner<P> {
             .retain(|way| way.0 != tier || !layers.contains(&way.1));
         // What failed is not tried again before the period is over.
         Ok(held.then_some(Cause::Weights))
+    }
+
+    /// Whether a message was late as one is that has met others on its way, and the one before it was not.
+    fn has_met_others(&mut self, link: usize, bytes: u64, ms: f64) -> bool {
+        let expected = self.conditions.links()[link].ms(bytes);
+        let is_late = ms > expected && self.tuning.deviates(ms / expected).is_some();
+        let was_late = std::mem::replace(&mut self.late[link], is_late);
+        is_late && !was_late && ms - expected < CROSSING_MS
     }
 
     fn sent(&mut self, link: usize, to: usize, bytes: u64, ms: f64) -> Option<Cause> {

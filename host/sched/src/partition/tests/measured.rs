@@ -65,6 +65,33 @@ fn a_hiccup_moves_nothing_and_a_tier_that_is_off_twice_is_slow_or_fast() {
 }
 
 #[test]
+fn what_meets_others_on_a_link_moves_nothing_and_a_link_that_is_slow_twice_is_slow() {
+    let mut replanner = replanner(Weights::Everywhere);
+    let takes = |replanner: &Replanner<Tiers>| replanner.expected_ms(0, 1, 50_000).unwrap();
+    let probes = |actions: &[Action]| {
+        let to_fog = |action: &&Action| matches!(action, Action::Probe { from: 0, to: 1, .. });
+        actions.iter().filter(to_fog).count()
+    };
+    let at = |n: u32| SECOND + SECOND / 20 * n;
+    // 22 ms are expected.
+    for (n, ms) in [(1, 45.0), (2, 22.0), (3, 40.0), (4, 22.0)] {
+        assert_eq!(replanner.handle(at(n), sent(ms)).unwrap(), [], "{n}");
+        assert!((takes(&replanner) - 22.0).abs() < 0.1, "{n}");
+    }
+    replanner.handle(at(5), sent(45.0)).unwrap();
+    let tick = replanner.handle(at(6), Event::Tick).unwrap();
+    assert_eq!(probes(&tick), 1, "it is looked at soon");
+    replanner.handle(at(7), sent(46.0)).unwrap();
+    assert!((takes(&replanner) - 46.0).abs() < 0.1);
+    // What is early is so because of the link.
+    replanner.handle(at(8), sent(22.0)).unwrap();
+    assert!((takes(&replanner) - 22.0).abs() < 0.1);
+    // Others take no longer than that.
+    replanner.handle(at(9), sent(50.0)).unwrap();
+    assert!((takes(&replanner) - 50.0).abs() < 0.1);
+}
+
+#[test]
 fn requests_take_the_direct_way_again_once_it_is_heard_of() {
     let mut replanner = with_direct_link(40.0);
     assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
