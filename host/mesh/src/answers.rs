@@ -1,7 +1,8 @@
 //! What this node does for members that call it, whatever way they came.
 
+use crate::ask::{Ask, CallHead};
 use crate::body::Takes;
-use crate::call::{self, Ask, CallHead};
+use crate::call;
 use crate::membership::{Member, Right};
 use crate::mesh::Serve;
 use crate::places::PerPeer;

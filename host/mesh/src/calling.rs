@@ -1,8 +1,9 @@
 //! Calls between nodes: over the connection that is for them alone, else over the swarm.
 
 use crate::answers::{Answers, WORK_PER_PEER};
+use crate::ask::{Ask, CallHead, RemoteReport};
 use crate::body::Body;
-use crate::call::{self, Ask, CallHead, Expects, RemoteReport};
+use crate::call::{self, Expects};
 use crate::data::Plane;
 use crate::gate::key_of;
 use crate::mesh::Mesh;

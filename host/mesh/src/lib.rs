@@ -20,7 +20,7 @@
 //! | `membership`, `invitations` | who belongs, and who was invited |
 //! | `gate`, `renewal`, `refusals` | who is let in, and again while a connection stands |
 //! | `swarm`, `data` | libp2p, and the connections for calls alone |
-//! | `call`, `calling`, `answers`, `unheard` | a call on its stream, the caller's side, the callee's side, calls to a node that is gone |
+//! | `ask`, `call`, `calling`, `answers`, `unheard` | what is asked, a call on its stream, the caller's side, the callee's side, calls to a node that is gone |
 //! | `discovery`, `offer`, `reports`, `missed` | who offers what: announced, asked for, heard of, not heard of |
 //! | `peers`, `acquaintances`, `members` | nodes that are there, that were met before, that others have met |
 //! | `company`, `moved`, `farewell` | staying connected, finding a node that has moved, leaving |
@@ -49,6 +49,7 @@ extern crate self as karman_mesh;
 
 mod acquaintances;
 mod answers;
+mod ask;
 mod blobs;
 mod body;
 mod bundles;
@@ -87,10 +88,11 @@ mod under_way;
 mod unheard;
 mod wire;
 
+pub use ask::{Ask, CallHead, RemoteReport};
 pub use blobs::{Fetched, MOST_GROUPS, PIECE, Ticket, Wanted};
 pub use body::Body;
 pub use bundles::{BundleError, BundleHead, Envelope, Parcel, open_bundle, write_bundle};
-pub use call::{Ask, BEGINNING, CallHead, RemoteReport};
+pub use call::BEGINNING;
 pub use company::Search;
 pub use discovery::Provider;
 pub use gate::{GateError, PROTOCOL, peer_of, read_greeting};

@@ -1,7 +1,7 @@
 mod start;
 
 use crate::answers::Answers;
-use crate::call::{CallHead, RemoteReport};
+use crate::ask::{CallHead, RemoteReport};
 use crate::company::SharedLooking;
 use crate::data::Plane;
 use crate::discovery::Found;

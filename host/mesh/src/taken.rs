@@ -1,7 +1,8 @@
 //! Streams over libp2p, where the other side says first that it has taken the stream.
 
+use crate::ask::{CallHead, RemoteReport};
 use crate::body::{Body, Takes};
-use crate::call::{ANSWER, CallHead, Expects, RemoteReport, broken, exchange};
+use crate::call::{ANSWER, Expects, broken, exchange};
 use crate::wire::WireError;
 use karman_types::{TaskError, TaskResponse};
 use std::io::ErrorKind;

@@ -4,7 +4,7 @@
 //! A trace begins where a request comes in from outside, with a span of the target [`SPANS`]; calls within it have spans on both sides.
 //! Calls that a node makes on its own, such as those by which nodes hear of each other, have none.
 
-use crate::call::CallHead;
+use crate::ask::CallHead;
 use opentelemetry::global::get_text_map_propagator;
 use opentelemetry::trace::TraceContextExt;
 use std::collections::HashMap;

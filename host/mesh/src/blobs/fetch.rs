@@ -1,5 +1,5 @@
 use super::plan::Plan;
-use crate::call::{Ask, CallHead};
+use crate::ask::{Ask, CallHead};
 use crate::calling::node_of;
 use crate::mesh::Mesh;
 use crate::offer;

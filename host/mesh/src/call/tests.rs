@@ -1,4 +1,6 @@
 use super::*;
+use crate::ask::Ask;
+use karman_types::TaskId;
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf, split};
 
 pub(crate) fn head(name: &str) -> CallHead {

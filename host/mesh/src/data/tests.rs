@@ -1,6 +1,6 @@
 use super::Plane;
 use crate::answers::Answers;
-use crate::call::{CallHead, RemoteReport};
+use crate::ask::{CallHead, RemoteReport};
 use crate::membership::{Issuer, Member, RootKey, Terms};
 use crate::mesh::Serve;
 use crate::standing::Standing;
