@@ -45,8 +45,8 @@ pub struct Replanner<P> {
     guessed: Vec<bool>,
     /// What was sent last over each link, where that is not answered.
     unanswered: Vec<Option<Unanswered>>,
-    /// Whether the last message over each link was late.
-    late: Vec<bool>,
+    /// How large the last message was that was late on each link, until one as large is not.
+    late: Vec<Option<u64>>,
     /// When something that was overdue came over each link, and it was looked at for that.
     came_back: Vec<Duration>,
     /// Whether the links are known: then nothing is learnt of them.
@@ -87,7 +87,7 @@ impl<P: Partitioner> Replanner<P> {
             looks: vec![0; problem.links().len()],
             guessed: vec![false; problem.links().len()],
             unanswered: vec![None; problem.links().len()],
-            late: vec![false; problem.links().len()],
+            late: vec![None; problem.links().len()],
             came_back: vec![now; problem.links().len()],
             links_are_stated: false,
             asked: now,

@@ -74,7 +74,11 @@ impl<P: Partitioner> Replanner<P> {
             .filter(|link| self.is_silent(*link, self.tuning.probe_after, now))
             .collect();
         for link in due {
-            let bytes = self.tuning.watch_size(&self.conditions.links()[link]);
+            let of = &self.conditions.links()[link];
+            let bytes = match self.late[link] {
+                Some(_) => self.tuning.probe_size(of),
+                None => self.tuning.watch_size(of),
+            };
             let patience_ms = self.conditions.links()[link].ms(bytes) * PATIENCE;
             self.ask(link, bytes, patience_ms, actions);
         }

@@ -34,7 +34,7 @@ impl<P: Partitioner> Replanner<P> {
         self.looks.resize(links.len(), 0);
         self.guessed = vec![false; links.len()];
         self.unanswered = vec![None; links.len()];
-        self.late = vec![false; links.len()];
+        self.late = vec![None; links.len()];
         self.came_back.resize(links.len(), self.due);
         self.conditions.set_links(links);
         Ok(())

@@ -154,12 +154,18 @@ impl<P: Partitioner> Replanner<P> {
         Ok(held.then_some(Cause::Weights))
     }
 
-    /// Whether a message was late as one is that has met others on its way, and the one before it was not.
+    /// Whether a message was late as one is that has met others on its way, and none before it was that no other one has disproved since. A much
+    /// smaller one does not: it would hardly be late where the link is somewhat slower.
     fn has_met_others(&mut self, link: usize, bytes: u64, ms: f64) -> bool {
         let expected = self.conditions.links()[link].ms(bytes);
         let is_late = ms > expected && self.tuning.deviates(ms / expected).is_some();
-        let was_late = std::mem::replace(&mut self.late[link], is_late);
-        is_late && !was_late && ms - expected < CROSSING_MS
+        let was_late = self.late[link];
+        if is_late {
+            self.late[link] = Some(bytes);
+        } else if was_late.is_some_and(|late| bytes >= late.min(self.tuning.probe_bytes) / 2) {
+            self.late[link] = None;
+        }
+        is_late && was_late.is_none() && ms - expected < CROSSING_MS
     }
 
     fn sent(&mut self, link: usize, to: usize, bytes: u64, ms: f64) -> Option<Cause> {

@@ -81,6 +81,14 @@ fn what_meets_others_on_a_link_moves_nothing_and_a_link_that_is_slow_twice_is_sl
     replanner.handle(at(5), sent(45.0)).unwrap();
     let tick = replanner.handle(at(6), Event::Tick).unwrap();
     assert_eq!(probes(&tick), 1, "it is looked at soon");
+    // That one is too small to say that nothing was the matter.
+    let small = Event::Sent {
+        from: 0,
+        to: 1,
+        bytes: 5_000,
+        ms: 4.0,
+    };
+    replanner.handle(at(6), small).unwrap();
     replanner.handle(at(7), sent(46.0)).unwrap();
     assert!((takes(&replanner) - 46.0).abs() < 0.1);
     // What is early is so because of the link.
