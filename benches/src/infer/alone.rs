@@ -82,7 +82,9 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
 
 /// What a call adds to a model that takes less than a millisecond.
 fn added(setting: &Setting, report: &mut Report) -> Result<()> {
-    let file = std::fs::read(format!("tests/models/{SMALL}.onnx"))?;
+    let path = format!("tests/models/{SMALL}.onnx");
+    let file = std::fs::read(&path)
+        .with_context(|| format!("{path} is not here; run it from the root of the repository"))?;
     let Compared { whole, pairs } = compare(setting, SMALL, &file, 1, 10 * setting.pairs())?;
     let mut row = |key: &str, pairs: &[Pair], target| {
         let added: Vec<f64> = pairs.iter().map(|pair| (pair.ours - pair.theirs) * 1e6).collect();
