@@ -45,7 +45,7 @@ pub struct Replanner<P> {
     guessed: Vec<bool>,
     /// What was sent last over each link, where that is not answered.
     unanswered: Vec<Option<Unanswered>>,
-    /// How large the last message was that was late on each link, until one as large is not.
+    /// How large the last message was that was late on each link, until one at least half as large is not.
     late: Vec<Option<u64>>,
     /// When something that was overdue came over each link, and it was looked at for that.
     came_back: Vec<Duration>,
